@@ -1,0 +1,348 @@
+// Package tree is a filesystem in memory: owners, modes, extended attributes, device nodes, symbolic and hard links. It
+// needs no privilege on the build host, and a walk of it is always in the same order.
+//
+// Paths are absolute, clean and slash-separated ("/usr/bin/env"). A path whose parent is a symbolic link to a directory
+// is resolved through it, as dpkg does with the merged /usr. It holds no file data itself: Content is opened when read.
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+)
+
+// Type is the type of an inode.
+type Type uint8
+
+// Inode types.
+const (
+	Dir Type = iota
+	Regular
+	Symlink
+	CharDevice
+	BlockDevice
+	Fifo
+)
+
+// maxSymlinks bounds the links followed in one path, as the kernel does (path_resolution(7)).
+const maxSymlinks = 40
+
+// Content is the data of a regular file. It can be opened any number of times.
+type Content interface {
+	// Size is the length in bytes.
+	Size() int64
+	// Open returns the data from its beginning.
+	Open() (io.ReadCloser, error)
+}
+
+// Xattr is one extended attribute, with its full name ("security.capability").
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
+// Inode is one file. Two paths that hold the same *Inode are hard links.
+type Inode struct {
+	Type Type
+	// Mode holds the permission bits, set-user-ID, set-group-ID and sticky: 07777.
+	Mode     uint32
+	UID, GID uint32
+	// MTime is in seconds since the epoch.
+	MTime int64
+	// Xattrs is sorted by name.
+	Xattrs []Xattr
+	// Content is the data of a Regular inode.
+	Content Content
+	// Target is where a Symlink points.
+	Target string
+	// Major and Minor number a device.
+	Major, Minor uint32
+	// Origin says where the inode comes from: "deb:NAME_VERSION", "payload:NAME", "overlay", "unit", "step:NAME".
+	Origin string
+}
+
+// Bytes is Content held in memory.
+type Bytes []byte
+
+// Size implements Content.
+func (b Bytes) Size() int64 { return int64(len(b)) }
+
+// Open implements Content.
+func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
+
+// Tree is a filesystem. Its root directory always exists.
+type Tree struct {
+	nodes map[string]*Inode
+}
+
+// New returns a tree with a root directory of mode 0755 owned by root.
+func New() *Tree {
+	return &Tree{nodes: map[string]*Inode{"/": {Type: Dir, Mode: 0o755}}}
+}
+
+// Resolve returns the path with every symbolic link in its parents followed; the last element is not followed. Parents
+// that do not exist stay as they are.
+func (t *Tree) Resolve(p string) (string, error) {
+	return t.resolve(p, false)
+}
+
+// Follow is Resolve that also follows a symbolic link at the end of the path.
+func (t *Tree) Follow(p string) (string, error) {
+	return t.resolve(p, true)
+}
+
+func (t *Tree) resolve(p string, last bool) (string, error) {
+	rest := strings.Split(strings.Trim(path.Clean("/"+p), "/"), "/")
+	if rest[0] == "" {
+		return "/", nil
+	}
+	cur := "/"
+	for links := 0; len(rest) > 0; {
+		next := path.Join(cur, rest[0])
+		rest = rest[1:]
+		n := t.nodes[next]
+		if n == nil || n.Type != Symlink || (len(rest) == 0 && !last) {
+			cur = next
+			continue
+		}
+		if links++; links > maxSymlinks {
+			return "", fmt.Errorf("%s: too many levels of symbolic links", p)
+		}
+		target := n.Target
+		if !path.IsAbs(target) {
+			target = path.Join(cur, target)
+		}
+		target = strings.Trim(path.Clean("/"+target), "/")
+		cur = "/"
+		if target != "" {
+			rest = append(strings.Split(target, "/"), rest...)
+		}
+	}
+	return cur, nil
+}
+
+// Add puts an inode at a path and makes missing parents (0755, root). A directory onto a directory takes the new owner and
+// mode; anything else replaces what is there. A directory never replaces a symbolic link to a directory, and a
+// directory with content is never replaced by a file: that is an error.
+func (t *Tree) Add(p string, n *Inode) error {
+	p, err := t.Resolve(p)
+	if err != nil {
+		return err
+	}
+	if p == "/" && n.Type != Dir {
+		return errors.New("/ is a directory")
+	}
+	if old := t.nodes[p]; old != nil {
+		if n.Type == Dir && old.Type == Symlink {
+			dst, err := t.Follow(p)
+			if err != nil {
+				return err
+			}
+			if d := t.nodes[dst]; d == nil || d.Type == Dir {
+				return t.Mkdir(dst, 0o755)
+			}
+		}
+		if old.Type == Dir && n.Type != Dir && t.hasChildren(p) {
+			return fmt.Errorf("%s: is a directory with content, cannot become another type of file", p)
+		}
+	}
+	if err := t.parents(p); err != nil {
+		return err
+	}
+	t.nodes[p] = n
+	return nil
+}
+
+func (t *Tree) parents(p string) error {
+	for d := path.Dir(p); ; d = path.Dir(d) {
+		n := t.nodes[d]
+		if n != nil {
+			if n.Type != Dir {
+				return fmt.Errorf("%s: %s is not a directory", p, d)
+			}
+			return nil
+		}
+		t.nodes[d] = &Inode{Type: Dir, Mode: 0o755}
+	}
+}
+
+func (t *Tree) hasChildren(p string) bool {
+	prefix := strings.TrimSuffix(p, "/") + "/"
+	for q := range t.nodes {
+		if q != p && strings.HasPrefix(q, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Mkdir makes a directory and its parents unless it is there already.
+func (t *Tree) Mkdir(p string, mode uint32) error {
+	p, err := t.Follow(p)
+	if err != nil {
+		return err
+	}
+	if n := t.nodes[p]; n != nil {
+		if n.Type != Dir {
+			return fmt.Errorf("%s: not a directory", p)
+		}
+		return nil
+	}
+	return t.Add(p, &Inode{Type: Dir, Mode: mode})
+}
+
+// WriteFile puts a regular file, owned by root, with data held in memory.
+func (t *Tree) WriteFile(p string, data []byte, mode uint32, origin string) error {
+	return t.Add(p, &Inode{Type: Regular, Mode: mode, Content: Bytes(data), Origin: origin})
+}
+
+// Symlink puts a symbolic link at p.
+func (t *Tree) Symlink(target, p, origin string) error {
+	return t.Add(p, &Inode{Type: Symlink, Mode: 0o777, Target: target, Origin: origin})
+}
+
+// Link makes p another name of the regular file at old.
+func (t *Tree) Link(old, p string) error {
+	n, err := t.Stat(old)
+	if err != nil {
+		return err
+	}
+	if n.Type == Dir {
+		return fmt.Errorf("%s: a directory cannot have a second name", old)
+	}
+	return t.Add(p, n)
+}
+
+// Lstat returns the inode at a path; a symbolic link at its end is not followed. The error is fs.ErrNotExist when
+// nothing is there.
+func (t *Tree) Lstat(p string) (*Inode, error) {
+	q, err := t.Resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	n := t.nodes[q]
+	if n == nil {
+		return nil, &fs.PathError{Op: "lstat", Path: p, Err: fs.ErrNotExist}
+	}
+	return n, nil
+}
+
+// Stat is Lstat that follows symbolic links.
+func (t *Tree) Stat(p string) (*Inode, error) {
+	q, err := t.Follow(p)
+	if err != nil {
+		return nil, err
+	}
+	n := t.nodes[q]
+	if n == nil {
+		return nil, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
+	}
+	return n, nil
+}
+
+// Exists reports whether anything is at the path, a dangling link included.
+func (t *Tree) Exists(p string) bool {
+	_, err := t.Lstat(p)
+	return err == nil
+}
+
+// ReadFile returns the data of a regular file; symbolic links are followed.
+func (t *Tree) ReadFile(p string) ([]byte, error) {
+	n, err := t.Stat(p)
+	if err != nil {
+		return nil, err
+	}
+	if n.Type != Regular {
+		return nil, fmt.Errorf("%s: not a regular file", p)
+	}
+	r, err := n.Content.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", p, err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p, err)
+	}
+	return data, nil
+}
+
+// Remove takes away a path and all that is below it; nothing there is no error.
+func (t *Tree) Remove(p string) error {
+	q, err := t.Resolve(p)
+	if err != nil {
+		return err
+	}
+	if q == "/" {
+		return errors.New("the root directory cannot be removed")
+	}
+	delete(t.nodes, q)
+	for child := range t.nodes {
+		if strings.HasPrefix(child, q+"/") {
+			delete(t.nodes, child)
+		}
+	}
+	return nil
+}
+
+// Paths returns every path, sorted element by element, so that a directory comes before its content.
+func (t *Tree) Paths() []string {
+	out := make([]string, 0, len(t.nodes))
+	for p := range t.nodes {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return less(out[i], out[j]) })
+	return out
+}
+
+// less orders paths as a walk does: "/a" < "/a/b" < "/a-b".
+func less(a, b string) bool {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		if a[i] == '/' {
+			return true
+		}
+		if b[i] == '/' {
+			return false
+		}
+		return a[i] < b[i]
+	}
+	return len(a) < len(b)
+}
+
+// Walk calls fn for every path in the order of Paths and stops at the first error.
+func (t *Tree) Walk(fn func(p string, n *Inode) error) error {
+	for _, p := range t.Paths() {
+		n := t.nodes[p]
+		if n == nil {
+			continue // removed by fn
+		}
+		if err := fn(p, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Children returns the names in a directory, sorted; none when it does not exist.
+func (t *Tree) Children(dir string) []string {
+	d, err := t.Follow(dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for p := range t.nodes {
+		if p != "/" && path.Dir(p) == d {
+			out = append(out, path.Base(p))
+		}
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,54 @@
+// Package facts is what a node is told about itself and its cluster: the compiled form of the configuration that the
+// cluster part carries, so that no node ever parses the YAML of all the others.
+//
+// The builder writes it (package cluster compiles it), the agent reads it. Layout of the cluster part:
+//
+//	/cluster.yaml, /services/*.yaml, /nodes/*.yaml   the source, as the user wrote it
+//	/compiled/cluster.json                           Cluster
+//	/compiled/nodes/NAME.json                        Node
+//	/compiled/identity.index                         sorted identity index (package identity)
+//	/compiled/hosts                                  one line a node: address, FQDN, hostname (hosts(5))
+package facts
+
+import "spore/cluster/spec"
+
+// Paths inside the cluster part.
+const (
+	ClusterFile   = "compiled/cluster.json"
+	NodeDir       = "compiled/nodes"
+	IdentityIndex = "compiled/identity.index"
+	HostsFile     = "compiled/hosts"
+)
+
+// Cluster is what is the same on every node.
+type Cluster struct {
+	Name     string        `json:"name"`
+	ID       string        `json:"id"`
+	Domain   string        `json:"domain"`
+	Network  spec.Network  `json:"network"`
+	Services spec.Services `json:"services"`
+	// Nodes is the number of nodes.
+	Nodes int `json:"nodes"`
+	// Members lists the node names of each role, sorted.
+	Members map[string][]string `json:"members"`
+}
+
+// Node is what one node is told about itself.
+type Node struct {
+	Name     string   `json:"name"`
+	Hostname string   `json:"hostname"`
+	FQDN     string   `json:"fqdn"`
+	MACs     []string `json:"macs,omitempty"`
+	IPs      []string `json:"ips,omitempty"`
+	Serial   string   `json:"serial,omitempty"`
+	UUID     string   `json:"uuid,omitempty"`
+	// Roles holds canonical role names, sorted.
+	Roles []string `json:"roles"`
+	// Interfaces is complete: defaults of cluster.yaml (addresses with prefix length, gateways) are filled in. Empty means
+	// DHCP on every Ethernet card.
+	Interfaces []spec.Interface  `json:"interfaces,omitempty"`
+	Disks      []spec.Disk       `json:"disks,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Taints     []string          `json:"taints,omitempty"`
+	Sysctl     map[string]string `json:"sysctl,omitempty"`
+}

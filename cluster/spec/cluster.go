@@ -1,0 +1,58 @@
+// Package spec holds the Go form of every file that a user edits: cluster.yaml, services/*.yaml, nodes/*.yaml and
+// image.yaml.
+//
+// The types carry YAML and JSON tags and nothing else: no parsing, no checks, no imports. Package cluster loads and
+// validates them, the JSON Schemas are generated from them, and the node reads them back as JSON from the cluster part.
+package spec
+
+// Cluster is configs/cluster.yaml.
+type Cluster struct {
+	// Name is a DNS label that people use for the cluster.
+	Name string `yaml:"name" json:"name"`
+	// ID is the cluster's UUID (RFC 9562). State partitions, machine ids and secrets are bound to it; it never changes.
+	ID string `yaml:"id" json:"id"`
+	// Domain is the DNS domain under which the nodes are named.
+	Domain string `yaml:"domain" json:"domain"`
+	// Network is what all nodes share.
+	Network Network `yaml:"network" json:"network"`
+	// Services lists the enabled services by name; each has its settings in services/NAME.yaml.
+	Services []string `yaml:"services" json:"services"`
+	// Nodes lists the machines.
+	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
+}
+
+// Network is the addressing that the nodes share.
+type Network struct {
+	// NodeSubnets holds the CIDR prefixes that node addresses come from, at most one for each address family.
+	NodeSubnets []string `yaml:"nodeSubnets" json:"nodeSubnets"`
+	// Gateways holds the default routers, at most one for each address family.
+	Gateways []string `yaml:"gateways,omitempty" json:"gateways,omitempty"`
+	// Nameservers holds the resolvers of the nodes, in order.
+	Nameservers []string `yaml:"nameservers,omitempty" json:"nameservers,omitempty"`
+	// NTPServers holds names or addresses of the time servers.
+	NTPServers []string `yaml:"ntpServers,omitempty" json:"ntpServers,omitempty"`
+	// PodCIDRs holds the prefixes that pod addresses come from.
+	PodCIDRs []string `yaml:"podCIDRs,omitempty" json:"podCIDRs,omitempty"`
+	// ServiceCIDRs holds the prefixes that Kubernetes service addresses come from.
+	ServiceCIDRs []string `yaml:"serviceCIDRs,omitempty" json:"serviceCIDRs,omitempty"`
+	// ControlPlaneEndpoint is the virtual address (VIP) of the Kubernetes API.
+	ControlPlaneEndpoint string `yaml:"controlPlaneEndpoint,omitempty" json:"controlPlaneEndpoint,omitempty"`
+}
+
+// Node is one machine in cluster.yaml: how it is recognised and what it does.
+type Node struct {
+	// Name is the node's DNS label, unique in the cluster.
+	Name string `yaml:"name" json:"name"`
+	// Hostname is the DNS label that the machine calls itself; Name when empty.
+	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
+	// MACs holds permanent hardware addresses of its network cards.
+	MACs []string `yaml:"macs,omitempty" json:"macs,omitempty"`
+	// IPs holds its addresses, without prefix length. They lie in a node subnet.
+	IPs []string `yaml:"ips,omitempty" json:"ips,omitempty"`
+	// Serial is the system serial number that SMBIOS type 1 reports.
+	Serial string `yaml:"serial,omitempty" json:"serial,omitempty"`
+	// UUID is the system UUID that SMBIOS type 1 reports.
+	UUID string `yaml:"uuid,omitempty" json:"uuid,omitempty"`
+	// Roles names what the node does; see package roles.
+	Roles []string `yaml:"roles" json:"roles"`
+}

@@ -1,0 +1,33 @@
+package spec
+
+// Image is configs/image.yaml: what the image is made of.
+type Image struct {
+	// Suite is the Debian suite, trixie.
+	Suite string `yaml:"suite,omitempty" json:"suite,omitempty"`
+	// Components holds archive components; main when empty. non-free-firmware adds firmware and CPU microcode.
+	Components []string `yaml:"components,omitempty" json:"components,omitempty"`
+	// Mirror overrides the machine's own archive mirror.
+	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty"`
+	// SecurityMirror overrides the machine's own mirror of the security archive.
+	SecurityMirror string `yaml:"securityMirror,omitempty" json:"securityMirror,omitempty"`
+	// Kernel is generic (metal and virtual machines) or cloud (virtual machines only, smaller).
+	Kernel string `yaml:"kernel,omitempty" json:"kernel,omitempty"`
+	// Microcode adds CPU microcode to the UKI; it needs the component non-free-firmware.
+	Microcode bool `yaml:"microcode,omitempty" json:"microcode,omitempty"`
+	// Packages holds further Debian packages.
+	Packages []string `yaml:"packages,omitempty" json:"packages,omitempty"`
+	// KernelArguments holds further words of the kernel command line.
+	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
+	// Slots raises the sizes of the disk layout.
+	Slots Slots `yaml:"slots,omitempty" json:"slots"`
+	// Formats holds the outputs: disk, uki.
+	Formats []string `yaml:"formats,omitempty" json:"formats,omitempty"`
+}
+
+// Slots holds partition sizes in MiB; 0 means the fixed default of the disk layout.
+type Slots struct {
+	ESP     int `yaml:"esp,omitempty" json:"esp,omitempty"`
+	Root    int `yaml:"root,omitempty" json:"root,omitempty"`
+	Verity  int `yaml:"verity,omitempty" json:"verity,omitempty"`
+	Cluster int `yaml:"cluster,omitempty" json:"cluster,omitempty"`
+}

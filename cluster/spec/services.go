@@ -1,0 +1,99 @@
+package spec
+
+// SecretRef names an entry of the node's secret bundle. A secret itself never stands in YAML.
+type SecretRef struct {
+	SecretRef string `yaml:"secretRef" json:"secretRef"`
+}
+
+// Services holds the settings of the enabled services; a service that is not enabled is nil.
+type Services struct {
+	MQTT       *MQTT       `yaml:"mqtt,omitempty" json:"mqtt,omitempty"`
+	DNS        *DNS        `yaml:"dns,omitempty" json:"dns,omitempty"`
+	Kubernetes *Kubernetes `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
+	Kafka      *Kafka      `yaml:"kafka,omitempty" json:"kafka,omitempty"`
+	Ceph       *Ceph       `yaml:"ceph,omitempty" json:"ceph,omitempty"`
+}
+
+// MQTT is configs/services/mqtt.yaml, for mosquitto.
+type MQTT struct {
+	// Port is the TLS listener's port; 8883 when 0.
+	Port int `yaml:"port,omitempty" json:"port,omitempty"`
+	// TLS names the listener's certificate and key.
+	TLS MQTTTLS `yaml:"tls" json:"tls"`
+	// Users may connect; nobody else may.
+	Users []MQTTUser `yaml:"users" json:"users"`
+	// MaxConnections limits clients; -1 or 0 means no limit.
+	MaxConnections int `yaml:"maxConnections,omitempty" json:"maxConnections,omitempty"`
+	// MessageSizeLimit is the largest payload in bytes; 0 means the protocol's limit.
+	MessageSizeLimit int `yaml:"messageSizeLimit,omitempty" json:"messageSizeLimit,omitempty"`
+}
+
+// MQTTTLS names the PEM certificate chain and key of the listener in the bundle.
+type MQTTTLS struct {
+	Certificate SecretRef `yaml:"certificate" json:"certificate"`
+	Key         SecretRef `yaml:"key" json:"key"`
+}
+
+// MQTTUser is one client account.
+type MQTTUser struct {
+	Name     string    `yaml:"name" json:"name"`
+	Password SecretRef `yaml:"password" json:"password"`
+	// ACL holds what the user may do; nothing when empty.
+	ACL []MQTTACL `yaml:"acl,omitempty" json:"acl,omitempty"`
+}
+
+// MQTTACL allows access to a topic filter.
+type MQTTACL struct {
+	// Topic is an MQTT topic filter, with + and # as wildcards.
+	Topic string `yaml:"topic" json:"topic"`
+	// Access is read, write, readwrite or deny.
+	Access string `yaml:"access" json:"access"`
+}
+
+// DNS is configs/services/dns.yaml, for CoreDNS.
+type DNS struct {
+	// Forwarders answer what lies outside the cluster's domain; the cluster's nameservers when empty.
+	Forwarders []string `yaml:"forwarders,omitempty" json:"forwarders,omitempty"`
+	// TTL is the lifetime of records in seconds; 60 when 0.
+	TTL int `yaml:"ttl,omitempty" json:"ttl,omitempty"`
+	// Records adds names to the cluster's domain.
+	Records []DNSRecord `yaml:"records,omitempty" json:"records,omitempty"`
+}
+
+// DNSRecord is one further name in the cluster's domain.
+type DNSRecord struct {
+	// Name is relative to the domain.
+	Name string `yaml:"name" json:"name"`
+	// Addresses makes A and AAAA records.
+	Addresses []string `yaml:"addresses,omitempty" json:"addresses,omitempty"`
+	// CNAME makes an alias instead.
+	CNAME string `yaml:"cname,omitempty" json:"cname,omitempty"`
+}
+
+// Kubernetes is configs/services/kubernetes.yaml.
+type Kubernetes struct {
+	// Version is the release line, such as v1.36.
+	Version string `yaml:"version,omitempty" json:"version,omitempty"`
+	// SlowMachine lengthens etcd heartbeats and leases for slow hardware or emulation.
+	SlowMachine bool `yaml:"slowMachine,omitempty" json:"slowMachine,omitempty"`
+	// Images lists OCI archives that are laid into the image.
+	Images []string `yaml:"images,omitempty" json:"images,omitempty"`
+}
+
+// Kafka is configs/services/kafka.yaml.
+type Kafka struct {
+	// Controllers names the nodes of the KRaft quorum; every kafka-broker node when empty.
+	Controllers []string `yaml:"controllers,omitempty" json:"controllers,omitempty"`
+	// ReplicationFactor is the default for topics; it is at most the number of brokers.
+	ReplicationFactor int `yaml:"replicationFactor,omitempty" json:"replicationFactor,omitempty"`
+	// MinInsyncReplicas is the default for topics; it is at most ReplicationFactor.
+	MinInsyncReplicas int `yaml:"minInsyncReplicas,omitempty" json:"minInsyncReplicas,omitempty"`
+}
+
+// Ceph is configs/services/ceph.yaml.
+type Ceph struct {
+	// PoolSize is the number of copies of an object; 3 when 0.
+	PoolSize int `yaml:"poolSize,omitempty" json:"poolSize,omitempty"`
+	// FailureDomain is a CRUSH bucket type: host (default) or osd.
+	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
+}
