@@ -1,0 +1,65 @@
+# make image   builds out/spore.img from configs/
+# make test    everything: vet, lint, unit tests, the image twice, boots in QEMU
+# make help    the rest
+
+SHELL := /bin/bash
+OUT   ?= out
+STAGE := scripts/stage
+# Packages of Debian 12 that the tests use; the build itself needs only Go.
+DEPS  := qemu-system-x86 qemu-utils ovmf squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
+         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 make
+
+.PHONY: help image boot test check soak bench fuzz generate deps clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+bin/spore: FORCE
+	@go build -trimpath -o bin/spore ./builder
+
+image: bin/spore ## build out/spore.img from configs/
+	bin/spore build configs -o $(OUT)
+
+boot: image ## boot the image in QEMU as edge-01
+	bin/spore boot $(OUT) --node edge-01
+
+check: ## the fast part: formatting, vet, lint, unit tests
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	go vet -tags 'integration e2e' ./...
+	go tool staticcheck -tags 'integration e2e' ./...
+	go test ./...
+
+test: ## everything, with a table of where the time went
+	@rm -f $(OUT)/stages.txt
+	@$(STAGE) "check" $(MAKE) --no-print-directory check
+	@$(STAGE) "image" $(MAKE) --no-print-directory image
+	@$(STAGE) "integration" go test -tags integration -timeout 40m ./builder/... ./cluster/... ./agent/...
+	@$(STAGE) "boots" env SPORE_IMAGE=$(abspath $(OUT)/spore.img) go test -tags e2e -timeout 60m -v ./test/...
+	@$(STAGE) --table
+
+soak: image ## the long counts: 30 power cuts
+	SPORE_IMAGE=$(abspath $(OUT)/spore.img) SPORE_SOAK=30 go test -tags e2e -timeout 6h -v -run PowerCut ./test/...
+
+bench: ## benchmarks
+	go test -run '^$$' -bench . ./...
+
+fuzz: ## a minute of every fuzz target
+	@go list ./... | while read -r pkg; do \
+	    go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do go test -run '^$$' -fuzz "^$$f\$$" -fuzztime 60s "$$pkg" || exit 1; done || exit 1; \
+	done
+
+generate: ## rewrite generated files (JSON Schemas, references)
+	go generate ./...
+
+deps: ## install what the tests need on Debian 12
+	@missing=$$(dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(DEPS) 2>&1 | awk '$$1 != "installed"'); \
+	if [ -n "$$missing" ]; then \
+	    sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
+	fi
+
+clean: ## remove outputs (the cache stays)
+	rm -rf bin $(OUT)
+
+FORCE:
