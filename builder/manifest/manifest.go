@@ -1,0 +1,176 @@
+// Package manifest says where every byte of an image comes from: a list of packages, payloads and files with their
+// hashes, and the same as a software bill of materials in CycloneDX 1.6 JSON.
+package manifest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"spore/builder/tree"
+)
+
+// ImagePath is where an image carries its own manifest, without the list of files.
+const ImagePath = "/usr/lib/spore/manifest.json"
+
+// Manifest describes one root filesystem.
+type Manifest struct {
+	// Format is the version of this form.
+	Format int `json:"format"`
+	// BuildTime is in seconds since the epoch; it comes from the package archive or SOURCE_DATE_EPOCH.
+	BuildTime int64     `json:"buildTime"`
+	Suite     string    `json:"suite"`
+	Kernel    string    `json:"kernel"`
+	Programs  []string  `json:"programs"`
+	Packages  []Package `json:"packages"`
+	Payloads  []Payload `json:"payloads"`
+	// Files lists every path of the root with its origin.
+	Files []File `json:"files,omitempty"`
+}
+
+// Package is one Debian package.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Arch    string `json:"architecture"`
+	Source  string `json:"source,omitempty"`
+	// SHA256 is the hash of the .deb in hexadecimal.
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// Payload is one program that is not a Debian package: built from pinned source, the agent included.
+type Payload struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	Version string `json:"version"`
+	// SHA256 is the hash of the program in hexadecimal.
+	SHA256  string   `json:"sha256"`
+	Size    int64    `json:"size"`
+	Modules []Module `json:"modules,omitempty"`
+}
+
+// Module is a Go module linked into a payload.
+type Module struct {
+	Path    string `json:"path"`
+	Version string `json:"version"`
+	Sum     string `json:"sum,omitempty"`
+}
+
+// File is one path of the root filesystem.
+type File struct {
+	Path string `json:"path"`
+	Type string `json:"type"`
+	Mode string `json:"mode"`
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Size int64  `json:"size,omitempty"`
+	// Target is where a symbolic link points.
+	Target string `json:"target,omitempty"`
+	// Origin is the package, payload, unit, overlay file or named step that the path comes from.
+	Origin string `json:"origin"`
+}
+
+var typeNames = map[tree.Type]string{
+	tree.Dir: "dir", tree.Regular: "file", tree.Symlink: "symlink",
+	tree.CharDevice: "char", tree.BlockDevice: "block", tree.Fifo: "fifo",
+}
+
+// Files lists a tree.
+func Files(t *tree.Tree) []File {
+	var out []File
+	// Walk stops only at an error of its callback, and this one has none.
+	_ = t.Walk(func(p string, n *tree.Inode) error {
+		f := File{Path: p, Type: typeNames[n.Type], Mode: fmt.Sprintf("%04o", n.Mode), UID: n.UID, GID: n.GID, Target: n.Target, Origin: n.Origin}
+		if n.Type == tree.Regular {
+			f.Size = n.Content.Size()
+		}
+		out = append(out, f)
+		return nil
+	})
+	return out
+}
+
+// GoPayload describes a Go program by the build information that its linker left in it.
+func GoPayload(name, path string, program []byte) (Payload, error) {
+	info, err := buildinfo.Read(bytes.NewReader(program))
+	if err != nil {
+		return Payload{}, fmt.Errorf("read build information of payload %s: %w", name, err)
+	}
+	sum := sha256.Sum256(program)
+	p := Payload{Name: name, Path: path, Version: info.Main.Version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
+	for _, d := range info.Deps {
+		if d.Replace != nil {
+			d = d.Replace
+		}
+		p.Modules = append(p.Modules, Module{Path: d.Path, Version: d.Version, Sum: d.Sum})
+		if d.Path == "github.com/coredns/coredns" && name == "coredns" {
+			p.Version = d.Version
+		}
+	}
+	sort.Slice(p.Modules, func(i, j int) bool { return p.Modules[i].Path < p.Modules[j].Path })
+	return p, nil
+}
+
+// WithoutFiles is the short form that the image carries.
+func (m Manifest) WithoutFiles() Manifest {
+	m.Files = nil
+	return m
+}
+
+// Encode writes the manifest as indented JSON.
+func (m Manifest) Encode(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(m)
+}
+
+// SBOM writes the packages and payloads as CycloneDX 1.6 JSON. It carries no random serial number, so that the same
+// image has the same file.
+func (m Manifest) SBOM(w io.Writer, imageName string) error {
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{
+		Timestamp: time.Unix(m.BuildTime, 0).UTC().Format(time.RFC3339),
+		Component: &cdx.Component{Type: cdx.ComponentTypeOS, Name: imageName, Version: m.Kernel},
+	}
+	var components []cdx.Component
+	for _, p := range m.Packages {
+		components = append(components, cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version,
+			BOMRef:     "deb:" + p.Name,
+			PackageURL: fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", p.Name, p.Version, p.Arch, m.Suite),
+			Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.SHA256}},
+		})
+	}
+	for _, p := range m.Payloads {
+		c := cdx.Component{
+			Type: cdx.ComponentTypeApplication, Name: p.Name, Version: p.Version, BOMRef: "payload:" + p.Name,
+			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.SHA256}},
+		}
+		var modules []cdx.Component
+		for _, mod := range p.Modules {
+			modules = append(modules, cdx.Component{
+				Type: cdx.ComponentTypeLibrary, Name: mod.Path, Version: mod.Version,
+				BOMRef:     "payload:" + p.Name + ":" + mod.Path,
+				PackageURL: fmt.Sprintf("pkg:golang/%s@%s", mod.Path, mod.Version),
+			})
+		}
+		if len(modules) > 0 {
+			c.Components = &modules
+		}
+		components = append(components, c)
+	}
+	bom.Components = &components
+	bom.SerialNumber = ""
+	e := cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON)
+	e.SetPretty(true)
+	return e.EncodeVersion(bom, cdx.SpecVersion1_6)
+}
