@@ -1,0 +1,105 @@
+// Package bootinfo is what stage1, the init of the initramfs, tells the main system about how the machine came up: which
+// disk it was booted from, where the verified partitions are, what the ESP said. It is one JSON file under /run.
+package bootinfo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Paths under /run that stage1 leaves to the main system. All of them live on the tmpfs that moves along on switch root.
+const (
+	// Path is where the Info is.
+	Path = "/run/spore/boot.json"
+	// ClusterDir is where the verified cluster part is mounted (squashfs; ro,nodev,nosuid,noexec). Its layout is
+	// package facts'.
+	ClusterDir = "/run/spore/cluster"
+	// EtcDir holds upper and work directory of the volatile overlay on /etc.
+	EtcDir = "/run/spore/etc"
+)
+
+// maxSize bounds the file; stage1 writes well under a page.
+const maxSize = 64 << 10
+
+// Info is the content of Path.
+type Info struct {
+	// BootDisk is the disk that root and cluster part came from.
+	BootDisk Disk `json:"bootDisk"`
+	// ESP, RootPart, VerityPart and ClusterPart are device nodes of partitions on BootDisk. ESP is empty when the disk has
+	// none.
+	ESP         string `json:"esp"`
+	RootPart    string `json:"rootPart"`
+	VerityPart  string `json:"verityPart"`
+	ClusterPart string `json:"clusterPart"`
+	// ESPNode is the node name that was chosen on the ESP (/loader/credentials/spore.node.cred): a valid DNS label, or
+	// empty. It is not authenticated: whoever can write the stick can write it.
+	ESPNode string `json:"espNode"`
+	// RootHash and ClusterHash are the verity root hashes of the kernel command line, hex, lower case.
+	RootHash    string `json:"rootHash"`
+	ClusterHash string `json:"clusterHash"`
+	// BuildTime is the image's time in Unix seconds. stage1 has set the clock to it if it was before.
+	BuildTime int64 `json:"buildTime"`
+	// ClockSet says that the clock was before BuildTime (dead or unset RTC) and was set to it.
+	ClockSet bool `json:"clockSet,omitempty"`
+	// MachineID is what /etc/machine-id says; MachineIDFrom names what it derives from, such as "DMI product UUID".
+	MachineID     string `json:"machineID"`
+	MachineIDFrom string `json:"machineIDFrom"`
+	// Stage1Start and Stage1End are seconds since boot (CLOCK_BOOTTIME).
+	Stage1Start float64 `json:"stage1Start"`
+	Stage1End   float64 `json:"stage1End"`
+	// EFI says that the machine was started by UEFI firmware (not a direct kernel boot).
+	EFI bool `json:"efi"`
+	// ChosenBy says in words why BootDisk is the one.
+	ChosenBy string `json:"chosenBy"`
+}
+
+// Disk names one disk.
+type Disk struct {
+	// Path is the device node, such as /dev/vda. It is only good for this boot.
+	Path string `json:"path"`
+	// Serial and Model are as sysfs says, trimmed; empty when unknown.
+	Serial string `json:"serial"`
+	Model  string `json:"model"`
+	// DevicePath is the path below /sys/devices, such as pci0000:00/0000:00:03.0/virtio0/block/vda.
+	DevicePath string `json:"devicePath"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
+}
+
+// Read reads an Info from path (usually Path).
+func Read(path string) (Info, error) {
+	var info Info
+	f, err := os.Open(path)
+	if err != nil {
+		return info, fmt.Errorf("reading what stage1 found: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return info, fmt.Errorf("reading what stage1 found: %w", err)
+	}
+	if st.Size() > maxSize {
+		return info, fmt.Errorf("reading what stage1 found: %s has %d bytes, more than %d", path, st.Size(), maxSize)
+	}
+	if err := json.NewDecoder(f).Decode(&info); err != nil {
+		return info, fmt.Errorf("reading what stage1 found: %s: %w", path, err)
+	}
+	return info, nil
+}
+
+// Write writes info to path, readable by all, creating its directory.
+func Write(path string, info Info) error {
+	data, err := json.Marshal(info)
+	if err != nil {
+		return fmt.Errorf("internal error: boot info: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing boot info: %w", err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing boot info: %w", err)
+	}
+	return nil
+}
