@@ -1,0 +1,72 @@
+package payload
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+)
+
+// file is one input of the compiler.
+type file struct {
+	path string
+	hash string
+}
+
+// moduleFiles hashes go.mod, go.sum and every regular file in the given directories, sorted by path. Tests, test data and
+// hidden files are left out: they never reach a program.
+func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
+	names := map[string]bool{"go.mod": true, "go.sum": true}
+	for _, dir := range dirs {
+		err := fs.WalkDir(root, dir, func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil && p == dir && dir != ".":
+				return fs.SkipDir // not every tree has every directory
+			case err != nil:
+				return err
+			case p != "." && ignored(d.Name()):
+				if d.IsDir() {
+					return fs.SkipDir
+				}
+			case d.Type().IsRegular():
+				names[p] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	files := make([]file, 0, len(names))
+	for name := range names {
+		h, err := hashFile(root, name)
+		if err != nil {
+			return nil, fmt.Errorf("a Go module needs it: %w", err)
+		}
+		files = append(files, file{path.Clean(name), h})
+	}
+	sort.Slice(files, func(i, j int) bool { return files[i].path < files[j].path })
+	return files, nil
+}
+
+// ignored follows the go command's rule for names that it does not look at, and leaves out tests.
+func ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || strings.HasSuffix(name, "_test.go")
+}
+
+func hashFile(root fs.FS, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

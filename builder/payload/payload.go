@@ -1,0 +1,278 @@
+// Package payload compiles the programs of an image that are not Debian packages: what payloads/ pins, one Go module
+// with go.mod and go.sum each, and our own agent and stage1.
+//
+// A program is a function of its module's files, the Go toolchain and the flags. It is kept in the store under their
+// hash, so that pins which have not changed cost reading a few small files. Every module that the compiler sees is
+// verified against go.sum by the go command. This package does not fetch release binaries and does not compile C.
+package payload
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"spore/builder/store"
+	"spore/builder/tree"
+)
+
+// version is part of each key; it changes when the flags or the environment below do.
+const version = "go-program 1"
+
+// flags are what every program is built with (PAYLOADS.md): nothing of the build machine reaches the output.
+var flags = []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
+
+// maxOutput bounds how much of the compiler's output goes into an error, in bytes.
+const maxOutput = 4096
+
+// Options says how to compile.
+type Options struct {
+	// Go is the go command; "go" when empty.
+	Go string
+	// Env is the environment, as of os.Environ, that the go command finds its caches and its proxy in. Whatever would
+	// change the output is replaced.
+	Env []string
+	// Tags are build tags.
+	Tags []string
+	// Started is called when a program is not in the store and the compiler starts; it may be nil.
+	Started func(name string)
+}
+
+// Program is a compiled program in the store.
+type Program struct {
+	// Name is its name in the image: /usr/bin/NAME, or /init for stage1.
+	Name string
+	// Key names it in the store.
+	Key store.Key
+	// Path is its file in the store.
+	Path string
+	// Size is in bytes.
+	Size int64
+	// Cached is true when nothing had to be compiled.
+	Cached bool
+}
+
+// Content is the program as the content of a file of the tree.
+func (p Program) Content() tree.Content { return fileContent{p.Path, p.Size} }
+
+type fileContent struct {
+	path string
+	size int64
+}
+
+func (f fileContent) Size() int64                  { return f.size }
+func (f fileContent) Open() (io.ReadCloser, error) { return os.Open(f.path) }
+
+// Build compiles the main package in dir, the root of a Go module under payloads/. The program is named after the
+// directory.
+func Build(ctx context.Context, st *store.Store, dir string, o Options) (Program, error) {
+	name := filepath.Base(dir)
+	files, err := moduleFiles(os.DirFS(dir), ".")
+	if err != nil {
+		return Program{}, fmt.Errorf("payload %s: %w", name, err)
+	}
+	return build(ctx, st, target{name: name, dir: dir, pkg: ".", files: files}, o)
+}
+
+// OwnDirs are the directories of the source tree that programs of the image are made of; the builder is not among them.
+func OwnDirs() []string { return []string{"agent", "cluster", "pki"} }
+
+// BuildOwn compiles a main package of our own source tree, such as "agent" or "agent/stage1", under the given name. The
+// key is made of go.mod, go.sum and everything in OwnDirs but tests.
+func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o Options) (Program, error) {
+	files, err := moduleFiles(os.DirFS(source), OwnDirs()...)
+	if err != nil {
+		return Program{}, fmt.Errorf("program %s: %w", name, err)
+	}
+	return build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+}
+
+// target is one main package with the files that its key is made of.
+type target struct {
+	name, dir, pkg string
+	files          []file
+}
+
+func build(ctx context.Context, st *store.Store, t target, o Options) (Program, error) {
+	if o.Go == "" {
+		o.Go = "go"
+	}
+	toolchain, err := toolchainOf(ctx, t, o)
+	if err != nil {
+		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
+	}
+	key := t.key(toolchain, o.Tags)
+	cached := st.Has(key)
+	if !cached {
+		if o.Started != nil {
+			o.Started(t.name)
+		}
+		err := st.Put(key, func(w *os.File) error { return compile(ctx, st, w, t, toolchain, o) })
+		if err != nil {
+			return Program{}, fmt.Errorf("program %s: %w", t.name, err)
+		}
+	}
+	info, err := os.Stat(st.Path(key))
+	if err != nil {
+		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
+	}
+	return Program{Name: t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+}
+
+// key hashes all that decides about the output.
+func (t target) key(toolchain string, tags []string) store.Key {
+	in := []string{t.name, t.pkg, toolchain, strings.Join(flags, " "), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
+	for _, f := range t.files {
+		in = append(in, f.path, f.hash)
+	}
+	return store.KeyOf(version, in...)
+}
+
+// toolchainOf is the Go version that compiles the program: the toolchain line of go.mod, else what the go command is.
+func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
+	mod, err := os.ReadFile(filepath.Join(t.dir, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	if v := toolchainLine(mod); v != "" {
+		return v, nil
+	}
+	cmd := exec.CommandContext(ctx, o.Go, "env", "GOVERSION")
+	cmd.Dir, cmd.Env = t.dir, environment(o.Env, "")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version (is Go installed?): %w", o.Go, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// toolchainLine finds the toolchain directive of a go.mod (go.dev/ref/mod#go-mod-file-toolchain).
+func toolchainLine(mod []byte) string {
+	for _, line := range strings.Split(string(mod), "\n") {
+		line, _, _ = strings.Cut(line, "//")
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "toolchain" && f[1] != "default" {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// compile runs the go command in a directory of the store's own and copies what it made to w.
+func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolchain string, o Options) error {
+	tmp, err := os.MkdirTemp(filepath.Join(st.Dir(), "tmp"), "go-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, "program")
+	args := append(append([]string{}, flags...), "-o", out)
+	if len(o.Tags) > 0 {
+		args = append(args, "-tags", strings.Join(o.Tags, ","))
+	}
+	cmd := exec.CommandContext(ctx, o.Go, append(args, t.pkg)...)
+	cmd.Dir, cmd.Env = t.dir, environment(o.Env, toolchain)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build %s in %s: %w: %s", t.pkg, t.dir, err, tail(log.Bytes()))
+	}
+	if err := checkStatic(out); err != nil {
+		return err
+	}
+	f, err := os.Open(out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// tail is the end of the compiler's output, where the errors are.
+func tail(b []byte) string {
+	b = bytes.TrimSpace(b)
+	if len(b) > maxOutput {
+		b = append([]byte("…"), b[len(b)-maxOutput:]...)
+	}
+	return string(b)
+}
+
+// checkStatic makes sure that the program needs no loader: nothing says which libraries the image will have.
+func checkStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("what go build made is no program: %w", err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("internal error: the program is linked dynamically")
+		}
+	}
+	return nil
+}
+
+// Module is one Go module that a program is made of.
+type Module struct {
+	Path, Version string
+	// Sum is the h1: hash as in go.sum; empty for our own modules.
+	Sum string
+}
+
+// Modules lists what a program is made of, from its own build information: the main module, then what it depends on,
+// sorted by path. It also returns the Go version.
+func (p Program) Modules() ([]Module, string, error) {
+	info, err := buildinfo.ReadFile(p.Path)
+	if err != nil {
+		return nil, "", fmt.Errorf("read build information of %s: %w", p.Name, err)
+	}
+	mods := []Module{{Path: info.Main.Path, Version: info.Main.Version, Sum: info.Main.Sum}}
+	for _, d := range info.Deps {
+		if d.Replace != nil {
+			d = d.Replace
+		}
+		mods = append(mods, Module{Path: d.Path, Version: d.Version, Sum: d.Sum})
+	}
+	return mods, info.GoVersion, nil
+}
+
+// environment is base without anything that could change the output, plus fixedEnv.
+func environment(base []string, toolchain string) []string {
+	var env []string
+	for _, kv := range base {
+		name, _, _ := strings.Cut(kv, "=")
+		if keptEnv[name] {
+			env = append(env, kv)
+		}
+	}
+	return append(env, fixedEnv(toolchain)...)
+}
+
+// keptEnv is what the go command needs to find its caches and its modules; none of it can change what a module that
+// go.sum names contains.
+var keptEnv = map[string]bool{
+	"HOME": true, "PATH": true, "TMPDIR": true, "USER": true, "XDG_CACHE_HOME": true, "XDG_CONFIG_HOME": true,
+	"GOROOT": true, "GOPATH": true, "GOCACHE": true, "GOMODCACHE": true, "GOTMPDIR": true, "GOENV": true, "GOMAXPROCS": true,
+	"GOPROXY": true, "GOSUMDB": true, "GONOSUMDB": true, "GOPRIVATE": true, "GONOPROXY": true, "GOINSECURE": true, "GOAUTH": true, "NETRC": true,
+	"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
+	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
+}
+
+// fixedEnv decides about the output. Empty settings would fall back to the user's GOENV file, so each has a value.
+func fixedEnv(toolchain string) []string {
+	env := []string{
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1",
+		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=none", "GOFIPS140=off", "GO111MODULE=on", "LC_ALL=C",
+	}
+	if toolchain != "" {
+		env = append(env, "GOTOOLCHAIN="+toolchain)
+	}
+	return env
+}

@@ -1,0 +1,203 @@
+package payload
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/store"
+)
+
+const hello = "package main\n\nfunc main() { println(\"hello\") }\n"
+
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "hello")
+	for name, data := range files {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		require.NoError(t, os.WriteFile(p, []byte(data), 0o644))
+	}
+	return dir
+}
+
+func simple(t *testing.T) string {
+	return module(t, map[string]string{"go.mod": "module example.test/hello\n\ngo 1.26.0\n", "go.sum": "", "main.go": hello})
+}
+
+func newStore(t *testing.T) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.TempDir())
+	require.NoError(t, err)
+	return st
+}
+
+func TestAProgramIsCompiledOnce(t *testing.T) {
+	dir, st := simple(t), newStore(t)
+	var started []string
+	o := Options{Env: os.Environ(), Started: func(name string) { started = append(started, name) }}
+
+	p, err := Build(context.Background(), st, dir, o)
+	require.NoError(t, err)
+	require.Equal(t, "hello", p.Name)
+	require.False(t, p.Cached)
+
+	again, err := Build(context.Background(), st, dir, o)
+	require.NoError(t, err)
+	require.True(t, again.Cached)
+	require.Equal(t, p.Path, again.Path)
+	require.Equal(t, []string{"hello"}, started)
+
+	r, err := p.Content().Open()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	mods, goVersion, err := p.Modules()
+	require.NoError(t, err)
+	require.Equal(t, "example.test/hello", mods[0].Path)
+	require.True(t, strings.HasPrefix(goVersion, "go1."))
+
+	run := filepath.Join(t.TempDir(), "hello")
+	data, err := os.ReadFile(p.Path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(run, data, 0o755))
+	out, err := exec.Command(run).CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "hello\n", string(out))
+}
+
+func TestTheSameModuleElsewhereGivesTheSameBytes(t *testing.T) {
+	var bytes [][]byte
+	var keys []store.Key
+	for _, env := range [][]string{
+		os.Environ(),
+		append(os.Environ(), "GOFLAGS=-ldflags=-X=main.a=b", "CGO_ENABLED=1", "GOAMD64=v3", "GOARCH=arm64", "GOMAXPROCS=1", "TZ=Asia/Tokyo"),
+	} {
+		p, err := Build(context.Background(), newStore(t), simple(t), Options{Env: env})
+		require.NoError(t, err)
+		data, err := os.ReadFile(p.Path)
+		require.NoError(t, err)
+		bytes, keys = append(bytes, data), append(keys, p.Key)
+	}
+	require.Equal(t, keys[0], keys[1])
+	require.Equal(t, bytes[0], bytes[1])
+}
+
+func TestKeys(t *testing.T) {
+	base := map[string]string{"go.mod": "module m\n\ngo 1.26.0\n\ntoolchain go1.26.8\n", "go.sum": "", "main.go": hello}
+	key := func(t *testing.T, change func(map[string]string), tags ...string) store.Key {
+		files := map[string]string{}
+		for k, v := range base {
+			files[k] = v
+		}
+		change(files)
+		dir := module(t, files)
+		list, err := moduleFiles(os.DirFS(dir), ".")
+		require.NoError(t, err)
+		tg := target{name: "m", dir: dir, pkg: ".", files: list}
+		toolchain, err := toolchainOf(context.Background(), tg, Options{Go: "/nonexistent"})
+		require.NoError(t, err, "a go.mod that pins its toolchain needs no go command to be hashed")
+		return tg.key(toolchain, tags)
+	}
+	want := key(t, func(map[string]string) {})
+	for _, tt := range []struct {
+		name   string
+		change func(map[string]string)
+		tags   []string
+		same   bool
+	}{
+		{"nothing", func(map[string]string) {}, nil, true},
+		{"a test", func(f map[string]string) { f["x_test.go"] = "package main" }, nil, true},
+		{"test data", func(f map[string]string) { f["testdata/x"] = "1" }, nil, true},
+		{"a hidden file", func(f map[string]string) { f[".x.swp"] = "1" }, nil, true},
+		{"a source file", func(f map[string]string) { f["main.go"] += "\n" }, nil, false},
+		{"a new file", func(f map[string]string) { f["sub/a.go"] = "package sub" }, nil, false},
+		{"an embedded file", func(f map[string]string) { f["sub/a.txt"] = "1" }, nil, false},
+		{"a sum", func(f map[string]string) { f["go.sum"] = "a" }, nil, false},
+		{"the toolchain", func(f map[string]string) { f["go.mod"] = strings.Replace(f["go.mod"], "1.26.8", "1.26.9", 1) }, nil, false},
+		{"a tag", func(map[string]string) {}, []string{"x"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := key(t, tt.change, tt.tags...)
+			if tt.same {
+				require.Equal(t, want, got)
+			} else {
+				require.NotEqual(t, want, got)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	mod := "module example.test/hello\n\ngo 1.26.0\n"
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"no go.sum", map[string]string{"go.mod": mod, "main.go": hello}, []string{"payload hello", "go.sum"}},
+		{"no go.mod", map[string]string{"go.sum": "", "main.go": hello}, []string{"payload hello", "go.mod"}},
+		{"code that does not compile", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package main\nfunc main() { x }\n"}, []string{"program hello", "main.go:2:15: undefined: x"}},
+		{"a library", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package lib\n"}, []string{"program hello", "is no program"}},
+		{"an import that is not pinned", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package main\nimport _ \"example.test/other\"\nfunc main() {}\n"}, []string{"cannot find module providing package example.test/other"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := newStore(t)
+			_, err := Build(context.Background(), st, module(t, tt.files), Options{Env: os.Environ()})
+			require.Error(t, err)
+			for _, w := range tt.want {
+				require.ErrorContains(t, err, w)
+			}
+			left, err := os.ReadDir(filepath.Join(st.Dir(), "tmp"))
+			require.NoError(t, err)
+			require.Empty(t, left, "nothing half-written stays")
+		})
+	}
+	t.Run("no go command", func(t *testing.T) {
+		_, err := Build(context.Background(), newStore(t), simple(t), Options{Go: "/nonexistent/go"})
+		require.ErrorContains(t, err, "is Go installed?")
+	})
+}
+
+// The key of our own programs covers OwnDirs only, so nothing else of the tree may be compiled into them.
+func TestOurProgramsAreMadeOfOwnDirsOnly(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./agent/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for _, pkg := range strings.Fields(string(out)) {
+		rel, own := strings.CutPrefix(pkg, "spore/")
+		if !own {
+			continue
+		}
+		top, _, _ := strings.Cut(rel, "/")
+		require.Contains(t, OwnDirs(), top, "%s is compiled into the agent", pkg)
+	}
+}
+
+func TestOurOwnProgramIsBuiltFromTheTree(t *testing.T) {
+	src := module(t, map[string]string{
+		"go.mod": "module spore\n\ngo 1.26.0\n", "go.sum": "",
+		"agent/main.go":    "package main\n\nimport \"spore/cluster/x\"\n\nfunc main() { println(x.X) }\n",
+		"cluster/x/x.go":   "package x\n\nconst X = 1\n",
+		"builder/build.go": "package builder\n",
+	})
+	st := newStore(t)
+	p, err := BuildOwn(context.Background(), st, src, "agent", "spore-agent", Options{Env: os.Environ()})
+	require.NoError(t, err)
+	require.Equal(t, "spore-agent", p.Name)
+
+	require.NoError(t, os.WriteFile(filepath.Join(src, "builder/build.go"), []byte("package builder // changed\n"), 0o644))
+	again, err := BuildOwn(context.Background(), st, src, "agent", "spore-agent", Options{Env: os.Environ()})
+	require.NoError(t, err)
+	require.True(t, again.Cached, "a change of the builder costs no new agent")
+
+	require.NoError(t, os.WriteFile(filepath.Join(src, "cluster/x/x.go"), []byte("package x\n\nconst X = 2\n"), 0o644))
+	changed, err := BuildOwn(context.Background(), st, src, "agent", "spore-agent", Options{Env: os.Environ()})
+	require.NoError(t, err)
+	require.False(t, changed.Cached)
+}
