@@ -28,6 +28,18 @@ func KeyOf(step string, inputs ...string) Key {
 	return k
 }
 
+// ParseKey reads a key from 64 lower-case hexadecimal digits. The SHA-256 of a file that came from outside is the key of
+// that file.
+func ParseKey(s string) (Key, error) {
+	var k Key
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(k) || hex.EncodeToString(b) != s {
+		return k, fmt.Errorf("%.80q is not a SHA-256 of 64 lower-case hexadecimal digits", s)
+	}
+	copy(k[:], b)
+	return k, nil
+}
+
 // String is the key in hexadecimal.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
@@ -38,7 +50,7 @@ type Store struct {
 
 // Open makes the directory where needed.
 func Open(dir string) (*Store, error) {
-	for _, d := range []string{"objects", "tmp", "partial"} {
+	for _, d := range []string{"objects", "tmp", "partial", "notes"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
@@ -83,20 +95,35 @@ func (s *Store) Put(k Key, fn func(w *os.File) error) (err error) {
 	if err = fn(f); err != nil {
 		return err
 	}
-	if err = f.Sync(); err != nil {
+	return s.name(k, f)
+}
+
+// Adopt gives the file at path, which must be on the store's filesystem (PartialDir is), the name of a key, as Put does.
+// The caller has checked its content.
+func (s *Store) Adopt(k Key, path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
 		return fmt.Errorf("put %s into store: %w", k, err)
 	}
-	if err = f.Chmod(0o644); err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
+	if err := s.name(k, f); err != nil {
+		f.Close()
+		return err
 	}
-	if err = f.Close(); err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
-	}
-	if err = os.MkdirAll(filepath.Dir(s.Path(k)), 0o755); err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
-	}
-	if err = os.Rename(f.Name(), s.Path(k)); err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
+	return nil
+}
+
+// name flushes a finished file to the disk, closes it and moves it to its place.
+func (s *Store) name(k Key, f *os.File) error {
+	for _, step := range []func() error{
+		f.Sync,
+		func() error { return f.Chmod(0o644) },
+		f.Close,
+		func() error { return os.MkdirAll(filepath.Dir(s.Path(k)), 0o755) },
+		func() error { return os.Rename(f.Name(), s.Path(k)) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("put %s into store: %w", k, err)
+		}
 	}
 	return nil
 }
@@ -121,4 +148,27 @@ func (s *Store) ReadAll(k Key) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(f)
+}
+
+// ReadNote returns a note by its name; the error is fs.ErrNotExist when there is none.
+func (s *Store) ReadNote(name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(s.dir, "notes", name))
+}
+
+// WriteNote keeps a note: a small file that changes, such as what was last seen of a mirror. An output never depends on
+// one. The name is one path element; the last writer wins, and a reader sees the old or the new text whole.
+func (s *Store) WriteNote(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "note-*")
+	if err != nil {
+		return fmt.Errorf("write note %s into store: %w", name, err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(s.dir, "notes", name))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write note %s into store: %w", name, err)
+	}
+	return nil
 }
