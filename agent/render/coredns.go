@@ -1,0 +1,242 @@
+package render
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
+
+// defaultTTL is the lifetime of records where dns.yaml says nothing, in seconds.
+const defaultTTL = 60
+
+// serviceRole says which role's nodes the name of a service stands for.
+var serviceRole = map[string]string{
+	"kubernetes": "control-plane",
+	"kafka":      "kafka-broker",
+	"ceph":       "ceph-mon",
+	"mqtt":       "mqtt-broker",
+	"dns":        "dns-server",
+}
+
+// coredns renders a Corefile and a file for each zone: the cluster's domain, and the reverse zones of the node subnets.
+func coredns(in Input) (map[string]File, error) {
+	settings := in.Cluster.Services.DNS
+	if settings == nil {
+		return nil, errors.New("the cluster has no dns settings; add services/dns.yaml")
+	}
+	own := bindable(in.Addresses)
+	if len(own) == 0 {
+		return nil, errors.New("the node has no address to listen on yet")
+	}
+	hosts, err := newHostTable(in.Hosts, in.Cluster.Domain)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range own {
+		if !hosts.known[a] { // the address of a DHCP lease, which only the node itself knows
+			hosts.add(host{a, []string{in.Node.FQDN, in.Node.Hostname, in.Node.Name}}, in.Cluster.Domain)
+		}
+	}
+	zones, err := clusterZones(in.Cluster, in.Node, settings, hosts)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]File{}
+	for _, z := range zones {
+		files[zoneFile(z.origin)] = File{z.file(), 0o644}
+	}
+	up, err := forwarders(in.Cluster, settings, hosts, own)
+	if err != nil {
+		return nil, err
+	}
+	files["Corefile"] = File{corefile(in.Dir, own, zones, up), 0o644}
+	return files, nil
+}
+
+func zoneFile(origin string) string { return "zone." + strings.TrimSuffix(origin, ".") }
+
+// bindable leaves out addresses that clients cannot reach, and sorts.
+func bindable(addrs []netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range addrs {
+		a = a.Unmap()
+		if a.IsValid() && !a.IsLinkLocalUnicast() && !a.IsMulticast() && !a.IsUnspecified() {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+func clusterZones(c *facts.Cluster, n *facts.Node, d *spec.DNS, hosts *hostTable) ([]*zone, error) {
+	if err := checkName(c.Domain); err != nil {
+		return nil, fmt.Errorf("domain of the cluster: %w", err)
+	}
+	ttl := d.TTL
+	if ttl == 0 {
+		ttl = defaultTTL
+	}
+	servers := nameServers(c, n, hosts)
+	forward := newZone(c.Domain, servers, ttl)
+	for _, h := range hosts.list {
+		for _, name := range h.names {
+			if full := absolute(name, c.Domain); strings.HasSuffix(full, "."+forward.origin) {
+				forward.address(full, h.addr)
+			}
+		}
+	}
+	if err := addRecords(forward, c.Domain, d.Records); err != nil {
+		return nil, err
+	}
+	addServices(forward, c, hosts)
+
+	zones := []*zone{forward}
+	for _, s := range c.Network.NodeSubnets {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("node subnet: %w", err)
+		}
+		for _, origin := range reverseZones(p) {
+			if !slices.ContainsFunc(zones, func(z *zone) bool { return z.origin == origin }) {
+				zones = append(zones, newZone(origin, servers, ttl))
+			}
+		}
+	}
+	addPointers(zones[1:], c.Domain, hosts)
+	return zones, nil
+}
+
+// nameServers are the FQDNs of the nodes with the role dns-server, this one where there is no list.
+func nameServers(c *facts.Cluster, n *facts.Node, hosts *hostTable) []string {
+	var out []string
+	for _, m := range c.Members["dns-server"] {
+		out = append(out, hosts.canonical(absolute(m, c.Domain), c.Domain))
+	}
+	if len(out) == 0 {
+		out = []string{absolute(n.FQDN, c.Domain)}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// addRecords adds the records of dns.yaml.
+func addRecords(z *zone, domain string, records []spec.DNSRecord) error {
+	for _, r := range records {
+		if err := checkName(r.Name); err != nil {
+			return fmt.Errorf("record of dns.yaml: %w", err)
+		}
+		name := strings.ToLower(strings.TrimSuffix(r.Name, ".")) + "." + z.origin
+		for _, s := range r.Addresses {
+			a, err := netip.ParseAddr(s)
+			if err != nil {
+				return fmt.Errorf("record %s of dns.yaml: %w", r.Name, err)
+			}
+			z.address(name, a)
+		}
+		if r.CNAME == "" {
+			continue
+		}
+		if err := checkName(r.CNAME); err != nil {
+			return fmt.Errorf("record %s of dns.yaml: %w", r.Name, err)
+		}
+		z.add(record{name, "CNAME", absolute(r.CNAME, domain)})
+	}
+	return z.checkAliases()
+}
+
+// addServices adds a name for each role and each service that has nodes. Names of nodes and of dns.yaml go before.
+func addServices(z *zone, c *facts.Cluster, hosts *hostTable) {
+	for _, r := range roles.Roles() {
+		var addrs []netip.Addr
+		for _, m := range c.Members[r.Name] {
+			addrs = append(addrs, hosts.addresses(absolute(m, c.Domain))...)
+		}
+		addService(z, r.Name, addrs)
+		if serviceRole[r.Service] != r.Name {
+			continue
+		}
+		if vip, err := netip.ParseAddr(c.Network.ControlPlaneEndpoint); err == nil && r.Service == "kubernetes" {
+			addrs = []netip.Addr{vip}
+		}
+		addService(z, r.Service, addrs)
+	}
+}
+
+func addService(z *zone, label string, addrs []netip.Addr) {
+	name := label + "." + z.origin
+	if z.has(name) {
+		return
+	}
+	for _, a := range addrs {
+		z.address(name, a)
+	}
+}
+
+// addPointers adds a PTR record for the first name of each address to the zone that the address lies in.
+func addPointers(zones []*zone, domain string, hosts *hostTable) {
+	done := map[netip.Addr]bool{}
+	for _, h := range hosts.list {
+		name := reverseName(h.addr, h.addr.BitLen())
+		for _, z := range zones {
+			if !done[h.addr] && strings.HasSuffix(name, "."+z.origin) {
+				z.add(record{name, "PTR", absolute(h.names[0], domain)})
+				done[h.addr] = true
+			}
+		}
+	}
+}
+
+// forwarders answer what lies outside the cluster: those of dns.yaml, else the cluster's nameservers. A server never asks
+// itself, and never asks a fellow by default, who would ask back.
+func forwarders(c *facts.Cluster, d *spec.DNS, hosts *hostTable, own []netip.Addr) ([]netip.Addr, error) {
+	list, avoid := d.Forwarders, own
+	if len(list) == 0 {
+		list = c.Network.Nameservers
+		for _, m := range c.Members["dns-server"] {
+			avoid = append(slices.Clone(avoid), hosts.addresses(absolute(m, c.Domain))...)
+		}
+	}
+	var out []netip.Addr
+	for _, s := range list {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return nil, fmt.Errorf("forwarder: %w", err)
+		}
+		if !slices.Contains(avoid, a.Unmap()) {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out, nil
+}
+
+// corefile binds the node's own addresses and nothing else. Files are read once: a change renders and starts anew.
+func corefile(dir string, own []netip.Addr, zones []*zone, up []netip.Addr) []byte {
+	var b bytes.Buffer
+	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n"
+	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
+	for _, z := range zones {
+		fmt.Fprintf(&b, "%s:53 {\n%s", strings.TrimSuffix(z.origin, "."), bind)
+		fmt.Fprintf(&b, "    loadbalance\n    file %s {\n        reload 0\n    }\n}\n", filepath.Join(dir, zoneFile(z.origin)))
+	}
+	if len(up) > 0 {
+		fmt.Fprintf(&b, ".:53 {\n%s", bind)
+		fmt.Fprintf(&b, "    local\n    cache 300\n    forward . %s {\n        policy sequential\n        max_concurrent 1000\n    }\n}\n", join(up))
+	}
+	return b.Bytes()
+}
+
+func join(addrs []netip.Addr) string {
+	s := make([]string, len(addrs))
+	for i, a := range addrs {
+		s[i] = a.String()
+	}
+	return strings.Join(s, " ")
+}
