@@ -1,0 +1,254 @@
+// Package initrd makes the initramfs: a newc cpio (the kernel's Documentation/driver-api/early-userspace/
+// buffer-format.rst) that holds stage1 as /init, its configuration, and the modules between power-on and the root.
+//
+// It is three archives, each compressed with zstd on its own and cached by its content, one after the other: modules,
+// which change with the kernel; /init; and the configuration. The kernel unpacks them in order.
+//
+// It leaves out microcode (a section of the UKI), firmware files, and any shell.
+package initrd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/u-root/u-root/pkg/cpio"
+
+	"spore/builder/kmod"
+	"spore/builder/store"
+	"spore/builder/tree"
+)
+
+// Names of steps in the store; a number changes when the step's output does.
+const (
+	modulesStep = "initrd-modules-1"
+	initStep    = "initrd-init-1"
+)
+
+// ConfigPath is where stage1 finds its configuration.
+const ConfigPath = "/etc/spore/stage1.json"
+
+// Options say what goes in.
+type Options struct {
+	// Store keeps the compressed archives.
+	Store *store.Store
+	// Kernel identifies the content of the module directory, for instance the SHA-256 of the kernel's package.
+	Kernel string
+	// Version is the kernel's release.
+	Version string
+	// Tree gives the tree with the module directory; it is called only when the store has no archive of this kernel.
+	Tree func() (*tree.Tree, error)
+	// Init is the static binary of stage1.
+	Init []byte
+	// Config is stage1.json.
+	Config []byte
+}
+
+// Build returns the initramfs.
+func Build(ctx context.Context, o Options) ([]byte, error) {
+	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version), func() ([]byte, error) {
+		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Tree)
+		if err != nil {
+			return nil, err
+		}
+		t, err := o.Tree()
+		if err != nil {
+			return nil, err
+		}
+		return ModulesArchive(ctx, t, m)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)
+	}
+	sum := sha256.Sum256(o.Init)
+	init, err := cached(o.Store, store.KeyOf(initStep, hex.EncodeToString(sum[:])), func() ([]byte, error) {
+		return InitArchive(o.Init)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)
+	}
+	config, err := ConfigArchive(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)
+	}
+	return join(modules, init, config), nil
+}
+
+// join puts archives one after the other and pads the last with zeros to the alignment of an uncompressed archive:
+// systemd-stub appends some.
+func join(archives ...[]byte) []byte {
+	out := bytes.Join(archives, nil)
+	for len(out)%4 != 0 {
+		out = append(out, 0)
+	}
+	return out
+}
+
+func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, error) {
+	f, err := st.Ensure(k, func(w *os.File) error {
+		data, err := fn()
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// skeleton are the directories and nodes that exist before devtmpfs and the other kernel filesystems are mounted. The
+// kernel opens /dev/console for /init itself.
+var skeleton = []cpio.Record{
+	cpio.Directory("dev", 0o755),
+	cpio.CharDev("dev/console", 0o600, 5, 1),
+	cpio.CharDev("dev/kmsg", 0o600, 1, 11),
+	cpio.CharDev("dev/null", 0o666, 1, 3),
+	cpio.Directory("proc", 0o555),
+	cpio.Directory("run", 0o755),
+	cpio.Directory("sys", 0o555),
+	cpio.Directory("sysroot", 0o755),
+}
+
+// indexFiles are the files of the module directory that stage1 reads.
+var indexFiles = []string{"modules.alias", "modules.dep", "modules.softdep"}
+
+// ModulesArchive is the compressed archive of the skeleton and of the modules of Select, themselves decompressed, with
+// index files that name only them.
+func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte, error) {
+	selected, err := Select(m)
+	if err != nil {
+		return nil, err
+	}
+	dir := path.Join("lib/modules", m.Version)
+	files := map[string][]byte{}
+	plain := make([]*kmod.Module, len(selected))
+	var d kmod.Decompressor
+	for i, mod := range selected {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		data, err := d.Read(t, path.Join(kmod.Dir, m.Version, mod.Path))
+		if err != nil {
+			return nil, err
+		}
+		c := *mod
+		c.Path = plainPath(mod.Path)
+		plain[i] = &c
+		files[path.Join(dir, c.Path)] = bytes.Clone(data)
+	}
+	indexes, err := restricted(m, plain).Files()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range indexFiles {
+		files[path.Join(dir, name)] = indexes[name]
+	}
+	files[path.Join(dir, "modules.builtin")] = builtinText(m.Builtin)
+	records := append([]cpio.Record{}, skeleton...)
+	return archive(append(records, fileRecords(files, 0o644)...))
+}
+
+// restricted is m with only the given modules, at their new paths.
+func restricted(m *kmod.Modules, plain []*kmod.Module) *kmod.Modules {
+	out := m.Restrict(plain)
+	byName := map[string]string{}
+	for _, p := range plain {
+		byName[p.Name] = p.Path
+	}
+	for i := range out.Loadable {
+		out.Loadable[i].Path = byName[out.Loadable[i].Name]
+	}
+	return out
+}
+
+func plainPath(p string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(p, ".xz"), ".zst")
+}
+
+// builtinText is modules.builtin with the names of the modules only; readers look at nothing else.
+func builtinText(names []string) []byte {
+	var b bytes.Buffer
+	for _, n := range names {
+		fmt.Fprintf(&b, "kernel/%s.ko\n", n)
+	}
+	return b.Bytes()
+}
+
+// InitArchive is the compressed archive that holds /init.
+func InitArchive(init []byte) ([]byte, error) {
+	if !bytes.HasPrefix(init, []byte("\x7fELF")) {
+		return nil, fmt.Errorf("stage1 of %d bytes is not an ELF program", len(init))
+	}
+	return archive(fileRecords(map[string][]byte{"init": init}, 0o755))
+}
+
+// ConfigArchive is the compressed archive that holds stage1.json.
+func ConfigArchive(config []byte) ([]byte, error) {
+	return archive(fileRecords(map[string][]byte{strings.TrimPrefix(ConfigPath, "/"): config}, 0o644))
+}
+
+// fileRecords makes records of files and the directories above them, sorted, since the kernel makes no parents.
+func fileRecords(files map[string][]byte, perm uint64) []cpio.Record {
+	paths := map[string]bool{}
+	for p := range files {
+		for ; p != "."; p = path.Dir(p) {
+			paths[p] = true
+		}
+	}
+	sorted := make([]string, 0, len(paths))
+	for p := range paths {
+		sorted = append(sorted, p)
+	}
+	sort.Strings(sorted) // a directory is a prefix of its content, and so comes before it
+	records := make([]cpio.Record, len(sorted))
+	for i, p := range sorted {
+		if data, ok := files[p]; ok {
+			records[i] = cpio.StaticFile(p, string(data), perm)
+		} else {
+			records[i] = cpio.Directory(p, 0o755)
+		}
+	}
+	return records
+}
+
+// archive writes records, owned by root and of time zero, as a compressed newc archive.
+func archive(records []cpio.Record) ([]byte, error) {
+	var plain bytes.Buffer
+	w := cpio.Newc.Writer(&plain)
+	for i, r := range records {
+		r.Ino = uint64(i + 1)
+		r.NLink = 1
+		if err := w.WriteRecord(r); err != nil {
+			return nil, fmt.Errorf("write %s into the archive: %w", r.Name, err)
+		}
+	}
+	if err := cpio.WriteTrailer(w); err != nil {
+		return nil, fmt.Errorf("end the archive: %w", err)
+	}
+	return compress(plain.Bytes())
+}
+
+// compress makes one zstd frame.
+func compress(plain []byte) ([]byte, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("start zstd: %w", err)
+	}
+	defer enc.Close()
+	return enc.EncodeAll(plain, nil), nil
+}
+
+// level costs about a second once per kernel, and the firmware reads every byte on every boot.
+const level = zstd.SpeedBestCompression
