@@ -1,7 +1,7 @@
 // Package spec holds the Go form of every file that a user edits: cluster.yaml, services/*.yaml, nodes/*.yaml and
 // image.yaml.
 //
-// The types carry YAML and JSON tags and nothing else: no parsing, no checks, no imports. Package cluster loads and
+// The types carry YAML and JSON tags and the defaults of empty values: no parsing, no checks, no imports. Package cluster loads and
 // validates them, the JSON Schemas are generated from them, and the node reads them back as JSON from the cluster part.
 package spec
 

@@ -1,0 +1,125 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spore/cluster/roles"
+)
+
+// EnvironmentDir is where the node has its environment files.
+const EnvironmentDir = "/etc/cluster-config/environment"
+
+// Environment returns the environment files of a node by file name: cluster.env, node.env, and one for each program that
+// its roles run. Each holds sorted lines KEY=VALUE that systemd (systemd.exec(5), EnvironmentFile=) and a POSIX shell read
+// alike. Lists are separated by blanks. Secrets are never in them.
+func Environment(c *Cluster, n *Node) map[string][]byte {
+	out := map[string][]byte{
+		"cluster.env": environment(map[string]string{
+			"CLUSTER_NAME":                   c.Name,
+			"CLUSTER_ID":                     c.ID,
+			"CLUSTER_DOMAIN":                 c.Domain,
+			"CLUSTER_NODE_COUNT":             strconv.Itoa(c.Nodes),
+			"CLUSTER_NODE_SUBNETS":           strings.Join(c.Network.NodeSubnets, " "),
+			"CLUSTER_GATEWAYS":               strings.Join(c.Network.Gateways, " "),
+			"CLUSTER_NAMESERVERS":            strings.Join(c.Network.Nameservers, " "),
+			"CLUSTER_NTP_SERVERS":            strings.Join(c.Network.NTPServers, " "),
+			"CLUSTER_POD_CIDRS":              strings.Join(c.Network.PodCIDRs, " "),
+			"CLUSTER_SERVICE_CIDRS":          strings.Join(c.Network.ServiceCIDRs, " "),
+			"CLUSTER_CONTROL_PLANE_ENDPOINT": c.Network.ControlPlaneEndpoint,
+		}),
+		"node.env": environment(map[string]string{
+			"NODE_NAME":     n.Name,
+			"NODE_HOSTNAME": n.Hostname,
+			"NODE_FQDN":     n.FQDN,
+			"NODE_IPS":      strings.Join(n.IPs, " "),
+			"NODE_ROLES":    strings.Join(n.Roles, " "),
+		}),
+	}
+	for _, p := range NodePrograms(n) {
+		out[p.Name+".env"] = environment(programEnvironment(c, p.Name))
+	}
+	return out
+}
+
+// NodePrograms returns the rows of the programs that the node's roles run, in the order of the program table.
+func NodePrograms(n *Node) []roles.Program {
+	wanted := map[string]bool{}
+	for _, name := range n.Roles {
+		if r, ok := roles.Lookup(name); ok {
+			for _, p := range r.Programs {
+				wanted[p] = true
+			}
+		}
+	}
+	var out []roles.Program
+	for _, p := range roles.Programs() {
+		if wanted[p.Name] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// NodeTargets returns the systemd targets of the node's roles, sorted. Roles that the image cannot run have none.
+func NodeTargets(n *Node) []string {
+	var out []string
+	for _, name := range n.Roles {
+		if r, ok := roles.Lookup(name); ok && len(r.Programs) > 0 {
+			out = append(out, r.Target)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// programEnvironment holds the settings of a program that its unit or a person may want; the rest is in its rendered
+// configuration file.
+func programEnvironment(c *Cluster, program string) map[string]string {
+	switch {
+	case program == "mosquitto" && c.Services.MQTT != nil:
+		return map[string]string{"MQTT_PORT": strconv.Itoa(c.Services.MQTT.ListenPort())}
+	case program == "coredns" && c.Services.DNS != nil:
+		return map[string]string{
+			"DNS_DOMAIN":     c.Domain,
+			"DNS_FORWARDERS": strings.Join(c.Forwarders(), " "),
+			"DNS_TTL":        strconv.Itoa(c.Services.DNS.RecordTTL()),
+		}
+	}
+	return nil
+}
+
+// Forwarders returns the resolvers that the DNS servers ask for foreign names: those of dns.yaml, else the cluster's
+// nameservers.
+func (c *Cluster) Forwarders() []string {
+	if c.Services.DNS != nil && len(c.Services.DNS.Forwarders) > 0 {
+		return c.Services.DNS.Forwarders
+	}
+	return c.Network.Nameservers
+}
+
+func environment(vars map[string]string) []byte {
+	keys := make([]string, 0, len(vars))
+	for k := range vars {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		fmt.Fprintf(&b, "%s=%s\n", k, quote(vars[k]))
+	}
+	return []byte(b.String())
+}
+
+// quote puts a value into double quotes where it needs them, with the escapes that systemd and sh share: \ " $ `.
+func quote(v string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/,@%+-", r)
+	}
+	if strings.IndexFunc(v, func(r rune) bool { return !plain(r) }) < 0 {
+		return v
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`").Replace(v) + `"`
+}

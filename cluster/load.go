@@ -1,0 +1,249 @@
+// Package cluster is the model of a cluster: it loads the folder that a user edits, finds everything that is wrong with it
+// in one run, and compiles it into what the nodes read.
+//
+// Load parses strictly and keeps the position of every value; Validate checks what the values mean; Compile makes the
+// cluster part of an image. Nothing here asks a machine, a network or a clock.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"spore/cluster/spec"
+)
+
+// Names in the configuration folder.
+const (
+	clusterFile = "cluster.yaml"
+	imageFile   = "image.yaml"
+	servicesDir = "services"
+	nodesDir    = "nodes"
+)
+
+// Bounds on what is read. 10,000 nodes with every field need 4 MiB of cluster.yaml.
+const (
+	maxFileSize  = 32 << 20
+	maxNodeFiles = 100_000
+)
+
+// Config is a configuration folder in Go form.
+type Config struct {
+	Cluster   spec.Cluster
+	Services  spec.Services
+	NodeFiles []spec.NodeFile
+	Image     spec.Image
+
+	cluster, image *source
+	// services holds the files of services/ by service name.
+	services map[string]*source
+	// nodeFiles runs parallel to NodeFiles.
+	nodeFiles []*source
+}
+
+// Source returns the files of the cluster part as the user wrote them, by their path in the folder: cluster.yaml, the
+// files of the enabled services, and the node files. image.yaml is not among them.
+func (c *Config) Source() map[string][]byte {
+	out := map[string][]byte{}
+	if c.cluster != nil {
+		out[clusterFile] = c.cluster.data
+	}
+	for name, s := range c.services {
+		if slices.Contains(c.Cluster.Services, name) {
+			out[s.path] = s.data
+		}
+	}
+	for _, s := range c.nodeFiles {
+		out[s.path] = s.data
+	}
+	return out
+}
+
+// loader carries the report through one Load.
+type loader struct {
+	fsys   fs.FS
+	report Report
+}
+
+func (l *loader) add(sev Severity, file string, line, column int, format string, args ...any) {
+	l.report = append(l.report, Problem{sev, file, line, column, fmt.Sprintf(format, args...)})
+}
+
+// LoadDir is Load for a directory.
+func LoadDir(dir string) (*Config, Report) { return Load(os.DirFS(dir)) }
+
+// Load reads and parses a configuration folder. It goes on after an error, so that the report names all of them; the
+// Config then holds what could be read, enough for Validate to find the rest.
+func Load(fsys fs.FS) (*Config, Report) {
+	l := &loader{fsys: fsys}
+	c := &Config{services: map[string]*source{}}
+	l.topLevel()
+	c.cluster = l.file(clusterFile, &c.Cluster)
+	if _, err := fs.Stat(fsys, imageFile); !errors.Is(err, fs.ErrNotExist) {
+		c.image = l.file(imageFile, &c.Image)
+	}
+	l.loadServices(c)
+	l.loadNodes(c)
+	return c, l.report.sorted()
+}
+
+// topLevel finds files of the folder whose names are nearly right.
+func (l *loader) topLevel() {
+	known := []string{clusterFile, imageFile}
+	for _, e := range l.dir(".") {
+		switch name := e.Name(); {
+		case !e.IsDir() && isYAML(name) && !slices.Contains(known, name):
+			l.add(Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s/ and %s/%s", clusterFile, imageFile, servicesDir, nodesDir, suggest(name, known))
+		case e.IsDir() && name != servicesDir && name != nodesDir:
+			if hint := suggest(name, []string{servicesDir, nodesDir}); hint != "" {
+				l.add(Error, name, 1, 1, "nothing reads this directory%s", hint)
+			}
+		}
+	}
+}
+
+// dir lists a directory without hidden entries; one that does not exist is empty.
+func (l *loader) dir(name string) []fs.DirEntry {
+	entries, err := fs.ReadDir(l.fsys, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.add(Error, name, 1, 1, "cannot be read: %v", plain(err))
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") })
+}
+
+func isYAML(name string) bool { ext := path.Ext(name); return ext == ".yaml" || ext == ".yml" }
+
+// yamlFiles lists the YAML files of a directory and reports names that would be passed over.
+func (l *loader) yamlFiles(dir string) []string {
+	var out []string
+	for _, e := range l.dir(dir) {
+		name := path.Join(dir, e.Name())
+		switch {
+		case path.Ext(name) == ".yml":
+			l.add(Error, name, 1, 1, "files end in .yaml; rename it to %s", strings.TrimSuffix(e.Name(), ".yml")+".yaml")
+		case e.IsDir():
+			l.add(Error, name, 1, 1, "is a directory; %s/ holds files only", dir)
+		case path.Ext(name) == ".yaml":
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (l *loader) loadServices(c *Config) {
+	table := reflect.ValueOf(&c.Services).Elem()
+	known := fieldNames(table.Type())
+	for _, name := range l.yamlFiles(servicesDir) {
+		service := strings.TrimSuffix(path.Base(name), ".yaml")
+		i, ok := fieldByName(table.Type(), service)
+		if !ok {
+			l.add(Error, name, 1, 1, "there is no service %q%s", clip(service), orList(suggest(service, known), "services", known))
+			continue
+		}
+		settings := reflect.New(table.Field(i).Type().Elem())
+		c.services[service] = l.file(name, settings.Interface())
+		if slices.Contains(c.Cluster.Services, service) {
+			table.Field(i).Set(settings)
+		}
+	}
+}
+
+func (l *loader) loadNodes(c *Config) {
+	names := l.yamlFiles(nodesDir)
+	if len(names) > maxNodeFiles {
+		l.add(Error, nodesDir, 1, 1, "holds %d files; at most %d are read", len(names), maxNodeFiles)
+		names = names[:maxNodeFiles]
+	}
+	for _, name := range names {
+		var n spec.NodeFile
+		s := l.file(name, &n)
+		c.NodeFiles = append(c.NodeFiles, n)
+		c.nodeFiles = append(c.nodeFiles, s)
+	}
+}
+
+// file reads one file into a spec type.
+func (l *loader) file(name string, into any) *source {
+	s := &source{path: name}
+	data, err := l.read(name)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, fs.ErrNotExist) && name == clusterFile {
+			hint = "; name the folder that holds it, or make one with `spore init`"
+		}
+		l.add(Error, name, 1, 1, "cannot be read: %v%s", plain(err), hint)
+		return s
+	}
+	s.data = data
+	defer l.literals(s)
+	if f := s.parse(); f != nil {
+		l.add(Error, name, f.line, f.column, "%s", f.message)
+		return s
+	}
+	d := &decoder{report: func(line, column int, message string) { l.add(Error, name, line, column, "%s", message) }}
+	v := reflect.ValueOf(into).Elem()
+	if s.root == nil {
+		for _, f := range fields(v.Type()) {
+			if f.required {
+				l.add(Error, name, 1, 1, "the file is empty; it needs at least the key %q", f.name)
+			}
+		}
+		return s
+	}
+	d.value(s.root, v, path.Base(name))
+	return s
+}
+
+// literals reports the secrets in a file, but not those that the decoder found in the same line.
+func (l *loader) literals(s *source) {
+	told := map[int]bool{}
+	for _, p := range l.report {
+		if p.File == s.path && strings.Contains(p.Message, "literal secret") {
+			told[p.Line] = true
+		}
+	}
+	for _, f := range literalSecrets(s.data) {
+		if !told[f.line] {
+			l.add(Error, s.path, f.line, f.column, "%s", f.message)
+		}
+	}
+}
+
+func (l *loader) read(name string) ([]byte, error) {
+	f, err := l.fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("it is larger than %d MiB", maxFileSize>>20)
+	}
+	return data, nil
+}
+
+// plain drops the operation and path that the place of the problem says already.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// orList is the hint, or a list of what is known where there is none.
+func orList(hint, what string, known []string) string {
+	if hint != "" {
+		return hint
+	}
+	return "; " + what + ": " + strings.Join(known, ", ")
+}
