@@ -1,0 +1,11 @@
+// Package squashfs links squashfs 4.0 filesystems (Linux: fs/squashfs/squashfs_fs.h, Documentation/filesystems/squashfs.rst)
+// from data that was compressed before.
+//
+// The file data of each package is compressed once into a Pack: finished squashfs data and fragment blocks with an index
+// of the files in them. Link copies the blocks of those files that are in a tree.Tree and writes fresh metadata tables
+// behind them, so that an image costs about what copying its bytes costs. Content that comes from no pack is compressed
+// while linking.
+//
+// The compressor is zstd. Left out on purpose: other compressors, sockets, sparse detection finer than a block, big-endian
+// and pre-4.0 images, and reading an image back (the kernel, unsquashfs and go-diskfs do that).
+package squashfs
