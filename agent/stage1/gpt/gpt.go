@@ -1,0 +1,190 @@
+// Package gpt reads GUID partition tables (UEFI specification 2.10, section 5.3), as little of them as finding a partition
+// by its GUID takes. Everything it reads is outside data: sizes are bounded and both checksums must be right.
+//
+// It does not write, does not read the protective MBR and knows no partition names.
+package gpt
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+)
+
+// Bounds of what is read. The specification asks for room for 128 entries of 128 bytes; tools allow more.
+const (
+	minHeader  = 92
+	minEntry   = 128
+	maxEntry   = 4096
+	maxEntries = 1024
+	maxArray   = 1 << 20
+)
+
+// ErrNone is returned when the disk has no table at all.
+var ErrNone = errors.New("no GUID partition table")
+
+// GUID is a GUID in the byte order of its text form.
+type GUID [16]byte
+
+// Types of partitions that stage1 asks for.
+var ESP = MustParseGUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
+
+// ParseGUID reads the text form 8-4-4-4-12, in either case.
+func ParseGUID(s string) (GUID, error) {
+	var g GUID
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return g, fmt.Errorf("%q is not a GUID", s)
+	}
+	if _, err := hex.Decode(g[:], []byte(strings.ReplaceAll(s, "-", ""))); err != nil {
+		return GUID{}, fmt.Errorf("%q is not a GUID", s)
+	}
+	return g, nil
+}
+
+// MustParseGUID is ParseGUID for constants.
+func MustParseGUID(s string) GUID {
+	g, err := ParseGUID(s)
+	if err != nil {
+		panic("internal error: " + err.Error())
+	}
+	return g
+}
+
+// String is the text form in lower case.
+func (g GUID) String() string {
+	h := hex.EncodeToString(g[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// fromDisk converts the mixed-endian form on disk (UEFI specification, appendix A).
+func fromDisk(b []byte) GUID {
+	var g GUID
+	copy(g[:], b)
+	g[0], g[1], g[2], g[3] = g[3], g[2], g[1], g[0]
+	g[4], g[5] = g[5], g[4]
+	g[6], g[7] = g[7], g[6]
+	return g
+}
+
+// Partition is one used entry.
+type Partition struct {
+	// Number counts from 1, as the kernel numbers partitions.
+	Number int
+	Type   GUID
+	GUID   GUID
+	// Start and Size are in bytes.
+	Start, Size int64
+}
+
+// Table is a valid table.
+type Table struct {
+	// Backup says that the primary header was bad and the one at the end of the disk was used.
+	Backup     bool
+	Partitions []Partition
+}
+
+// ByGUID returns the partition with the GUID.
+func (t Table) ByGUID(g GUID) (Partition, bool) {
+	for _, p := range t.Partitions {
+		if p.GUID == g {
+			return p, true
+		}
+	}
+	return Partition{}, false
+}
+
+// Read reads the table of a disk of size bytes whose logical sectors have sectorSize bytes (512 or 4096). It takes the
+// primary table, or, when that is damaged, the backup in the last sector. It returns ErrNone when there is neither.
+func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
+	if sectorSize != 512 && sectorSize != 4096 {
+		return Table{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are known", sectorSize)
+	}
+	sectors := size / int64(sectorSize)
+	if sectors < 4 {
+		return Table{}, ErrNone
+	}
+	primary, err := readAt(r, 1, sectors, sectorSize)
+	if err == nil {
+		return primary, nil
+	}
+	backup, backupErr := readAt(r, sectors-1, sectors, sectorSize)
+	if backupErr == nil {
+		backup.Backup = true
+		return backup, nil
+	}
+	if errors.Is(err, ErrNone) && errors.Is(backupErr, ErrNone) {
+		return Table{}, ErrNone
+	}
+	return Table{}, fmt.Errorf("GUID partition table: primary: %w; backup: %w", err, backupErr)
+}
+
+// readAt reads the table whose header is in the sector lba.
+func readAt(r io.ReaderAt, lba, sectors int64, sectorSize int) (Table, error) {
+	header := make([]byte, sectorSize)
+	if err := readFull(r, header, lba*int64(sectorSize)); err != nil {
+		return Table{}, err
+	}
+	if string(header[:8]) != "EFI PART" {
+		return Table{}, ErrNone
+	}
+	le := binary.LittleEndian
+	headerSize := le.Uint32(header[12:])
+	if headerSize < minHeader || int64(headerSize) > int64(sectorSize) {
+		return Table{}, fmt.Errorf("header of %d bytes", headerSize)
+	}
+	sum := le.Uint32(header[16:])
+	le.PutUint32(header[16:], 0)
+	if crc32.ChecksumIEEE(header[:headerSize]) != sum {
+		return Table{}, errors.New("wrong checksum of the header")
+	}
+	if le.Uint64(header[24:]) != uint64(lba) {
+		return Table{}, fmt.Errorf("header of sector %d says that it is in sector %d", lba, le.Uint64(header[24:]))
+	}
+	arrayLBA, count, entrySize := le.Uint64(header[72:]), le.Uint32(header[80:]), le.Uint32(header[84:])
+	if count > maxEntries || entrySize < minEntry || entrySize > maxEntry || entrySize%8 != 0 || uint64(count)*uint64(entrySize) > maxArray {
+		return Table{}, fmt.Errorf("%d entries of %d bytes", count, entrySize)
+	}
+	array := make([]byte, int(count)*int(entrySize))
+	if arrayLBA < 2 || arrayLBA > uint64(sectors) || int64(arrayLBA)+int64(len(array)/sectorSize) > sectors {
+		return Table{}, fmt.Errorf("entries in sector %d of %d", arrayLBA, sectors)
+	}
+	if err := readFull(r, array, int64(arrayLBA)*int64(sectorSize)); err != nil {
+		return Table{}, err
+	}
+	if crc32.ChecksumIEEE(array) != le.Uint32(header[88:]) {
+		return Table{}, errors.New("wrong checksum of the entries")
+	}
+	return parseEntries(array, int(entrySize), sectors, sectorSize)
+}
+
+func parseEntries(array []byte, entrySize int, sectors int64, sectorSize int) (Table, error) {
+	var t Table
+	le := binary.LittleEndian
+	for n := 1; len(array) > 0; n, array = n+1, array[entrySize:] {
+		p := Partition{Number: n, Type: fromDisk(array[:16]), GUID: fromDisk(array[16:32])}
+		if p.Type == (GUID{}) {
+			continue
+		}
+		first, last := le.Uint64(array[32:]), le.Uint64(array[40:])
+		if first < 2 || last < first || last >= uint64(sectors) {
+			return Table{}, fmt.Errorf("partition %d: sectors %d to %d of %d", n, first, last, sectors)
+		}
+		p.Start, p.Size = int64(first)*int64(sectorSize), int64(last-first+1)*int64(sectorSize)
+		t.Partitions = append(t.Partitions, p)
+	}
+	return t, nil
+}
+
+func readFull(r io.ReaderAt, b []byte, off int64) error {
+	n, err := r.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("reading %d bytes at %d: %w", len(b), off, err)
+}

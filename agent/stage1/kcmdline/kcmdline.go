@@ -1,0 +1,69 @@
+// Package kcmdline reads what stage1 needs from the kernel command line (Linux Documentation/admin-guide/
+// kernel-parameters.rst): words apart by blanks, double quotes around a value or a word.
+package kcmdline
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Args are the arguments of stage1.
+type Args struct {
+	// RootHash and ClusterHash are verity root hashes of 64 hex digits, lower case.
+	RootHash, ClusterHash string
+}
+
+// Parse reads Args. Both hashes must be there; one that is given twice must say the same.
+func Parse(line string) (Args, error) {
+	var a Args
+	for _, p := range []struct {
+		key string
+		to  *string
+	}{{"roothash", &a.RootHash}, {"spore.clusterhash", &a.ClusterHash}} {
+		for _, word := range words(line) {
+			key, value, _ := strings.Cut(word, "=")
+			if key != p.key {
+				continue
+			}
+			value = strings.ToLower(value)
+			if raw, err := hex.DecodeString(value); err != nil || len(raw) != 32 {
+				return Args{}, fmt.Errorf("kernel command line: %s must be 64 hex digits, not %q", p.key, value)
+			}
+			if *p.to != "" && *p.to != value {
+				return Args{}, fmt.Errorf("kernel command line: two values of %s", p.key)
+			}
+			*p.to = value
+		}
+		if *p.to == "" {
+			return Args{}, fmt.Errorf("kernel command line: %s= is missing; this initramfs only boots with the command line that its image was built with", p.key)
+		}
+	}
+	return a, nil
+}
+
+// words splits the line; quotes are taken away.
+func words(line string) []string {
+	var out []string
+	var word strings.Builder
+	quoted, started := false, false
+	for _, r := range line {
+		switch {
+		case r == '"':
+			quoted, started = !quoted, true
+		case !quoted && (r == ' ' || r == '\t' || r == '\n'):
+			if started {
+				out = append(out, word.String())
+				word.Reset()
+				started = false
+			}
+		default:
+			word.WriteRune(r)
+			started = true
+		}
+	}
+	if started {
+		out = append(out, word.String())
+	}
+	return out
+}

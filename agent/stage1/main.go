@@ -1,0 +1,80 @@
+// Command stage1 is the /init of the initramfs: it finds the disk that the machine was booted from, maps the verified root
+// and cluster part, makes /etc writable in memory and hands over to systemd. It never asks the network, never writes to a
+// disk, and offers no shell.
+//
+// What it expects in the initramfs: /etc/spore/stage1.json (type config), and /lib/modules/VERSION with uncompressed
+// modules and depmod's text indexes. What it leaves to the main system: see package bootinfo.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is one line of the recipe. do returns what to print when it is done; an empty text prints nothing.
+type step struct {
+	// name completes "cannot …".
+	name string
+	do   func() (string, error)
+}
+
+func main() {
+	b := &boot{start: sinceBoot()}
+	defer func() {
+		if p := recover(); p != nil {
+			b.giveUp(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "stage1 is the init of Spore's initramfs and does nothing elsewhere")
+		os.Exit(2)
+	}
+	// What is allocated here is a few megabytes once; a garbage collection only costs time.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(64 << 20)
+	b.giveUp(b.run([]step{
+		{"mount /proc, /sys, /dev and /run", b.mountAPI},
+		{"read the configuration of stage1", b.readConfig},
+		{"read the kernel command line", b.readCommandLine},
+		{"set the clock", b.raiseClock},
+		{"load kernel modules", b.loadModules},
+		{"read the EFI variables", b.readFirmware},
+		{"find the boot disk", b.findDisk},
+		{"map the root", b.mapRoot},
+		{"map the cluster part", b.mapCluster},
+		{"mount the root", b.mountRoot},
+		{"mount the cluster part", b.mountCluster},
+		{"lay the overlay over /etc", b.overlayEtc},
+		{"write the machine-id", b.writeMachineID},
+		{"read the node choice of the ESP", b.readESPChoice},
+		{"write the boot info", b.writeBootInfo},
+		{"switch to the root", b.switchRoot},
+	}))
+}
+
+// run does the steps in order; it only returns with an error.
+func (b *boot) run(steps []step) error {
+	for _, s := range steps {
+		text, err := s.do()
+		if err != nil {
+			return fmt.Errorf("cannot %s: %w", s.name, err)
+		}
+		if text != "" {
+			b.say(notice, "%s", text)
+		}
+	}
+	return fmt.Errorf("internal error: init of the root returned")
+}
+
+// sinceBoot is the time since the kernel started.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
