@@ -2,8 +2,8 @@ package deb
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"spore/builder/deb/deb822"
 	"spore/builder/deb/version"
@@ -27,13 +27,22 @@ type Control struct {
 	Paragraph string
 }
 
-var (
-	namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,127}$`) // Debian Policy 5.6.1
-	archPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-)
-
 // ValidName reports whether a text is a package name (Debian Policy 5.6.1, at most 128 bytes).
-func ValidName(s string) bool { return namePattern.MatchString(s) }
+func ValidName(s string) bool { return len(s) >= 2 && len(s) <= 128 && plain(s, "+-.") }
+
+// validArch reports whether a text is an architecture (Debian Policy 5.6.8).
+func validArch(s string) bool { return s != "" && len(s) <= 32 && plain(s, "-") }
+
+// plain reports whether a text is of lower-case letters, digits and, but for its first byte, of the further ones.
+func plain(s, further string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (i == 0 || strings.IndexByte(further, c) < 0) {
+			return false
+		}
+	}
+	return true
+}
 
 // ParseControl reads the control file of a package: exactly one paragraph that names package, version and architecture.
 func ParseControl(text string) (*Control, error) {
@@ -66,7 +75,7 @@ func ParseControl(text string) (*Control, error) {
 	if !ValidName(c.Package) {
 		return nil, fmt.Errorf("%q is not a package name", c.Package)
 	}
-	if !archPattern.MatchString(c.Architecture) {
+	if !validArch(c.Architecture) {
 		return nil, fmt.Errorf("%q is not an architecture", c.Architecture)
 	}
 	if err := version.Check(c.Version); err != nil {

@@ -1,0 +1,167 @@
+package apt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"spore/builder/deb/version"
+)
+
+// provide is a name that a package provides; version is empty when it gives none.
+type provide struct {
+	name, version string
+	by            *Package
+}
+
+// universe is every package that can be chosen: the newest version of each name over the suites.
+type universe struct {
+	arch      string
+	byName    map[string]*Package
+	providers map[string][]provide
+}
+
+func newUniverse(arch string) *universe {
+	return &universe{arch: arch, byName: map[string]*Package{}, providers: map[string][]provide{}}
+}
+
+// add takes a package unless a newer or the same version is there already.
+func (u *universe) add(p *Package) {
+	if old := u.byName[p.Name]; old == nil || version.Compare(p.Version, old.Version) > 0 {
+		u.byName[p.Name] = p
+	}
+}
+
+// finish indexes what the packages provide, once all were added.
+func (u *universe) finish() error {
+	for _, p := range u.byName {
+		provides, err := p.provides()
+		if err != nil {
+			return err
+		}
+		for _, v := range provides {
+			u.providers[v.name] = append(u.providers[v.name], v)
+		}
+	}
+	for _, list := range u.providers {
+		slices.SortFunc(list, func(a, b provide) int { return preferred(a.by, b.by) })
+	}
+	return nil
+}
+
+// provides reads the field Provides: names, perhaps with a version "(= 1.0)" (Debian Policy 7.5).
+func (p *Package) provides() ([]provide, error) {
+	if p.Provides == "" {
+		return nil, nil
+	}
+	groups, err := parseRelations(p.Provides)
+	if err != nil {
+		return nil, fmt.Errorf("package %s: field Provides: %w", p, err)
+	}
+	out := make([]provide, 0, len(groups))
+	for _, g := range groups {
+		if len(g) != 1 || (g[0].op != "" && g[0].op != "=") {
+			return nil, fmt.Errorf("package %s: field Provides: %q is not a name or name (= version)", p, g)
+		}
+		out = append(out, provide{g[0].name, g[0].version, p})
+	}
+	return out, nil
+}
+
+// priorities of Debian Policy 2.5, the most important first.
+var priorities = []string{"required", "important", "standard", "optional", "extra"}
+
+// preferred orders packages that provide the same thing: by priority, then by name.
+func preferred(a, b *Package) int {
+	rank := func(p *Package) int {
+		if i := slices.Index(priorities, p.Priority); i >= 0 {
+			return i
+		}
+		return len(priorities)
+	}
+	if c := rank(a) - rank(b); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// satisfies reports whether a provided name is what a relation asks for: one with a version only holds for a provide with
+// a version (Debian Policy 7.5).
+func (v provide) satisfies(r relation) bool {
+	return v.name == r.name && (r.op == "" || (v.version != "" && r.allows(v.version)))
+}
+
+// options lists the packages that satisfy one of the alternatives, the most wanted first: in the order of the
+// alternatives, and for each the package of that name before those that provide it.
+func (u *universe) options(alts alternatives) []*Package {
+	var out []*Package
+	add := func(p *Package) {
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	for _, r := range alts {
+		if !r.usable(u.arch) {
+			continue
+		}
+		if p := u.byName[r.name]; p != nil && r.allows(p.Version) {
+			add(p)
+		}
+		for _, v := range u.providers[r.name] {
+			if v.satisfies(r) {
+				add(v.by)
+			}
+		}
+	}
+	return out
+}
+
+// similar names up to three packages that a misspelt name may mean.
+func (u *universe) similar(name string) []string {
+	type near struct {
+		name     string
+		distance int
+	}
+	limit := 1 + len(name)/5
+	var found []near
+	for n := range u.byName {
+		if diff := len(n) - len(name); diff > limit || -diff > limit {
+			continue
+		}
+		if d := distance(n, name); d <= limit {
+			found = append(found, near{n, d})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int {
+		if a.distance != b.distance {
+			return a.distance - b.distance
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var out []string
+	for _, f := range found[:min(3, len(found))] {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// distance is the number of insertions, deletions and replacements between two texts (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
