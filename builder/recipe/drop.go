@@ -1,0 +1,270 @@
+package recipe
+
+import (
+	"path"
+	"strings"
+
+	"spore/builder/tree"
+)
+
+// drop is one thing that packages bring and the image leaves out.
+type drop struct {
+	pattern string // path.Match pattern, or a path
+	why     string
+}
+
+// unusedPackages are packages whose every file is left out, with their dpkg status: they are there because something
+// depends on them at installation time, or to make an initramfs that the image does not use.
+var unusedPackages = []drop{
+	{"adduser", "accounts are fixed at build"},
+	{"base-passwd", "accounts are fixed at build"},
+	{"cpio", "only makes initramfs images"},
+	{"debconf", "no maintainer script runs"},
+	{"dpkg", "packages are not changed on a read-only root; its status file stays, for scanners"},
+	{"dracut-install", "only makes initramfs images"},
+	{"init-system-helpers", "only maintainer scripts use it"},
+	{"initramfs-tools", "the initramfs is ours"},
+	{"initramfs-tools-bin", "the initramfs is ours"},
+	{"initramfs-tools-core", "the initramfs is ours"},
+	{"klibc-utils", "only for other initramfs images"},
+	{"libklibc", "only for other initramfs images"},
+	{"libdebconfclient0", "only for dpkg's and base-passwd's tools"},
+	{"linux-base", "only maintainer scripts use it"},
+	{"logsave", "there is no log to keep before /var is mounted"},
+	{"perl-base", "no program of the image is written in Perl"},
+	{"sysvinit-utils", "systemd is the init"},
+}
+
+// dropPackages removes the files of unusedPackages.
+func dropPackages(b *build) error {
+	for _, d := range unusedPackages {
+		p := b.present[d.pattern]
+		if p == nil {
+			continue
+		}
+		origin := "deb:" + p.Name + "_" + p.Version
+		var paths []string
+		var bytes int64
+		_ = b.tree.Walk(func(path string, n *tree.Inode) error {
+			if n.Origin == origin {
+				paths = append(paths, path)
+				if n.Type == tree.Regular {
+					bytes += n.Content.Size()
+				}
+			}
+			return nil
+		})
+		// From the leaves up, so that directories that others use stay.
+		for i := len(paths) - 1; i >= 0; i-- {
+			n, err := b.tree.Lstat(paths[i])
+			if err != nil {
+				return err
+			}
+			if n.Type == tree.Dir && len(b.tree.Children(paths[i])) > 0 {
+				continue
+			}
+			if err := b.tree.Remove(paths[i]); err != nil {
+				return err
+			}
+		}
+		b.dropped[p.Name] = true
+		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes})
+	}
+	return nil
+}
+
+// unusedFiles are left out of every image.
+var unusedFiles = []drop{
+	{"/boot/*", "the kernel is in the UKI; its configuration and symbols are in the package"},
+	{"/etc/alternatives/README", "documentation"},
+	{"/etc/apt", "packages are not changed on a read-only root"},
+	{"/etc/cron.*", "no cron; timers do this"},
+	{"/etc/default/useradd", "accounts are fixed at build"},
+	{"/etc/depmod.d", "module indexes are made at build"},
+	{"/etc/dhcp", "networkd is the DHCP client"},
+	{"/etc/init.d", "systemd runs the services"},
+	{"/etc/rc?.d", "systemd runs the services"},
+	{"/etc/kernel", "kernels are not installed on the machine"},
+	{"/etc/ld.so.conf*", "no ld.so.cache, no directory that is not a default"},
+	{"/etc/logrotate.d", "the journal is the log"},
+	{"/etc/motd", "see overlay"},
+	{"/etc/skel", "no home directory is made"},
+	{"/etc/ssh/ssh_config.d/20-systemd-ssh-proxy.conf", "no ssh through vsock"},
+	{"/etc/systemd/user", "no user managers"},
+	{"/etc/update-motd.d", "see overlay"},
+	{"/etc/X11", "no display"},
+	{"/etc/xdg", "no display"},
+	{"/lost+found", "not a real directory"},
+	{"/usr/games", "no games"},
+	{"/usr/include", "no compiler"},
+	{"/usr/lib/debug", "no debugger"},
+	{"/usr/lib/dracut", "the initramfs is ours"},
+	{"/usr/lib/environment.d", "no user managers"},
+	{"/usr/lib/kernel", "kernels are not installed on the machine"},
+	{"/usr/lib/lsb", "systemd runs the services"},
+	{"/usr/lib/mime", "no desktop"},
+	{"/usr/lib/modules/*/build", "no compiler"},
+	{"/usr/lib/modules/*/source", "no compiler"},
+	{"/usr/lib/pcrlock.d", "no TPM policy is made on the machine"},
+	{"/usr/lib/systemd/boot", "the boot files are in the ESP"},
+	{"/usr/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
+	{"/usr/lib/systemd/journald.conf.d/syslog.conf", "no syslog daemon to forward to"},
+	{"/usr/lib/systemd/network/*.example", "documentation"},
+	{"/usr/lib/systemd/network/*.network", "every interface is configured by spore-agent, by MAC"},
+	{"/usr/lib/systemd/network/*.netdev", "every interface is configured by spore-agent, by MAC"},
+	{"/usr/lib/systemd/ntp-units.d", "only timedated reads it"},
+	{"/usr/lib/systemd/profile.d", "terminal decoration"},
+	{"/usr/lib/systemd/ssh_config.d", "no ssh through vsock"},
+	{"/usr/lib/systemd/repart/definitions", "spore-agent writes the definitions"},
+	{"/usr/lib/systemd/system-generators", "every unit is in the image; generators cost a fork each at each boot"},
+	{"/usr/lib/systemd/system-preset/9*", "presets are ours and applied at build"},
+	{"/usr/lib/systemd/user*", "no user managers"},
+	{"/usr/lib/sysusers.d", "accounts are fixed at build"},
+	{"/usr/lib/tmpfiles.d/20-systemd-shell-extra.conf", "terminal decoration"},
+	{"/usr/lib/tmpfiles.d/20-systemd-ssh-generator.conf", "no ssh through vsock"},
+	{"/usr/lib/tmpfiles.d/20-systemd-stub.conf", "stage1 hands over what the stub leaves"},
+	{"/usr/lib/tmpfiles.d/credstore.conf", "the directories are in the image"},
+	{"/usr/lib/tmpfiles.d/home.conf", "the directories are in the image"},
+	{"/usr/lib/tmpfiles.d/legacy.conf", "for programs from before /run; /run/lock is in our own file"},
+	{"/usr/lib/tmpfiles.d/libselinux1.conf", "no SELinux policy"},
+	{"/usr/lib/tmpfiles.d/debian.conf", "the links are in the image; /run/lock is in our own file"},
+	{"/usr/lib/tmpfiles.d/passwd.conf", "accounts are fixed at build"},
+	{"/usr/lib/tmpfiles.d/provision.conf", "root cannot be given keys or files by an unauthenticated credential"},
+	{"/usr/lib/tmpfiles.d/static-nodes-permissions.conf", "udev's rules set the same"},
+	{"/usr/lib/tmpfiles.d/systemd-nologin.conf", "nobody logs in while the system starts, and nothing would remove the file"},
+	{"/usr/lib/tmpfiles.d/x11.conf", "no display"},
+	{"/usr/lib/udev/hwdb.d", "names of vendors, keyboards and mice; no /dev/disk/by-* or interface name is made of it"},
+	{"/usr/lib/x86_64-linux-gnu/gconv", "programs of a server speak UTF-8"},
+	{"/usr/lib/x86_64-linux-gnu/security/pam_systemd*", "no logind"},
+	{"/usr/local/man", "documentation"},
+	{"/usr/local/share/man", "documentation"},
+	{"/usr/share/apport", "no crash reporter"},
+	{"/usr/share/apps", "no desktop"},
+	{"/usr/share/applications", "no desktop"},
+	{"/usr/share/base-files", "templates that the recipe has used"},
+	{"/usr/share/base-passwd", "templates that the recipe has used"},
+	{"/usr/share/bash-completion", "nobody types here"},
+	{"/usr/share/bug", "only reportbug reads it"},
+	{"/usr/share/dbus-1", "no bus"},
+	{"/usr/share/debconf", "no maintainer script runs"},
+	{"/usr/share/debianutils", "templates that the recipe has used"},
+	{"/usr/share/dict", "no spelling"},
+	{"/usr/share/doc-base", "documentation"},
+	{"/usr/share/fish", "nobody types here"},
+	{"/usr/share/icons", "no desktop"},
+	{"/usr/share/info", "documentation"},
+	{"/usr/share/initramfs-tools", "the initramfs is ours"},
+	{"/usr/share/libc-bin", "templates that the recipe has used"},
+	{"/usr/share/lintian", "only Debian's checker reads it"},
+	{"/usr/share/locale", "messages are in English"},
+	{"/usr/share/man", "documentation"},
+	{"/usr/share/menu", "no desktop"},
+	{"/usr/share/mime", "no desktop"},
+	{"/usr/share/pam", "templates that the recipe has used"},
+	{"/usr/share/pam-configs", "templates that the recipe has used"},
+	{"/usr/share/perl5", "no Perl"},
+	{"/usr/share/pixmaps", "no desktop"},
+	{"/usr/share/polkit-1", "no bus"},
+	{"/usr/share/zsh", "nobody types here"},
+	{"/var/lib/dpkg", "status is kept in /usr"},
+	{"/var/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
+	// Programs that ask a D-Bus service or serve what has no unit here.
+	{"/usr/bin/busctl", "no bus"},
+	{"/usr/bin/hostnamectl", "asks hostnamed over D-Bus"},
+	{"/usr/bin/kernel-install", "kernels are not installed on the machine"},
+	{"/usr/bin/localectl", "asks localed over D-Bus"},
+	{"/usr/bin/loginctl", "asks logind over D-Bus"},
+	{"/usr/bin/systemd-ac-power", "no battery"},
+	{"/usr/bin/systemd-hwdb", "no hwdb"},
+	{"/usr/bin/systemd-inhibit", "asks logind over D-Bus"},
+	{"/usr/bin/systemd-sysusers", "accounts are fixed at build"},
+	{"/usr/bin/systemd-firstboot", "nothing is asked at the first boot"},
+	{"/usr/bin/timedatectl", "asks timedated over D-Bus"},
+	{"/usr/sbin/ldconfig*", "no ld.so.cache"},
+}
+
+// dropFiles removes unusedFiles and all documentation but licences.
+func dropFiles(b *build) error {
+	paths := b.tree.Paths()
+	for _, d := range unusedFiles {
+		if !strings.ContainsAny(d.pattern, "*?[") {
+			if b.tree.Exists(d.pattern) {
+				if err := b.remove(d.pattern, d.why); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		for _, p := range paths {
+			if ok, err := path.Match(d.pattern, p); err != nil {
+				return err
+			} else if ok && b.tree.Exists(p) {
+				if err := b.remove(p, d.why); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return b.dropDocs()
+}
+
+// dropDocs leaves only the file copyright of each package below /usr/share/doc.
+func (b *build) dropDocs() error {
+	const dir = "/usr/share/doc"
+	var bytes int64
+	for _, pkg := range b.tree.Children(dir) {
+		sub := path.Join(dir, pkg)
+		n, err := b.tree.Lstat(sub)
+		if err != nil {
+			return err
+		}
+		if n.Type == tree.Symlink {
+			continue // to the directory of the package that has the copyright file
+		}
+		if n.Type != tree.Dir || !b.tree.Exists(path.Join(sub, "copyright")) {
+			if err := b.remove(sub, "documentation"); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, name := range b.tree.Children(sub) {
+			if name == "copyright" {
+				continue
+			}
+			err := b.walkBelow(path.Join(sub, name), func(_ string, n *tree.Inode) {
+				if n.Type == tree.Regular {
+					bytes += n.Content.Size()
+				}
+			})
+			if err != nil {
+				return err
+			}
+			if err := b.tree.Remove(path.Join(sub, name)); err != nil {
+				return err
+			}
+		}
+	}
+	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: dir, Why: "documentation; copyright files stay", Bytes: bytes})
+	return b.dropDangling(dir)
+}
+
+// dropDangling removes links directly in a directory that lead nowhere.
+func (b *build) dropDangling(dir string) error {
+	for _, name := range b.tree.Children(dir) {
+		p := path.Join(dir, name)
+		n, err := b.tree.Lstat(p)
+		if err != nil {
+			return err
+		}
+		if n.Type != tree.Symlink {
+			continue
+		}
+		if _, err := b.tree.Stat(p); err == nil {
+			continue
+		}
+		if err := b.remove(p, "its target was dropped"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

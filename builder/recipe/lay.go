@@ -1,0 +1,152 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"spore/builder/tree"
+	"spore/cluster/roles"
+)
+
+// Paths of our own in the image.
+const (
+	// AgentPath is the agent.
+	AgentPath = "/usr/bin/spore-agent"
+	// MountHelper is what mount(8) calls for the file system type "spore" (mount(8), external helpers).
+	MountHelper = "/usr/sbin/mount.spore"
+	presetDir   = "/usr/lib/systemd/system-preset"
+)
+
+// layOverlay puts every file of the overlay where it says. Files named README.md are for people who read the source.
+func layOverlay(b *build) error {
+	return b.layFS(b.opts.Overlay, "overlay", func(name string) string {
+		if path.Base(name) == "README.md" {
+			return ""
+		}
+		return "/" + name
+	})
+}
+
+// layUnits puts our units into /etc/systemd/system, and presets where presets are read. Units of programs that are not in
+// the image, and targets of roles that it cannot run, are left out.
+func layUnits(b *build) error {
+	absent := b.absentUnits()
+	return b.layFS(b.opts.Units, "unit", func(name string) string {
+		unit, _, _ := strings.Cut(name, "/")
+		owner := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(unit, ".d"), ".wants"), ".requires")
+		switch {
+		case path.Base(name) == "README.md" || absent[owner]:
+			return ""
+		case path.Ext(name) == ".preset":
+			return path.Join(presetDir, path.Base(name))
+		}
+		return path.Join(localUnits, name)
+	})
+}
+
+// absentUnits are the units and targets of programs and roles that this image does not carry.
+func (b *build) absentUnits() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range roles.Programs() {
+		if !b.programs[p.Name] {
+			out[p.Unit] = true
+		}
+	}
+	for _, r := range roles.Roles() {
+		missing := len(r.Programs) == 0
+		for _, p := range r.Programs {
+			missing = missing || !b.programs[p]
+		}
+		if missing {
+			out[r.Target] = true
+		}
+	}
+	return out
+}
+
+// layFS copies files, mode 0755 where the owner may execute and 0644 otherwise. place returns "" for what is left out.
+func (b *build) layFS(fsys fs.FS, origin string, place func(string) string) error {
+	if fsys == nil {
+		return nil
+	}
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		to := place(name)
+		if to == "" {
+			return nil
+		}
+		n, err := inodeOf(fsys, name, d)
+		if err != nil {
+			return err
+		}
+		n.Origin = origin + ":" + name
+		return b.add(to, n, "from "+origin)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s files: %w", origin, err)
+	}
+	return err
+}
+
+func inodeOf(fsys fs.FS, name string, d fs.DirEntry) (*tree.Inode, error) {
+	info, err := d.Info()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := fs.ReadLink(fsys, name)
+		if err != nil {
+			return nil, err
+		}
+		return &tree.Inode{Type: tree.Symlink, Mode: 0o777, Target: target}, nil
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is neither a file nor a link", name)
+	}
+	data, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	// Only the execute bit is taken from the host: a umask must not reach an image.
+	mode := uint32(0o644)
+	if info.Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	return &tree.Inode{Type: tree.Regular, Mode: mode, Content: tree.Bytes(data)}, nil
+}
+
+// layAgent puts the agent and its second name.
+func layAgent(b *build) error {
+	if b.opts.Agent == nil {
+		return nil
+	}
+	n := &tree.Inode{Type: tree.Regular, Mode: 0o755, Content: b.opts.Agent, Origin: "payload:spore-agent"}
+	if err := b.add(AgentPath, n, "our agent"); err != nil {
+		return err
+	}
+	return b.link("../bin/spore-agent", MountHelper, "mount -t spore")
+}
+
+// layPayloads puts the programs that are not Debian packages.
+func layPayloads(b *build) error {
+	for _, p := range b.opts.Payloads {
+		for _, f := range p.Files {
+			if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+				return fmt.Errorf("payload %s: %q is not a clean absolute path", p.Name, f.Path)
+			}
+			if old, err := b.tree.Lstat(f.Path); err == nil {
+				return fmt.Errorf("payload %s: %s is there already, from %s", p.Name, f.Path, old.Origin)
+			}
+			n := &tree.Inode{Type: tree.Regular, Mode: f.Mode & 0o7777, Content: f.Content, Origin: "payload:" + p.Name}
+			if err := b.add(f.Path, n, "payload"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package recipe
+
+import (
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	"spore/builder/tree"
+)
+
+// made is a file that a package does not ship and its postinst makes.
+type made struct {
+	pkg, path string
+	mode      uint32
+	gid       string // name of the group; root when empty
+	from      string // copied from this file of the package
+	link      string // a symbolic link to this
+	dir       bool
+	text      string
+}
+
+// madeFiles replays the postinst of the packages named, when they are there and the file is not.
+var madeFiles = []made{
+	{pkg: "base-files", path: "/root/.profile", from: "/usr/share/base-files/dot.profile"},
+	{pkg: "base-files", path: "/root/.bashrc", from: "/usr/share/base-files/dot.bashrc"},
+	{pkg: "base-files", path: "/etc/profile", from: "/usr/share/base-files/profile"},
+	{pkg: "base-files", path: "/etc/motd", from: "/usr/share/base-files/motd"},
+	{pkg: "base-files", path: "/etc/dpkg/origins/default", link: "debian"},
+	{pkg: "base-files", path: "/mnt", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/srv", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/opt", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/media", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/etc/opt", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/var/opt", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/var/mail", dir: true, mode: 0o2775, gid: "mail"},
+	{pkg: "base-files", path: "/var/spool/mail", link: "../mail"},
+	{pkg: "base-files", path: "/usr/local/bin", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/etc", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/games", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/include", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/lib", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/libexec", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/sbin", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/share/man", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/src", dir: true, mode: 0o755},
+	{pkg: "base-files", path: "/usr/local/man", link: "share/man"},
+	{pkg: "base-files", path: "/usr/share/info/dir", from: "/usr/share/base-files/info.dir"},
+	{pkg: "ca-certificates", path: "/usr/local/share/ca-certificates", dir: true, mode: 0o755},
+	{pkg: "debianutils", path: "/etc/shells", from: "/usr/share/debianutils/shells"},
+	{pkg: "libc-bin", path: "/etc/nsswitch.conf", from: "/usr/share/libc-bin/nsswitch.conf"},
+	{pkg: "libpam-modules", path: "/etc/security/opasswd", mode: 0o600},
+	{pkg: "libpam-modules", path: "/etc/environment", mode: 0o644},
+	{pkg: "netbase", path: "/etc/hosts", mode: 0o644,
+		text: "127.0.0.1\tlocalhost\n::1\t\tlocalhost ip6-localhost ip6-loopback\nff02::1\t\tip6-allnodes\nff02::2\t\tip6-allrouters\n\n"},
+	{pkg: "netbase", path: "/etc/networks", mode: 0o644,
+		text: "default\t\t0.0.0.0\nloopback\t127.0.0.0\nlink-local\t169.254.0.0\n\n"},
+	// systemd's postinst runs systemd-tmpfiles for these (tmpfiles.d/debian.conf).
+	{pkg: "systemd", path: "/etc/mtab", link: "../proc/self/mounts"},
+	{pkg: "systemd", path: "/etc/default/locale", link: "../locale.conf"},
+	{pkg: "systemd", path: "/etc/vconsole.conf", link: "default/keyboard"},
+	{pkg: "systemd", path: "/root/.ssh", dir: true, mode: 0o700},
+}
+
+// makeFiles walks madeFiles and merges the shells that packages list.
+func makeFiles(b *build) error {
+	for _, m := range madeFiles {
+		if b.present[m.pkg] == nil || b.tree.Exists(m.path) {
+			continue
+		}
+		if err := b.makeFile(m); err != nil {
+			return fmt.Errorf("%s: %w", m.path, err)
+		}
+	}
+	return b.mergeShells()
+}
+
+func (b *build) makeFile(m made) error {
+	why := "made by the postinst of " + m.pkg
+	gid, ok := b.accounts.gid[m.gid]
+	if m.gid != "" && !ok {
+		return fmt.Errorf("internal error: group %s is not in accounts/table", m.gid)
+	}
+	switch {
+	case m.link != "":
+		return b.link(m.link, m.path, why)
+	case m.dir:
+		return b.add(m.path, &tree.Inode{Type: tree.Dir, Mode: m.mode, GID: gid}, why)
+	case m.from != "":
+		src, err := b.tree.Stat(m.from)
+		if err != nil {
+			return err
+		}
+		c := *src
+		return b.add(m.path, &c, why)
+	}
+	return b.add(m.path, &tree.Inode{Type: tree.Regular, Mode: m.mode, GID: gid, Content: tree.Bytes(m.text)}, why)
+}
+
+// mergeShells adds to /etc/shells what packages list in shells.d, under both names of a merged /usr, as update-shells(8)
+// of debianutils does.
+func (b *build) mergeShells() error {
+	const dir, file = "/usr/share/debianutils/shells.d", "/etc/shells"
+	if !b.tree.Exists(file) {
+		return nil
+	}
+	data, err := b.tree.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	have := map[string]bool{}
+	for _, line := range strings.Split(string(data), "\n") {
+		have[line] = true
+	}
+	text := string(data)
+	put := func(shell string) {
+		if !have[shell] {
+			have[shell] = true
+			text += shell + "\n"
+		}
+	}
+	names := b.tree.Children(dir)
+	sort.Strings(names)
+	for _, name := range names {
+		list, err := b.tree.ReadFile(path.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		for _, shell := range strings.Fields(string(list)) {
+			put(shell)
+			if real, err := b.tree.Resolve(shell); err == nil {
+				put(real)
+			}
+		}
+	}
+	return b.file(file, []byte(text), 0o644, "shells of "+dir)
+}

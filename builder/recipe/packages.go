@@ -1,0 +1,38 @@
+package recipe
+
+import "fmt"
+
+// KernelPackages maps a kernel flavour of image.yaml to its Debian package.
+var kernelPackages = map[string]string{
+	"generic": "linux-image-amd64",
+	"cloud":   "linux-image-cloud-amd64",
+}
+
+// basePackages is what every image is made of, besides the Essential packages and the kernel. Recommends are not taken.
+var basePackages = []string{
+	"ca-certificates",   // TLS to anything outside the cluster
+	"e2fsprogs",         // the state partition is ext4
+	"iproute2",          // for people who look at a machine, and for CNI plugins
+	"kmod",              // modprobe for udev and services
+	"login",             // the console behind spore.console
+	"mount",             // mount(8) calls mount.spore for /var
+	"netbase",           // /etc/services and /etc/protocols
+	"nftables",          // packet filter
+	"systemd",           //
+	"systemd-boot-efi",  // systemd-boot and the EFI stub; both are taken out of the root again
+	"systemd-repart",    // makes the state partition
+	"systemd-sysv",      // /sbin/init
+	"systemd-timesyncd", // clock
+	"udev",              //
+	"util-linux",        // fsck, blkid, agetty, nsenter
+}
+
+// BasePackages lists the packages of every image for a kernel flavour, "generic" or "cloud". Essential packages come
+// with the resolver.
+func BasePackages(flavour string) ([]string, error) {
+	kernel, ok := kernelPackages[flavour]
+	if !ok {
+		return nil, fmt.Errorf("unknown kernel flavour %q; use generic or cloud", flavour)
+	}
+	return append([]string{kernel}, basePackages...), nil
+}
