@@ -51,6 +51,8 @@ type boot struct {
 	wanted      bootdisk.Wanted
 	events      eventSource
 	loader      *modules.Loader
+	pluggedAll  bool
+	others      chan string
 	firmware    efi.Boot
 	seen        []bootdisk.Seen
 	scanned     bool
@@ -148,6 +150,9 @@ func (b *boot) readFirmware() (string, error) {
 	}
 	b.info.EFI = true
 	const vars = "/sys/firmware/efi/efivars"
+	if err := b.loader.Load("efivarfs"); err != nil {
+		return "EFI variables cannot be read: " + err.Error(), nil
+	}
 	if err := mountAt("efivarfs", vars, "efivarfs", "", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV); err != nil {
 		return "EFI variables cannot be read: " + err.Error(), nil
 	}
@@ -155,7 +160,7 @@ func (b *boot) readFirmware() (string, error) {
 	b.firmware, err = efi.ReadBoot(os.DirFS(vars))
 	text := fmt.Sprintf("booted by %q, %s, loader partition %s", b.firmware.Option, b.firmware.Path, b.firmware.LoaderPartition)
 	if err != nil {
-		text += "; " + strings.ReplaceAll(err.Error(), "\n", "; ")
+		text += "; " + oneLine(err)
 	}
 	// systemd mounts its own, writable; this one would be taken for it.
 	if err := unix.Unmount(vars, 0); err != nil {
@@ -228,6 +233,9 @@ func (b *boot) writeBootInfo() (string, error) {
 }
 
 func (b *boot) switchRoot() (string, error) {
+	if text := <-b.others; text != "" {
+		b.say(notice, "%s", text)
+	}
 	b.say(notice, "done in %.3f s; switching to the root", (sinceBoot() - b.start).Seconds())
 	return "", mount.SwitchRoot(sysroot, initPath)
 }

@@ -32,8 +32,8 @@ type eventSource interface {
 	Next(wait time.Duration) (events []uevent.Event, lost bool, err error)
 }
 
-// loadModules loads the fixed list beside what the devices ask for.
-func (b *boot) loadModules() (string, error) {
+// readModules reads what modules there are.
+func (b *boot) readModules() (string, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
 		return "", err
@@ -43,55 +43,99 @@ func (b *boot) loadModules() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w; is the initramfs that of another kernel?", err)
 	}
-	if b.events, err = uevent.Listen(); err != nil {
-		return "", err
-	}
 	b.loader = modules.NewLoader(index, dir, modules.Insert)
-	fixed := make(chan error, 1)
-	go func() { fixed <- loadFixed(b.loader, b.config.Modules) }()
-	b.coldplug()
-	err = <-fixed
-	b.pump(0)
-	if err != nil {
-		// Whether the module mattered shows in a moment: mapping or mounting says what it needs.
-		b.say(warning, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	return fmt.Sprintf("loaded %d modules: %s", len(b.loader.Loaded()), strings.Join(b.loader.Loaded(), " ")), nil
+	b.events, err = uevent.Listen()
+	return "", err
 }
 
-// loadFixed loads each; a panic becomes an error, as it would take the machine with it in a goroutine.
-func loadFixed(l *modules.Loader, names []string) (err error) {
+// loadModules loads the fixed list and, beside it, what the devices ask for that are there already: those on the way to the
+// disk of the firmware's boot option, or, when it names no hardware, all. So a controller with empty ports need not be waited
+// for when the disk is elsewhere.
+func (b *boot) loadModules() (string, error) {
+	fixed := make(chan error, 1)
+	go func() { fixed <- b.loadFixed() }()
+	if b.firmware.Path.Usable() {
+		b.coldplug(func(device string) bool { return b.firmware.Path.OnWay(b.sys, device) })
+	} else {
+		b.coldplugAll()
+	}
+	b.pump(0)
+	if err := <-fixed; err != nil {
+		// Whether the module matters shows in a moment: mapping or mounting says what it needs.
+		b.say(warning, "%s", oneLine(err))
+	}
+	return "loaded " + strings.Join(b.loader.Loaded(), " "), nil
+}
+
+// loadFixed loads the modules of the configuration, whatever becomes of one of them. A panic becomes an error: in a goroutine
+// it would take the machine with it.
+func (b *boot) loadFixed() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v", p)
+			err = fmt.Errorf("internal error: loading modules: %v", p)
 		}
 	}()
 	var errs []error
-	for _, name := range names {
-		errs = append(errs, l.Load(name))
+	for _, name := range b.config.Modules {
+		errs = append(errs, b.loader.Load(name))
 	}
 	return errors.Join(errs...)
 }
 
-// coldplug loads what the devices that are there already ask for.
-func (b *boot) coldplug() {
-	seen := map[string]bool{}
+// oneLine is the text of joined errors in one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// loadOtherDrivers loads, beside the steps that follow, what loadModules has left out: the main system finds the drivers of
+// all disks loaded, also that of its state. switchRoot waits for it.
+func (b *boot) loadOtherDrivers() (string, error) {
+	b.others = make(chan string, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil { // it would take the machine with it
+				b.others <- fmt.Sprintf("internal error: loading drivers: %v", p)
+			}
+		}()
+		before := len(b.loader.Loaded())
+		b.coldplugAll()
+		b.pump(0)
+		if more := b.loader.Loaded()[before:]; len(more) > 0 {
+			b.others <- "loaded for other devices: " + strings.Join(more, " ")
+			return
+		}
+		b.others <- ""
+	}()
+	return "", nil
+}
+
+// coldplugAll loads what all devices ask for, once.
+func (b *boot) coldplugAll() {
+	if !b.pluggedAll {
+		b.pluggedAll = true
+		b.coldplug(func(string) bool { return true })
+	}
+}
+
+// coldplug loads what those devices ask for that are there already and wanted by their path below /sys.
+func (b *boot) coldplug(wanted func(device string) bool) {
 	for _, bus := range buses {
-		devices, _ := fs.ReadDir(b.sys, path.Join("bus", bus, "devices"))
+		dir := path.Join("bus", bus, "devices")
+		devices, _ := fs.ReadDir(b.sys, dir)
 		for _, d := range devices {
-			modalias := blockdev.Text(b.sys, path.Join("bus", bus, "devices", d.Name(), "modalias"))
-			if modalias == "" || seen[modalias] {
+			link := path.Join(dir, d.Name())
+			target, err := fs.ReadLink(b.sys, link)
+			if err != nil || !wanted(path.Join(dir, target)) {
 				continue
 			}
-			seen[modalias] = true
-			b.loadFor(modalias)
+			if modalias := blockdev.Text(b.sys, link+"/modalias"); modalias != "" {
+				b.loadFor(modalias)
+			}
 		}
 	}
 }
 
 func (b *boot) loadFor(modalias string) {
 	if err := b.loader.LoadFor(modalias); err != nil {
-		b.say(warning, "device %s: %s", modalias, strings.ReplaceAll(err.Error(), "\n", "; "))
+		b.say(warning, "device %s: %s", modalias, oneLine(err))
 	}
 }
 
@@ -104,12 +148,14 @@ func (b *boot) pump(wait time.Duration) bool {
 		if err != nil {
 			b.say(warning, "%v", err)
 			time.Sleep(min(wait, time.Second)) // without events this is all that is left
-			b.coldplug()
+			b.pluggedAll = false
+			b.coldplugAll()
 			return true
 		}
 		if lost {
 			came = true
-			b.coldplug()
+			b.pluggedAll = false
+			b.coldplugAll()
 		}
 		for _, e := range events {
 			if e.Action != "add" {
@@ -155,6 +201,12 @@ func (b *boot) findDisk() (string, error) {
 				return "", fmt.Errorf("%s has partition %s in its table, but the kernel did not make a device of it", b.seen[d.Disk].Disk, missing)
 			}
 			d.Quiet, d.WaitFor = bootdisk.QuietForBetter, "the kernel to make partition "+missing
+		}
+		if !b.pluggedAll {
+			b.coldplugAll()
+			b.pump(0)
+			last = sinceBoot()
+			continue
 		}
 		if d.WaitFor != said {
 			said = d.WaitFor

@@ -99,7 +99,7 @@ func (b *boot) loadNetworkDrivers() {
 	loader := modules.NewLoader(index, dir, modules.Insert)
 	for _, modalias := range networkModaliases(b.sys) {
 		if err := loader.LoadFor(modalias); err != nil {
-			b.say(warning, "network card %s: %s", modalias, strings.ReplaceAll(err.Error(), "\n", "; "))
+			b.say(warning, "network card %s: %s", modalias, oneLine(err))
 		}
 	}
 	b.say(notice, "the DMI product UUID is not usable; loaded for the MAC: %s", strings.Join(loader.Loaded(), " "))

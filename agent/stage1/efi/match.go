@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -128,6 +129,33 @@ func (p Path) Match(sys fs.FS, disk blockdev.Disk) Verdict {
 	return best
 }
 
+// OnWay says whether the device at sysPath (below /sys) is one of the PCI functions that lead to the path's disk, or is
+// behind the last of them: whether its driver is needed to reach the disk.
+func (p Path) OnWay(sys fs.FS, sysPath string) bool {
+	at := locate(sys, blockdev.Disk{SysPath: sysPath})
+	if len(at.pci) == 0 || !p.matchRoot(at) {
+		return false
+	}
+	way := p.functions()
+	for i := range min(len(way), len(at.pci)) {
+		if at.pci[i] != way[i] {
+			return false
+		}
+	}
+	return len(way) > 0
+}
+
+// functions are the path's PCI functions, written as in sysfs.
+func (p Path) functions() []string {
+	var out []string
+	for _, n := range p {
+		if n.Kind == kindPCI {
+			out = append(out, fmt.Sprintf("%02x.%x", n.Data[1], n.Data[0]))
+		}
+	}
+	return out
+}
+
 // matchRoot compares the PCI root's UID where both sides know it as a number.
 func (p Path) matchRoot(at place) bool {
 	for _, n := range p {
@@ -141,17 +169,8 @@ func (p Path) matchRoot(at place) bool {
 }
 
 func (p Path) matchPCI(at place) bool {
-	i := 0
-	for _, n := range p {
-		if n.Kind != kindPCI {
-			continue
-		}
-		if i >= len(at.pci) || at.pci[i] != fmt.Sprintf("%02x.%x", n.Data[1], n.Data[0]) {
-			return false
-		}
-		i++
-	}
-	return i == 0 || i == len(at.pci)
+	way := p.functions()
+	return len(way) == 0 || slices.Equal(way, at.pci)
 }
 
 func matchPart(at place, part string, v Verdict) Verdict {
