@@ -378,7 +378,7 @@ func TestLinkRefusals(t *testing.T) {
 		"an xattr too large":         {one("/f", &tree.Inode{Type: tree.Fifo, Xattrs: []tree.Xattr{{Name: "user.a", Value: make([]byte, 1<<16+1)}}}), "65537 bytes"},
 		"a directory with two names": {twoNames, "second name"},
 		"more ids than fit":          {ids, "more than 65535 different"},
-		"a pack of other blocks":     {otherBlocks, "/f: its pack has blocks of 8192 bytes and the image of 262144"},
+		"a pack of other blocks":     {otherBlocks, "/f: its pack has blocks of 8192 bytes and the image of 131072"},
 		"content of another size":    {one("/f", &tree.Inode{Type: tree.Regular, Content: shortContent{}}), "compress /f: it has 0 bytes and said 1048576"},
 		"content that cannot open":   {one("/f", &tree.Inode{Type: tree.Regular, Content: failingContent{}}), "compress /f: io: read/write on closed pipe"},
 	} {
