@@ -1,0 +1,108 @@
+package vm
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// probeSector is a boot sector that enters 64-bit mode, uses SSE and ends QEMU (probe/probe.S).
+//
+//go:embed probe/probe.bin
+var probeSector []byte
+
+const (
+	// probeExit is what QEMU's isa-debug-exit makes of the probe's 0.
+	probeExit = 1
+	// probeLimit is how long the probe may take; it needs a tenth of a second.
+	probeLimit = 5 * time.Second
+)
+
+// Accel is how QEMU runs the guest's code.
+type Accel struct {
+	// Name is kvm or tcg.
+	Name string
+	// CPU is the CPU model.
+	CPU string
+}
+
+// args are the options of QEMU.
+func (a Accel) args() []string {
+	accel := a.Name
+	if accel == "tcg" {
+		accel = "tcg,thread=multi"
+	}
+	return []string{"-accel", accel, "-cpu", a.CPU}
+}
+
+// DetectAccel chooses KVM when it runs the probe, else TCG. /dev/kvm can exist and still fail or hang at the first
+// instruction that matters, so that nothing but running code proves it. SPORE_ACCEL=tcg skips the probe.
+func DetectAccel(ctx context.Context) (Accel, error) {
+	tcg, err := emulation(ctx)
+	if err != nil || os.Getenv("SPORE_ACCEL") == "tcg" {
+		return tcg, err
+	}
+	kvm := Accel{Name: "kvm", CPU: "host"}
+	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
+		f.Close()
+		if probe(ctx, kvm) == nil {
+			return kvm, nil
+		}
+	}
+	return tcg, nil
+}
+
+// emulation is TCG with all that it can do. QEMU before 10 panics Debian 13's kernel with cmpxchg16b (TESTBED.md).
+func emulation(ctx context.Context) (Accel, error) {
+	out, err := exec.CommandContext(ctx, qemu, "--version").Output()
+	if err != nil {
+		return Accel{}, fmt.Errorf("%s: %w; run make deps", qemu, err)
+	}
+	cpu := "max"
+	if major, ok := qemuMajor(string(out)); ok && major < 10 {
+		cpu = "max,-cx16"
+	}
+	return Accel{Name: "tcg", CPU: cpu}, nil
+}
+
+var versionLine = regexp.MustCompile(`version (\d+)\.`)
+
+func qemuMajor(s string) (int, bool) {
+	m := versionLine.FindStringSubmatch(s)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
+}
+
+// probe boots the probe's sector.
+func probe(ctx context.Context, a Accel) error {
+	dir, err := os.MkdirTemp("", "spore-probe-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	disk := filepath.Join(dir, "probe.img")
+	if err := os.WriteFile(disk, probeSector, 0o600); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	args := append(a.args(), "-m", "16", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-drive", "file="+disk+",format=raw,if=ide", "-debugcon", "stdio", "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
+	cmd := exec.CommandContext(ctx, qemu, args...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == probeExit && string(out) == "K" {
+		return nil
+	}
+	return fmt.Errorf("%s does not run a boot sector (%q, %w)", a.Name, out, err)
+}

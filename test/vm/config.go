@@ -1,0 +1,248 @@
+// Package vm drives QEMU for the end-to-end tests: one Config describes a machine, Start runs it, and its serial console
+// is captured line by line with the wall time and the CPU time at which each line came.
+//
+// It uses OVMF from Debian's package ovmf and user-mode networking only, so that it needs no privilege. It does not build
+// images and knows nothing of what they hold but the status line of spore-agent.
+package vm
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+const (
+	qemu = "qemu-system-x86_64"
+	// ovmfCode and ovmfVars are the firmware without Secure Boot (Debian package ovmf).
+	ovmfCode = "/usr/share/OVMF/OVMF_CODE_4M.fd"
+	ovmfVars = "/usr/share/OVMF/OVMF_VARS_4M.fd"
+	// maxInline is the longest SMBIOS string that is put on the command line; longer ones go through a file.
+	maxInline = 256
+)
+
+// Config describes a machine.
+type Config struct {
+	// Name tells machines apart in messages and file names.
+	Name string
+	// Dir takes the console log, the firmware's variables and what else the machine needs; it must exist.
+	Dir string
+	// Accel is how code runs; see DetectAccel.
+	Accel Accel
+	// Memory is in MiB; 1024 when 0.
+	Memory int
+	// CPUs is 1 when 0.
+	CPUs int
+	// Kernel, Initrd and Append boot without firmware, when Kernel is set.
+	Kernel, Initrd, Append string
+	// Disks are in the order in which the guest is to find them.
+	Disks []Disk
+	NICs  []NIC
+	// SMBIOS is what the machine says about itself.
+	SMBIOS SMBIOS
+	// RTC is the time of the clock at start, in QEMU's form 2006-01-02T15:04:05; the host's when empty.
+	RTC string
+	// Reboots lets the guest reset itself; otherwise a reset ends QEMU.
+	Reboots bool
+	// Args are further options of QEMU.
+	Args []string
+}
+
+// Disk is a disk of the machine.
+type Disk struct {
+	// Path is the image file, Format raw (when empty) or qcow2.
+	Path, Format string
+	// USB makes it a memory stick; otherwise it is a virtio disk.
+	USB bool
+	// Serial is what the disk reports, at most 20 characters.
+	Serial string
+	// BootIndex orders the firmware's attempts, from 1; 0 leaves the disk out.
+	BootIndex int
+	// WriteLog records every write in this file (QEMU's blklogwrites driver); it is made anew.
+	WriteLog string
+}
+
+// NIC is a virtio network card on a user-mode network of its own.
+type NIC struct {
+	MAC string
+	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver.
+	Net string
+	// DHCPStart is the address that DHCP gives; Hostname what it says in option 12.
+	DHCPStart, Hostname string
+	// Forwards are listeners on the host's loopback.
+	Forwards []Forward
+}
+
+// Forward leads a port of the host's loopback to the guest.
+type Forward struct {
+	// Protocol is tcp or udp.
+	Protocol string
+	// Guest is the address and port in the guest, such as 10.77.0.11:8883.
+	Guest string
+}
+
+// SMBIOS is what the machine says about itself.
+type SMBIOS struct {
+	Serial, UUID, Product string
+	// Credentials are systemd credentials, as SMBIOS type 11 strings.
+	Credentials map[string][]byte
+}
+
+// commandLine is QEMU's command line; it writes the files that it needs. ports are those of the host for each forward,
+// in order.
+func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
+	args := []string{"-name", c.Name, "-machine", "q35,graphics=off"}
+	args = append(args, c.Accel.args()...)
+	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
+		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-chardev", "socket,id=qmp,server=on,wait=off,path="+qmpSocket, "-mon", "chardev=qmp,mode=control")
+	if !c.Reboots {
+		args = append(args, "-no-reboot")
+	}
+	if c.RTC != "" {
+		args = append(args, "-rtc", "base="+c.RTC)
+	}
+	boot, err := c.bootArgs()
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, boot...)
+	for i, d := range c.Disks {
+		args = append(args, d.args(i)...)
+	}
+	for i, n := range c.NICs {
+		args = append(args, n.args(i, ports)...)
+		ports = ports[len(n.Forwards):]
+	}
+	smbios, err := c.SMBIOS.args(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, smbios...)
+	return append(args, c.Args...), nil
+}
+
+func orDefault(v, def int) int {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// bootArgs is either a kernel or the firmware with variables of its own, which last for all starts with the same Dir.
+func (c Config) bootArgs() ([]string, error) {
+	if c.Kernel != "" {
+		args := []string{"-kernel", c.Kernel, "-append", c.Append}
+		if c.Initrd != "" {
+			args = append(args, "-initrd", c.Initrd)
+		}
+		return args, nil
+	}
+	vars := filepath.Join(c.Dir, c.Name+".vars.fd")
+	if _, err := os.Stat(vars); err != nil {
+		data, err := os.ReadFile(ovmfVars)
+		if err != nil {
+			return nil, fmt.Errorf("firmware: %w; run make deps", err)
+		}
+		if err := os.WriteFile(vars, data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return []string{
+		"-drive", "if=pflash,format=raw,readonly=on,file=" + ovmfCode,
+		"-drive", "if=pflash,format=raw,file=" + vars,
+	}, nil
+}
+
+// args builds the block graph of a disk: file, format and, where asked for, the driver that records writes.
+func (d Disk) args(i int) []string {
+	format := d.Format
+	if format == "" {
+		format = "raw"
+	}
+	node := fmt.Sprintf("disk%d", i)
+	args := []string{
+		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s", node, d.Path),
+		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file", format, node, node),
+	}
+	if d.WriteLog != "" {
+		args = append(args,
+			"-blockdev", fmt.Sprintf("driver=file,node-name=%s-logfile,filename=%s", node, d.WriteLog),
+			"-blockdev", fmt.Sprintf("driver=blklogwrites,node-name=%s-log,file=%s,log=%s-logfile,log-sector-size=512", node, node, node))
+		node += "-log"
+	}
+	device := fmt.Sprintf("virtio-blk-pci,drive=%s", node)
+	if d.USB {
+		args = append(args, "-device", fmt.Sprintf("qemu-xhci,id=xhci%d", i))
+		device = fmt.Sprintf("usb-storage,bus=xhci%d.0,drive=%s,removable=on", i, node)
+	}
+	if d.Serial != "" {
+		device += ",serial=" + d.Serial
+	}
+	if d.BootIndex > 0 {
+		device += ",bootindex=" + strconv.Itoa(d.BootIndex)
+	}
+	return append(args, "-device", device)
+}
+
+func (n NIC) args(i int, ports []int) []string {
+	net := fmt.Sprintf("user,id=net%d", i)
+	if n.Net != "" {
+		net += ",net=" + n.Net
+	}
+	if n.DHCPStart != "" {
+		net += ",dhcpstart=" + n.DHCPStart
+	}
+	if n.Hostname != "" {
+		net += ",hostname=" + n.Hostname
+	}
+	for j, f := range n.Forwards {
+		host, port, _ := strings.Cut(f.Guest, ":")
+		net += fmt.Sprintf(",hostfwd=%s:127.0.0.1:%d-%s:%s", f.Protocol, ports[j], host, port)
+	}
+	// No option ROM: the firmware is not to try the network.
+	return []string{"-netdev", net, "-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,romfile=", i, n.MAC)}
+}
+
+func (s SMBIOS) args(dir string) ([]string, error) {
+	var args []string
+	system := "type=1"
+	for _, f := range []struct{ key, value string }{{"serial", s.Serial}, {"uuid", s.UUID}, {"product", s.Product}} {
+		if f.value != "" {
+			system += "," + f.key + "=" + strings.ReplaceAll(f.value, ",", ",,")
+		}
+	}
+	if system != "type=1" {
+		args = append(args, "-smbios", system)
+	}
+	names := make([]string, 0, len(s.Credentials))
+	for n := range s.Credentials {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		// systemd.system-credentials(7): the .binary form is Base64, so that any bytes pass.
+		text := "io.systemd.credential.binary:" + n + "=" + base64.StdEncoding.EncodeToString(s.Credentials[n])
+		if len(text) <= maxInline {
+			args = append(args, "-smbios", "type=11,value="+text)
+			continue
+		}
+		f, err := os.CreateTemp(dir, "smbios-*")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := f.WriteString(text); err != nil {
+			f.Close()
+			return nil, err
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		args = append(args, "-smbios", "type=11,path="+f.Name())
+	}
+	return args, nil
+}

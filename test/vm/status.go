@@ -1,0 +1,82 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+)
+
+// statusPrefix begins the status line of spore-agent.
+const statusPrefix = `{"spore":1,`
+
+// Status is the agent's status line as a test reads it. It is a second reading of the contract, not the agent's type.
+type Status struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Matched struct {
+		By    string `json:"by"`
+		Value string `json:"value"`
+		Phase int    `json:"phase"`
+	} `json:"matched"`
+	Roles []string `json:"roles"`
+	Held  []struct {
+		Role   string `json:"role"`
+		Reason string `json:"reason"`
+	} `json:"held"`
+	Failed []string `json:"failed"`
+	State  struct {
+		Kind    string `json:"kind"`
+		Device  string `json:"device"`
+		Warning string `json:"warning"`
+	} `json:"state"`
+	System    string          `json:"system"`
+	Conflicts json.RawMessage `json:"conflicts"`
+	Problem   json.RawMessage `json:"problem"`
+	BootDisk  json.RawMessage `json:"bootDisk"`
+	MachineID string          `json:"machineID"`
+	// Times are seconds since the kernel's start.
+	Times map[string]float64 `json:"times"`
+	// CPU is the agent's own, in milliseconds.
+	CPU float64 `json:"cpu"`
+	// Raw is the line.
+	Raw string `json:"-"`
+}
+
+// ParseStatus finds a status line in a line of the console. Kernel messages can cut into one: such a line is none.
+func ParseStatus(line string) (Status, bool) {
+	i := strings.Index(line, statusPrefix)
+	if i < 0 {
+		return Status{}, false
+	}
+	var s Status
+	if err := json.NewDecoder(strings.NewReader(line[i:])).Decode(&s); err != nil {
+		return Status{}, false
+	}
+	s.Raw = line[i:]
+	return s, true
+}
+
+// AwaitStatus returns the first status line from the mark on that ok accepts, with its line and the mark after it.
+func (c *Console) AwaitStatus(ctx context.Context, from int, what string, ok func(Status) bool) (Status, Line, int, error) {
+	var found Status
+	line, mark, err := c.Await(ctx, from, what, func(l Line) bool {
+		s, is := ParseStatus(l.Text)
+		if is && ok(s) {
+			found = s
+			return true
+		}
+		return false
+	})
+	return found, line, mark, err
+}
+
+// Statuses returns every status line from the mark on.
+func (c *Console) Statuses(from int) []Status {
+	var out []Status
+	for _, l := range c.Lines(from) {
+		if s, ok := ParseStatus(l.Text); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

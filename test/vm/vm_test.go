@@ -1,0 +1,238 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestEmulationRunsTheProbe(t *testing.T) {
+	ctx := within(t, time.Minute)
+	a, err := emulation(ctx)
+	require.NoError(t, err)
+	require.NoError(t, probe(ctx, Accel{Name: "tcg", CPU: a.CPU}))
+}
+
+func TestAnAcceleratorThatDoesNotExistFailsTheProbe(t *testing.T) {
+	require.ErrorContains(t, probe(within(t, time.Minute), Accel{Name: "xen-of-nobody", CPU: "max"}), "does not run a boot sector")
+}
+
+func TestTheProbeIsAssembledFromItsSource(t *testing.T) {
+	dir := t.TempDir()
+	run := func(args ...string) {
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		require.NoError(t, err, "%s\nrun make deps", out)
+	}
+	run("as", "-o", filepath.Join(dir, "p.o"), "probe/probe.S")
+	run("ld", "-e", "0x7c00", "-Ttext", "0x7c00", "--oformat", "binary", "-o", filepath.Join(dir, "p.bin"), filepath.Join(dir, "p.o"))
+	got, err := os.ReadFile(filepath.Join(dir, "p.bin"))
+	require.NoError(t, err)
+	require.Equal(t, probeSector, got)
+}
+
+func TestQEMUVersions(t *testing.T) {
+	for s, want := range map[string]int{
+		"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)": 7,
+		"QEMU emulator version 10.0.2":                                10,
+	} {
+		got, ok := qemuMajor(s)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+	_, ok := qemuMajor("something else")
+	require.False(t, ok)
+}
+
+func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
+	ctx := within(t, 2*time.Minute)
+	accel, err := DetectAccel(ctx)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	m, err := Start(ctx, Config{
+		Name: "empty", Dir: dir, Accel: accel, Memory: 256,
+		SMBIOS: SMBIOS{Serial: "SN,1", UUID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Credentials: map[string][]byte{"a": []byte("b"), "long": bytes.Repeat([]byte("x"), 5000)}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(m.Kill)
+
+	line, _, err := m.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`No bootable option|UEFI Interactive Shell|Start PXE|EFI Shell`))
+	require.NoError(t, err)
+	require.Positive(t, line.CPU)
+	require.True(t, m.Running())
+
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, _, err = m.Console.AwaitMatch(short, 0, regexp.MustCompile("never"))
+	require.ErrorContains(t, err, "waiting for a line that matches never")
+
+	require.ErrorContains(t, m.Monitor("no-such-command", nil, nil), "CommandNotFound")
+	require.NoError(t, m.Quit())
+	require.False(t, m.Running())
+	require.Positive(t, m.CPU())
+	_, _, err = m.Console.AwaitMatch(ctx, 0, regexp.MustCompile("never"))
+	require.ErrorContains(t, err, "the machine ended while waiting")
+	log, err := os.ReadFile(filepath.Join(dir, "empty.console"))
+	require.NoError(t, err)
+	require.NotEmpty(t, log)
+}
+
+func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
+	m := &Machine{Ports: []int{1000, 2000, 3000}, Config: Config{Name: "m", NICs: []NIC{
+		{Forwards: []Forward{{"tcp", "10.77.0.11:8883"}, {"udp", "10.77.0.11:53"}}}, {Forwards: []Forward{{"udp", "10.78.0.11:53"}}},
+	}}}
+	for guest, want := range map[string]string{"10.77.0.11:53": "127.0.0.1:2000", "10.78.0.11:53": "127.0.0.1:3000"} {
+		got, err := m.Address("udp", guest)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := m.Address("tcp", "10.77.0.11:53")
+	require.EqualError(t, err, "machine m: tcp 10.77.0.11:53 is not forwarded")
+
+	ports, err := freePorts(m.Config.NICs)
+	require.NoError(t, err)
+	require.Len(t, ports, 3)
+	_, err = freePort("sctp")
+	require.ErrorContains(t, err, "want tcp or udp")
+	args := strings.Join(m.Config.NICs[0].args(0, ports), " ")
+	require.Contains(t, args, "-10.77.0.11:8883,hostfwd=udp:127.0.0.1:")
+}
+
+func TestAStartThatFailsSaysWhatQEMUSaid(t *testing.T) {
+	ctx := within(t, time.Minute)
+	_, err := Start(ctx, Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{"tcg", "max"}, Disks: []Disk{{Path: "/nonexistent"}}})
+	require.ErrorContains(t, err, "machine broken")
+	require.ErrorContains(t, err, "/nonexistent")
+}
+
+func TestConsoleLines(t *testing.T) {
+	c := newConsole()
+	var raw bytes.Buffer
+	in := "\x1b[2J\x1b[01;01HBdsDxe: loading\r\nspore stage1: x\r\n\x1b[0;1;31mred\x1b[0m\n" + statusPrefix + `"node":"a"}` + "\nno newline"
+	c.read(strings.NewReader(in), &raw, func() (time.Duration, time.Duration) { return time.Second, time.Millisecond })
+	var got []string
+	for _, l := range c.Lines(0) {
+		got = append(got, l.Text)
+		require.Equal(t, time.Second, l.Wall)
+	}
+	require.Equal(t, []string{"BdsDxe: loading", "spore stage1: x", "red", `{"spore":1,"node":"a"}`, "no newline"}, got)
+	require.Equal(t, in, raw.String())
+	require.Empty(t, c.Lines(99))
+	require.Len(t, c.Statuses(0), 1)
+	l, ok := c.Find(1, regexp.MustCompile("^re"))
+	require.True(t, ok)
+	require.Equal(t, "red", l.Text)
+}
+
+func TestAwaitSeesLinesThatComeLater(t *testing.T) {
+	c := newConsole()
+	r, w := io.Pipe()
+	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	go func() {
+		for _, s := range []string{"one\n", "two\n", "one\n"} {
+			if _, err := io.WriteString(w, s); err != nil {
+				return
+			}
+		}
+	}()
+	ctx := within(t, time.Minute)
+	_, mark, err := c.AwaitMatch(ctx, 0, regexp.MustCompile("one"))
+	require.NoError(t, err)
+	require.Equal(t, 1, mark)
+	_, mark, err = c.AwaitMatch(ctx, mark, regexp.MustCompile("one"))
+	require.NoError(t, err)
+	require.Equal(t, 3, mark)
+	require.NoError(t, w.Close())
+	_, _, err = c.AwaitMatch(ctx, mark, regexp.MustCompile("one"))
+	require.ErrorContains(t, err, "ended")
+}
+
+func TestStatusLines(t *testing.T) {
+	full := `[  12.3] spore-agent[99]: {"spore":1,"cluster":"lab","node":"edge-01","matched":{"by":"mac","value":"52:54:00:00:00:01","phase":1},"roles":["dns-server"],"held":[{"role":"mqtt-broker","reason":"secret x is missing"}],"failed":[],"state":{"kind":"tmpfs","device":"","warning":"w"},"system":"running","times":{"running":9.5},"cpu":31} `
+	s, ok := ParseStatus(full)
+	require.True(t, ok)
+	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, "mac", s.Matched.By)
+	require.Equal(t, "tmpfs", s.State.Kind)
+	require.Equal(t, 9.5, s.Times["running"])
+	for _, bad := range []string{"", "spore", `{"spore":1,"node":[  3.1] usb 1-1: new device`, `{"spore":2,"node":"a"}`} {
+		_, ok := ParseStatus(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func FuzzStatusLine(f *testing.F) {
+	f.Add(`{"spore":1,"node":"a"}`)
+	f.Fuzz(func(t *testing.T, s string) { ParseStatus(s) })
+}
+
+func TestProcessTimes(t *testing.T) {
+	require.Equal(t, 1500*time.Millisecond, statCPU("12 (qemu (x) y) S 1 2 3 4 5 6 7 8 9 10 100 50 0 0 20"))
+	require.Zero(t, statCPU("12 (x) S 1"))
+	require.Zero(t, statCPU(""))
+}
+
+func TestCopyKeepsHolesAndGrows(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	f, err := os.Create(src)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("begin"), 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("end"), 8<<20)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.NoError(t, Copy(src, dst, 16<<20))
+	want, err := os.ReadFile(src)
+	require.NoError(t, err)
+	got, err := os.ReadFile(dst)
+	require.NoError(t, err)
+	require.Len(t, got, 16<<20)
+	require.Equal(t, want, got[:len(want)])
+	require.Equal(t, make([]byte, len(got)-len(want)), got[len(want):])
+
+	require.NoError(t, Flip(dst, 1))
+	a, err := HashRange(src, 0, 8<<20)
+	require.NoError(t, err)
+	b, err := HashRange(dst, 0, 8<<20)
+	require.NoError(t, err)
+	require.NotEqual(t, a, b)
+	require.NoError(t, Flip(dst, 1))
+	b, err = HashRange(dst, 0, 8<<20)
+	require.NoError(t, err)
+	require.Equal(t, a, b)
+	_, err = HashRange(dst, 0, 99<<20)
+	require.ErrorContains(t, err, "ends")
+	require.ErrorContains(t, Flip(dst, 99<<20), "flip byte")
+}
+
+func TestPartitionsAreThoseThatSgdiskMade(t *testing.T) {
+	img := filepath.Join(t.TempDir(), "a")
+	require.NoError(t, os.WriteFile(img, nil, 0o600))
+	require.NoError(t, os.Truncate(img, 16<<20))
+	out, err := exec.Command("sgdisk", "-n", "1:2048:4095", "-c", "1:esp", "-n", "2:4096:8191", "-c", "2:spore-state",
+		"-t", "2:4d21b016-b534-45c2-a9fb-5c16e091fd2d", "-u", "2:6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", img).CombinedOutput()
+	require.NoError(t, err, "%s\nrun make deps", out)
+	p, err := FindPartition(img, "spore-state")
+	require.NoError(t, err)
+	require.Equal(t, Partition{"spore-state", "4d21b016-b534-45c2-a9fb-5c16e091fd2d", "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", 4096 * 512, 4096 * 512}, p)
+	_, err = FindPartition(img, "root-a")
+	require.ErrorContains(t, err, "has 0 partitions named root-a")
+	_, err = Partitions("/dev/null")
+	require.ErrorContains(t, err, "partition table of /dev/null")
+}
