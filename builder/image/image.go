@@ -1,0 +1,163 @@
+// Package image makes the disk image: a GPT (UEFI 2.10, section 5.3) with the EFI system partition and one slot each of
+// root, its hash tree and the cluster part. It also takes such an image apart again.
+//
+// The file is sparse and ends with the backup GPT right after the last slot, so that it fits small media; the second
+// slots and the state partition are made on the machine. The work is that of copying the content: only the partition
+// table and the ESP pass through memory.
+//
+// It leaves out BIOS boot, hybrid ISO images and network boot.
+package image
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/diskfs/go-diskfs/partition/gpt"
+)
+
+// Options say what goes into an image.
+type Options struct {
+	// Root, Verity and Cluster are files with the content of the partitions: the root's squashfs, its hash tree, and
+	// the cluster part, which holds its own hash tree.
+	Root, Verity, Cluster string
+	// RootHash and ClusterHash are the root hashes of the hash trees: 64 hexadecimal digits. The partitions' UUIDs
+	// derive from them.
+	RootHash, ClusterHash string
+	// UKI is the unified kernel image, SystemdBoot the boot loader (systemd-bootx64.efi).
+	UKI, SystemdBoot []byte
+	// Node is this medium's choice of a node, or empty.
+	Node string
+	// Slots are the sizes of the partitions.
+	Slots Slots
+	// Time is the date of the files on the ESP. The zero time is FAT's first, 1980.
+	Time time.Time
+}
+
+// Result tells what was written.
+type Result struct {
+	// Size is the length of the file in bytes; most of it are holes.
+	Size       int64       `json:"size"`
+	Partitions []Partition `json:"partitions"`
+	// UKIPath is the place of the UKI on the ESP.
+	UKIPath string `json:"ukiPath"`
+}
+
+// Write makes the image at a path. The file appears there whole or not at all; it is not flushed to the disk, since
+// losing it costs a rebuild.
+func Write(ctx context.Context, name string, o Options) (*Result, error) {
+	res, err := write(ctx, name, o)
+	if err != nil {
+		return nil, fmt.Errorf("make image %s: %w", name, err)
+	}
+	return res, nil
+}
+
+func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
+	slots, err := o.Slots.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(checkHash("root", o.RootHash), checkHash("cluster", o.ClusterHash), o.checkESP(int64(slots.ESP)*mib)); err != nil {
+		return nil, err
+	}
+	parts, size := layOut(slots, o.RootHash, o.ClusterHash)
+	disk := newSparse(size)
+	if err := writeESP(disk, parts[0], o.espFiles(), o.Time); err != nil {
+		return nil, fmt.Errorf("ESP: %w", err)
+	}
+	if err := writeTable(disk, parts, derivedUUID("spore disk", o.RootHash, o.ClusterHash)); err != nil {
+		return nil, fmt.Errorf("partition table: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := f.Truncate(size); err != nil {
+		return nil, err
+	}
+	if err := disk.writeTo(f); err != nil {
+		return nil, err
+	}
+	for i, src := range []string{o.Root, o.Verity, o.Cluster} {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := fill(f, parts[i+1], src); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return nil, err
+	}
+	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+}
+
+// fill copies a file into a partition.
+func fill(dst *os.File, p Partition, src string) error {
+	f, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > p.Size {
+		key := strings.TrimSuffix(p.Name, "-a")
+		return fmt.Errorf("%s has %d MiB and its slot %d MiB: raise slots.%s in image.yaml to %d or more, or leave out packages",
+			key, (info.Size()+mib-1)/mib, p.Size/mib, key, (info.Size()+mib-1)/mib)
+	}
+	if info.Size() == 0 {
+		return fmt.Errorf("internal error: %s, the content of %s, is empty", src, p.Name)
+	}
+	if err := copyRange(dst, p.Offset, f, info.Size()); err != nil {
+		return fmt.Errorf("copy %s into %s: %w", src, p.Name, err)
+	}
+	return nil
+}
+
+// writeTable writes both copies of the GPT and the protective MBR.
+func writeTable(disk *sparse, parts []Partition, id string) error {
+	table := &gpt.Table{GUID: id, ProtectiveMBR: true, LogicalSectorSize: sectorSize, PhysicalSectorSize: sectorSize}
+	for _, p := range parts {
+		table.Partitions = append(table.Partitions, &gpt.Partition{
+			Index: p.Number, Name: p.Name, Type: gpt.Type(strings.ToUpper(p.Type)), GUID: p.UUID, Attributes: p.Attributes,
+			Start: uint64(p.Offset / sectorSize), End: uint64((p.Offset+p.Size)/sectorSize) - 1, Size: uint64(p.Size),
+		})
+	}
+	if err := table.Write(disk, disk.size); err != nil {
+		return err
+	}
+	// go-diskfs leaves the cylinders, heads and sectors of the protective entry at zero; UEFI 2.10, table 5.4, wants the
+	// first sector as 0,0,2 and an end that says "too large".
+	const entry = 446
+	if _, err := disk.WriteAt([]byte{0x00, 0x00, 0x02, 0x00}, entry); err != nil {
+		return err
+	}
+	if _, err := disk.WriteAt([]byte{0xff, 0xff, 0xff}, entry+5); err != nil {
+		return err
+	}
+	// The length of a disk of 2 TiB or more does not fit and is written as all ones.
+	length := uint32(min(disk.size/sectorSize-1, 0xffffffff))
+	_, err := disk.WriteAt(binary.LittleEndian.AppendUint32(nil, length), entry+12)
+	return err
+}
