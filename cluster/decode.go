@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -209,12 +210,19 @@ type field struct {
 	required bool
 }
 
+// fieldCache holds the fields of each spec type, which never change.
+var fieldCache sync.Map
+
 func fields(t reflect.Type) []field {
+	if cached, ok := fieldCache.Load(t); ok {
+		return cached.([]field)
+	}
 	out := make([]field, 0, t.NumField())
 	for i := range t.NumField() {
 		name, rest, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		out = append(out, field{name, i, !strings.Contains(rest, "omitempty")})
 	}
+	fieldCache.Store(t, out)
 	return out
 }
 

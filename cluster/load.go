@@ -170,7 +170,7 @@ func (l *loader) loadNodes(c *Config) {
 
 // file reads one file into a spec type.
 func (l *loader) file(name string, into any) *source {
-	s := &source{path: name}
+	s := &source{path: name, faults: map[[2]int]bool{}}
 	data, err := l.read(name)
 	if err != nil {
 		hint := ""
@@ -186,7 +186,10 @@ func (l *loader) file(name string, into any) *source {
 		l.add(Error, name, f.line, f.column, "%s", f.message)
 		return s
 	}
-	d := &decoder{report: func(line, column int, message string) { l.add(Error, name, line, column, "%s", message) }}
+	d := &decoder{report: func(line, column int, message string) {
+		s.faults[[2]int{line, column}] = true
+		l.add(Error, name, line, column, "%s", message)
+	}}
 	v := reflect.ValueOf(into).Elem()
 	if s.root == nil {
 		for _, f := range fields(v.Type()) {

@@ -19,6 +19,8 @@ type source struct {
 	data []byte
 	// root is the top mapping; nil when the file is empty or could not be parsed.
 	root *yaml.Node
+	// faults holds the positions that Load reported.
+	faults map[[2]int]bool
 }
 
 // fault is a problem that has no severity yet.
@@ -217,3 +219,6 @@ func keyNode(n *yaml.Node, step any) *yaml.Node {
 	}
 	return nil
 }
+
+// faulty reports whether Load found a problem at this position already.
+func (s *source) faulty(line, column int) bool { return s.faults[[2]int{line, column}] }

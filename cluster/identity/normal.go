@@ -44,6 +44,8 @@ func Normalize(kind Kind, value string) (string, error) {
 	return "", fmt.Errorf("has the unknown kind %q", kind)
 }
 
+var separators = strings.NewReplacer(":", "", "-", "", ".", "")
+
 // normalMAC accepts 52:54:00:aa:bb:cc, 52-54-00-AA-BB-CC, 5254.00aa.bbcc and 525400aabbcc.
 func normalMAC(s string) (string, error) {
 	var ok bool
@@ -55,7 +57,7 @@ func normalMAC(s string) (string, error) {
 	case 12:
 		ok = true
 	}
-	b, err := hex.DecodeString(strings.NewReplacer(":", "", "-", "", ".", "").Replace(s))
+	b, err := hex.DecodeString(separators.Replace(s))
 	if !ok || err != nil || len(b) != 6 {
 		return "", fmt.Errorf("is not a MAC address; write six pairs of hexadecimal digits such as 52:54:00:12:34:56")
 	}

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"regexp"
+	"strings"
+
+	"spore/cluster/identity"
+	"spore/cluster/spec"
+)
+
+var diskUses = []string{"state", "osd", "kafka"}
+
+func usedFor(use string) func(spec.Disk) bool {
+	return func(d spec.Disk) bool { return d.Use == use }
+}
+
+// useRoles says which role a use of a disk belongs to.
+var useRoles = map[string]string{"osd": "ceph-osd", "kafka": "kafka-broker"}
+
+// checkDisks checks the disks of one node. Whoever wipes a disk later relies on this: a selector names one disk, and no
+// disk is named twice.
+func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
+	states := 0
+	var seen []namedDisk
+	for i, d := range list {
+		p := in(src, "disks", i)
+		if src.has("disks", i, "use") && k.oneOf(p.then("use"), "the use of a disk", d.Use, diskUses) {
+			if role := useRoles[d.Use]; role != "" && !k.hasRole(node, role) {
+				k.errorf(p.then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.nodeName(node), role)
+			}
+			if d.Use == "state" {
+				if states++; states == 2 {
+					k.errorf(p.then("use"), "this is the second state disk; a node has one")
+				}
+			}
+		}
+		if !src.has("disks", i, "selector") {
+			continue
+		}
+		n, ok := k.checkSelector(p.then("selector"), d.Selector)
+		if !ok {
+			continue
+		}
+		for _, other := range seen {
+			if n.maySelect(other) {
+				k.errorf(p.then("selector"), "this selector and the one of %s can name the same disk; write one entry a disk", other.place.where())
+				break
+			}
+		}
+		seen = append(seen, n)
+	}
+}
+
+// namedDisk is a selector in normal form.
+type namedDisk struct {
+	place             place
+	serial, wwn, byID string
+}
+
+// maySelect reports whether two selectors can name one disk: the same text, or a by-id name that holds the other's serial
+// or WWN, as udev builds them (60-persistent-storage.rules).
+func (a namedDisk) maySelect(b namedDisk) bool {
+	same := func(x, y string) bool { return x != "" && x == y }
+	holds := func(id string, d namedDisk) bool {
+		if id == "" {
+			return false
+		}
+		wwn := strings.TrimPrefix(d.wwn, "0x")
+		return d.serial != "" && strings.HasSuffix(id, "_"+strings.ReplaceAll(d.serial, " ", "_")) ||
+			wwn != "" && (strings.HasSuffix(id, wwn) && (strings.HasPrefix(id, "wwn-") || strings.HasPrefix(id, "nvme-")))
+	}
+	return same(a.serial, b.serial) || same(strings.TrimPrefix(a.wwn, "0x"), strings.TrimPrefix(b.wwn, "0x")) || same(a.byID, b.byID) ||
+		holds(a.byID, b) || holds(b.byID, a)
+}
+
+// Forms of the selectors. A WWN is 0x and hexadecimal digits (SCSI, ATA), or eui., uuid. and nvme. forms of NVMe.
+var (
+	wwnForm    = regexp.MustCompile(`^(0x[0-9a-f]{16}([0-9a-f]{16})?|eui\.([0-9a-f]{16}|[0-9a-f]{32})|uuid\.[0-9a-f-]{36}|nvme\.[0-9a-f]{4}-[0-9a-f-]+|naa\.[0-9a-f]{16,32})$`)
+	byIDForm   = regexp.MustCompile(`^[A-Za-z0-9+][A-Za-z0-9+._:=@-]*$`)
+	partForm   = regexp.MustCompile(`-part[0-9]+$`)
+	deviceName = regexp.MustCompile(`^(/dev/)?(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+)(p?[0-9]+)?$`)
+	globs      = "*?[]{}"
+)
+
+// checkSelector checks that a selector names exactly one disk, and brings it into normal form.
+func (k *checker) checkSelector(p place, s spec.DiskSelector) (namedDisk, bool) {
+	n := namedDisk{place: p}
+	values := []struct{ key, value string }{{"serial", s.Serial}, {"wwn", s.WWN}, {"byID", s.ByID}}
+	set := 0
+	for _, v := range values {
+		if v.value == "" {
+			continue
+		}
+		if set++; set == 2 {
+			k.errorf(p, "a selector has one of serial, wwn and byID; with two, they could name different disks: keep the serial")
+			return n, false
+		}
+		switch {
+		case strings.ContainsAny(v.value, globs):
+			k.errorf(p.then(v.key), "the selector %q is a pattern and can match two disks; write the whole %s of one disk", clip(v.value), v.key)
+			return n, false
+		case deviceName.MatchString(v.value):
+			k.errorf(p.then(v.key), "%q is a kernel name, which moves from disk to disk; write what `lsblk -o NAME,SERIAL,WWN` shows for it", clip(v.value))
+			return n, false
+		}
+	}
+	if set == 0 {
+		k.errorf(p, "the selector names no disk; write one of serial, wwn and byID, as `lsblk -o NAME,SERIAL,WWN` shows them")
+		return n, false
+	}
+	var ok bool
+	switch {
+	case s.Serial != "":
+		n.serial, ok = k.diskSerial(p.then("serial"), s.Serial)
+	case s.WWN != "":
+		n.wwn, ok = strings.ToLower(s.WWN), wwnForm.MatchString(strings.ToLower(s.WWN))
+		if !ok {
+			k.errorf(p.then("wwn"), "%q is not a World Wide Name; write it as `lsblk -o NAME,WWN` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2", clip(s.WWN))
+		}
+	default:
+		n.byID, ok = s.ByID, k.byID(p.then("byID"), s.ByID)
+	}
+	return n, ok
+}
+
+func (k *checker) diskSerial(p place, s string) (string, bool) {
+	if _, err := identity.Normalize(identity.Serial, s); err != nil {
+		k.errorf(p, "the disk serial number %q %v", clip(s), err)
+		return "", false
+	}
+	if strings.TrimSpace(s) != s {
+		k.errorf(p, "the disk serial number %q has blanks around it; remove them", clip(s))
+		return "", false
+	}
+	return s, true
+}
+
+func (k *checker) byID(p place, s string) bool {
+	name, path := strings.CutPrefix(s, "/dev/disk/by-id/")
+	switch {
+	case path:
+		k.errorf(p, "write the name under /dev/disk/by-id alone: %q", clip(name))
+	case partForm.MatchString(s):
+		k.errorf(p, "%q is a partition; write the name of the whole disk: %q", clip(s), clip(partForm.ReplaceAllString(s, "")))
+	case !byIDForm.MatchString(s):
+		k.errorf(p, "%q is not a name under /dev/disk/by-id; write one such as ata-Samsung_SSD_870_S5Y1NG0R or wwn-0x5000c500a1b2c3d4", clip(s))
+	default:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What image.yaml may say.
+var (
+	suites     = []string{"trixie"}
+	components = []string{"main", "contrib", "non-free", "non-free-firmware"}
+	kernels    = []string{"generic", "cloud"}
+	formats    = []string{"disk", "uki"}
+)
+
+// packageName is the syntax of Debian Policy, section 5.6.1.
+var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+
+func (k *checker) checkImage() {
+	src, m := k.c.image, &k.c.Image
+	if src == nil || src.root == nil {
+		return
+	}
+	if m.Suite != "" {
+		k.oneOf(in(src, "suite"), "the suite", m.Suite, suites)
+	}
+	k.listOf(src, "components", "the component", m.Components, components)
+	if len(m.Components) > 0 && !slices.Contains(m.Components, "main") {
+		k.errorf(in(src, "components"), "the components lack main, where everything else depends on; add it")
+	}
+	if m.Kernel != "" {
+		k.oneOf(in(src, "kernel"), "the kernel", m.Kernel, kernels)
+	}
+	if m.Microcode && !slices.Contains(m.Components, "non-free-firmware") {
+		k.errorf(in(src, "microcode"), "microcode is in the component non-free-firmware; write components: [main, non-free-firmware], or microcode: false")
+	} else if m.Microcode && m.Kernel == "cloud" {
+		k.warningf(in(src, "microcode"), "a virtual machine gets its microcode from its host; with the cloud kernel, write microcode: false")
+	}
+	k.listOf(src, "formats", "the format", m.Formats, formats)
+	k.mirror(in(src, "mirror"), m.Mirror)
+	k.mirror(in(src, "securityMirror"), m.SecurityMirror)
+	k.checkPackages(src, m.Packages)
+	k.checkArguments(src, m.KernelArguments)
+	k.checkSlots(src)
+}
+
+// listOf checks that the entries of a list are known and there once.
+func (k *checker) listOf(src *source, key, what string, list, known []string) {
+	seen := k.unique()
+	for i, v := range list {
+		if p := in(src, key, i); k.oneOf(p, what, v, known) {
+			seen.add(p, what, v, "remove one")
+		}
+	}
+}
+
+func (k *checker) mirror(p place, s string) {
+	if s == "" {
+		return
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		k.errorf(p, "%q is not the URL of an archive; write http:// or https://, host and path, such as https://mirror.example/debian", clip(s))
+	}
+}
+
+func (k *checker) checkPackages(src *source, list []string) {
+	seen := k.unique()
+	for i, name := range list {
+		p := in(src, "packages", i)
+		if !packageName.MatchString(name) {
+			k.errorf(p, "%q is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture", clip(name))
+			continue
+		}
+		seen.add(p, "the package", name, "remove one")
+	}
+}
+
+// reservedArguments are the words of the kernel command line that the builder writes or that would undo what it does.
+var reservedArguments = map[string]string{
+	"root": "the root is found by its hash", "roothash": "the builder writes it", "spore.clusterhash": "the builder writes it",
+	"init": "the machine starts systemd and nothing else", "rdinit": "the machine starts the image's stage1 and nothing else",
+	"ro": "the root is always read-only", "rw": "the root is always read-only", "initrd": "the initramfs is part of the kernel image",
+	"spore.node": "it would make every machine that node; use `spore flash --node`", "systemd.gpt_auto": "the builder writes it",
+	"systemd.verity": "the root is verified by stage1", "systemd.volatile": "stage1 lays the overlays",
+	"systemd.machine_id": "it would be the same on every machine",
+}
+
+func (k *checker) checkArguments(src *source, list []string) {
+	seen := k.unique()
+	for i, word := range list {
+		p := in(src, "kernelArguments", i)
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\'' }) {
+			k.errorf(p, "%q is not one word of a kernel command line; write each word as an entry of its own, without blanks and quotes", clip(word))
+			continue
+		}
+		key, _, _ := strings.Cut(word, "=")
+		if why, reserved := reservedArguments[key]; reserved {
+			k.errorf(p, "the kernel argument %s cannot be set here: %s; remove it", clip(key), why)
+			continue
+		}
+		seen.add(p, "the kernel argument", word, "remove one")
+	}
+}
+
+// Partition sizes of the disk layout in MiB: defaults, which are the least, and the most.
+const (
+	slotESP     = 1024
+	slotRoot    = 2048
+	slotVerity  = 32
+	slotCluster = 64
+	slotMost    = 1 << 20
+)
+
+func (k *checker) checkSlots(src *source) {
+	s := k.c.Image.Slots
+	for _, slot := range []struct {
+		key          string
+		value, least int
+	}{{"esp", s.ESP, slotESP}, {"root", s.Root, slotRoot}, {"verity", s.Verity, slotVerity}, {"cluster", s.Cluster, slotCluster}} {
+		if slot.value == 0 {
+			continue
+		}
+		p := in(src, "slots", slot.key)
+		if slot.value < slot.least {
+			k.errorf(p, "the slot %s of %d MiB is below the fixed layout; write %d or more", slot.key, slot.value, slot.least)
+		} else if slot.value > slotMost {
+			k.errorf(p, "the slot %s of %d MiB is out of bounds; sizes are in MiB, write %d to %d", slot.key, slot.value, slot.least, slotMost)
+		}
+	}
+	root, verity := max(s.Root, slotRoot), max(s.Verity, slotVerity)
+	// A hash tree of 32-byte hashes over 4096-byte blocks takes 1/128 + 1/128² + … = 1/127 of the data, and a superblock.
+	if need := root/127 + 2; root <= slotMost && verity < need {
+		k.errorf(in(src, "slots", "root"), "a root of %d MiB needs %d MiB for its hash tree, and the slot verity has %d; write verity: %d", root, need, verity, need)
+	}
+}

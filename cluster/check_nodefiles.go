@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
+
+// checkNodeFiles checks nodes/*.yaml, each against its node in cluster.yaml.
+func (k *checker) checkNodeFiles() {
+	var names []string
+	for _, n := range k.c.Cluster.Nodes {
+		names = append(names, n.Name)
+	}
+	cards := k.interfaceMACs()
+	for i, f := range k.c.NodeFiles {
+		src := k.c.nodeFiles[i]
+		if src.root == nil || f.Node == "" {
+			continue
+		}
+		p := in(src)
+		node, ok := k.byName[f.Node]
+		switch first := k.files[f.Node]; {
+		case !ok && len(names) > 0:
+			k.errorf(p.then("node"), "cluster.yaml has no node %q%s", clip(f.Node), orList(k.suggestOf(f.Node, names), "nodes", names[:min(10, len(names))]))
+			continue
+		case !ok:
+			continue
+		case first != i:
+			k.errorf(p.then("node"), "node %s has the file %s already; put everything about a node into one file", f.Node, k.c.nodeFiles[first].path)
+			continue
+		}
+		if want := f.Node + ".yaml"; path.Base(src.path) != want {
+			k.warningf(p.then("node"), "this file is about node %s; people would look for it under the name %s", f.Node, want)
+		}
+		k.checkInterfaces(src, node, f.Interfaces, cards)
+		k.checkDisks(src, node, f.Disks)
+		k.checkScheduling(src, node, f)
+		k.checkSysctl(src, f.Sysctl)
+	}
+}
+
+// Label syntax of Kubernetes: concepts/overview/working-with-objects/labels, "Syntax and character set".
+var (
+	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
+)
+
+// validLabelKey reports whether a key is NAME or DOMAIN/NAME.
+func validLabelKey(key string) bool {
+	prefix, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return labelName.MatchString(prefix)
+	}
+	return isDomain(prefix) && labelName.MatchString(name)
+}
+
+// kubeletLabels are the labels of its own namespaces that a kubelet may set on its node; with any other it does not start
+// (--node-labels, kubernetes/enhancements KEP-279).
+var kubeletLabels = []string{
+	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
+	"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region",
+	"topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+}
+
+// refusedByKubelet reports whether a kubelet may not set a label.
+func refusedByKubelet(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	reserved := prefix == "kubernetes.io" || prefix == "k8s.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
+	own := prefix == "kubelet.kubernetes.io" || prefix == "node.kubernetes.io" ||
+		strings.HasSuffix(prefix, ".kubelet.kubernetes.io") || strings.HasSuffix(prefix, ".node.kubernetes.io")
+	return strings.Contains(key, "/") && reserved && !own && !slices.Contains(kubeletLabels, key)
+}
+
+var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+
+// checkScheduling checks labels and taints.
+func (k *checker) checkScheduling(src *source, node int, f spec.NodeFile) {
+	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
+		p := in(src, "labels", key)
+		switch {
+		case !validLabelKey(key):
+			k.errorf(p, "the label key %q is not valid; write name or domain/name, where the name is 1 to 63 letters, digits, -, _ and .", clip(key))
+		case refusedByKubelet(key):
+			k.errorf(p, "the label %q belongs to Kubernetes, and a kubelet that sets it does not start; use a domain of your own, such as %s/%s", clip(key), clip(k.c.Cluster.Domain), clip(path.Base(key)))
+		case !labelValue.MatchString(f.Labels[key]):
+			k.errorf(p, "the label value %q is not valid; write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends", clip(f.Labels[key]))
+		}
+	}
+	seen := k.unique()
+	for i, taint := range f.Taints {
+		p := in(src, "taints", i)
+		rest, effect, ok := cutLast(taint, ":")
+		key, value, _ := strings.Cut(rest, "=")
+		if !ok || !validLabelKey(key) || !labelValue.MatchString(value) {
+			k.errorf(p, "the taint %q is not valid; write key=value:Effect or key:Effect, such as dedicated=storage:NoSchedule", clip(taint))
+			continue
+		}
+		if k.oneOf(p, "the taint effect", effect, taintEffects) {
+			seen.add(p, "the taint", key+":"+effect, "remove one")
+		}
+	}
+	if (len(f.Labels) > 0 || len(f.Taints) > 0) && !k.inKubernetes(node) {
+		key := "labels"
+		if len(f.Labels) == 0 {
+			key = "taints"
+		}
+		k.warningf(in(src, key), "labels and taints are for Kubernetes, and node %s has no role of it; remove them or add the role worker", k.nodeName(node))
+	}
+}
+
+func (k *checker) inKubernetes(node int) bool {
+	for _, name := range k.c.Cluster.Nodes[node].Roles {
+		if r, ok := roles.Lookup(name); ok && r.Service == "kubernetes" {
+			return true
+		}
+	}
+	return false
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// sysctlName is a dotted path below /proc/sys (sysctl.d(5)); an interface name in it may hold a slash for a dot.
+var sysctlName = regexp.MustCompile(`^[a-z0-9_]+(\.[A-Za-z0-9_/@:-]+)+$`)
+
+// sysctlTrees are the directories of /proc/sys (Documentation/admin-guide/sysctl).
+var sysctlTrees = []string{"abi", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm"}
+
+func (k *checker) checkSysctl(src *source, values map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		p := in(src, "sysctl", name)
+		if !sysctlName.MatchString(name) {
+			k.errorf(p, "the kernel parameter %q is not a dotted name; write it as under /proc/sys with dots, such as net.core.somaxconn", clip(name))
+			continue
+		}
+		tree, _, _ := strings.Cut(name, ".")
+		if !k.oneOf(p, "the kernel parameter's first part", tree, sysctlTrees) {
+			continue
+		}
+		if v := values[name]; strings.TrimSpace(v) == "" || strings.ContainsAny(v, "\n\r") || len(v) > 1024 {
+			k.errorf(p, "the kernel parameter %s needs a value in one line", name)
+		}
+	}
+}

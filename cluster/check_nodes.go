@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"cmp"
+
+	"spore/cluster/facts"
+	"spore/cluster/identity"
+	"spore/cluster/spec"
+)
+
+// checkNodes checks how each node is named and recognised. Two nodes that share any sign could not be told apart.
+func (k *checker) checkNodes() {
+	names, hostnames := k.unique(), k.unique()
+	signs := map[identity.Kind]unique{identity.MAC: k.unique(), identity.Serial: k.unique(), identity.UUID: k.unique()}
+	for i, n := range k.c.Cluster.Nodes {
+		p := in(k.c.cluster, "nodes", i)
+		if p.src.has("nodes", i, "name") {
+			if !k.label(p.then("name"), "the node's name", n.Name) {
+				continue
+			}
+			if !names.add(p.then("name"), "the node's name", n.Name, "each node has a name of its own") {
+				continue
+			}
+		}
+		k.checkHostname(hostnames, p, i, n)
+		for j, mac := range n.MACs {
+			k.sign(signs[identity.MAC], identity.MAC, p.then("macs", j), "the MAC address", mac)
+		}
+		for j, ip := range n.IPs {
+			q := p.then("ips", j)
+			if a, ok := k.address(q, "the address", ip); ok && k.inSubnet(q, "the address", a) {
+				k.nodeAddress(q, i, a)
+			}
+		}
+		if n.Serial != "" {
+			k.sign(signs[identity.Serial], identity.Serial, p.then("serial"), "the serial number", n.Serial)
+		}
+		if n.UUID != "" {
+			k.sign(signs[identity.UUID], identity.UUID, p.then("uuid"), "the UUID", n.UUID)
+		}
+		k.checkRecognition(p, n)
+	}
+}
+
+func (k *checker) sign(seen unique, kind identity.Kind, p place, what, value string) {
+	norm, err := identity.Normalize(kind, value)
+	if err != nil {
+		k.errorf(p, "%s %q %v", what, clip(value), err)
+		return
+	}
+	seen.add(p, what, norm, "two nodes that share it could not be told apart")
+}
+
+// checkHostname checks the name that the machine calls itself, which DHCP may recognise it by.
+func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
+	q := p.then("name")
+	if n.Hostname != "" {
+		q = p.then("hostname")
+		if !k.label(q, "the host name", n.Hostname) {
+			return
+		}
+	}
+	hostname := cmp.Or(n.Hostname, n.Name)
+	if hostname == "" {
+		return
+	}
+	if hostname == "localhost" {
+		k.errorf(q, `the host name "localhost" is what every machine calls itself; choose another`)
+		return
+	}
+	if !seen.add(q, "the host name", hostname, "two nodes that share it could not be told apart") {
+		return
+	}
+	if other, ok := k.byName[hostname]; ok && other != i && k.c.Cluster.Nodes[other].Hostname != "" {
+		k.errorf(q, "the host name %q is the name of another node (%s); people and DHCP would take one for the other: choose another", hostname, in(k.c.cluster, "nodes", other, "name").where())
+	}
+}
+
+// checkRecognition says what follows from the signs that a node has.
+func (k *checker) checkRecognition(p place, n spec.Node) {
+	if len(n.MACs) > 0 || n.Serial != "" || n.UUID != "" {
+		return
+	}
+	by := "the address that DHCP gives it"
+	if len(n.IPs) == 0 {
+		by = "the host name that DHCP gives it"
+	}
+	if i, ok := k.files[n.Name]; ok && len(k.c.NodeFiles[i].Interfaces) > 0 {
+		f := k.c.NodeFiles[i]
+		for j, in := range f.Interfaces {
+			if in.MAC != "" && !in.DHCP {
+				k.warningf(place{k.c.nodeFiles[i], []any{"interfaces", j, "mac"}}, "node %s is recognised only by %s, although its card is known; add macs: [%q] to it in cluster.yaml, and it needs no DHCP", n.Name, by, clip(in.MAC))
+				return
+			}
+		}
+	}
+	for _, program := range facts.NodePrograms(&facts.Node{Roles: canonicalRoles(n.Roles)}) {
+		if program.NeedsSecrets {
+			k.notef(p, "node %s is recognised only by %s, which proves nothing: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
+			return
+		}
+	}
+	k.notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid where that is not meant", n.Name, by)
+}

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"spore/cluster/roles"
+)
+
+// roleNames lists every name that roles may have in cluster.yaml.
+func roleNames() []string {
+	var out []string
+	for _, r := range roles.Roles() {
+		out = append(append(out, r.Name), r.Aliases...)
+	}
+	return out
+}
+
+// checkRoles checks what the nodes do, and whether that is enough of each.
+func (k *checker) checkRoles() {
+	members := map[string][]int{}
+	for i, n := range k.c.Cluster.Nodes {
+		p := in(k.c.cluster, "nodes", i, "roles")
+		if len(n.Roles) == 0 {
+			k.notef(p, "node %s has no role: it boots and does nothing else", clip(n.Name))
+		}
+		seen := map[string]bool{}
+		for j, name := range n.Roles {
+			r, ok := roles.Lookup(name)
+			if !ok {
+				k.oneOf(p.then(j), "the role", name, roleNames())
+				continue
+			}
+			if seen[r.Name] {
+				k.errorf(p.then(j), "the role %q is there already; remove one", name)
+				continue
+			}
+			seen[r.Name] = true
+			members[r.Name] = append(members[r.Name], i)
+			if !slices.Contains(k.c.Cluster.Services, r.Service) {
+				k.errorf(p.then(j), "the role %q needs the service %s; add it to services, or remove the role", name, r.Service)
+			}
+		}
+	}
+	k.checkServicesHaveRoles(members)
+	k.checkMembers(members)
+	for _, p := range k.c.Unbuildable() {
+		p.Severity = Note
+		k.report = append(k.report, p)
+	}
+}
+
+func (k *checker) checkServicesHaveRoles(members map[string][]int) {
+	for i, service := range k.c.Cluster.Services {
+		var names []string
+		some := false
+		for _, r := range roles.Roles() {
+			if r.Service == service {
+				names = append(names, r.Name)
+				some = some || len(members[r.Name]) > 0
+			}
+		}
+		if !some && len(names) > 0 && service != "kubernetes" { // Kubernetes without a control plane is an error of its own.
+			k.warningf(in(k.c.cluster, "services", i), "no node has a role of the service %s; give one the role %s, or remove the service", service, orWords(names))
+		}
+	}
+}
+
+// checkMembers checks the number of nodes of each role that votes or that others depend on.
+func (k *checker) checkMembers(members map[string][]int) {
+	service := func(name string) (place, bool) {
+		i := slices.Index(k.c.Cluster.Services, name)
+		return in(k.c.cluster, "services", i), i >= 0
+	}
+	if p, on := service("kubernetes"); on {
+		n := len(members["control-plane"])
+		if n == 0 {
+			k.errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
+		}
+		k.quorum(p, n, "control planes", "etcd")
+		if n > 1 && k.c.Cluster.Network.ControlPlaneEndpoint == "" {
+			k.warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: every node would depend on the first one; choose a free address of the node subnet", n)
+		}
+		if len(k.c.Cluster.Network.PodCIDRs) == 0 {
+			k.errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")
+		}
+		if len(k.c.Cluster.Network.ServiceCIDRs) == 0 {
+			k.errorf(p, "kubernetes needs network.serviceCIDRs; write a free network such as [10.96.0.0/16]")
+		}
+	}
+	if p, on := service("ceph"); on {
+		mons, osds := members["ceph-mon"], members["ceph-osd"]
+		if len(osds) > 0 && len(mons) == 0 {
+			k.errorf(p, "there are nodes with the role ceph-osd and none with ceph-mon; give it to one node, or to three")
+		}
+		k.quorum(p, len(mons), "Ceph monitors", "the monitors")
+	}
+	if p, on := service("kafka"); on {
+		n := len(members["kafka-broker"])
+		if k.c.Services.Kafka != nil && len(k.c.Services.Kafka.Controllers) > 0 {
+			n = len(k.c.Services.Kafka.Controllers)
+			p = in(k.c.services["kafka"], "controllers")
+		}
+		k.quorum(p, n, "KRaft controllers", "the controllers")
+	}
+	for _, i := range members["ceph-osd"] {
+		f, ok := k.files[k.c.Cluster.Nodes[i].Name]
+		if ok && slices.ContainsFunc(k.c.NodeFiles[f].Disks, usedFor("osd")) {
+			continue
+		}
+		name := k.nodeName(i)
+		k.errorf(in(k.c.cluster, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
+	}
+}
+
+// quorum warns about even numbers of voters.
+func (k *checker) quorum(p place, n int, what, who string) {
+	if n == 0 || n%2 == 1 {
+		return
+	}
+	k.warningf(p, "%d %s need %d for a quorum, so %s stop when %d fail, the same as with %d; have %d or %d", n, what, n/2+1, who, n/2, n-1, n-1, n+1)
+}
+
+// Unbuildable returns one error for each role in use whose programs no image can carry yet. Validate has them as notes.
+func (c *Config) Unbuildable() []Problem {
+	type use struct {
+		first place
+		nodes int
+	}
+	uses := map[string]*use{}
+	for i, n := range c.Cluster.Nodes {
+		for j, name := range n.Roles {
+			r, ok := roles.Lookup(name)
+			if !ok || len(r.Programs) > 0 {
+				continue
+			}
+			if uses[r.Name] == nil {
+				uses[r.Name] = &use{first: in(c.cluster, "nodes", i, "roles", j)}
+			}
+			uses[r.Name].nodes++
+		}
+	}
+	var out Report
+	for name, u := range uses {
+		line, column := u.first.src.at(u.first.path...)
+		out = append(out, Problem{Error, u.first.src.path, line, column, fmt.Sprintf("the role %s (of %s) cannot be built into an image yet; the roles that can: %s", name, count(u.nodes, "node"), strings.Join(buildable(), ", "))})
+	}
+	return out.sorted()
+}
+
+func buildable() []string {
+	var out []string
+	for _, r := range roles.Roles() {
+		if len(r.Programs) > 0 {
+			out = append(out, r.Name)
+		}
+	}
+	return out
+}
+
+// count is "1 node" or "3 nodes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
