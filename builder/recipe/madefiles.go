@@ -3,7 +3,6 @@ package recipe
 import (
 	"fmt"
 	"path"
-	"sort"
 	"strings"
 
 	"spore/builder/tree"
@@ -17,6 +16,7 @@ type made struct {
 	from      string // copied from this file of the package
 	link      string // a symbolic link to this
 	dir       bool
+	replace   bool // takes the place of an empty directory of the package
 	text      string
 }
 
@@ -35,6 +35,9 @@ var madeFiles = []made{
 	{pkg: "base-files", path: "/var/opt", dir: true, mode: 0o755},
 	{pkg: "base-files", path: "/var/mail", dir: true, mode: 0o2775, gid: "mail"},
 	{pkg: "base-files", path: "/var/spool/mail", link: "../mail"},
+	{pkg: "base-files", path: "/var/run", link: "/run", replace: true},
+	{pkg: "base-files", path: "/var/lock", link: "/run/lock", replace: true},
+	{pkg: "base-files", path: "/run/lock", dir: true, mode: 0o1777},
 	{pkg: "base-files", path: "/usr/local/bin", dir: true, mode: 0o755},
 	{pkg: "base-files", path: "/usr/local/etc", dir: true, mode: 0o755},
 	{pkg: "base-files", path: "/usr/local/games", dir: true, mode: 0o755},
@@ -65,7 +68,7 @@ var madeFiles = []made{
 // makeFiles walks madeFiles and merges the shells that packages list.
 func makeFiles(b *build) error {
 	for _, m := range madeFiles {
-		if b.present[m.pkg] == nil || b.tree.Exists(m.path) {
+		if b.present[m.pkg] == nil || (b.tree.Exists(m.path) && !m.replace) {
 			continue
 		}
 		if err := b.makeFile(m); err != nil {
@@ -109,28 +112,35 @@ func (b *build) mergeShells() error {
 		return err
 	}
 	have := map[string]bool{}
-	for _, line := range strings.Split(string(data), "\n") {
-		have[line] = true
-	}
-	text := string(data)
-	put := func(shell string) {
-		if !have[shell] {
-			have[shell] = true
-			text += shell + "\n"
+	var shells []string
+	note := func(list string) {
+		for _, shell := range strings.Split(list, "\n") {
+			shell, _, _ = strings.Cut(shell, "#")
+			if shell == "" {
+				continue
+			}
+			shells = append(shells, shell)
+			if real, err := b.tree.Resolve(shell); err == nil {
+				shells = append(shells, real)
+			}
 		}
 	}
-	names := b.tree.Children(dir)
-	sort.Strings(names)
-	for _, name := range names {
+	note(string(data))
+	for _, name := range b.tree.Children(dir) {
 		list, err := b.tree.ReadFile(path.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		for _, shell := range strings.Fields(string(list)) {
-			put(shell)
-			if real, err := b.tree.Resolve(shell); err == nil {
-				put(real)
-			}
+		note(string(list))
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		have[line] = true
+	}
+	text := string(data)
+	for _, shell := range shells {
+		if !have[shell] {
+			have[shell] = true
+			text += shell + "\n"
 		}
 	}
 	return b.file(file, []byte(text), 0o644, "shells of "+dir)

@@ -136,6 +136,9 @@ func writeLines(out *strings.Builder, lines []string) {
 	}
 }
 
+// moduleLine matches control and module of a line; pam-auth-update puts one space after them, options or not.
+var moduleLine = regexp.MustCompile(`^((?:\[[^\]]*\]|\w+)\s+\S+)\s*`)
+
 // pamBlock collects the module lines of one block; the first profile of a block gives its -Initial form.
 func pamBlock(profiles []pamProfile, kind, block string, interactive bool) []string {
 	var out []string
@@ -152,7 +155,7 @@ func pamBlock(profiles []pamProfile, kind, block string, interactive bool) []str
 		}
 		for _, line := range strings.Split(text, "\n") {
 			if line != "" {
-				out = append(out, strings.ToLower(kind)+"\t"+line)
+				out = append(out, strings.ToLower(kind)+"\t"+moduleLine.ReplaceAllString(line, "$1 "))
 			}
 		}
 	}

@@ -24,6 +24,8 @@ var permissions = []permission{
 	{pkg: "mosquitto", path: "/var/log/mosquitto", user: "mosquitto", why: "the broker writes its log there"},
 	{pkg: "openssh-client", path: "/usr/bin/ssh-agent", group: "_ssh", mode: 0o2755, why: "not to be traced by other programs of the user"},
 	{pkg: "libpam-modules-bin", path: "/usr/sbin/unix_chkpwd", group: "shadow", mode: 0o2755, why: "reads /etc/shadow for unprivileged programs"},
+	{pkg: "systemd", path: "/etc/credstore", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
+	{pkg: "systemd", path: "/etc/credstore.encrypted", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
 	{pkg: "ceph-common", path: "/var/log/ceph", user: "ceph", group: "ceph", mode: 0o3770, why: "the daemons write their logs there"},
 	{pkg: "ceph-common", path: "/var/lib/ceph", user: "ceph", group: "ceph", mode: 0o750, why: "the daemons keep their data there"},
 }

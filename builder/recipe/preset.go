@@ -53,7 +53,7 @@ func applyPresets(b *build) error {
 		if !on {
 			continue
 		}
-		if err := b.enable(name, instances, units); err != nil {
+		if err := b.enable(name, instances, units[name]); err != nil {
 			return fmt.Errorf("enable %s: %w", name, err)
 		}
 	}
@@ -127,36 +127,25 @@ func match(rules []presetRule, name string) (enable bool, instances []string) {
 
 // installSection is what enabling a unit reads (systemd.unit(5), [Install]).
 type installSection struct {
-	alias, also          []string
-	wantedBy, requiredBy []string
-	upheldBy             []string
-	defaultInstance      string
+	alias                          []string
+	wantedBy, requiredBy, upheldBy []string
+	defaultInstance                string
 }
 
-// enable makes the links of a unit's [Install] section in /etc/systemd/system, and of the units that it names in Also=.
-func (b *build) enable(name string, instances []string, units map[string]string) error {
-	seen := map[string]bool{}
-	queue := []string{name}
-	for len(queue) > 0 {
-		unit := queue[0]
-		queue = queue[1:]
-		if seen[unit] || units[unit] == "" {
-			continue
-		}
-		seen[unit] = true
-		in, err := b.install(unit, units[unit])
-		if err != nil {
+// enable makes the links of a unit's [Install] section in /etc/systemd/system. Also= is not followed: each unit is decided
+// by its own preset rule.
+func (b *build) enable(name string, instances []string, file string) error {
+	in, err := b.install(name, file)
+	if err != nil {
+		return err
+	}
+	targets, err := instantiate(name, in.defaultInstance, instances)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if err := b.linkUnit(t, file, in); err != nil {
 			return err
-		}
-		queue = append(queue, in.also...)
-		targets, err := instantiate(unit, in.defaultInstance, instances)
-		if err != nil {
-			return err
-		}
-		for _, t := range targets {
-			if err := b.linkUnit(t, units[unit], in); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -255,7 +244,7 @@ func (b *build) install(unit, file string) (installSection, error) {
 
 func (in *installSection) read(text string) {
 	lists := map[string]*[]string{
-		"Alias": &in.alias, "Also": &in.also, "WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
+		"Alias": &in.alias, "WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
 	}
 	section := ""
 	text = strings.ReplaceAll(text, "\\\n", " ")
