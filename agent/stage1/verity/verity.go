@@ -62,16 +62,14 @@ func Parse(b []byte) (Superblock, error) {
 	return Superblock{DataBlocks: int64(blocks), Salt: append([]byte(nil), b[88:88+int(saltSize)]...)}, nil
 }
 
-// TreeBlocks is the number of hash blocks behind the superblock's block.
+// TreeBlocks is the number of hash blocks behind the superblock's block: none for a single data block, whose hash is the root.
 func (s Superblock) TreeBlocks() int64 {
 	var total int64
-	for n := s.DataBlocks; ; {
+	for n := s.DataBlocks; n > 1; {
 		n = (n + hashesPerBlock - 1) / hashesPerBlock
 		total += n
-		if n <= 1 {
-			return total
-		}
 	}
+	return total
 }
 
 // Volume is where data and tree are: the argument of a mapping.
