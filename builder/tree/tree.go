@@ -78,11 +78,26 @@ func (b Bytes) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewRead
 // Tree is a filesystem. Its root directory always exists.
 type Tree struct {
 	nodes map[string]*Inode
+	// names lists what is in each directory that holds something, so that no question about one directory walks them all.
+	names map[string]map[string]bool
 }
 
 // New returns a tree with a root directory of mode 0755 owned by root.
 func New() *Tree {
-	return &Tree{nodes: map[string]*Inode{"/": {Type: Dir, Mode: 0o755}}}
+	return &Tree{nodes: map[string]*Inode{"/": {Type: Dir, Mode: 0o755}}, names: map[string]map[string]bool{}}
+}
+
+// put stores an inode at a resolved path whose parent exists.
+func (t *Tree) put(p string, n *Inode) {
+	t.nodes[p] = n
+	if p == "/" {
+		return
+	}
+	dir := path.Dir(p)
+	if t.names[dir] == nil {
+		t.names[dir] = map[string]bool{}
+	}
+	t.names[dir][path.Base(p)] = true
 }
 
 // Resolve returns the path with every symbolic link in its parents followed; the last element is not followed. Parents
@@ -154,7 +169,7 @@ func (t *Tree) Add(p string, n *Inode) error {
 	if err := t.parents(p); err != nil {
 		return err
 	}
-	t.nodes[p] = n
+	t.put(p, n)
 	return nil
 }
 
@@ -167,18 +182,12 @@ func (t *Tree) parents(p string) error {
 			}
 			return nil
 		}
-		t.nodes[d] = &Inode{Type: Dir, Mode: 0o755}
+		t.put(d, &Inode{Type: Dir, Mode: 0o755})
 	}
 }
 
 func (t *Tree) hasChildren(p string) bool {
-	prefix := strings.TrimSuffix(p, "/") + "/"
-	for q := range t.nodes {
-		if q != p && strings.HasPrefix(q, prefix) {
-			return true
-		}
-	}
-	return false
+	return len(t.names[p]) > 0
 }
 
 // Mkdir makes a directory and its parents unless it is there already.
@@ -281,13 +290,17 @@ func (t *Tree) Remove(p string) error {
 	if q == "/" {
 		return errors.New("the root directory cannot be removed")
 	}
-	delete(t.nodes, q)
-	for child := range t.nodes {
-		if strings.HasPrefix(child, q+"/") {
-			delete(t.nodes, child)
-		}
-	}
+	t.removeBelow(q)
+	delete(t.names[path.Dir(q)], path.Base(q))
 	return nil
+}
+
+func (t *Tree) removeBelow(p string) {
+	for name := range t.names[p] {
+		t.removeBelow(path.Join(p, name))
+	}
+	delete(t.names, p)
+	delete(t.nodes, p)
 }
 
 // Paths returns every path, sorted element by element, so that a directory comes before its content.
@@ -338,10 +351,8 @@ func (t *Tree) Children(dir string) []string {
 		return nil
 	}
 	var out []string
-	for p := range t.nodes {
-		if p != "/" && path.Dir(p) == d {
-			out = append(out, path.Base(p))
-		}
+	for name := range t.names[d] {
+		out = append(out, name)
 	}
 	sort.Strings(out)
 	return out
