@@ -101,10 +101,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Archive is a Debian archive with its updates and its security archive.
+// Archive is a Debian archive with its updates and its security archive. Its methods are called one after another.
 type Archive struct {
 	opts    Options
 	keys    openpgp.EntityList
+	keysMu  sync.Mutex // go-crypto remembers in its keys what it has verified of them
 	conf    Conf
 	sources []Source
 	down    *downloader

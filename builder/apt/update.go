@@ -219,7 +219,9 @@ func (a *Archive) asked(ctx context.Context, spec suiteSpec, place Source) (*sui
 // verify makes a suite of an InRelease file.
 func (a *Archive) verify(spec suiteSpec, place Source, data []byte) (*suite, error) {
 	now := a.opts.Now()
+	a.keysMu.Lock()
 	text, err := Verify(data, a.keys, now)
+	a.keysMu.Unlock()
 	if err != nil {
 		return nil, err
 	}
