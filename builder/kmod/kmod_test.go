@@ -16,10 +16,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/kmod/kmodtest"
 	"spore/builder/tree"
 )
 
-const release = "6.12.0-test"
+const release = kmodtest.Release
 
 // realModules names directories that hold lib/modules/VERSION of real kernels, separated by colons; the tests that
 // compare with depmod take them besides the made-up one.
@@ -61,119 +62,6 @@ func loadTree(t testing.TB, dir string) *tree.Tree {
 	return tr
 }
 
-// ko describes a made-up module.
-type ko struct {
-	path    string
-	info    []string
-	exports []string
-	needs   []string
-}
-
-// encode makes an ELF64 relocatable file with the sections that depmod reads.
-func (k ko) encode() []byte {
-	strtab := []byte{0}
-	symtab := make([]byte, symSize)
-	symbol := func(name string, section uint16) {
-		s := make([]byte, symSize)
-		binary.LittleEndian.PutUint32(s, uint32(len(strtab)))
-		s[4] = 1 << 4 // global
-		binary.LittleEndian.PutUint16(s[6:], section)
-		symtab = append(symtab, s...)
-		strtab = append(append(strtab, name...), 0)
-	}
-	for _, e := range k.exports {
-		symbol("__crc_"+e, 0xfff1) // SHN_ABS
-		symbol(e, 1)
-	}
-	for _, n := range k.needs {
-		symbol(n, shnUndef)
-	}
-	info := []byte(strings.Join(append(k.info, "name="+nameOf(k.path)), "\x00") + "\x00")
-	return elf([]section{{".modinfo", info, 1}, {".symtab", symtab, 2}, {".strtab", strtab, 3}})
-}
-
-type section struct {
-	name string
-	data []byte
-	kind uint32
-}
-
-func elf(secs []section) []byte {
-	le := binary.LittleEndian
-	secs = append(secs, section{".shstrtab", nil, 3})
-	names := []byte{0}
-	offs := make([]uint32, len(secs))
-	for i, s := range secs {
-		offs[i] = uint32(len(names))
-		names = append(append(names, s.name...), 0)
-	}
-	secs[len(secs)-1].data = names
-	out := make([]byte, ehdrSize)
-	copy(out, "\x7fELF\x02\x01\x01")
-	le.PutUint16(out[16:], 1)  // ET_REL
-	le.PutUint16(out[18:], 62) // EM_X86_64
-	le.PutUint32(out[20:], 1)
-	le.PutUint16(out[52:], ehdrSize)
-	le.PutUint16(out[58:], shdrSize)
-	le.PutUint16(out[60:], uint16(len(secs)+1))
-	le.PutUint16(out[62:], uint16(len(secs)))
-	headers := make([]byte, shdrSize)
-	for i, s := range secs {
-		h := make([]byte, shdrSize)
-		le.PutUint32(h, offs[i])
-		le.PutUint32(h[4:], s.kind)
-		le.PutUint64(h[24:], uint64(len(out)))
-		le.PutUint64(h[32:], uint64(len(s.data)))
-		if s.kind == 2 {
-			le.PutUint32(h[40:], uint32(i+2)) // its strings are the next section
-			le.PutUint64(h[56:], symSize)
-		}
-		headers = append(headers, h...)
-		out = append(out, s.data...)
-		for len(out)%8 != 0 {
-			out = append(out, 0)
-		}
-	}
-	le.PutUint64(out[40:], uint64(len(out)))
-	return append(out, headers...)
-}
-
-var madeUp = []ko{
-	{path: "kernel/lib/reed_solomon/reed_solomon.ko", exports: []string{"init_rs", "free_rs"}},
-	{path: "kernel/drivers/md/dm-bufio.ko", exports: []string{"dm_bufio_read"}},
-	{path: "kernel/drivers/md/dm-mod.ko", exports: []string{"dm_register_target"}, info: []string{"alias=devname:mapper/control", "alias=char-major-10-236"}},
-	{path: "kernel/drivers/md/dm-verity.ko", needs: []string{"printk", "dm_bufio_read", "free_rs", "dm_register_target", "init_rs"}, info: []string{"softdep=pre: crypto-sha256"}},
-	{path: "kernel/arch/x86/crypto/sha256-ssse3.ko", info: []string{"alias=sha256", "alias=crypto-sha256", "alias=crypto-sha256-ni"}},
-	{path: "kernel/drivers/crypto/padlock-sha.ko", info: []string{"alias=crypto-sha256", "alias=cpu:type:x86,ven0005fam*mod*:feature:*00C2*"}},
-	{path: "kernel/drivers/block/virtio_blk.ko", info: []string{"alias=virtio:d00000002v*"}},
-	{path: "kernel/drivers/net/a-b.ko", info: []string{"alias=usb:v0[1-3]-x*", "alias=broken[", "alias=broken]", "firmware=a/b.bin"}, needs: []string{"c_sym"}},
-	{path: "kernel/drivers/net/c.ko", info: []string{"alias=usb:v02-x7", "softdep=post: virtio_blk"}, exports: []string{"c_sym"}, needs: []string{"dm_register_target"}},
-	{path: "extra/unordered.ko", needs: []string{"c_sym"}, info: []string{"weakdep=c"}},
-}
-
-// writeModules lays a made-up kernel into DIR/lib/modules.
-func writeModules(t testing.TB, dir string, kos []ko) {
-	t.Helper()
-	base := filepath.Join(dir, "lib/modules", release)
-	require.NoError(t, os.MkdirAll(base, 0o755))
-	order := ""
-	for _, k := range kos {
-		p := filepath.Join(base, k.path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
-		require.NoError(t, os.WriteFile(p, k.encode(), 0o644))
-		if strings.HasPrefix(k.path, "kernel/") {
-			order += k.path + "\n"
-		}
-	}
-	for name, data := range map[string]string{
-		"modules.order":           order,
-		"modules.builtin":         "kernel/crypto/sha256_generic.ko\nkernel/drivers/virtio/virtio-pci.ko\n",
-		"modules.builtin.modinfo": "sha256_generic.alias=crypto-sha256\x00sha256_generic.license=GPL\x00virtio_pci.alias=pci:v00001AF4d*\x00",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(base, name), []byte(data), 0o644))
-	}
-}
-
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -187,7 +75,7 @@ func run(t testing.TB, name string, args ...string) string {
 
 func TestIndexesAreThoseOfDepmod(t *testing.T) {
 	dirs := map[string]string{"made up": t.TempDir()}
-	writeModules(t, dirs["made up"], madeUp)
+	require.NoError(t, kmodtest.Write(dirs["made up"], kmodtest.Kernel))
 	for _, d := range filepath.SplitList(os.Getenv(realModules)) {
 		dirs[filepath.Base(d)] = d
 	}
@@ -289,10 +177,10 @@ func dumpIndex(t *testing.T, b []byte) []string {
 }
 
 // writeIndexed lays a tree with our own indexes into a directory and returns it.
-func writeIndexed(t *testing.T, kos []ko) string {
+func writeIndexed(t *testing.T, kos []kmodtest.Module) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeModules(t, dir, kos)
+	require.NoError(t, kmodtest.Write(dir, kos))
 	files, err := Index(context.Background(), loadTree(t, dir), release)
 	require.NoError(t, err)
 	for name, data := range files {
@@ -302,7 +190,7 @@ func writeIndexed(t *testing.T, kos []ko) string {
 }
 
 func TestModprobeReadsOurIndexes(t *testing.T) {
-	dir := writeIndexed(t, madeUp)
+	dir := writeIndexed(t, kmodtest.Kernel)
 	for name, want := range map[string][]string{
 		"dm-verity":                 {"reed_solomon.ko", "dm-bufio.ko", "dm-mod.ko", "dm-verity.ko"},
 		"virtio:d00000002v00001AF4": {"virtio_blk.ko"},
@@ -321,7 +209,7 @@ func TestModprobeReadsOurIndexes(t *testing.T) {
 
 func TestSameModulesGiveSameBytes(t *testing.T) {
 	dir := t.TempDir()
-	writeModules(t, dir, madeUp)
+	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
 	first, err := Index(context.Background(), loadTree(t, dir), release)
 	require.NoError(t, err)
 	second, err := Index(context.Background(), loadTree(t, dir), release)
@@ -341,7 +229,7 @@ func TestModulesSurviveJSON(t *testing.T) {
 func scanMadeUp(t *testing.T) *Modules {
 	t.Helper()
 	dir := t.TempDir()
-	writeModules(t, dir, madeUp)
+	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
 	m, err := Scan(context.Background(), loadTree(t, dir), release)
 	require.NoError(t, err)
 	return m
@@ -356,7 +244,7 @@ func TestClosure(t *testing.T) {
 	}{
 		"what a module needs comes first, soft dependencies before it": {
 			required: []string{"dm-verity"},
-			want:     []string{"sha256_ssse3", "padlock_sha", "dm_bufio", "reed_solomon", "dm_mod", "dm_verity"},
+			want:     []string{"sha256_ssse3", "dm_bufio", "reed_solomon", "dm_mod", "dm_verity"},
 		},
 		"a soft dependency after": {required: []string{"c"}, want: []string{"dm_mod", "c", "virtio_blk"}},
 		"an alias stands for every module that answers to it": {
@@ -367,7 +255,7 @@ func TestClosure(t *testing.T) {
 		"patterns match":                              {required: []string{"usb:v03-xyz"}, want: []string{"dm_mod", "c", "virtio_blk", "a_b"}},
 		"a required name that nobody knows is told":   {required: []string{"nvme", "dm-mod", "hpsa"}, err: "no module or alias nvme, hpsa,"},
 		"an optional name that nobody knows is taken": {optional: []string{"nvme", "dm-mod"}, want: []string{"dm_mod"}},
-		"nothing twice": {required: []string{"dm-mod", "dm_mod"}, optional: []string{"dm-mod"}, want: []string{"dm_mod"}},
+		"nothing twice":                               {required: []string{"dm-mod", "dm_mod"}, optional: []string{"dm-mod"}, want: []string{"dm_mod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := m.Closure(c.required, c.optional)
@@ -399,34 +287,34 @@ func TestRestrictedIndexesNameOnlyWhatIsKept(t *testing.T) {
 func TestRefusedModuleDirectories(t *testing.T) {
 	for name, c := range map[string]struct {
 		version string
-		kos     []ko
+		kos     []kmodtest.Module
 		change  func(*tree.Tree)
 		err     string
 	}{
 		"no such kernel": {version: "7.0", err: "is the kernel's package in the image?"},
 		"not a release":  {version: "../x", err: "not a kernel release"},
-		"a circle": {kos: []ko{
-			{path: "kernel/a.ko", exports: []string{"a"}, needs: []string{"b"}},
-			{path: "kernel/b.ko", exports: []string{"b"}, needs: []string{"a"}},
+		"a circle": {kos: []kmodtest.Module{
+			{Path: "kernel/a.ko", Exports: []string{"a"}, Needs: []string{"b"}},
+			{Path: "kernel/b.ko", Exports: []string{"b"}, Needs: []string{"a"}},
 		}, err: "in a circle, or on one that does: a, b"},
-		"one name twice": {kos: []ko{{path: "kernel/x/a-b.ko"}, {path: "kernel/y/a_b.ko"}}, err: "have the same module name"},
-		"one file twice": {kos: []ko{{path: "kernel/a.ko"}, {path: "kernel/a.ko.xz"}}, err: "are the same module"},
-		"a module that is no ELF file": {kos: madeUp, change: func(tr *tree.Tree) {
+		"one name twice": {kos: []kmodtest.Module{{Path: "kernel/x/a-b.ko"}, {Path: "kernel/y/a_b.ko"}}, err: "have the same module name"},
+		"one file twice": {kos: []kmodtest.Module{{Path: "kernel/a.ko"}, {Path: "kernel/a.ko.xz"}}, err: "are the same module"},
+		"a module that is no ELF file": {kos: kmodtest.Kernel, change: func(tr *tree.Tree) {
 			_ = tr.WriteFile("/usr/lib/modules/"+release+"/kernel/z.ko", []byte("text"), 0o644, "")
 		}, err: "kernel/z.ko: not an ELF file"},
-		"a broken xz": {kos: madeUp, change: func(tr *tree.Tree) {
+		"a broken xz": {kos: kmodtest.Kernel, change: func(tr *tree.Tree) {
 			_ = tr.WriteFile("/usr/lib/modules/"+release+"/kernel/z.ko.xz", []byte("text"), 0o644, "")
 		}, err: "kernel/z.ko.xz"},
-		"no modules.order": {kos: madeUp, change: func(tr *tree.Tree) {
+		"no modules.order": {kos: kmodtest.Kernel, change: func(tr *tree.Tree) {
 			_ = tr.Remove("/usr/lib/modules/" + release + "/modules.order")
 		}, err: "modules.order"},
-		"no modules.builtin": {kos: madeUp, change: func(tr *tree.Tree) {
+		"no modules.builtin": {kos: kmodtest.Kernel, change: func(tr *tree.Tree) {
 			_ = tr.Remove("/usr/lib/modules/" + release + "/modules.builtin")
 		}, err: "modules.builtin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeModules(t, dir, c.kos)
+			require.NoError(t, kmodtest.Write(dir, c.kos))
 			tr := loadTree(t, dir)
 			if c.change != nil {
 				c.change(tr)
@@ -442,7 +330,7 @@ func TestRefusedModuleDirectories(t *testing.T) {
 
 func TestAModuleInUpdatesWins(t *testing.T) {
 	dir := t.TempDir()
-	writeModules(t, dir, []ko{{path: "kernel/a.ko", info: []string{"alias=old"}}, {path: "updates/a.ko", info: []string{"alias=new"}}})
+	require.NoError(t, kmodtest.Write(dir, []kmodtest.Module{{Path: "kernel/a.ko", Info: []string{"alias=old"}}, {Path: "updates/a.ko", Info: []string{"alias=new"}}}))
 	m, err := Scan(context.Background(), loadTree(t, dir), release)
 	require.NoError(t, err)
 	require.Len(t, m.Loadable, 1)
@@ -451,7 +339,7 @@ func TestAModuleInUpdatesWins(t *testing.T) {
 
 func TestACancelledScanStops(t *testing.T) {
 	dir := t.TempDir()
-	writeModules(t, dir, madeUp)
+	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Scan(ctx, loadTree(t, dir), release)
@@ -464,8 +352,8 @@ func TestKeysThatAreNotASCIIAreRefused(t *testing.T) {
 }
 
 func FuzzObject(f *testing.F) {
-	for _, k := range madeUp {
-		f.Add(k.encode())
+	for _, k := range kmodtest.Kernel {
+		f.Add(k.Encode())
 	}
 	f.Add([]byte("\x7fELF\x02\x01"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -1,0 +1,237 @@
+package initrd
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/u-root/u-root/pkg/cpio"
+
+	"spore/builder/kmod"
+	"spore/builder/kmod/kmodtest"
+	"spore/builder/store"
+	"spore/builder/tree"
+)
+
+const modDir = "lib/modules/" + kmodtest.Release
+
+var stage1 = []byte("\x7fELF and the rest of stage1")
+
+func options(t testing.TB) Options {
+	t.Helper()
+	st, err := store.Open(t.TempDir())
+	require.NoError(t, err)
+	return Options{
+		Store: st, Kernel: "hash of the kernel's package", Version: kmodtest.Release,
+		Tree:   func() (*tree.Tree, error) { return kmodtest.Tree(kmodtest.Kernel) },
+		Init:   stage1,
+		Config: []byte(`{"buildTime":1}`),
+	}
+}
+
+// unpack decompresses with the host's zstd, as a second opinion, and reads each archive in turn.
+func unpack(t testing.TB, initrd []byte) map[string]cpio.Record {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), "initrd.zst")
+	require.NoError(t, os.WriteFile(p, bytes.TrimRight(initrd, "\x00"), 0o644))
+	plain, err := exec.Command("zstd", "-dc", p).Output()
+	require.NotErrorIs(t, err, exec.ErrNotFound, "zstd is missing: run make deps")
+	require.NoError(t, err)
+	out := map[string]cpio.Record{}
+	for _, part := range bytes.SplitAfter(plain, []byte(cpio.Trailer+"\x00\x00\x00\x00")) {
+		if len(part) == 0 {
+			continue
+		}
+		records, err := cpio.ReadAllRecords(cpio.Newc.Reader(bytes.NewReader(part)))
+		require.NoError(t, err)
+		for _, r := range records {
+			require.Zero(t, r.MTime)
+			require.Zero(t, r.UID)
+			out[r.Name] = r
+		}
+	}
+	return out
+}
+
+func content(t testing.TB, files map[string]cpio.Record, name string) string {
+	t.Helper()
+	r, ok := files[name]
+	require.True(t, ok, "%s is missing", name)
+	data, err := io.ReadAll(io.NewSectionReader(r.ReaderAt, 0, int64(r.FileSize)))
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestTheInitramfsHoldsWhatStage1Needs(t *testing.T) {
+	initrd, err := Build(context.Background(), options(t))
+	require.NoError(t, err)
+	require.Zero(t, len(initrd)%4, "systemd-stub appends uncompressed archives, which are aligned")
+	files := unpack(t, initrd)
+
+	require.Equal(t, string(stage1), content(t, files, "init"))
+	require.Equal(t, uint64(cpio.S_IFREG|0o755), files["init"].Mode)
+	require.Equal(t, `{"buildTime":1}`, content(t, files, "etc/spore/stage1.json"))
+	for name, mode := range map[string]uint64{
+		"dev": cpio.S_IFDIR | 0o755, "proc": cpio.S_IFDIR | 0o555, "sys": cpio.S_IFDIR | 0o555, "sysroot": cpio.S_IFDIR | 0o755,
+		"etc/spore": cpio.S_IFDIR | 0o755, "dev/console": cpio.S_IFCHR | 0o600, "dev/null": cpio.S_IFCHR | 0o666,
+	} {
+		require.Equal(t, mode, files[name].Mode, name)
+	}
+	require.Equal(t, [2]uint64{5, 1}, [2]uint64{files["dev/console"].Rmajor, files["dev/console"].Rminor})
+
+	dep := content(t, files, modDir+"/modules.dep")
+	require.Contains(t, dep, "kernel/drivers/md/dm-verity.ko: kernel/drivers/md/dm-mod.ko kernel/lib/reed_solomon/reed_solomon.ko kernel/drivers/md/dm-bufio.ko\n")
+	for _, line := range strings.Split(strings.TrimSpace(dep), "\n") {
+		for _, p := range strings.Fields(strings.Replace(line, ":", " ", 1)) {
+			require.Contains(t, files, modDir+"/"+p, "modules.dep names it")
+		}
+	}
+	require.Contains(t, content(t, files, modDir+"/modules.alias"), "alias virtio:d00000002v* virtio_blk\n")
+	require.Contains(t, content(t, files, modDir+"/modules.builtin"), "/virtio_pci.ko\n")
+	require.NotContains(t, files, modDir+"/kernel/drivers/net/c.ko", "network cards are not for stage1")
+	require.NotContains(t, files, modDir+"/kernel/drivers/crypto/padlock-sha.ko", "crypto cards are not for stage1")
+}
+
+func TestDirectoriesComeBeforeTheirContent(t *testing.T) {
+	seen := map[string]bool{".": true}
+	for _, r := range fileRecords(map[string][]byte{"a/b/c": nil, "a-b/c": nil, "a/b-c": nil}, 0o644) {
+		require.True(t, seen[filepath.Dir(r.Name)], "%s", r.Name)
+		seen[r.Name] = true
+	}
+}
+
+func TestCompressedModulesAreUnpacked(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
+	base := filepath.Join(dir, modDir)
+	for _, c := range [][]string{
+		{"xz", "--check=crc32", filepath.Join(base, "kernel/drivers/md/dm-verity.ko")},
+		{"zstd", "-q", "--rm", filepath.Join(base, "kernel/fs/squashfs/squashfs.ko")},
+	} {
+		out, err := exec.Command(c[0], c[1:]...).CombinedOutput()
+		require.NotErrorIs(t, err, exec.ErrNotFound, "%s is missing: run make deps", c[0])
+		require.NoError(t, err, string(out))
+	}
+	tr := tree.New()
+	require.NoError(t, filepath.WalkDir(base, func(p string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(base, p)
+		if err != nil {
+			return err
+		}
+		return tr.WriteFile("/usr/"+modDir+"/"+rel, data, 0o644, "")
+	}))
+	o := options(t)
+	o.Tree = func() (*tree.Tree, error) { return tr, nil }
+	compressed, err := Build(context.Background(), o)
+	require.NoError(t, err)
+	plain, err := Build(context.Background(), options(t))
+	require.NoError(t, err)
+	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter")
+}
+
+func TestARebuildReadsNoModule(t *testing.T) {
+	o := options(t)
+	first, err := Build(context.Background(), o)
+	require.NoError(t, err)
+	o.Tree = func() (*tree.Tree, error) {
+		t.Fatal("the tree was asked for")
+		return nil, nil
+	}
+	second, err := Build(context.Background(), o)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	o.Config = []byte(`{"buildTime":2}`)
+	_, err = Build(context.Background(), o)
+	require.NoError(t, err, "neither does one with another configuration")
+}
+
+func TestAnEmptyStoreGivesTheSameBytes(t *testing.T) {
+	first, err := Build(context.Background(), options(t))
+	require.NoError(t, err)
+	second, err := Build(context.Background(), options(t))
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+}
+
+func TestAlwaysNamesTheVerifiedRootsModules(t *testing.T) {
+	tr, err := kmodtest.Tree(kmodtest.Kernel)
+	require.NoError(t, err)
+	m, err := kmod.Scan(context.Background(), tr, kmodtest.Release)
+	require.NoError(t, err)
+	names, err := Always(m)
+	require.NoError(t, err)
+	require.Equal(t, []string{"sha256_ssse3", "dm_mod", "dm_bufio", "reed_solomon", "dm_verity", "squashfs", "overlay"}, names)
+}
+
+func TestRefusals(t *testing.T) {
+	without := func(path string) func(*Options) {
+		return func(o *Options) {
+			o.Tree = func() (*tree.Tree, error) {
+				t, err := kmodtest.Tree(kmodtest.Kernel)
+				if err == nil {
+					err = t.Remove("/usr/" + modDir + "/" + path)
+				}
+				return t, err
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Options)
+		err    string
+	}{
+		"a kernel without verity":     {without("kernel/drivers/md/dm-verity.ko"), "no module or alias dm-verity"},
+		"a kernel without squashfs":   {without("kernel/fs/squashfs"), "no module or alias squashfs"},
+		"a tree without that kernel":  {func(o *Options) { o.Version = "7.0" }, "is the kernel's package in the image?"},
+		"a stage1 that is no program": {func(o *Options) { o.Init = []byte("#!/bin/sh") }, "is not an ELF program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			c.change(&o)
+			_, err := Build(context.Background(), o)
+			require.ErrorContains(t, err, c.err)
+		})
+	}
+}
+
+func TestMicrocode(t *testing.T) {
+	tr := tree.New()
+	for name, data := range map[string]string{
+		"intel-ucode/06-55-03": "second;", "intel-ucode/06-4f-01.initramfs": "first;", "intel-ucode/README": "no",
+		"amd-ucode/microcode_amd.bin": "amd;", "amd-ucode/microcode_amd_fam17h.bin": "fam17", "amd-ucode/x.asc": "no",
+	} {
+		require.NoError(t, tr.WriteFile("/usr/lib/firmware/"+name, []byte(data), 0o644, ""))
+	}
+	data, err := Microcode(tr)
+	require.NoError(t, err)
+	records, err := cpio.ReadAllRecords(cpio.Newc.Reader(bytes.NewReader(data)))
+	require.NoError(t, err)
+	files := map[string]cpio.Record{}
+	for _, r := range records {
+		files[r.Name] = r
+	}
+	for name, want := range map[string]string{
+		"kernel/x86/microcode/GenuineIntel.bin": "first;second;",
+		"kernel/x86/microcode/AuthenticAMD.bin": "amd;fam17",
+	} {
+		require.Equal(t, want, content(t, files, name))
+		require.Zero(t, files[name].FilePos%microcodeAlign, name)
+	}
+}
+
+func TestMicrocodeThatIsNotThereIsAnError(t *testing.T) {
+	_, err := Microcode(tree.New())
+	require.ErrorContains(t, err, "non-free-firmware")
+}
