@@ -102,6 +102,9 @@ func (k *checker) nodesWith(role string) []string {
 	return out
 }
 
+// failureDomains are CRUSH bucket types.
+var failureDomains = []string{"host", "osd"}
+
 // defaultPoolSize is the number of copies that Ceph keeps unless told otherwise (osd_pool_default_size).
 const defaultPoolSize = 3
 
@@ -119,7 +122,7 @@ func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 	domain := s.FailureDomain
 	if domain == "" {
 		domain = "host"
-	} else if !k.oneOf(in(src, "failureDomain"), "the failure domain", domain, []string{"host", "osd"}) {
+	} else if !k.oneOf(in(src, "failureDomain"), "the failure domain", domain, failureDomains) {
 		return
 	}
 	hosts, disks := k.membersOf("ceph-osd"), 0

@@ -26,8 +26,12 @@ type Image struct {
 
 // Slots holds partition sizes in MiB; 0 means the fixed default of the disk layout.
 type Slots struct {
-	ESP     int `yaml:"esp,omitempty" json:"esp,omitempty"`
-	Root    int `yaml:"root,omitempty" json:"root,omitempty"`
-	Verity  int `yaml:"verity,omitempty" json:"verity,omitempty"`
+	// ESP is the EFI system partition, at least 1024.
+	ESP int `yaml:"esp,omitempty" json:"esp,omitempty"`
+	// Root is each of the two root partitions, at least 2048.
+	Root int `yaml:"root,omitempty" json:"root,omitempty"`
+	// Verity is each hash tree of a root, at least 32 and at least 1/127 of Root.
+	Verity int `yaml:"verity,omitempty" json:"verity,omitempty"`
+	// Cluster is each of the two cluster parts, at least 64.
 	Cluster int `yaml:"cluster,omitempty" json:"cluster,omitempty"`
 }

@@ -2,6 +2,7 @@ package spec
 
 // SecretRef names an entry of the node's secret bundle. A secret itself never stands in YAML.
 type SecretRef struct {
+	// SecretRef is the entry's name: 1 to 63 lower-case letters, digits and -.
 	SecretRef string `yaml:"secretRef" json:"secretRef"`
 }
 
@@ -30,13 +31,17 @@ type MQTT struct {
 
 // MQTTTLS names the PEM certificate chain and key of the listener in the bundle.
 type MQTTTLS struct {
+	// Certificate is the certificate chain.
 	Certificate SecretRef `yaml:"certificate" json:"certificate"`
-	Key         SecretRef `yaml:"key" json:"key"`
+	// Key is the private key.
+	Key SecretRef `yaml:"key" json:"key"`
 }
 
 // MQTTUser is one client account.
 type MQTTUser struct {
-	Name     string    `yaml:"name" json:"name"`
+	// Name is what the client calls itself.
+	Name string `yaml:"name" json:"name"`
+	// Password names the entry that holds the password.
 	Password SecretRef `yaml:"password" json:"password"`
 	// ACL holds what the user may do; nothing when empty.
 	ACL []MQTTACL `yaml:"acl,omitempty" json:"acl,omitempty"`

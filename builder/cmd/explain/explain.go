@@ -1,0 +1,253 @@
+// Package explain is the command `spore explain`: what would a machine become, and why.
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/cluster/identity"
+	"spore/cluster/roles"
+)
+
+// Answer is what --json prints.
+type Answer struct {
+	// Match says which node, and by what.
+	Match identity.Result `json:"match"`
+	// What follows is empty when the machine is no node.
+	Node     *facts.Node     `json:"node,omitempty"`
+	Targets  []string        `json:"targets,omitempty"`
+	Programs []roles.Program `json:"programs,omitempty"`
+	// Unbuildable holds roles that no image can carry yet.
+	Unbuildable []string `json:"unbuildable,omitempty"`
+	// Files lists what the node's programs and people read.
+	Files []string `json:"files,omitempty"`
+	// Environment holds the text of the environment files by path.
+	Environment map[string]string `json:"environment,omitempty"`
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var machine identity.Facts
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "explain [DIR] --mac|--ip|--hostname|--serial|--uuid|--node X",
+		Short: "Say which node a machine would become, why, and what it would run",
+		Long: `Explain answers for a machine with the given signs what the image built from the folder DIR (configs when left out)
+would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it gets and
+its environment files. The signs may be combined; --ip and --hostname stand for what DHCP gives the machine, --node for an
+explicit choice. The matching is the very code that runs on the machine.`,
+		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			if !given(machine) {
+				return exit.Usage(errors.New("say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
+			}
+			if err := checkSigns(machine); err != nil {
+				return exit.Usage(err)
+			}
+			a, err := Explain(dir, machine)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(a); err != nil {
+					return err
+				}
+			} else if a.Node != nil {
+				a.print(cmd.OutOrStdout())
+			}
+			return a.problem(dir, machine)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&machine.MACs, "mac", nil, "MAC address of a network card (may be given again)")
+	f.StringSliceVar(&machine.IPs, "ip", nil, "address that DHCP gives (may be given again)")
+	f.StringSliceVar(&machine.Hostnames, "hostname", nil, "host name that DHCP gives")
+	f.StringVar(&machine.Serial, "serial", "", "system serial number (SMBIOS)")
+	f.StringVar(&machine.UUID, "uuid", "", "system UUID (SMBIOS)")
+	f.StringVar(&machine.Cmdline, "node", "", "node that somebody chose")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func given(m identity.Facts) bool {
+	return len(m.MACs)+len(m.IPs)+len(m.Hostnames)+len(m.Serial)+len(m.UUID)+len(m.Cmdline) > 0
+}
+
+// signs lists what is known of a machine, by the flag that says so.
+func signs(m identity.Facts) []sign {
+	var out []sign
+	add := func(flag string, kind identity.Kind, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				out = append(out, sign{flag, kind, v})
+			}
+		}
+	}
+	add("--mac", identity.MAC, m.MACs...)
+	add("--serial", identity.Serial, m.Serial)
+	add("--uuid", identity.UUID, m.UUID)
+	add("--ip", identity.IP, m.IPs...)
+	add("--hostname", identity.Hostname, m.Hostnames...)
+	return out
+}
+
+type sign struct {
+	flag  string
+	kind  identity.Kind
+	value string
+}
+
+func checkSigns(m identity.Facts) error {
+	var errs []error
+	for _, s := range signs(m) {
+		if _, err := identity.Normalize(s.kind, s.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q %w", s.flag, s.value, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Explain reads the configuration folder and answers for one machine.
+func Explain(dir string, machine identity.Facts) (*Answer, error) {
+	c, report := cluster.Check(os.DirFS(dir), cluster.Options{})
+	if err := report.Under(dir).Err(); err != nil {
+		return nil, err
+	}
+	shared, nodes := cluster.Facts(c)
+	index, err := identity.Build(cluster.Identities(nodes))
+	if err != nil {
+		return nil, err
+	}
+	x, err := identity.FromBytes(index)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{}
+	if a.Match, err = x.Match(machine); err != nil || a.Match.Node == "" {
+		return a, err
+	}
+	for i := range nodes {
+		if nodes[i].Name == a.Match.Node {
+			a.fill(c, &shared, &nodes[i])
+		}
+	}
+	return a, nil
+}
+
+func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
+	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(n)
+	for _, name := range n.Roles {
+		if r, ok := roles.Lookup(name); ok && len(r.Programs) == 0 {
+			a.Unbuildable = append(a.Unbuildable, name)
+		}
+	}
+	env := facts.Environment(shared, n)
+	a.Environment = map[string]string{}
+	for name, text := range env {
+		a.Environment[facts.EnvironmentDir+"/"+name] = string(text)
+	}
+	a.Files = nodeFiles(c, n, env)
+}
+
+// problem is nil when the machine is one node.
+func (a *Answer) problem(dir string, m identity.Facts) error {
+	if a.Match.Problem != "" {
+		return errors.New(a.Match.Problem)
+	}
+	if a.Node != nil {
+		return nil
+	}
+	var parts []string
+	for _, s := range signs(m) {
+		parts = append(parts, fmt.Sprintf("%s %s", s.kind, s.value))
+	}
+	return fmt.Errorf("no node has %s; the machine would start no role. To make it one, add to nodes in %s/cluster.yaml: %s",
+		strings.Join(parts, ", "), strings.TrimSuffix(dir, "/"), entry(m))
+}
+
+// entry is what to write into cluster.yaml for a machine.
+func entry(m identity.Facts) string {
+	parts := []string{"name: NAME"}
+	list := func(key string, values []string) {
+		if len(values) > 0 {
+			parts = append(parts, fmt.Sprintf("%s: [%q]", key, strings.Join(values, `", "`)))
+		}
+	}
+	one := func(key, value string) {
+		if value != "" {
+			parts = append(parts, fmt.Sprintf("%s: %q", key, value))
+		}
+	}
+	list("macs", m.MACs)
+	list("ips", m.IPs)
+	one("serial", m.Serial)
+	one("uuid", m.UUID)
+	if len(m.Hostnames) > 0 {
+		host, _, _ := strings.Cut(m.Hostnames[0], ".")
+		one("hostname", host)
+	}
+	return "{" + strings.Join(append(parts, "roles: [ROLE]"), ", ") + "}"
+}
+
+func (a *Answer) print(w io.Writer) {
+	row := func(key, format string, args ...any) { fmt.Fprintf(w, "%-12s%s\n", key, fmt.Sprintf(format, args...)) }
+	row("node", "%s (%s)", a.Node.Name, a.Node.FQDN)
+	row("because", "%s", because(a.Match))
+	row("roles", "%s", orNone(a.Node.Roles))
+	if len(a.Unbuildable) > 0 {
+		row("", "not built into images yet: %s", strings.Join(a.Unbuildable, ", "))
+	}
+	row("targets", "%s", orNone(a.Targets))
+	for i, p := range a.Programs {
+		key := "programs"
+		if i > 0 {
+			key = ""
+		}
+		waits := ""
+		if p.NeedsSecrets {
+			waits = ", waits for the node's secrets"
+		}
+		row(key, "%s (%s, %s, user %s%s)", p.Name, p.Unit, strings.Join(p.Ports, " "), p.User, waits)
+	}
+	row("network", "%s", network(a.Node))
+	fmt.Fprintln(w, "files")
+	for _, f := range a.Files {
+		fmt.Fprintf(w, "  %s\n", f)
+		for _, line := range strings.SplitAfter(a.Environment[f], "\n") {
+			if line != "" {
+				fmt.Fprintf(w, "    %s", line)
+			}
+		}
+	}
+}
+
+func because(r identity.Result) string {
+	switch r.By {
+	case identity.ByCmdline:
+		return "somebody chose it (--node)"
+	case identity.ByIP, identity.ByHostname:
+		return fmt.Sprintf("DHCP gives it the %s %s (phase two; this proves nothing)", r.By, r.Value)
+	}
+	return fmt.Sprintf("its %s is %s (phase one; needs no network)", r.By, r.Value)
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,77 @@
+// Package validate is the command `spore validate`.
+package validate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/cluster"
+)
+
+// Result is what --json prints.
+type Result struct {
+	OK       bool              `json:"ok"`
+	Nodes    int               `json:"nodes"`
+	Errors   int               `json:"errors"`
+	Warnings int               `json:"warnings"`
+	Problems []cluster.Problem `json:"problems"`
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var strict, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate [DIR]",
+		Short: "Check a configuration folder and name everything that is wrong with it",
+		Long: `Validate reads every file of the folder DIR (configs when left out) and prints all problems at once, each with
+file, line and column, what is wrong and what to write instead. Errors make the command fail; warnings name a risk, and
+fail too with --strict; notes are worth knowing.`,
+		Example: "  spore validate\n  spore validate configs --strict\n  spore validate configs --json",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return run(cmd.OutOrStdout(), dir, strict, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the problems as JSON")
+	return cmd
+}
+
+func run(w io.Writer, dir string, strict, asJSON bool) error {
+	c, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
+	r := Result{!report.Failed(), len(c.Cluster.Nodes), report.Count(cluster.Error), report.Count(cluster.Warning), report.Under(dir)}
+	if asJSON {
+		if r.Problems == nil {
+			r.Problems = []cluster.Problem{}
+		}
+		if err := json.NewEncoder(w).Encode(r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprint(w, report.Under(dir))
+		if r.OK {
+			fmt.Fprintf(w, "%s is valid: %s, %s\n", dir, count(r.Nodes, "node"), count(r.Warnings, "warning"))
+		}
+	}
+	if !r.OK {
+		return fmt.Errorf("%s has %s and %s", dir, count(r.Errors, "error"), count(r.Warnings, "warning"))
+	}
+	return nil
+}
+
+// count is "1 error" or "3 errors".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,79 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"spore/cluster"
+)
+
+// Markdown returns the reference page of all configuration files.
+func Markdown(module string) ([]byte, error) {
+	r, err := reflector(module)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString("# Configuration files\n\n")
+	b.WriteString("Generated from the Go types by `go generate ./cluster/schema`; do not edit. A key in **bold** is required.\n")
+	b.WriteString("`spore init` writes a commented example, `spore validate` checks more than types.\n")
+	for _, f := range cluster.Files() {
+		s := reflectFile(r, f)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", f.Path, s.Description)
+		table(&b, "", s, s.Definitions, nil)
+	}
+	return []byte(b.String()), nil
+}
+
+// table writes one row a key, and goes down into mappings. open holds the definitions that are being written.
+func table(b *strings.Builder, prefix string, s *jsonschema.Schema, defs jsonschema.Definitions, open []string) {
+	if prefix == "" {
+		b.WriteString("\n| key | type | meaning |\n|---|---|---|\n")
+	}
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		key := prefix + p.Key
+		shown := "`" + key + "`"
+		if slices.Contains(s.Required, p.Key) {
+			shown = "**" + shown + "**"
+		}
+		kind, inner := describe(p.Value)
+		fmt.Fprintf(b, "| %s | %s | %s |\n", shown, kind, strings.ReplaceAll(p.Value.Description, "|", `\|`))
+		if def := defs[inner]; def != nil && !slices.Contains(open, inner) {
+			next := key + "."
+			if p.Value.Type == "array" {
+				next = key + "[]."
+			}
+			table(b, next, def, defs, append(slices.Clone(open), inner))
+		}
+	}
+}
+
+// describe returns the type of a value in words, and the definition that it refers to.
+func describe(s *jsonschema.Schema) (kind, definition string) {
+	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
+		return "mapping", name
+	}
+	switch {
+	case len(s.Enum) > 0:
+		words := make([]string, len(s.Enum))
+		for i, v := range s.Enum {
+			words[i] = fmt.Sprintf("`%v`", v)
+		}
+		return strings.Join(words, ", "), ""
+	case s.Type == "array":
+		kind, definition = describe(s.Items)
+		return "list of " + kind, definition
+	case s.Type == "object":
+		return "mapping of texts", ""
+	case s.Type == "string":
+		return "text", ""
+	case s.Type == "integer":
+		return "number", ""
+	case s.Type == "boolean":
+		return "true or false", ""
+	}
+	return s.Type, ""
+}

@@ -1,0 +1,76 @@
+// Package schema generates the JSON Schemas (draft 2020-12) of the configuration files, and the reference page for people,
+// from the Go types of package spec and their comments. Editors read the schemas through the yaml-language-server line at
+// the top of each file. They say less than `spore validate`: shape, types and closed lists only.
+package schema
+
+//go:generate go run generate.go
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"spore/cluster"
+)
+
+// Generate returns the schemas by file name (cluster.json, …). module is the directory of the Go module, whose source
+// holds the comments.
+func Generate(module string) (map[string][]byte, error) {
+	r, err := reflector(module)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{}
+	for _, f := range cluster.Files() {
+		s := reflectFile(r, f)
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(s); err != nil {
+			return nil, fmt.Errorf("generate schema of %s: %w", f.Path, err)
+		}
+		out[f.Schema+".json"] = b.Bytes()
+	}
+	return out, nil
+}
+
+func reflector(module string) (*jsonschema.Reflector, error) {
+	r := &jsonschema.Reflector{FieldNameTag: "yaml", Anonymous: true, ExpandedStruct: true}
+	r.CommentMap = map[string]string{}
+	if err := comments(r, module); err != nil {
+		return nil, fmt.Errorf("read the comments of package spec: %w", err)
+	}
+	return r, nil
+}
+
+// reflectFile makes the schema of one file, with the closed lists of package cluster.
+func reflectFile(r *jsonschema.Reflector, f cluster.File) *jsonschema.Schema {
+	s := r.Reflect(f.Type)
+	name := strings.TrimPrefix(fmt.Sprintf("%T", f.Type), "*spec.")
+	addChoices(name, s)
+	for name, def := range s.Definitions {
+		addChoices(name, def)
+	}
+	return s
+}
+
+func addChoices(name string, s *jsonschema.Schema) {
+	choices := cluster.Choices()
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		list := choices[name+"."+p.Key]
+		if list == nil {
+			continue
+		}
+		into := p.Value
+		if into.Items != nil {
+			into = into.Items
+		}
+		for _, v := range list {
+			into.Enum = append(into.Enum, v)
+		}
+	}
+}
