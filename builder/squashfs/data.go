@@ -77,12 +77,9 @@ type block struct {
 	place   func(off int64, size uint32)
 }
 
-func newDataWriter(w io.Writer, off int64, blockSize uint32, concurrency int) (*dataWriter, error) {
-	enc, err := newEncoder(blockSize, concurrency)
-	if err != nil {
-		return nil, err
-	}
-	return &dataWriter{w: w, off: off, blockSize: int(blockSize), enc: enc, window: 4 * concurrency, small: map[[sha256.Size]byte]*file{}}, nil
+// newDataWriter writes to w, whose next byte has the offset off.
+func newDataWriter(w io.Writer, off int64, enc *zstd.Encoder, o PackOptions) *dataWriter {
+	return &dataWriter{w: w, off: off, blockSize: int(o.BlockSize), enc: enc, window: 4 * o.Concurrency, small: map[[sha256.Size]byte]*file{}}
 }
 
 // add writes the data of one file. The result is complete only after finish.

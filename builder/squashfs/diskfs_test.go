@@ -102,7 +102,7 @@ func treeFromBytes(data []byte) *tree.Tree {
 	}
 	tr := tree.New()
 	dirs, files := []string{"/"}, []string{}
-	for i := 0; len(data) > 0 && i < 300; i++ {
+	for i := 0; len(data) > 0 && i < 80; i++ {
 		kind, where, seed := next(), next(), next()
 		p := path.Join(dirs[where%len(dirs)], fmt.Sprintf("%c%0*d", 'a'+seed%26, 1+kind/8*7, i))
 		n := &tree.Inode{Type: tree.Type(kind % 6), Mode: uint32(next()<<8|next()) & 0o7777, UID: uint32(next()) << (seed % 24), GID: uint32(seed), MTime: int64(next()) << 24}

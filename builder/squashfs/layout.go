@@ -165,7 +165,7 @@ func (l *layout) copyData(w io.WriterAt, concurrency int) error {
 	var g errgroup.Group
 	buffers := make(chan []byte, concurrency)
 	for range concurrency {
-		buffers <- make([]byte, copyChunk)
+		buffers <- make([]byte, min(copyChunk, l.end))
 	}
 	for _, e := range l.extents {
 		for e.src < e.end {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -56,11 +55,11 @@ func link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	fresh, err := packFresh(nodes, po)
+	enc, err := newEncoder(po.BlockSize, po.Concurrency)
 	if err != nil {
 		return Result{}, err
 	}
-	enc, err := newEncoder(po.BlockSize, runtime.GOMAXPROCS(0))
+	fresh, err := packFresh(nodes, enc, po)
 	if err != nil {
 		return Result{}, err
 	}
@@ -114,12 +113,9 @@ func contentID(sb, tables []byte, l *layout) (id [sha256.Size]byte) {
 
 // packFresh compresses what comes from no pack into a pack in memory, in the order of the tree. The nodes' content
 // becomes packed content.
-func packFresh(nodes []*node, o PackOptions) (*Pack, error) {
+func packFresh(nodes []*node, enc *zstd.Encoder, o PackOptions) (*Pack, error) {
 	var buf bytes.Buffer
-	d, err := newDataWriter(&buf, 0, o.BlockSize, o.Concurrency)
-	if err != nil {
-		return nil, err
-	}
+	d := newDataWriter(&buf, 0, enc, o)
 	fresh := &Pack{blockSize: o.BlockSize, lastFrag: -1}
 	for _, n := range nodes {
 		if n.inode.Type != tree.Regular {

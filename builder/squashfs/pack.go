@@ -51,7 +51,6 @@ func (o PackOptions) Format() string {
 
 // A PackWriter compresses files into a pack. It must be closed; a pack whose writer was not closed cannot be opened.
 type PackWriter struct {
-	opts  PackOptions
 	data  *dataWriter
 	nodes []packNode
 	names []packName
@@ -83,11 +82,11 @@ func NewPackWriter(w io.Writer, o PackOptions) (*PackWriter, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, fmt.Errorf("write the head of a pack: %w", err)
 	}
-	d, err := newDataWriter(w, packHeader, o.BlockSize, o.Concurrency)
+	enc, err := newEncoder(o.BlockSize, o.Concurrency)
 	if err != nil {
 		return nil, err
 	}
-	return &PackWriter{opts: o, data: d, seen: map[string]int{}}, nil
+	return &PackWriter{data: newDataWriter(w, packHeader, enc, o), seen: map[string]int{}}, nil
 }
 
 // Add puts one inode at an absolute, clean path. The data of a regular file is read from data to its end; where data is

@@ -57,8 +57,11 @@ func veritysetup(t *testing.T, args ...string) string {
 var rootHash = regexp.MustCompile(`Root hash:\s+([0-9a-f]{64})`)
 
 func TestVeritysetupMakesTheSameTree(t *testing.T) {
-	for _, blocks := range []int64{1, 2, 127, 128, 129, 255, 256, 257, 128*128 - 1, 128 * 128, 128*128 + 1, 3*128*128 + 5} {
+	for _, blocks := range []int64{1, 2, 127, 128, 129, 255, 256, 257, 128*128 - 1, 128 * 128, 128*128 + 1} {
 		for _, salt := range []int{0, 1, 32} {
+			if blocks > 1000 && salt != 32 {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d blocks, %d bytes of salt", blocks, salt), func(t *testing.T) {
 				dir := t.TempDir()
 				data, theirs, ours := filepath.Join(dir, "data"), filepath.Join(dir, "theirs"), filepath.Join(dir, "ours")
