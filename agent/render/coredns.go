@@ -93,7 +93,7 @@ func clusterZones(c *facts.Cluster, n *facts.Node, d *spec.DNS, hosts *hostTable
 			}
 		}
 	}
-	if err := addRecords(forward, c.Domain, d.Records); err != nil {
+	if err := addRecords(forward, d.Records); err != nil {
 		return nil, err
 	}
 	addServices(forward, c, hosts)
@@ -128,7 +128,7 @@ func nameServers(c *facts.Cluster, n *facts.Node, hosts *hostTable) []string {
 }
 
 // addRecords adds the records of dns.yaml.
-func addRecords(z *zone, domain string, records []spec.DNSRecord) error {
+func addRecords(z *zone, records []spec.DNSRecord) error {
 	for _, r := range records {
 		if err := checkName(r.Name); err != nil {
 			return fmt.Errorf("record of dns.yaml: %w", err)
@@ -147,7 +147,11 @@ func addRecords(z *zone, domain string, records []spec.DNSRecord) error {
 		if err := checkName(r.CNAME); err != nil {
 			return fmt.Errorf("record %s of dns.yaml: %w", r.Name, err)
 		}
-		z.add(record{name, "CNAME", absolute(r.CNAME, domain)})
+		target := strings.ToLower(r.CNAME) // of the domain, unless it ends with a dot
+		if !strings.HasSuffix(target, ".") {
+			target += "." + z.origin
+		}
+		z.add(record{name, "CNAME", target})
 	}
 	return z.checkAliases()
 }

@@ -38,7 +38,7 @@ func testCluster() *facts.Cluster {
 			DNS: &spec.DNS{Records: []spec.DNSRecord{
 				{Name: "www", CNAME: "edge-01"},
 				{Name: "printer", Addresses: []string{"10.77.0.99"}},
-				{Name: "shop", CNAME: "shop.example.com"},
+				{Name: "shop", CNAME: "Shop.example.com."},
 			}},
 		},
 	}

@@ -1,0 +1,160 @@
+//go:build e2e
+
+package services
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/render"
+	"spore/builder/payload"
+	"spore/builder/store"
+	"spore/test/client"
+)
+
+// coredns runs the program of payloads/ with the rendered configuration of edge-01 on loopback and returns its address.
+func coredns(t *testing.T, change func(*render.Input), replace ...string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	st, err := store.Open(filepath.Join(cache, "spore"))
+	require.NoError(t, err)
+	p, err := payload.Build(context.Background(), st, "../../payloads/coredns", payload.Options{Env: os.Environ()})
+	require.NoError(t, err)
+
+	dir := t.TempDir()
+	program := filepath.Join(dir, "coredns")
+	data, err := os.ReadFile(p.Path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, data, 0o755))
+
+	shared, node, hosts := example(t, "edge-01")
+	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
+	if change != nil {
+		change(&in)
+	}
+	files, err := render.Render("coredns", in)
+	require.NoError(t, err)
+	port := freePort(t)
+	corefile := files["Corefile"]
+	text := strings.ReplaceAll(string(corefile.Data), ":53 {", ":"+strconv.Itoa(port)+" {")
+	text = strings.ReplaceAll(text, "bind 10.77.0.11\n", "bind 127.0.0.1\n")
+	text = strings.NewReplacer(replace...).Replace(text)
+	corefile.Data = []byte(text)
+	files["Corefile"] = corefile
+	require.NoError(t, render.Write(dir, files))
+
+	var log bytes.Buffer
+	cmd := exec.Command(program, "-conf", filepath.Join(dir, "Corefile"))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // an error means that it has ended
+		_ = cmd.Wait()         // always "killed"
+		if t.Failed() {
+			t.Logf("%s\n%s", text, log.String())
+		}
+	})
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond, "CoreDNS does not listen")
+	return addr
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestCoreDNSAnswersFromTheRenderedConfiguration(t *testing.T) {
+	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = nil; in.Cluster.Network.Nameservers = nil })
+	for _, tt := range []struct {
+		name, kind string
+		want       client.Answer
+	}{
+		{"edge-01.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11"}}},
+		{"MQTT-01.Plant.Example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.12"}}},
+		{"edge-01.plant.example", "AAAA", client.Answer{Code: "NOERROR", Authoritative: true}},
+		{"mqtt.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11", "CNAME edge-01.plant.example."}}},
+		{"mqtt-broker.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11", "A 10.77.0.12"}}},
+		{"dns.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11"}}},
+		{"11.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR edge-01.plant.example."}}},
+		{"12.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR mqtt-01.plant.example."}}},
+		{"99.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NXDOMAIN", Authoritative: true}},
+		{"nobody.plant.example", "A", client.Answer{Code: "NXDOMAIN", Authoritative: true}},
+		{"plant.example", "NS", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"NS dns-01.plant.example.", "NS edge-01.plant.example."}}},
+		{"example.com", "A", client.Answer{Code: "REFUSED"}},
+	} {
+		for _, network := range []string{"udp", "tcp"} {
+			t.Run(network+" "+tt.name+" "+tt.kind, func(t *testing.T) {
+				got, err := client.Ask(network, addr, tt.name, tt.kind)
+				require.NoError(t, err)
+				got.Records = lower(got.Records)
+				require.Equal(t, tt.want, got)
+			})
+		}
+	}
+	t.Run("dig agrees", func(t *testing.T) {
+		host, port, err := net.SplitHostPort(addr)
+		require.NoError(t, err)
+		out, err := exec.Command("dig", "+short", "-p", port, "@"+host, "-x", "10.77.0.11").CombinedOutput()
+		require.NoError(t, err, "%s\nrun make deps", out)
+		require.Equal(t, "edge-01.plant.example.\n", string(out))
+	})
+}
+
+func lower(records []string) []string {
+	var out []string
+	for _, r := range records {
+		kind, data, _ := strings.Cut(r, " ")
+		out = append(out, kind+" "+strings.ToLower(data))
+	}
+	return out
+}
+
+func TestCoreDNSForwardsForeignNames(t *testing.T) {
+	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := &dns.Server{PacketConn: upstream, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		r := new(dns.Msg).SetReply(q)
+		rr, err := dns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
+		if err == nil {
+			r.Answer = append(r.Answer, rr)
+		}
+		_ = w.WriteMsg(r) // the test sees no answer then
+	})}
+	go func() { _ = srv.ActivateAndServe() }() // ends with the test
+	t.Cleanup(func() { _ = srv.Shutdown() })
+
+	// The upstream's port takes the place of the usual one.
+	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"} },
+		"192.0.2.53", upstream.LocalAddr().String())
+	got, err := client.Ask("udp", addr, "example.com", "A")
+	require.NoError(t, err)
+	require.Equal(t, client.Answer{Code: "NOERROR", Records: []string{"A 192.0.2.1"}}, got)
+	got, err = client.Ask("udp", addr, "nobody.plant.example", "A")
+	require.NoError(t, err)
+	require.Equal(t, "NXDOMAIN", got.Code, "names of the cluster are never asked elsewhere")
+}

@@ -1,0 +1,242 @@
+// Package services holds the rendered configuration of each service program against the program itself.
+package services
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/render"
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/test/client"
+	"spore/test/testca"
+)
+
+const mosquittoProgram = "/usr/sbin/mosquitto" // Debian package mosquitto, by make deps
+
+// example is the cluster of configs/ as a node sees it.
+func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
+	t.Helper()
+	c, report := cluster.Load(os.DirFS("../../configs"))
+	require.NoError(t, report.Err())
+	shared, nodes := cluster.Facts(c)
+	files, err := cluster.Compile(c)
+	require.NoError(t, err)
+	for i := range nodes {
+		if nodes[i].Name == node {
+			return &shared, &nodes[i], files[facts.HostsFile]
+		}
+	}
+	t.Fatalf("configs/ has no node %s", node)
+	return nil, nil, nil
+}
+
+// broker is a mosquitto that runs with a rendered configuration.
+type broker struct {
+	t         *testing.T
+	dir       string
+	state     string
+	port      int
+	ca        *testca.CA
+	passwords map[string]string
+	cmd       *exec.Cmd
+	log       bytes.Buffer
+}
+
+func newBroker(t *testing.T) *broker {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := testca.New("test")
+	require.NoError(t, err)
+	cert, key, err := ca.Server("edge-01.plant.example", "127.0.0.1")
+	require.NoError(t, err)
+	secrets := map[string][]byte{
+		"mqtt-tls-certificate": cert, "mqtt-tls-key": key,
+		"mqtt-password-sensor": []byte("sensor password\n"), "mqtt-password-operator": []byte("ü$ #:operator"),
+	}
+	for ref, data := range secrets {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "secret_"+ref), data, 0o600))
+	}
+	shared, node, _ := example(t, "edge-01")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	require.NoError(t, l.Close())
+	shared.Services.MQTT.Port = port
+	files, err := render.Render("mosquitto", render.Input{
+		Cluster: shared, Node: node, Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
+		Secret: func(ref string) ([]byte, error) {
+			data, ok := secrets[ref]
+			if !ok {
+				return nil, fmt.Errorf("no secret %s", ref)
+			}
+			return data, nil
+		},
+		SecretPath: func(ref string) string { return filepath.Join(dir, "secret_"+ref) },
+	})
+	require.NoError(t, err)
+	state := filepath.Join(dir, "state")
+	require.NoError(t, os.Mkdir(state, 0o700))
+	conf := files["mosquitto.conf"]
+	conf.Data = bytes.Replace(conf.Data, []byte("/var/lib/mosquitto/"), []byte(state+"/"), 1)
+	files["mosquitto.conf"] = conf
+	require.NoError(t, render.Write(dir, files))
+	b := &broker{t: t, dir: dir, state: state, port: port, ca: ca, passwords: map[string]string{"sensor": "sensor password", "operator": "ü$ #:operator"}}
+	b.own()
+	t.Cleanup(b.kill)
+	return b
+}
+
+// own gives the files to the user that mosquitto turns into when root starts it; on a node it is started as that user.
+func (b *broker) own() {
+	if os.Getuid() != 0 {
+		return
+	}
+	u, err := user.Lookup("mosquitto")
+	require.NoError(b.t, err, "run make deps")
+	uid, err := strconv.Atoi(u.Uid)
+	require.NoError(b.t, err)
+	require.NoError(b.t, filepath.WalkDir(b.dir, func(p string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(p, uid, -1)
+	}))
+	for d := b.dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		require.NoError(b.t, os.Chmod(d, 0o755))
+	}
+}
+
+func (b *broker) start() {
+	b.t.Helper()
+	b.cmd = exec.Command(mosquittoProgram, "-c", filepath.Join(b.dir, "mosquitto.conf"))
+	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(b.t, b.cmd.Start(), "run make deps")
+	require.Eventually(b.t, func() bool {
+		c, err := net.Dial("tcp", b.address())
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond, "mosquitto does not listen")
+}
+
+func (b *broker) kill() {
+	if b.cmd == nil {
+		return
+	}
+	_ = b.cmd.Process.Kill() // an error means that it has ended
+	_ = b.cmd.Wait()         // always "killed"
+	b.cmd = nil
+	if b.t.Failed() {
+		b.t.Log(b.log.String())
+	}
+}
+
+func (b *broker) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
+
+func (b *broker) dial(user string, change func(*client.MQTTOptions)) (*client.MQTT, error) {
+	o := client.MQTTOptions{Address: b.address(), ServerName: "edge-01.plant.example", Roots: b.ca.Pool(), ID: "t-" + user, User: user, Password: b.passwords[user]}
+	if change != nil {
+		change(&o)
+	}
+	return client.DialMQTT(o)
+}
+
+func TestMosquittoTakesTheRenderedConfiguration(t *testing.T) {
+	b := newBroker(t)
+	b.start()
+
+	t.Run("users publish and subscribe by their lists", func(t *testing.T) {
+		op, err := b.dial("operator", nil)
+		require.NoError(t, err)
+		defer op.Close()
+		require.NoError(t, op.Subscribe("sensors/#"))
+		s, err := b.dial("sensor", nil)
+		require.NoError(t, err)
+		defer s.Close()
+		require.NoError(t, s.Publish("sensors/a", "1", false))
+		m, err := op.Await("sensors/a", 10*time.Second)
+		require.NoError(t, err)
+		require.Equal(t, client.Message{Payload: "1"}, m)
+	})
+	t.Run("a topic that is not on the list is not delivered", func(t *testing.T) {
+		op, err := b.dial("operator", nil)
+		require.NoError(t, err)
+		defer op.Close()
+		require.NoError(t, op.Subscribe("commands/#"))
+		s, err := b.dial("sensor", nil)
+		require.NoError(t, err)
+		defer s.Close()
+		// The protocol has no refusal for it (MQTT 3.1.1, 3.3.5): the broker takes the message and drops it.
+		require.NoError(t, s.Publish("commands/open", "1", false))
+		require.NoError(t, op.Publish("commands/last", "1", false))
+		_, err = op.Await("commands/last", 10*time.Second)
+		require.NoError(t, err)
+		require.Empty(t, op.Messages("commands/open"))
+	})
+	for _, tt := range []struct {
+		name, user, want string
+		change           func(*client.MQTTOptions)
+	}{
+		{"a wrong password", "sensor", "not Authorized", func(o *client.MQTTOptions) { o.Password = "x" }},
+		{"another user's password", "sensor", "not Authorized", func(o *client.MQTTOptions) { o.Password = b.passwords["operator"] }},
+		{"an unknown user", "nobody", "not Authorized", nil},
+		{"no name at all", "", "not Authorized", nil},
+	} {
+		t.Run(tt.name+" is refused", func(t *testing.T) {
+			_, err := b.dial(tt.user, tt.change)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	t.Run("a foreign authority is refused by the client", func(t *testing.T) {
+		other, err := testca.New("foreign")
+		require.NoError(t, err)
+		_, err = b.dial("sensor", func(o *client.MQTTOptions) { o.Roots = other.Pool() })
+		require.ErrorContains(t, err, "certificate signed by unknown authority")
+	})
+	t.Run("mosquitto_pub connects too", func(t *testing.T) {
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		require.NoError(t, os.WriteFile(ca, b.ca.PEM(), 0o600))
+		out, err := exec.Command("mosquitto_pub", "-h", "127.0.0.1", "-p", strconv.Itoa(b.port), "--cafile", ca,
+			"-u", "sensor", "-P", b.passwords["sensor"], "-t", "sensors/x", "-m", "1", "-q", "1").CombinedOutput()
+		require.NoError(t, err, "%s\nrun make deps", out)
+	})
+}
+
+func TestARetainedMessageOutlivesAKill(t *testing.T) {
+	b := newBroker(t)
+	b.start()
+	s, err := b.dial("sensor", nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Publish("sensors/kept", "42", true))
+	s.Close()
+	// Saved on the next turn of the broker's loop.
+	require.Eventually(t, func() bool {
+		data, err := os.ReadFile(filepath.Join(b.state, "mosquitto.db"))
+		return err == nil && strings.Contains(string(data), "sensors/kept")
+	}, 10*time.Second, 20*time.Millisecond)
+	b.kill()
+	b.start()
+	op, err := b.dial("operator", nil)
+	require.NoError(t, err)
+	defer op.Close()
+	require.NoError(t, op.Subscribe("sensors/#"))
+	m, err := op.Await("sensors/kept", 10*time.Second)
+	require.NoError(t, err)
+	require.Equal(t, client.Message{Payload: "42", Retained: true}, m)
+}
