@@ -1,0 +1,212 @@
+// Package build is the command `spore build`.
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/apt"
+	"spore/builder/cmd/exit"
+	"spore/builder/pipeline"
+	"spore/builder/progress"
+	"spore/builder/source"
+	"spore/builder/store"
+	"spore/cluster"
+)
+
+// maxIndexAge is how old a verified package index may be before the mirror is asked again.
+const maxIndexAge = 12 * time.Hour
+
+// formats are the outputs that can be built.
+var formats = []string{"disk", "uki"}
+
+type flags struct {
+	out, source, cache string
+	formats            []string
+	offline, update    bool
+	strict, json       bool
+}
+
+// Command returns the command. version is the version of spore itself.
+func Command(version string) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "build [DIR] -o OUT",
+		Short: "Build an image from a configuration folder",
+		Long: `Build reads the configuration in DIR (configs when left out), builds one image for all of its nodes and writes
+it to the folder OUT, with a manifest and a software bill of materials beside it.
+
+It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
+takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
+written into the image, else the date of the package archive is.`,
+		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,uki --offline",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return run(cmd, dir, version, f)
+		},
+	}
+	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
+	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, uki (default: formats of image.yaml, else disk)")
+	cmd.Flags().StringVar(&f.source, "source", "", "the source tree of spore (default: found from here upwards)")
+	cmd.Flags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
+	cmd.Flags().BoolVar(&f.offline, "offline", false, "use only what is in the cache")
+	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	return cmd
+}
+
+func run(cmd *cobra.Command, dir, version string, f flags) error {
+	config, err := load(cmd, dir, f.strict)
+	if err != nil {
+		return err
+	}
+	chosen, err := chooseFormats(f.formats, config.Image.Formats)
+	if err != nil {
+		return err
+	}
+	tree, err := findSource(f.source, dir)
+	if err != nil {
+		return err
+	}
+	st, err := openStore(f.cache)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	printer := progress.New(cmd.ErrOrStderr(), time.Now)
+	age := maxIndexAge
+	if f.update {
+		age = 0
+	}
+	archive, err := apt.New(apt.Options{
+		Root: os.DirFS("/"), Store: st, Suite: config.Image.Suite, Components: config.Image.Components,
+		Mirror: config.Image.Mirror, SecurityMirror: config.Image.SecurityMirror,
+		Now: func() time.Time { return now }, MaxIndexAge: age, Offline: f.offline,
+	})
+	if err != nil {
+		return err
+	}
+	epoch, err := sourceDateEpoch(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	tool, err := hashSelf()
+	if err != nil {
+		return err
+	}
+	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
+		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, BuildTime: epoch,
+		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
+	})
+	if err != nil {
+		return err
+	}
+	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
+	return show(cmd.OutOrStdout(), result, f.json)
+}
+
+// load reads and validates the configuration; warnings and notes go to standard error.
+func load(cmd *cobra.Command, dir string, strict bool) (*cluster.Config, error) {
+	config, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
+	for _, p := range report.Under(dir) {
+		fmt.Fprintln(cmd.ErrOrStderr(), p)
+	}
+	if report.Failed() {
+		return nil, errors.New("the configuration has errors; nothing was built")
+	}
+	return config, nil
+}
+
+func chooseFormats(flag, configured []string) ([]string, error) {
+	chosen := flag
+	if len(chosen) == 0 {
+		chosen = configured
+	}
+	if len(chosen) == 0 {
+		chosen = []string{"disk"}
+	}
+	for _, name := range chosen {
+		if !slices.Contains(formats, name) {
+			return nil, exit.Usage(fmt.Errorf("unknown format %q; use %s", name, strings.Join(formats, ", ")))
+		}
+	}
+	return chosen, nil
+}
+
+func findSource(flag, dir string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = "."
+	}
+	return source.Find(flag, ".", dir, filepath.Dir(exe))
+}
+
+func openStore(dir string) (*store.Store, error) {
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("find the user's cache folder (or name one with --cache): %w", err)
+		}
+		dir = filepath.Join(base, "spore")
+	}
+	return store.Open(dir)
+}
+
+// sourceDateEpoch reads the variable of the Reproducible Builds project: seconds since the epoch.
+func sourceDateEpoch(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 || n > 1<<32-1 {
+		return 0, exit.Usage(fmt.Errorf("SOURCE_DATE_EPOCH is %q; use seconds since 1970, up to 4294967295", text))
+	}
+	return n, nil
+}
+
+// hashSelf names the program that builds, so that a newer one does not take what an older one left in the cache.
+func hashSelf() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(exe)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// Package inspect is the command `spore inspect`.
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sort"
+	"text/tabwriter"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/squashfs"
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/image"
+	"spore/builder/manifest"
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+// Summary is what the command prints.
+type Summary struct {
+	Image    *image.Info        `json:"image"`
+	Cluster  Cluster            `json:"cluster"`
+	Manifest *manifest.Manifest `json:"manifest"`
+}
+
+// Cluster is the part of the configuration that the summary shows.
+type Cluster struct {
+	Name     string   `json:"name"`
+	ID       string   `json:"id"`
+	Services []string `json:"services"`
+	Nodes    []Node   `json:"nodes"`
+}
+
+// Node is one node of the image.
+type Node struct {
+	Name  string   `json:"name"`
+	IPs   []string `json:"ips,omitempty"`
+	Roles []string `json:"roles"`
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "inspect IMAGE",
+		Short:   "Show what an image holds: cluster, nodes, packages, payloads, hashes",
+		Example: "  spore inspect out/spore.img\n  spore inspect out/spore.img --json",
+		Args:    exit.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := Read(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			}
+			return s.print(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// Read takes the disk image in a file apart.
+func Read(name string) (*Summary, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{}
+	if s.Image, err = image.Inspect(f, info.Size()); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.Image.Root == nil || s.Image.Cluster == nil {
+		return nil, fmt.Errorf("%s: the partitions that its UKI names are not there", name)
+	}
+	config, err := open(f, s.Image.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the cluster part: %w", name, err)
+	}
+	if err := s.readCluster(config); err != nil {
+		return nil, fmt.Errorf("%s: read the cluster part: %w", name, err)
+	}
+	root, err := open(f, s.Image.Root)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the root: %w", name, err)
+	}
+	if err := s.readManifest(root); err != nil {
+		return nil, fmt.Errorf("%s: read the manifest: %w", name, err)
+	}
+	return s, nil
+}
+
+// open reads a squashfs that lies inside the image.
+func open(f *os.File, part *image.Filesystem) (fs.FS, error) {
+	return squashfs.Read(file.New(f, true), part.Size, part.Offset, 0)
+}
+
+// readCluster reads the compiled configuration that the image carries.
+func (s *Summary) readCluster(config fs.FS) error {
+	var c facts.Cluster
+	if err := readJSON(config, facts.ClusterFile, &c); err != nil {
+		return err
+	}
+	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: services(c.Services)}
+	files, err := fs.ReadDir(config, facts.NodeDir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		var n facts.Node
+		if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
+			return err
+		}
+		s.Cluster.Nodes = append(s.Cluster.Nodes, Node{Name: n.Name, IPs: n.IPs, Roles: n.Roles})
+	}
+	return nil
+}
+
+// services are the names of the services that have settings.
+func services(s spec.Services) []string {
+	var out []string
+	for name, set := range map[string]bool{
+		"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil,
+	} {
+		if set {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func readJSON(fsys fs.FS, name string, into any) error {
+	data, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Summary) readManifest(root fs.FS) error {
+	data, err := fs.ReadFile(root, manifest.ImagePath[1:])
+	if err != nil {
+		return fmt.Errorf("the root has no manifest, it is no image of spore: %w", err)
+	}
+	s.Manifest = &manifest.Manifest{}
+	return json.Unmarshal(data, s.Manifest)
+}
+
+func (s *Summary) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "cluster\t%s (%s)\n", s.Cluster.Name, s.Cluster.ID)
+	fmt.Fprintf(t, "built\t%s\n", time.Unix(s.Manifest.BuildTime, 0).UTC().Format(time.RFC3339))
+	fmt.Fprintf(t, "root hash\t%s\n", s.Image.RootHash)
+	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
+	fmt.Fprintf(t, "kernel\t%s\n", s.Manifest.Kernel)
+	for _, p := range s.Image.Problems {
+		fmt.Fprintf(t, "problem\t%s\n", p)
+	}
+	fmt.Fprintf(t, "\nPARTITION\tSIZE\tUUID\n")
+	for _, p := range s.Image.Partitions {
+		fmt.Fprintf(t, "%s\t%d MiB\t%s\n", p.Name, p.Size>>20, p.UUID)
+	}
+	fmt.Fprintf(t, "\nNODE\tADDRESSES\tROLES\n")
+	for _, n := range s.Cluster.Nodes {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", n.Name, list(n.IPs), list(n.Roles))
+	}
+	fmt.Fprintf(t, "\nPAYLOAD\tVERSION\tSHA-256\n")
+	for _, p := range s.Manifest.Payloads {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
+	}
+	fmt.Fprintf(t, "\nPACKAGE\tVERSION\tSHA-256 OF THE .DEB\n")
+	for _, p := range s.Manifest.Packages {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
+	}
+	return t.Flush()
+}
+
+func list(values []string) string {
+	out := "-"
+	for i, v := range values {
+		if i == 0 {
+			out = v
+		} else {
+			out += ", " + v
+		}
+	}
+	return out
+}

@@ -1,0 +1,38 @@
+// Program spore builds images and looks after them.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"spore/builder/cmd/build"
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/explain"
+	"spore/builder/cmd/initialize"
+	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/validate"
+)
+
+// version is that of spore and of the images that it builds.
+const version = "0.1.0"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use:           "spore",
+		Short:         "Build one immutable image for a whole cluster from one folder of YAML",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(
+		initialize.Command(), validate.Command(), explain.Command(),
+		build.Command(version), inspect.Command(),
+	)
+	os.Exit(exit.Run(ctx, root))
+}

@@ -1,0 +1,151 @@
+// Package packs turns Debian packages into what images are linked from: the files of each package compressed once, and
+// beside them what the package says of itself. Both are kept in the store under the hash of the .deb.
+package packs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"spore/builder/deb"
+	"spore/builder/recipe"
+	"spore/builder/squashfs"
+	"spore/builder/store"
+	"spore/builder/tree"
+)
+
+// version is part of each key; it changes when what is kept of a package does.
+const version = "pack 1"
+
+// scripts are the maintainer scripts that are kept as text (deb-preinst(5) and its siblings, deb-triggers(5)).
+var scripts = []string{"preinst", "postinst", "prerm", "postrm", "triggers"}
+
+// about is what the store keeps beside a pack.
+type about struct {
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	Source    string            `json:"source"`
+	Status    string            `json:"status"`
+	Conffiles []string          `json:"conffiles"`
+	Scripts   map[string]string `json:"scripts"`
+}
+
+// Pack is an opened pack of one package. Its files can be read until Close.
+type Pack struct {
+	recipe.Package
+	// Source is the source package.
+	Source string
+	file   *os.File
+}
+
+// Close ends reading.
+func (p *Pack) Close() error { return p.file.Close() }
+
+// Ensure opens the pack of the .deb with the given SHA-256 in hexadecimal, and makes it first, from what open gives, when
+// the store has none.
+func Ensure(ctx context.Context, st *store.Store, sha256 string, open func() (io.ReadCloser, error)) (*Pack, error) {
+	format := squashfs.PackOptions{}.Format()
+	packKey := store.KeyOf(version, "data", format, sha256)
+	aboutKey := store.KeyOf(version, "about", sha256)
+	if !st.Has(packKey) || !st.Has(aboutKey) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := write(st, packKey, aboutKey, open); err != nil {
+			return nil, err
+		}
+	}
+	return load(st, packKey, aboutKey)
+}
+
+func write(st *store.Store, packKey, aboutKey store.Key, open func() (io.ReadCloser, error)) error {
+	in, err := open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	d, err := deb.NewReader(in, deb.Options{})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := st.Put(packKey, func(w *os.File) error { return copyEntries(w, d) }); err != nil {
+		return err
+	}
+	c := d.Control()
+	a := about{Name: c.Package, Version: c.Version, Source: c.Source, Status: c.Paragraph, Conffiles: d.Conffiles(), Scripts: map[string]string{}}
+	for _, name := range scripts {
+		if text, ok := d.ControlFile(name); ok {
+			a.Scripts[name] = string(text)
+		}
+	}
+	return st.Put(aboutKey, func(w *os.File) error { return json.NewEncoder(w).Encode(a) })
+}
+
+// copyEntries packs every file of a package.
+func copyEntries(w io.Writer, d *deb.Reader) error {
+	p, err := squashfs.NewPackWriter(w, squashfs.PackOptions{})
+	if err != nil {
+		return err
+	}
+	for {
+		h, err := d.Next()
+		if errors.Is(err, io.EOF) {
+			return p.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if h.Link != "" {
+			err = p.AddLink(h.Path, h.Link)
+		} else {
+			err = p.Add(h.Path, &h.Inode, d)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.Path, err)
+		}
+	}
+}
+
+func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
+	text, err := st.ReadAll(aboutKey)
+	if err != nil {
+		return nil, err
+	}
+	var a about
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, fmt.Errorf("read what the store keeps of a package (remove %s to make it anew): %w", st.Path(aboutKey), err)
+	}
+	f, err := st.Open(packKey)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	pack, err := squashfs.OpenPack(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("pack of %s (remove %s to make it anew): %w", a.Name, st.Path(packKey), err)
+	}
+	p := &Pack{Source: a.Source, file: f, Package: recipe.Package{
+		Name: a.Name, Version: a.Version, Status: []byte(a.Status), Conffiles: a.Conffiles, Scripts: map[string][]byte{},
+		Entries: func(yield func(string, *tree.Inode) error) error {
+			for path, n := range pack.Entries() {
+				if err := yield(path, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}}
+	for name, text := range a.Scripts {
+		p.Scripts[name] = []byte(text)
+	}
+	return p, nil
+}

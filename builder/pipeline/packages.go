@@ -1,0 +1,136 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"spore/builder/apt"
+	"spore/builder/packs"
+	"spore/builder/recipe"
+)
+
+// Archive is what the pipeline needs of the package archive; *apt.Archive is one.
+type Archive interface {
+	// Update brings the indexes up to date.
+	Update(ctx context.Context) error
+	// Resolve returns the closure of a package list, sorted by name.
+	Resolve(list []string) ([]apt.Package, error)
+	// Fetch brings the packages into the store.
+	Fetch(ctx context.Context, list []apt.Package) error
+	// Open opens a package that was fetched.
+	Open(p apt.Package) (*os.File, error)
+	// Date is the date of the newest index.
+	Date() time.Time
+	// Warnings holds what the user should know.
+	Warnings() []string
+}
+
+// packageSet is the closure of the image's package list.
+type packageSet struct {
+	list   []apt.Package
+	kernel apt.Package
+	// release is the kernel's release, as uname -r says it.
+	release string
+}
+
+// resolvePackages finds the exact packages of the image. Nothing but indexes is downloaded yet.
+func (b *build) resolvePackages(ctx context.Context) error {
+	step := b.Progress.Step("packages")
+	if err := b.Archive.Update(ctx); err != nil {
+		return err
+	}
+	image := b.Config.Image
+	list, err := recipe.BasePackages(image.Kernel)
+	if err != nil {
+		return err
+	}
+	list = append(list, image.Packages...)
+	if image.Microcode {
+		list = append(list, "amd64-microcode", "intel-microcode")
+	}
+	for _, p := range b.programs {
+		list = append(list, p.Packages...)
+	}
+	resolved, err := b.Archive.Resolve(list)
+	if err != nil {
+		return err
+	}
+	b.packages.list = resolved
+	if err := b.packages.findKernel(); err != nil {
+		return err
+	}
+	if b.BuildTime == 0 {
+		b.BuildTime = b.Archive.Date().Unix()
+	}
+	step.Note("%d, kernel %s", len(resolved), b.packages.release)
+	step.Done()
+	for _, w := range b.Archive.Warnings() {
+		b.Progress.Printf("warning: %s", w)
+	}
+	return nil
+}
+
+// findKernel finds the one kernel of the closure. Debian names its package after the release (linux-image-RELEASE); the
+// packages that follow the newest kernel have no release in their names.
+func (s *packageSet) findKernel() error {
+	var found []string
+	for _, p := range s.list {
+		release, ok := strings.CutPrefix(p.Name, "linux-image-")
+		if !ok || release == "" || release[0] < '0' || release[0] > '9' {
+			continue
+		}
+		s.kernel, s.release = p, release
+		found = append(found, p.Name)
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("an image needs exactly one kernel, the package list leads to %d (%s): check kernel and packages in image.yaml", len(found), strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// openPacks downloads what is missing and opens the packs of all packages, making those that the store does not have. The
+// caller closes them.
+func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
+	step := b.Progress.Step("download")
+	if err := b.Archive.Fetch(ctx, b.packages.list); err != nil {
+		return nil, err
+	}
+	step.Done()
+
+	step = b.Progress.Step("compress")
+	opened := make([]*packs.Pack, len(b.packages.list))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range b.packages.list {
+		group.Go(func() error {
+			pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
+			if err != nil {
+				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+			}
+			opened[i] = pack
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		closePacks(opened)
+		return nil, err
+	}
+	step.Note("%d packages", len(opened))
+	step.Done()
+	return opened, nil
+}
+
+func closePacks(list []*packs.Pack) {
+	for _, p := range list {
+		if p != nil {
+			p.Close()
+		}
+	}
+}

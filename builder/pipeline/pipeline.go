@@ -1,0 +1,195 @@
+// Package pipeline builds an image from a configuration folder: it is the order in which the other packages of the builder
+// work, and what is kept between builds.
+//
+//	config ─ packages ─ programs ─ root ─ cluster part ─ UKI ─ disk
+//
+// Everything up to the root is a function of the package list, the programs and our own files, and is kept in the store; a
+// build in which only the configuration changed starts at the cluster part.
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"spore/builder/progress"
+	"spore/builder/store"
+	"spore/cluster"
+	"spore/cluster/roles"
+)
+
+// Names of the files in the output folder.
+const (
+	DiskName     = "spore.img"
+	UKIName      = "spore.efi"
+	ManifestName = "spore.manifest.json"
+	SBOMName     = "spore.cdx.json"
+)
+
+// Options say what to build, from what, and where.
+type Options struct {
+	// Config is a loaded configuration without errors.
+	Config *cluster.Config
+	// Source is the source tree with units/, overlay/, payloads/ and the Go code of the agent.
+	Source string
+	// Out is the folder for the image; it is made where needed.
+	Out string
+	// Formats are the outputs: "disk", "uki".
+	Formats []string
+	// Store is the cache.
+	Store *store.Store
+	// Archive gives packages.
+	Archive Archive
+	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
+	BuildTime int64
+	// Version is the version of the image, for os-release.
+	Version string
+	// Tool is a hash of the program that builds. What another program built is not taken from the store.
+	Tool string
+	// Env is the environment in which the go command finds its caches.
+	Env []string
+	// Progress tells a person what goes on. May be nil.
+	Progress *progress.Printer
+}
+
+// Result says what was built.
+type Result struct {
+	Disk        string `json:"disk,omitempty"`
+	UKI         string `json:"uki,omitempty"`
+	Manifest    string `json:"manifest"`
+	SBOM        string `json:"sbom"`
+	RootHash    string `json:"rootHash"`
+	ClusterHash string `json:"clusterHash"`
+	BuildTime   int64  `json:"buildTime"`
+	// RootCached is true when the root came from the store.
+	RootCached bool `json:"rootCached"`
+}
+
+// Build builds an image.
+func Build(ctx context.Context, o Options) (*Result, error) {
+	if err := checkBuildable(o.Config); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, fmt.Errorf("make the output folder: %w", err)
+	}
+	b := &build{Options: o, programs: enabledPrograms(o.Config)}
+
+	if err := b.resolvePackages(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.compilePrograms(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.ensureRoot(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeClusterPart(); err != nil {
+		return nil, err
+	}
+	if err := b.writeUKI(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeDisk(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeManifest(); err != nil {
+		return nil, err
+	}
+	return b.result(), nil
+}
+
+// build is what the steps hand on.
+type build struct {
+	Options
+	// programs are the rows of roles.Programs that the enabled services need.
+	programs    []roles.Program
+	packages    packageSet
+	binaries    binaries
+	root        root
+	clusterFile string
+	clusterHash string
+	uki         []byte
+	disk        string
+}
+
+func (b *build) result() *Result {
+	r := &Result{
+		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		RootHash: b.root.Hash, ClusterHash: b.clusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
+		Disk: b.disk,
+	}
+	if b.wants("uki") {
+		r.UKI = filepath.Join(b.Out, UKIName)
+	}
+	return r
+}
+
+func (b *build) wants(format string) bool {
+	for _, f := range b.Formats {
+		if f == format {
+			return true
+		}
+	}
+	return false
+}
+
+// checkBuildable refuses roles that no program of the image can run: validate only notes them.
+func checkBuildable(c *cluster.Config) error {
+	if problems := c.Unbuildable(); len(problems) > 0 {
+		return cluster.Report(problems).Err()
+	}
+	return nil
+}
+
+// enabledPrograms are the programs of all roles whose service is enabled, by name.
+func enabledPrograms(c *cluster.Config) []roles.Program {
+	enabled := map[string]bool{}
+	for _, s := range c.Cluster.Services {
+		enabled[s] = true
+	}
+	byName := map[string]roles.Program{}
+	for _, r := range roles.Roles() {
+		if !enabled[r.Service] {
+			continue
+		}
+		for _, name := range r.Programs {
+			if p, ok := roles.LookupProgram(name); ok {
+				byName[name] = p
+			}
+		}
+	}
+	out := make([]roles.Program, 0, len(byName))
+	for _, p := range byName {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// writeFile writes a small output file whole or not at all.
+func writeFile(path string, fn func(w io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err = fn(f); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"spore/builder/payload"
+	"spore/builder/recipe"
+	"spore/builder/source"
+)
+
+// binaries are the programs that are not Debian packages.
+type binaries struct {
+	agent, stage1 payload.Program
+	// payloads are those of the enabled programs, by name.
+	payloads []payload.Program
+}
+
+// compilePrograms compiles what the store does not have.
+func (b *build) compilePrograms(ctx context.Context) error {
+	step := b.Progress.Step("programs")
+	compiled := 0
+	o := payload.Options{Env: b.Env, Started: func(name string) {
+		compiled++
+		step.Update("compiling %s", name)
+	}}
+	var err error
+	if b.binaries.agent, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent", "spore-agent", o); err != nil {
+		return err
+	}
+	if b.binaries.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
+		return err
+	}
+	for _, name := range b.payloadNames() {
+		p, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
+		if err != nil {
+			return err
+		}
+		b.binaries.payloads = append(b.binaries.payloads, p)
+	}
+	step.Note("%d compiled, %d from the cache", compiled, 2+len(b.binaries.payloads)-compiled)
+	step.Done()
+	return nil
+}
+
+// payloadNames are the payloads of the enabled programs, each once, in the order of the programs.
+func (b *build) payloadNames() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, p := range b.programs {
+		for _, name := range p.Payloads {
+			if !seen[name] {
+				seen[name] = true
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// recipePayloads lays every payload out as /usr/bin/NAME.
+func (b *build) recipePayloads() []recipe.Payload {
+	var out []recipe.Payload
+	for _, p := range b.binaries.payloads {
+		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: p.Content()}}})
+	}
+	return out
+}
+
+// readProgram reads a compiled program from the store.
+func readProgram(p payload.Program) ([]byte, error) {
+	data, err := os.ReadFile(p.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read program %s: %w", p.Name, err)
+	}
+	return data, nil
+}

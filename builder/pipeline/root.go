@@ -1,0 +1,336 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"spore/builder/kmod"
+	"spore/builder/manifest"
+	"spore/builder/microcode"
+	"spore/builder/packs"
+	"spore/builder/recipe"
+	"spore/builder/source"
+	"spore/builder/squashfs"
+	"spore/builder/store"
+	"spore/builder/tree"
+	"spore/builder/verity"
+)
+
+// Names of the objects that make up a root in the store, each kept under the root's key and its name.
+const (
+	objMeta      = "meta"
+	objSquashfs  = "squashfs"
+	objVerity    = "verity"
+	objKernel    = "kernel"
+	objStub      = "stub"
+	objLoader    = "loader"
+	objMicrocode = "microcode"
+	objRelease   = "os-release"
+)
+
+// Where the packages have what goes to the ESP.
+const (
+	stubPath   = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+	loaderPath = "/usr/lib/systemd/boot/efi/systemd-bootx64.efi"
+)
+
+// root is a finished root filesystem in the store, with what boots it.
+type root struct {
+	// Hash is the root hash of the verity tree in hexadecimal.
+	Hash     string            `json:"hash"`
+	Manifest manifest.Manifest `json:"manifest"`
+
+	key    store.Key
+	cached bool
+}
+
+// object is the store's key of one part of the root.
+func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, r.key.String()) }
+
+// ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
+func (b *build) ensureRoot(ctx context.Context) error {
+	key, err := b.rootKey()
+	if err != nil {
+		return err
+	}
+	b.root.key = key
+	if b.Store.Has(b.root.object(objMeta)) {
+		step := b.Progress.Step("root")
+		if err := b.loadRoot(); err != nil {
+			return err
+		}
+		step.Note("from the cache, hash %.16s…", b.root.Hash)
+		step.Done()
+		return nil
+	}
+	return b.composeRoot(ctx)
+}
+
+// rootKey hashes everything that the root depends on.
+func (b *build) rootKey() (store.Key, error) {
+	in := []string{b.Tool, strconv.FormatInt(b.BuildTime, 10), b.Version, b.Config.Image.Suite, squashfs.PackOptions{}.Format(), b.binaries.agent.Key.String()}
+	for _, p := range b.binaries.payloads {
+		in = append(in, p.Name, p.Key.String())
+	}
+	for _, p := range b.programs {
+		in = append(in, p.Name)
+	}
+	for _, p := range b.packages.list {
+		in = append(in, p.Name, p.Version, p.SHA256)
+	}
+	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
+		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			data, err := fs.ReadFile(files, p)
+			in = append(in, p, info.Mode().String(), string(data))
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return store.Key{}, fmt.Errorf("read our own files: %w", err)
+		}
+	}
+	return store.KeyOf("root", in...), nil
+}
+
+func (b *build) loadRoot() error {
+	key := b.root.key
+	data, err := b.Store.ReadAll(b.root.object(objMeta))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &b.root); err != nil {
+		return fmt.Errorf("read the cached root (remove %s to build it anew): %w", b.Store.Path(b.root.object(objMeta)), err)
+	}
+	b.root.key, b.root.cached = key, true
+	return nil
+}
+
+// composeRoot makes the root and puts it into the store, its description last.
+func (b *build) composeRoot(ctx context.Context) error {
+	opened, err := b.openPacks(ctx)
+	if err != nil {
+		return err
+	}
+	defer closePacks(opened)
+
+	step := b.Progress.Step("compose")
+	indexes, err := b.moduleIndexes(ctx, opened)
+	if err != nil {
+		return err
+	}
+	m, err := b.describe(opened)
+	if err != nil {
+		return err
+	}
+	composed, err := b.compose(opened, indexes, m)
+	if err != nil {
+		return err
+	}
+	step.Note("%d files", len(composed.Tree.Paths()))
+	step.Done()
+
+	if err := b.linkRoot(composed.Tree); err != nil {
+		return err
+	}
+	if err := b.keepBootFiles(composed); err != nil {
+		return err
+	}
+	m.Files = manifest.Files(composed.Tree)
+	b.root.Manifest = m
+	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
+}
+
+// modules returns what is known of the kernel's modules; the packages are read only when the store does not know them.
+func (b *build) modules(ctx context.Context, kernelTree func() (*tree.Tree, error)) (*kmod.Modules, error) {
+	return kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
+}
+
+func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[string][]byte, error) {
+	m, err := b.modules(ctx, func() (*tree.Tree, error) {
+		for _, p := range opened {
+			if p.Name == b.packages.kernel.Name {
+				return packTree(p)
+			}
+		}
+		return nil, fmt.Errorf("package %s is not among the packs", b.packages.kernel.Name)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index the kernel's modules: %w", err)
+	}
+	return m.Files()
+}
+
+// packTree lays out one package alone, below a merged /usr.
+func packTree(p *packs.Pack) (*tree.Tree, error) {
+	t := tree.New()
+	if err := t.Mkdir("/usr/lib", 0o755); err != nil {
+		return nil, err
+	}
+	if err := t.Symlink("usr/lib", "/lib", ""); err != nil {
+		return nil, err
+	}
+	return t, p.Entries(t.Add)
+}
+
+func (b *build) compose(opened []*packs.Pack, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
+	var short bytes.Buffer
+	if err := m.WithoutFiles().Encode(&short); err != nil {
+		return nil, err
+	}
+	var packages []recipe.Package
+	for _, p := range opened {
+		packages = append(packages, p.Package)
+	}
+	composed, err := recipe.Compose(packages, recipe.Options{
+		Kernel:        b.packages.release,
+		ModuleIndexes: indexes,
+		Units:         source.Units(b.Source),
+		Overlay:       source.Overlay(b.Source),
+		Agent:         b.binaries.agent.Content(),
+		Payloads: append(b.recipePayloads(), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
+			{Path: manifest.ImagePath, Mode: 0o644, Content: tree.Bytes(short.Bytes())},
+		}}),
+		Programs: m.Programs,
+		Release:  recipe.Release{Version: b.Version, Suite: b.Config.Image.Suite},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compose the root: %w", err)
+	}
+	// What no package dates gets the build time; nothing is newer than it, so that clocks and make never see the future.
+	return composed, composed.Tree.Walk(func(_ string, n *tree.Inode) error {
+		if n.MTime == 0 || n.MTime > b.BuildTime {
+			n.MTime = b.BuildTime
+		}
+		return nil
+	})
+}
+
+// describe lists packages and payloads.
+func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
+	m := manifest.Manifest{Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release, Programs: []string{}}
+	for _, p := range b.programs {
+		m.Programs = append(m.Programs, p.Name)
+	}
+	for i, p := range b.packages.list {
+		m.Packages = append(m.Packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: opened[i].Source, SHA256: p.SHA256, Size: p.Size})
+	}
+	for _, p := range append(b.binaries.payloads, b.binaries.agent) {
+		data, err := readProgram(p)
+		if err != nil {
+			return m, err
+		}
+		described, err := manifest.GoPayload(p.Name, "/usr/bin/"+p.Name, data)
+		if err != nil {
+			return m, err
+		}
+		m.Payloads = append(m.Payloads, described)
+	}
+	return m, nil
+}
+
+// linkRoot writes squashfs and hash tree into the store.
+func (b *build) linkRoot(t *tree.Tree) error {
+	step := b.Progress.Step("link")
+	var linked squashfs.Result
+	err := b.Store.Put(b.root.object(objSquashfs), func(w *os.File) (err error) {
+		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime)})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("link the root: %w", err)
+	}
+	step.Note("%.1f MiB, %.1f of it fresh", float64(linked.Size)/(1<<20), float64(linked.Fresh)/(1<<20))
+	step.Done()
+
+	step = b.Progress.Step("verity")
+	data, err := b.Store.Open(b.root.object(objSquashfs))
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	err = b.Store.Put(b.root.object(objVerity), func(w *os.File) error {
+		hash, _, err := verity.Format(data, linked.Size, w, verity.Derive(linked.ContentID[:]))
+		b.root.Hash = fmt.Sprintf("%x", hash)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hash the root: %w", err)
+	}
+	step.Note("root hash %.16s…", b.root.Hash)
+	step.Done()
+	return nil
+}
+
+// keepBootFiles puts kernel, stub, boot loader and microcode beside the root.
+func (b *build) keepBootFiles(composed *recipe.Result) error {
+	wanted := map[string]string{objKernel: "/boot/vmlinuz-" + b.packages.release, objStub: stubPath, objLoader: loaderPath}
+	for name, p := range wanted {
+		n := composed.Boot[p]
+		if n == nil {
+			return fmt.Errorf("no package brings %s", p)
+		}
+		if err := b.keep(name, n.Content); err != nil {
+			return err
+		}
+	}
+	release, err := composed.Tree.ReadFile("/etc/os-release")
+	if err != nil {
+		return err
+	}
+	if err := b.keep(objRelease, tree.Bytes(release)); err != nil {
+		return err
+	}
+	firmware := map[string][]byte{}
+	if b.Config.Image.Microcode {
+		for p, n := range composed.Boot {
+			if strings.HasSuffix(path.Dir(p), "-ucode") {
+				data, err := readContent(n.Content)
+				if err != nil {
+					return fmt.Errorf("read %s: %w", p, err)
+				}
+				firmware[p] = data
+			}
+		}
+	}
+	archive, err := microcode.Archive(firmware)
+	if err != nil {
+		return err
+	}
+	return b.keep(objMicrocode, tree.Bytes(archive))
+}
+
+func (b *build) keep(name string, c tree.Content) error {
+	return b.Store.Put(b.root.object(name), func(w *os.File) error {
+		r, err := c.Open()
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		_, err = io.Copy(w, r)
+		return err
+	})
+}
+
+func readContent(c tree.Content) ([]byte, error) {
+	r, err := c.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
