@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -358,13 +359,13 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 
 func TestAProxyOfAptIsUsedBeforeThatOfTheTransport(t *testing.T) {
 	proxies := map[string]*apttest.Mirror{"env": apttest.New(t), "apt": apttest.New(t), "host": apttest.New(t)}
-	used := ""
+	var used atomic.Value
 	for name, p := range proxies {
-		p.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-			used = name + " for " + r.URL.Host
+		p.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+			used.Store(name + " for " + r.URL.Host)
 			http.Error(w, "no", http.StatusForbidden)
 			return true
-		}
+		})
 	}
 	env, err := url.Parse(proxies["env"].URL)
 	require.NoError(t, err)
@@ -378,10 +379,10 @@ func TestAProxyOfAptIsUsedBeforeThatOfTheTransport(t *testing.T) {
 		{apt + ` Acquire::http::Proxy::mirror.test "DIRECT";`, "", "mirror.test"},
 		{`Acquire::http::Proxy "nonsense";`, "", "is not a URI"},
 	} {
-		used = ""
+		used.Store("")
 		f.opts.Root = fstest.MapFS{"etc/apt/apt.conf": {Data: []byte(c.conf)}}
 		_, err := f.archive(t).down.small(t.Context(), "http://mirror.test/debian", "x", 10)
 		require.ErrorContains(t, err, c.fails, c.conf)
-		require.Equal(t, c.want, used, c.conf)
+		require.Equal(t, c.want, used.Load(), c.conf)
 	}
 }

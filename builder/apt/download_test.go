@@ -56,7 +56,7 @@ func TestAPackageThatIsNotWhatTheIndexSaysIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, a, p := bulky(t)
-			f.Hook = c.hook(f, p)
+			f.Answer(c.hook(f, p))
 			err := a.Fetch(t.Context(), []Package{p})
 			require.ErrorContains(t, err, "download bulky: ")
 			require.ErrorContains(t, err, c.want)
@@ -96,14 +96,12 @@ func answer(code int) hook {
 
 func TestADownloadGoesOnWhereItBroke(t *testing.T) {
 	f, a, p := bulky(t)
-	var ranges []string
-	f.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-		ranges = append(ranges, r.Header.Get("Range"))
-		if len(ranges) == 1 {
+	f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Range") == "" {
 			f.CutAfter(w, p.Filename, 100_000)
 		}
 		return false
-	}
+	})
 	require.ErrorContains(t, a.Fetch(t.Context(), []Package{p}), "the connection broke after 100000 of ")
 	info, err := os.Stat(partial(f, p))
 	require.NoError(t, err)
@@ -111,9 +109,12 @@ func TestADownloadGoesOnWhereItBroke(t *testing.T) {
 
 	var reports []Progress
 	f.opts.Progress = func(p Progress) { reports = append(reports, p) }
-	again := f.updated(t) // as another run of the program would
+	again := f.archive(t) // as another run of the program would
+	f.Answer(nil)
+	require.NoError(t, again.Update(t.Context()))
+	f.Requests()
 	require.NoError(t, again.Fetch(t.Context(), []Package{p}))
-	require.Equal(t, "bytes=100000-", ranges[len(ranges)-1])
+	require.Equal(t, []apttest.Request{{Path: p.Filename, Range: "bytes=100000-"}}, f.Requests())
 	require.NoFileExists(t, partial(f, p))
 	require.EqualValues(t, 100_000, reports[0].Done)
 	require.Equal(t, Progress{Name: "bulky", Done: p.Size, Total: p.Size, Files: 1, TotalFiles: 1}, reports[len(reports)-1])
@@ -133,13 +134,13 @@ func TestAFailureThatPassesIsTriedAgain(t *testing.T) {
 			f.opts.Retries = 3
 			a := f.updated(t)
 			var n atomic.Int32
-			f.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+			f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 				if n.Add(1) > 3 {
 					return false
 				}
 				fail(f, p, w)
 				return true
-			}
+			})
 			require.NoError(t, a.Fetch(t.Context(), []Package{p}))
 			require.EqualValues(t, 4, n.Load())
 		})
@@ -150,19 +151,14 @@ func TestAttemptsAreBounded(t *testing.T) {
 	f, _, p := bulky(t)
 	f.opts.Retries = 2
 	a := f.updated(t)
-	n := 0
-	f.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-		n++
-		http.Error(w, "", http.StatusBadGateway)
-		return true
-	}
+	f.Requests()
+	f.Answer(answer(http.StatusBadGateway)(f, p))
 	require.ErrorContains(t, a.Fetch(t.Context(), []Package{p}), "(gave up after 3 attempts)")
-	require.Equal(t, 3, n)
+	require.Len(t, f.Requests(), 3)
 
-	n = 0
-	f.Hook = func(w http.ResponseWriter, r *http.Request) bool { n++; http.NotFound(w, r); return true }
+	f.Answer(answer(http.StatusNotFound)(f, p))
 	require.Error(t, a.Fetch(t.Context(), []Package{p}))
-	require.Equal(t, 1, n, "a file that is not there does not come")
+	require.Len(t, f.Requests(), 1, "a file that is not there does not come")
 }
 
 func TestWhatIsThereOfADownloadIsNotTrusted(t *testing.T) {
@@ -213,7 +209,7 @@ func TestWhatIsThereOfADownloadIsNotTrusted(t *testing.T) {
 			whole := append([]byte(nil), f.File(p.Filename)...)
 			require.NoError(t, os.WriteFile(partial(f, p), c.have(p, whole), 0o644))
 			if c.hook != nil {
-				f.Hook = c.hook(f, p)
+				f.Answer(c.hook(f, p))
 			}
 			require.NoError(t, a.Fetch(t.Context(), []Package{p}))
 			got, err := f.opts.Store.ReadAll(p.Key())
@@ -227,13 +223,13 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 	f, _, p := bulky(t)
 	f.opts.Stall = 50 * time.Millisecond
 	a := f.updated(t)
-	f.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+	f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Length", "320000")
 		_, _ = w.Write(make([]byte, 10))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return true
-	}
+	})
 	p.Size = 320_000
 	require.ErrorContains(t, a.Fetch(t.Context(), []Package{p}), "no data for 50ms")
 }
@@ -243,11 +239,11 @@ func TestACancelledDownloadEndsAtOnceAndKeepsWhatItHas(t *testing.T) {
 	f.opts.Retries, f.opts.Backoff = 5, time.Hour
 	a := f.updated(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+	f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		time.AfterFunc(50*time.Millisecond, cancel)
 		f.CutAfter(w, p.Filename, 100_000)
 		return true
-	}
+	})
 	require.ErrorIs(t, a.Fetch(ctx, []Package{p}), context.Canceled)
 	info, err := os.Stat(partial(f, p))
 	require.NoError(t, err)
@@ -269,7 +265,7 @@ func TestTwoRunsShareOneDownload(t *testing.T) {
 	wg.Wait()
 	n := 0
 	for _, r := range f.Requests() {
-		if r == p.Filename {
+		if r.Path == p.Filename {
 			n++
 		}
 	}

@@ -32,7 +32,7 @@ var Time = time.Date(2028, 1, 1, 12, 0, 0, 0, time.UTC)
 // Suites are those that Publish makes.
 var Suites = []string{"trixie", "trixie-updates", "trixie-security"}
 
-// Mirror is an archive. Fields may be changed until Publish, Files and Hook at any time.
+// Mirror is an archive. Its fields count when Publish is called.
 type Mirror struct {
 	// URL is the base of the main archive and of the security archive.
 	URL string
@@ -43,12 +43,11 @@ type Mirror struct {
 	Date, ValidUntil time.Time
 	// Release changes the text of a suite's release file before it is signed.
 	Release func(suite, text string) string
-	// Hook, when set, may answer a request in the mirror's place; true when it has.
-	Hook func(w http.ResponseWriter, r *http.Request) bool
 
 	mu       sync.Mutex
 	files    map[string][]byte
-	requests []string
+	requests []Request
+	answer   func(w http.ResponseWriter, r *http.Request) bool
 	packages map[string][]string // "SUITE COMPONENT" to entries
 }
 
@@ -157,8 +156,21 @@ func (m *Mirror) Files() []string {
 	return slices.Sorted(maps.Keys(m.files))
 }
 
-// Requests returns the paths asked for since the last call, in order.
-func (m *Mirror) Requests() []string {
+// Request is one that the mirror got.
+type Request struct {
+	// Path is below URL; Range is the header of that name.
+	Path, Range string
+}
+
+// Answer sets a function that may answer a request in the mirror's place; it returns whether it has.
+func (m *Mirror) Answer(fn func(w http.ResponseWriter, r *http.Request) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answer = fn
+}
+
+// Requests returns what was asked for since the last call, in order.
+func (m *Mirror) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.requests
@@ -202,9 +214,9 @@ func httpDate(t time.Time) string { return t.UTC().Format("Mon, 02 Jan 2006 15:0
 func (m *Mirror) serve(w http.ResponseWriter, r *http.Request) {
 	file, ok := strings.CutPrefix(r.URL.Path, "/debian/")
 	m.mu.Lock()
-	m.requests = append(m.requests, file)
+	m.requests = append(m.requests, Request{file, r.Header.Get("Range")})
 	data, found := m.files[file]
-	hook := m.Hook
+	hook := m.answer
 	m.mu.Unlock()
 	switch {
 	case hook != nil && hook(w, r):
