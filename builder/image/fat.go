@@ -87,7 +87,7 @@ func (f *fatFS) chain(first uint32, limit int64) ([]int64, error) {
 		if c = binary.LittleEndian.Uint32(next[:]) & 0x0fffffff; c >= 0x0ffffff8 {
 			return out, nil
 		}
-		if int64(len(out))*f.cluster >= limit {
+		if int64(len(out))*f.cluster >= limit || len(out) > int(f.clusters) {
 			return nil, fmt.Errorf("%w: a chain is longer than its file", errFAT)
 		}
 	}
