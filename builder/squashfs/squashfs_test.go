@@ -138,7 +138,7 @@ func tool(t testing.TB, name string, args ...string) string {
 func unsquash(t testing.TB, image string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "out")
-	args := []string{"-no-progress", "-d", dir, image}
+	args := []string{"-no-progress", "-processors", "1", "-data-queue", "16", "-frag-queue", "16", "-d", dir, image}
 	if os.Geteuid() != 0 {
 		args = append([]string{"-user-xattrs"}, args...)
 	}
