@@ -1,0 +1,75 @@
+package activate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// busBound is the longest wait for systemd's answer that a job is queued.
+const busBound = 15 * time.Second
+
+// Bus is systemd, by its private socket: the image has no message bus.
+type Bus struct{ conn *dbus.Conn }
+
+// Connect connects to systemd. The connection lives as long as ctx.
+func Connect(ctx context.Context) (*Bus, error) {
+	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd: %w", err)
+	}
+	return &Bus{conn}, nil
+}
+
+// Close ends the connection.
+func (b *Bus) Close() { b.conn.Close() }
+
+// Conn is the connection itself.
+func (b *Bus) Conn() *dbus.Conn { return b.conn }
+
+// Start enqueues a start job and returns when it is queued.
+func (b *Bus) Start(ctx context.Context, unit string) error {
+	ctx, cancel := context.WithTimeout(ctx, busBound)
+	defer cancel()
+	if _, err := b.conn.StartUnitContext(ctx, unit, "replace", nil); err != nil {
+		return fmt.Errorf("start %s: %w", unit, err)
+	}
+	return nil
+}
+
+// Restart enqueues a restart job, which starts a unit that does not run.
+func (b *Bus) Restart(ctx context.Context, unit string) error {
+	ctx, cancel := context.WithTimeout(ctx, busBound)
+	defer cancel()
+	if _, err := b.conn.RestartUnitContext(ctx, unit, "replace", nil); err != nil {
+		return fmt.Errorf("restart %s: %w", unit, err)
+	}
+	return nil
+}
+
+// Reload enqueues a reload of a running unit.
+func (b *Bus) Reload(ctx context.Context, unit string) error {
+	ctx, cancel := context.WithTimeout(ctx, busBound)
+	defer cancel()
+	if _, err := b.conn.ReloadUnitContext(ctx, unit, "replace", nil); err != nil {
+		return fmt.Errorf("reload %s: %w", unit, err)
+	}
+	return nil
+}
+
+// Starter enqueues units.
+type Starter interface {
+	Start(ctx context.Context, unit string) error
+}
+
+// Start enqueues all targets; one that fails does not keep back the others.
+func Start(ctx context.Context, s Starter, targets []string) error {
+	var errs []error
+	for _, t := range targets {
+		errs = append(errs, s.Start(ctx, t))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,128 @@
+// Package activate starts what a node's roles are. It decides which roles may start and enqueues their targets at systemd;
+// it never waits for a job, since the caller may be ordered before it.
+package activate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"spore/agent/detect"
+	"spore/agent/secrets"
+	"spore/agent/state"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
+
+// Held is a role that does not start, and why.
+type Held struct {
+	Role   string `json:"role"`
+	Reason string `json:"reason"`
+}
+
+// Input is what the decision depends on.
+type Input struct {
+	Cluster  *facts.Cluster
+	Node     *facts.Node
+	Identity detect.Identity
+	State    state.Info
+	// Have tells whether a secret is installed.
+	Have func(ref string) bool
+	// Unit tells whether the image has a unit.
+	Unit func(name string) bool
+	// BundleProblem says why a bundle was refused.
+	BundleProblem string
+}
+
+// Plan returns the roles that may start, their targets in the same order, and the roles that are held.
+func Plan(in Input) (start, targets []string, held []Held) {
+	for _, name := range in.Node.Roles {
+		if reason := in.reason(name); reason != "" {
+			held = append(held, Held{name, reason})
+			continue
+		}
+		role, _ := roles.Lookup(name)
+		start, targets = append(start, name), append(targets, role.Target)
+	}
+	return start, targets, held
+}
+
+// reason says why a role does not start; empty when it does.
+func (in Input) reason(name string) string {
+	role, ok := roles.Lookup(name)
+	if !ok || !in.Unit(role.Target) {
+		return "this image does not carry it; build one in which its service is enabled"
+	}
+	if in.State.Refused {
+		return "its state is out of reach: " + in.State.Warning
+	}
+	missing := in.missing(role)
+	if len(missing) == 0 {
+		return ""
+	}
+	shown := strings.Join(missing[:min(len(missing), 5)], ", ")
+	if len(missing) > 5 {
+		shown += fmt.Sprintf(" and %d more", len(missing)-5)
+	}
+	switch {
+	case in.BundleProblem != "":
+		return "missing secrets " + shown + ": " + in.BundleProblem
+	case in.Identity.Phase == 2:
+		return "missing secrets " + shown + ": the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
+	}
+	return "missing secrets " + shown + ": no bundle for this node came with the machine"
+}
+
+// missing lists the secrets that the role's programs need and that are not installed.
+func (in Input) missing(role roles.Role) []string {
+	needs := false
+	for _, p := range role.Programs {
+		program, _ := roles.LookupProgram(p)
+		needs = needs || program.NeedsSecrets
+	}
+	if !needs {
+		return nil
+	}
+	var out []string
+	for _, ref := range secrets.Refs(Settings(in.Cluster.Services, role.Service)) {
+		if !in.Have(ref) {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
+// Settings returns the settings of a service by the name that cluster.yaml has for it; nil when it has none.
+func Settings(s spec.Services, name string) any {
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if tag == name && !v.Field(i).IsNil() {
+			return v.Field(i).Interface()
+		}
+	}
+	return nil
+}
+
+// HaveIn tells whether a secret is installed in dir.
+func HaveIn(dir string) func(string) bool {
+	return func(ref string) bool {
+		_, err := os.Stat(filepath.Join(dir, ref))
+		return err == nil
+	}
+}
+
+// UnitIn tells whether a unit lies in one of the directories.
+func UnitIn(dirs ...string) func(string) bool {
+	return func(name string) bool {
+		for _, d := range dirs {
+			if _, err := os.Stat(filepath.Join(d, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	}
+}

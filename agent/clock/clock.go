@@ -1,0 +1,71 @@
+// Package clock keeps the clock from starting in the past. Machines without a working RTC come up in 1970, and then no
+// certificate is valid and no NTP answer authentic. The floor is the later of the image's build time and the last time that
+// this node has seen; the clock is only ever set forward, and nobody waits for NTP.
+package clock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/atomicfile"
+)
+
+// maxFuture bounds a stored time: one that lies further after the build is no time that was seen but a damaged file or an
+// RTC that had jumped.
+const maxFuture = 20 * 365 * 24 * time.Hour
+
+// Floor is the earliest time that it can be. stored is the content of the file with the last time seen; it may be empty.
+func Floor(built time.Time, stored []byte) time.Time {
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(stored)), 10, 64)
+	if err != nil {
+		return built
+	}
+	if last := time.Unix(seconds, 0); last.After(built) && last.Before(built.Add(maxFuture)) {
+		return last
+	}
+	return built
+}
+
+// Raise sets the clock to the floor when it is before it. set is usually Set.
+func Raise(now, floor time.Time, set func(time.Time) error) (raised bool, err error) {
+	if !now.Before(floor) {
+		return false, nil
+	}
+	return true, set(floor)
+}
+
+// Set sets the system clock.
+func Set(t time.Time) error {
+	tv := unix.NsecToTimeval(t.UnixNano())
+	if err := unix.Settimeofday(&tv); err != nil {
+		return fmt.Errorf("set the clock to %s: %w", t.UTC().Format(time.RFC3339), err)
+	}
+	return nil
+}
+
+// Read reads the file with the last time seen; it is empty when there is none.
+func Read(path string) []byte {
+	data, err := atomicfile.ReadLimited(path, 64)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// Remember writes the last time seen, unless the file already has a later one.
+func Remember(path string, now time.Time) error {
+	old := Read(path)
+	if seconds, err := strconv.ParseInt(strings.TrimSpace(string(old)), 10, 64); err == nil && seconds > now.Unix() {
+		return nil
+	}
+	if err := atomicfile.WriteDurable(path, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

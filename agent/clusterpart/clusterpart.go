@@ -1,0 +1,73 @@
+// Package clusterpart reads the verified cluster part of the image: the identity index and what is compiled for this node.
+// It never parses the YAML of the cluster.
+package clusterpart
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"spore/agent/atomicfile"
+	"spore/cluster/facts"
+	"spore/cluster/identity"
+)
+
+// Bounds of compiled files. The largest is cluster.json of 10,000 nodes, with its lists of role members.
+const (
+	maxCluster = 64 << 20
+	maxNode    = 4 << 20
+)
+
+// Part is a mounted cluster part.
+type Part struct{ Dir string }
+
+// Match decides which node a machine with these facts is.
+func (p Part) Match(f identity.Facts) (identity.Result, error) {
+	file, err := os.Open(filepath.Join(p.Dir, facts.IdentityIndex))
+	if err != nil {
+		return identity.Result{}, fmt.Errorf("open the identity index of the cluster part: %w", err)
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return identity.Result{}, fmt.Errorf("open the identity index of the cluster part: %w", err)
+	}
+	x, err := identity.Open(file, st.Size())
+	if err != nil {
+		return identity.Result{}, err
+	}
+	return x.Match(f)
+}
+
+// Cluster reads what is the same on every node.
+func (p Part) Cluster() (*facts.Cluster, error) {
+	c := new(facts.Cluster)
+	return c, p.read(facts.ClusterFile, maxCluster, c)
+}
+
+// Node reads what is compiled for one node. name comes from the identity index.
+func (p Part) Node(name string) (*facts.Node, error) {
+	n := new(facts.Node)
+	return n, p.read(filepath.Join(facts.NodeDir, filepath.Base(name)+".json"), maxNode, n)
+}
+
+// Hosts reads the hosts file of the cluster.
+func (p Part) Hosts() ([]byte, error) {
+	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, facts.HostsFile), maxCluster)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster part: %w", err)
+	}
+	return data, nil
+}
+
+func (p Part) read(name string, limit int64, v any) error {
+	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, name), limit)
+	if err != nil {
+		return fmt.Errorf("read the cluster part: %w", err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("read the cluster part: %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+// Package environment writes the environment files that the units of the service programs read. What is in them is package
+// facts'.
+package environment
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"spore/agent/atomicfile"
+	"spore/cluster/facts"
+)
+
+// Write makes dir hold exactly the node's environment files; those of an earlier identity are removed.
+func Write(dir string, c *facts.Cluster, n *facts.Node) error {
+	files := facts.Environment(c, n)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if _, err := atomicfile.Write(filepath.Join(dir, name), files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list environment files: %w", err)
+	}
+	for _, e := range entries {
+		if _, wanted := files[e.Name()]; !wanted && filepath.Ext(e.Name()) == ".env" {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("remove an earlier environment file: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// Package etc derives this node's files under /etc from the cluster part and the identity: names, resolvers, time servers,
+// kernel parameters and /etc/cluster-config. /etc is volatile, so everything is written again at each boot and cannot drift.
+// Network interfaces are package network's.
+package etc
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"spore/agent/atomicfile"
+	"spore/agent/detect"
+	"spore/agent/paths"
+	"spore/cluster/facts"
+)
+
+// Input is what the files depend on. Node is nil on a machine that is no node.
+type Input struct {
+	Root     paths.Root
+	Cluster  *facts.Cluster
+	Node     *facts.Node
+	Identity detect.Identity
+	// Hosts is the hosts file of the cluster part.
+	Hosts []byte
+	// Part is where the cluster part is mounted.
+	Part string
+	// Resolvers and SearchDomain are what DHCP said; they are used where cluster.yaml names no nameservers.
+	Resolvers    []string
+	SearchDomain string
+}
+
+// Hostname is what the machine calls itself.
+func Hostname(n *facts.Node, id detect.Identity) string {
+	if n != nil {
+		return n.Hostname
+	}
+	if len(id.Seen.MACs) > 0 {
+		return "unknown-" + strings.ReplaceAll(id.Seen.MACs[0], ":", "")[6:]
+	}
+	return "unknown"
+}
+
+// Write writes all files; files that already say the same are left alone.
+func Write(in Input) error {
+	files := map[string]string{
+		"/etc/hostname":    Hostname(in.Node, in.Identity) + "\n",
+		"/etc/hosts":       hosts(in),
+		"/etc/resolv.conf": resolvConf(in),
+		"/etc/systemd/timesyncd.conf.d/10-spore.conf": timesyncd(in.Cluster.Network.NTPServers),
+	}
+	if in.Node != nil {
+		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node.Sysctl)
+		files[paths.ClusterConfig+"/current-node.yaml"] = yamlDocument("what this node was told about itself", in.Node)
+		files[paths.ClusterConfig+"/node-identity"] = nodeIdentity(in)
+	}
+	for _, path := range sortedKeys(files) {
+		if _, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"cluster.yaml", "services", "nodes"} {
+		if err := link(in.Root, in.Part+"/"+name, paths.ClusterConfig+"/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteResolvers writes resolv.conf alone, after DHCP said something new.
+func WriteResolvers(in Input) error {
+	_, err := atomicfile.Write(in.Root.At("/etc/resolv.conf"), []byte(resolvConf(in)), 0o644)
+	return err
+}
+
+// link makes a symbolic link, so that the source files stay where they are verified on each read.
+func link(root paths.Root, target, path string) error {
+	at := root.At(path)
+	if old, err := os.Readlink(at); err == nil && old == target {
+		return nil
+	}
+	tmp := at + ".new"
+	_ = os.Remove(tmp)
+	if err := os.MkdirAll(root.At(paths.ClusterConfig), 0o755); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, at); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	return nil
+}
+
+// hosts is hosts(5): the loopback, this node when the cluster's list does not have it, and the cluster.
+func hosts(in Input) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	if in.Node == nil {
+		return b.String()
+	}
+	if !listed(in.Hosts, in.Node.FQDN) {
+		// As Debian does for a machine whose address is not known beforehand.
+		fmt.Fprintf(&b, "127.0.1.1 %s\n", strings.Join(distinct(in.Node.FQDN, in.Node.Hostname), " "))
+	}
+	b.Write(in.Hosts)
+	return b.String()
+}
+
+func listed(hosts []byte, fqdn string) bool {
+	for line := range strings.Lines(string(hosts)) {
+		line, _, _ = strings.Cut(line, "#")
+		if f := strings.Fields(line); len(f) > 1 {
+			for _, name := range f[1:] {
+				if strings.EqualFold(name, fqdn) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// maxNameservers is what glibc reads (resolv.conf(5), MAXNS).
+const maxNameservers = 3
+
+func resolvConf(in Input) string {
+	servers, search := in.Cluster.Network.Nameservers, in.Cluster.Domain
+	if len(servers) == 0 {
+		servers = in.Resolvers
+		if search == "" {
+			search = in.SearchDomain
+		}
+	}
+	var b strings.Builder
+	b.WriteString("# Written by spore-agent at each boot.\n")
+	if search != "" {
+		fmt.Fprintf(&b, "search %s\n", search)
+	}
+	for _, s := range servers[:min(len(servers), maxNameservers)] {
+		fmt.Fprintf(&b, "nameserver %s\n", s)
+	}
+	b.WriteString("options edns0 timeout:2 attempts:2\n")
+	return b.String()
+}
+
+// timesyncd names the time servers; without any, those that DHCP gives are used.
+func timesyncd(servers []string) string {
+	if len(servers) == 0 {
+		return "# cluster.yaml names no time servers.\n"
+	}
+	return "[Time]\nNTP=" + strings.Join(servers, " ") + "\n"
+}
+
+// baseSysctl holds kernel parameters that every node has; those of its file in nodes/ come after and win.
+var baseSysctl = []string{
+	// Neighbours learn an address as soon as it is used (RFC 5227, section 2.3).
+	"net.ipv4.conf.all.arp_notify = 1", "net.ipv4.conf.default.arp_notify = 1",
+}
+
+func sysctl(params map[string]string) string {
+	lines := append([]string{}, baseSysctl...)
+	for _, k := range sortedKeys(params) {
+		lines = append(lines, k+" = "+strings.ReplaceAll(params[k], "\n", " "))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// nodeIdentity is an environment file that says who the node is and why.
+func nodeIdentity(in Input) string {
+	var b strings.Builder
+	for _, kv := range [][2]string{
+		{"CLUSTER", in.Cluster.Name}, {"CLUSTER_ID", in.Cluster.ID}, {"NODE", in.Node.Name},
+		{"HOSTNAME", in.Node.Hostname}, {"FQDN", in.Node.FQDN}, {"ROLES", strings.Join(in.Node.Roles, " ")},
+		{"MATCHED_BY", in.Identity.By}, {"MATCHED_VALUE", in.Identity.Value}, {"MATCHED_PHASE", fmt.Sprint(in.Identity.Phase)},
+	} {
+		fmt.Fprintf(&b, "%s=%s\n", kv[0], quote(kv[1]))
+	}
+	return b.String()
+}
+
+// quote makes a value of an environment file (systemd.exec(5), EnvironmentFile=).
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", "$", `\$`, "\n", " ").Replace(s) + `"`
+}
+
+func distinct(names ...string) []string {
+	var out []string
+	for _, n := range names {
+		if n != "" && (len(out) == 0 || out[len(out)-1] != n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

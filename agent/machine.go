@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"spore/agent/arp"
+	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/clock"
+	"spore/agent/clusterpart"
+	"spore/agent/detect"
+	"spore/agent/network"
+	"spore/agent/nic"
+	"spore/agent/paths"
+	"spore/agent/status"
+	"spore/cluster/facts"
+)
+
+// machine is what all subcommands look at and act on.
+type machine struct {
+	root paths.Root
+	boot bootinfo.Info
+	part clusterpart.Part
+	say  func(string)
+}
+
+func newMachine(root paths.Root) *machine {
+	m := &machine{
+		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
+		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
+	}
+	return m
+}
+
+// readBoot reads what stage1 found. Without it (a container, a rehearsal) the rest goes on with what there is.
+func (m *machine) readBoot() {
+	info, err := bootinfo.Read(m.root.At(bootinfo.Path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.say(err.Error())
+	}
+	m.boot = info
+}
+
+// raiseClock keeps the clock from lying before the build time and the last time seen.
+func (m *machine) raiseClock() {
+	if m.boot.BuildTime == 0 {
+		return
+	}
+	floor := clock.Floor(time.Unix(m.boot.BuildTime, 0), clock.Read(m.root.At(paths.Clock)))
+	raised, err := clock.Raise(time.Now(), floor, clock.Set)
+	if err != nil {
+		m.say(err.Error())
+	} else if raised {
+		m.say("the clock was wrong; set to " + floor.UTC().Format(time.RFC3339) + " until a time server answers")
+	}
+}
+
+// cards lists the network cards.
+func (m *machine) cards() ([]nic.Card, error) { return nic.List(m.root.At("/run/systemd/container")) }
+
+// identity reads the result of detection.
+func (m *machine) identity() (detect.Identity, error) {
+	var id detect.Identity
+	if err := atomicfile.ReadJSON(m.root.At(paths.Identity), &id); err != nil {
+		return id, fmt.Errorf("read which node this is (has `spore-agent detect` run?): %w", err)
+	}
+	return id, nil
+}
+
+// node reads cluster and node; both are nil for a machine that is no node.
+func (m *machine) node() (detect.Identity, *facts.Cluster, *facts.Node, error) {
+	id, err := m.identity()
+	if err != nil || !id.Known() {
+		return id, nil, nil, err
+	}
+	c, err := m.part.Cluster()
+	if err != nil {
+		return id, nil, nil, err
+	}
+	n, err := m.part.Node(id.Node)
+	return id, c, n, err
+}
+
+// record notes that a step is done.
+func (m *machine) record(step string) {
+	if err := status.Record(m.root, step, status.Step{At: status.SinceBoot(), CPU: status.OwnCPU()}); err != nil {
+		m.say(err.Error())
+	}
+}
+
+// writeNetwork writes the files of networkd for a node, or for DHCP on every card when it is nil. Addresses of used are
+// left out.
+func (m *machine) writeNetwork(c *facts.Cluster, n *facts.Node, used []arp.Used) (changed bool, err error) {
+	cards, err := m.cards()
+	if err != nil {
+		return false, err
+	}
+	o := network.Options{Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0}
+	for _, card := range cards {
+		if !card.Permanent {
+			o.Current[card.MAC] = true
+		}
+	}
+	for _, u := range used {
+		o.Withheld[u.IP] = true
+	}
+	files := network.Everywhere(o)
+	if n != nil {
+		files = network.ForNode(n.Interfaces, o)
+	}
+	return network.Write(m.root.At(network.Dir), files)
+}
+
+// conflicts reads what the last probe found.
+func (m *machine) conflicts() []arp.Used {
+	var used []arp.Used
+	_ = atomicfile.ReadJSON(m.root.At(paths.Conflicts), &used) // No file means no conflict.
+	return used
+}
+
+// execProgram runs a program; its output goes to the journal, and the last of it into the error.
+func execProgram(ctx context.Context, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+			text = text[i+1:]
+		}
+		return fmt.Errorf("%s: %w: %s", name, err, text)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// Command spore-agent makes a machine the node that it is: it finds out which one, derives everything under /etc, gives it
+// its state, starts its roles and says how it is. See DESIGN.md, "On the node".
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// command is a subcommand.
+type command struct {
+	name, usage, about string
+	run                func(ctx context.Context, m *machine, args []string) error
+}
+
+// commands is the table of subcommands.
+func commands() []command {
+	return []command{
+		{"detect", "[--network]", "find out which node this machine is and derive its /etc; --network asks DHCP", detectCommand},
+		{"probe", "", "ask whether another machine has this node's static addresses", probeCommand},
+		{"state", "[adopt|reset DISK PARTUUID|SERIAL]", "make or find the partition for /var; adopt or delete one that is foreign", stateCommand},
+		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
+		{"status", "[--json]", "print the last status line", statusCommand},
+		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
+	}
+}
+
+// usageError is wrong usage: exit code 2.
+type usageError struct{ text string }
+
+func (u usageError) Error() string { return u.text }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	err := dispatch(ctx, newMachine("/"), os.Args)
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "spore-agent:", err)
+	if _, ok := err.(usageError); ok {
+		os.Exit(2)
+	}
+	os.Exit(1)
+}
+
+// dispatch runs what the arguments say; under the name mount.spore the program is the helper of mount(8).
+func dispatch(ctx context.Context, m *machine, args []string) error {
+	if filepath.Base(args[0]) == "mount.spore" {
+		return mountCommand(ctx, m, args[1:])
+	}
+	if len(args) > 1 {
+		for _, c := range commands() {
+			if c.name == args[1] {
+				return c.run(ctx, m, args[2:])
+			}
+		}
+	}
+	if len(args) > 1 && (args[1] == "--help" || args[1] == "help") {
+		fmt.Print(usage())
+		return nil
+	}
+	return usageError{"wrong usage\n" + usage()}
+}
+
+func usage() string {
+	s := "Usage: spore-agent COMMAND\n\n"
+	for _, c := range commands() {
+		s += fmt.Sprintf("  %-46s %s\n", c.name+" "+c.usage, c.about)
+	}
+	return s + "\nExample: spore-agent status --json\n"
+}

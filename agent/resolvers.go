@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+
+	"spore/agent/bootinfo"
+	"spore/agent/etc"
+	"spore/agent/lease"
+)
+
+// resolvers writes resolv.conf from what DHCP said, for a cluster that names no nameservers.
+func (a *agent) resolvers() {
+	if a.cluster == nil || len(a.cluster.Network.Nameservers) > 0 {
+		return
+	}
+	cards, err := a.m.cards()
+	if err != nil {
+		a.m.say(err.Error())
+		return
+	}
+	in := etc.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir}
+	leases := os.DirFS(a.m.root.At("/run/systemd/netif/leases"))
+	for _, c := range cards {
+		if l, ok := lease.Read(leases, c.Index); ok {
+			in.Resolvers, in.SearchDomain = append(in.Resolvers, l.DNS...), l.Domain
+		}
+	}
+	if err := etc.WriteResolvers(in); err != nil {
+		a.m.say(err.Error())
+	}
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"spore/agent/activate"
+	"spore/agent/arp"
+	"spore/agent/atomicfile"
+	"spore/agent/clock"
+	"spore/agent/detect"
+	"spore/agent/environment"
+	"spore/agent/nic"
+	"spore/agent/paths"
+	"spore/agent/state"
+	"spore/agent/status"
+	"spore/agent/wait"
+	"spore/agent/watch"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+)
+
+// Times of the daemon.
+const (
+	// addressBound is the longest wait for the node's addresses before its roles start all the same.
+	addressBound = 30 * time.Second
+	// clockEvery is how often the last time seen is written.
+	clockEvery = time.Hour
+	// probeEvery is how often an address that another machine has is probed again.
+	probeEvery = time.Minute
+)
+
+// agent is the running daemon.
+type agent struct {
+	m   *machine
+	bus *activate.Bus
+	id  detect.Identity
+	// cluster and node are nil on a machine that is no node.
+	cluster *facts.Cluster
+	node    *facts.Node
+	line    status.Line
+	last    status.Line
+	units   []string
+}
+
+// runCommand is the daemon.
+func runCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent run"}
+	}
+	m.readBoot()
+	a := &agent{m: m}
+	var err error
+	if a.id, a.cluster, a.node, err = m.node(); err != nil {
+		// The daemon goes on: its line is how the problem is seen.
+		a.id.Problem = err.Error()
+	}
+	if a.cluster == nil {
+		a.cluster, _ = m.part.Cluster()
+	}
+	if a.bus, err = activate.Connect(ctx); err != nil {
+		return err
+	}
+	defer a.bus.Close()
+	a.begin()
+	if a.node != nil {
+		if err := a.activate(ctx); err != nil {
+			m.say(err.Error())
+		}
+	}
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		m.say(err.Error())
+	}
+	return a.follow(ctx)
+}
+
+// begin fills in what does not change while the machine runs.
+func (a *agent) begin() {
+	l := &a.line
+	l.Spore, l.Roles, l.Failed, l.Times = 1, []string{}, []string{}, map[string]float64{}
+	if a.cluster != nil {
+		l.Cluster = a.cluster.Name
+	}
+	if a.id.Known() {
+		l.Node, l.Matched = a.id.Node, &status.Matched{By: a.id.By, Value: a.id.Value, Phase: a.id.Phase}
+	} else {
+		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
+	}
+	l.MachineID = a.m.boot.MachineID
+	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
+	if a.m.boot.Stage1End > 0 {
+		l.Times["kernel"], l.Times["stage1"] = a.m.boot.Stage1Start, a.m.boot.Stage1End
+	}
+	var info state.Info
+	if err := atomicfile.ReadJSON(a.m.root.At(paths.State), &info); err == nil {
+		l.State = &info
+	}
+}
+
+// activate writes the environment files and enqueues the targets of the roles that may start.
+func (a *agent) activate(ctx context.Context) error {
+	if err := environment.Write(a.m.root.At(paths.Environment), a.cluster, a.node); err != nil {
+		return err
+	}
+	problem, _ := os.ReadFile(a.m.root.At(paths.BundleProblem))
+	in := activate.Input{
+		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.root.At(paths.Secrets)), BundleProblem: string(problem),
+		Unit: activate.UnitIn(a.m.root.At("/etc/systemd/system"), a.m.root.At("/usr/lib/systemd/system")),
+	}
+	if a.line.State != nil {
+		in.State = *a.line.State
+	}
+	start, targets, held := activate.Plan(in)
+	a.line.Held = held
+	if len(start) > 0 {
+		a.awaitAddresses(ctx)
+		a.line.Roles = start
+	}
+	for _, name := range start {
+		role, _ := roles.Lookup(name)
+		a.units = append(a.units, role.Target)
+		for _, p := range role.Programs {
+			program, _ := roles.LookupProgram(p)
+			a.units = append(a.units, program.Unit)
+		}
+	}
+	err := activate.Start(ctx, a.bus, targets)
+	a.step("activated")
+	return err
+}
+
+// awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same when
+// that takes too long: a program may do without, and says so itself.
+func (a *agent) awaitAddresses(ctx context.Context) {
+	done := make(chan struct{})
+	defer close(done)
+	changed, err := nic.Changes(done)
+	if err != nil {
+		a.m.say(err.Error())
+	}
+	want := a.expected()
+	what := "an address by DHCP"
+	if len(want) > 0 {
+		what = fmt.Sprintf("the node's addresses %v", want)
+	}
+	err = wait.Until(ctx, wait.Condition{
+		For: what, Bound: addressBound, Changes: changed, Patience: 5 * time.Second, Say: a.m.say,
+		Met: func() bool {
+			have, err := nic.Addresses()
+			if err != nil {
+				return true
+			}
+			for _, w := range want {
+				if !slices.Contains(have, w) {
+					return false
+				}
+			}
+			return len(have) > 0
+		},
+	})
+	if err != nil {
+		a.m.say(err.Error())
+	}
+}
+
+// expected lists the static addresses that nobody else has.
+func (a *agent) expected() []netip.Addr {
+	used := a.m.conflicts()
+	var out []netip.Addr
+	for _, i := range a.node.Interfaces {
+		for _, s := range i.Addresses {
+			p, err := netip.ParsePrefix(s)
+			if err == nil && !slices.ContainsFunc(used, func(u arp.Used) bool { return u.IP == p.Addr() }) {
+				out = append(out, p.Addr())
+			}
+		}
+	}
+	return out
+}
+
+// follow says how the machine is, on each change, until it is stopped.
+func (a *agent) follow(ctx context.Context) error {
+	settled := func() bool { return a.line.System == "running" || a.line.System == "degraded" }
+	changes, err := watch.Changes(ctx, a.bus.Conn(), settled)
+	if err != nil {
+		return err
+	}
+	links, err := nic.Changes(ctx.Done())
+	if err != nil {
+		a.m.say(err.Error())
+	}
+	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
+	defer clockTick.Stop()
+	defer probeTick.Stop()
+	for {
+		if err := a.report(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			a.rememberClock()
+			return nil
+		case <-changes:
+		case <-links:
+			time.Sleep(watch.Quiet) // Several changes come together.
+			a.resolvers()
+		case <-probeTick.C:
+			a.probeAgain(ctx)
+		case <-clockTick.C:
+			a.rememberClock()
+		}
+	}
+}
+
+// report takes the picture and, when it says something new, prints the line.
+func (a *agent) report(ctx context.Context) error {
+	p, err := watch.Take(ctx, a.bus.Conn(), a.units)
+	if err != nil {
+		return err
+	}
+	l := &a.line
+	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
+	l.Conflicts = a.m.conflicts()
+	l.Addresses = nil
+	if have, err := nic.Addresses(); err == nil {
+		for _, h := range have {
+			l.Addresses = append(l.Addresses, h.String())
+		}
+		if len(have) > 0 {
+			a.step("network")
+		}
+	}
+	if p.System == "running" || p.System == "degraded" {
+		a.step("running")
+	}
+	total := status.OwnCPU()
+	for name, s := range status.Steps(a.m.root) {
+		l.Times[name] = s.At
+		total += s.CPU
+	}
+	l.CPU = total
+	if l.Same(a.last) {
+		return nil
+	}
+	a.last = *l
+	a.say(*l)
+	return nil
+}
+
+// say puts the line where people and tests look for it.
+func (a *agent) say(l status.Line) {
+	text := l.String() + "\n"
+	if _, err := atomicfile.Write(a.m.root.At(paths.Status), []byte(text), 0o644); err != nil {
+		a.m.say(err.Error())
+	}
+	fmt.Print(text)
+	console, err := os.OpenFile(a.m.root.At("/dev/console"), os.O_WRONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return // A container has none that can be opened.
+	}
+	defer console.Close()
+	_, _ = console.WriteString(text)
+}
+
+// step notes the time of something that happens once a boot; the daemon may have been restarted since.
+func (a *agent) step(name string) {
+	if _, done := status.Steps(a.m.root)[name]; done {
+		return
+	}
+	if err := status.Record(a.m.root, name, status.Step{At: status.SinceBoot()}); err != nil {
+		a.m.say(err.Error())
+	}
+}
+
+func (a *agent) rememberClock() {
+	if a.line.State == nil || a.line.State.Kind != state.Partition {
+		return
+	}
+	if err := clock.Remember(a.m.root.At(paths.Clock), time.Now()); err != nil {
+		a.m.say(err.Error())
+	}
+}
+
+// probeAgain probes addresses that another machine had, and uses those that became free.
+func (a *agent) probeAgain(ctx context.Context) {
+	before := a.m.conflicts()
+	if a.node == nil || len(before) == 0 {
+		return
+	}
+	after := probe(ctx, a.m, a.node)
+	if len(after) == len(before) {
+		return
+	}
+	if _, err := a.m.writeNetwork(a.cluster, a.node, after); err != nil {
+		a.m.say(err.Error())
+		return
+	}
+	if err := a.bus.Reload(ctx, "systemd-networkd.service"); err != nil {
+		a.m.say(err.Error())
+	}
+}

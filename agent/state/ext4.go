@@ -1,0 +1,76 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// superblock is what of an ext4 superblock matters here (Linux, Documentation/filesystems/ext4/super.rst).
+type superblock struct {
+	clean     bool
+	blocks    int64
+	blockSize int64
+}
+
+func readSuperblock(r io.ReaderAt) (superblock, error) {
+	b := make([]byte, 1024)
+	if n, err := r.ReadAt(b, 1024); n < len(b) {
+		return superblock{}, fmt.Errorf("read its superblock: %w", err)
+	}
+	le := binary.LittleEndian
+	if le.Uint16(b[0x38:]) != 0xef53 {
+		return superblock{}, errors.New("it holds no ext4 file system")
+	}
+	const valid, failed, incompat64 = 1, 2, 0x80
+	state, shift := le.Uint16(b[0x3a:]), le.Uint32(b[0x18:])
+	if shift > 6 {
+		return superblock{}, fmt.Errorf("its superblock is damaged: block size 2^%d KiB", shift)
+	}
+	sb := superblock{clean: state&valid != 0 && state&failed == 0, blocks: int64(le.Uint32(b[4:])), blockSize: 1024 << shift}
+	if le.Uint32(b[0x60:])&incompat64 != 0 {
+		sb.blocks |= int64(le.Uint32(b[0x150:])) << 32
+	}
+	if sb.blocks < 0 {
+		return superblock{}, errors.New("its superblock is damaged: no sensible number of blocks")
+	}
+	return sb, nil
+}
+
+// resizeFS is EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64) (Linux, include/uapi/linux/ext4.h).
+const resizeFS = 0x40086610
+
+// grow makes the mounted file system as large as its device.
+func grow(device, dir string) error {
+	dev, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	sb, err := readSuperblock(dev)
+	if err != nil {
+		return err
+	}
+	size, err := dev.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	blocks := uint64(size / sb.blockSize)
+	if blocks <= uint64(sb.blocks) {
+		return nil
+	}
+	mount, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, mount.Fd(), resizeFS, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
+		return fmt.Errorf("grow the file system of %s from %d to %d blocks: %w", device, sb.blocks, blocks, errno)
+	}
+	return nil
+}

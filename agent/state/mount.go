@@ -1,0 +1,123 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/atomicfile"
+)
+
+// Binding is the file on the state partition that says whose it is (/var/lib/spore/state.json).
+type Binding struct {
+	Cluster  string `json:"cluster"`
+	Node     string `json:"node"`
+	PartUUID string `json:"partUUID"`
+}
+
+// bindingFile is where the binding lies below the mount point.
+const bindingFile = "lib/spore/state.json"
+
+// maxBinding bounds the binding file; what is on a disk is outside data.
+const maxBinding = 4096
+
+// Mount mounts what info says on dir and checks that it belongs to want. Whatever is wrong with a partition, a tmpfs is
+// mounted in its place; what comes back says so and replaces info. An error means that nothing could be mounted.
+func Mount(info Info, dir string, want Binding) (Info, error) {
+	if info.Kind == Partition {
+		err := mountPartition(info.Device, dir, want)
+		if err == nil {
+			if err := grow(info.Device, dir); err != nil {
+				info.Warning = joinWarnings(info.Warning, err.Error())
+			}
+			return info, nil
+		}
+		info = AsInfo(Refusal{fmt.Sprintf("the state partition %s: %v", info.Device, err)})
+	}
+	if err := unix.Mount("spore-state", dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=50%"); err != nil {
+		return info, fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
+	}
+	return info, nil
+}
+
+func mountPartition(device, dir string, want Binding) error {
+	if err := unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	if err := Bind(dir, want); err != nil {
+		if uerr := unix.Unmount(dir, 0); uerr != nil {
+			return fmt.Errorf("%w (and it could not be unmounted: %v)", err, uerr)
+		}
+		return err
+	}
+	return nil
+}
+
+// Bind checks the binding of the file system at dir, and writes it when the file system is new.
+func Bind(dir string, want Binding) error {
+	path := filepath.Join(dir, bindingFile)
+	data, err := atomicfile.ReadLimited(path, maxBinding)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := onlyNew(dir); err != nil {
+			return err
+		}
+		return WriteBinding(dir, want)
+	case err != nil:
+		return fmt.Errorf("its binding: %w", err)
+	}
+	var got Binding
+	if err := json.Unmarshal(data, &got); err != nil {
+		return fmt.Errorf("its binding %s cannot be read: %w", bindingFile, err)
+	}
+	if got.Cluster != want.Cluster || got.Node != want.Node {
+		return fmt.Errorf("it says that it belongs to node %.64q of cluster %.64q, and this is node %q of cluster %q", got.Node, got.Cluster, want.Node, want.Cluster)
+	}
+	return nil
+}
+
+// WriteBinding writes the binding so that it survives a power cut. Directories are made one by one, each synced by the
+// file system's journal with the file that is synced in it.
+func WriteBinding(dir string, b Binding) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("internal error: binding: %w", err)
+	}
+	return atomicfile.WriteDurable(filepath.Join(dir, bindingFile), append(data, '\n'), 0o644)
+}
+
+// onlyNew tells a file system without binding that was never used from one whose binding is lost. The binding is the first
+// thing that is written, so anything else than its own directories means that somebody else wrote.
+func onlyNew(dir string) error {
+	for d, allowed := range map[string][]string{"": {"lost+found", "lib"}, "lib": {"spore"}, "lib/spore": nil} {
+		entries, err := os.ReadDir(filepath.Join(dir, d))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			// What an atomic write leaves when it is cut off.
+			half := d == "lib/spore" && strings.HasPrefix(e.Name(), ".state.json-")
+			if !half && !slices.Contains(allowed, e.Name()) {
+				return fmt.Errorf("it holds %s but no binding %s, so it is not known whose it is", filepath.Join(d, e.Name()), bindingFile)
+			}
+		}
+	}
+	return nil
+}
+
+func joinWarnings(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}

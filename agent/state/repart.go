@@ -1,0 +1,87 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"spore/agent/stage1/gpt"
+)
+
+// slot is a partition that an update will need.
+type slot struct {
+	label string
+	kind  gpt.GUID
+	size  int64
+}
+
+// missingSlots lists the partitions of the B side that are not there yet, each as large as its A side.
+func missingSlots(t gpt.Table) []slot {
+	var out []slot
+	for _, s := range []slot{{label: "root-b", kind: typeRoot}, {label: "verity-b", kind: typeVerity}, {label: "cluster-b", kind: typeCluster}} {
+		n := 0
+		for _, p := range t.Partitions {
+			if p.Type == s.kind {
+				n++
+				s.size = max(s.size, p.Size)
+			}
+		}
+		if n == 1 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// fit drops the slots when they would leave no room for state, and says so: a node that runs is worth more than one that
+// could be updated.
+func fit(slots *[]slot, free []gap, stateFound bool) (warning string) {
+	if len(*slots) == 0 {
+		return ""
+	}
+	var need int64
+	for _, s := range *slots {
+		need += s.size
+	}
+	if !stateFound {
+		need += MinSize
+	}
+	if largest(free) >= need {
+		return ""
+	}
+	*slots = nil
+	return fmt.Sprintf("the boot disk has no room for a second system (%d MiB in one piece are needed): it cannot be updated in place", need>>20)
+}
+
+// definitions are the files for systemd-repart (repart.d(5)). repart pairs definitions and existing partitions by type, in
+// order; so each existing partition of a type that we use has its own, with its own size, and is left as it is. Only this
+// node's state grows.
+func definitions(t gpt.Table, want gpt.GUID, slots []slot) map[string]string {
+	out := map[string]string{}
+	found := false
+	for _, p := range t.Partitions {
+		name := fmt.Sprintf("10-partition-%03d.conf", p.Number)
+		switch {
+		case p.GUID == want && p.Type == typeVar:
+			found = true
+			out[name] = stateDefinition(want, p.Size)
+		case p.Type == typeESP, p.Type == typeRoot, p.Type == typeVerity, p.Type == typeCluster, p.Type == typeVar:
+			out[name] = partition("Type="+p.Type.String(), fmt.Sprintf("SizeMinBytes=%d", p.Size), fmt.Sprintf("SizeMaxBytes=%d", p.Size))
+		}
+	}
+	for i, s := range slots {
+		out[fmt.Sprintf("50-%d-%s.conf", i, s.label)] = partition("Type="+s.kind.String(), "Label="+s.label,
+			fmt.Sprintf("SizeMinBytes=%d", s.size), fmt.Sprintf("SizeMaxBytes=%d", s.size))
+	}
+	if !found {
+		out["90-state.conf"] = stateDefinition(want, MinSize)
+	}
+	return out
+}
+
+// stateDefinition is this node's state: formatted before the table names it, so that it is whole once it is there; as
+// large as the disk lets it be.
+func stateDefinition(want gpt.GUID, minimum int64) string {
+	return partition("Type="+typeVar.String(), "Label="+Label, "UUID="+want.String(), "Format=ext4", fmt.Sprintf("SizeMinBytes=%d", minimum))
+}
+
+func partition(lines ...string) string { return "[Partition]\n" + strings.Join(lines, "\n") + "\n" }

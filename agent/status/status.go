@@ -1,0 +1,127 @@
+// Package status is the line that says how the machine is: one JSON object that begins with {"spore":1, and that tests and
+// operators read from the console, the journal or `spore-agent status`.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/activate"
+	"spore/agent/arp"
+	"spore/agent/atomicfile"
+	"spore/agent/paths"
+	"spore/agent/state"
+)
+
+// Line is the status line. Its fields are a contract; more may come.
+type Line struct {
+	// Spore is the version of the form, and the first key.
+	Spore   int      `json:"spore"`
+	Cluster string   `json:"cluster"`
+	Node    string   `json:"node"`
+	Matched *Matched `json:"matched,omitempty"`
+	// Roles are those whose targets were started, Held those that were not.
+	Roles []string        `json:"roles"`
+	Held  []activate.Held `json:"held,omitempty"`
+	// Services holds the active state of the roles' programs by unit.
+	Services map[string]string `json:"services,omitempty"`
+	// Failed lists units that failed.
+	Failed []string    `json:"failed"`
+	State  *state.Info `json:"state,omitempty"`
+	// System is what `systemctl is-system-running` says.
+	System    string     `json:"system"`
+	Conflicts []arp.Used `json:"conflicts,omitempty"`
+	// Problem says why the machine is no node, and Advice what to add to which file.
+	Problem string `json:"problem,omitempty"`
+	Advice  string `json:"advice,omitempty"`
+	// Seen is what the machine could be known by; only where there is a problem.
+	Seen any `json:"seen,omitempty"`
+	// BootDisk is the serial number of the disk that the machine was booted from, or its device node.
+	BootDisk  string   `json:"bootDisk,omitempty"`
+	MachineID string   `json:"machineID,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	// Times holds seconds since boot by step: kernel, stage1, detect, network, activated, running.
+	Times map[string]float64 `json:"times"`
+	// CPU is what the agent's processes used so far, in milliseconds.
+	CPU float64 `json:"cpu"`
+}
+
+// Matched says why the machine is the node.
+type Matched struct {
+	By    string `json:"by"`
+	Value string `json:"value"`
+	Phase int    `json:"phase"`
+}
+
+// String is the line, without newline.
+func (l Line) String() string {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Sprintf(`{"spore":1,"problem":%q}`, "internal error: "+err.Error())
+	}
+	return string(data)
+}
+
+// Same tells whether a line says the same as another, but for times and the agent's own cost.
+func (l Line) Same(other Line) bool {
+	l.CPU, other.CPU, l.Times, other.Times = 0, 0, nil, nil
+	return l.String() == other.String()
+}
+
+// Step is the cost of one step of the boot.
+type Step struct {
+	// At is seconds since boot, CPU milliseconds of the process that did it.
+	At  float64 `json:"at"`
+	CPU float64 `json:"cpu"`
+}
+
+// Record writes a step, once for each process that does one.
+func Record(root paths.Root, name string, s Step) error {
+	return atomicfile.WriteJSON(root.At(paths.Times+"/"+name), s)
+}
+
+// Steps reads all steps.
+func Steps(root paths.Root) map[string]Step {
+	out := map[string]Step{}
+	entries, err := os.ReadDir(root.At(paths.Times))
+	if err != nil {
+		return out
+	}
+	for _, e := range entries {
+		var s Step
+		if strings.HasPrefix(e.Name(), ".") || atomicfile.ReadJSON(root.At(paths.Times+"/"+e.Name()), &s) != nil {
+			continue
+		}
+		out[e.Name()] = s
+	}
+	return out
+}
+
+// SinceBoot is CLOCK_BOOTTIME in seconds.
+func SinceBoot() float64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return round(time.Duration(ts.Nano()).Seconds())
+}
+
+// OwnCPU is the CPU time of this process and the children that it waited for, in milliseconds.
+func OwnCPU() float64 {
+	var total time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var r syscall.Rusage
+		if syscall.Getrusage(who, &r) == nil {
+			total += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		}
+	}
+	return round(float64(total.Microseconds()) / 1000)
+}
+
+func round(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }

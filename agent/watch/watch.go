@@ -1,0 +1,137 @@
+// Package watch follows systemd: which units failed, whether the boot is done, what the roles' programs do. It hears of
+// changes over D-Bus and asks for the whole picture once they have come to rest.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// Times of the watch.
+const (
+	// Quiet is how long nothing may change before the picture is taken, Longest how long changes may put it off.
+	Quiet   = 200 * time.Millisecond
+	Longest = 2 * time.Second
+	// Starting is how often the picture is taken while the boot is not done: systemd does not announce its end to those
+	// who have no bus. Settled is how often it is taken afterwards, should a signal be lost.
+	Starting = time.Second
+	Settled  = time.Minute
+)
+
+// Picture is what systemd said at one time.
+type Picture struct {
+	// System is running, degraded, starting, ... (systemctl(1), is-system-running).
+	System string
+	Failed []string
+	// Units holds the active state of the watched units.
+	Units map[string]string
+}
+
+// Systemd is what the watch asks; a *dbus.Conn is one.
+type Systemd interface {
+	SystemStateContext(ctx context.Context) (*dbus.Property, error)
+	ListUnitsByPatternsContext(ctx context.Context, states, patterns []string) ([]dbus.UnitStatus, error)
+	ListUnitsByNamesContext(ctx context.Context, units []string) ([]dbus.UnitStatus, error)
+}
+
+// Take takes the picture.
+func Take(ctx context.Context, s Systemd, units []string) (Picture, error) {
+	p := Picture{Units: map[string]string{}}
+	state, err := s.SystemStateContext(ctx)
+	if err != nil {
+		return p, fmt.Errorf("ask systemd for its state: %w", err)
+	}
+	p.System, _ = state.Value.Value().(string)
+	failed, err := s.ListUnitsByPatternsContext(ctx, []string{"failed"}, nil)
+	if err != nil {
+		return p, fmt.Errorf("ask systemd for failed units: %w", err)
+	}
+	for _, u := range failed {
+		p.Failed = append(p.Failed, u.Name)
+	}
+	sort.Strings(p.Failed)
+	if len(units) == 0 {
+		return p, nil
+	}
+	list, err := s.ListUnitsByNamesContext(ctx, units)
+	if err != nil {
+		return p, fmt.Errorf("ask systemd for the roles' units: %w", err)
+	}
+	for _, u := range list {
+		p.Units[u.Name] = u.ActiveState
+	}
+	return p, nil
+}
+
+// Changes delivers a value after units changed and came to rest, and from time to time, until ctx ends.
+func Changes(ctx context.Context, conn *dbus.Conn, settled func() bool) (<-chan struct{}, error) {
+	updates := make(chan *dbus.PropertiesUpdate, 256)
+	lost := make(chan error, 1)
+	conn.SetPropertiesSubscriber(updates, lost)
+	if err := conn.Subscribe(); err != nil {
+		return nil, fmt.Errorf("subscribe to systemd's signals: %w", err)
+	}
+	events := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-updates:
+			case <-lost: // The channel was full: something changed all the same.
+			}
+			select {
+			case events <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return Debounce(ctx, events, settled), nil
+}
+
+// Debounce passes on one value for events that come close together, and one from time to time without any.
+func Debounce(ctx context.Context, events <-chan struct{}, settled func() bool) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	go func() {
+		defer close(out)
+		for {
+			idle := Starting
+			if settled() {
+				idle = Settled
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(idle):
+			case <-events:
+				rest(ctx, events)
+			}
+			select {
+			case out <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// rest returns when events have come to rest.
+func rest(ctx context.Context, events <-chan struct{}) {
+	longest := time.After(Longest)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-longest:
+			return
+		case <-time.After(Quiet):
+			return
+		case <-events:
+		}
+	}
+}
