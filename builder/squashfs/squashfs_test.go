@@ -229,8 +229,10 @@ func TestUnsquashfsSeesTheTree(t *testing.T) {
 	for _, block := range []uint32{testBlock, DefaultBlockSize, maxBlockSize} {
 		t.Run(fmt.Sprint(block), func(t *testing.T) {
 			tr := hostTree(t)
-			addBigDir(t, tr, 1000)
-			addManyOfAll(t, tr)
+			if block == testBlock {
+				addBigDir(t, tr, 1000)
+				addManyOfAll(t, tr)
+			}
 			image, res := linkFile(t, tr, Options{BuildTime: 1700000001, BlockSize: block})
 			stat := tool(t, "unsquashfs", "-s", image)
 			require.Contains(t, stat, "Compression zstd")
