@@ -1,7 +1,9 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -91,6 +93,10 @@ func (b *build) makeFile(m made) error {
 		return b.add(m.path, &tree.Inode{Type: tree.Dir, Mode: m.mode, GID: gid}, why)
 	case m.from != "":
 		src, err := b.tree.Stat(m.from)
+		if errors.Is(err, fs.ErrNotExist) {
+			b.note("note", m.path, fmt.Sprintf("%s has no %s any more to make it of", m.pkg, m.from))
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ var unitDirs = []string{localUnits, "/usr/local/lib/systemd/system", packageUnit
 // presetDirs likewise, for presets.
 var presetDirs = []string{"/etc/systemd/system-preset", "/usr/local/lib/systemd/system-preset", presetDir}
 
-// applyPresets enables and disables units as `systemctl preset-all` would on a system that has no links yet: the first rule
-// that matches decides, and a unit that no rule names is enabled.
+// applyPresets enables units as `systemctl preset-all` would on a system that has no links yet: the first rule that matches
+// decides. Unlike there, a unit that no rule names stays off: what runs in an image is listed.
 func applyPresets(b *build) error {
 	rules, err := b.presetRules()
 	if err != nil {
@@ -122,7 +122,7 @@ func match(rules []presetRule, name string) (enable bool, instances []string) {
 			return r.enable, r.instances
 		}
 	}
-	return true, nil
+	return false, nil
 }
 
 // installSection is what enabling a unit reads (systemd.unit(5), [Install]).

@@ -1,0 +1,124 @@
+package recipe
+
+import (
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/tree"
+)
+
+func units(files map[string]string) fstest.MapFS {
+	out := fstest.MapFS{}
+	for name, data := range files {
+		out[name] = &fstest.MapFile{Data: []byte(data), Mode: 0o644}
+	}
+	return out
+}
+
+func unit(name, data string) entry { return fileEntry(packageUnits+"/"+name, data, 0o644) }
+
+func TestUnitsAreEnabledByPresetsAlone(t *testing.T) {
+	o := Options{Units: units(map[string]string{
+		"50-spore.preset": "# comment\nenable ours.service\nenable templ@.service a b\nenable dropped-in.service\ndisable *\n",
+		"ours.service":    "[Install]\nWantedBy=multi-user.target \\\n  other.target\nRequiredBy=r.target\nAlias=second.service\nAlso=theirs.service\n",
+		"templ@.service":  "[Unit]\nWantedBy=not-this\n[Install]\nWantedBy=%p-%i.target\nDefaultInstance=x\n",
+		"default@.timer":  "[Install]\nWantedBy=timers.target\nDefaultInstance=x\n",
+		"README.md":       "for people",
+
+		"dropped-in.service":               "[Install]\nWantedBy=one.target\n",
+		"dropped-in.service.d/50-x.conf":   "[Install]\nWantedBy=\nWantedBy=two.target\n",
+		"other.service.d/50-not-ours.conf": "[Service]\nUser=x\n",
+	})}
+	r := compose(t, o, pkg("systemd", "", unit("theirs.service", "[Install]\nWantedBy=multi-user.target\n"), unit("multi-user.target", "")))
+	links := map[string]string{}
+	require.NoError(t, r.Tree.Walk(func(p string, n *tree.Inode) error {
+		if n.Type == tree.Symlink && len(p) > len(localUnits) && p[:len(localUnits)] == localUnits {
+			links[p[len(localUnits)+1:]] = n.Target
+		}
+		return nil
+	}))
+	require.Equal(t, map[string]string{
+		"multi-user.target.wants/ours.service": localUnits + "/ours.service",
+		"other.target.wants/ours.service":      localUnits + "/ours.service",
+		"r.target.requires/ours.service":       localUnits + "/ours.service",
+		"second.service":                       localUnits + "/ours.service",
+		"templ-a.target.wants/templ@a.service": localUnits + "/templ@.service",
+		"templ-b.target.wants/templ@b.service": localUnits + "/templ@.service",
+		"two.target.wants/dropped-in.service":  localUnits + "/dropped-in.service",
+	}, links)
+	require.False(t, r.Tree.Exists(localUnits+"/README.md"))
+	require.True(t, r.Tree.Exists(localUnits+"/other.service.d/50-not-ours.conf"))
+	require.Equal(t, "multi-user.target", target(t, r.Tree, packageUnits+"/default.target"))
+}
+
+func target(t *testing.T, tr *tree.Tree, p string) string {
+	t.Helper()
+	n, err := tr.Lstat(p)
+	require.NoError(t, err)
+	return n.Target
+}
+
+func TestAUnitThatNoPresetNamesStaysOff(t *testing.T) {
+	r := compose(t, Options{}, pkg("x", "", unit("x.service", "[Install]\nWantedBy=multi-user.target\n")))
+	require.Empty(t, r.Tree.Children(localUnits))
+}
+
+func TestUnitsOfProgramsThatAreNotInTheImageAreLeftOut(t *testing.T) {
+	u := units(map[string]string{
+		"mosquitto.service": "", "mosquitto.service.d/50-x.conf": "", "mqtt.target": "",
+		"coredns.service": "", "dns.target": "", "kubernetes-master.target": "", "spore-agent.service": "",
+	})
+	r := compose(t, Options{Units: u, Programs: []string{"mosquitto"}}, pkg("a", ""))
+	require.Equal(t, []string{"mosquitto.service", "mosquitto.service.d", "mqtt.target", "spore-agent.service"}, r.Tree.Children(localUnits))
+	r = compose(t, Options{Units: u, Programs: []string{"coredns"}}, pkg("a", ""))
+	require.Equal(t, []string{"coredns.service", "dns.target", "spore-agent.service"}, r.Tree.Children(localUnits))
+}
+
+func TestUnusedUnitsGoWithTheirLinks(t *testing.T) {
+	r := compose(t, Options{}, pkg("systemd", "",
+		unit("systemd-logind.service", ""), unit("systemd-journald.service", ""),
+		linkEntry(packageUnits+"/dbus-org.freedesktop.login1.service", "systemd-logind.service"),
+		linkEntry(packageUnits+"/multi-user.target.wants/systemd-logind.service", "../systemd-logind.service"),
+		linkEntry(packageUnits+"/sysinit.target.wants/systemd-journald.service", "../systemd-journald.service"),
+		fileEntry("/usr/lib/systemd/systemd-logind", "elf", 0o755)))
+	require.Equal(t, []string{"sysinit.target.wants", "systemd-journald.service"}, r.Tree.Children(packageUnits))
+	require.False(t, r.Tree.Exists("/usr/lib/systemd/systemd-logind"))
+	require.Contains(t, r.Report.Of("drop"), Entry{Step: "drop-units", Action: "drop", Path: packageUnits + "/systemd-logind.service", Why: "no seats and no sessions"})
+}
+
+func TestRefusedUnits(t *testing.T) {
+	for name, c := range map[string]struct {
+		files   map[string]string
+		message string
+	}{
+		"a preset that is none":       {map[string]string{"x.preset": "start x.service\n"}, "is not `enable PATTERN`"},
+		"a preset without a name":     {map[string]string{"x.preset": "enable\n"}, "is not `enable PATTERN`"},
+		"a preset with a bad pattern": {map[string]string{"x.preset": "enable [\n"}, "pattern"},
+		"a target outside":            {map[string]string{"x.preset": "enable *\n", "a.service": "[Install]\nWantedBy=../../../a\n"}, "is outside of"},
+		"an alias over a unit":        {map[string]string{"x.preset": "enable *\n", "a.service": "[Install]\nAlias=b.service\n", "b.service": ""}, "is a file already"},
+		"an instance with a slash":    {map[string]string{"x.preset": "enable a@.service ../x\n", "a@.service": ""}, "is not a name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Compose([]Package{pkg("a", "")}, Options{Units: units(c.files)})
+			require.ErrorContains(t, err, c.message)
+		})
+	}
+}
+
+func FuzzPresets(f *testing.F) {
+	f.Add("enable a.service\ndisable *\n", "[Install]\nWantedBy=multi-user.target\nAlias=%p.service\n")
+	f.Fuzz(func(t *testing.T, preset, text string) {
+		r, err := Compose([]Package{pkg("a", "")}, Options{Units: units(map[string]string{"x.preset": preset, "a@.service": text, "b.service": text})})
+		if err != nil {
+			return
+		}
+		require.NoError(t, r.Tree.Walk(func(p string, n *tree.Inode) error {
+			if n.Type == tree.Symlink && n.Origin == "step:presets" {
+				require.Contains(t, p, localUnits+"/")
+			}
+			return nil
+		}))
+	})
+}
