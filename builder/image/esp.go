@@ -101,7 +101,8 @@ func writeESP(disk *sparse, p Partition, files map[string][]byte, when time.Time
 
 // usableFAT returns the largest size, up to that of the partition, for which go-diskfs v1.9.4 makes a table with an entry
 // for each cluster. Its formula forgets the two reserved entries, and for some sizes, 64 MiB among them, fsck.fat and
-// mtools then refuse the filesystem. A few sectors at the end are left unused instead.
+// mtools then refuse the filesystem (go-diskfs#418, set right after v1.9.4). A few sectors at the end are left unused
+// instead.
 func usableFAT(size int64) int64 {
 	perCluster := int64(8)
 	if size <= 260*mib {
@@ -172,7 +173,7 @@ func dateDir(disk *sparse, base int64, f *fatFS, cluster uint32, stamp uint32, d
 		le.PutUint16(e[18:], uint16(stamp>>16)) // last access: a date alone
 		le.PutUint32(e[22:], stamp)
 		if string(e[:11]) == "..         " && binary.LittleEndian.Uint16(e[26:]) == uint16(f.rootCluster) && depth == 1 {
-			le.PutUint16(e[26:], 0) // the root is cluster 0 there, whatever it is; go-diskfs writes 2
+			le.PutUint16(e[26:], 0) // the root is cluster 0 there, whatever it is (go-diskfs#70)
 		}
 		if _, err := disk.WriteAt(e, base+off); err != nil {
 			failed = err
