@@ -1,0 +1,54 @@
+package kcmdline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/stage1/kcmdline"
+)
+
+var a, b = strings.Repeat("a1", 32), strings.Repeat("b2", 32)
+
+func TestBothHashesAreRead(t *testing.T) {
+	for name, line := range map[string]string{
+		"plain":            "roothash=" + a + " spore.clusterhash=" + b + " ro console=ttyS0",
+		"with a line end":  "ro\troothash=" + a + "  spore.clusterhash=" + b + "\n",
+		"upper case":       "roothash=" + strings.ToUpper(a) + " spore.clusterhash=" + b,
+		"quoted value":     `x="roothash=no spore" roothash="` + a + `" spore.clusterhash=` + b,
+		"quoted word":      `"roothash=` + a + `" spore.clusterhash=` + b,
+		"twice the same":   "roothash=" + a + " roothash=" + a + " spore.clusterhash=" + b,
+		"words that begin": "roothash2=x spore.clusterhash=" + b + " roothash=" + a + " xroothash=1",
+	} {
+		got, err := kcmdline.Parse(line)
+		require.NoError(t, err, name)
+		require.Equal(t, kcmdline.Args{RootHash: a, ClusterHash: b}, got, name)
+	}
+}
+
+func TestBadHashesAreRefused(t *testing.T) {
+	for line, message := range map[string]string{
+		"":                                 "roothash= is missing",
+		"roothash=" + a:                    "spore.clusterhash= is missing",
+		"roothash=abc":                     "roothash must be 64 hex digits",
+		"roothash=" + a[:62] + "zz":        "roothash must be 64 hex digits",
+		"roothash=" + a + a:                "roothash must be 64 hex digits",
+		"roothash":                         "roothash must be 64 hex digits",
+		"roothash=" + a + " roothash=" + b: "two values of roothash",
+		"roothash=" + a + ` "spore.clusterhash=` + b + " quiet": "must be 64 hex digits",
+	} {
+		_, err := kcmdline.Parse(line)
+		require.ErrorContains(t, err, message, line)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("roothash=" + a + ` spore.clusterhash="` + b + `"`)
+	f.Fuzz(func(t *testing.T, line string) {
+		if args, err := kcmdline.Parse(line); err == nil {
+			require.Len(t, args.RootHash, 64)
+			require.Len(t, args.ClusterHash, 64)
+		}
+	})
+}
