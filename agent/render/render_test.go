@@ -51,7 +51,7 @@ func testInput() Input {
 		Node:    &facts.Node{Name: "edge-01", Hostname: "edge-01", FQDN: "edge-01.lab.internal"},
 		Hosts:   strings.NewReader(hostsFile),
 		Addresses: []netip.Addr{
-			netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.11"), netip.MustParseAddr("::ffff:10.77.0.11"),
+			netip.MustParseAddr("fe80::1"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("10.77.0.11"), netip.MustParseAddr("::ffff:10.77.0.11"),
 		},
 		Dir: "/run/x",
 		Secret: func(ref string) ([]byte, error) {
