@@ -38,6 +38,9 @@ func (k *checker) checkCluster() {
 
 func (k *checker) checkServiceList() {
 	src := k.c.cluster
+	if src.faulty(src.at("services")) {
+		return
+	}
 	seen := k.unique()
 	for i, name := range k.c.Cluster.Services {
 		p := in(src, "services", i)

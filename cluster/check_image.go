@@ -28,7 +28,7 @@ func (k *checker) checkImage() {
 	}
 	k.listOf(src, "components", "the component", m.Components, components)
 	if len(m.Components) > 0 && !slices.Contains(m.Components, "main") {
-		k.errorf(in(src, "components"), "the components lack main, where everything else depends on; add it")
+		k.errorf(in(src, "components"), "the components lack main, on which everything else depends; add it")
 	}
 	if m.Kernel != "" {
 		k.oneOf(in(src, "kernel"), "the kernel", m.Kernel, kernels)

@@ -256,6 +256,9 @@ func (x *nodeInterfaces) addresses(i int, static map[netip.Addr]bool) []netip.Pr
 		n, err := netip.ParsePrefix(s)
 		if err != nil {
 			x.k.errorf(p, "%q is not an address with prefix length; write it as %s", clip(s), x.withPrefix(s))
+			if a, err := netip.ParseAddr(s); err == nil {
+				static[a] = true
+			}
 			continue
 		}
 		a, ok := x.k.address(p, "the address", n.Addr().String())

@@ -66,20 +66,26 @@ func (k *checker) checkOverlaps() {
 		key  string
 		list []netip.Prefix
 	}{{"nodeSubnets", k.subnets}, {"podCIDRs", k.pods}, {"serviceCIDRs", k.services}}
+	var clash []netip.Prefix
 	for i, a := range groups {
 		for _, b := range groups[i+1:] {
 			for _, x := range a.list {
 				for _, y := range b.list {
 					if x.Overlaps(y) {
 						j := slices.Index(k.networkList(b.key), y.String())
+						clash = append(clash, y)
 						k.errorf(in(k.c.cluster, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong one: choose a network of its own", y, b.key, x, a.key)
 					}
 				}
 			}
 		}
 	}
+	// What was reported here is not reported again for each address inside.
+	known := func(n netip.Prefix) bool { return slices.Contains(clash, n) }
+	k.pods, k.services = slices.DeleteFunc(k.pods, known), slices.DeleteFunc(k.services, known)
 }
 
+// networkList returns a list under network as it was written.
 func (k *checker) networkList(key string) []string {
 	switch key {
 	case "podCIDRs":
@@ -200,7 +206,7 @@ func (k *checker) checkEndpoint() {
 		return
 	}
 	p := in(k.c.cluster, "network", "controlPlaneEndpoint")
-	if !slices.Contains(k.c.Cluster.Services, "kubernetes") {
+	if !slices.Contains(k.c.Cluster.Services, "kubernetes") && !p.src.faulty(p.src.at("services")) {
 		k.warningf(p, "controlPlaneEndpoint has no use without the service kubernetes; remove it or add the service")
 	}
 	a, ok := k.address(p, "controlPlaneEndpoint", s)

@@ -14,15 +14,11 @@ func (k *checker) checkNodes() {
 	signs := map[identity.Kind]unique{identity.MAC: k.unique(), identity.Serial: k.unique(), identity.UUID: k.unique()}
 	for i, n := range k.c.Cluster.Nodes {
 		p := in(k.c.cluster, "nodes", i)
-		if p.src.has("nodes", i, "name") {
-			if !k.label(p.then("name"), "the node's name", n.Name) {
-				continue
-			}
-			if !names.add(p.then("name"), "the node's name", n.Name, "each node has a name of its own") {
-				continue
-			}
+		named := p.src.has("nodes", i, "name") && k.label(p.then("name"), "the node's name", n.Name) &&
+			names.add(p.then("name"), "the node's name", n.Name, "each node has a name of its own")
+		if named || n.Hostname != "" {
+			k.checkHostname(hostnames, p, i, n)
 		}
-		k.checkHostname(hostnames, p, i, n)
 		for j, mac := range n.MACs {
 			k.sign(signs[identity.MAC], identity.MAC, p.then("macs", j), "the MAC address", mac)
 		}

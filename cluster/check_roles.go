@@ -19,6 +19,7 @@ func roleNames() []string {
 
 // checkRoles checks what the nodes do, and whether that is enough of each.
 func (k *checker) checkRoles() {
+	listed := !k.c.cluster.faulty(k.c.cluster.at("services")) // Otherwise nobody knows which services were meant.
 	members := map[string][]int{}
 	for i, n := range k.c.Cluster.Nodes {
 		p := in(k.c.cluster, "nodes", i, "roles")
@@ -38,7 +39,7 @@ func (k *checker) checkRoles() {
 			}
 			seen[r.Name] = true
 			members[r.Name] = append(members[r.Name], i)
-			if !slices.Contains(k.c.Cluster.Services, r.Service) {
+			if listed && !slices.Contains(k.c.Cluster.Services, r.Service) {
 				k.errorf(p.then(j), "the role %q needs the service %s; add it to services, or remove the role", name, r.Service)
 			}
 		}
@@ -78,7 +79,7 @@ func (k *checker) checkMembers(members map[string][]int) {
 		if n == 0 {
 			k.errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
 		}
-		k.quorum(p, n, "control planes", "etcd")
+		k.quorum(p, n, "control planes", "etcd's")
 		if n > 1 && k.c.Cluster.Network.ControlPlaneEndpoint == "" {
 			k.warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: every node would depend on the first one; choose a free address of the node subnet", n)
 		}
@@ -94,7 +95,7 @@ func (k *checker) checkMembers(members map[string][]int) {
 		if len(osds) > 0 && len(mons) == 0 {
 			k.errorf(p, "there are nodes with the role ceph-osd and none with ceph-mon; give it to one node, or to three")
 		}
-		k.quorum(p, len(mons), "Ceph monitors", "the monitors")
+		k.quorum(p, len(mons), "Ceph monitors", "their")
 	}
 	if p, on := service("kafka"); on {
 		n := len(members["kafka-broker"])
@@ -102,10 +103,13 @@ func (k *checker) checkMembers(members map[string][]int) {
 			n = len(k.c.Services.Kafka.Controllers)
 			p = in(k.c.services["kafka"], "controllers")
 		}
-		k.quorum(p, n, "KRaft controllers", "the controllers")
+		k.quorum(p, n, "KRaft controllers", "their")
 	}
 	for _, i := range members["ceph-osd"] {
 		f, ok := k.files[k.c.Cluster.Nodes[i].Name]
+		if ok && k.c.nodeFiles[f].broken {
+			continue
+		}
 		if ok && slices.ContainsFunc(k.c.NodeFiles[f].Disks, usedFor("osd")) {
 			continue
 		}
@@ -115,11 +119,15 @@ func (k *checker) checkMembers(members map[string][]int) {
 }
 
 // quorum warns about even numbers of voters.
-func (k *checker) quorum(p place, n int, what, who string) {
+func (k *checker) quorum(p place, n int, what, whose string) {
 	if n == 0 || n%2 == 1 {
 		return
 	}
-	k.warningf(p, "%d %s need %d for a quorum, so %s stop when %d fail, the same as with %d; have %d or %d", n, what, n/2+1, who, n/2, n-1, n-1, n+1)
+	fail := "fail"
+	if n == 2 {
+		fail = "fails"
+	}
+	k.warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, which is no better than with %d; have %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
 }
 
 // Unbuildable returns one error for each role in use whose programs no image can carry yet. Validate has them as notes.

@@ -135,13 +135,13 @@ func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 			}
 		}
 	}
-	have, what := len(hosts), "node with an OSD"
+	have, what := len(hosts), "nodes with OSDs"
 	if domain == "osd" {
-		have, what = disks, "OSD disk"
+		have, what = disks, "OSD disks"
 	}
 	switch {
 	case have > 0 && size > have:
-		k.errorf(p, "poolSize %d with failureDomain %s needs as many, and there is %s; lower poolSize or add disks: pools would never be clean", size, domain, count(have, what))
+		k.errorf(p, "poolSize %d with failureDomain %s needs %d %s, and there are %d, so pools would never be clean; lower poolSize or add disks", size, domain, size, what, have)
 	case size == 1:
 		k.warningf(p, "with poolSize 1 every disk that fails loses data; write 2, or better 3")
 	}

@@ -170,7 +170,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, name string) {
 		d.fail(n, "%s is %s where a mapping belongs; write its keys below it, indented: %s", name, kindOf(n), strings.Join(fieldNames(v.Type()), ", "))
 		return
 	}
-	seen := map[string]*yaml.Node{}
+	seen, meant := map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
 		if !d.key(k, seen) {
@@ -178,29 +178,28 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, name string) {
 		}
 		field, ok := fieldByName(v.Type(), k.Value)
 		if !ok {
-			d.unknownKey(k, n.Content[i+1], v.Type())
+			meant[d.unknownKey(k, n.Content[i+1], v.Type())] = true
 			continue
 		}
 		d.value(n.Content[i+1], v.Field(field), k.Value)
 	}
 	for _, f := range fields(v.Type()) {
-		if f.required && seen[f.name] == nil {
-			d.fail(n, "the key %q is missing; %s", f.name, example(v.Type().Field(f.index).Type))
+		if f.required && seen[f.name] == nil && !meant[f.name] {
+			d.fail(n, "the key %q is missing; add it and %s", f.name, example(v.Type().Field(f.index).Type))
 		}
 	}
 }
 
-func (d *decoder) unknownKey(k, value *yaml.Node, t reflect.Type) {
+// unknownKey reports a key that the type does not have, and returns the key that was probably meant.
+func (d *decoder) unknownKey(k, value *yaml.Node, t reflect.Type) (meant string) {
 	if secretName(k.Value) && value.Kind == yaml.ScalarNode {
 		d.fail(k, "the key %q is unknown here and looks like a literal secret; secrets do not belong in these files: name an entry of the bundle by secretRef where a service wants one", clip(k.Value))
-		return
+		return ""
 	}
 	known := fieldNames(t)
-	hint := suggest(k.Value, known)
-	if hint == "" {
-		hint = "; known keys: " + strings.Join(known, ", ")
-	}
-	d.fail(k, "unknown key %q%s", clip(k.Value), hint)
+	meant = nearest(k.Value, known)
+	d.fail(k, "unknown key %q%s", clip(k.Value), orList(didYouMean(meant), "known keys", known))
+	return meant
 }
 
 // field is one key of a mapping, as the yaml tag of a Go field declares it.

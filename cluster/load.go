@@ -148,7 +148,7 @@ func (l *loader) loadServices(c *Config) {
 		}
 		settings := reflect.New(table.Field(i).Type().Elem())
 		c.services[service] = l.file(name, settings.Interface())
-		if slices.Contains(c.Cluster.Services, service) {
+		if slices.Contains(c.Cluster.Services, service) && !c.services[service].broken {
 			table.Field(i).Set(settings)
 		}
 	}
@@ -178,12 +178,14 @@ func (l *loader) file(name string, into any) *source {
 			hint = "; name the folder that holds it, or make one with `spore init`"
 		}
 		l.add(Error, name, 1, 1, "cannot be read: %v%s", plain(err), hint)
+		s.broken = true
 		return s
 	}
 	s.data = data
 	defer l.literals(s)
 	if f := s.parse(); f != nil {
 		l.add(Error, name, f.line, f.column, "%s", f.message)
+		s.broken = true
 		return s
 	}
 	d := &decoder{report: func(line, column int, message string) {

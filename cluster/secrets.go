@@ -31,7 +31,7 @@ var literals = []literal{
 	{regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Za-z]+`), "an age identity"},
 	{regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'@:]*:[^\s/?#"'@]+@`), "a URL with a user and password"},
 	{regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy|argon2id?|argon2i|scrypt|pbkdf2[a-z0-9-]*)\$[./A-Za-z0-9$=,+-]{8,}`), "a password hash, which can be cracked"},
-	{regexp.MustCompile(`(?i)[A-Za-z0-9_.-]*(?:password|passwd|passphrase|apikey|api_key|private_?key|secret|token)\s*[:=]\s*["']?[^\s"'{}\[\],#&]+["']?\s*(?:#.*|[,}].*|["'].*)?$`), "a literal secret"},
+	{regexp.MustCompile(`(?i)[A-Za-z0-9_.-]*(?:password|passwd|passphrase|apikey|api_key|private_?key|secret|token)\s*[:=]\s*["']?[^\s"'{}\[\],#&]+["']?\s*(?:#.*|[,}\]].*|["'].*)?$`), "a literal secret"},
 }
 
 // secretWords prefilter the lines, so that large files stay cheap.

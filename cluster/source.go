@@ -19,6 +19,8 @@ type source struct {
 	data []byte
 	// root is the top mapping; nil when the file is empty or could not be parsed.
 	root *yaml.Node
+	// broken says that the file could not be read or parsed, so that nothing is known of its content.
+	broken bool
 	// faults holds the positions that Load reported.
 	faults map[[2]int]bool
 }
@@ -131,7 +133,7 @@ func hint(text, line string) string {
 		return "; indent with spaces"
 	case strings.Contains(text, "mapping values are not allowed"):
 		return "; indent it like the keys beside it, or put a text with a colon into quotes"
-	case strings.Contains(text, "cannot start any token"):
+	case strings.Contains(text, "cannot start any token"), strings.Contains(text, "alphabetic or numeric"):
 		return "; put the text into quotes"
 	case strings.Contains(text, "unknown anchor"):
 		return "; aliases are not used here: write the value out, or put a text that begins with * into quotes"

@@ -3,17 +3,24 @@ package cluster
 import "strings"
 
 // suggest returns `; did you mean "x"?` with the known word that is nearest to a wrong one, or nothing.
-func suggest(wrong string, known []string) string {
+func suggest(wrong string, known []string) string { return didYouMean(nearest(wrong, known)) }
+
+func didYouMean(word string) string {
+	if word == "" {
+		return ""
+	}
+	return `; did you mean "` + word + `"?`
+}
+
+// nearest returns the known word that a wrong one was probably meant to be, or nothing.
+func nearest(wrong string, known []string) string {
 	best, least := "", max(2, len(wrong)/3)+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(wrong), strings.ToLower(k)); d < least && d < max(len(wrong), len(k)) {
 			best, least = k, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return `; did you mean "` + best + `"?`
+	return best
 }
 
 // maxWord bounds the words that distance compares.

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,8 +35,11 @@ func Validate(c *Config, o Options) Report {
 		}
 	}
 	for i, f := range c.NodeFiles {
-		if _, twice := k.files[f.Node]; !twice {
-			k.files[f.Node] = i
+		// Where Load found no name, or where two files claim a node, the file's own name tells whom it is about.
+		base := strings.TrimSuffix(path.Base(c.nodeFiles[i].path), ".yaml")
+		name := cmp.Or(f.Node, base)
+		if _, twice := k.files[name]; !twice || name == base {
+			k.files[name] = i
 		}
 	}
 	if c.cluster.root != nil {

@@ -1,0 +1,201 @@
+package cluster
+
+// badNetwork holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
+var badNetwork = []badInput{
+	{
+		"a name that is no DNS label",
+		[]edit{{"cluster.yaml", "name: plant\n", "name: Plant_1\n"}},
+		[]string{
+			`cluster.yaml:4:7: error: the cluster's name "Plant_1" is not a DNS label; write 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		},
+	},
+	{
+		"a cluster id that is no UUID",
+		[]edit{{"cluster.yaml", "id: 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d", "id: plant-1"}},
+		[]string{
+			`cluster.yaml:5:5: error: the cluster id "plant-1" is no UUID of its own; write the output of uuidgen, once and for ever`,
+		},
+	},
+	{
+		"a cluster id of zeros",
+		[]edit{{"cluster.yaml", "id: 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d", "id: 00000000-0000-0000-0000-000000000000"}},
+		[]string{
+			`cluster.yaml:5:5: error: the cluster id "00000000-0000-0000-0000-000000000000" is no UUID of its own; write the output of uuidgen, once and for ever`,
+		},
+	},
+	{
+		"a domain that is no DNS name",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant..example"}},
+		[]string{
+			`cluster.yaml:6:9: error: the domain "plant..example" is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as plant.example`,
+		},
+	},
+	{
+		"a domain of multicast DNS",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.local"}},
+		[]string{
+			`cluster.yaml:6:9: warning: the domain "plant.local" ends in .local, which belongs to multicast DNS (RFC 6762): machines will ask the wire instead of the DNS server; choose another`,
+		},
+	},
+	{
+		"a subnet that is no network",
+		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.0]"}},
+		[]string{
+			`cluster.yaml:8:17: error: "10.77.0.0" is not a network; write address/length such as 10.77.0.0/24`,
+		},
+	},
+	{
+		"a subnet with host bits",
+		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.7/24]"}},
+		[]string{
+			`cluster.yaml:8:17: error: 10.77.0.7/24 is an address inside a network; write the network itself, 10.77.0.0/24`,
+		},
+	},
+	{
+		"two subnets of one family",
+		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.0/24, 10.78.0.0/24]"}},
+		[]string{
+			`cluster.yaml:8:31: error: 10.78.0.0/24 is the second IPv4 network of nodeSubnets after 10.77.0.0/24; there is at most one for each address family`,
+		},
+	},
+	{
+		"a subnet without room",
+		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.0/24, \"fd00::/127\"]"}},
+		[]string{
+			`cluster.yaml:8:31: error: fd00::/127 has no room for two machines; write a shorter prefix length`,
+		},
+	},
+	{
+		"a subnet that is multicast",
+		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.0/24, \"ff00::/8\"]"}},
+		[]string{
+			`cluster.yaml:8:31: error: ff00::/8 cannot hold addresses of machines; write a private network such as 10.77.0.0/24`,
+		},
+	},
+	{
+		"pods in the node subnet",
+		[]edit{{"cluster.yaml", "podCIDRs: [10.244.0.0/16]", "podCIDRs: [10.77.0.0/16]"}},
+		[]string{
+			`cluster.yaml:12:14: error: 10.77.0.0/16 of podCIDRs overlaps 10.77.0.0/24 of nodeSubnets; packets would go to the wrong one: choose a network of its own`,
+		},
+	},
+	{
+		"services in the pod network",
+		[]edit{{"cluster.yaml", "serviceCIDRs: [10.96.0.0/16]", "serviceCIDRs: [10.244.8.0/24]"}},
+		[]string{
+			`cluster.yaml:13:18: error: 10.244.8.0/24 of serviceCIDRs overlaps 10.244.0.0/16 of podCIDRs; packets would go to the wrong one: choose a network of its own`,
+		},
+	},
+	{
+		"a gateway outside the subnet",
+		[]edit{{"cluster.yaml", "gateways: [10.77.0.2]", "gateways: [10.78.0.2]"}},
+		[]string{
+			`cluster.yaml:9:14: error: the gateway 10.78.0.2 lies outside the node subnets [10.77.0.0/24]; choose an address inside, or correct network.nodeSubnets`,
+		},
+	},
+	{
+		"two gateways of one family",
+		[]edit{{"cluster.yaml", "gateways: [10.77.0.2]", "gateways: [10.77.0.2, 10.77.0.3]"}},
+		[]string{
+			`cluster.yaml:9:25: error: 10.77.0.3 is the second IPv4 gateway; there is at most one for each address family`,
+		},
+	},
+	{
+		"a gateway that is the broadcast address",
+		[]edit{{"cluster.yaml", "gateways: [10.77.0.2]", "gateways: [10.77.0.255]"}},
+		[]string{
+			`cluster.yaml:9:14: error: the gateway 10.77.0.255 is the network or broadcast address of 10.77.0.0/24; choose one between`,
+		},
+	},
+	{
+		"a nameserver that is no address",
+		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [dns.example]"}},
+		[]string{
+			`cluster.yaml:10:17: error: the nameserver "dns.example" is not an IP address; write it as 10.77.0.5 or fd00::5, without prefix length`,
+		},
+	},
+	{
+		"a nameserver twice",
+		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [10.77.0.16, 10.77.0.16]"}},
+		[]string{
+			`cluster.yaml:10:29: error: the nameserver "10.77.0.16" is there already, at cluster.yaml:10; remove one`,
+		},
+	},
+	{
+		"more nameservers than are asked",
+		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [10.77.0.16, 9.9.9.9, 9.9.9.10, 9.9.9.11]"}},
+		[]string{
+			`cluster.yaml:10:48: warning: 9.9.9.11 and what follows is never asked: programs read the first 3 nameservers only (resolv.conf(5))`,
+		},
+	},
+	{
+		"a nameserver that is a node without DNS",
+		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [10.77.0.12]"}},
+		[]string{
+			`cluster.yaml:23:11: error: the address 10.77.0.12 is in network.nameservers, but node worker-01 has no role dns-server: nothing would answer; add the role or correct the address`,
+		},
+	},
+	{
+		"a nameserver in the pod network",
+		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [10.244.0.9]"}},
+		[]string{
+			`cluster.yaml:10:17: error: the nameserver 10.244.0.9 lies inside 10.244.0.0/16, which Kubernetes gives to pods and services; choose another network for one of them`,
+		},
+	},
+	{
+		"a time server that is no name",
+		[]edit{{"cluster.yaml", "ntpServers: [10.77.0.2]", "ntpServers: [\"ntp pool\"]"}},
+		[]string{
+			`cluster.yaml:11:16: error: the time server "ntp pool" is neither an IP address nor a DNS name; write one such as 10.77.0.2 or ntp.example.org`,
+		},
+	},
+	{
+		"a time server that is a node",
+		[]edit{{"cluster.yaml", "ntpServers: [10.77.0.2]", "ntpServers: [10.77.0.15]"}},
+		[]string{
+			`cluster.yaml:36:11: warning: the address 10.77.0.15 is in network.ntpServers, but a node serves no time; name another time server`,
+		},
+	},
+	{
+		"a VIP that is a node address",
+		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.77.0.11"}},
+		[]string{
+			`cluster.yaml:19:11: error: the address 10.77.0.11 is the control-plane endpoint (VIP); give the node one of its own`,
+		},
+	},
+	{
+		"a VIP that is the gateway",
+		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.77.0.2"}},
+		[]string{
+			`cluster.yaml:14:25: error: controlPlaneEndpoint 10.77.0.2 is the gateway; choose an address of the node subnet that nothing has`,
+		},
+	},
+	{
+		"a VIP outside the subnet",
+		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.99.0.1"}},
+		[]string{
+			`cluster.yaml:14:25: error: controlPlaneEndpoint 10.99.0.1 lies outside the node subnets [10.77.0.0/24]; choose an address inside, or correct network.nodeSubnets`,
+		},
+	},
+	{
+		"a VIP with a port",
+		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.77.0.100:6443"}},
+		[]string{
+			`cluster.yaml:14:25: error: controlPlaneEndpoint "10.77.0.100:6443" is not an IP address; write it as 10.77.0.5 or fd00::5, without prefix length`,
+		},
+	},
+	{
+		"a VIP without Kubernetes",
+		[]edit{
+			{"cluster.yaml", "services: [kubernetes, ", "services: ["},
+			{"cluster.yaml", "roles: [master]", "roles: []"},
+			{"cluster.yaml", "roles: [worker]", "roles: []"},
+			{"cluster.yaml", "roles: [worker, ceph-osd]", "roles: [ceph-osd]"},
+			{"nodes/worker-02.yaml", "labels:\n  plant.example/hall: north\ntaints: [\"plant.example/storage=yes:PreferNoSchedule\"]\n", ""},
+			{"services/kubernetes.yaml", "", remove},
+		},
+		[]string{
+			`cluster.yaml:14:25: warning: controlPlaneEndpoint has no use without the service kubernetes; remove it or add the service`,
+		},
+	},
+}
