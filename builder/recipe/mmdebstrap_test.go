@@ -3,18 +3,20 @@
 package recipe_test
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"debug/elf"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"sort"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,17 +30,13 @@ import (
 // differencesFile explains every difference between our tree and mmdebstrap's.
 const differencesFile = "testdata/mmdebstrap-differences"
 
-// bootstrap makes the reference with mmdebstrap, as root, with scripts, and leaves the packages in var/cache/apt/archives.
-func bootstrap(t *testing.T, dir string) {
+// bootstrap makes the reference with mmdebstrap, which runs the scripts. The packages stay in its var/cache/apt/archives.
+func bootstrap(t *testing.T, archive string) {
 	t.Helper()
-	if dir == os.Getenv("SPORE_TEST_BOOTSTRAP") {
-		return
-	}
 	for _, tool := range []string{"mmdebstrap", "dpkg-deb"} {
 		_, err := exec.LookPath(tool)
 		require.NoError(t, err, "run make deps")
 	}
-	require.Zero(t, os.Geteuid(), "this test makes a reference system with mmdebstrap and must be run by root")
 	base, err := recipe.BasePackages("cloud")
 	require.NoError(t, err)
 	include := strings.Join(append(base, "mosquitto"), ",")
@@ -50,9 +48,9 @@ func bootstrap(t *testing.T, dir string) {
 	sources += fmt.Sprintf("deb %s-security trixie-security main\n", mirror)
 	list := filepath.Join(t.TempDir(), "sources.list")
 	require.NoError(t, os.WriteFile(list, []byte(sources), 0o644))
-	cmd := exec.Command("mmdebstrap", "--mode=root", "--variant=essential", "--include="+include,
+	cmd := exec.Command("mmdebstrap", "--mode=auto", "--format=tar", "--variant=essential", "--include="+include,
 		"--skip=essential/unlink", "--skip=cleanup/apt", `--aptopt=APT::Keep-Downloaded-Packages "true"`,
-		`--aptopt=APT::Install-Recommends "false"`, "trixie", dir, list)
+		`--aptopt=APT::Install-Recommends "false"`, "trixie", archive, list)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
@@ -78,15 +76,20 @@ func debianMirror(t *testing.T) string {
 	return ""
 }
 
-// reference returns a directory made by bootstrap and its packages. SPORE_TEST_BOOTSTRAP names one that is kept.
-func reference(t *testing.T) (dir string, packages []recipe.Package, kernel string) {
+// reference returns the archive made by bootstrap, its files and its packages. SPORE_TEST_BOOTSTRAP names an archive that
+// is kept from one run to the next.
+func reference(t *testing.T) (theirs map[string]theirFile, packages []recipe.Package, kernel string) {
 	t.Helper()
-	dir = os.Getenv("SPORE_TEST_BOOTSTRAP")
-	if dir == "" {
-		dir = filepath.Join(t.TempDir(), "root")
+	archive := os.Getenv("SPORE_TEST_BOOTSTRAP")
+	if archive == "" {
+		archive = filepath.Join(t.TempDir(), "root.tar")
 	}
-	bootstrap(t, dir)
-	packages, err := recipetest.LoadDebs(filepath.Join(dir, "var/cache/apt/archives"), t.TempDir())
+	if _, err := os.Stat(archive); err != nil {
+		bootstrap(t, archive)
+	}
+	debs := t.TempDir()
+	theirs = readArchive(t, archive, debs)
+	packages, err := recipetest.LoadDebs(debs, t.TempDir())
 	require.NoError(t, err)
 	for _, p := range packages {
 		if v, ok := strings.CutPrefix(p.Name, "linux-image-6"); ok {
@@ -94,35 +97,195 @@ func reference(t *testing.T) (dir string, packages []recipe.Package, kernel stri
 		}
 	}
 	require.NotEmpty(t, kernel)
-	return dir, packages, kernel
+	return theirs, packages, kernel
 }
 
-func TestTreeIsThatOfMmdebstrapButForExplainedDifferences(t *testing.T) {
-	dir, packages, kernel := reference(t)
+// theirFile is one path of mmdebstrap's archive.
+type theirFile struct {
+	*tar.Header
+	sum  [sha256.Size]byte
+	data []byte // of passwd and group alone
+}
+
+// readArchive reads the archive, and copies the packages in it to a directory.
+func readArchive(t *testing.T, archive, debs string) map[string]theirFile {
+	t.Helper()
+	f, err := os.Open(archive)
+	require.NoError(t, err)
+	defer f.Close()
+	out := map[string]theirFile{}
+	r := tar.NewReader(bufio.NewReaderSize(f, 1<<20))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return out
+		}
+		require.NoError(t, err)
+		file := theirFile{Header: h}
+		p := path.Clean("/" + h.Name)
+		if h.Typeflag == tar.TypeReg {
+			hash := sha256.New()
+			var w io.Writer = hash
+			if path.Dir(p) == "/var/cache/apt/archives" && path.Ext(p) == ".deb" {
+				deb, err := os.Create(filepath.Join(debs, path.Base(p)))
+				require.NoError(t, err)
+				defer deb.Close()
+				w = io.MultiWriter(hash, deb)
+			}
+			var data bytes.Buffer
+			if p == "/etc/passwd" || p == "/etc/group" {
+				w = io.MultiWriter(hash, &data)
+			}
+			_, err := io.Copy(w, r)
+			require.NoError(t, err)
+			hash.Sum(file.sum[:0])
+			file.data = data.Bytes()
+		}
+		if h.Typeflag == tar.TypeLink {
+			first, ok := out[path.Clean("/"+h.Linkname)]
+			require.True(t, ok, "%s is a link to %s", p, h.Linkname)
+			file = first
+		}
+		out[p] = file
+	}
+}
+
+func TestPackagesOfDebian(t *testing.T) {
+	theirs, packages, kernel := reference(t)
 	bare, err := recipe.Debian(packages, recipe.Options{Kernel: kernel})
 	require.NoError(t, err)
 	indexes, err := kmod.Index(context.Background(), bare, kernel)
 	require.NoError(t, err)
-	ours, err := recipe.Debian(packages, recipe.Options{Kernel: kernel, ModuleIndexes: indexes})
+	o := recipe.Options{
+		Kernel: kernel, ModuleIndexes: indexes, Programs: []string{"mosquitto"},
+		Units: os.DirFS("../../units"), Overlay: os.DirFS("../../overlay"), Agent: tree.Bytes("#!/bin/sh\n"),
+		Release: recipe.Release{Version: "0.1", Suite: "trixie"},
+	}
+	t.Run("their tree is mmdebstrap's but for explained differences", func(t *testing.T) { testDifferences(t, theirs, packages, o) })
+	composed, err := recipe.Compose(packages, o)
 	require.NoError(t, err)
+	t.Run("nothing is left for somebody to look at", func(t *testing.T) { testNotes(t, composed.Report) })
+	t.Run("each of their units is kept or dropped on purpose", func(t *testing.T) { testKeptUnits(t, composed.Tree) })
+	t.Run("every program finds its libraries", func(t *testing.T) { testLibraries(t, composed.Tree) })
+	t.Run("the same root comes out again", func(t *testing.T) {
+		again, err := recipe.Compose(append(packages[len(packages)/2:len(packages):len(packages)], packages[:len(packages)/2]...), o)
+		require.NoError(t, err)
+		require.Equal(t, fingerprint(t, composed.Tree), fingerprint(t, again.Tree))
+	})
+}
 
+func testDifferences(t *testing.T, theirs map[string]theirFile, packages []recipe.Package, o recipe.Options) {
+	ours, err := recipe.Debian(packages, o)
+	require.NoError(t, err)
 	rows := readExplanations(t)
 	var unexplained []string
-	for _, d := range compare(t, ours, dir) {
+	for _, d := range compare(t, ours, theirs) {
 		if !explain(rows, d) {
 			unexplained = append(unexplained, d.kind+" "+d.path+"  ("+d.detail+")")
 		}
 	}
-	require.Empty(t, unexplained, "differences from mmdebstrap's tree that %s does not explain:\n%s",
-		differencesFile, strings.Join(unexplained, "\n"))
+	if len(unexplained) > 0 {
+		t.Fatalf("differences from mmdebstrap's tree that %s does not explain:\n%s", differencesFile, strings.Join(unexplained, "\n"))
+	}
 	for _, r := range rows {
 		require.True(t, r.used, "%s: the row %q explains nothing any more", differencesFile, r.kind+" "+r.pattern)
 	}
 }
 
+// testNotes shows what the recipe could not decide, such as a maintainer script that does something new.
+func testNotes(t *testing.T, r *recipe.Report) {
+	for _, n := range r.Notes() {
+		t.Errorf("%s: %s %s", n.Step, n.Path, n.Why)
+	}
+}
+
+// testKeptUnits compares with a committed list, so that a unit that Debian adds is seen.
+func testKeptUnits(t *testing.T, tr *tree.Tree) {
+	const file = "testdata/kept-units"
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	got := strings.Join(tr.Children("/usr/lib/systemd/system"), "\n") + "\n"
+	require.Equal(t, string(want), got, "units of packages that stay in the image differ from %s: drop new ones in dropunits.go, or add them there", file)
+}
+
+// testLibraries looks for the interpreter and the libraries of each program as the dynamic linker does without a cache.
+func testLibraries(t *testing.T, tr *tree.Tree) {
+	var missing []string
+	programs := 0
+	require.NoError(t, tr.Walk(func(p string, n *tree.Inode) error {
+		if n.Type != tree.Regular || strings.HasPrefix(p, "/usr/lib/modules/") {
+			return nil
+		}
+		data, err := tr.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := elf.NewFile(bytes.NewReader(data))
+		if err != nil {
+			return nil // not a program
+		}
+		defer f.Close()
+		programs++
+		dirs := []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib"}
+		for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
+			if list, err := f.DynString(tag); err == nil && len(list) > 0 {
+				dirs = append(strings.Split(strings.ReplaceAll(list[0], "$ORIGIN", path.Dir(p)), ":"), dirs...)
+			}
+		}
+		if s := f.Section(".interp"); s != nil {
+			name, err := s.Data()
+			if err != nil {
+				return err
+			}
+			if _, err := tr.Stat(strings.TrimRight(string(name), "\x00")); err != nil {
+				missing = append(missing, fmt.Sprintf("%s: interpreter %s", p, name))
+			}
+		}
+		needed, err := f.ImportedLibraries()
+		if err != nil {
+			return err
+		}
+		for _, lib := range needed {
+			if !found(tr, dirs, lib) {
+				missing = append(missing, p+": "+lib)
+			}
+		}
+		return nil
+	}))
+	require.Greater(t, programs, 300)
+	require.Empty(t, missing)
+}
+
+func found(tr *tree.Tree, dirs []string, lib string) bool {
+	for _, d := range dirs {
+		if _, err := tr.Stat(path.Join(d, lib)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func fingerprint(t *testing.T, tr *tree.Tree) []string {
+	t.Helper()
+	first := map[*tree.Inode]string{}
+	var out []string
+	require.NoError(t, tr.Walk(func(p string, n *tree.Inode) error {
+		if first[n] == "" {
+			first[n] = p
+		}
+		line := fmt.Sprintf("%s %d %o %d %d %d %s %s %s", p, n.Type, n.Mode, n.UID, n.GID, n.MTime, n.Target, n.Origin, first[n])
+		if n.Type == tree.Regular {
+			line += fmt.Sprintf(" %x", sum(t, n))
+		}
+		out = append(out, line)
+		return nil
+	}))
+	return out
+}
+
 // difference is one way in which the trees differ.
 type difference struct {
-	kind   string // missing, extra, type, mode, owner, content, target
+	kind   string // missing, extra, type, mode, owner, content, target, time
 	path   string
 	detail string
 }
@@ -170,89 +333,66 @@ func explain(rows []*explanation, d difference) bool {
 }
 
 // compare walks both trees. Owners are compared by name, since the numbers that adduser takes are its own.
-func compare(t *testing.T, ours *tree.Tree, dir string) []difference {
+func compare(t *testing.T, ours *tree.Tree, theirs map[string]theirFile) []difference {
 	t.Helper()
-	theirUsers, theirGroups := ids(t, readFile(t, filepath.Join(dir, "etc/passwd"))), ids(t, readFile(t, filepath.Join(dir, "etc/group")))
 	passwd, err := ours.ReadFile("/etc/passwd")
 	require.NoError(t, err)
 	group, err := ours.ReadFile("/etc/group")
 	require.NoError(t, err)
 	ourUsers, ourGroups := ids(t, passwd), ids(t, group)
-
+	theirUsers, theirGroups := ids(t, theirs["/etc/passwd"].data), ids(t, theirs["/etc/group"].data)
 	var out []difference
 	add := func(kind, p, format string, args ...any) {
 		out = append(out, difference{kind, p, fmt.Sprintf(format, args...)})
 	}
-	seen := map[string]bool{}
-	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		p := "/" + strings.TrimPrefix(strings.TrimPrefix(file, dir), "/")
-		seen[p] = true
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
+	for p, h := range theirs {
 		n, err := ours.Lstat(p)
 		if err != nil {
-			add("missing", p, "%s", info.Mode())
-			if d.IsDir() {
-				return nil
-			}
-			return nil
+			add("missing", p, "%s", h.FileInfo().Mode())
+			continue
 		}
-		st := info.Sys().(*syscall.Stat_t)
-		if !sameType(n.Type, info.Mode()) {
-			add("type", p, "%v, theirs %s", n.Type, info.Mode())
-			return nil
+		if types[n.Type] != h.Typeflag {
+			add("type", p, "%c, theirs %c", types[n.Type], h.Typeflag)
+			continue
 		}
 		if n.Type == tree.Symlink {
-			target, err := os.Readlink(file)
-			if err != nil {
-				return err
+			if h.Linkname != n.Target {
+				add("target", p, "%s, theirs %s", n.Target, h.Linkname)
 			}
-			if target != n.Target {
-				add("target", p, "%s, theirs %s", n.Target, target)
-			}
-			return nil
+			continue
 		}
-		if theirs := st.Mode & 0o7777; theirs != n.Mode {
-			add("mode", p, "%04o, theirs %04o", n.Mode, theirs)
+		if mode := uint32(h.Mode & 0o7777); mode != n.Mode {
+			add("mode", p, "%04o, theirs %04o", n.Mode, mode)
 		}
-		if a, z := ourUsers[n.UID]+":"+ourGroups[n.GID], theirUsers[st.Uid]+":"+theirGroups[st.Gid]; a != z {
+		if a, z := ourUsers[n.UID]+":"+ourGroups[n.GID], theirUsers[uint32(h.Uid)]+":"+theirGroups[uint32(h.Gid)]; a != z {
 			add("owner", p, "%s, theirs %s", a, z)
 		}
-		if n.Type == tree.Regular && !sameContent(t, n, file, info.Size()) {
-			add("content", p, "%d bytes, theirs %d", n.Content.Size(), info.Size())
+		if n.Type == tree.Regular && sum(t, n) != h.sum {
+			add("content", p, "%d bytes, theirs %d", n.Content.Size(), h.Size)
 		}
-		return nil
-	})
-	require.NoError(t, err)
+		if n.Type == tree.Regular && n.MTime != h.ModTime.Unix() && strings.HasPrefix(n.Origin, "deb:") {
+			add("time", p, "%d, theirs %d", n.MTime, h.ModTime.Unix())
+		}
+	}
 	for _, p := range ours.Paths() {
-		if !seen[p] {
+		if _, ok := theirs[p]; !ok {
 			n, err := ours.Lstat(p)
 			require.NoError(t, err)
 			add("extra", p, "from %s", n.Origin)
 		}
 	}
-	sort.SliceStable(out, func(i, j int) bool { return out[i].path < out[j].path })
+	sort.Slice(out, func(i, j int) bool { return out[i].path+out[i].kind < out[j].path+out[j].kind })
 	return out
 }
 
-func readFile(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return data
-}
+var types = map[tree.Type]byte{tree.Dir: tar.TypeDir, tree.Regular: tar.TypeReg, tree.Symlink: tar.TypeSymlink}
 
+// ids reads the names of passwd(5) or group(5) by their number.
 func ids(t *testing.T, text []byte) map[uint32]string {
 	t.Helper()
 	out := map[uint32]string{}
-	s := bufio.NewScanner(bytes.NewReader(text))
-	for s.Scan() {
-		f := strings.Split(s.Text(), ":")
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		f := strings.Split(line, ":")
 		var id uint32
 		_, err := fmt.Sscan(f[2], &id)
 		require.NoError(t, err)
@@ -261,28 +401,14 @@ func ids(t *testing.T, text []byte) map[uint32]string {
 	return out
 }
 
-func sameType(a tree.Type, m fs.FileMode) bool {
-	switch a {
-	case tree.Dir:
-		return m.IsDir()
-	case tree.Regular:
-		return m.IsRegular()
-	case tree.Symlink:
-		return m&fs.ModeSymlink != 0
-	}
-	return false
-}
-
-func sameContent(t *testing.T, n *tree.Inode, file string, size int64) bool {
+func sum(t *testing.T, n *tree.Inode) (out [sha256.Size]byte) {
 	t.Helper()
-	if n.Content.Size() != size {
-		return false
-	}
 	r, err := n.Content.Open()
 	require.NoError(t, err)
 	defer r.Close()
-	var ours bytes.Buffer
-	_, err = ours.ReadFrom(r)
+	h := sha256.New()
+	_, err = io.Copy(h, r)
 	require.NoError(t, err)
-	return bytes.Equal(ours.Bytes(), readFile(t, file))
+	h.Sum(out[:0])
+	return out
 }
