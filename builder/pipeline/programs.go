@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
+	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
 	"spore/builder/source"
@@ -59,11 +61,31 @@ func (b *build) payloadNames() []string {
 	return out
 }
 
+// packPrograms compresses the programs of the root, once for each of their builds. The caller closes what it gets.
+func (b *build) packPrograms() (map[string]*packs.Content, error) {
+	out := map[string]*packs.Content{}
+	for _, p := range append(slices.Clone(b.binaries.payloads), b.binaries.agent) {
+		c, err := packs.EnsureContent(b.Store, p.Key, p.Content())
+		if err != nil {
+			closeContents(out)
+			return nil, fmt.Errorf("compress program %s: %w", p.Name, err)
+		}
+		out[p.Name] = c
+	}
+	return out, nil
+}
+
+func closeContents(list map[string]*packs.Content) {
+	for _, c := range list {
+		c.Close()
+	}
+}
+
 // recipePayloads lays every payload out as /usr/bin/NAME.
-func (b *build) recipePayloads() []recipe.Payload {
+func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payload {
 	var out []recipe.Payload
 	for _, p := range b.binaries.payloads {
-		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: p.Content()}}})
+		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: contents[p.Name]}}})
 	}
 	return out
 }

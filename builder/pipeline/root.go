@@ -9,13 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"strconv"
-	"strings"
 
+	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/manifest"
-	"spore/builder/microcode"
 	"spore/builder/packs"
 	"spore/builder/recipe"
 	"spore/builder/source"
@@ -137,7 +135,12 @@ func (b *build) composeRoot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	composed, err := b.compose(opened, indexes, m)
+	programs, err := b.packPrograms()
+	if err != nil {
+		return err
+	}
+	defer closeContents(programs)
+	composed, err := b.compose(opened, programs, indexes, m)
 	if err != nil {
 		return err
 	}
@@ -187,7 +190,7 @@ func packTree(p *packs.Pack) (*tree.Tree, error) {
 	return t, p.Entries(t.Add)
 }
 
-func (b *build) compose(opened []*packs.Pack, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
+func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
 	var short bytes.Buffer
 	if err := m.WithoutFiles().Encode(&short); err != nil {
 		return nil, err
@@ -201,8 +204,8 @@ func (b *build) compose(opened []*packs.Pack, indexes map[string][]byte, m manif
 		ModuleIndexes: indexes,
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
-		Agent:         b.binaries.agent.Content(),
-		Payloads: append(b.recipePayloads(), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
+		Agent:         programs[b.binaries.agent.Name],
+		Payloads: append(b.recipePayloads(programs), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
 			{Path: manifest.ImagePath, Mode: 0o644, Content: tree.Bytes(short.Bytes())},
 		}}),
 		Programs: m.Programs,
@@ -295,19 +298,16 @@ func (b *build) keepBootFiles(composed *recipe.Result) error {
 	if err := b.keep(objRelease, tree.Bytes(release)); err != nil {
 		return err
 	}
-	firmware := map[string][]byte{}
-	if b.Config.Image.Microcode {
-		for p, n := range composed.Boot {
-			if strings.HasSuffix(path.Dir(p), "-ucode") {
-				data, err := readContent(n.Content)
-				if err != nil {
-					return fmt.Errorf("read %s: %w", p, err)
-				}
-				firmware[p] = data
-			}
+	if !b.Config.Image.Microcode {
+		return b.keep(objMicrocode, tree.Bytes(nil))
+	}
+	firmware := tree.New()
+	for p, n := range composed.Boot {
+		if err := firmware.Add(p, n); err != nil {
+			return err
 		}
 	}
-	archive, err := microcode.Archive(firmware)
+	archive, err := initrd.Microcode(firmware)
 	if err != nil {
 		return err
 	}
@@ -324,13 +324,4 @@ func (b *build) keep(name string, c tree.Content) error {
 		_, err = io.Copy(w, r)
 		return err
 	})
-}
-
-func readContent(c tree.Content) ([]byte, error) {
-	r, err := c.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return io.ReadAll(r)
 }
