@@ -1,0 +1,152 @@
+//go:build integration
+
+// Package reproduce builds the example image a second time under conditions that must not matter.
+package reproduce
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// otherUser is nobody of Debian.
+const otherUser = 65534
+
+// TestTheSameInputsGiveTheSameBytes builds configs/ as another user, in another folder, from an empty store and an empty
+// compiler cache, with another umask, time zone, locale and a single processor, and compares every output file with those
+// of the first build (SPORE_IMAGE, or one that the test makes).
+func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
+	repo, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	work, err := os.MkdirTemp("", "spore-reproduce-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(work) })
+	require.NoError(t, os.Chmod(work, 0o755))
+
+	spore := filepath.Join(work, "spore")
+	goBuild := exec.Command("go", "build", "-trimpath", "-o", spore, "./builder")
+	goBuild.Dir = repo
+	out, err := goBuild.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	first := filepath.Join(work, "first")
+	run(t, exec.Command(spore, "build", filepath.Join(repo, "configs"), "-o", first, "--format", "disk,uki", "--source", repo))
+
+	elsewhere := filepath.Join(work, "elsewhere", "a folder")
+	require.NoError(t, copyTree(repo, elsewhere))
+	home := filepath.Join(work, "home")
+	require.NoError(t, os.MkdirAll(home, 0o777))
+	second := filepath.Join(home, "second")
+	// umask has no field in SysProcAttr, so the shell sets it.
+	cmd := exec.Command("sh", "-c", `umask 077 && exec "$@"`, "sh",
+		spore, "build", filepath.Join(elsewhere, "configs"), "-o", second, "--format", "disk,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"))
+	cmd.Dir = home
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TZ=Pacific/Chatham", "LC_ALL=tr_TR.UTF-8", "GOMAXPROCS=1",
+		"GOCACHE=" + filepath.Join(home, "gocache"), "GOFLAGS=-buildvcs=false",
+		// Modules are inputs, verified by go.sum; downloading them twice would prove nothing.
+		"GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOPROXY=" + goEnv(t, "GOPROXY"), "GOSUMDB=" + goEnv(t, "GOSUMDB"), "GOTOOLCHAIN=" + goEnv(t, "GOTOOLCHAIN"),
+	}
+	if os.Geteuid() == 0 {
+		require.NoError(t, chownTree(home, otherUser))
+		openPath(t, goEnv(t, "GOMODCACHE"))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}
+	}
+	run(t, cmd)
+
+	for _, name := range []string{"spore.img", "spore.efi", "spore.manifest.json", "spore.cdx.json"} {
+		require.Equal(t, hash(t, filepath.Join(first, name)), hash(t, filepath.Join(second, name)), "%s differs", name)
+	}
+}
+
+func run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s\n%s", strings.Join(cmd.Args, " "), out)
+	require.NoError(t, err)
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// openPath lets other users pass through the parents of a folder for the length of the test.
+func openPath(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != "/"; d = filepath.Dir(d) {
+		info, err := os.Stat(d)
+		require.NoError(t, err)
+		if mode := info.Mode().Perm(); mode&0o001 == 0 {
+			require.NoError(t, os.Chmod(d, mode|0o001))
+			t.Cleanup(func() { os.Chmod(d, mode) })
+		}
+	}
+}
+
+// copyTree copies the working files of the repository, readable by everybody.
+func copyTree(from, to string) error {
+	skip := map[string]bool{".git": true, "out": true, "bin": true}
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if skip[rel] {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, filepath.Join(to, rel))
+		}
+		data, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), data, info.Mode().Perm()|0o444)
+	})
+}
+
+func chownTree(dir string, id int) error {
+	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(p, id, id)
+	})
+}
+
+func hash(t *testing.T, name string) string {
+	t.Helper()
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	require.NoError(t, err)
+	return hex.EncodeToString(h.Sum(nil))
+}
