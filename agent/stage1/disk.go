@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -249,7 +250,38 @@ func readTable(d blockdev.Disk) (gpt.Table, error) {
 }
 
 // takeDisk makes s the boot disk and finds the kernel's devices of its partitions; missing names one that is not there.
+// Where the kernel found none, as with a damaged primary table, it is told of them.
 func (b *boot) takeDisk(s bootdisk.Seen) (missing string, err error) {
+	if missing, err = b.findParts(s); missing == "" || err != nil {
+		return missing, err
+	}
+	b.say(warning, "the kernel has no device of partition %s of /dev/%s (backup table used: %t); adding it", missing, s.Disk.Name, s.Table.Backup)
+	if err := addPartitions("/dev/"+s.Disk.Name, s.Table); err != nil {
+		b.say(warning, "%s", oneLine(err))
+	}
+	return b.findParts(s)
+}
+
+// addPartitions tells the kernel of partitions, as partx(8) does. Those that it has already stay. Nothing is written.
+func addPartitions(disk string, table gpt.Table) error {
+	f, err := os.Open(disk)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var errs []error
+	for _, p := range table.Partitions {
+		data := unix.BlkpgPartition{Start: p.Start, Length: p.Size, Pno: int32(p.Number)}
+		arg := unix.BlkpgIoctlArg{Op: unix.BLKPG_ADD_PARTITION, Datalen: int32(unsafe.Sizeof(data)), Data: (*byte)(unsafe.Pointer(&data))}
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&arg)))
+		if errno != 0 && errno != unix.EBUSY {
+			errs = append(errs, fmt.Errorf("adding partition %d of %s: %w", p.Number, disk, errno))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *boot) findParts(s bootdisk.Seen) (missing string, err error) {
 	b.disk, b.parts = s, map[gpt.GUID]part{}
 	for _, g := range []gpt.GUID{b.wanted.Root, b.wanted.Verity, b.wanted.Cluster} {
 		p, ok := s.Table.ByGUID(g)

@@ -81,7 +81,7 @@ type Partition struct {
 
 // Table is a valid table.
 type Table struct {
-	// Backup says that the primary header was bad and the one at the end of the disk was used.
+	// Backup says that the primary table was bad and the backup was used. The kernel does not use it by itself.
 	Backup     bool
 	Partitions []Partition
 }
@@ -96,8 +96,9 @@ func (t Table) ByGUID(g GUID) (Partition, bool) {
 	return Partition{}, false
 }
 
-// Read reads the table of a disk of size bytes whose logical sectors have sectorSize bytes (512 or 4096). It takes the
-// primary table, or, when that is damaged, the backup in the last sector. It returns ErrNone when there is neither.
+// Read reads the table of a disk of size bytes whose logical sectors have sectorSize bytes (512 or 4096). When the primary
+// table is damaged, as after a power cut while it was written, it takes the backup: where a sound primary header says that
+// it is, or in the last sector. Read returns ErrNone when there is none of these.
 func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
 		return Table{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are known", sectorSize)
@@ -106,14 +107,25 @@ func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	if sectors < 4 {
 		return Table{}, ErrNone
 	}
-	primary, err := readAt(r, 1, sectors, sectorSize)
+	d := disk{r: r, sectors: sectors, sectorSize: sectorSize}
+	h, err := d.header(1)
 	if err == nil {
-		return primary, nil
+		var t Table
+		if t, err = d.table(h); err == nil {
+			return t, nil
+		}
 	}
-	backup, backupErr := readAt(r, sectors-1, sectors, sectorSize)
-	if backupErr == nil {
-		backup.Backup = true
-		return backup, nil
+	backups := []int64{sectors - 1}
+	if h.alternate > 1 && h.alternate < uint64(sectors-1) {
+		backups = append(backups, int64(h.alternate))
+	}
+	var backupErr error
+	for _, lba := range backups {
+		t, err := d.backup(lba)
+		if err == nil {
+			return t, nil
+		}
+		backupErr = err
 	}
 	if errors.Is(err, ErrNone) && errors.Is(backupErr, ErrNone) {
 		return Table{}, ErrNone
@@ -121,43 +133,72 @@ func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	return Table{}, fmt.Errorf("GUID partition table: primary: %w; backup: %w", err, backupErr)
 }
 
-// readAt reads the table whose header is in the sector lba.
-func readAt(r io.ReaderAt, lba, sectors int64, sectorSize int) (Table, error) {
-	header := make([]byte, sectorSize)
-	if err := readFull(r, header, lba*int64(sectorSize)); err != nil {
+// disk is what tables are read from.
+type disk struct {
+	r          io.ReaderAt
+	sectors    int64
+	sectorSize int
+}
+
+// header is a header whose own checksum is right.
+type header struct {
+	alternate, arrayLBA uint64
+	count, entrySize    uint32
+	arraySum            uint32
+}
+
+func (d disk) backup(lba int64) (Table, error) {
+	h, err := d.header(lba)
+	if err != nil {
 		return Table{}, err
 	}
-	if string(header[:8]) != "EFI PART" {
-		return Table{}, ErrNone
+	t, err := d.table(h)
+	t.Backup = true
+	return t, err
+}
+
+// header reads the header in the sector lba.
+func (d disk) header(lba int64) (header, error) {
+	b := make([]byte, d.sectorSize)
+	if err := readFull(d.r, b, lba*int64(d.sectorSize)); err != nil {
+		return header{}, err
+	}
+	if string(b[:8]) != "EFI PART" {
+		return header{}, ErrNone
 	}
 	le := binary.LittleEndian
-	headerSize := le.Uint32(header[12:])
-	if headerSize < minHeader || int64(headerSize) > int64(sectorSize) {
-		return Table{}, fmt.Errorf("header of %d bytes", headerSize)
+	size, sum := le.Uint32(b[12:]), le.Uint32(b[16:])
+	if size < minHeader || int64(size) > int64(d.sectorSize) {
+		return header{}, fmt.Errorf("header of %d bytes", size)
 	}
-	sum := le.Uint32(header[16:])
-	le.PutUint32(header[16:], 0)
-	if crc32.ChecksumIEEE(header[:headerSize]) != sum {
-		return Table{}, errors.New("wrong checksum of the header")
+	clear(b[16:20])
+	if crc32.ChecksumIEEE(b[:size]) != sum {
+		return header{}, errors.New("wrong checksum of the header")
 	}
-	if le.Uint64(header[24:]) != uint64(lba) {
-		return Table{}, fmt.Errorf("header of sector %d says that it is in sector %d", lba, le.Uint64(header[24:]))
+	if le.Uint64(b[24:]) != uint64(lba) {
+		return header{}, fmt.Errorf("header of sector %d says that it is in sector %d", lba, le.Uint64(b[24:]))
 	}
-	arrayLBA, count, entrySize := le.Uint64(header[72:]), le.Uint32(header[80:]), le.Uint32(header[84:])
-	if count > maxEntries || entrySize < minEntry || entrySize > maxEntry || entrySize%8 != 0 || uint64(count)*uint64(entrySize) > maxArray {
-		return Table{}, fmt.Errorf("%d entries of %d bytes", count, entrySize)
+	return header{
+		alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),
+	}, nil
+}
+
+// table reads the entries that a header names.
+func (d disk) table(h header) (Table, error) {
+	if h.count > maxEntries || h.entrySize < minEntry || h.entrySize > maxEntry || h.entrySize%8 != 0 || uint64(h.count)*uint64(h.entrySize) > maxArray {
+		return Table{}, fmt.Errorf("%d entries of %d bytes", h.count, h.entrySize)
 	}
-	array := make([]byte, int(count)*int(entrySize))
-	if arrayLBA < 2 || arrayLBA > uint64(sectors) || int64(arrayLBA)+int64(len(array)/sectorSize) > sectors {
-		return Table{}, fmt.Errorf("entries in sector %d of %d", arrayLBA, sectors)
+	array := make([]byte, int(h.count)*int(h.entrySize))
+	if h.arrayLBA < 2 || h.arrayLBA > uint64(d.sectors) || int64(h.arrayLBA)+int64(len(array)/d.sectorSize) > d.sectors {
+		return Table{}, fmt.Errorf("entries in sector %d of %d", h.arrayLBA, d.sectors)
 	}
-	if err := readFull(r, array, int64(arrayLBA)*int64(sectorSize)); err != nil {
+	if err := readFull(d.r, array, int64(h.arrayLBA)*int64(d.sectorSize)); err != nil {
 		return Table{}, err
 	}
-	if crc32.ChecksumIEEE(array) != le.Uint32(header[88:]) {
+	if crc32.ChecksumIEEE(array) != h.arraySum {
 		return Table{}, errors.New("wrong checksum of the entries")
 	}
-	return parseEntries(array, int(entrySize), sectors, sectorSize)
+	return parseEntries(array, int(h.entrySize), d.sectors, d.sectorSize)
 }
 
 func parseEntries(array []byte, entrySize int, sectors int64, sectorSize int) (Table, error) {

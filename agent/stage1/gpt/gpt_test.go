@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/diskfs/go-diskfs/backend/file"
@@ -23,8 +24,21 @@ const (
 	rootType = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709"
 )
 
+// sgdiskOnce keeps the image: sgdisk waits for all file systems of the machine to sync.
+var sgdiskOnce struct {
+	sync.Once
+	data []byte
+}
+
 // sgdiskImage is a disk of 512-byte sectors with an ESP and, as partition 3, a root.
 func sgdiskImage(t testing.TB) []byte {
+	t.Helper()
+	sgdiskOnce.Do(func() { sgdiskOnce.data = runSgdisk(t) })
+	require.NotEmpty(t, sgdiskOnce.data)
+	return bytes.Clone(sgdiskOnce.data)
+}
+
+func runSgdisk(t testing.TB) []byte {
 	t.Helper()
 	if _, err := exec.LookPath("sgdisk"); err != nil {
 		t.Fatal("sgdisk is missing: run make deps")
@@ -101,6 +115,17 @@ func TestATableAtTheStartOfALargerDiskIsRead(t *testing.T) {
 	disk := append(sgdiskImage(t), make([]byte, diskSize)...)
 	table, err := gpt.Read(bytes.NewReader(disk), int64(len(disk)), 512)
 	require.NoError(t, err)
+	requireBoth(t, table)
+}
+
+// As when the power goes while the table is moved to the end of a larger disk: new entries are half written, the header and
+// the old backup are still there.
+func TestTheOldBackupInTheMiddleOfALargerDiskIsFound(t *testing.T) {
+	disk := append(sgdiskImage(t), make([]byte, diskSize)...)
+	clear(disk[1024+128 : 1024+512])
+	table, err := gpt.Read(bytes.NewReader(disk), int64(len(disk)), 512)
+	require.NoError(t, err)
+	require.True(t, table.Backup)
 	requireBoth(t, table)
 }
 
