@@ -1,7 +1,28 @@
 package cluster
 
+import "strings"
+
 // badNodes holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badNodes = []badInput{
+	{
+		"a full name that is too long",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: " + strings.Repeat("plant.", 40) + "example"}},
+		[]string{
+			`cluster.yaml:17:11: error: the full name of the node has 257 characters and DNS allows 253; shorten the host name or the domain`,
+			`cluster.yaml:21:11: error: the full name of the node has 257 characters and DNS allows 253; shorten the host name or the domain`,
+			`cluster.yaml:25:11: error: the full name of the node has 257 characters and DNS allows 253; shorten the host name or the domain`,
+			`cluster.yaml:29:11: error: the full name of the node has 256 characters and DNS allows 253; shorten the host name or the domain`,
+			`cluster.yaml:33:11: error: the full name of the node has 258 characters and DNS allows 253; shorten the host name or the domain`,
+			`cluster.yaml:38:11: error: the full name of the node has 255 characters and DNS allows 253; shorten the host name or the domain`,
+		},
+	},
+	{
+		"a node that is called localhost",
+		[]edit{{"cluster.yaml", "name: worker-01\n", "name: localhost\n    hostname: worker-01\n"}},
+		[]string{
+			`cluster.yaml:22:15: error: the name "localhost" is what every machine calls itself; choose another`,
+		},
+	},
 	{
 		"no nodes",
 		[]edit{{"cluster.yaml", "nodes:\n  - name: master-01\n    macs: [\"52:54:00:77:00:11\"]\n    ips: [10.77.0.11]\n    roles: [master]\n  - name: worker-01\n    macs: [\"52:54:00:77:00:12\"]\n    ips: [10.77.0.12]\n    roles: [worker]\n  - name: worker-02\n    macs: [\"52:54:00:77:00:13\"]\n    ips: [10.77.0.13]\n    roles: [worker, ceph-osd]\n  - name: kafka-01\n    serial: PLANT-KAFKA-01\n    ips: [10.77.0.14]\n    roles: [kafka-broker]\n  - name: storage-01\n    uuid: 4c4c4544-0043-4a10-8052-b4c04f4d3333\n    macs: [\"52:54:00:77:00:15\", \"52:54:00:77:01:15\"]\n    ips: [10.77.0.15]\n    roles: [ceph-mon, ceph-osd]\n  - name: edge-01\n    macs: [\"52:54:00:77:00:16\"]\n    ips: [10.77.0.16]\n    roles: [mqtt-broker, dns-server]\n", "nodes: []\n"}},
@@ -59,7 +80,7 @@ var badNodes = []badInput{
 		"a host name that is localhost",
 		[]edit{{"cluster.yaml", "  - name: worker-01\n", "  - name: worker-01\n    hostname: localhost\n"}},
 		[]string{
-			`cluster.yaml:22:15: error: the host name "localhost" is what every machine calls itself; choose another`,
+			`cluster.yaml:22:15: error: the name "localhost" is what every machine calls itself; choose another`,
 		},
 	},
 	{

@@ -60,8 +60,12 @@ func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
 	if hostname == "" {
 		return
 	}
-	if hostname == "localhost" {
-		k.errorf(q, `the host name "localhost" is what every machine calls itself; choose another`)
+	if hostname == "localhost" || n.Name == "localhost" {
+		k.errorf(q, `the name "localhost" is what every machine calls itself; choose another`)
+		return
+	}
+	if fqdn := hostname + "." + k.c.Cluster.Domain; len(fqdn) > maxName {
+		k.errorf(q, "the full name of the node has %d characters and DNS allows %d; shorten the host name or the domain", len(fqdn), maxName)
 		return
 	}
 	if !seen.add(q, "the host name", hostname, "two nodes that share it could not be told apart") {

@@ -162,25 +162,6 @@ func (s *source) at(path ...any) (line, column int) {
 	return n.Line, n.Column
 }
 
-// atKey is at for the key of a mapping instead of its value.
-func (s *source) atKey(path ...any) (line, column int) {
-	n := s.root
-	if n == nil {
-		return 1, 1
-	}
-	for i, step := range path {
-		if k := keyNode(n, step); k != nil && i == len(path)-1 {
-			return k.Line, k.Column
-		}
-		next := child(n, step)
-		if next == nil {
-			break
-		}
-		n = next
-	}
-	return n.Line, n.Column
-}
-
 // has reports whether there is a value at the path.
 func (s *source) has(path ...any) bool {
 	n := s.root
@@ -205,17 +186,6 @@ func child(n *yaml.Node, step any) *yaml.Node {
 				if n.Content[i].Value == step {
 					return n.Content[i+1]
 				}
-			}
-		}
-	}
-	return nil
-}
-
-func keyNode(n *yaml.Node, step any) *yaml.Node {
-	if name, ok := step.(string); ok && n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				return n.Content[i]
 			}
 		}
 	}

@@ -136,8 +136,11 @@ func isDomain(s string) bool {
 			return false
 		}
 	}
-	return len(s) <= 253 // RFC 1035, section 2.3.4
+	return len(s) <= maxName
 }
+
+// maxName is the length of a DNS name without its final dot (RFC 1035, section 2.3.4).
+const maxName = 253
 
 // unique reports the second use of a value.
 type unique struct {

@@ -20,19 +20,19 @@ type Role struct {
 // Program is one service program of the image.
 type Program struct {
 	// Name is the program's name and the argument of `spore-agent render`.
-	Name string
+	Name string `json:"name"`
 	// Unit is its systemd service.
-	Unit string
+	Unit string `json:"unit"`
 	// Packages are Debian packages that carry it.
-	Packages []string
+	Packages []string `json:"packages,omitempty"`
 	// Payloads are entries of payloads/ that carry it.
-	Payloads []string
+	Payloads []string `json:"payloads,omitempty"`
 	// Ports are its listeners, as port/protocol.
-	Ports []string
+	Ports []string `json:"ports,omitempty"`
 	// User is the account that it runs as.
-	User string
+	User string `json:"user"`
 	// NeedsSecrets holds back the role until the node's bundle is there.
-	NeedsSecrets bool
+	NeedsSecrets bool `json:"needsSecrets"`
 }
 
 // Roles lists every role, in the order in which people think of them.

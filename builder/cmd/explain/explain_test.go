@@ -1,0 +1,144 @@
+package explain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/cmd/exit"
+)
+
+func spore(args ...string) (code int, out, errs string) {
+	cmd := Command()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	var o, e bytes.Buffer
+	cmd.SetOut(&o)
+	cmd.SetErr(&e)
+	cmd.SetArgs(args)
+	code = exit.Run(context.Background(), cmd)
+	return code, o.String(), e.String()
+}
+
+const (
+	example  = "../../../configs"
+	sixNodes = "../../../cluster/testdata/six-nodes"
+)
+
+func TestExplainSaysEverythingAboutANode(t *testing.T) {
+	code, out, errs := spore(example, "--mac", "52-54-00-77-00-0B")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, `node        edge-01 (edge-01.plant.example)
+because     its mac is 52:54:00:77:00:0b (phase one; needs no network)
+roles       dns-server, mqtt-broker
+targets     dns.target, mqtt.target
+programs    mosquitto (mosquitto.service, 8883/tcp, user mosquitto, waits for the node's secrets)
+            coredns (coredns.service, 53/udp 53/tcp, user coredns)
+network     52:54:00:77:00:0b: 10.77.0.11/24
+files
+  /etc/cluster-config/cluster.yaml
+  /etc/cluster-config/current-node.yaml
+  /etc/cluster-config/environment/cluster.env
+    CLUSTER_CONTROL_PLANE_ENDPOINT=
+    CLUSTER_DOMAIN=plant.example
+    CLUSTER_GATEWAYS=10.77.0.2
+    CLUSTER_ID=6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11
+    CLUSTER_NAME=plant
+    CLUSTER_NAMESERVERS=10.77.0.3
+    CLUSTER_NODE_COUNT=3
+    CLUSTER_NODE_SUBNETS=10.77.0.0/24
+    CLUSTER_NTP_SERVERS=10.77.0.2
+    CLUSTER_POD_CIDRS=
+    CLUSTER_SERVICE_CIDRS=
+  /etc/cluster-config/environment/coredns.env
+    DNS_DOMAIN=plant.example
+    DNS_FORWARDERS=10.77.0.3
+    DNS_TTL=60
+  /etc/cluster-config/environment/mosquitto.env
+    MQTT_PORT=8883
+  /etc/cluster-config/environment/node.env
+    NODE_FQDN=edge-01.plant.example
+    NODE_HOSTNAME=edge-01
+    NODE_IPS=10.77.0.11
+    NODE_NAME=edge-01
+    NODE_ROLES="dns-server mqtt-broker"
+  /etc/cluster-config/node-identity
+  /etc/cluster-config/nodes/edge-01.yaml
+  /etc/cluster-config/services/dns.yaml
+  /etc/cluster-config/services/mqtt.yaml
+  /etc/hostname
+  /etc/hosts
+  /etc/resolv.conf
+  /etc/sysctl.d/90-spore-node.conf
+  /etc/systemd/network/*
+  /etc/systemd/timesyncd.conf.d/10-spore.conf
+`, out)
+}
+
+func TestWhyANodeMatches(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"its DHCP address":   {[]string{example, "--ip", "10.77.0.12"}, []string{"node        mqtt-01 ", "DHCP gives it the ip 10.77.0.12 (phase two; this proves nothing)", "DHCP on every card"}},
+		"its DHCP host name": {[]string{example, "--hostname", "dns-01.plant.example"}, []string{"node        dns-01 ", "DHCP gives it the hostname dns-01.plant.example"}},
+		"a choice":           {[]string{example, "--node", "dns-01", "--mac", "52:54:00:77:00:0b"}, []string{"node        dns-01 ", "somebody chose it (--node)"}},
+		"its serial":         {[]string{sixNodes, "--serial", "plant-kafka-01"}, []string{"node        kafka-01 ", "its serial is plant-kafka-01", "not built into images yet: kafka-broker", "targets     none"}},
+		"its UUID":           {[]string{sixNodes, "--uuid", "4C4C4544-0043-4A10-8052-B4C04F4D3333"}, []string{"node        storage-01 ", "bond0: 10.77.0.15/24; storage.20: 192.168.20.15/24"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := spore(tc.args...)
+			require.Equal(t, exit.OK, code, errs)
+			for _, want := range tc.want {
+				require.Contains(t, out, want)
+			}
+		})
+	}
+}
+
+func TestWhyAMachineIsNoNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"nothing known": {[]string{example}, exit.Misuse, "say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"},
+		"no MAC at all": {[]string{example, "--mac", "eth0"}, exit.Misuse, `--mac "eth0" is not a MAC address`},
+		"unknown": {
+			[]string{example, "--mac", "52:54:00:00:00:01", "--serial", "ABC 1"}, exit.Failed,
+			`no node has mac 52:54:00:00:00:01, serial ABC 1; the machine would start no role. To make it one, add to nodes in ../../../configs/cluster.yaml: {name: NAME, macs: ["52:54:00:00:00:01"], serial: "ABC 1", roles: [ROLE]}`,
+		},
+		"two nodes": {
+			[]string{sixNodes, "--mac", "52:54:00:77:00:11", "--serial", "PLANT-KAFKA-01"}, exit.Failed,
+			"this machine would be more than one node: mac 52:54:00:77:00:11 is master-01, serial plant-kafka-01 is kafka-01",
+		},
+		"a choice that does not exist": {[]string{example, "--node", "edge-99"}, exit.Failed, `chooses node "edge-99", which cluster.yaml does not have`},
+		"a folder with errors":         {[]string{t.TempDir(), "--node", "x"}, exit.Failed, "cannot be read: no such file or directory"},
+		"two folders":                  {[]string{"a", "b", "--node", "x"}, exit.Misuse, "accepts at most 1 arg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := spore(tc.args...)
+			require.Equal(t, tc.code, code)
+			require.Contains(t, errs, tc.want)
+			require.Empty(t, out)
+		})
+	}
+}
+
+func TestJSONHoldsTheSame(t *testing.T) {
+	code, out, errs := spore(example, "--ip", "10.77.0.12", "--json")
+	require.Equal(t, exit.OK, code, errs)
+	var a Answer
+	require.NoError(t, json.Unmarshal([]byte(out), &a))
+	require.Equal(t, "mqtt-01", a.Match.Node)
+	require.Equal(t, 2, a.Match.Phase)
+	require.Equal(t, []string{"mqtt.target"}, a.Targets)
+	require.Equal(t, "mosquitto", a.Programs[0].Name)
+	require.Contains(t, a.Environment["/etc/cluster-config/environment/node.env"], "NODE_NAME=mqtt-01\n")
+
+	code, out, _ = spore(example, "--ip", "10.77.0.99", "--json")
+	require.Equal(t, exit.Failed, code)
+	require.JSONEq(t, `{"match":{}}`, out)
+}
