@@ -37,7 +37,7 @@ func partial(f *fixture, p Package) string {
 
 func TestAPackageThatIsNotWhatTheIndexSaysIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		hook func(f *fixture, p Package) func(w http.ResponseWriter, r *http.Request) bool
+		hook hook
 		want string
 	}{
 		"other content of the same size": {
@@ -164,7 +164,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 func TestWhatIsThereOfADownloadIsNotTrusted(t *testing.T) {
 	for name, c := range map[string]struct {
 		have func(p Package, whole []byte) []byte
-		hook func(f *fixture, p Package) func(w http.ResponseWriter, r *http.Request) bool
+		hook hook
 	}{
 		"wrong bytes":        {have: func(Package, []byte) []byte { return []byte("nonsense") }},
 		"longer than it is":  {have: func(_ Package, d []byte) []byte { return append(d, d...) }},
@@ -221,8 +221,8 @@ func TestWhatIsThereOfADownloadIsNotTrusted(t *testing.T) {
 
 func TestASilentConnectionIsGivenUp(t *testing.T) {
 	f, _, p := bulky(t)
-	f.opts.Stall = 50 * time.Millisecond
 	a := f.updated(t)
+	a.down.stall = 50 * time.Millisecond
 	f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Length", "320000")
 		_, _ = w.Write(make([]byte, 10))
@@ -237,10 +237,14 @@ func TestASilentConnectionIsGivenUp(t *testing.T) {
 func TestACancelledDownloadEndsAtOnceAndKeepsWhatItHas(t *testing.T) {
 	f, _, p := bulky(t)
 	f.opts.Retries, f.opts.Backoff = 5, time.Hour
-	a := f.updated(t)
 	ctx, cancel := context.WithCancel(t.Context())
+	f.opts.Progress = func(p Progress) {
+		if p.Done >= 100_000 {
+			cancel()
+		}
+	}
+	a := f.updated(t)
 	f.Answer(func(w http.ResponseWriter, r *http.Request) bool {
-		time.AfterFunc(50*time.Millisecond, cancel)
 		f.CutAfter(w, p.Filename, 100_000)
 		return true
 	})
