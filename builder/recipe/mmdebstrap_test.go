@@ -232,6 +232,9 @@ func testLibraries(t *testing.T, tr *tree.Tree) {
 				dirs = append(strings.Split(strings.ReplaceAll(list[0], "$ORIGIN", path.Dir(p)), ":"), dirs...)
 			}
 		}
+		if f.Type == elf.ET_DYN && strings.Contains(path.Base(p), ".so") {
+			dirs = append(dirs, path.Dir(p)) // a private library is loaded by a program that knows the directory
+		}
 		if s := f.Section(".interp"); s != nil {
 			name, err := s.Data()
 			if err != nil {
