@@ -22,7 +22,11 @@ const maxLine = 900
 // say prints lines to the kernel's log, from where they reach every console and later the journal; to standard error as
 // long as there is no /dev.
 func (b *boot) say(level int, format string, args ...any) {
-	for line := range strings.SplitSeq(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n") {
+	text := strings.TrimRight(fmt.Sprintf(format, args...), " \n")
+	if text == "" {
+		return
+	}
+	for line := range strings.SplitSeq(text, "\n") {
 		for len(line) > maxLine {
 			b.sayLine(level, line[:maxLine])
 			line = line[maxLine:]
@@ -32,7 +36,7 @@ func (b *boot) say(level int, format string, args ...any) {
 }
 
 func (b *boot) sayLine(level int, line string) {
-	text := fmt.Sprintf("<%d>spore stage1: [%7.3f] %s\n", level, sinceBoot().Seconds(), strings.TrimRight(line, " \t"))
+	text := fmt.Sprintf("<%d>spore stage1: [%7.3f] %s\n", level, sinceBoot().Seconds(), line)
 	if b.kmsg != nil {
 		if _, err := b.kmsg.WriteString(text); err == nil {
 			return

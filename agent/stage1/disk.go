@@ -22,6 +22,9 @@ import (
 // longestSearch bounds the search for the boot disk even when devices come and go all the time.
 const longestSearch = 3 * time.Minute
 
+// quietForKernel is how long the kernel is left alone to read a table itself.
+const quietForKernel = time.Second
+
 // buses are those whose devices may lead to a disk, for the first look; later ones come by events.
 var buses = []string{"pci", "virtio", "platform", "acpi", "usb", "scsi", "mmc", "sdio", "vmbus", "xen", "nvme"}
 
@@ -179,7 +182,7 @@ func (b *boot) pump(wait time.Duration) bool {
 // findDisk looks at the disks each time a device comes, until it is clear which one was booted.
 func (b *boot) findDisk() (string, error) {
 	start := sinceBoot()
-	last, said := start, ""
+	last, said, told := start, "", false
 	for {
 		d, err := b.lookAtDisks()
 		if err != nil {
@@ -190,18 +193,25 @@ func (b *boot) findDisk() (string, error) {
 			if d.Err != nil {
 				return "", d.Err
 			}
-			missing, err := b.takeDisk(b.seen[d.Disk])
+			disk := b.seen[d.Disk]
+			missing, err := b.takeDisk(disk)
 			if err != nil {
 				return "", err
 			}
 			if missing == "" {
 				b.info.ChosenBy = d.Why
-				return fmt.Sprintf("boot disk %s: %s", b.disk.Disk, d.Why), nil
+				return fmt.Sprintf("boot disk %s: %s", disk.Disk, d.Why), nil
 			}
 			if now-last >= bootdisk.QuietForBetter {
-				return "", fmt.Errorf("%s has partition %s in its table, but the kernel did not make a device of it", b.seen[d.Disk].Disk, missing)
+				return "", fmt.Errorf("%s has partition %s in its table, but the kernel did not make a device of it", disk.Disk, missing)
 			}
 			d.Quiet, d.WaitFor = bootdisk.QuietForBetter, "the kernel to make partition "+missing
+			if !told && now-last < quietForKernel {
+				d.Quiet = quietForKernel
+			} else if !told {
+				told = true
+				b.addPartitions(disk)
+			}
 		}
 		if !b.pluggedAll {
 			b.coldplugAll()
@@ -249,39 +259,28 @@ func readTable(d blockdev.Disk) (gpt.Table, error) {
 	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
-// takeDisk makes s the boot disk and finds the kernel's devices of its partitions; missing names one that is not there.
-// Where the kernel found none, as with a damaged primary table, it is told of them.
-func (b *boot) takeDisk(s bootdisk.Seen) (missing string, err error) {
-	if missing, err = b.findParts(s); missing == "" || err != nil {
-		return missing, err
-	}
-	b.say(warning, "the kernel has no device of partition %s of /dev/%s (backup table used: %t); adding it", missing, s.Disk.Name, s.Table.Backup)
-	if err := addPartitions("/dev/"+s.Disk.Name, s.Table); err != nil {
-		b.say(warning, "%s", oneLine(err))
-	}
-	return b.findParts(s)
-}
-
-// addPartitions tells the kernel of partitions, as partx(8) does. Those that it has already stay. Nothing is written.
-func addPartitions(disk string, table gpt.Table) error {
-	f, err := os.Open(disk)
+// addPartitions tells the kernel of partitions, as partx(8) does, where it found none itself: it does not use the backup of
+// a damaged table. Those that it has already stay. Nothing is written.
+func (b *boot) addPartitions(s bootdisk.Seen) {
+	b.say(warning, "adding the partitions of /dev/%s by its table (backup: %t)", s.Disk.Name, s.Table.Backup)
+	f, err := os.Open("/dev/" + s.Disk.Name)
 	if err != nil {
-		return err
+		b.say(warning, "%v", err)
+		return
 	}
 	defer f.Close()
-	var errs []error
-	for _, p := range table.Partitions {
+	for _, p := range s.Table.Partitions {
 		data := unix.BlkpgPartition{Start: p.Start, Length: p.Size, Pno: int32(p.Number)}
 		arg := unix.BlkpgIoctlArg{Op: unix.BLKPG_ADD_PARTITION, Datalen: int32(unsafe.Sizeof(data)), Data: (*byte)(unsafe.Pointer(&data))}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKPG, uintptr(unsafe.Pointer(&arg)))
 		if errno != 0 && errno != unix.EBUSY {
-			errs = append(errs, fmt.Errorf("adding partition %d of %s: %w", p.Number, disk, errno))
+			b.say(warning, "adding partition %d of /dev/%s: %v", p.Number, s.Disk.Name, errno)
 		}
 	}
-	return errors.Join(errs...)
 }
 
-func (b *boot) findParts(s bootdisk.Seen) (missing string, err error) {
+// takeDisk makes s the boot disk and finds the kernel's devices of its partitions; missing names one that is not there.
+func (b *boot) takeDisk(s bootdisk.Seen) (missing string, err error) {
 	b.disk, b.parts = s, map[gpt.GUID]part{}
 	for _, g := range []gpt.GUID{b.wanted.Root, b.wanted.Verity, b.wanted.Cluster} {
 		p, ok := s.Table.ByGUID(g)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/stage1/machineid"
+)
+
+func TestNodeNamesOfTheESPAreChecked(t *testing.T) {
+	for text, want := range map[string]string{"edge-01": "edge-01", " edge-01\r\n": "edge-01", "a": "a", strings.Repeat("a", 63): strings.Repeat("a", 63), "1-2": "1-2"} {
+		got, err := nodeName([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "\n", "-a", "a-", "Edge", "a.b", "a b", "a/../b", "a\x00", "ä", strings.Repeat("a", 64), strings.Repeat(" ", 300)} {
+		_, err := nodeName([]byte(text))
+		require.Error(t, err, "%q", text)
+	}
+}
+
+func TestTheClusterIDIsRead(t *testing.T) {
+	part := func(text string) fs.FS {
+		return fstest.MapFS{"compiled/cluster.json": {Data: []byte(text)}}
+	}
+	id, err := readClusterID(part(`{"name":"lab","id":"0D9C8B7A-1111-4222-8333-444455556666","members":{"x":["y"]}}`))
+	require.NoError(t, err)
+	require.Equal(t, "0d9c8b7a-1111-4222-8333-444455556666", id)
+	for text, message := range map[string]string{"": "EOF", "{}": "has no cluster id", `{"id":7}`: "cannot unmarshal", "[": "unexpected EOF"} {
+		_, err := readClusterID(part(text))
+		require.ErrorContains(t, err, message)
+	}
+	_, err = readClusterID(fstest.MapFS{})
+	require.ErrorContains(t, err, "cluster part: open compiled/cluster.json")
+}
+
+// cards is a fake /sys with network cards of several kinds.
+var cards = fstest.MapFS{
+	"class/net/eth0": link("../../devices/pci0000:00/0000:00:03.0/net/eth0"), "devices/pci0000:00/0000:00:03.0/net/eth0/address": file("52:54:00:00:00:01\n"),
+	"devices/pci0000:00/0000:00:03.0/net/eth0/type": file("1\n"), "devices/pci0000:00/0000:00:03.0/net/eth0/addr_assign_type": file("0\n"), "devices/pci0000:00/0000:00:03.0/net/eth0/device/vendor": file("0x8086\n"),
+	"class/net/eth1/address": file("52:54:00:00:00:02\n"), "class/net/eth1/type": file("1\n"), "class/net/eth1/addr_assign_type": file("1\n"), "class/net/eth1/device/vendor": file("0x1af4\n"),
+	"class/net/lo/address": file("00:00:00:00:00:00\n"), "class/net/lo/type": file("772\n"), "class/net/lo/addr_assign_type": file("0\n"),
+	"class/net/br0/address": file("52:54:00:00:00:03\n"), "class/net/br0/type": file("1\n"), "class/net/br0/addr_assign_type": file("0\n"),
+	"class/net/ib0/address": file("80:00:02:08\n"), "class/net/ib0/type": file("32\n"), "class/net/ib0/addr_assign_type": file("0\n"), "class/net/ib0/device/vendor": file("0x15b3\n"),
+	"class/net/usb0": link("../../devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0"), "devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0/address": file("00:e0:4c:00:00:01\n"),
+	"devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0/type": file("1\n"), "devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0/addr_assign_type": file("0\n"),
+	"devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0/device/x": file("1"),
+	"bus/pci/devices/0000:00:03.0/class":                                 file("0x020000\n"), "bus/pci/devices/0000:00:03.0/modalias": file("pci:v00008086d000010D3\n"),
+	"bus/pci/devices/0000:00:1f.2/class": file("0x010601\n"), "bus/pci/devices/0000:00:1f.2/modalias": file("pci:v00008086d00002922\n"),
+	"bus/virtio/devices/virtio0/device": file("0x0001\n"), "bus/virtio/devices/virtio0/modalias": file("virtio:d00000001v00001AF4\n"),
+	"bus/virtio/devices/virtio1/device": file("0x0002\n"), "bus/virtio/devices/virtio1/modalias": file("virtio:d00000002v00001AF4\n"),
+}
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+func link(to string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte(to), Mode: fs.ModeSymlink}
+}
+
+func TestOnlyPermanentAddressesOfEthernetCardsCount(t *testing.T) {
+	require.Equal(t, []machineid.NIC{{MAC: "52:54:00:00:00:01"}, {MAC: "00:e0:4c:00:00:01", USB: true}}, physicalNICs(cards))
+	require.Empty(t, physicalNICs(fstest.MapFS{}))
+}
+
+func TestOnlyDriversOfNetworkCardsAreLoadedForAddresses(t *testing.T) {
+	require.Equal(t, []string{"pci:v00008086d000010D3", "virtio:d00000001v00001AF4"}, networkModaliases(cards))
+}
+
+func TestAFailedStepEndsTheRecipeAndIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kmsg")
+	kmsg, err := os.Create(path)
+	require.NoError(t, err)
+	b := &boot{kmsg: kmsg}
+	var done []string
+	err = b.run([]step{
+		{"walk", func() (string, error) { done = append(done, "walk"); return "walked", nil }},
+		{"say nothing", func() (string, error) { return "", nil }},
+		{"fall", func() (string, error) { return "", errors.New("a stone") }},
+		{"stand up", func() (string, error) { done = append(done, "stand up"); return "", nil }},
+	})
+	require.EqualError(t, err, "cannot fall: a stone")
+	require.Equal(t, []string{"walk"}, done)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Regexp(t, `^<5>spore stage1: \[ *\d+\.\d{3}\] walked\n$`, string(text))
+}
+
+func TestLongAndSeveralLinesAreSplit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kmsg")
+	kmsg, err := os.Create(path)
+	require.NoError(t, err)
+	b := &boot{kmsg: kmsg}
+	b.say(failure, "%s\n  second\n", strings.Repeat("x", 2000))
+	b.say(notice, "")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 4)
+	for _, l := range lines {
+		require.Less(t, len(l), 960)
+		require.True(t, strings.HasPrefix(l, "<3>spore stage1: ["), l)
+	}
+	require.True(t, strings.HasSuffix(lines[3], "]   second"))
+}
+
+func TestItIsStaticSmallAndNothingElsewhere(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "init")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	st, err := os.Stat(program)
+	require.NoError(t, err)
+	require.Less(t, st.Size(), int64(4<<20), "the initramfs is read by firmware, at worst over a slow virtual medium")
+	deps, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	for _, unwanted := range []string{"\nnet\n", "\nnet/http\n", "\ncrypto/tls\n", "\nos/exec\n"} {
+		require.NotContains(t, string(deps), unwanted, "stage1 asks no network and starts no program")
+	}
+	out, err = exec.Command(program).CombinedOutput()
+	require.Error(t, err, "it is no init here")
+	require.Contains(t, string(out), "does nothing elsewhere")
+}
