@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,7 +110,8 @@ func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
 	opened := make([]*packs.Pack, len(b.packages.list))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, p := range b.packages.list {
+	for _, i := range largestFirst(b.packages.list) {
+		p := b.packages.list[i]
 		group.Go(func() error {
 			pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
 			if err != nil {
@@ -125,6 +128,16 @@ func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
 	step.Note("%d packages", len(opened))
 	step.Done()
 	return opened, nil
+}
+
+// largestFirst orders the work so that the kernel, more than half of it, is not left for one processor at the end.
+func largestFirst(list []apt.Package) []int {
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[b].Size, list[a].Size) })
+	return order
 }
 
 func closePacks(list []*packs.Pack) {

@@ -62,7 +62,11 @@ func (p *Printer) Step(name string) *Step {
 
 // Update shows how far the step is, on terminals only.
 func (s *Step) Update(format string, args ...any) {
-	p := s.p
+	s.p.Live("%s … %s", s.name, fmt.Sprintf(format, args...))
+}
+
+// Live rewrites the running line of a terminal, some ten times a second at most; elsewhere it prints nothing.
+func (p *Printer) Live(format string, args ...any) {
 	if p == nil || p.w == nil || !p.terminal {
 		return
 	}
@@ -74,7 +78,7 @@ func (s *Step) Update(format string, args ...any) {
 	}
 	p.mu.Unlock()
 	if due {
-		p.line("\r\x1b[K%s … %s", s.name, fmt.Sprintf(format, args...))
+		p.line("\r\x1b[K"+format, args...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ import (
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
 const maxIndexAge = 12 * time.Hour
+
+// omitted are packages that the kernel's package asks for and that an image has no use for: its initramfs is ours.
+var omitted = []string{"initramfs-tools"}
 
 // formats are the outputs that can be built.
 var formats = []string{"disk", "uki"}
@@ -99,6 +103,11 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		Root: os.DirFS("/"), Store: st, Suite: config.Image.Suite, Components: config.Image.Components,
 		Mirror: config.Image.Mirror, SecurityMirror: config.Image.SecurityMirror,
 		Now: func() time.Time { return now }, MaxIndexAge: age, Offline: f.offline,
+		Transport: http.DefaultTransport.(*http.Transport).Clone(),
+		Omit:      omitted,
+		Progress: func(p apt.Progress) {
+			printer.Live("download … %d of %d packages, %d of %d MiB", p.Files, p.TotalFiles, p.Done>>20, p.Total>>20)
+		},
 	})
 	if err != nil {
 		return err
