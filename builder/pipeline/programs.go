@@ -85,7 +85,7 @@ func closeContents(list map[string]*packs.Content) {
 func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payload {
 	var out []recipe.Payload
 	for _, p := range b.binaries.payloads {
-		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: contents[p.Name]}}})
+		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: contents[p.Name].Content}}})
 	}
 	return out
 }

@@ -204,7 +204,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 		ModuleIndexes: indexes,
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
-		Agent:         programs[b.binaries.agent.Name],
+		Agent:         programs[b.binaries.agent.Name].Content,
 		Payloads: append(b.recipePayloads(programs), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
 			{Path: manifest.ImagePath, Mode: 0o644, Content: tree.Bytes(short.Bytes())},
 		}}),
