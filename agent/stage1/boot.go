@@ -52,7 +52,6 @@ type boot struct {
 	events      eventSource
 	loader      *modules.Loader
 	pluggedAll  bool
-	others      chan string
 	firmware    efi.Boot
 	seen        []bootdisk.Seen
 	scanned     bool
@@ -233,13 +232,6 @@ func (b *boot) writeBootInfo() (string, error) {
 }
 
 func (b *boot) switchRoot() (string, error) {
-	select {
-	case text := <-b.others:
-		b.say(notice, "%s", text)
-	case <-time.After(2 * time.Second):
-		b.say(notice, "waiting for the drivers of other devices")
-		b.say(notice, "%s", <-b.others)
-	}
 	b.say(notice, "done in %.3f s; switching to the root", (sinceBoot() - b.start).Seconds())
 	return "", mount.SwitchRoot(sysroot, initPath)
 }

@@ -54,7 +54,7 @@ func (b *boot) readModules() (string, error) {
 
 // loadModules loads the fixed list and, beside it, what the devices ask for that are there already: those on the way to the
 // disk of the firmware's boot option, or, when it names no hardware, all. So a controller with empty ports need not be waited
-// for when the disk is elsewhere.
+// for when the disk is elsewhere: udev loads the drivers of all others, beside the start of the main system.
 func (b *boot) loadModules() (string, error) {
 	fixed := make(chan error, 1)
 	go func() { fixed <- b.loadFixed() }()
@@ -88,28 +88,6 @@ func (b *boot) loadFixed() (err error) {
 
 // oneLine is the text of joined errors in one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// loadOtherDrivers loads, beside the steps that follow, what loadModules has left out: the main system finds the drivers of
-// all disks loaded, also that of its state. switchRoot waits for it.
-func (b *boot) loadOtherDrivers() (string, error) {
-	b.others = make(chan string, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil { // it would take the machine with it
-				b.others <- fmt.Sprintf("internal error: loading drivers: %v", p)
-			}
-		}()
-		before := len(b.loader.Loaded())
-		b.coldplugAll()
-		b.pump(0)
-		if more := b.loader.Loaded()[before:]; len(more) > 0 {
-			b.others <- "loaded for other devices: " + strings.Join(more, " ")
-			return
-		}
-		b.others <- ""
-	}()
-	return "", nil
-}
 
 // coldplugAll loads what all devices ask for, once.
 func (b *boot) coldplugAll() {

@@ -45,7 +45,6 @@ func main() {
 		{"read the EFI variables", b.readFirmware},
 		{"load kernel modules", b.loadModules},
 		{"find the boot disk", b.findDisk},
-		{"load other drivers", b.loadOtherDrivers},
 		{"map the root", b.mapRoot},
 		{"map the cluster part", b.mapCluster},
 		{"mount the root", b.mountRoot},
