@@ -24,16 +24,22 @@ type Status struct {
 		Reason string `json:"reason"`
 	} `json:"held"`
 	Failed []string `json:"failed"`
-	State  struct {
+	// Services holds the active state of the roles' programs by unit.
+	Services map[string]string `json:"services"`
+	State    struct {
 		Kind    string `json:"kind"`
 		Device  string `json:"device"`
 		Warning string `json:"warning"`
+		Refused bool   `json:"refused"`
 	} `json:"state"`
 	System    string          `json:"system"`
 	Conflicts json.RawMessage `json:"conflicts"`
-	Problem   json.RawMessage `json:"problem"`
-	BootDisk  json.RawMessage `json:"bootDisk"`
+	Problem   string          `json:"problem"`
+	Advice    string          `json:"advice"`
+	Seen      json.RawMessage `json:"seen"`
+	BootDisk  string          `json:"bootDisk"`
 	MachineID string          `json:"machineID"`
+	Addresses []string        `json:"addresses"`
 	// Times are seconds since the kernel's start.
 	Times map[string]float64 `json:"times"`
 	// CPU is the agent's own, in milliseconds.

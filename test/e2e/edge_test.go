@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/test/client"
+	"spore/test/testca"
+)
+
+// dial connects to the broker of a guest as its users do.
+func (b broker) dial(t *testing.T, g *guest, ip, node, user string, change func(*client.MQTTOptions)) (*client.MQTT, error) {
+	t.Helper()
+	addr, err := g.Address("tcp", ip+":8883")
+	require.NoError(t, err)
+	o := client.MQTTOptions{
+		Address: addr, ServerName: node + "." + suite.config.Cluster.Domain, Roots: b.ca.Pool(),
+		ID: "e2e-" + user, User: user, Password: b.passwords[user],
+	}
+	if change != nil {
+		change(&o)
+	}
+	return client.DialMQTT(o)
+}
+
+func (b broker) mustDial(t *testing.T, g *guest, ip, node, user string) *client.MQTT {
+	t.Helper()
+	c, err := b.dial(t, g, ip, node, user, nil)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Scenario 1: a machine that is known by its MAC serves real clients, and is the same after a reboot.
+func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := edge("edge", bootDisk(overlay(t)))
+	c.SMBIOS, c.Reboots = b.bundle(t, "edge-01"), true
+	g := boot(t, c)
+	first := g.running()
+
+	t.Run("it says who it is and why", func(t *testing.T) {
+		require.Equal(t, "edge-01", first.Node)
+		require.Equal(t, "mac", first.Matched.By)
+		require.Equal(t, edgeMAC, first.Matched.Value)
+		require.Equal(t, 1, first.Matched.Phase)
+		require.Equal(t, []string{"dns-server", "mqtt-broker"}, first.Roles)
+		require.Empty(t, first.Held)
+		require.Equal(t, "partition", first.State.Kind)
+		require.Empty(t, first.State.Warning)
+		require.Equal(t, []string{edgeIP}, first.Addresses)
+		require.Equal(t, "active", first.Services["coredns.service"])
+		require.Equal(t, "active", first.Services["mosquitto.service"])
+	})
+	t.Run("users publish and subscribe over TLS", func(t *testing.T) {
+		op := b.mustDial(t, g, edgeIP, "edge-01", "operator")
+		require.NoError(t, op.Subscribe("sensors/#"))
+		s := b.mustDial(t, g, edgeIP, "edge-01", "sensor")
+		require.NoError(t, s.Publish("sensors/boiler/temperature", "71.5", false))
+		m, err := op.Await("sensors/boiler/temperature", time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, client.Message{Payload: "71.5"}, m)
+	})
+	t.Run("a wrong password is refused", func(t *testing.T) {
+		_, err := b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.Password = "wrong" })
+		require.ErrorContains(t, err, "not Authorized")
+	})
+	t.Run("a stranger is refused", func(t *testing.T) {
+		_, err := b.dial(t, g, edgeIP, "edge-01", "", nil)
+		require.ErrorContains(t, err, "not Authorized")
+	})
+	t.Run("a foreign topic is not delivered", func(t *testing.T) {
+		op := b.mustDial(t, g, edgeIP, "edge-01", "operator")
+		require.NoError(t, op.Subscribe("commands/#"))
+		s := b.mustDial(t, g, edgeIP, "edge-01", "sensor")
+		require.NoError(t, s.Publish("commands/valve", "open", false))
+		require.NoError(t, op.Publish("commands/after", "1", false))
+		_, err := op.Await("commands/after", time.Minute)
+		require.NoError(t, err)
+		require.Empty(t, op.Messages("commands/valve"))
+	})
+	t.Run("a foreign authority is refused", func(t *testing.T) {
+		foreign, err := testca.New("foreign")
+		require.NoError(t, err)
+		_, err = b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.Roots = foreign.Pool() })
+		require.ErrorContains(t, err, "unknown authority")
+		_, err = b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.ServerName = "mqtt-01.plant.example" })
+		require.ErrorContains(t, err, "certificate is valid for edge-01.plant.example, not mqtt-01.plant.example")
+	})
+	t.Run("names and addresses of all nodes are answered", func(t *testing.T) { checkDNS(t, g, edgeIP) })
+
+	s := b.mustDial(t, g, edgeIP, "edge-01", "sensor")
+	require.NoError(t, s.Publish("sensors/kept", "42", true))
+	require.NoError(t, g.CtrlAltDel())
+	g.awaitLine(`reboot: Restarting system`)
+	second := g.running()
+	t.Run("after a reboot it is the same", func(t *testing.T) {
+		require.Equal(t, first.MachineID, second.MachineID)
+		require.Len(t, second.MachineID, 32)
+		require.Equal(t, first.Addresses, second.Addresses)
+		require.Equal(t, first.Node, second.Node)
+		require.Equal(t, first.State, second.State)
+		require.Equal(t, first.Roles, second.Roles)
+	})
+	t.Run("a retained message outlives the reboot", func(t *testing.T) {
+		op := b.mustDial(t, g, edgeIP, "edge-01", "operator")
+		require.NoError(t, op.Subscribe("sensors/#"))
+		m, err := op.Await("sensors/kept", time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, client.Message{Payload: "42", Retained: true}, m)
+	})
+}
+
+// checkDNS asks the server of a guest for every node, over UDP and TCP.
+func checkDNS(t *testing.T, g *guest, ip string) {
+	t.Helper()
+	for _, proto := range []string{"udp", "tcp"} {
+		addr, err := g.Address(proto, ip+":53")
+		require.NoError(t, err)
+		for name, want := range nodeAddresses() {
+			a, err := client.Ask(proto, addr, name, "A")
+			require.NoError(t, err)
+			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A " + want}}, a, name)
+			reverse, err := client.ReverseName(want)
+			require.NoError(t, err)
+			a, err = client.Ask(proto, addr, reverse, "PTR")
+			require.NoError(t, err)
+			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR " + name + "."}}, a, want)
+		}
+		a, err := client.Ask(proto, addr, "mqtt."+suite.config.Cluster.Domain, "A")
+		require.NoError(t, err)
+		require.Contains(t, a.Records, "A "+edgeIP)
+		a, err = client.Ask(proto, addr, "nobody."+suite.config.Cluster.Domain, "A")
+		require.NoError(t, err)
+		require.Equal(t, "NXDOMAIN", a.Code)
+	}
+}

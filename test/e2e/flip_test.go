@@ -1,0 +1,110 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/test/sqmap"
+	"spore/test/vm"
+)
+
+// Scenario 4: one flipped byte.
+
+const (
+	mosquittoPath = "/usr/sbin/mosquitto"
+	journaldPath  = "/usr/lib/systemd/systemd-journald"
+	verityBlock   = 4096
+)
+
+// corrupted is what dm-verity says (drivers/md/dm-verity-target.c).
+var corrupted = `device-mapper: verity: .*(corrupted|is corrupted)|dm-verity device corrupted`
+
+// flipped is a copy of the image in which one byte of a partition is flipped.
+func flipped(t *testing.T, partition string, offset int64) string {
+	t.Helper()
+	disk := rawCopy(t)
+	p, err := vm.FindPartition(disk, partition)
+	require.NoError(t, err)
+	require.Less(t, offset, p.Size)
+	require.NoError(t, vm.Flip(disk, p.Start+offset))
+	return disk
+}
+
+// blockOf is an offset in the root partition in the middle of the stored data of a file's beginning.
+func blockOf(t *testing.T, path string) int64 {
+	t.Helper()
+	p, err := vm.FindPartition(suite.image, "root-a")
+	require.NoError(t, err)
+	f, err := os.Open(suite.image)
+	require.NoError(t, err)
+	defer f.Close()
+	img, err := sqmap.Open(io.NewSectionReader(f, p.Start, p.Size))
+	require.NoError(t, err)
+	file, err := img.Locate(path)
+	require.NoError(t, err)
+	r, err := file.DataAt(img.BlockSize(), 0)
+	require.NoError(t, err)
+	require.Positive(t, r.Size)
+	return r.Offset + r.Size/2
+}
+
+// requireStop makes sure that the machine stops with verity's message, and never said that it runs.
+func requireStop(t *testing.T, g *guest) {
+	t.Helper()
+	g.awaitLine(corrupted)
+	g.awaitLine(`Kernel panic - not syncing|reboot: Restarting system`)
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	require.NoError(t, g.Wait(ctx), "the panic ends in a reset")
+	for _, s := range g.Console.Statuses(0) {
+		require.NotEqual(t, "running", s.System, s.Raw)
+	}
+}
+
+func TestAFlippedByteStopsTheMachine(t *testing.T) {
+	for _, tt := range []struct {
+		name, partition string
+		offset          func(t *testing.T) int64
+	}{
+		{"of the squashfs superblock", "root-a", func(*testing.T) int64 { return 40 }},
+		{"of the hash tree", "verity-a", func(*testing.T) int64 { return verityBlock + 10 }},
+		{"of journald's binary", "root-a", func(t *testing.T) int64 { return blockOf(t, journaldPath) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := boot(t, edge("flip", bootDisk(flipped(t, tt.partition, tt.offset(t)))))
+			requireStop(t, g)
+		})
+	}
+}
+
+func TestAFlippedByteOfMosquittosBinary(t *testing.T) {
+	disk := flipped(t, "root-a", blockOf(t, mosquittoPath))
+	over := func(t *testing.T) vm.Disk {
+		path := filepath.Join(t.TempDir(), "disk.qcow2")
+		require.NoError(t, vm.Overlay(context.Background(), disk, path, diskSize))
+		return bootDisk(path)
+	}
+	t.Run("shows nothing on a node that never reads it", func(t *testing.T) {
+		t.Parallel()
+		g := boot(t, stranger("flip-unread", "7", dnsIP, "dns-01", over(t)))
+		s := g.running()
+		require.Equal(t, []string{"dns-server"}, s.Roles)
+		_, seen := g.Console.Find(0, regexp.MustCompile(corrupted))
+		require.False(t, seen)
+	})
+	t.Run("stops the node that starts it", func(t *testing.T) {
+		t.Parallel()
+		c := edge("flip-mosquitto", over(t))
+		c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+		requireStop(t, boot(t, c))
+	})
+}

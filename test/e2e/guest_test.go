@@ -1,0 +1,232 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster"
+	"spore/test/testca"
+	"spore/test/vm"
+)
+
+const (
+	network = "10.77.0.0/24"
+	edgeMAC = "52:54:00:77:00:0b"
+	edgeIP  = "10.77.0.11"
+	mqttIP  = "10.77.0.12"
+	dnsIP   = "10.77.0.50"
+	// foreignMAC begins those that are in no file.
+	foreignMAC = "52:54:00:99:00:0"
+)
+
+// guest is a machine under test.
+type guest struct {
+	*vm.Machine
+	t    *testing.T
+	mark int
+}
+
+// boot starts a machine; it is ended with the test at the latest.
+func boot(t *testing.T, c vm.Config) *guest {
+	t.Helper()
+	suite.slots <- struct{}{}
+	release := sync.OnceFunc(func() { <-suite.slots })
+	c.Accel = suite.accel
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	m, err := vm.Start(ctx, c)
+	if err != nil {
+		release()
+		t.Fatal(err)
+	}
+	g := &guest{Machine: m, t: t}
+	t.Cleanup(func() {
+		m.Kill()
+		release()
+		keepConsole(t, filepath.Join(c.Dir, c.Name+".console"))
+		if t.Failed() {
+			t.Logf("console of %s ends with:\n%s", c.Name, m.Console.Tail())
+		}
+	})
+	return g
+}
+
+// keepConsole copies the console's log to the folder SPORE_RESULTS, if that is set.
+func keepConsole(t *testing.T, path string) {
+	t.Helper()
+	if os.Getenv("SPORE_RESULTS") == "" {
+		return
+	}
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	writeResult(strings.ReplaceAll(t.Name(), "/", "_")+".console", string(data))
+}
+
+// off cuts the machine's power; its disk files are whole.
+func (g *guest) off() {
+	g.t.Helper()
+	require.NoError(g.t, g.Quit())
+}
+
+// await waits for the next status line that ok accepts.
+func (g *guest) await(what string, ok func(vm.Status) bool) vm.Status {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	s, line, mark, err := g.Console.AwaitStatus(ctx, g.mark, what, ok)
+	require.NoError(g.t, err)
+	g.record(s, line)
+	g.mark = mark
+	return s
+}
+
+// settled waits until the machine has done all that it will do by itself.
+func (g *guest) settled() vm.Status {
+	g.t.Helper()
+	return g.await("a status line of a settled system", func(s vm.Status) bool {
+		return (s.System == "running" || s.System == "degraded") && s.Times["running"] > 0
+	})
+}
+
+// running is settled with nothing that failed.
+func (g *guest) running() vm.Status {
+	g.t.Helper()
+	s := g.settled()
+	require.Equal(g.t, "running", s.System, s.Raw)
+	require.Empty(g.t, s.Failed, s.Raw)
+	return s
+}
+
+// awaitLine waits for a line of the console.
+func (g *guest) awaitLine(pattern string) vm.Line {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	line, mark, err := g.Console.AwaitMatch(ctx, g.mark, regexp.MustCompile(pattern))
+	require.NoError(g.t, err)
+	g.mark = mark
+	return line
+}
+
+// record keeps the times of a boot that reached the state running.
+func (g *guest) record(s vm.Status, line vm.Line) {
+	if s.Times["running"] == 0 || g.mark != 0 {
+		return
+	}
+	b := bootTimes{name: g.t.Name(), phases: map[string]vm.Line{"running": line}, status: s}
+	for _, p := range phases {
+		if p.pattern == "" {
+			continue
+		}
+		if l, ok := g.Console.Find(0, regexp.MustCompile(p.pattern)); ok {
+			b.phases[p.name] = l
+		}
+	}
+	recordBoot(b)
+}
+
+// overlay is a disk over the image, which stays as it is.
+func overlay(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.qcow2")
+	require.NoError(t, vm.Overlay(context.Background(), suite.image, path, diskSize))
+	return path
+}
+
+// rawCopy is a disk whose bytes the test can look at and change.
+func rawCopy(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, vm.Copy(suite.image, path, diskSize))
+	return path
+}
+
+// bootDisk is the disk that the machine is started from.
+func bootDisk(path string) vm.Disk {
+	d := vm.Disk{Path: path, Serial: "DISK0001", BootIndex: 1}
+	if strings.HasSuffix(path, ".qcow2") {
+		d.Format = "qcow2"
+	}
+	return d
+}
+
+// forwards lead to the ports of the services at a guest's address.
+func forwards(ip string) []vm.Forward {
+	return []vm.Forward{{Protocol: "tcp", Guest: ip + ":8883"}, {Protocol: "udp", Guest: ip + ":53"}, {Protocol: "tcp", Guest: ip + ":53"}}
+}
+
+// edge is the machine that is edge-01 by its MAC.
+func edge(name string, disk vm.Disk) vm.Config {
+	return vm.Config{Name: name, Disks: []vm.Disk{disk}, NICs: []vm.NIC{{MAC: edgeMAC, Net: network, DHCPStart: "10.77.0.60", Forwards: forwards(edgeIP)}}}
+}
+
+// stranger is a machine with a MAC that is in no file; DHCP gives it an address and, where not empty, a host name.
+func stranger(name, mac, ip, hostname string, disks ...vm.Disk) vm.Config {
+	return vm.Config{Name: name, Disks: disks, NICs: []vm.NIC{{MAC: foreignMAC + mac, Net: network, DHCPStart: ip, Hostname: hostname, Forwards: forwards(ip)}}}
+}
+
+// broker is what a test knows about the brokers' secrets.
+type broker struct {
+	ca        *testca.CA
+	passwords map[string]string
+}
+
+// newBroker makes an authority and passwords.
+func newBroker(t *testing.T) broker {
+	t.Helper()
+	ca, err := testca.New("the test's authority")
+	require.NoError(t, err)
+	return broker{ca, map[string]string{"sensor": "sensor-pässword", "operator": "operator #1"}}
+}
+
+// bundle is the secret bundle of a node, as an SMBIOS credential.
+func (b broker) bundle(t *testing.T, node string) vm.SMBIOS {
+	t.Helper()
+	cert, key, err := b.ca.Server(node + "." + suite.config.Cluster.Domain)
+	require.NoError(t, err)
+	data, err := json.Marshal(map[string]any{
+		"cluster": suite.config.Cluster.ID, "node": node,
+		"secrets": map[string]string{
+			"mqtt-tls-certificate": string(cert), "mqtt-tls-key": string(key),
+			"mqtt-password-sensor": b.passwords["sensor"], "mqtt-password-operator": b.passwords["operator"],
+		},
+	})
+	require.NoError(t, err)
+	return vm.SMBIOS{Serial: "SPORE-TEST", UUID: machineUUID(node), Credentials: map[string][]byte{"spore.bundle": data}}
+}
+
+// machineUUID is the product UUID of the machine that a test gives to a node.
+func machineUUID(node string) string {
+	uuids := map[string]string{
+		"edge-01": "3a5b8f0e-0000-4000-8000-00000000000b",
+		"mqtt-01": "3a5b8f0e-0000-4000-8000-00000000000c",
+		"dns-01":  "3a5b8f0e-0000-4000-8000-00000000000d",
+	}
+	return uuids[node]
+}
+
+// nodes are those of cluster.yaml.
+func nodeAddresses() map[string]string {
+	out := map[string]string{}
+	_, nodes := cluster.Facts(suite.config)
+	for _, n := range nodes {
+		for _, ip := range n.IPs {
+			out[n.FQDN] = ip
+		}
+	}
+	return out
+}

@@ -1,0 +1,88 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/test/client"
+)
+
+// Scenario 2: the same image, machines that only the network knows.
+
+func TestMQTTNodeIsFoundByItsDHCPAddressAndServesWithItsOwnSecrets(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := stranger("mqtt", "2", mqttIP, "", bootDisk(overlay(t)))
+	c.SMBIOS = b.bundle(t, "mqtt-01")
+	g := boot(t, c)
+	s := g.running()
+	require.Equal(t, "mqtt-01", s.Node)
+	require.Equal(t, "ip", s.Matched.By)
+	require.Equal(t, mqttIP, s.Matched.Value)
+	require.Equal(t, 2, s.Matched.Phase)
+	require.Equal(t, []string{"mqtt-broker"}, s.Roles, "its own role and no other")
+	require.NotContains(t, s.Services, "coredns.service")
+	require.Equal(t, []string{mqttIP}, s.Addresses)
+
+	op := b.mustDial(t, g, mqttIP, "mqtt-01", "operator")
+	require.NoError(t, op.Subscribe("commands/#"))
+	require.NoError(t, op.Publish("commands/a", "1", false))
+	m, err := op.Await("commands/a", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, client.Message{Payload: "1"}, m)
+	requireNoDNS(t, g, mqttIP)
+}
+
+func TestANodeGetsNoSecretsOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := stranger("mqtt-foreign-bundle", "3", mqttIP, "", bootDisk(overlay(t)))
+	c.SMBIOS = b.bundle(t, "edge-01")
+	g := boot(t, c)
+	s := g.settled()
+	require.Equal(t, "mqtt-01", s.Node)
+	require.Empty(t, s.Roles)
+	require.Len(t, s.Held, 1, s.Raw)
+	require.Equal(t, "mqtt-broker", s.Held[0].Role)
+	require.Contains(t, s.Held[0].Reason, "edge-01", "it says whose bundle that is")
+	_, err := b.dial(t, g, mqttIP, "edge-01", "operator", nil)
+	require.Error(t, err, "nothing listens")
+	for _, secret := range b.passwords {
+		for _, l := range g.Console.Lines(0) {
+			require.NotContains(t, l.Text, secret)
+		}
+	}
+}
+
+func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
+	t.Parallel()
+	g := boot(t, stranger("dns", "4", dnsIP, "dns-01", bootDisk(overlay(t))))
+	s := g.running()
+	require.Equal(t, "dns-01", s.Node)
+	require.Equal(t, "hostname", s.Matched.By)
+	require.Equal(t, "dns-01", s.Matched.Value)
+	require.Equal(t, 2, s.Matched.Phase)
+	require.Equal(t, []string{"dns-server"}, s.Roles, "its own role and no other")
+	require.NotContains(t, s.Services, "mosquitto.service")
+	require.Empty(t, s.Held, "a DNS server needs no secret")
+	checkDNS(t, g, dnsIP)
+
+	addr, err := g.Address("udp", dnsIP+":53")
+	require.NoError(t, err)
+	a, err := client.Ask("udp", addr, "dns-01."+suite.config.Cluster.Domain, "A")
+	require.NoError(t, err)
+	require.Equal(t, []string{"A " + dnsIP}, a.Records, "it knows the address of its own lease")
+}
+
+// requireNoDNS makes sure that nothing answers at the DNS port of a guest.
+func requireNoDNS(t *testing.T, g *guest, ip string) {
+	t.Helper()
+	addr, err := g.Address("tcp", ip+":53")
+	require.NoError(t, err)
+	_, err = client.Ask("tcp", addr, "edge-01."+suite.config.Cluster.Domain, "A")
+	require.Error(t, err)
+}

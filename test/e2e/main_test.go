@@ -1,0 +1,144 @@
+//go:build e2e
+
+// Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, the one
+// of configs/, serves every test; each test's name says what is true of it.
+//
+// SPORE_IMAGE names the image; without it the tests build one. SPORE_SOAK is the number of power cuts (default 3) and
+// SPORE_SEED their seed. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spore/cluster"
+	"spore/test/vm"
+)
+
+const (
+	// sourceTree is the project, seen from here.
+	sourceTree = "../.."
+	// bootLimit is how long a machine may take until its roles run; emulation beside another machine is slow.
+	bootLimit = 6 * time.Minute
+	// diskSize is that of the machines' disks, in bytes: larger than the image, so that there is room for state.
+	diskSize = 12 << 30
+	// guests is how many machines may run at a time.
+	guests = 2
+)
+
+// suite is what all tests share; TestMain sets it before the first.
+var suite struct {
+	image  string
+	config *cluster.Config
+	accel  vm.Accel
+	slots  chan struct{}
+	mu     sync.Mutex
+	boots  []bootTimes
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "spore-e2e-*")
+	if err == nil {
+		err = prepare(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prepare the end-to-end tests:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	printBootTable()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func prepare(dir string) error {
+	suite.slots = make(chan struct{}, guests)
+	config, report := cluster.LoadDir(filepath.Join(sourceTree, "configs"))
+	if err := report.Err(); err != nil {
+		return err
+	}
+	suite.config = config
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var err error
+	if suite.accel, err = vm.DetectAccel(ctx); err != nil {
+		return err
+	}
+	if suite.image = os.Getenv("SPORE_IMAGE"); suite.image != "" {
+		_, err := os.Stat(suite.image)
+		return err
+	}
+	cmd := exec.Command("go", "run", "./builder", "build", "configs", "-o", dir)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = sourceTree, os.Stderr, os.Stderr
+	suite.image = filepath.Join(dir, "spore.img")
+	return cmd.Run()
+}
+
+// bootTimes is one row of the table: when each phase of a boot began, on the host's clock and in QEMU's CPU time.
+type bootTimes struct {
+	name   string
+	phases map[string]vm.Line
+	status vm.Status
+}
+
+// phases are the marks of a boot on the console, in order.
+var phases = []struct{ name, pattern string }{
+	{"kernel", `Linux version`},
+	{"stage1", `spore stage1:`},
+	{"systemd", `systemd\[1\]: systemd \d+|Welcome to`},
+	{"running", ``}, // the status line that says so
+}
+
+func recordBoot(b bootTimes) {
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
+	suite.boots = append(suite.boots, b)
+}
+
+// printBootTable prints when each phase began, wall / CPU seconds since QEMU was started, and the agent's own CPU.
+func printBootTable() {
+	if len(suite.boots) == 0 {
+		return
+	}
+	sort.Slice(suite.boots, func(i, j int) bool { return suite.boots[i].name < suite.boots[j].name })
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nBoots (%s, -cpu %s), wall / CPU seconds from power-on; the agent's CPU in milliseconds in the guest\n\n| machine |", suite.accel.Name, suite.accel.CPU)
+	for _, p := range phases {
+		fmt.Fprintf(&b, " %s |", p.name)
+	}
+	b.WriteString(" agent |\n|---|" + strings.Repeat("---|", len(phases)+1) + "\n")
+	for _, boot := range suite.boots {
+		fmt.Fprintf(&b, "| %s |", boot.name)
+		for _, p := range phases {
+			if l, ok := boot.phases[p.name]; ok {
+				fmt.Fprintf(&b, " %.1f / %.1f |", l.Wall.Seconds(), l.CPU.Seconds())
+			} else {
+				b.WriteString(" – |")
+			}
+		}
+		fmt.Fprintf(&b, " %.0f |\n", boot.status.CPU)
+	}
+	fmt.Print(b.String())
+	writeResult("boots.md", b.String())
+}
+
+// writeResult keeps a table in the folder SPORE_RESULTS, if that is set.
+func writeResult(name, text string) {
+	dir := os.Getenv("SPORE_RESULTS")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, "keep results:", err)
+	}
+}

@@ -1,0 +1,113 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/test/vm"
+)
+
+// Scenario 3: machines and disks that are not what one hoped for.
+
+// stickAndDisk are a memory stick and a disk with the same image.
+func stickAndDisk(t *testing.T, first string) []vm.Disk {
+	t.Helper()
+	disk, stick := bootDisk(overlay(t)), bootDisk(overlay(t))
+	disk.BootIndex, stick.BootIndex = 2, 2
+	stick.USB, stick.Serial = true, "STICK001"
+	if first == "stick" {
+		stick.BootIndex = 1
+	} else {
+		disk.BootIndex = 1
+	}
+	// The one that was not booted comes first for the kernel.
+	if first == "stick" {
+		return []vm.Disk{disk, stick}
+	}
+	return []vm.Disk{stick, disk}
+}
+
+func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
+	t.Parallel()
+	c := stranger("unknown", "5", "10.77.0.70", "nobody", stickAndDisk(t, "stick")...)
+	c.SMBIOS = vm.SMBIOS{Serial: "SN-0815", UUID: "3a5b8f0e-0000-4000-8000-0000000000ff"}
+	g := boot(t, c)
+	s := g.settled()
+	require.Empty(t, s.Node)
+	require.Empty(t, s.Roles)
+	require.Empty(t, s.Services)
+	require.Equal(t, "running", s.System, "a machine without a role is no broken one: %s", s.Raw)
+	require.NotEqual(t, "partition", s.State.Kind, "no disk is written for nobody")
+	for _, want := range []string{foreignMAC + "5", "10.77.0.70", "nobody", "SN-0815", "3a5b8f0e-0000-4000-8000-0000000000ff", "cluster.yaml"} {
+		require.Contains(t, s.Raw, want)
+	}
+	require.NotEmpty(t, s.Problem)
+	require.NotEmpty(t, s.Advice)
+	t.Run("of a stick and a disk with the same image the booted stick wins", func(t *testing.T) {
+		require.Contains(t, s.BootDisk, "STICK001")
+	})
+}
+
+func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
+	t.Parallel()
+	g := boot(t, stranger("disk-and-stick", "6", dnsIP, "dns-01", stickAndDisk(t, "disk")...))
+	s := g.running()
+	require.Equal(t, "dns-01", s.Node)
+	require.Contains(t, s.BootDisk, "DISK0001")
+	require.Equal(t, "partition", s.State.Kind)
+}
+
+func TestAStatePartitionOfAnotherClusterIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	disk := rawCopy(t)
+	p := addForeignState(t, disk)
+	before, err := vm.HashRange(disk, p.Start, p.Size)
+	require.NoError(t, err)
+
+	b := newBroker(t)
+	c := edge("foreign-state", bootDisk(disk))
+	c.SMBIOS = b.bundle(t, "edge-01")
+	g := boot(t, c)
+	s := g.settled()
+	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
+	require.True(t, s.State.Refused)
+	require.Contains(t, s.State.Warning, p.UUID)
+	require.Contains(t, s.State.Warning, "spore-agent state adopt")
+	require.Contains(t, s.State.Warning, "spore-agent state reset")
+	g.off()
+
+	after, err := vm.HashRange(disk, p.Start, p.Size)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "its bytes are as they were")
+	again, err := vm.FindPartition(disk, p.Name)
+	require.NoError(t, err)
+	require.Equal(t, p, again, "its entry in the table is as it was")
+}
+
+// addForeignState makes the state partition of another cluster on the disk, with a file on it.
+func addForeignState(t *testing.T, disk string) vm.Partition {
+	t.Helper()
+	run := func(name string, args ...string) {
+		out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+		require.NoError(t, err, "%s\nrun make deps", out)
+	}
+	run("sgdisk", "-e", disk)
+	run("sgdisk", "-n", "20:0:+512M", "-t", "20:4d21b016-b534-45c2-a9fb-5c16e091fd2d", "-c", "20:spore-state",
+		"-u", "20:99999999-8888-8777-8666-555555555555", disk)
+	p, err := vm.FindPartition(disk, "spore-state")
+	require.NoError(t, err)
+	content := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(content, "precious"), []byte("of another cluster"), 0o600))
+	run("mke2fs", "-q", "-t", "ext4", "-L", "other", "-d", content, "-E", "offset="+strconv.FormatInt(p.Start, 10), disk,
+		strconv.FormatInt(p.Size/1024, 10)+"k")
+	return p
+}
