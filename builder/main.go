@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
@@ -32,7 +33,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(),
+		build.Command(version), inspect.Command(), boot.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }
