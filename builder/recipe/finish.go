@@ -21,8 +21,18 @@ var mountPoints = []struct {
 	{"/etc/credstore", 0o700}, {"/etc/credstore.encrypted", 0o700}, {"/etc/cluster-config", 0o755}, {"/etc/systemd/network", 0o755},
 }
 
+// hidden are mount points whose content in a package would never be seen.
+var hidden = []string{"/dev", "/proc", "/run", "/sys", "/tmp"}
+
 // makeMountPoints makes them, with their modes.
 func makeMountPoints(b *build) error {
+	for _, dir := range hidden {
+		for _, name := range b.tree.Children(dir) {
+			if err := b.remove(path.Join(dir, name), "hidden by what is mounted there"); err != nil {
+				return err
+			}
+		}
+	}
 	for _, m := range mountPoints {
 		if err := b.dir(m.path, m.mode, "mount point"); err != nil {
 			return err
@@ -77,7 +87,7 @@ func checkTree(b *build) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{"/usr/bin", "/usr/sbin"} {
+	for _, dir := range []string{"/etc/alternatives", "/usr/bin", "/usr/sbin"} {
 		if err := b.dropDangling(dir); err != nil {
 			return err
 		}

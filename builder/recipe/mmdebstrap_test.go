@@ -167,6 +167,7 @@ func TestPackagesOfDebian(t *testing.T) {
 	t.Run("nothing is left for somebody to look at", func(t *testing.T) { testNotes(t, composed.Report) })
 	t.Run("each of their units is kept or dropped on purpose", func(t *testing.T) { testKeptUnits(t, composed.Tree) })
 	t.Run("every program finds its libraries", func(t *testing.T) { testLibraries(t, composed.Tree) })
+	t.Run("no link leads nowhere", func(t *testing.T) { testLinks(t, composed.Tree) })
 	t.Run("the same root comes out again", func(t *testing.T) {
 		again, err := recipe.Compose(append(packages[len(packages)/2:len(packages):len(packages)], packages[:len(packages)/2]...), o)
 		require.NoError(t, err)
@@ -257,6 +258,20 @@ func testLibraries(t *testing.T, tr *tree.Tree) {
 	}))
 	require.Greater(t, programs, 300)
 	require.Empty(t, missing)
+}
+
+func testLinks(t *testing.T, tr *tree.Tree) {
+	var dangling []string
+	require.NoError(t, tr.Walk(func(p string, n *tree.Inode) error {
+		if n.Type != tree.Symlink || strings.HasPrefix(n.Target, "/dev/") || p == "/etc/mtab" {
+			return nil
+		}
+		if _, err := tr.Stat(p); err != nil {
+			dangling = append(dangling, p+" -> "+n.Target)
+		}
+		return nil
+	}))
+	require.Empty(t, dangling)
 }
 
 func found(tr *tree.Tree, dirs []string, lib string) bool {

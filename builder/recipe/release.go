@@ -20,7 +20,6 @@ func writeRelease(b *build) error {
 		{"VERSION", version},
 		{"VERSION_ID", version},
 		{"VERSION_CODENAME", r.Suite},
-		{"DEBIAN_CODENAME", r.Suite},
 		{"PRETTY_NAME", strings.TrimSpace("Spore " + version)},
 		{"IMAGE_ID", "spore"},
 		{"IMAGE_VERSION", version},

@@ -80,6 +80,8 @@ func TestScriptsThatTheRecipeDoesNotReplay(t *testing.T) {
 	for name, p := range map[string]Package{
 		"a comment":                     withScript(pkg("x", ""), "postinst", "# adduser is not called\n"),
 		"a removal":                     withScript(pkg("x", ""), "prerm", "adduser foo\n"),
+		"the end of a diversion":        withScript(pkg("x", ""), "postinst", "dpkg-divert --package x \\\n --remove /bin/x\n"),
+		"a file of adduser":             withScript(pkg("x", ""), "preinst", "mv /etc/adduser.conf /x # adduser x\n"),
 		"a package with rows":           withScript(pkg("mosquitto", ""), "postinst", "adduser mosquitto\n"),
 		"a diversion known as harmless": withScript(pkg("libc6", ""), "preinst", "dpkg-divert --add /lib64\n"),
 	} {

@@ -1,64 +1,63 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"sort"
 	"strings"
 )
 
-// verbs are the commands of maintainer scripts whose effect is part of a root filesystem. Fatal ones stop the build when
-// the recipe has no row for the package, because the image would be wrong without a word; the others are noted.
-var verbs = []struct {
-	name  string
-	match *regexp.Regexp
+// verb is a command of maintainer scripts whose effect is part of a root filesystem.
+type verb struct {
+	name   string
+	match  *regexp.Regexp // on one line without its comment
+	except *regexp.Regexp // lines that only ask or undo
+	// fatal ones stop the build when the recipe has no row for the package, because the image would be wrong without a
+	// word; the others are noted.
 	fatal bool
 	fix   string
-}{
-	{"adduser", regexp.MustCompile(`(?m)^[^#\n]*\b(adduser|addgroup|useradd|groupadd)\b`), true,
-		"add its accounts to builder/recipe/accounts/table with deb:%s in the last field"},
-	{"dpkg-divert", regexp.MustCompile(`(?m)^[^#\n]*\bdpkg-divert\b`), true,
-		"look at what it diverts, and add it to the table replayed in builder/recipe/scripts.go"},
-	{"dpkg-statoverride", regexp.MustCompile(`(?m)^[^#\n]*\bdpkg-statoverride\b[^\n]*--add`), true,
-		"add a row for %s to builder/recipe/permissions.go"},
-	{"setcap", regexp.MustCompile(`(?m)^[^#\n]*\bsetcap\b`), true,
-		"add a row for %s to builder/recipe/permissions.go"},
-	{"update-alternatives", regexp.MustCompile(`(?m)^[^#\n]*\bupdate-alternatives\b[^\n]*--install`), false,
-		"add a row for %s to builder/recipe/alternatives.go"},
-	{"ucf", regexp.MustCompile(`(?m)^[^#\n]*\bucf\s`), false,
-		"add a row for %s to builder/recipe/madefiles.go"},
-	{"chown", regexp.MustCompile(`(?m)^[^#\n]*\b(chown|chgrp|chmod)\b`), false,
-		"add a row for %s to builder/recipe/permissions.go"},
 }
 
-// replayed says, for a package, which of its scripts' verbs the recipe replays or need no replay, and why.
+var verbs = []verb{
+	{"adduser", regexp.MustCompile(`\b(adduser|addgroup|useradd|groupadd)\s`), nil, true,
+		"add its accounts to builder/recipe/accounts/table, with its name in the last field"},
+	{"dpkg-divert", regexp.MustCompile(`\bdpkg-divert\b`), regexp.MustCompile(`--(remove|list|listpackage|truename)\b`), true,
+		"look at what it diverts, and say in builder/recipe/scripts.go why that is not needed"},
+	{"dpkg-statoverride", regexp.MustCompile(`\bdpkg-statoverride\b.*--add`), nil, true,
+		"add a row to builder/recipe/permissions.go"},
+	{"setcap", regexp.MustCompile(`\bsetcap\s`), regexp.MustCompile(`command -v`), true,
+		"add a row to builder/recipe/permissions.go"},
+	{"update-alternatives", regexp.MustCompile(`\bupdate-alternatives\b.*--install`), nil, false,
+		"add a row to builder/recipe/alternatives.go"},
+	{"ucf", regexp.MustCompile(`\bucf\s`), nil, false,
+		"add a row to builder/recipe/madefiles.go"},
+	{"chown", regexp.MustCompile(`\b(chown|chgrp|chmod)\s`), nil, false,
+		"add a row to builder/recipe/permissions.go"},
+}
+
+// replayed says, for a package, which of its scripts' verbs need no more than the recipe does, and why.
 var replayed = map[string]map[string]string{
-	"adduser":                {"adduser": "the program itself", "chmod": "", "chown": "on upgrades only"},
-	"base-files":             {"dpkg-divert": "protects the merged-/usr links during upgrades", "chown": "step made-files"},
-	"base-passwd":            {"chown": "step accounts"},
-	"bash":                   {"update-alternatives": "a manual page"},
-	"ca-certificates":        {"chown": "step ca-bundle"},
-	"cpio":                   {"update-alternatives": "step alternatives"},
-	"dash":                   {"dpkg-divert": "drops diversions of old releases"},
-	"dbus":                   {"dpkg-statoverride": "step permissions"},
-	"dbus-system-bus-common": {"adduser": "step accounts"},
-	"debianutils":            {"update-alternatives": "step alternatives"},
-	"gzip":                   {"dpkg-divert": "drops diversions of old releases"},
-	"iproute2":               {"setcap": "only when debconf is told to"},
-	"iptables":               {"update-alternatives": "step alternatives"},
-	"klibc-utils":            {"dpkg-divert": "", "chown": ""},
-	"kmod":                   {"chown": "step made-files"},
-	"libc6":                  {"dpkg-divert": "protects the merged-/usr links during upgrades"},
-	"libext2fs2t64":          {"dpkg-divert": "protects the libraries during the move to /usr"},
-	"libtirpc3t64":           {"dpkg-divert": "protects the libraries during the move to /usr"},
-	"mawk":                   {"update-alternatives": "step alternatives"},
-	"mosquitto":              {"chown": "step permissions"},
-	"passwd":                 {"adduser": "the group shadow has a fixed id"},
-	"systemd-sysv":           {"dpkg-divert": "drops diversions of old releases"},
-	"tar":                    {"update-alternatives": "step alternatives"},
-	"util-linux":             {"update-alternatives": "step alternatives"},
-	"init-system-helpers":    {"chown": "", "dpkg-divert": "drops diversions of old releases"},
-	"initramfs-tools-core":   {"dpkg-divert": "drops diversions of old releases"},
+	"base-files":      {"dpkg-divert": "protects the merged-/usr links during upgrades", "chown": "step made-files"},
+	"base-passwd":     {"chown": "of subuid and subgid, which stay away"},
+	"bash":            {"update-alternatives": "of a manual page"},
+	"ca-certificates": {"chown": "step made-files"},
+	"cpio":            {"update-alternatives": "step alternatives"},
+	"dbus":            {"dpkg-statoverride": "step permissions"},
+	"dbus-daemon":     {"dpkg-statoverride": "step permissions"},
+	"debianutils":     {"update-alternatives": "step alternatives"},
+	"gzip":            {"dpkg-divert": "mends diversions of zutils during upgrades"},
+	"iproute2":        {"setcap": "only when debconf is told to"},
+	"iptables":        {"update-alternatives": "step alternatives"},
+	"kmod":            {"chown": "of a file that is only a comment"},
+	"libc6":           {"dpkg-divert": "protects the merged-/usr links during upgrades"},
+	"libext2fs2t64":   {"dpkg-divert": "protects the libraries during the move to /usr"},
+	"libtirpc3t64":    {"dpkg-divert": "protects the libraries during the move to /usr"},
+	"mawk":            {"update-alternatives": "step alternatives"},
+	"mosquitto":       {"chown": "step permissions"},
+	"passwd":          {"adduser": "the group shadow has a fixed id"},
+	"tar":             {"update-alternatives": "step alternatives"},
+	"util-linux":      {"update-alternatives": "step alternatives"},
 }
 
 // checkScripts looks whether a maintainer script does something that no step replays.
@@ -87,25 +86,29 @@ func checkScripts(b *build) error {
 }
 
 func (b *build) checkScript(p *Package, name, text string) error {
-	text = strings.ReplaceAll(text, "\\\n", " ")
+	lines := strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n")
 	for _, v := range verbs {
-		if !v.match.MatchString(text) {
+		_, known := replayed[p.Name][v.name]
+		if known || (v.name == "adduser" && b.accounts.hasPackage(p.Name)) || !v.in(lines) {
 			continue
 		}
-		if _, ok := replayed[p.Name][v.name]; ok {
-			continue
-		}
-		if v.name == "adduser" && b.accounts.hasPackage(p.Name) {
-			continue
-		}
-		fix := v.fix
-		if strings.Contains(fix, "%s") {
-			fix = fmt.Sprintf(fix, p.Name)
-		}
+		what := fmt.Sprintf("the %s of package %s calls %s, which the recipe does not replay: %s", name, p.Name, v.name, v.fix)
 		if v.fatal {
-			return fmt.Errorf("the %s of package %s calls %s, which the recipe does not replay: %s", name, p.Name, v.name, fix)
+			return errors.New(what)
 		}
-		b.note("note", "", fmt.Sprintf("the %s of package %s calls %s, which the recipe does not replay: %s", name, p.Name, v.name, fix))
+		b.note("note", "", what)
 	}
 	return nil
+}
+
+func (v verb) in(lines []string) bool {
+	for _, line := range lines {
+		if i := strings.Index(line, "#"); i == 0 || (i > 0 && (line[i-1] == ' ' || line[i-1] == '\t')) {
+			line = line[:i]
+		}
+		if v.match.MatchString(line) && (v.except == nil || !v.except.MatchString(line)) {
+			return true
+		}
+	}
+	return false
 }
