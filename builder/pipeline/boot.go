@@ -23,6 +23,8 @@ import (
 var kernelArguments = []string{
 	"ro",
 	"console=tty0", "console=ttyS0,115200",
+	// The console shows notices and worse. A serial line takes seconds for the rest, which the journal has.
+	"loglevel=6",
 	// A machine that cannot go on starts over.
 	"panic=10",
 	// /var is mounted by the identity of the node, not by what a disk says of itself.
