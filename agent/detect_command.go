@@ -105,10 +105,11 @@ func phaseTwo(ctx context.Context, m *machine, d detect.Machine) error {
 	return nil
 }
 
-// applyNetwork probes the node's static addresses and lets networkd, which runs already, read its files again.
+// applyNetwork probes the node's static addresses and lets networkd, which runs already, read its files again. A node
+// that gets its addresses by DHCP keeps the lease that it was found by.
 func applyNetwork(ctx context.Context, m *machine) error {
 	_, c, n, err := m.node()
-	if err != nil {
+	if err != nil || len(n.Interfaces) == 0 {
 		return err
 	}
 	used := probe(ctx, m, n)

@@ -30,6 +30,8 @@ type machine struct {
 	boot bootinfo.Info
 	part clusterpart.Part
 	say  func(string)
+	// spawn is the CPU time in milliseconds that was spent in this process before main.
+	spawn float64
 }
 
 func newMachine(root paths.Root) *machine {
@@ -91,9 +93,14 @@ func (m *machine) node() (detect.Identity, *facts.Cluster, *facts.Node, error) {
 
 // record notes that a step is done.
 func (m *machine) record(step string) {
-	if err := status.Record(m.root, step, status.Step{At: status.SinceBoot(), CPU: status.OwnCPU()}); err != nil {
+	if err := status.Record(m.root, step, m.cost(status.SinceBoot())); err != nil {
 		m.say(err.Error())
 	}
+}
+
+// cost is a step of this process that is done at a time.
+func (m *machine) cost(at float64) status.Step {
+	return status.Step{At: at, CPU: status.Milliseconds(status.UsedCPU() - m.spawn), Spawn: m.spawn}
 }
 
 // writeNetwork writes the files of networkd for a node, or for DHCP on every card when it is nil. Addresses of used are

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"spore/agent/status"
 )
 
 // command is a subcommand.
@@ -35,9 +37,12 @@ type usageError struct{ text string }
 func (u usageError) Error() string { return u.text }
 
 func main() {
+	spawn := status.UsedCPU()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := dispatch(ctx, newMachine("/"), os.Args)
+	m := newMachine("/")
+	m.spawn = spawn
+	err := dispatch(ctx, m, os.Args)
 	if err == nil {
 		return
 	}

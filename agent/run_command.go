@@ -34,7 +34,7 @@ const (
 	// clockEvery is how often the last time seen is written.
 	clockEvery = time.Hour
 	// probeEvery is how often an address that another machine has is probed again.
-	probeEvery = time.Minute
+	probeEvery = 30 * time.Second
 )
 
 // agent is the running daemon.
@@ -147,11 +147,20 @@ func (a *agent) awaitAddresses(ctx context.Context) {
 	}
 	want := a.expected()
 	what := "an address by DHCP"
-	if len(want) > 0 {
+	switch {
+	case len(want) > 0:
 		what = fmt.Sprintf("the node's addresses %v", want)
+	case len(a.m.conflicts()) > 0:
+		return // Every address that it could have is another machine's.
 	}
 	err = wait.Until(ctx, wait.Condition{
-		For: what, Bound: addressBound, Changes: changed, Patience: 5 * time.Second, Say: a.m.say,
+		For: what, Bound: addressBound, Changes: changed, Patience: 5 * time.Second,
+		Say: func(text string) {
+			a.m.say(text)
+			if err := a.report(ctx); err != nil {
+				a.m.say(err.Error())
+			}
+		},
 		Met: func() bool {
 			have, err := nic.Addresses()
 			if err != nil {
@@ -240,12 +249,13 @@ func (a *agent) report(ctx context.Context) error {
 	if p.System == "running" || p.System == "degraded" {
 		a.step("running")
 	}
-	total := status.OwnCPU()
+	own := a.m.cost(0)
 	for name, s := range status.Steps(a.m.root) {
 		l.Times[name] = s.At
-		total += s.CPU
+		own.CPU += s.CPU
+		own.Spawn += s.Spawn
 	}
-	l.CPU = total
+	l.CPU, l.Spawn = status.Milliseconds(own.CPU), status.Milliseconds(own.Spawn)
 	if l.Same(a.last) {
 		return nil
 	}

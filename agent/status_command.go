@@ -71,7 +71,6 @@ func text(l status.Line) string {
 	}
 	if l.Problem != "" {
 		row("problem", "%s", l.Problem)
-		row("to do", "%s", l.Advice)
 	}
 	return b.String()
 }

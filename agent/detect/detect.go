@@ -104,7 +104,7 @@ func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 	f.MACs, f.Serial, f.UUID = id.Seen.MACs, sys.Serial, sys.UUID
 	id.Result, err = m.Match(f)
 	if id.Problem != "" {
-		id.Advice = advice(id)
+		id.explain()
 	}
 	return id, err
 }
@@ -161,7 +161,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 		if id.Problem == "" {
 			id.Problem = "this machine is in no file of the configuration"
 		}
-		id.Advice = advice(id)
+		id.explain()
 	}
 	return id, err
 }
@@ -209,6 +209,29 @@ func Argument(cmdline, key string) string {
 		}
 	}
 	return value
+}
+
+// explain completes the problem: what the machine is known by, and what to do.
+func (i *Identity) explain() {
+	i.Advice = advice(*i)
+	i.Problem += "; it has " + i.Seen.String() + "; " + i.Advice
+}
+
+// String lists what the machine could be known by.
+func (s Seen) String() string {
+	var parts []string
+	for _, p := range []struct {
+		what   string
+		values []string
+	}{{"MACs", s.MACs}, {"DHCP addresses", s.IPs}, {"DHCP host names", s.Hostnames}, {"serial number", []string{s.Serial}}, {"UUID", []string{s.UUID}}} {
+		if text := strings.Join(p.values, ", "); text != "" {
+			parts = append(parts, p.what+" "+text)
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to be known by"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // advice says what to add to which file, with the values of this machine ready to copy.

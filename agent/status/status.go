@@ -48,8 +48,10 @@ type Line struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Times holds seconds since boot by step: kernel, stage1, detect, network, activated, running.
 	Times map[string]float64 `json:"times"`
-	// CPU is what the agent's processes used so far, in milliseconds.
-	CPU float64 `json:"cpu"`
+	// CPU is what the agent's processes used so far, in milliseconds; Spawn what was spent in them before they began, on
+	// systemd's sandbox, exec and the start of the runtime.
+	CPU   float64 `json:"cpu"`
+	Spawn float64 `json:"cpuSpawn"`
 }
 
 // Matched says why the machine is the node.
@@ -70,15 +72,16 @@ func (l Line) String() string {
 
 // Same tells whether a line says the same as another, but for times and the agent's own cost.
 func (l Line) Same(other Line) bool {
-	l.CPU, other.CPU, l.Times, other.Times = 0, 0, nil, nil
+	l.CPU, other.CPU, l.Spawn, other.Spawn, l.Times, other.Times = 0, 0, 0, 0, nil, nil
 	return l.String() == other.String()
 }
 
 // Step is the cost of one step of the boot.
 type Step struct {
-	// At is seconds since boot, CPU milliseconds of the process that did it.
-	At  float64 `json:"at"`
-	CPU float64 `json:"cpu"`
+	// At is seconds since boot; CPU and Spawn are milliseconds of the process that did it, as in Line.
+	At    float64 `json:"at"`
+	CPU   float64 `json:"cpu"`
+	Spawn float64 `json:"cpuSpawn"`
 }
 
 // Record writes a step, once for each process that does one.
@@ -112,8 +115,9 @@ func SinceBoot() float64 {
 	return round(time.Duration(ts.Nano()).Seconds())
 }
 
-// OwnCPU is the CPU time of this process and the children that it waited for, in milliseconds.
-func OwnCPU() float64 {
+// UsedCPU is the CPU time of this process and the children that it waited for, in milliseconds; called first thing in
+// main, it is what was spent before.
+func UsedCPU() float64 {
 	var total time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
@@ -123,5 +127,8 @@ func OwnCPU() float64 {
 	}
 	return round(float64(total.Microseconds()) / 1000)
 }
+
+// Milliseconds rounds to microseconds.
+func Milliseconds(f float64) float64 { return round(f) }
 
 func round(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }
