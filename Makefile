@@ -7,7 +7,7 @@ OUT   ?= out
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go.
 DEPS  := qemu-system-x86 qemu-utils ovmf squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 make
+         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make
 
 .PHONY: help image boot test check soak bench fuzz generate deps clean
 
