@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"sort"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -101,6 +103,75 @@ func Read(name string) (*Summary, error) {
 		return nil, fmt.Errorf("%s: read the manifest: %w", name, err)
 	}
 	return s, nil
+}
+
+// ReadNode returns what a disk image tells one of its nodes, and what it tells all of them.
+func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
+	var n facts.Node
+	var c facts.Cluster
+	err := withCluster(name, func(config fs.FS) error {
+		if err := readJSON(config, facts.ClusterFile, &c); err != nil {
+			return err
+		}
+		files, err := fs.ReadDir(config, facts.NodeDir)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(f.Name(), ".json"))
+		}
+		if !slices.Contains(names, node) {
+			return fmt.Errorf("no node %q; its nodes are %s", node, strings.Join(names, ", "))
+		}
+		return readJSON(config, path.Join(facts.NodeDir, node+".json"), &n)
+	})
+	return &n, &c, err
+}
+
+// DiskUUID tells one build of a disk image from another.
+func DiskUUID(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	i, err := image.Inspect(f, info.Size())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return i.DiskUUID + " " + i.RootHash + " " + i.ClusterHash, nil
+}
+
+func withCluster(name string, fn func(config fs.FS) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	i, err := image.Inspect(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if i.Cluster == nil {
+		return fmt.Errorf("%s: the cluster part that its UKI names is not there", name)
+	}
+	config, err := open(f, i.Cluster)
+	if err != nil {
+		return fmt.Errorf("%s: read the cluster part: %w", name, err)
+	}
+	if err := fn(config); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // open reads a squashfs that lies inside the image.
