@@ -193,12 +193,17 @@ func Identities(nodes []facts.Node) []identity.Node {
 	return out
 }
 
-// hosts is the body of /etc/hosts: one line for each address of each node, in the order of cluster.yaml.
+// hosts is the body of /etc/hosts: one line for each address of each node, in the order of cluster.yaml. A node whose
+// hostname is not its name is known by both.
 func hosts(nodes []facts.Node) []byte {
 	var b strings.Builder
 	for _, n := range nodes {
 		for _, ip := range n.IPs {
-			fmt.Fprintf(&b, "%s %s %s\n", ip, n.FQDN, n.Hostname)
+			fmt.Fprintf(&b, "%s %s %s", ip, n.FQDN, n.Hostname)
+			if n.Name != n.Hostname {
+				b.WriteString(" " + n.Name)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	return []byte(b.String())
