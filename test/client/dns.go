@@ -11,8 +11,8 @@ import (
 
 const (
 	// dnsTimeout bounds one question, dnsAttempts how often it is asked: UDP loses packets.
-	dnsTimeout  = 5 * time.Second
-	dnsAttempts = 4
+	dnsTimeout  = time.Second
+	dnsAttempts = 15
 )
 
 // Answer is what a server said.

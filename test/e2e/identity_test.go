@@ -26,7 +26,7 @@ func TestMQTTNodeIsFoundByItsDHCPAddressAndServesWithItsOwnSecrets(t *testing.T)
 	require.Equal(t, 2, s.Matched.Phase)
 	require.Equal(t, []string{"mqtt-broker"}, s.Roles, "its own role and no other")
 	require.NotContains(t, s.Services, "coredns.service")
-	require.Equal(t, []string{mqttIP}, s.Addresses)
+	require.Contains(t, s.Addresses, mqttIP)
 
 	op := b.mustDial(t, g, mqttIP, "mqtt-01", "operator")
 	require.NoError(t, op.Subscribe("commands/#"))

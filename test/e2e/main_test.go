@@ -128,8 +128,32 @@ func printBootTable() {
 		}
 		fmt.Fprintf(&b, " %.0f |\n", boot.status.CPU)
 	}
+	printGuestTimes(&b)
 	fmt.Print(b.String())
 	writeResult("boots.md", b.String())
+}
+
+// guestSteps are those of the status line's times.
+var guestSteps = []string{"kernel", "stage1", "detect", "network", "state", "mount", "activated", "running"}
+
+// printGuestTimes adds what the machines themselves say.
+func printGuestTimes(b *strings.Builder) {
+	b.WriteString("\nThe same boots by their own clock: seconds since the kernel started\n\n| machine |")
+	for _, step := range guestSteps {
+		fmt.Fprintf(b, " %s |", step)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(guestSteps)) + "\n")
+	for _, boot := range suite.boots {
+		fmt.Fprintf(b, "| %s |", boot.name)
+		for _, step := range guestSteps {
+			if v, ok := boot.status.Times[step]; ok {
+				fmt.Fprintf(b, " %.1f |", v)
+			} else {
+				b.WriteString(" – |")
+			}
+		}
+		b.WriteByte('\n')
+	}
 }
 
 // writeResult keeps a table in the folder SPORE_RESULTS, if that is set.

@@ -1,0 +1,53 @@
+// Package units holds the systemd units of the image against systemd's own opinion of them.
+package units
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mostExposure is what `systemd-analyze security` may say of a unit.
+const mostExposure = 4.0
+
+// exceptions are units that need more; each says why in a comment of its own.
+var exceptions = map[string]float64{
+	"cluster-detect.service":         4.3, // sets clock and hostname, writes /etc and /run, loads nothing from outside
+	"cluster-detect-network.service": 4.3, // the same program
+	"spore-console.service":          9.9, // the login on the console that was asked for
+}
+
+func TestServicesAreHardened(t *testing.T) {
+	files, err := filepath.Glob("../../units/*.service")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		path, err := filepath.Abs(f)
+		require.NoError(t, err)
+		name := filepath.Base(f)
+		t.Run(name, func(t *testing.T) {
+			most := mostExposure
+			if e, ok := exceptions[name]; ok {
+				most = e
+			}
+			got := exposure(t, path)
+			require.LessOrEqual(t, got, most, "see systemd-analyze security --offline=yes %s", path)
+		})
+	}
+}
+
+// exposure is the overall level, from 0 to 10.
+func exposure(t *testing.T, path string) float64 {
+	t.Helper()
+	text, err := exec.Command("systemd-analyze", "security", "--offline=yes", path).Output()
+	require.NoError(t, err, "run make deps")
+	_, level, ok := strings.Cut(string(text), filepath.Base(path)+": ")
+	require.True(t, ok, "%s", text)
+	var v float64
+	require.NoError(t, json.Unmarshal([]byte(strings.Fields(level)[0]), &v))
+	return v
+}
