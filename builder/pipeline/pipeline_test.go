@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/apt"
+	"spore/cluster"
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
+
+func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
+	named := func(names ...string) packageSet {
+		var s packageSet
+		for _, n := range names {
+			s.list = append(s.list, apt.Package{Name: n})
+		}
+		return s
+	}
+	s := named("linux-base", "linux-image-6.12.48+deb13-amd64", "linux-image-amd64")
+	require.NoError(t, s.findKernel())
+	require.Equal(t, "6.12.48+deb13-amd64", s.release)
+
+	none := named("linux-image-amd64")
+	require.ErrorContains(t, none.findKernel(), "leads to 0")
+	two := named("linux-image-6.12.48+deb13-amd64", "linux-image-6.12.48+deb13-cloud-amd64")
+	require.ErrorContains(t, two.findKernel(), "check kernel and packages in image.yaml")
+}
+
+func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
+	names := func(services ...string) []string {
+		out := []string{}
+		for _, p := range enabledPrograms(&cluster.Config{Cluster: spec.Cluster{Services: services}}) {
+			out = append(out, p.Name)
+		}
+		return out
+	}
+	require.Equal(t, []string{"coredns", "mosquitto"}, names("mqtt", "dns"))
+	require.Equal(t, []string{"coredns"}, names("dns"))
+	require.Equal(t, []string{}, names())
+}
+
+func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
+	b := build{programs: []roles.Program{{Name: "a", Payloads: []string{"x", "y"}}, {Name: "b", Payloads: []string{"x"}}}}
+	require.Equal(t, []string{"x", "y"}, b.payloadNames())
+}
+
+func TestTheLargestPackageIsFirst(t *testing.T) {
+	require.Equal(t, []int{2, 0, 1}, largestFirst([]apt.Package{{Size: 5}, {Size: 5}, {Size: 9}}))
+}
+
+func TestRolesThatNoImageRunsStopTheBuild(t *testing.T) {
+	c, report := cluster.Check(os.DirFS("../../cluster/testdata/six-nodes"), cluster.Options{})
+	require.NoError(t, report.Err(), "validate only notes them")
+	require.Error(t, checkBuildable(c))
+
+	c, report = cluster.Check(os.DirFS("../../configs"), cluster.Options{})
+	require.NoError(t, report.Err())
+	require.NoError(t, checkBuildable(c))
+}
+
+func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "x")
+	require.NoError(t, writeFile(name, func(w io.Writer) error {
+		_, err := io.WriteString(w, "old")
+		return err
+	}))
+	require.Error(t, writeFile(name, func(w io.Writer) error {
+		_, _ = io.WriteString(w, "ne")
+		return errors.New("disk full")
+	}))
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(data))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
