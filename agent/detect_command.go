@@ -14,6 +14,7 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/etc"
+	"spore/agent/network"
 	"spore/agent/nic"
 	"spore/agent/paths"
 	"spore/agent/secrets"
@@ -139,6 +140,7 @@ func derive(m *machine, id detect.Identity) error {
 		if in.Node, err = m.part.Node(id.Node); err != nil {
 			return err
 		}
+		in.Node = network.Complete(c, in.Node, id.Card, id.Seen.MACs, id.Seen.IPs)
 		if in.Hosts, err = m.part.Hosts(); err != nil {
 			return err
 		}

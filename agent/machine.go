@@ -88,7 +88,10 @@ func (m *machine) node() (detect.Identity, *facts.Cluster, *facts.Node, error) {
 		return id, nil, nil, err
 	}
 	n, err := m.part.Node(id.Node)
-	return id, c, n, err
+	if err != nil {
+		return id, nil, nil, err
+	}
+	return id, c, network.Complete(c, n, id.Card, id.Seen.MACs, id.Seen.IPs), nil
 }
 
 // record notes that a step is done.

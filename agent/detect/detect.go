@@ -47,6 +47,8 @@ type Identity struct {
 	identity.Result
 	// Seen is what was looked at.
 	Seen Seen `json:"seen"`
+	// Card is the MAC of the card by whose lease phase two recognised the node.
+	Card string `json:"card,omitempty"`
 	// Advice says what to add to which file when the machine is no node.
 	Advice string `json:"advice,omitempty"`
 }
@@ -140,6 +142,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 		return id, listErr
 	}
 	id.Seen.MACs = nil
+	said := map[string]string{}
 	for _, c := range cards {
 		id.Seen.MACs = append(id.Seen.MACs, c.MAC)
 		l, ok := lease.Read(m.Leases, c.Index)
@@ -148,15 +151,21 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 		}
 		if a, err := netip.ParseAddr(l.Address); err == nil {
 			id.Seen.IPs = append(id.Seen.IPs, a.String())
+			said[a.String()] = c.MAC
 		}
 		if l.Hostname != "" {
-			id.Seen.Hostnames = append(id.Seen.Hostnames, l.Hostname)
+			names := []string{l.Hostname}
 			if l.Domain != "" && !strings.Contains(l.Hostname, ".") {
-				id.Seen.Hostnames = append(id.Seen.Hostnames, l.Hostname+"."+l.Domain)
+				names = append(names, l.Hostname+"."+l.Domain)
+			}
+			id.Seen.Hostnames = append(id.Seen.Hostnames, names...)
+			for _, n := range names {
+				said[strings.ToLower(n)] = c.MAC
 			}
 		}
 	}
 	id.Result, err = m.Match(identity.Facts{MACs: id.Seen.MACs, Serial: id.Seen.Serial, UUID: id.Seen.UUID, IPs: id.Seen.IPs, Hostnames: id.Seen.Hostnames})
+	id.Card = said[strings.ToLower(id.Value)]
 	if err == nil && !id.Known() {
 		if id.Problem == "" {
 			id.Problem = "this machine is in no file of the configuration"

@@ -1,0 +1,50 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+// Complete gives a node that was recognised by a DHCP lease, and of whose cards the configuration knows nothing, the
+// addresses that it has there and that DHCP did not give: they go onto the card of that lease, beside what DHCP says. All
+// cards go on with DHCP. Any other node stays as it is.
+func Complete(c *facts.Cluster, n *facts.Node, leased string, cards, given []string) *facts.Node {
+	if leased == "" || len(n.Interfaces) > 0 {
+		return n
+	}
+	var missing []string
+	for _, ip := range n.IPs {
+		if !slices.Contains(given, ip) {
+			missing = append(missing, withPrefix(c.Network.NodeSubnets, ip))
+		}
+	}
+	if len(missing) == 0 {
+		return n
+	}
+	out := *n
+	for _, mac := range cards {
+		i := spec.Interface{MAC: mac, DHCP: true}
+		if mac == leased {
+			i.Addresses = missing
+		}
+		out.Interfaces = append(out.Interfaces, i)
+	}
+	return &out
+}
+
+// withPrefix adds the prefix length of the subnet that holds the address; alone in its own where none does.
+func withPrefix(subnets []string, ip string) string {
+	a, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ip
+	}
+	for _, s := range subnets {
+		if p, err := netip.ParsePrefix(s); err == nil && p.Contains(a) {
+			return netip.PrefixFrom(a, p.Bits()).String()
+		}
+	}
+	return netip.PrefixFrom(a, a.BitLen()).String()
+}
