@@ -216,7 +216,7 @@ var badNodes = []badInput{
 			{"nodes/worker-02.yaml", "disks:", "interfaces:\n  - mac: \"52:54:00:77:00:13\"\n    addresses: [10.77.0.13/24]\ndisks:"},
 		},
 		[]string{
-			`nodes/worker-02.yaml:4:10: warning: node worker-02 is recognised only by the address that DHCP gives it, although its card is known; add macs: ["52:54:00:77:00:13"] to it in cluster.yaml, and it needs no DHCP`,
+			`nodes/worker-02.yaml:4:10: warning: node worker-02 is recognised only by the address or host name that DHCP gives it, although its card is known; add macs: ["52:54:00:77:00:13"] to it in cluster.yaml, and it needs no DHCP`,
 		},
 	},
 }

@@ -81,7 +81,7 @@ func (k *checker) checkRecognition(p place, n spec.Node) {
 	if len(n.MACs) > 0 || n.Serial != "" || n.UUID != "" {
 		return
 	}
-	by := "the address that DHCP gives it"
+	by := "the address or host name that DHCP gives it"
 	if len(n.IPs) == 0 {
 		by = "the host name that DHCP gives it"
 	}

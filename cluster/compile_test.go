@@ -56,7 +56,7 @@ func TestCompileOfTheExampleCluster(t *testing.T) {
 		Name: "mqtt-01", Hostname: "mqtt-01", FQDN: "mqtt-01.plant.example", IPs: []string{"10.77.0.12"}, Roles: []string{"mqtt-broker"},
 	}, node(t, files, "mqtt-01"))
 	require.Equal(t, facts.Node{
-		Name: "dns-01", Hostname: "dns-01", FQDN: "dns-01.plant.example", Roles: []string{"dns-server"},
+		Name: "dns-01", Hostname: "dns-01", FQDN: "dns-01.plant.example", IPs: []string{"10.77.0.13"}, Roles: []string{"dns-server"},
 	}, node(t, files, "dns-01"))
 
 	var shared facts.Cluster
@@ -66,7 +66,7 @@ func TestCompileOfTheExampleCluster(t *testing.T) {
 	require.Equal(t, "mqtt-password-sensor", shared.Services.MQTT.Users[0].Password.SecretRef)
 	require.Nil(t, shared.Services.Kafka)
 
-	require.Equal(t, "10.77.0.11 edge-01.plant.example edge-01\n10.77.0.12 mqtt-01.plant.example mqtt-01\n", string(files[facts.HostsFile]))
+	require.Equal(t, "10.77.0.11 edge-01.plant.example edge-01\n10.77.0.12 mqtt-01.plant.example mqtt-01\n10.77.0.13 dns-01.plant.example dns-01\n", string(files[facts.HostsFile]))
 
 	x, err := identity.FromBytes(files[facts.IdentityIndex])
 	require.NoError(t, err)

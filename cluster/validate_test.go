@@ -49,9 +49,8 @@ func messages(r Report) []string {
 func TestTheExampleClusterHasNotesOnly(t *testing.T) {
 	_, report := Check(os.DirFS("../configs"), Options{Strict: true})
 	require.Equal(t, []string{
-		"note: node mqtt-01 is recognised only by the address that DHCP gives it, which proves nothing: mosquitto waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this",
-		"note: node dns-01 has no address in cluster.yaml, so the DNS servers have no record of it; add ips where others are to find it by name",
-		"note: node dns-01 is recognised only by the host name that DHCP gives it, or when somebody chooses it; add macs, serial or uuid where that is not meant",
+		"note: node mqtt-01 is recognised only by the address or host name that DHCP gives it, which proves nothing: mosquitto waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this",
+		"note: node dns-01 is recognised only by the address or host name that DHCP gives it, or when somebody chooses it; add macs, serial or uuid where that is not meant",
 	}, messages(report))
 }
 
