@@ -41,7 +41,8 @@ func coredns(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	for _, a := range own {
-		if !hosts.known[a] { // the address of a DHCP lease, which only the node itself knows
+		// The address of a DHCP lease, which only the node itself knows, stands in where cluster.yaml has none.
+		if !hosts.known[a] && len(in.Node.IPs) == 0 {
 			hosts.add(host{a, []string{in.Node.FQDN, in.Node.Hostname, in.Node.Name}}, in.Cluster.Domain)
 		}
 	}
