@@ -19,6 +19,7 @@ import (
 const (
 	etherHeader = 14
 	packetSize  = 28
+	minFrame    = 60 // IEEE 802.3, without the checksum.
 	etherType   = 0x0806
 	// Request and Reply are operations.
 	Request = 1
@@ -39,9 +40,9 @@ func Probe(mac [6]byte, ip netip.Addr) Packet {
 	return Packet{Op: Request, SenderMAC: mac, SenderIP: netip.IPv4Unspecified(), TargetIP: ip}
 }
 
-// Frame is the packet in a broadcast Ethernet frame.
+// Frame is the packet in a broadcast Ethernet frame, padded to the shortest that Ethernet allows.
 func (p Packet) Frame() []byte {
-	b := make([]byte, etherHeader+packetSize)
+	b := make([]byte, minFrame)
 	copy(b, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	copy(b[6:], p.SenderMAC[:])
 	binary.BigEndian.PutUint16(b[12:], etherType)

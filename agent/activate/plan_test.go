@@ -1,0 +1,117 @@
+package activate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/detect"
+	"spore/agent/state"
+	"spore/cluster/facts"
+	"spore/cluster/identity"
+	"spore/cluster/spec"
+)
+
+func TestPlan(t *testing.T) {
+	base := func() Input {
+		return Input{
+			Cluster: &facts.Cluster{Services: spec.Services{
+				MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}, Users: []spec.MQTTUser{{Name: "a", Password: spec.SecretRef{SecretRef: "pw-a"}}}},
+				DNS:  &spec.DNS{},
+			}},
+			Node:     &facts.Node{Name: "edge-01", Roles: []string{"dns-server", "mqtt-broker"}},
+			Identity: detect.Identity{Result: identity.Result{Node: "edge-01", Phase: 1}},
+			Have:     func(string) bool { return true },
+			Unit:     func(string) bool { return true },
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*Input)
+		start   []string
+		targets []string
+		held    []Held
+	}{
+		"with its secrets every role starts": {func(*Input) {}, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil},
+		"a role without its secrets is held, and no other": {
+			func(i *Input) { i.Have = func(ref string) bool { return ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
+			[]Held{{"mqtt-broker", "missing secrets pw-a: no bundle for this node came with the machine"}},
+		},
+		"a node found by DHCP alone is told that it proves nothing": {
+			func(i *Input) { i.Have = func(string) bool { return false }; i.Identity.Phase = 2 }, []string{"dns-server"}, []string{"dns.target"},
+			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"}},
+		},
+		"a refused bundle is the reason": {
+			func(i *Input) { i.Have = func(string) bool { return false }; i.BundleProblem = "it is for another node" }, []string{"dns-server"}, []string{"dns.target"},
+			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: it is for another node"}},
+		},
+		"a role that the image does not carry is held": {
+			func(i *Input) { i.Unit = func(name string) bool { return name == "mqtt.target" } }, []string{"mqtt-broker"}, []string{"mqtt.target"},
+			[]Held{{"dns-server", "this image does not carry it; build one in which its service is enabled"}},
+		},
+		"state that was refused holds every role": {
+			func(i *Input) { i.State = state.Info{Kind: state.Tmpfs, Refused: true, Warning: "foreign"} }, nil, nil,
+			[]Held{{"dns-server", "its state is out of reach: foreign"}, {"mqtt-broker", "its state is out of reach: foreign"}},
+		},
+		"a tmpfs for want of a disk holds none": {
+			func(i *Input) { i.State = state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil,
+		},
+		"a node without roles starts nothing": {func(i *Input) { i.Node.Roles = nil }, nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := base()
+			tc.change(&in)
+			start, targets, held := Plan(in)
+			require.Equal(t, tc.start, start)
+			require.Equal(t, tc.targets, targets)
+			require.Equal(t, tc.held, held)
+		})
+	}
+}
+
+func TestManyMissingSecretsAreCounted(t *testing.T) {
+	m := &spec.MQTT{}
+	for _, r := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		m.Users = append(m.Users, spec.MQTTUser{Password: spec.SecretRef{SecretRef: r}})
+	}
+	_, _, held := Plan(Input{
+		Cluster: &facts.Cluster{Services: spec.Services{MQTT: m}}, Node: &facts.Node{Roles: []string{"mqtt-broker"}},
+		Have: func(string) bool { return false }, Unit: func(string) bool { return true },
+	})
+	require.Contains(t, held[0].Reason, "a, b, c, d, e and 2 more")
+}
+
+type starter struct{ asked []string }
+
+func (s *starter) Start(_ context.Context, unit string) error {
+	s.asked = append(s.asked, unit)
+	if unit == "bad.target" {
+		return errors.New("no")
+	}
+	return nil
+}
+
+func TestATargetThatFailsDoesNotKeepBackTheOthers(t *testing.T) {
+	s := &starter{}
+	require.EqualError(t, Start(context.Background(), s, []string{"a.target", "bad.target", "b.target"}), "no")
+	require.Equal(t, []string{"a.target", "bad.target", "b.target"}, s.asked)
+}
+
+func TestSettings(t *testing.T) {
+	s := spec.Services{DNS: &spec.DNS{TTL: 5}}
+	require.Equal(t, s.DNS, Settings(s, "dns"))
+	require.Nil(t, Settings(s, "mqtt"))
+	require.Nil(t, Settings(s, "nothing"))
+}
+
+func TestHaveInAndUnitIn(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
+	require.True(t, HaveIn(dir)("x"))
+	require.False(t, HaveIn(dir)("y"))
+	require.True(t, UnitIn("/nonexistent", dir)("x"))
+	require.False(t, UnitIn(dir)("y"))
+}

@@ -1,0 +1,48 @@
+package clock
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+func TestFloor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stored string
+		want   time.Time
+	}{
+		"nothing stored is the build time":        {"", built},
+		"garbage is the build time":               {"soon", built},
+		"a later time that was seen wins":         {"1790000000\n", time.Unix(1790000000, 0)},
+		"a time before the build does not":        {"100\n", built},
+		"a time in the far future is not trusted": {"99999999999\n", built},
+	} {
+		t.Run(name, func(t *testing.T) { require.True(t, tc.want.Equal(Floor(built, []byte(tc.stored)))) })
+	}
+}
+
+func TestTheClockIsOnlySetForward(t *testing.T) {
+	var set []time.Time
+	record := func(to time.Time) error { set = append(set, to); return nil }
+	raised, err := Raise(built.Add(time.Second), built, record)
+	require.NoError(t, err)
+	require.False(t, raised)
+	raised, err = Raise(time.Unix(0, 0), built, record)
+	require.NoError(t, err)
+	require.True(t, raised)
+	require.Equal(t, []time.Time{built}, set)
+}
+
+func TestTheLastTimeSeenDoesNotGoBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spore", "clock")
+	require.NoError(t, Remember(path, time.Unix(2000, 0)))
+	require.NoError(t, Remember(path, time.Unix(1000, 0)))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "2000\n", string(data))
+}

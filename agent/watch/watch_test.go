@@ -1,0 +1,92 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+	"github.com/stretchr/testify/require"
+)
+
+type systemd struct {
+	state  string
+	failed []dbus.UnitStatus
+	units  map[string]string
+	err    error
+}
+
+func (s systemd) SystemStateContext(context.Context) (*dbus.Property, error) {
+	return &dbus.Property{Name: "SystemState", Value: godbus.MakeVariant(s.state)}, s.err
+}
+
+func (s systemd) ListUnitsByPatternsContext(context.Context, []string, []string) ([]dbus.UnitStatus, error) {
+	return s.failed, nil
+}
+
+func (s systemd) ListUnitsByNamesContext(_ context.Context, names []string) (out []dbus.UnitStatus, err error) {
+	for _, n := range names {
+		out = append(out, dbus.UnitStatus{Name: n, ActiveState: s.units[n]})
+	}
+	return out, nil
+}
+
+func TestTake(t *testing.T) {
+	s := systemd{state: "degraded", failed: []dbus.UnitStatus{{Name: "b.service"}, {Name: "a.service"}}, units: map[string]string{"dns.target": "active"}}
+	p, err := Take(context.Background(), s, []string{"dns.target"})
+	require.NoError(t, err)
+	require.Equal(t, Picture{System: "degraded", Failed: []string{"a.service", "b.service"}, Units: map[string]string{"dns.target": "active"}}, p)
+	s.err = errors.New("gone")
+	_, err = Take(context.Background(), s, nil)
+	require.ErrorContains(t, err, "ask systemd for its state: gone")
+}
+
+func TestChangesThatComeTogetherAreOne(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	events := make(chan struct{}, 100)
+	out := Debounce(ctx, events, func() bool { return true })
+	for range 20 {
+		events <- struct{}{}
+	}
+	start := time.Now()
+	<-out
+	require.GreaterOrEqual(t, time.Since(start), Quiet)
+	select {
+	case <-out:
+		t.Fatal("one burst is told twice")
+	case <-time.After(2 * Quiet):
+	}
+	cancel()
+	for range out { //nolint:revive // Until it is closed.
+	}
+}
+
+func TestChangesWithoutEndDoNotPutThePictureOffForEver(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	events := make(chan struct{}, 1)
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case events <- struct{}{}:
+			default:
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	start := time.Now()
+	<-Debounce(ctx, events, func() bool { return true })
+	require.Less(t, time.Since(start), Longest+time.Second)
+}
+
+func TestABootThatIsNotDoneIsLookedAtFromTimeToTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	select {
+	case <-Debounce(ctx, make(chan struct{}), func() bool { return false }):
+	case <-time.After(3 * Starting):
+		t.Fatal("nobody looks")
+	}
+}
