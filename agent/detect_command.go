@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"spore/agent/activate"
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
@@ -157,7 +155,7 @@ func derive(m *machine, id detect.Identity) error {
 	if err := etc.Write(in); err != nil {
 		return err
 	}
-	if err := unix.Sethostname([]byte(etc.Hostname(in.Node, id))); err != nil {
+	if err := m.setHostname(etc.Hostname(in.Node, id)); err != nil {
 		m.say("set the host name: " + err.Error())
 	}
 	// Last, since the other steps go on with it.

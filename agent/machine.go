@@ -30,6 +30,8 @@ type machine struct {
 	boot bootinfo.Info
 	part clusterpart.Part
 	say  func(string)
+	// setHostname sets the kernel's host name.
+	setHostname func(string) error
 	// spawn is the CPU time in milliseconds that was spent in this process before main.
 	spawn float64
 }
@@ -37,7 +39,8 @@ type machine struct {
 func newMachine(root paths.Root) *machine {
 	m := &machine{
 		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
-		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
+		setHostname: sethostname,
+		say:         func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
 	}
 	return m
 }
@@ -49,6 +52,11 @@ func (m *machine) readBoot() {
 		m.say(err.Error())
 	}
 	m.boot = info
+}
+
+// sethostname goes by the file: unlike sethostname(2), that takes no CAP_SYS_ADMIN.
+func sethostname(name string) error {
+	return os.WriteFile("/proc/sys/kernel/hostname", []byte(name), 0o644)
 }
 
 // raiseClock keeps the clock from lying before the build time and the last time seen.

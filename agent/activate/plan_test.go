@@ -45,7 +45,10 @@ func TestPlan(t *testing.T) {
 			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"}},
 		},
 		"a refused bundle is the reason": {
-			func(i *Input) { i.Have = func(string) bool { return false }; i.BundleProblem = "it is for another node" }, []string{"dns-server"}, []string{"dns.target"},
+			func(i *Input) {
+				i.Have = func(string) bool { return false }
+				i.BundleProblem = "it is for another node"
+			}, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: it is for another node"}},
 		},
 		"a role that the image does not carry is held": {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/activate"
+	"spore/agent/bootinfo"
+	"spore/agent/detect"
+	"spore/agent/environment"
+	"spore/agent/nic"
+	"spore/agent/paths"
+	"spore/agent/status"
+	"spore/cluster"
+	"spore/cluster/identity"
+	"spore/cluster/spec"
+)
+
+// testMachine has the cluster part of a cluster with n nodes under a temporary root.
+func testMachine(t testing.TB, n int) (*machine, *string) {
+	root := paths.Root(t.TempDir())
+	m := newMachine(root)
+	host := new(string)
+	m.setHostname = func(name string) error { *host = name; return nil }
+	m.say = func(s string) { t.Log(s) }
+	c := &cluster.Config{
+		Cluster: spec.Cluster{
+			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example",
+			Network:  spec.Network{NodeSubnets: []string{"10.64.0.0/10"}, Nameservers: []string{"10.64.0.3"}},
+			Services: []string{"mqtt", "dns"},
+		},
+		Services: spec.Services{
+			MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "tls-cert"}, Key: spec.SecretRef{SecretRef: "tls-key"}}},
+			DNS:  &spec.DNS{},
+		},
+	}
+	for i := range n {
+		c.Cluster.Nodes = append(c.Cluster.Nodes, spec.Node{
+			Name: fmt.Sprintf("node-%05d", i), MACs: []string{mac(i)}, IPs: []string{fmt.Sprintf("10.64.%d.%d", 1+i/250, 1+i%250)},
+			Serial: fmt.Sprintf("SN-%d", i), Roles: []string{"mqtt-broker", "dns-server"},
+		})
+	}
+	files, err := cluster.Compile(c)
+	require.NoError(t, err)
+	for name, data := range files {
+		path := filepath.Join(root.At(bootinfo.ClusterDir), name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	return m, host
+}
+
+func mac(i int) string { return fmt.Sprintf("52:54:00:%02x:%02x:01", i>>8, i&255) }
+
+// become does what detect and run do for a machine with this MAC, up to the jobs for systemd.
+func become(t testing.TB, m *machine, macs ...string) (detect.Identity, []string, []activate.Held) {
+	d := detect.Machine{
+		Sys: os.DirFS(string(m.root)), Match: m.part.Match, Say: m.say, Settled: func(context.Context) error { return nil },
+		Cards: func() (cards []nic.Card, err error) {
+			for i, a := range macs {
+				cards = append(cards, nic.Card{Index: i + 2, MAC: a, Permanent: true})
+			}
+			return cards, nil
+		},
+	}
+	id, err := detect.PhaseOne(context.Background(), d)
+	require.NoError(t, err)
+	require.NoError(t, derive(m, id))
+	_, c, n, err := m.node()
+	require.NoError(t, err)
+	if n == nil {
+		return id, nil, nil
+	}
+	require.NoError(t, environment.Write(m.root.At(paths.Environment), c, n))
+	_, targets, held := activate.Plan(activate.Input{
+		Cluster: c, Node: n, Identity: id, Have: activate.HaveIn(m.root.At(paths.Secrets)), Unit: func(string) bool { return true },
+	})
+	return id, targets, held
+}
+
+func TestAMachineBecomesItsNode(t *testing.T) {
+	m, host := testMachine(t, 3)
+	id, targets, held := become(t, m, mac(1))
+	require.Equal(t, identity.Result{Node: "node-00001", By: "mac", Value: mac(1), Phase: 1, Candidates: []identity.Candidate{{Node: "node-00001", By: "mac", Value: mac(1)}}}, id.Result)
+	require.Equal(t, "node-00001", *host)
+	require.Equal(t, []string{"dns.target"}, targets)
+	require.Equal(t, "mqtt-broker", held[0].Role)
+	for _, path := range []string{
+		"/etc/systemd/network/10-spore-525400000101.network", "/etc/hosts", paths.Environment + "/coredns.env", paths.Identity, paths.Probe,
+	} {
+		require.FileExists(t, m.root.At(path))
+	}
+	require.Equal(t, []static{{mac: mac(1), ip: staticIP(t, "10.64.1.2")}}, nodeStatics(t, m))
+}
+
+func TestABundleLetsTheRolesStart(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	credentials := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	bundle := func(node string) {
+		data, err := json.Marshal(map[string]any{"cluster": "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", "node": node, "secrets": map[string]string{"tls-cert": "c", "tls-key": "k"}})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+	}
+	bundle("node-00001")
+	_, targets, held := become(t, m, mac(1))
+	require.Equal(t, []string{"dns.target", "mqtt.target"}, targets)
+	require.Empty(t, held)
+
+	bundle("node-00002")
+	_, targets, _ = become(t, m, mac(1))
+	require.Equal(t, []string{"dns.target"}, targets)
+	problem, err := os.ReadFile(m.root.At(paths.BundleProblem))
+	require.NoError(t, err)
+	require.Contains(t, string(problem), `for node "node-00002", and this is "node-00001"`)
+	require.NoFileExists(t, m.root.At(paths.Secrets+"/tls-key"), "secrets of a refused bundle do not stay")
+}
+
+func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	snapshot := func() map[string]string {
+		out := map[string]string{}
+		for _, dir := range []string{"/etc", "/run/spore"} {
+			require.NoError(t, filepath.Walk(m.root.At(dir), func(path string, st os.FileInfo, err error) error {
+				if err == nil && st.Mode().IsRegular() {
+					data, err := os.ReadFile(path)
+					require.NoError(t, err)
+					out[path] = string(data)
+				}
+				return err
+			}))
+		}
+		return out
+	}
+	become(t, m, mac(1))
+	first := snapshot()
+	become(t, m, "52:54:00:ff:ff:ff")
+	require.NotEqual(t, first, snapshot(), "an unknown machine derives something else")
+	become(t, m, mac(1))
+	require.Equal(t, first, snapshot())
+}
+
+func TestWrongUsage(t *testing.T) {
+	m, _ := testMachine(t, 1)
+	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"},
+		{"spore-agent", "status", "-x"}, {"spore-agent", "render"}, {"spore-agent", "state", "adopt"}, {"/usr/sbin/mount.spore", "x"}} {
+		err := dispatch(context.Background(), m, args)
+		require.ErrorAs(t, err, new(usageError), "%v", args)
+	}
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "--help"}))
+}
+
+func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
+	m, _ := testMachine(t, 1)
+	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "status"}), "there is no status yet")
+	l := status.Line{Spore: 1, Cluster: "plant", Node: "a", Matched: &status.Matched{By: "mac", Value: "x"}, Roles: []string{"dns-server"}, System: "running"}
+	require.NoError(t, os.WriteFile(m.root.At(paths.Status), []byte(l.String()+"\n"), 0o644))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "status", "--json"}))
+	require.Contains(t, text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
+	require.Contains(t, text(status.Line{Cluster: "plant", Problem: "who is it"}), "problem    who is it\n")
+}
+
+// TestTheBudget holds the agent to DESIGN's bound for detection, environment and activation, in CPU time of the host.
+func TestTheBudget(t *testing.T) {
+	for nodes, budget := range map[int]float64{1000: 100, 10000: 200} {
+		m, _ := testMachine(t, nodes)
+		before := status.UsedCPU()
+		become(t, m, mac(nodes-1))
+		used := status.UsedCPU() - before
+		t.Logf("%d nodes: %.1f ms of CPU, %.0f allowed", nodes, used, budget)
+		require.Less(t, used, budget, "%d nodes", nodes)
+	}
+}
+
+func BenchmarkBecome(b *testing.B) {
+	for _, nodes := range []int{3, 1000, 10000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			m, _ := testMachine(b, nodes)
+			for b.Loop() {
+				become(b, m, mac(nodes-1))
+			}
+		})
+	}
+}
+
+func staticIP(t *testing.T, s string) netip.Addr {
+	a, err := netip.ParseAddr(s)
+	require.NoError(t, err)
+	return a
+}
+
+func nodeStatics(t *testing.T, m *machine) []static {
+	_, _, n, err := m.node()
+	require.NoError(t, err)
+	return staticAddresses(n)
+}

@@ -1,0 +1,120 @@
+package units
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/roles"
+)
+
+// newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
+var newer = regexp.MustCompile(`Unknown key '(ImportCredential|RestartSteps|RestartMaxDelaySec)' in section`)
+
+// TestSystemdAcceptsEveryUnit lets systemd load the units beside its own, with stand-ins for the programs.
+func TestSystemdAcceptsEveryUnit(t *testing.T) {
+	root := t.TempDir()
+	units := filepath.Join(root, "etc/systemd/system")
+	require.NoError(t, os.MkdirAll(units, 0o755))
+	copyUnits(t, "../../units", units)
+	copyUnits(t, "/usr/lib/systemd/system", filepath.Join(root, "usr/lib/systemd/system"))
+	for _, program := range regexp.MustCompile(`(?m)^Exec\w+=[-!+]*(/\S+)`).FindAllStringSubmatch(all(t, units), -1) {
+		path := filepath.Join(root, program[1])
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
+	}
+	files, err := filepath.Glob("../../units/*.*")
+	require.NoError(t, err)
+	args := []string{"verify", "--man=no", "--root=" + root}
+	for _, f := range files {
+		if filepath.Ext(f) != ".preset" && filepath.Ext(f) != ".md" {
+			args = append(args, filepath.Base(f))
+		}
+	}
+	out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
+	require.NoError(t, err, "run make deps\n%s", out)
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, root+"/etc/") {
+			require.Regexp(t, newer, line)
+		}
+	}
+	require.NotContains(t, string(out), "ordering cycle")
+}
+
+func TestEveryRoleHasItsTarget(t *testing.T) {
+	for _, r := range roles.Roles() {
+		data, err := os.ReadFile(filepath.Join("../../units", r.Target))
+		require.NoError(t, err, "role %s", r.Name)
+		for _, name := range r.Programs {
+			p, ok := roles.LookupProgram(name)
+			require.True(t, ok)
+			require.Contains(t, string(data), "Wants="+p.Unit, "the target of %s starts %s", r.Name, p.Unit)
+			require.FileExists(t, filepath.Join("../../units", p.Unit))
+		}
+	}
+}
+
+// TestNothingWaitsForWhatIsOrderedAfterIt holds the order that keeps the boot free of deadlocks.
+func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
+	for _, tc := range []struct{ unit, line string }{
+		{"cluster-detect.service", "DefaultDependencies=no"},
+		{"cluster-detect.service", "Before=systemd-networkd.service systemd-sysctl.service systemd-timesyncd.service"},
+		{"cluster-detect.service", "Before=spore-state.service var.mount sysinit.target shutdown.target"},
+		{"cluster-detect-network.service", "After=cluster-detect.service systemd-networkd.service"},
+		{"cluster-detect-network.service", "Before=spore-state.service var.mount shutdown.target"},
+		{"spore-probe.service", "Before=network-pre.target systemd-networkd.service shutdown.target"},
+		{"spore-state.service", "Before=var.mount shutdown.target"},
+		{"var.mount", "After=spore-state.service cluster-detect.service cluster-detect-network.service"},
+	} {
+		data, err := os.ReadFile(filepath.Join("../../units", tc.unit))
+		require.NoError(t, err)
+		require.Contains(t, string(data), tc.line+"\n", tc.unit)
+	}
+	for _, unit := range []string{"cluster-detect.service", "cluster-detect-network.service", "spore-probe.service", "spore-state.service"} {
+		data, err := os.ReadFile(filepath.Join("../../units", unit))
+		require.NoError(t, err)
+		require.NotRegexp(t, `(?m)^(PrivateTmp|StateDirectory|CacheDirectory|LogsDirectory|RequiresMountsFor)=`, string(data), "%s would wait for /var", unit)
+	}
+	data, err := os.ReadFile("../../units/cluster-detect-network.service")
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "[Install]", "it would make /var wait for networkd on every machine")
+}
+
+func copyUnits(t *testing.T, from, to string) {
+	require.NoError(t, os.MkdirAll(to, 0o755))
+	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil // A link that leads nowhere.
+		}
+		return os.WriteFile(filepath.Join(to, name), data, 0o644)
+	}))
+}
+
+func all(t *testing.T, dir string) string {
+	var b strings.Builder
+	files, err := filepath.Glob(dir + "/*.service")
+	require.NoError(t, err)
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		require.NoError(t, err)
+		b.Write(data)
+	}
+	return b.String()
+}
