@@ -44,6 +44,7 @@ func setting(t *testing.T, name string, def uint64) uint64 {
 }
 
 func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
+	t.Parallel()
 	cuts, seed := int(setting(t, "SPORE_SOAK", defaultCuts)), setting(t, "SPORE_SEED", defaultSeed)
 	b := newBroker(t)
 	dir := t.TempDir()
