@@ -5,7 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"os"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -57,7 +57,7 @@ func boot(t *testing.T, c vm.Config) *guest {
 	t.Cleanup(func() {
 		m.Kill()
 		release()
-		keepConsole(t, filepath.Join(c.Dir, c.Name+".console"))
+		keepConsole(t, m.Console)
 		if t.Failed() {
 			t.Logf("console of %s ends with:\n%s", c.Name, m.Console.Tail())
 		}
@@ -65,15 +65,14 @@ func boot(t *testing.T, c vm.Config) *guest {
 	return g
 }
 
-// keepConsole copies the console's log to the folder SPORE_RESULTS, if that is set.
-func keepConsole(t *testing.T, path string) {
+// keepConsole writes the console, each line with its wall and CPU seconds, to the folder SPORE_RESULTS, if that is set.
+func keepConsole(t *testing.T, c *vm.Console) {
 	t.Helper()
-	if os.Getenv("SPORE_RESULTS") == "" {
-		return
+	var b strings.Builder
+	for _, l := range c.Lines(0) {
+		fmt.Fprintf(&b, "%7.2f %7.2f  %s\n", l.Wall.Seconds(), l.CPU.Seconds(), l.Text)
 	}
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	writeResult(strings.ReplaceAll(t.Name(), "/", "_")+".console", string(data))
+	writeResult(strings.ReplaceAll(t.Name(), "/", "_")+".console", b.String())
 }
 
 // off cuts the machine's power; its disk files are whole.
