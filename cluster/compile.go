@@ -90,7 +90,7 @@ func interfaces(net *spec.Network, n facts.Node, list []spec.Interface) []spec.I
 		}
 		list = []spec.Interface{{MAC: n.MACs[0], DHCP: len(n.IPs) == 0}}
 		for _, ip := range n.IPs {
-			list[0].Addresses = append(list[0].Addresses, withPrefix(net, ip))
+			list[0].Addresses = append(list[0].Addresses, facts.WithPrefix(net.NodeSubnets, ip))
 		}
 	}
 	out := make([]spec.Interface, len(list))
@@ -121,20 +121,6 @@ func interfaces(net *spec.Network, n facts.Node, list []spec.Interface) []spec.I
 
 // defaultBondMode needs nothing of the switch.
 const defaultBondMode = "active-backup"
-
-// withPrefix adds the prefix length of the node subnet that holds the address.
-func withPrefix(net *spec.Network, ip string) string {
-	a, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ip
-	}
-	for _, s := range net.NodeSubnets {
-		if p, err := netip.ParsePrefix(s); err == nil && p.Contains(a) {
-			return netip.PrefixFrom(a, p.Bits()).String()
-		}
-	}
-	return netip.PrefixFrom(a, a.BitLen()).String()
-}
 
 // defaultGateways returns the cluster's gateways that one of the addresses reaches.
 func defaultGateways(net *spec.Network, addresses []string) []string {

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"net/netip"
 	"slices"
 
 	"spore/cluster/facts"
@@ -18,7 +17,7 @@ func Complete(c *facts.Cluster, n *facts.Node, leased string, cards, given []str
 	var missing []string
 	for _, ip := range n.IPs {
 		if !slices.Contains(given, ip) {
-			missing = append(missing, withPrefix(c.Network.NodeSubnets, ip))
+			missing = append(missing, facts.WithPrefix(c.Network.NodeSubnets, ip))
 		}
 	}
 	if len(missing) == 0 {
@@ -33,18 +32,4 @@ func Complete(c *facts.Cluster, n *facts.Node, leased string, cards, given []str
 		out.Interfaces = append(out.Interfaces, i)
 	}
 	return &out
-}
-
-// withPrefix adds the prefix length of the subnet that holds the address; alone in its own where none does.
-func withPrefix(subnets []string, ip string) string {
-	a, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ip
-	}
-	for _, s := range subnets {
-		if p, err := netip.ParsePrefix(s); err == nil && p.Contains(a) {
-			return netip.PrefixFrom(a, p.Bits()).String()
-		}
-	}
-	return netip.PrefixFrom(a, a.BitLen()).String()
 }

@@ -123,15 +123,9 @@ func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
+	pack, err := openPack(f)
 	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	pack, err := squashfs.OpenPack(f, info.Size())
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("pack of %s (remove %s to make it anew): %w", a.Name, st.Path(packKey), err)
+		return nil, fmt.Errorf("package %s: %w", a.Name, err)
 	}
 	p := &Pack{Source: a.Source, file: f, Package: recipe.Package{
 		Name: a.Name, Version: a.Version, Status: []byte(a.Status), Conffiles: a.Conffiles, Scripts: map[string][]byte{},
@@ -148,4 +142,19 @@ func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
 		p.Scripts[name] = []byte(text)
 	}
 	return p, nil
+}
+
+// openPack opens a pack and closes the file when it is none.
+func openPack(f *os.File) (*squashfs.Pack, error) {
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	pack, err := squashfs.OpenPack(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("remove the pack %s to make it anew: %w", f.Name(), err)
+	}
+	return pack, nil
 }

@@ -33,14 +33,8 @@ func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, er
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
+	pack, err := openPack(f)
 	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	pack, err := squashfs.OpenPack(f, info.Size())
-	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	for path, n := range pack.Entries() {
