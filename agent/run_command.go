@@ -208,6 +208,8 @@ func (a *agent) follow(ctx context.Context) error {
 	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
 	defer clockTick.Stop()
 	defer probeTick.Stop()
+	a.rememberClock()
+	a.resolvers()
 	for {
 		if err := a.report(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -293,7 +295,9 @@ func (a *agent) rememberClock() {
 	if a.line.State == nil || a.line.State.Kind != state.Partition {
 		return
 	}
-	if err := clock.Remember(a.m.root.At(paths.Clock), time.Now()); err != nil {
+	// timesyncd's own mark (systemd-timesyncd.service(8)).
+	_, err := os.Stat(a.m.root.At("/run/systemd/timesync/synchronized"))
+	if err := clock.Remember(a.m.root.At(paths.Clock), time.Now(), err == nil); err != nil {
 		a.m.say(err.Error())
 	}
 }

@@ -4,9 +4,7 @@
 package clock
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -58,14 +56,12 @@ func Read(path string) []byte {
 	return data
 }
 
-// Remember writes the last time seen, unless the file already has a later one.
-func Remember(path string, now time.Time) error {
-	old := Read(path)
-	if seconds, err := strconv.ParseInt(strings.TrimSpace(string(old)), 10, 64); err == nil && seconds > now.Unix() {
+// Remember writes the last time seen. A time that a time server has set is written as it is; any other never before the one
+// that is stored.
+func Remember(path string, now time.Time, synchronized bool) error {
+	old, err := strconv.ParseInt(strings.TrimSpace(string(Read(path))), 10, 64)
+	if err == nil && old > now.Unix() && !synchronized {
 		return nil
 	}
-	if err := atomicfile.WriteDurable(path, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return atomicfile.WriteDurable(path, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), 0o644)
 }

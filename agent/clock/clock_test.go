@@ -38,11 +38,16 @@ func TestTheClockIsOnlySetForward(t *testing.T) {
 	require.Equal(t, []time.Time{built}, set)
 }
 
-func TestTheLastTimeSeenDoesNotGoBack(t *testing.T) {
+func TestTheLastTimeSeenGoesBackOnlyForATimeServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spore", "clock")
-	require.NoError(t, Remember(path, time.Unix(2000, 0)))
-	require.NoError(t, Remember(path, time.Unix(1000, 0)))
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, "2000\n", string(data))
+	for _, tc := range []struct {
+		now          int64
+		synchronized bool
+		want         string
+	}{{2000, false, "2000\n"}, {1000, false, "2000\n"}, {1000, true, "1000\n"}, {3000, true, "3000\n"}} {
+		require.NoError(t, Remember(path, time.Unix(tc.now, 0), tc.synchronized))
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, string(data))
+	}
 }

@@ -31,6 +31,8 @@ const (
 	CarrierBound = 5 * time.Second
 	// LeaseBound is for DHCP; a switch port with spanning tree forwards after 30 seconds.
 	LeaseBound = 45 * time.Second
+	// SilentBound is for the first answer where no card got any: after a power cut the server comes up with the machines.
+	SilentBound = 5 * time.Minute
 )
 
 // Seen is what the machine knows of itself.
@@ -79,7 +81,7 @@ type Machine struct {
 	// Say reports what is waited for.
 	Say func(string)
 	// Bounds replaces the package's bounds in tests.
-	CardBound, CarrierBound, LeaseBound time.Duration
+	CardBound, CarrierBound, LeaseBound, SilentBound time.Duration
 }
 
 // PhaseOne decides by what the machine knows of itself. An explicit choice is taken without a look at the hardware. A
@@ -137,6 +139,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 	})
 	if err != nil {
 		m.Say(err.Error() + "; no answer for " + strings.Join(pending(), ", "))
+		m.awaitAnswer(ctx, &cards)
 	}
 	if listErr != nil {
 		return id, listErr
@@ -173,6 +176,33 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 		id.explain()
 	}
 	return id, err
+}
+
+// awaitAnswer goes on waiting where there are carriers and no DHCP server has answered at all.
+func (m Machine) awaitAnswer(ctx context.Context, cards *[]nic.Card) {
+	err := wait.Until(ctx, wait.Condition{
+		For: "any answer of a DHCP server", Bound: bound(m.SilentBound, SilentBound), Changes: m.Changed, Say: m.Say,
+		Met: func() bool {
+			now, err := m.Cards()
+			if err != nil {
+				return true
+			}
+			*cards = now
+			carriers := 0
+			for _, c := range now {
+				if _, leased := lease.Read(m.Leases, c.Index); leased {
+					return true
+				}
+				if c.Carrier {
+					carriers++
+				}
+			}
+			return carriers == 0
+		},
+	})
+	if err != nil {
+		m.Say(err.Error())
+	}
 }
 
 // awaitCard waits for the first network card: without one neither phase can say anything.

@@ -3,6 +3,7 @@ package detect
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,7 +38,7 @@ func bare(t testing.TB) Machine {
 			return []nic.Card{{Index: 2, MAC: "52:54:00:00:00:01", Up: true, Carrier: true}}, nil
 		},
 		Settled:   func(context.Context) error { return nil },
-		CardBound: 30 * time.Millisecond, CarrierBound: 30 * time.Millisecond, LeaseBound: 100 * time.Millisecond,
+		CardBound: 30 * time.Millisecond, CarrierBound: 30 * time.Millisecond, LeaseBound: 100 * time.Millisecond, SilentBound: 50 * time.Millisecond,
 	}
 }
 
@@ -144,6 +145,13 @@ func TestPhaseTwo(t *testing.T) {
 			`macs: ["52:54:00:00:00:01"] or ips: ["10.77.0.140"]`, "",
 		},
 		"no server is waited for no longer than the bound": {func(m *Machine) {}, "", "", "in no file", "macs:", "no answer for 52:54:00:00:00:01"},
+		"a server that comes up late is waited for": {
+			func(m *Machine) {
+				m.SilentBound = 20 * time.Second
+				start := time.Now()
+				m.Leases = lateFS{start.Add(300 * time.Millisecond), lease("ADDRESS=10.77.0.12\n")}
+			}, "mqtt-01", "ip", "", "", "no answer for 52:54:00:00:00:01",
+		},
 		"a card without a carrier is not waited for": {
 			func(m *Machine) {
 				m.LeaseBound = time.Hour
@@ -179,6 +187,19 @@ func TestPhaseTwo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lateFS has its files from a time on.
+type lateFS struct {
+	from time.Time
+	fs.FS
+}
+
+func (l lateFS) Open(name string) (fs.File, error) {
+	if time.Now().Before(l.from) {
+		return nil, fs.ErrNotExist
+	}
+	return l.FS.Open(name)
 }
 
 func TestArgument(t *testing.T) {
