@@ -35,6 +35,8 @@ type guest struct {
 	*vm.Machine
 	t    *testing.T
 	mark int
+	// release lets another machine run; it may be called again.
+	release func()
 }
 
 // boot starts a machine; it is ended with the test at the latest.
@@ -53,7 +55,7 @@ func boot(t *testing.T, c vm.Config) *guest {
 		release()
 		t.Fatal(err)
 	}
-	g := &guest{Machine: m, t: t}
+	g := &guest{Machine: m, t: t, release: release}
 	t.Cleanup(func() {
 		m.Kill()
 		release()
@@ -79,6 +81,7 @@ func keepConsole(t *testing.T, c *vm.Console) {
 func (g *guest) off() {
 	g.t.Helper()
 	require.NoError(g.t, g.Quit())
+	g.release()
 }
 
 // await waits for the next status line that ok accepts.
