@@ -1,5 +1,6 @@
 // Command spore-agent makes a machine the node that it is: it finds out which one, derives everything under /etc, gives it
-// its state, starts its roles and says how it is. See DESIGN.md, "On the node".
+// its state, starts its roles and says how it is. docs/how-it-works.md
+// tells the order.
 package main
 
 import (

@@ -167,7 +167,7 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	require.Contains(t, text(status.Line{Cluster: "plant", Problem: "who is it"}), "problem    who is it\n")
 }
 
-// TestTheBudget holds the agent to DESIGN's bound for detection, environment and activation, in CPU time of the host.
+// TestTheBudget holds the agent to its bound for detection, environment and activation, in CPU time of the host.
 func TestTheBudget(t *testing.T) {
 	for nodes, budget := range map[int]float64{1000: 100, 10000: 200} {
 		m, _ := testMachine(t, nodes)

@@ -30,7 +30,7 @@ const (
 	Binding = "/var/lib/spore/state.json"
 	// Clock holds the last time seen.
 	Clock = "/var/lib/spore/clock"
-	// ClusterConfig is where programs and people read the configuration (DESIGN, "Paths on the node").
+	// ClusterConfig is where programs and people read the configuration.
 	ClusterConfig = "/etc/cluster-config"
 	// Environment holds one environment file for each service.
 	Environment = "/etc/cluster-config/environment"

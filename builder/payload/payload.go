@@ -26,7 +26,7 @@ import (
 // version is part of each key; it changes when the flags or the environment below do.
 const version = "go-program 1"
 
-// flags are what every program is built with (PAYLOADS.md): nothing of the build machine reaches the output.
+// flags are what every program is built with: nothing of the build machine reaches the output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
 
 // maxOutput bounds how much of the compiler's output goes into an error, in bytes.
