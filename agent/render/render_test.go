@@ -191,6 +191,18 @@ func TestANodeWithALeaseIsInItsOwnZone(t *testing.T) {
 	require.Contains(t, string(files["zone.0.77.10.in-addr.arpa"].Data), "50.0.77.10.in-addr.arpa. IN PTR guest-host.lab.internal.\n")
 }
 
+func TestTheLeaseOfANodeWithAnAddressIsNobodysRecord(t *testing.T) {
+	in := testInput()
+	in.Node.IPs = []string{"10.77.0.11"}
+	in.Addresses = append(in.Addresses, netip.MustParseAddr("10.77.0.50"))
+	files, err := Render("coredns", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["Corefile"].Data), "bind 10.77.0.11 10.77.0.50\n")
+	for name, f := range files {
+		require.False(t, name != "Corefile" && strings.Contains(string(f.Data), "10.77.0.50"), "all servers give the same answers: %s", name)
+	}
+}
+
 func TestTheKubernetesNameIsTheVirtualAddress(t *testing.T) {
 	in := testInput()
 	in.Cluster.Members["control-plane"] = []string{"edge-01"}

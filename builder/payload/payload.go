@@ -11,6 +11,7 @@ import (
 	"context"
 	"debug/buildinfo"
 	"debug/elf"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ import (
 )
 
 // version is part of each key; it changes when the flags or the environment below do.
-const version = "go-program 1"
+const version = "go-program 2"
 
 // flags are what every program is built with: nothing of the build machine reaches the output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
@@ -145,7 +146,7 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 		return v, nil
 	}
 	cmd := exec.CommandContext(ctx, o.Go, "env", "GOVERSION")
-	cmd.Dir, cmd.Env = t.dir, environment(o.Env, "")
+	cmd.Dir, cmd.Env = t.dir, kept(o.Env)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its version (is Go installed?): %w", o.Go, err)
@@ -177,7 +178,11 @@ func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolch
 		args = append(args, "-tags", strings.Join(o.Tags, ","))
 	}
 	cmd := exec.CommandContext(ctx, o.Go, append(args, t.pkg)...)
-	cmd.Dir, cmd.Env = t.dir, environment(o.Env, toolchain)
+	from, err := places(ctx, tmp, o)
+	if err != nil {
+		return err
+	}
+	cmd.Dir, cmd.Env = t.dir, append(from, fixedEnv(toolchain)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Run(); err != nil {
@@ -243,8 +248,8 @@ func (p Program) Modules() ([]Module, string, error) {
 	return mods, info.GoVersion, nil
 }
 
-// environment is base without anything that could change the output, plus fixedEnv.
-func environment(base []string, toolchain string) []string {
+// kept is the part of an environment that keptEnv names.
+func kept(base []string) []string {
 	var env []string
 	for _, kv := range base {
 		name, _, _ := strings.Cut(kv, "=")
@@ -252,7 +257,31 @@ func environment(base []string, toolchain string) []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, fixedEnv(toolchain)...)
+	return env
+}
+
+// askedFor are settings that can stand in the user's GOENV file and are needed to find modules.
+var askedFor = []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH"}
+
+// places is the environment in which the go command finds its caches and its modules as the user set them.
+func places(ctx context.Context, dir string, o Options) ([]string, error) {
+	cmd := exec.CommandContext(ctx, o.Go, append([]string{"env", "-json"}, askedFor...)...)
+	cmd.Dir, cmd.Env = dir, append(kept(o.Env), "GOTOOLCHAIN=local")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its settings (is Go installed?): %w", o.Go, err)
+	}
+	var values map[string]string
+	if err := json.Unmarshal(out, &values); err != nil {
+		return nil, fmt.Errorf("ask %s for its settings: %w", o.Go, err)
+	}
+	env := kept(o.Env)
+	for _, name := range askedFor {
+		if v := values[name]; v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env, nil
 }
 
 // keptEnv is what the go command needs to find its caches and its modules; none of it can change what a module that
@@ -265,11 +294,12 @@ var keptEnv = map[string]bool{
 	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
 }
 
-// fixedEnv decides about the output. Empty settings would fall back to the user's GOENV file, so each has a value.
+// fixedEnv decides about the output. The user's GOENV file is off: what of it is needed, places has asked for. GOEXPERIMENT
+// stays unset, which is the toolchain's own choice; "none" would turn off what is on by default.
 func fixedEnv(toolchain string) []string {
 	env := []string{
 		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1",
-		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=none", "GOFIPS140=off", "GO111MODULE=on", "LC_ALL=C",
+		"GOENV=off", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "GO111MODULE=on", "LC_ALL=C",
 	}
 	if toolchain != "" {
 		env = append(env, "GOTOOLCHAIN="+toolchain)

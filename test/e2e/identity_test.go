@@ -70,12 +70,6 @@ func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
 	require.NotContains(t, s.Services, "mosquitto.service")
 	require.Empty(t, s.Held, "a DNS server needs no secret")
 	checkDNS(t, g, dnsIP)
-
-	addr, err := g.Address("udp", dnsIP+":53")
-	require.NoError(t, err)
-	a, err := client.Ask("udp", addr, "dns-01."+suite.config.Cluster.Domain, "A")
-	require.NoError(t, err)
-	require.Equal(t, []string{"A " + dnsIP}, a.Records, "it knows the address of its own lease")
 }
 
 // requireNoDNS makes sure that nothing answers at the DNS port of a guest.

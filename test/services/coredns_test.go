@@ -99,7 +99,7 @@ func TestCoreDNSAnswersFromTheRenderedConfiguration(t *testing.T) {
 		{"edge-01.plant.example", "AAAA", client.Answer{Code: "NOERROR", Authoritative: true}},
 		{"mqtt.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11", "CNAME edge-01.plant.example."}}},
 		{"mqtt-broker.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11", "A 10.77.0.12"}}},
-		{"dns.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11"}}},
+		{"dns.plant.example", "A", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11", "A 10.77.0.13"}}},
 		{"11.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR edge-01.plant.example."}}},
 		{"12.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR mqtt-01.plant.example."}}},
 		{"99.0.77.10.in-addr.arpa", "PTR", client.Answer{Code: "NXDOMAIN", Authoritative: true}},
