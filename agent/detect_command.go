@@ -111,7 +111,8 @@ func applyNetwork(ctx context.Context, m *machine) error {
 	if err != nil || len(n.Interfaces) == 0 {
 		return err
 	}
-	used := probe(ctx, m, n)
+	used, _ := probe(ctx, m, staticAddresses(n), probeCarrier)
+	m.setConflicts(used)
 	if _, err := m.writeNetwork(c, n, used); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func derive(m *machine, id detect.Identity) error {
 			return err
 		}
 	}
-	if err := takeBundle(m, c, id); err != nil {
+	if err := takeBundle(m, c, in.Node, id); err != nil {
 		return err
 	}
 	if _, err := m.writeNetwork(c, in.Node, m.conflicts()); err != nil {
@@ -164,7 +165,7 @@ func derive(m *machine, id detect.Identity) error {
 
 // takeBundle installs the secrets that came with the machine. A refused bundle does not stop the boot: the roles that need
 // its secrets are held, and the status line says why.
-func takeBundle(m *machine, c *facts.Cluster, id detect.Identity) error {
+func takeBundle(m *machine, c *facts.Cluster, n *facts.Node, id detect.Identity) error {
 	var bundle secrets.Bundle
 	problem := ""
 	if id.Known() {
@@ -178,5 +179,9 @@ func takeBundle(m *machine, c *facts.Cluster, id detect.Identity) error {
 	if _, err := atomicfile.Write(m.root.At(paths.BundleProblem), []byte(problem), 0o644); err != nil {
 		return err
 	}
-	return secrets.Install(m.root.At(paths.Secrets), bundle)
+	var wanted map[string][]string
+	if n != nil {
+		wanted = activate.Secrets(c, n)
+	}
+	return secrets.Install(m.root.At(paths.Secrets), bundle, wanted)
 }

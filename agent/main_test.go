@@ -120,7 +120,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	problem, err := os.ReadFile(m.root.At(paths.BundleProblem))
 	require.NoError(t, err)
 	require.Contains(t, string(problem), `for node "node-00002", and this is "node-00001"`)
-	require.NoFileExists(t, m.root.At(paths.Secrets+"/tls-key"), "secrets of a refused bundle do not stay")
+	require.NoFileExists(t, m.root.At(paths.Secrets+"/mqtt/tls-key"), "secrets of a refused bundle do not stay")
 }
 
 func TestDerivingTwiceEndsInTheSameState(t *testing.T) {

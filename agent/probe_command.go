@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"spore/agent/arp"
@@ -15,8 +16,11 @@ import (
 	"spore/cluster/facts"
 )
 
-// probeCarrier is the longest wait for a carrier before a probe; without one there is nobody to ask.
-const probeCarrier = 4 * time.Second
+// Longest waits for a carrier before a probe; without one there is nobody to ask. networkd has to make a bond or VLAN first.
+const (
+	probeCarrier     = 4 * time.Second
+	probeMadeCarrier = 15 * time.Second
+)
 
 // probeCommand probes the static addresses before networkd starts, beside everything else that does not need the network.
 // When it fails, networkd uses the addresses as they are written.
@@ -28,7 +32,8 @@ func probeCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil || n == nil {
 		return err
 	}
-	used := probe(ctx, m, n)
+	used, _ := probe(ctx, m, staticAddresses(n), probeCarrier)
+	m.setConflicts(used)
 	m.record("probe")
 	if len(used) == 0 {
 		return nil
@@ -49,52 +54,73 @@ func wantProbe(m *machine, n *facts.Node) error {
 	return nil
 }
 
-// static is a static IPv4 address on a card.
+// static is a static IPv4 address of the node: on a card, or on a bond or VLAN with a name.
 type static struct {
-	mac string
-	ip  netip.Addr
+	mac, name string
+	ip        netip.Addr
 }
 
-// staticAddresses lists the addresses that the agent probes: those on cards. Bonds and VLANs do not exist before networkd
-// makes them; their addresses networkd probes itself.
-func staticAddresses(n *facts.Node) []static {
+// on finds the interface of the address.
+func (s static) on(cards []nic.Card) (nic.Card, bool) {
+	if s.name != "" {
+		return nic.Made(s.name)
+	}
+	return nic.ByMAC(cards, s.mac)
+}
+
+// staticAddresses lists the addresses that are probed before networkd starts: those on cards.
+func staticAddresses(n *facts.Node) []static { return addressesOn(n, false) }
+
+// madeAddresses lists those on bonds and VLANs. networkd makes these and does not use an address that another machine has
+// (package network). It tells nobody, so they are probed here as well, once they are there.
+func madeAddresses(n *facts.Node) []static { return addressesOn(n, true) }
+
+func addressesOn(n *facts.Node, made bool) []static {
 	var out []static
 	for _, i := range n.Interfaces {
-		if i.Bond != nil || i.VLAN != nil {
+		if made != (i.Bond != nil || i.VLAN != nil) {
 			continue
 		}
 		for _, a := range i.Addresses {
 			if p, err := netip.ParsePrefix(a); err == nil && p.Addr().Is4() {
-				out = append(out, static{i.MAC, p.Addr()})
+				out = append(out, static{i.MAC, i.Name, p.Addr()})
 			}
 		}
 	}
 	return out
 }
 
-// probe probes the node's static addresses, notes and returns those that other machines have. What cannot be probed counts
-// as free: a node without a cable has to come up.
-func probe(ctx context.Context, m *machine, n *facts.Node) []arp.Used {
-	wanted := staticAddresses(n)
+// probe probes static addresses and returns those that other machines have, and those that could not be probed since there
+// is no carrier. At boot the latter count as free: a node without a cable has to come up.
+func probe(ctx context.Context, m *machine, wanted []static, bound time.Duration) (used []arp.Used, unasked []static) {
 	if len(wanted) == 0 {
-		return nil
+		return nil, nil
 	}
-	cards, err := carriers(ctx, m, wanted)
+	cards, err := carriers(ctx, m, wanted, bound)
 	if err != nil {
 		m.say(err.Error())
 	}
 	var checks []arp.Check
 	for _, w := range wanted {
-		if c, ok := nic.ByMAC(cards, w.mac); ok && c.Carrier {
+		if c, ok := w.on(cards); ok && c.Carrier {
 			checks = append(checks, arp.Check{IP: w.ip, Index: c.Index, MAC: c.MAC})
+		} else {
+			unasked = append(unasked, w)
 		}
 	}
-	used, err := arp.Run(ctx, checks, arp.Scaled)
-	if err != nil {
+	if used, err = arp.Run(ctx, checks, arp.Scaled); err != nil {
 		m.say(err.Error())
 	}
+	return used, unasked
+}
+
+// setConflicts notes the addresses that other machines have, and says which are new.
+func (m *machine) setConflicts(used []arp.Used) {
+	before := m.conflicts()
 	for _, u := range used {
-		m.say(fmt.Sprintf("%s is not used: the machine with the MAC %s has it", u.IP, u.MAC))
+		if !slices.Contains(before, u) {
+			m.say(fmt.Sprintf("%s is not used: the machine with the MAC %s has it", u.IP, u.MAC))
+		}
 	}
 	if used == nil {
 		used = []arp.Used{}
@@ -102,11 +128,52 @@ func probe(ctx context.Context, m *machine, n *facts.Node) []arp.Used {
 	if err := atomicfile.WriteJSON(m.root.At(paths.Conflicts), used); err != nil {
 		m.say(err.Error())
 	}
-	return used
 }
 
-// carriers brings the cards up and waits for their carriers.
-func carriers(ctx context.Context, m *machine, wanted []static) ([]nic.Card, error) {
+// probeMade finds out which addresses of bonds and VLANs networkd did not use because other machines have them. The files
+// of networkd are written without them; it need not read them now.
+func probeMade(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node) error {
+	wanted := slices.DeleteFunc(madeAddresses(n), func(s static) bool {
+		i, ok := s.on(nil)
+		return ok && nic.Has(i.Index, s.ip)
+	})
+	found, _ := probe(ctx, m, wanted, probeMadeCarrier)
+	if len(found) == 0 {
+		return nil
+	}
+	used := slices.DeleteFunc(m.conflicts(), func(u arp.Used) bool {
+		return slices.ContainsFunc(wanted, func(s static) bool { return s.ip == u.IP })
+	})
+	used = append(used, found...)
+	m.setConflicts(used)
+	_, err := m.writeNetwork(c, n, used)
+	return err
+}
+
+// probeTaken probes the addresses that other machines had. freed tells that some became free; networkd's files have them
+// then. What cannot be probed is not free: its machine may be there again when the cable is.
+func probeTaken(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node) (freed bool, err error) {
+	before := m.conflicts()
+	taken := func(s static) bool {
+		return slices.ContainsFunc(before, func(u arp.Used) bool { return u.IP == s.ip })
+	}
+	wanted := slices.DeleteFunc(append(staticAddresses(n), madeAddresses(n)...), func(s static) bool { return !taken(s) })
+	used, unasked := probe(ctx, m, wanted, probeCarrier)
+	for _, u := range before {
+		if slices.ContainsFunc(unasked, func(s static) bool { return s.ip == u.IP }) {
+			used = append(used, u)
+		}
+	}
+	m.setConflicts(used)
+	if len(used) == len(before) {
+		return false, nil
+	}
+	_, err = m.writeNetwork(c, n, used)
+	return err == nil, err
+}
+
+// carriers brings the cards up and waits for the carriers of all interfaces.
+func carriers(ctx context.Context, m *machine, wanted []static, bound time.Duration) ([]nic.Card, error) {
 	cards, err := m.cards()
 	if err != nil {
 		return nil, err
@@ -125,7 +192,7 @@ func carriers(ctx context.Context, m *machine, wanted []static) ([]nic.Card, err
 		m.say(err.Error())
 	}
 	err = wait.Until(ctx, wait.Condition{
-		For: "a carrier on every card with a static address", Bound: probeCarrier, Every: 100 * time.Millisecond, Changes: changed,
+		For: "a carrier on every interface with a static address", Bound: bound, Every: 100 * time.Millisecond, Changes: changed,
 		Met: func() bool {
 			now, err := m.cards()
 			if err != nil {
@@ -133,7 +200,8 @@ func carriers(ctx context.Context, m *machine, wanted []static) ([]nic.Card, err
 			}
 			cards = now
 			for _, w := range wanted {
-				if c, ok := nic.ByMAC(cards, w.mac); ok && !c.Carrier {
+				// A card that is not there will not come; a bond or VLAN will.
+				if c, ok := w.on(cards); (ok || w.name != "") && !c.Carrier {
 					return false
 				}
 			}

@@ -117,10 +117,14 @@ func (a *agent) activate(ctx context.Context) error {
 	if a.line.State != nil {
 		in.State = *a.line.State
 	}
+	began := time.Now()
+	if err := probeMade(ctx, a.m, a.cluster, a.node); err != nil {
+		a.m.say(err.Error())
+	}
 	start, targets, held := activate.Plan(in)
 	a.line.Held = held
 	if len(start) > 0 {
-		a.awaitAddresses(ctx)
+		a.awaitAddresses(ctx, addressBound-time.Since(began))
 		a.line.Roles = start
 	}
 	for _, name := range start {
@@ -138,7 +142,7 @@ func (a *agent) activate(ctx context.Context) error {
 
 // awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same when
 // that takes too long: a program may do without, and says so itself.
-func (a *agent) awaitAddresses(ctx context.Context) {
+func (a *agent) awaitAddresses(ctx context.Context, bound time.Duration) {
 	done := make(chan struct{})
 	defer close(done)
 	changed, err := nic.Changes(done)
@@ -154,7 +158,7 @@ func (a *agent) awaitAddresses(ctx context.Context) {
 		return // Every address that it could have is another machine's.
 	}
 	err = wait.Until(ctx, wait.Condition{
-		For: what, Bound: addressBound, Changes: changed, Patience: 5 * time.Second,
+		For: what, Bound: bound, Changes: changed, Patience: 5 * time.Second,
 		Say: func(text string) {
 			a.m.say(text)
 			if err := a.report(ctx); err != nil {
@@ -304,16 +308,14 @@ func (a *agent) rememberClock() {
 
 // probeAgain probes addresses that another machine had, and uses those that became free.
 func (a *agent) probeAgain(ctx context.Context) {
-	before := a.m.conflicts()
-	if a.node == nil || len(before) == 0 {
+	if a.node == nil || len(a.m.conflicts()) == 0 {
 		return
 	}
-	after := probe(ctx, a.m, a.node)
-	if len(after) == len(before) {
-		return
-	}
-	if _, err := a.m.writeNetwork(a.cluster, a.node, after); err != nil {
+	freed, err := probeTaken(ctx, a.m, a.cluster, a.node)
+	if err != nil {
 		a.m.say(err.Error())
+	}
+	if !freed {
 		return
 	}
 	if err := a.bus.Reload(ctx, "systemd-networkd.service"); err != nil {

@@ -29,8 +29,8 @@ type Input struct {
 	Node     *facts.Node
 	Identity detect.Identity
 	State    state.Info
-	// Have tells whether a secret is installed.
-	Have func(ref string) bool
+	// Have tells whether a secret is installed for a service.
+	Have func(service, ref string) bool
 	// Unit tells whether the image has a unit.
 	Unit func(name string) bool
 	// BundleProblem says why a bundle was refused.
@@ -78,17 +78,12 @@ func (in Input) reason(name string) string {
 
 // missing lists the secrets that the role's programs need and that are not installed.
 func (in Input) missing(role roles.Role) []string {
-	needs := false
-	for _, p := range role.Programs {
-		program, _ := roles.LookupProgram(p)
-		needs = needs || program.NeedsSecrets
-	}
-	if !needs {
+	if !needsSecrets(role) {
 		return nil
 	}
 	var out []string
 	for _, ref := range secrets.Refs(Settings(in.Cluster.Services, role.Service)) {
-		if !in.Have(ref) {
+		if !in.Have(role.Service, ref) {
 			out = append(out, ref)
 		}
 	}
@@ -107,12 +102,33 @@ func Settings(s spec.Services, name string) any {
 	return nil
 }
 
-// HaveIn tells whether a secret is installed in dir.
-func HaveIn(dir string) func(string) bool {
-	return func(ref string) bool {
-		_, err := os.Stat(filepath.Join(dir, ref))
+// HaveIn tells whether a secret is installed for a service in dir.
+func HaveIn(dir string) func(service, ref string) bool {
+	return func(service, ref string) bool {
+		_, err := os.Stat(filepath.Join(dir, service, ref))
 		return err == nil
 	}
+}
+
+// Secrets lists by service the secrets that the node's roles need.
+func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
+	out := map[string][]string{}
+	for _, name := range n.Roles {
+		role, _ := roles.Lookup(name)
+		if needsSecrets(role) {
+			out[role.Service] = secrets.Refs(Settings(c.Services, role.Service))
+		}
+	}
+	return out
+}
+
+func needsSecrets(role roles.Role) bool {
+	for _, p := range role.Programs {
+		if program, _ := roles.LookupProgram(p); program.NeedsSecrets {
+			return true
+		}
+	}
+	return false
 }
 
 // UnitIn tells whether a unit lies in one of the directories.

@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 			}},
 			Node:     &facts.Node{Name: "edge-01", Roles: []string{"dns-server", "mqtt-broker"}},
 			Identity: detect.Identity{Result: identity.Result{Node: "edge-01", Phase: 1}},
-			Have:     func(string) bool { return true },
+			Have:     func(_, _ string) bool { return true },
 			Unit:     func(string) bool { return true },
 		}
 	}
@@ -37,16 +37,16 @@ func TestPlan(t *testing.T) {
 	}{
 		"with its secrets every role starts": {func(*Input) {}, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil},
 		"a role without its secrets is held, and no other": {
-			func(i *Input) { i.Have = func(ref string) bool { return ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
+			func(i *Input) { i.Have = func(service, ref string) bool { return service == "mqtt" && ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a: no bundle for this node came with the machine"}},
 		},
 		"a node found by DHCP alone is told that it proves nothing": {
-			func(i *Input) { i.Have = func(string) bool { return false }; i.Identity.Phase = 2 }, []string{"dns-server"}, []string{"dns.target"},
+			func(i *Input) { i.Have = func(_, _ string) bool { return false }; i.Identity.Phase = 2 }, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"}},
 		},
 		"a refused bundle is the reason": {
 			func(i *Input) {
-				i.Have = func(string) bool { return false }
+				i.Have = func(_, _ string) bool { return false }
 				i.BundleProblem = "it is for another node"
 			}, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: it is for another node"}},
@@ -82,7 +82,7 @@ func TestManyMissingSecretsAreCounted(t *testing.T) {
 	}
 	_, _, held := Plan(Input{
 		Cluster: &facts.Cluster{Services: spec.Services{MQTT: m}}, Node: &facts.Node{Roles: []string{"mqtt-broker"}},
-		Have: func(string) bool { return false }, Unit: func(string) bool { return true },
+		Have: func(_, _ string) bool { return false }, Unit: func(string) bool { return true },
 	})
 	require.Contains(t, held[0].Reason, "a, b, c, d, e and 2 more")
 }
@@ -113,8 +113,16 @@ func TestSettings(t *testing.T) {
 func TestHaveInAndUnitIn(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
-	require.True(t, HaveIn(dir)("x"))
-	require.False(t, HaveIn(dir)("y"))
+	require.True(t, HaveIn(filepath.Dir(dir))(filepath.Base(dir), "x"))
+	require.False(t, HaveIn(filepath.Dir(dir))(filepath.Base(dir), "y"))
 	require.True(t, UnitIn("/nonexistent", dir)("x"))
 	require.False(t, UnitIn(dir)("y"))
+}
+
+func TestEachServiceGetsTheSecretsThatItsSettingsName(t *testing.T) {
+	c := &facts.Cluster{Services: spec.Services{
+		MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}}, DNS: &spec.DNS{},
+	}}
+	require.Equal(t, map[string][]string{"mqtt": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))
+	require.Empty(t, Secrets(c, &facts.Node{Roles: []string{"dns-server"}}))
 }

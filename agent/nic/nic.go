@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -64,12 +65,29 @@ func card(l netlink.Link, inContainer bool) (Card, bool) {
 	return c, l.Type() == "device" && len(a.PermHWAddr) == 6
 }
 
+// Made finds an interface that was made, such as a bond or VLAN, by the name that it was made with. Its MAC is the current
+// one; it has no other.
+func Made(name string) (Card, bool) {
+	l, err := netlink.LinkByName(name)
+	if err != nil || l.Attrs().EncapType != "ether" || len(l.Attrs().HardwareAddr) != 6 {
+		return Card{}, false
+	}
+	a := l.Attrs()
+	return Card{Index: a.Index, Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0}, true
+}
+
 // SetUp brings a card up.
 func SetUp(index int) error {
 	if err := netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}); err != nil {
 		return fmt.Errorf("bring up the network card with index %d: %w", index, err)
 	}
 	return nil
+}
+
+// Has tells whether an interface has an IPv4 address.
+func Has(index int, ip netip.Addr) bool {
+	list, err := netlink.AddrList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}, netlink.FAMILY_V4)
+	return err == nil && slices.ContainsFunc(list, func(a netlink.Addr) bool { return a.IP.Equal(ip.AsSlice()) })
 }
 
 // Addresses lists the addresses of all interfaces but the loopback, link-local ones left out, that can be used now.

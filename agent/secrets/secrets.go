@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -73,30 +74,55 @@ func Parse(r io.Reader, cluster, node string) (Bundle, error) {
 	return b, nil
 }
 
-// Install makes dir hold exactly the secrets of the bundle, readable by root alone.
-func Install(dir string, b Bundle) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// Install makes dir hold exactly those secrets of the bundle that wanted names by service: one directory for each service,
+// readable by root alone, so that a service is given its own secrets and no other. What nobody wants is not written.
+func Install(dir string, b Bundle, wanted map[string][]string) error {
+	if err := privateDir(dir); err != nil {
 		return fmt.Errorf("install secrets: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("install secrets: %w", err)
-	}
-	refs := make([]string, 0, len(b.Secrets))
-	for ref := range b.Secrets {
-		refs = append(refs, ref)
-	}
-	sort.Strings(refs)
-	for _, ref := range refs {
-		if _, err := atomicfile.Write(filepath.Join(dir, ref), []byte(b.Secrets[ref]), 0o600); err != nil {
-			return fmt.Errorf("install secrets: %w", err)
+	keep := map[string]bool{}
+	for _, service := range slices.Sorted(maps.Keys(wanted)) {
+		keep[service] = true
+		if err := installFor(filepath.Join(dir, service), b, wanted[service]); err != nil {
+			return fmt.Errorf("install secrets of %s: %w", service, err)
 		}
 	}
+	return prune(dir, keep)
+}
+
+func installFor(dir string, b Bundle, refs []string) error {
+	if err := privateDir(dir); err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, ref := range refs {
+		secret, ok := b.Secrets[ref]
+		if !ok {
+			continue
+		}
+		keep[ref] = true
+		if _, err := atomicfile.Write(filepath.Join(dir, ref), []byte(secret), 0o600); err != nil {
+			return err
+		}
+	}
+	return prune(dir, keep)
+}
+
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// prune removes what an earlier bundle left.
+func prune(dir string, keep map[string]bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("install secrets: %w", err)
+		return err
 	}
 	for _, e := range entries {
-		if _, ok := b.Secrets[e.Name()]; !ok {
+		if !keep[e.Name()] {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("remove an earlier secret: %w", err)
 			}

@@ -35,17 +35,23 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestInstallMakesTheDirectoryHoldExactlyTheBundle(t *testing.T) {
+func TestInstallGivesEachServiceExactlyItsSecretsOfTheBundle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "secrets")
-	require.NoError(t, Install(dir, Bundle{Secrets: map[string]string{"a": "1", "b": "2"}}))
-	require.NoError(t, Install(dir, Bundle{Secrets: map[string]string{"b": "3"}}))
-	entries, err := os.ReadDir(dir)
+	wanted := map[string][]string{"mqtt": {"a", "b", "missing"}, "kafka": {"k"}}
+	require.NoError(t, Install(dir, Bundle{Secrets: map[string]string{"a": "1", "b": "2", "k": "4"}}, wanted))
+	require.FileExists(t, filepath.Join(dir, "kafka", "k"))
+	require.NoFileExists(t, filepath.Join(dir, "mqtt", "k"), "a service gets no secret of another")
+
+	delete(wanted, "kafka")
+	require.NoError(t, Install(dir, Bundle{Secrets: map[string]string{"b": "3", "k": "4", "nobody": "5"}}, wanted))
+	require.NoDirExists(t, filepath.Join(dir, "kafka"))
+	entries, err := os.ReadDir(filepath.Join(dir, "mqtt"))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	data, err := os.ReadFile(filepath.Join(dir, "b"))
+	data, err := os.ReadFile(filepath.Join(dir, "mqtt", "b"))
 	require.NoError(t, err)
 	require.Equal(t, "3", string(data))
-	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "b"): 0o600} {
+	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "mqtt"): 0o700, filepath.Join(dir, "mqtt", "b"): 0o600} {
 		st, err := os.Stat(path)
 		require.NoError(t, err)
 		require.Equal(t, mode, st.Mode().Perm())
