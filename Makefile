@@ -9,6 +9,9 @@ STAGE := scripts/stage
 DEPS  := qemu-system-x86 qemu-utils ovmf squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make
 
+# The packages whose tests compare with foreign tools and the real archive.
+INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test)))
+
 .PHONY: help image boot test check soak bench fuzz generate deps clean
 
 help: ## this list
@@ -34,12 +37,14 @@ test: ## everything, with a table of where the time went
 	@rm -f $(OUT)/stages.txt
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
-	@$(STAGE) "integration" go test -count=1 -tags integration -timeout 40m ./builder/... ./cluster/... ./agent/... ./test/...
-	@$(STAGE) "boots" env SPORE_IMAGE=$(abspath $(OUT)/spore.img) go test -count=1 -tags e2e -timeout 60m -v ./test/...
+	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+	@mkdir -p $(OUT)/results
+	@$(STAGE) "boots in QEMU" env SPORE_IMAGE=$(abspath $(OUT)/spore.img) SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v ./test/e2e
 	@$(STAGE) --table
 
 soak: image ## the long counts: 30 power cuts
-	SPORE_IMAGE=$(abspath $(OUT)/spore.img) SPORE_SOAK=30 go test -count=1 -tags e2e -timeout 6h -v -run PowerCut ./test/...
+	@mkdir -p $(OUT)/results
+	SPORE_IMAGE=$(abspath $(OUT)/spore.img) SPORE_RESULTS=$(abspath $(OUT)/results) SPORE_SOAK=30 go test -count=1 -tags e2e -timeout 6h -v -run PowerCut ./test/e2e
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...
