@@ -65,7 +65,7 @@ type Disk struct {
 	WriteLog string
 }
 
-// NIC is a virtio network card on a user-mode network of its own.
+// NIC is a virtio network card on a user-mode network of its own, or with others on one hub.
 type NIC struct {
 	MAC string
 	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver.
@@ -74,6 +74,8 @@ type NIC struct {
 	DHCPStart, Hostname string
 	// Forwards are listeners on the host's loopback.
 	Forwards []Forward
+	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
+	Hub int
 }
 
 // Forward leads a port of the host's loopback to the guest.
@@ -114,8 +116,10 @@ func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
 	for i, d := range c.Disks {
 		args = append(args, d.args(i)...)
 	}
+	hubs := map[int]bool{}
 	for i, n := range c.NICs {
-		args = append(args, n.args(i, ports)...)
+		args = append(args, n.args(i, ports, hubs[n.Hub])...)
+		hubs[n.Hub] = n.Hub > 0
 		ports = ports[len(n.Forwards):]
 	}
 	smbios, err := c.SMBIOS.args(c.Dir)
@@ -189,7 +193,26 @@ func (d Disk) args(i int) []string {
 	return append(args, "-device", device)
 }
 
-func (n NIC) args(i int, ports []int) []string {
+// args are those of card i. joins says that an earlier card has made its hub's network.
+func (n NIC) args(i int, ports []int, joins bool) []string {
+	peer := fmt.Sprintf("net%d", i)
+	var args []string
+	if !joins {
+		args = append(args, "-netdev", n.user(i, ports))
+	}
+	if n.Hub > 0 {
+		if !joins {
+			args = append(args, "-netdev", fmt.Sprintf("hubport,id=uplink%d,hubid=%d,netdev=%s", i, n.Hub, peer))
+		}
+		peer = fmt.Sprintf("port%d", i)
+		args = append(args, "-netdev", fmt.Sprintf("hubport,id=%s,hubid=%d", peer, n.Hub))
+	}
+	// No option ROM: the firmware is not to try the network.
+	return append(args, "-device", fmt.Sprintf("virtio-net-pci,id=nic%d,netdev=%s,mac=%s,romfile=", i, peer, n.MAC))
+}
+
+// user is the user-mode network of card i.
+func (n NIC) user(i int, ports []int) string {
 	net := fmt.Sprintf("user,id=net%d", i)
 	if n.Net != "" {
 		net += ",net=" + n.Net
@@ -204,8 +227,7 @@ func (n NIC) args(i int, ports []int) []string {
 		host, port, _ := strings.Cut(f.Guest, ":")
 		net += fmt.Sprintf(",hostfwd=%s:127.0.0.1:%d-%s:%s", f.Protocol, ports[j], host, port)
 	}
-	// No option ROM: the firmware is not to try the network.
-	return []string{"-netdev", net, "-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,romfile=", i, n.MAC)}
+	return net
 }
 
 func (s SMBIOS) args(dir string) ([]string, error) {

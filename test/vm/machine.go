@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -33,6 +34,7 @@ type Machine struct {
 	Ports []int
 
 	cmd     *exec.Cmd
+	keys    io.WriteCloser
 	started time.Time
 	qmp     *qmp
 	dir     string
@@ -102,6 +104,10 @@ func (m *Machine) run(args []string) error {
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
+		raw.Close()
+		return err
+	}
+	if m.keys, err = m.cmd.StdinPipe(); err != nil {
 		raw.Close()
 		return err
 	}
@@ -225,6 +231,19 @@ func statCPU(s string) time.Duration {
 // Monitor runs a command of QEMU's monitor protocol.
 func (m *Machine) Monitor(command string, args, result any) error {
 	return m.qmp.run(command, args, result)
+}
+
+// Type types on the serial console. Nobody may be listening.
+func (m *Machine) Type(text string) error {
+	if _, err := io.WriteString(m.keys, text); err != nil {
+		return fmt.Errorf("machine %s: type on the console: %w", m.Config.Name, err)
+	}
+	return nil
+}
+
+// Cable plugs or unplugs the cable of the i-th card.
+func (m *Machine) Cable(i int, plugged bool) error {
+	return m.Monitor("set_link", map[string]any{"name": fmt.Sprintf("nic%d", i), "up": plugged}, nil)
 }
 
 // Reset is the reset button: nothing is flushed.

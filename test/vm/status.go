@@ -27,13 +27,20 @@ type Status struct {
 	// Services holds the active state of the roles' programs by unit.
 	Services map[string]string `json:"services"`
 	State    struct {
-		Kind    string `json:"kind"`
-		Device  string `json:"device"`
+		Kind   string `json:"kind"`
+		Device string `json:"device"`
+		// Disk is the serial number of the partition's disk.
+		Disk    string `json:"disk"`
 		Warning string `json:"warning"`
 		Refused bool   `json:"refused"`
 	} `json:"state"`
-	System    string          `json:"system"`
-	Conflicts json.RawMessage `json:"conflicts"`
+	System string `json:"system"`
+	// Conflicts are addresses that other machines have.
+	Conflicts []struct {
+		IP   string `json:"ip"`
+		MAC  string `json:"mac"`
+		Card string `json:"card"`
+	} `json:"conflicts"`
 	Problem   string          `json:"problem"`
 	Advice    string          `json:"advice"`
 	Seen      json.RawMessage `json:"seen"`

@@ -109,8 +109,18 @@ func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 	require.Len(t, ports, 3)
 	_, err = freePort("sctp")
 	require.ErrorContains(t, err, "want tcp or udp")
-	args := strings.Join(m.Config.NICs[0].args(0, ports), " ")
+	args := strings.Join(m.Config.NICs[0].args(0, ports, false), " ")
 	require.Contains(t, args, "-10.77.0.11:8883,hostfwd=udp:127.0.0.1:")
+}
+
+func TestCardsOfAHubShareOneNetwork(t *testing.T) {
+	c := Config{Kernel: "k", NICs: []NIC{{MAC: "a", Hub: 1}, {MAC: "b", Hub: 1}, {MAC: "c"}}}
+	args, err := c.commandLine("socket", nil)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(args, " "), "-netdev user,id=net0 -netdev hubport,id=uplink0,hubid=1,netdev=net0 "+
+		"-netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile= "+
+		"-netdev hubport,id=port1,hubid=1 -device virtio-net-pci,id=nic1,netdev=port1,mac=b,romfile= "+
+		"-netdev user,id=net2 -device virtio-net-pci,id=nic2,netdev=net2,mac=c,romfile=")
 }
 
 func TestAStartThatFailsSaysWhatQEMUSaid(t *testing.T) {
