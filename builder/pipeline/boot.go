@@ -35,7 +35,7 @@ var kernelArguments = []string{
 	"cryptomgr.notests=1",
 }
 
-// writeClusterPart writes the verified configuration to a temporary file beside the outputs.
+// writeClusterPart writes the verified configuration to a temporary file.
 func (b *build) writeClusterPart() (err error) {
 	step := b.Progress.Step("cluster part")
 	f, err := os.CreateTemp(filepath.Join(b.Store.Dir(), "tmp"), "cluster-*")
@@ -52,6 +52,13 @@ func (b *build) writeClusterPart() (err error) {
 	step.Note("%d KiB, hash %.16s…", part.Size>>10, part.RootHash)
 	step.Done()
 	return nil
+}
+
+// removeClusterPart takes the temporary file away once the outputs hold its content, or a step has failed.
+func (b *build) removeClusterPart() {
+	if b.clusterFile != "" {
+		os.Remove(b.clusterFile)
+	}
 }
 
 // stage1Config is stage1.json of the initramfs.
@@ -132,7 +139,6 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 
 // writeDisk writes the disk image.
 func (b *build) writeDisk(ctx context.Context) error {
-	defer os.Remove(b.clusterFile)
 	if !b.wants("disk") {
 		return nil
 	}

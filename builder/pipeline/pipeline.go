@@ -87,6 +87,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
 	}
+	defer b.removeClusterPart()
 	if err := b.writeClusterPart(); err != nil {
 		return nil, err
 	}
