@@ -5,26 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
 	"spore/agent/render"
 	"spore/agent/secrets"
-	"spore/agent/wait"
-	"spore/cluster/facts"
 )
 
 // maxSecret bounds one secret in bytes.
 const maxSecret = 1 << 20
 
 // renderCommand writes a program's configuration into its unit's runtime directory, as the program's user.
-func renderCommand(ctx context.Context, m *machine, args []string) error {
+func renderCommand(_ context.Context, m *machine, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Sprintf("usage: spore-agent render NAME, one of %v", render.Names())}
 	}
@@ -43,7 +37,7 @@ func renderCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := awaitAddresses(ctx, m, n)
+	addresses, err := nic.Addresses()
 	if err != nil {
 		return err
 	}
@@ -61,41 +55,4 @@ func renderCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	return render.Write(dir, files)
-}
-
-// ownAddressBound is the longest wait for the node's own addresses: networkd needs a moment after it was told.
-const ownAddressBound = 20 * time.Second
-
-// awaitAddresses returns the addresses that the machine has, once the node's own are among them. One that another machine
-// has, or that does not come within the bound, is gone without.
-func awaitAddresses(ctx context.Context, m *machine, n *facts.Node) ([]netip.Addr, error) {
-	withheld := map[netip.Addr]bool{}
-	for _, u := range m.conflicts() {
-		withheld[u.IP] = true
-	}
-	var have []netip.Addr
-	var failed error
-	err := wait.Until(ctx, wait.Condition{
-		For: "the node's addresses " + strings.Join(n.IPs, ", "), Bound: ownAddressBound, Every: 200 * time.Millisecond, Say: m.say,
-		Met: func() bool {
-			have, failed = nic.Addresses()
-			if failed != nil || len(have) == 0 {
-				return failed != nil
-			}
-			for _, text := range n.IPs {
-				if ip, err := netip.ParseAddr(text); err == nil && !withheld[ip] && !slices.Contains(have, ip) {
-					return false
-				}
-			}
-			return true
-		},
-	})
-	if failed != nil {
-		return nil, failed
-	}
-	if errors.Is(err, wait.ErrBound) {
-		m.say(err.Error() + "; going on with what there is")
-		err = nil
-	}
-	return have, err
 }
