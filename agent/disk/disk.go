@@ -5,6 +5,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -101,6 +102,9 @@ func (d *Disk) names(sys, udev fs.FS, dir string) {
 	}
 }
 
+// ErrAmbiguous is in Select's error when more than one disk has the name. No disk that comes later changes that.
+var ErrAmbiguous = errors.New("select by something that only one has")
+
 // Select returns the one disk that the selector names. No disk and more than one are errors that say what there is.
 func Select(disks []Disk, s spec.DiskSelector) (Disk, error) {
 	kind, want, names := "serial", s.Serial, func(d Disk) []string { return d.Serials }
@@ -128,7 +132,7 @@ func Select(disks []Disk, s spec.DiskSelector) (Disk, error) {
 	case 0:
 		return Disk{}, fmt.Errorf("no disk has the %s %q; there are: %s", kind, want, describe(disks, names))
 	}
-	return Disk{}, fmt.Errorf("%d disks have the %s %q: %s; select by something that only one has", len(found), kind, want, describe(found, names))
+	return Disk{}, fmt.Errorf("%d disks have the %s %q: %s; %w", len(found), kind, want, describe(found, names), ErrAmbiguous)
 }
 
 // same compares names of disks: case and surrounding blanks do not count, nor does the prefix that sysfs gives a WWN.

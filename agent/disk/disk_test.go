@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -66,6 +68,7 @@ func TestSelect(t *testing.T) {
 			d, err := Select(disks, tc.selector)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
+				require.Equal(t, strings.HasPrefix(name, "two disks"), errors.Is(err, ErrAmbiguous))
 				return
 			}
 			require.NoError(t, err)

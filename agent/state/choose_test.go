@@ -1,9 +1,11 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -215,4 +217,17 @@ func checkPlan(t *testing.T, p Plan, err error, want plan, wantErr string, refus
 	require.Equal(t, plan{p.Found, p.FromScratch, p.Repart, want.slots, want.warning}, plan{want.found, want.scratch, want.repart, slots, want.warning})
 	require.Contains(t, p.Warning, want.warning)
 	require.Equal(t, want.warning == "", p.Warning == "")
+}
+
+func TestNobodyWaitsForOneOfTwoDisksToGoAway(t *testing.T) {
+	two := []disk.Disk{{Name: "vda", Size: 1 << 30, Serials: []string{"S1"}}, {Name: "vdb", Size: 1 << 30, Serials: []string{"S1"}}}
+	start := time.Now()
+	info := Run(context.Background(), Options{
+		ClusterID: clusterID, Node: "edge-01", Named: &spec.DiskSelector{Serial: "S1"}, Say: func(s string) { t.Log(s) },
+		List: func() ([]disk.Disk, error) { return two, nil },
+	})
+	require.Less(t, time.Since(start), DiskBound/2)
+	require.Equal(t, Tmpfs, info.Kind)
+	require.True(t, info.Refused)
+	require.Contains(t, info.Warning, `2 disks have the serial "S1": /dev/vda`)
 }

@@ -100,7 +100,7 @@ func (o Options) disks(ctx context.Context) ([]disk.Disk, error) {
 				return true
 			}
 			_, err := disk.Select(disks, *o.Named)
-			return err == nil
+			return err == nil || errors.Is(err, disk.ErrAmbiguous)
 		},
 	})
 	if err != nil {
