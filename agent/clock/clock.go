@@ -1,6 +1,7 @@
 // Package clock keeps the clock from starting in the past. Machines without a working RTC come up in 1970, and then no
 // certificate is valid and no NTP answer authentic. The floor is the later of the image's build time and the last time that
-// this node has seen; the clock is only ever set forward, and nobody waits for NTP.
+// this node has seen, and nobody waits for NTP. A clock decades after it is as wrong: UEFI firmware passes on 1970 as 2070
+// (EDK II, PcAtChipsetPkg, takes the two digits of the RTC for a year after its PcdMinimalValidYear).
 package clock
 
 import (
@@ -14,8 +15,8 @@ import (
 	"spore/agent/atomicfile"
 )
 
-// maxFuture bounds a stored time: one that lies further after the build is no time that was seen but a damaged file or an
-// RTC that had jumped.
+// maxFuture bounds a time: one that lies further after the build, or the last time seen, is no time that it can be but a
+// damaged file or an RTC that had jumped. systemd, too, turns back a clock that is so far ahead.
 const maxFuture = 20 * 365 * 24 * time.Hour
 
 // Floor is the earliest time that it can be. stored is the content of the file with the last time seen; it may be empty.
@@ -30,9 +31,12 @@ func Floor(built time.Time, stored []byte) time.Time {
 	return built
 }
 
-// Raise sets the clock to the floor when it is before it. set is usually Set.
+// Wrong tells whether it cannot be now, by the floor.
+func Wrong(now, floor time.Time) bool { return now.Before(floor) || now.After(floor.Add(maxFuture)) }
+
+// Raise sets a wrong clock to the floor. set is usually Set.
 func Raise(now, floor time.Time, set func(time.Time) error) (raised bool, err error) {
-	if !now.Before(floor) {
+	if !Wrong(now, floor) {
 		return false, nil
 	}
 	return true, set(floor)

@@ -26,7 +26,22 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-func TestTheClockIsOnlySetForward(t *testing.T) {
+func TestAClockThatCannotBeRight(t *testing.T) {
+	for name, tc := range map[string]struct {
+		now   time.Time
+		wrong bool
+	}{
+		"before the floor": {built.Add(-time.Second), true},
+		"1970":             {time.Unix(0, 0), true},
+		"2070, as which UEFI firmware passes 1970 on": {time.Date(2070, 1, 1, 0, 0, 0, 0, time.UTC), true},
+		"the floor itself":                            {built, false},
+		"a machine that was built years ago":          {built.AddDate(15, 0, 0), false},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.wrong, Wrong(tc.now, built)) })
+	}
+}
+
+func TestAWrongClockIsSetToTheFloor(t *testing.T) {
 	var set []time.Time
 	record := func(to time.Time) error { set = append(set, to); return nil }
 	raised, err := Raise(built.Add(time.Second), built, record)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
+	"spore/agent/clock"
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/stage1/efi"
@@ -127,11 +128,11 @@ func (b *boot) readCommandLine() (string, error) {
 	return "", err
 }
 
-// raiseClock sets a clock that is before the image's time, as with an empty RTC battery, to that time.
+// raiseClock sets a clock that cannot be right by the image's time, as with an empty RTC battery, to that time.
 func (b *boot) raiseClock() (string, error) {
 	now := time.Now()
 	floor := time.Unix(b.config.BuildTime, 0)
-	if !now.Before(floor) {
+	if !clock.Wrong(now, floor) {
 		return "", nil
 	}
 	tv := unix.NsecToTimeval(floor.UnixNano())
