@@ -25,7 +25,9 @@ const (
 	edgeMAC = "52:54:00:77:00:0b"
 	edgeIP  = "10.77.0.11"
 	mqttIP  = "10.77.0.12"
-	dnsIP   = "10.77.0.50"
+	// dnsIP is what DHCP gives to dns-01, dnsOwnIP what cluster.yaml does.
+	dnsIP    = "10.77.0.50"
+	dnsOwnIP = "10.77.0.13"
 	// foreignMAC begins those that are in no file.
 	foreignMAC = "52:54:00:99:00:0"
 )

@@ -60,7 +60,9 @@ func TestANodeGetsNoSecretsOfAnother(t *testing.T) {
 
 func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
 	t.Parallel()
-	g := boot(t, stranger("dns", "4", dnsIP, "dns-01", bootDisk(overlay(t))))
+	c := stranger("dns", "4", dnsIP, "dns-01", bootDisk(overlay(t)))
+	c.NICs[0].Forwards = append(c.NICs[0].Forwards, forwards(dnsOwnIP)...)
+	g := boot(t, c)
 	s := g.running()
 	require.Equal(t, "dns-01", s.Node)
 	require.Equal(t, "hostname", s.Matched.By)
@@ -69,7 +71,9 @@ func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
 	require.Equal(t, []string{"dns-server"}, s.Roles, "its own role and no other")
 	require.NotContains(t, s.Services, "mosquitto.service")
 	require.Empty(t, s.Held, "a DNS server needs no secret")
+	require.Subset(t, s.Addresses, []string{dnsIP, dnsOwnIP}, "the lease's address, and its own of cluster.yaml")
 	checkDNS(t, g, dnsIP)
+	checkDNS(t, g, dnsOwnIP)
 }
 
 // requireNoDNS makes sure that nothing answers at the DNS port of a guest.

@@ -59,7 +59,7 @@ func DetectAccel(ctx context.Context) (Accel, error) {
 	return tcg, nil
 }
 
-// emulation is TCG with all that it can do. QEMU before 10 panics Debian 13's kernel with cmpxchg16b (TESTBED.md).
+// emulation is TCG with all that it can do. QEMU before 10 panics Debian 13's kernel with cmpxchg16b.
 func emulation(ctx context.Context) (Accel, error) {
 	out, err := exec.CommandContext(ctx, qemu, "--version").Output()
 	if err != nil {
