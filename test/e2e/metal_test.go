@@ -1,0 +1,354 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster"
+	"spore/test/client"
+	"spore/test/vm"
+)
+
+// Scenario 6: a machine as they stand in racks: two cards in a bond, a VLAN on it, a disk of its own for state, an address
+// that another machine has, a clock without battery.
+
+const (
+	metalConfig = "test/e2e/testdata/metal"
+	metalIP     = "10.77.0.21"
+	vlanIP      = "10.78.0.21"
+	// takenIP is an address of metal-01 for which QEMU's user network answers, from takenMAC (libslirp: 52:55 and the address).
+	takenIP     = "10.77.0.3"
+	takenMAC    = "52:55:0a:4d:00:03"
+	stateSerial = "METALSTATE"
+	stateSize   = 2 << 30
+	// access is what somebody would see who could log in.
+	access = `login:|root@|^(bash|sh)?[^ ]*# ?$`
+)
+
+// metal is the image of metalConfig.
+type metal struct {
+	image, clusterID string
+	built            time.Time
+}
+
+func buildMetal(t *testing.T) metal {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.Command("go", "run", "./builder", "build", metalConfig, "-o", out)
+	cmd.Dir = sourceTree
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	data, err := os.ReadFile(filepath.Join(out, "spore.manifest.json"))
+	require.NoError(t, err)
+	var manifest struct {
+		BuildTime int64 `json:"buildTime"`
+	}
+	require.NoError(t, json.Unmarshal(data, &manifest))
+	require.Positive(t, manifest.BuildTime)
+	config, report := cluster.LoadDir(filepath.Join(sourceTree, metalConfig))
+	require.NoError(t, report.Err())
+	return metal{filepath.Join(out, "spore.img"), config.Cluster.ID, time.Unix(manifest.BuildTime, 0)}
+}
+
+// machine is metal-01 with an empty boot disk and the disks for state.
+func (m metal) machine(t *testing.T, name string, state ...string) vm.Config {
+	t.Helper()
+	over := filepath.Join(t.TempDir(), "disk.qcow2")
+	require.NoError(t, vm.Overlay(context.Background(), m.image, over, diskSize))
+	c := vm.Config{Name: name, Disks: []vm.Disk{bootDisk(over)}, NICs: []vm.NIC{
+		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}}},
+		{MAC: "52:54:00:77:00:16", Hub: 1},
+	}}
+	// The kernel finds the disks for state first.
+	for _, path := range state {
+		c.Disks = append([]vm.Disk{{Path: path, Serial: stateSerial}}, c.Disks...)
+	}
+	return c
+}
+
+// blankDisk is an empty disk of a size in bytes.
+func blankDisk(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state.img")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, size))
+	return path
+}
+
+func TestMetal(t *testing.T) {
+	t.Parallel()
+	m := buildMetal(t)
+	t.Run("a bond with a VLAN and a disk for state", m.testLife)
+	t.Run("a disk for state that holds something is refused", m.testForeignDisk)
+	t.Run("two disks for state are none", m.testTwoDisks)
+	t.Run("a boot that fails says what it saw and starts again", m.testStage1Failure)
+}
+
+// testLife boots a machine with an empty disk for state, then again with that disk grown and the clock at zero.
+func (m metal) testLife(t *testing.T) {
+	t.Parallel()
+	disk := blankDisk(t, stateSize)
+	first := vm.Status{}
+	t.Run("on the first boot", func(t *testing.T) {
+		g := boot(t, m.machine(t, "metal", disk))
+		first = g.running()
+		m.requireMetal(t, g, first)
+		t.Run("one cable is enough", func(t *testing.T) {
+			require.NoError(t, g.Cable(0, false))
+			requireName(t, g)
+			require.NoError(t, g.Cable(0, true))
+			require.NoError(t, g.Cable(1, false))
+			requireName(t, g)
+			require.NoError(t, g.Cable(1, true))
+		})
+		g.endInOrder()
+		g.requireNoAccess()
+	})
+	require.NotEmpty(t, first.MachineID)
+	small, err := vm.FindPartition(disk, "spore-state")
+	require.NoError(t, err)
+	require.EqualValues(t, stateSize>>20-2, small.Size>>20, "it fills the disk but for the first and the last MiB")
+	end := time.Now()
+
+	require.NoError(t, os.Truncate(disk, stateSize+1<<30))
+	t.Run("on the second boot with the disk grown", func(t *testing.T) {
+		c := m.machine(t, "metal-grown", disk)
+		c.RTC = "1970-01-01T00:00:00" // The firmware makes 2070 of it.
+		c.Args = []string{"-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra=spore.console"}
+		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t)}
+		g := boot(t, c)
+		second := g.running()
+		m.requireMetal(t, g, second)
+		m.inspect(t, g, first, end)
+		g.endInOrder()
+	})
+	t.Run("the partition and the file system on it have grown", func(t *testing.T) {
+		large, err := vm.FindPartition(disk, "spore-state")
+		require.NoError(t, err)
+		require.Equal(t, small.Start, large.Start)
+		require.Equal(t, small.UUID, large.UUID)
+		require.Equal(t, small.Size+1<<30, large.Size)
+		part := fmt.Sprintf("%s?offset=%d", disk, large.Start)
+		require.Contains(t, run(t, "e2fsck", "-fn", part), "Pass 5")
+		blocks, size := dump(t, part, "Block count"), dump(t, part, "Block size")
+		require.Equal(t, large.Size, blocks*size)
+	})
+}
+
+// requireMetal makes sure of what is the same on every boot.
+func (m metal) requireMetal(t *testing.T, g *guest, s vm.Status) {
+	t.Helper()
+	require.Equal(t, "metal-01", s.Node)
+	require.Equal(t, []string{"dns-server"}, s.Roles)
+	require.Equal(t, "partition", s.State.Kind)
+	require.Equal(t, stateSerial, s.State.Disk)
+	require.Empty(t, s.State.Warning)
+	require.Equal(t, "DISK0001", s.BootDisk)
+	require.Equal(t, []string{metalIP, vlanIP}, s.Addresses)
+	require.Len(t, s.Conflicts, 1, s.Raw)
+	require.Equal(t, takenIP, s.Conflicts[0].IP)
+	require.Equal(t, takenMAC, s.Conflicts[0].MAC)
+	require.Less(t, s.Times["activated"], s.Times["network"]+10, "nobody waits for the address that is taken")
+	requireName(t, g)
+}
+
+// requireName asks the guest's DNS server for its own name.
+func requireName(t *testing.T, g *guest) {
+	t.Helper()
+	addr, err := g.Address("udp", metalIP+":53")
+	require.NoError(t, err)
+	a, err := client.Ask("udp", addr, "metal-01.metal.example", "A")
+	require.NoError(t, err)
+	require.Equal(t, []string{"A " + metalIP}, a.Records)
+}
+
+// bundle is a secret bundle with one secret.
+func (m metal) bundle(t *testing.T) []byte {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"cluster": m.clusterID, "node": "metal-01", "secrets": map[string]string{"a-secret": "xyz"}})
+	require.NoError(t, err)
+	return data
+}
+
+// inspect looks around on the console.
+func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
+	require.Regexp(t, access, g.awaitLine(`login: root \(automatic login\)`).Text)
+	sh := func(command string) string { return strings.Join(g.shell(command), "\n") }
+	t.Run("bond, members and VLAN have the MTU", func(t *testing.T) {
+		require.Equal(t, "1400", sh("cat /sys/class/net/bond0/mtu"))
+		require.Equal(t, "1400", sh("cat /sys/class/net/plant.20/mtu"))
+		require.Equal(t, "1400\n1400", sh("cat /sys/class/net/en*/mtu"))
+	})
+	t.Run("the bond is the only one and has both cards", func(t *testing.T) {
+		require.Equal(t, "bond0", sh("cat /sys/class/net/bonding_masters"))
+		require.Len(t, strings.Fields(sh("cat /sys/class/net/bond0/bonding/slaves")), 2)
+		require.Equal(t, "active-backup 1", sh("cat /sys/class/net/bond0/bonding/mode"))
+	})
+	t.Run("kernel parameters are set", func(t *testing.T) {
+		require.Equal(t, "7", sh("cat /proc/sys/vm/swappiness"))
+		require.Equal(t, "2", sh("cat /proc/sys/net/ipv4/conf/bond0/arp_announce"), "of an interface that is made later")
+	})
+	t.Run("secrets are for root alone and for services that want them", func(t *testing.T) {
+		require.Equal(t, "700 0:0", sh("stat -c '%a %u:%g' /run/spore/secrets"))
+		require.Empty(t, sh("grep -rl xyz /run/spore/secrets"), "no service of this node wants it")
+	})
+	t.Run("the clock is not before what the node has seen", func(t *testing.T) {
+		now, err := strconv.ParseInt(sh("date +%s"), 10, 64)
+		require.NoError(t, err)
+		require.Greater(t, now, m.built.Unix())
+		require.Greater(t, now, end.Add(-time.Minute).Unix(), "last time seen")
+		require.Less(t, now, end.Add(time.Hour).Unix())
+		seen := strings.Fields(sh(`journalctl -q -b -o short-unix | cut -d. -f1 | sort -n | sed -n '1p;$p'`))
+		require.GreaterOrEqual(t, seen[0], fmt.Sprint(m.built.Unix()), "of the journal's oldest entry")
+		require.LessOrEqual(t, seen[1], fmt.Sprint(end.Add(time.Hour).Unix()), "of its newest")
+	})
+	t.Run("what the first boot wrote is there", func(t *testing.T) {
+		require.Equal(t, first.MachineID, sh("cat /etc/machine-id"))
+		require.Equal(t, first.MachineID, sh("ls /var/log/journal"))
+		require.Equal(t, "2", sh("journalctl -q --list-boots | wc -l"))
+	})
+	t.Run("/var is as large as the disk", func(t *testing.T) {
+		mib, err := strconv.Atoi(strings.TrimSpace(sh("df -BM --output=size /var | tail -n1 | tr -d M")))
+		require.NoError(t, err)
+		require.Greater(t, mib, 2700)
+	})
+}
+
+// testForeignDisk gives the machine a disk that somebody else uses.
+func (m metal) testForeignDisk(t *testing.T) {
+	t.Parallel()
+	disk := blankDisk(t, 1<<30)
+	run(t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", disk)
+	g := boot(t, m.machine(t, "metal-foreign", disk))
+	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore-agent state reset /dev/vda METALSTATE")
+}
+
+// testTwoDisks gives the machine two disks that say that they are the one.
+func (m metal) testTwoDisks(t *testing.T) {
+	t.Parallel()
+	disks := []string{blankDisk(t, 1<<30), blankDisk(t, 1<<30)}
+	g := boot(t, m.machine(t, "metal-two", disks...))
+	m.requireRefused(t, g, disks, `2 disks have the serial "METALSTATE"`, "/dev/vda", "/dev/vdb")
+}
+
+// requireRefused makes sure that the machine runs without state, says why, and leaves the disks as they are.
+func (m metal) requireRefused(t *testing.T, g *guest, disks []string, why ...string) {
+	t.Helper()
+	var before []string
+	for _, d := range disks {
+		before = append(before, hashFile(t, d))
+	}
+	s := g.running()
+	if len(s.Addresses) < 2 { // Without roles nothing waits for the network.
+		s = g.await("a status line with both addresses", func(s vm.Status) bool { return s.System == "running" && len(s.Addresses) == 2 })
+	}
+	require.Equal(t, "metal-01", s.Node)
+	require.Empty(t, s.Roles)
+	require.Len(t, s.Held, 1, "no role begins anew beside data that is out of reach: %s", s.Raw)
+	require.Equal(t, "tmpfs", s.State.Kind)
+	require.True(t, s.State.Refused)
+	for _, w := range append(why, "/var is a tmpfs and its content will be lost") {
+		require.Contains(t, s.State.Warning, w)
+	}
+	require.Equal(t, []string{metalIP, vlanIP}, s.Addresses)
+	g.off()
+	g.requireNoAccess()
+	for i, d := range disks {
+		require.Equal(t, before[i], hashFile(t, d), "%s is as it was", d)
+	}
+}
+
+// testStage1Failure boots a disk whose table does not have the root that the kernel's command line names.
+func (m metal) testStage1Failure(t *testing.T) {
+	t.Parallel()
+	const other = "deadbeef-0000-4000-8000-000000000001"
+	disk := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, vm.Copy(m.image, disk, 0))
+	run(t, "sgdisk", "-u", "2:"+other, disk)
+	c := m.machine(t, "metal-no-root")
+	c.Disks, c.RTC = []vm.Disk{bootDisk(disk)}, "2001-01-01T00:00:00"
+	g := boot(t, c)
+	g.awaitLine(`spore stage1: .*the clock said 2001-01-01T.*; set it to the time of the image, ` + m.built.UTC().Format(time.RFC3339))
+	failed := g.awaitLine(`spore stage1: .*FAILED: `)
+	g.awaitLine(`spore stage1: .*command line: .*roothash=`)
+	g.awaitLine(`spore stage1: .*modules loaded: .*virtio_blk`)
+	g.awaitLine(`spore stage1: .*disk seen: .*DISK0001`)
+	g.awaitLine(`spore stage1: .*partition 2: ` + other)
+	again := g.awaitLine(`spore stage1: .*starting the machine again in 10 seconds`)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(t, g.Wait(ctx), "it resets the machine by itself, which ends QEMU here")
+	g.requireNoAccess()
+	t.Logf("%s (%.1f s, %.1f s)", failed.Text, failed.Wall.Seconds(), again.Wall.Seconds())
+}
+
+// shell types a command on the console and returns what it prints.
+func (g *guest) shell(command string) []string {
+	g.t.Helper()
+	mark := g.mark
+	require.NoError(g.t, g.Type("("+command+") 2>&1 | sed 's/^/>> /'; echo '>> 'end $((6 * 7))\r"))
+	g.awaitLine(`^>> end 42$`)
+	var out []string
+	for _, l := range g.Console.Lines(mark) {
+		if text, ok := strings.CutPrefix(l.Text, ">> "); ok && text != "end 42" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// requireNoAccess makes sure that nobody was ever asked in. The machine has ended: a prompt is no line before.
+func (g *guest) requireNoAccess() {
+	g.t.Helper()
+	line, seen := g.Console.Find(0, regexp.MustCompile(access))
+	require.False(g.t, seen, line.Text)
+}
+
+// endInOrder lets the guest reboot, which ends QEMU here.
+func (g *guest) endInOrder() {
+	g.t.Helper()
+	require.NoError(g.t, g.CtrlAltDel())
+	g.awaitLine(`reboot: Restarting system`)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	require.NoError(g.t, g.Wait(ctx))
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s\nrun make deps", out)
+	return string(out)
+}
+
+func hashFile(t *testing.T, path string) string {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	h, err := vm.HashRange(path, 0, info.Size())
+	require.NoError(t, err)
+	return h
+}
+
+// dump is a number of the superblock as e2fsprogs read it.
+func dump(t *testing.T, part, key string) int64 {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + key + `:\s+(\d+)$`).FindStringSubmatch(run(t, "dumpe2fs", "-h", part))
+	require.NotNil(t, m)
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	require.NoError(t, err)
+	return n
+}
