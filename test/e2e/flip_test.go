@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/vm"
 	"spore/test/sqmap"
-	"spore/test/vm"
 )
 
 // Scenario 4: one flipped byte.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/vm"
 	"spore/cluster"
 	"spore/test/testca"
-	"spore/test/vm"
 )
 
 const (

@@ -1,7 +1,8 @@
 //go:build e2e
 
 // Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, the one
-// of configs/, serves every test; each test's name says what is true of it.
+// of configs/, serves every test but TestMetal, whose machines have bonds, VLANs and disks of their own; each test's name
+// says what is true.
 //
 // SPORE_IMAGE names the image; without it the tests build one. SPORE_SOAK is the number of power cuts (default 3) and
 // SPORE_SEED their seed. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
@@ -19,8 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"spore/builder/vm"
 	"spore/cluster"
-	"spore/test/vm"
 )
 
 const (

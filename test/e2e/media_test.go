@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/test/vm"
+	"spore/builder/vm"
 )
 
 // Scenario 3: machines and disks that are not what one hoped for.

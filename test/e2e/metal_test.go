@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/vm"
 	"spore/cluster"
 	"spore/test/client"
-	"spore/test/vm"
 )
 
 // Scenario 6: a machine as they stand in racks: two cards in a bond, a VLAN on it, a disk of its own for state, an address

@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/vm"
 	"spore/test/client"
 	"spore/test/powercut"
-	"spore/test/vm"
 )
 
 // Scenario 5: the power goes during the first boot.

@@ -17,9 +17,9 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inspect"
 	"spore/builder/pipeline"
+	"spore/builder/vm"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
-	"spore/test/vm"
 )
 
 // defaultMAC is the card of a node that is not recognised by its MAC.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/vm"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/test/vm"
 )
 
 func TestTheNetworkMakesTheNodeKnown(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package vm drives QEMU for the end-to-end tests: one Config describes a machine, Start runs it, and its serial console
-// is captured line by line with the wall time and the CPU time at which each line came.
+// Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and its
+// serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
 // It uses OVMF from Debian's package ovmf and user-mode networking only, so that it needs no privilege. It does not build
 // images and knows nothing of what they hold but the status line of spore-agent.
