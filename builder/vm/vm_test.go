@@ -246,3 +246,20 @@ func TestPartitionsAreThoseThatSgdiskMade(t *testing.T) {
 	_, err = Partitions("/dev/null")
 	require.ErrorContains(t, err, "partition table of /dev/null")
 }
+
+func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
+	for name, tt := range map[string]struct {
+		accel string
+		want  string
+	}{
+		"under emulation the timer is not tested": {"tcg", "kernel-cmdline-extra=no_timer_check spore.console a=1,,2"},
+		"under KVM the kernel knows":              {"kvm", "kernel-cmdline-extra=spore.console a=1,,2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Config{Name: "m", Dir: t.TempDir(), Accel: Accel{Name: tt.accel}, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
+			args, err := c.commandLine("qmp", nil)
+			require.NoError(t, err)
+			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
+		})
+	}
+}

@@ -127,7 +127,7 @@ func (m metal) testLife(t *testing.T) {
 	t.Run("on the second boot with the disk grown", func(t *testing.T) {
 		c := m.machine(t, "metal-grown", disk)
 		c.RTC = "1970-01-01T00:00:00" // The firmware makes 2070 of it.
-		c.Args = []string{"-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra=spore.console"}
+		c.SMBIOS.KernelArguments = []string{"spore.console"}
 		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t)}
 		g := boot(t, c)
 		second := g.running()
