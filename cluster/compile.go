@@ -33,6 +33,12 @@ func Compile(c *Config) (map[string][]byte, error) {
 		return nil, fmt.Errorf("compile identity index: %w", err)
 	}
 	out[facts.HostsFile] = hosts(nodes)
+	for name, data := range c.Public.Files {
+		if _, taken := out[name]; taken {
+			return nil, fmt.Errorf("internal error: the public half of the keys has a file %s, which the configuration has too", name)
+		}
+		out[name] = data
+	}
 	return out, nil
 }
 
@@ -45,7 +51,7 @@ func encode(v any) ([]byte, error) {
 func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	shared := facts.Cluster{
 		Name: c.Cluster.Name, ID: strings.ToLower(c.Cluster.ID), Domain: c.Cluster.Domain, Network: c.Cluster.Network,
-		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{},
+		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys,
 	}
 	files := map[string]spec.NodeFile{}
 	for _, f := range c.NodeFiles {

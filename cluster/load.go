@@ -39,12 +39,22 @@ type Config struct {
 	Services  spec.Services
 	NodeFiles []spec.NodeFile
 	Image     spec.Image
+	// Public is the public half of the cluster's keys, which is not part of the folder; Compile lays it out.
+	Public Public
 
 	cluster, image *source
 	// services holds the files of services/ by service name.
 	services map[string]*source
 	// nodeFiles runs parallel to NodeFiles.
 	nodeFiles []*source
+}
+
+// Public is what the nodes are told of the cluster's keys.
+type Public struct {
+	// SigningKeys are the Ed25519 public keys that may sign bundles, in base64.
+	SigningKeys []string
+	// Files are certificates and public keys by their path in the cluster part.
+	Files map[string][]byte
 }
 
 // Source returns the files of the cluster part as the user wrote them, by their path in the folder: cluster.yaml, the

@@ -8,6 +8,7 @@
 //	/compiled/nodes/NAME.json                        Node
 //	/compiled/identity.index                         sorted identity index (package identity)
 //	/compiled/hosts                                  one line a node: address, FQDN, hostname (hosts(5))
+//	/pki/*                                           certificates and public keys that the nodes trust
 package facts
 
 import "spore/cluster/spec"
@@ -31,6 +32,9 @@ type Cluster struct {
 	Nodes int `json:"nodes"`
 	// Members lists the node names of each role, sorted.
 	Members map[string][]string `json:"members"`
+	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, bundles are
+	// taken as they come.
+	SigningKeys []string `json:"signingKeys,omitempty"`
 }
 
 // Node is what one node is told about itself.
