@@ -1,0 +1,235 @@
+// Package bundle is the wire format of a node's secrets: one line that names the format, the signing key and an Ed25519
+// signature (RFC 8032), and canonical JSON behind it.
+//
+//	spore-bundle 1 KEYID SIGNATURE
+//	{"cluster":…,"node":…,"issued":…,"serial":…,"authorities":{…},"secrets":{…}}
+//
+// KEYID is 16 hexadecimal digits of the SHA-256 of the public key, SIGNATURE is base64. The signature covers "spore-bundle 1",
+// a NUL byte and the JSON as it stands. A reader takes no other spelling of the JSON than the canonical one (keys in this
+// order, maps sorted, no blanks), so that one content has one form.
+//
+// The package has no secrecy of its own: package seal encrypts a bundle for transport. It uses the standard library only,
+// for the agent's sake.
+package bundle
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds. A systemd credential has at most 1 MiB (CREDENTIAL_SIZE_MAX).
+const (
+	MaxSize        = 1 << 20
+	maxSecrets     = 1024
+	maxAuthorities = 64
+	maxHeader      = 256
+)
+
+const (
+	magic   = "spore-bundle"
+	version = "1"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrVersion is a bundle of a format that this program does not know.
+	ErrVersion = errors.New("the secret bundle has a format that this version does not know")
+	// ErrSignature is a bundle that the cluster's key did not sign, or that was changed or cut afterwards.
+	ErrSignature = errors.New("the secret bundle is not signed by this cluster, or was changed or cut short")
+	// ErrForm is a bundle that is none.
+	ErrForm = errors.New("the secret bundle is not of its form")
+	// ErrOther is a bundle of another cluster or node.
+	ErrOther = errors.New("the secret bundle is for another machine")
+)
+
+// Bundle is what one node is given.
+type Bundle struct {
+	// Cluster is the cluster's id in lower case, Node the node's name.
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// Issued is when it was made, in whole seconds of UTC.
+	Issued time.Time `json:"issued"`
+	// Serial counts the bundles of the cluster from 1; a node's newer bundle has the higher one.
+	Serial uint64 `json:"serial"`
+	// Authorities holds, by name, the ids of the authorities' keys that sign when the bundle is made (pki.KeyID). A node whose
+	// cluster part lacks one of them would trust nobody who has a newer certificate.
+	Authorities map[string]string `json:"authorities"`
+	// Secrets holds texts by name.
+	Secrets map[string]string `json:"secrets"`
+}
+
+// String says whose bundle it is and never what is in it.
+func (b Bundle) String() string {
+	return fmt.Sprintf("bundle %d of node %s with %d secrets", b.Serial, b.Node, len(b.Secrets))
+}
+
+// Format implements fmt.Formatter, so that no verb shows the secrets.
+func (b Bundle) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, b.String()) }
+
+// keyID names a public key in the header.
+func keyID(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:8])
+}
+
+func signed(body []byte) []byte {
+	return append([]byte(magic+" "+version+"\x00"), body...)
+}
+
+// Sign returns the bundle in its wire format.
+func Sign(b Bundle, key ed25519.PrivateKey) ([]byte, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	body, err := canonical(b)
+	if err != nil {
+		return nil, err
+	}
+	public := key.Public().(ed25519.PublicKey)
+	header := fmt.Sprintf("%s %s %s %s\n", magic, version, keyID(public), base64.StdEncoding.EncodeToString(ed25519.Sign(key, signed(body))))
+	if len(header)+len(body) > MaxSize {
+		return nil, fmt.Errorf("the secret bundle has %d bytes, more than %d", len(header)+len(body), MaxSize)
+	}
+	return append([]byte(header), body...), nil
+}
+
+// canonical is the one JSON form of a bundle.
+func canonical(b Bundle) ([]byte, error) {
+	b.Issued = b.Issued.UTC().Truncate(time.Second)
+	body, err := json.Marshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("internal error: encode a bundle: %w", err)
+	}
+	return append(body, '\n'), nil
+}
+
+// Whose says for whom a bundle must be.
+type Whose struct {
+	// Cluster is the cluster's id.
+	Cluster string
+	// Node is the node's name.
+	Node string
+	// Keys holds the cluster's signing keys; one of them must have signed.
+	Keys []ed25519.PublicKey
+}
+
+// Open reads a bundle and verifies that the cluster signed it for this node. Nothing of the content is in its errors but the
+// names of cluster and node, and those only when the signature is good.
+func Open(r io.Reader, whose Whose) (Bundle, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return Bundle{}, fmt.Errorf("read the secret bundle: %w", err)
+	}
+	if len(data) > MaxSize {
+		return Bundle{}, fmt.Errorf("%w: it has more than %d bytes", ErrForm, MaxSize)
+	}
+	body, err := verify(data, whose.Keys)
+	if err != nil {
+		return Bundle{}, err
+	}
+	b, err := parse(body)
+	if err != nil {
+		return Bundle{}, err
+	}
+	if !strings.EqualFold(b.Cluster, whose.Cluster) {
+		return Bundle{}, fmt.Errorf("%w: it is for the cluster with the id %.64q, and this is %q", ErrOther, b.Cluster, whose.Cluster)
+	}
+	if b.Node != whose.Node {
+		return Bundle{}, fmt.Errorf("%w: it is for node %.64q, and this is %q", ErrOther, b.Node, whose.Node)
+	}
+	return b, nil
+}
+
+// verify checks header and signature and returns the body.
+func verify(data []byte, keys []ed25519.PublicKey) ([]byte, error) {
+	line, body, ok := bytes.Cut(data, []byte("\n"))
+	if !ok || len(line) > maxHeader {
+		return nil, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
+	}
+	words := strings.Split(string(line), " ")
+	if len(words) < 2 || words[0] != magic {
+		return nil, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
+	}
+	if words[1] != version {
+		return nil, fmt.Errorf("%w: format %.16q, known is %s; build a newer image, or make the bundle with the program that built this one", ErrVersion, words[1], version)
+	}
+	if len(words) != 4 {
+		return nil, fmt.Errorf("%w: its first line has %d words, not 4", ErrForm, len(words))
+	}
+	signature, err := base64.StdEncoding.Strict().DecodeString(words[3])
+	if err != nil || len(signature) != ed25519.SignatureSize {
+		return nil, fmt.Errorf("%w: its signature is none", ErrForm)
+	}
+	for _, key := range keys {
+		if len(key) == ed25519.PublicKeySize && keyID(key) == words[2] && ed25519.Verify(key, signed(body), signature) {
+			return body, nil
+		}
+	}
+	return nil, ErrSignature
+}
+
+// parse reads the body of a bundle; its errors quote nothing of it.
+func parse(body []byte) (Bundle, error) {
+	var b Bundle
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&b); err != nil {
+		return Bundle{}, fmt.Errorf("%w: its JSON is not as it must be", ErrForm)
+	}
+	if err := b.check(); err != nil {
+		return Bundle{}, err
+	}
+	if again, err := canonical(b); err != nil || !bytes.Equal(again, body) {
+		return Bundle{}, fmt.Errorf("%w: its JSON is not canonical", ErrForm)
+	}
+	return b, nil
+}
+
+// check holds a bundle to its bounds.
+func (b *Bundle) check() error {
+	switch {
+	case b.Cluster == "" || b.Node == "" || b.Serial == 0:
+		return fmt.Errorf("%w: it names no cluster, node or serial", ErrForm)
+	case len(b.Secrets) > maxSecrets:
+		return fmt.Errorf("%w: it has %d secrets, more than %d", ErrForm, len(b.Secrets), maxSecrets)
+	case len(b.Authorities) > maxAuthorities:
+		return fmt.Errorf("%w: it has %d authorities, more than %d", ErrForm, len(b.Authorities), maxAuthorities)
+	}
+	for name := range b.Authorities {
+		if !ValidName(name) {
+			return fmt.Errorf("%w: it has an authority named %.64q", ErrForm, name)
+		}
+	}
+	for name, value := range b.Secrets {
+		if !ValidName(name) {
+			return fmt.Errorf("%w: it has a secret named %.64q; names are 1 to 63 lower-case letters, digits and -", ErrForm, name)
+		}
+		if !utf8.ValidString(value) {
+			return fmt.Errorf("%w: the secret %s is not text", ErrForm, name)
+		}
+	}
+	return nil
+}
+
+// ValidName tells whether a name can name a secret: [a-z0-9][a-z0-9-]{0,62}. It becomes a file name.
+func ValidName(name string) bool {
+	if len(name) == 0 || len(name) > 63 || name[0] == '-' {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return true
+}

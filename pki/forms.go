@@ -1,0 +1,161 @@
+package pki
+
+import (
+	"crypto/pbkdf2"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Forms of secrets.
+const (
+	formPassword = "password"         // 24 letters and digits: 142 bits
+	formKey      = "key"              // 32 bytes, base64
+	formUUID     = "uuid"             // RFC 9562, version 4
+	formCephx    = "cephx key"        // src/auth/Crypto.cc of Ceph, CryptoKey::encode: AES, base64
+	formKafkaID  = "kafka uuid"       // 16 bytes, URL-safe base64 (org.apache.kafka.common.Uuid)
+	formSCRAM    = "scram credential" // an argument of kafka-storage.sh format --add-scram
+	formRecovery = "recovery key"     // systemd-cryptenroll(1): 256 bits in eight groups of modhex
+)
+
+// form makes a value. from is the value of the row that it is derived from.
+type form func(random io.Reader, now time.Time, from Hidden) (Hidden, error)
+
+var forms = map[string]form{
+	formPassword: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+		return draw(random, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", 24)
+	},
+	formKey: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+		b, err := read(random, 32)
+		return Hidden(base64.StdEncoding.EncodeToString(b)), err
+	},
+	formUUID: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+		b, err := read(random, 16)
+		if err != nil {
+			return "", err
+		}
+		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+		return Hidden(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])), nil
+	},
+	formCephx:    cephx,
+	formKafkaID:  kafkaID,
+	formSCRAM:    scram,
+	formRecovery: recovery,
+}
+
+func read(random io.Reader, n int) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(random, b); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+	return b, nil
+}
+
+// draw returns n letters of an alphabet, each as likely as the others.
+func draw(random io.Reader, alphabet string, n int) (Hidden, error) {
+	bound := 256 - 256%len(alphabet)
+	var out strings.Builder
+	for range 64 {
+		b, err := read(random, 2*n)
+		if err != nil {
+			return "", err
+		}
+		for _, c := range b {
+			if int(c) < bound && out.Len() < n {
+				out.WriteByte(alphabet[int(c)%len(alphabet)])
+			}
+		}
+		if out.Len() == n {
+			return Hidden(out.String()), nil
+		}
+	}
+	return "", errors.New("the random source gives no random bytes")
+}
+
+// cephx is le16 type 1 (AES), le32 seconds and le32 nanoseconds of its making, le16 length, and the key.
+func cephx(random io.Reader, now time.Time, _ Hidden) (Hidden, error) {
+	key, err := read(random, 16)
+	if err != nil {
+		return "", err
+	}
+	b := binary.LittleEndian.AppendUint16(nil, 1)
+	b = binary.LittleEndian.AppendUint32(b, uint32(now.Unix()))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+	return Hidden(base64.StdEncoding.EncodeToString(append(b, key...))), nil
+}
+
+// kafkaID avoids what Kafka's own generator avoids: the reserved ids, and a leading dash, which shells take for an option.
+func kafkaID(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	for range 64 {
+		b, err := read(random, 16)
+		if err != nil {
+			return "", err
+		}
+		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // version 4, as java.util.UUID.randomUUID has it
+		if s := base64.RawURLEncoding.EncodeToString(b); s[0] != '-' {
+			return Hidden(s), nil
+		}
+	}
+	return "", errors.New("the random source gives no random bytes")
+}
+
+// scramIterations is twice the least that Kafka takes for SCRAM-SHA-512 (ScramMechanism).
+const scramIterations = 8192
+
+// scram is a credential in salted form (RFC 5802, section 3) as Kafka's ScramParser reads it. Brokers do not learn the
+// password itself.
+func scram(random io.Reader, _ time.Time, password Hidden) (Hidden, error) {
+	salt, err := read(random, 24)
+	if err != nil {
+		return "", err
+	}
+	salted, err := pbkdf2.Key(sha512.New, string(password), salt, scramIterations, sha512.Size)
+	if err != nil {
+		return "", fmt.Errorf("salt a password: %w", err)
+	}
+	enc := base64.StdEncoding.EncodeToString
+	return Hidden(fmt.Sprintf(`SCRAM-SHA-512=[name=admin,iterations=%d,salt="%s",saltedpassword="%s"]`, scramIterations, enc(salt), enc(salted))), nil
+}
+
+// recovery spells 256 bits with the letters that every keyboard layout has in the same place.
+func recovery(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	const modhex = "cbdefghijklnrtuv"
+	b, err := read(random, 32)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for i, c := range b {
+		if i > 0 && i%4 == 0 {
+			out.WriteByte('-')
+		}
+		out.WriteByte(modhex[c>>4])
+		out.WriteByte(modhex[c&15])
+	}
+	return Hidden(out.String()), nil
+}
+
+// maxGiven is the longest value that a user may bring, in bytes.
+const maxGiven = 1024
+
+// checkGiven checks a value that the user brings, and takes the line end of its file away.
+func checkGiven(value Hidden) (Hidden, error) {
+	v := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+	switch {
+	case v == "":
+		return "", errors.New("it is empty")
+	case len(v) > maxGiven:
+		return "", fmt.Errorf("it has %d bytes, more than %d", len(v), maxGiven)
+	case !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl):
+		return "", errors.New("it has bytes that cannot stand in a line of text")
+	}
+	return Hidden(v), nil
+}

@@ -1,0 +1,86 @@
+package pki
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"strings"
+)
+
+// PublicDir is the directory of the cluster part that holds the public half of the tree.
+const PublicDir = "pki"
+
+// Public is what anybody may read of a tree. Where an authority is being rotated, all its generations are there.
+type Public struct {
+	Version int    `json:"version"`
+	Cluster string `json:"cluster"`
+	Name    string `json:"name"`
+	// Authorities is in the order of the table.
+	Authorities []PublicAuthority `json:"authorities"`
+}
+
+// PublicAuthority is the public half of an authority; the one that signs is first.
+type PublicAuthority struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// Certificates is PEM; empty for key pairs.
+	Certificates []string `json:"certificates,omitempty"`
+	// Keys is PKIX PEM.
+	Keys []string `json:"keys"`
+}
+
+// Public returns the public half of the tree.
+func (t *Tree) Public() Public {
+	p := Public{Version: TreeVersion, Cluster: t.Cluster, Name: t.Name}
+	for _, row := range Authorities() {
+		a := t.Authorities[row.Name]
+		if a == nil {
+			continue
+		}
+		pa := PublicAuthority{Name: row.Name, Kind: row.Kind}
+		for _, g := range a.generations() {
+			pa.Keys = append(pa.Keys, g.PublicKey)
+			for _, c := range []string{g.Certificate, g.Former} {
+				if c != "" {
+					pa.Certificates = append(pa.Certificates, c)
+				}
+			}
+		}
+		p.Authorities = append(p.Authorities, pa)
+	}
+	return p
+}
+
+// generations lists what is trusted, the one that signs first.
+func (a *Authority) generations() []*Generation {
+	out := []*Generation{&a.Current}
+	for _, g := range []*Generation{a.Next, a.Previous} {
+		if g != nil {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Files returns the files for the cluster part by their path in it: NAME.crt with the certificates of a CA, NAME.pub with
+// the public keys of a key pair, all PEM.
+func (p Public) Files() map[string][]byte {
+	out := map[string][]byte{}
+	for _, a := range p.Authorities {
+		name, list := a.Name+".crt", a.Certificates
+		if a.Kind != CA {
+			name, list = a.Name+".pub", a.Keys
+		}
+		out[PublicDir+"/"+name] = []byte(strings.Join(list, ""))
+	}
+	return out
+}
+
+// SigningKeys returns the keys that may sign the cluster's bundles.
+func (p Public) SigningKeys() ([]ed25519.PublicKey, error) {
+	for _, a := range p.Authorities {
+		if a.Name == SigningName {
+			return ParseSigningKeys(strings.Join(a.Keys, ""))
+		}
+	}
+	return nil, fmt.Errorf("the public half has no signing key; make it again with `spore pki renew`")
+}

@@ -1,0 +1,179 @@
+package pki
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+)
+
+// Leaf is a row of Leaves filled in for one node.
+type Leaf struct {
+	Row LeafRow
+	// ID is the row's name, and the node behind a slash.
+	ID string
+	// Node is whom it is for; empty for the operator.
+	Node         string
+	CommonName   string
+	Organization []string
+	DNS          []string
+	IPs          []netip.Addr
+	// Certificate and Key are the bundle entries; empty when the key is made on the node.
+	Certificate, Key string
+}
+
+// Entry is a row of Secrets filled in for one node.
+type Entry struct {
+	Row SecretRow
+	// ID is the row's name, with the node or the user's entry behind a slash where there are several.
+	ID string
+	// Name is the bundle entry.
+	Name string
+}
+
+// Share is all that the tables give to one node, or to the operator alone.
+type Share struct {
+	// Authorities lists the authorities that the node's work depends on, the root first.
+	Authorities []AuthorityRow
+	// Issues lists those of which it holds the key.
+	Issues  []AuthorityRow
+	Leaves  []Leaf
+	Secrets []Entry
+}
+
+// enabled tells whether a service is switched on and some node runs it.
+func enabled(c *facts.Cluster, service string) bool {
+	if service == "" {
+		return true
+	}
+	s := &c.Services
+	on := map[string]bool{"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil}[service]
+	return on && slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(c.Members[r.Name]) > 0 })
+}
+
+// plays tells whether a node is among those that a row names.
+func plays(rowRoles []string, n *facts.Node) bool {
+	return slices.ContainsFunc(rowRoles, func(r string) bool { return r == EveryNode || slices.Contains(n.Roles, r) })
+}
+
+// depends tells whether a node's work depends on a service.
+func depends(service string, n *facts.Node) bool {
+	return service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
+		r, ok := roles.Lookup(name)
+		return ok && r.Service == service
+	})
+}
+
+// ShareOf returns what the tables give to a node.
+func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
+	var s Share
+	for _, a := range Authorities() {
+		if !enabled(c, a.Service) || !depends(a.Service, n) {
+			continue
+		}
+		s.Authorities = append(s.Authorities, a)
+		if plays(a.Issuers, n) {
+			s.Issues = append(s.Issues, a)
+		}
+	}
+	for _, row := range Leaves() {
+		if !plays(row.Roles, n) || !slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
+			continue
+		}
+		s.Leaves = append(s.Leaves, fill(row, c, n))
+	}
+	for _, row := range Secrets() {
+		if plays(row.Roles, n) && enabled(c, row.Service) {
+			s.Secrets = append(s.Secrets, entries(row, c, n)...)
+		}
+	}
+	return s, s.unique(n)
+}
+
+// ShareOfOperator returns what the tables keep for the operator alone.
+func ShareOfOperator(c *facts.Cluster) Share {
+	var s Share
+	for _, a := range Authorities() {
+		if enabled(c, a.Service) {
+			s.Authorities = append(s.Authorities, a)
+		}
+	}
+	for _, row := range Leaves() {
+		if slices.Contains(row.Roles, OperatorOnly) && slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
+			s.Leaves = append(s.Leaves, fill(row, c, &facts.Node{}))
+		}
+	}
+	for _, row := range Secrets() {
+		if slices.Contains(row.Roles, OperatorOnly) && enabled(c, row.Service) {
+			s.Secrets = append(s.Secrets, entries(row, c, &facts.Node{})...)
+		}
+	}
+	return s
+}
+
+func fill(row LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
+	l := Leaf{Row: row, ID: row.Name, Node: n.Name, CommonName: expandOne(row.CommonName, c, n), Organization: row.Organization}
+	if n.Name != "" {
+		l.ID += "/" + n.Name
+	}
+	l.DNS, l.IPs = sans(row.SANs, c, n)
+	if row.Made == Operator {
+		l.Certificate, l.Key = expandOne(row.Certificate, c, n), expandOne(row.Key, c, n)
+	}
+	return l
+}
+
+func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
+	switch row.Each {
+	case OneNode:
+		return []Entry{{row, row.Name + "/" + n.Name, row.Entry}}
+	case OneUser:
+		var out []Entry
+		var seen []string
+		for _, u := range c.Services.MQTT.Users {
+			ref := u.Password.SecretRef
+			if !slices.Contains(seen, ref) {
+				seen = append(seen, ref)
+				out = append(out, Entry{row, row.Name + "/" + ref, ref})
+			}
+		}
+		return out
+	}
+	return []Entry{{row, row.Name, row.Entry}}
+}
+
+// unique refuses names of the configuration that are names of the table too.
+func (s *Share) unique(n *facts.Node) error {
+	seen := map[string]string{}
+	add := func(name, what string) error {
+		if other, twice := seen[name]; twice {
+			return fmt.Errorf("node %s: the bundle entry %q would hold both %s and %s; choose another name for it in services/", n.Name, name, other, what)
+		}
+		seen[name] = what
+		return nil
+	}
+	for _, a := range s.Issues {
+		if err := add(a.Key, "the key of "+a.Name); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Leaves {
+		if l.Row.Made != Operator {
+			continue
+		}
+		if err := add(l.Certificate, "the certificate "+l.Row.Name); err != nil {
+			return err
+		}
+		if err := add(l.Key, "the key of "+l.Row.Name); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.Secrets {
+		if err := add(e.Name, "the secret "+e.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
