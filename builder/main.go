@@ -15,6 +15,7 @@ import (
 	"spore/builder/cmd/explain"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/pki"
 	"spore/builder/cmd/validate"
 )
 
@@ -33,7 +34,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(),
+		build.Command(version), inspect.Command(), boot.Command(), pki.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

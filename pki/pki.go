@@ -142,3 +142,26 @@ func leafDue(c *x509.Certificate) time.Time {
 
 // authorityDue is when a CA certificate is to be renewed.
 func authorityDue(c *x509.Certificate) time.Time { return c.NotAfter.Add(-AuthorityReserve) }
+
+// Whole tells whether a tree that was read has all its parts, so that nobody has to ask again.
+func (t *Tree) Whole() bool {
+	if t.Cluster == "" || t.Authorities == nil || t.Leaves == nil || t.Secrets == nil || t.Issued == nil {
+		return false
+	}
+	for _, a := range t.Authorities {
+		if a == nil {
+			return false
+		}
+	}
+	for _, c := range t.Leaves {
+		if c == nil {
+			return false
+		}
+	}
+	for _, s := range t.Secrets {
+		if s == nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,108 @@
+package pki
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	tree "spore/pki"
+	"spore/pki/vault"
+)
+
+func exportCommand(world outside) *cobra.Command {
+	c := common{world: world}
+	var out string
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "export [DIR] [--name NAME …]",
+		Short: "Write CA certificates, or a named certificate or secret, to files",
+		Long: `Export writes the certificates and public keys of all authorities to a folder, for programs outside the cluster. That needs
+no passphrase. With --name it writes only what is named: an authority; a certificate and its key, as NAME or NAME/NODE; or
+a secret, as the configuration or ` + "`spore pki show`" + ` names it. Files are readable by you alone; nothing goes to the terminal.`,
+		Example: "  spore pki export -o certificates\n  spore pki export --name mqtt -o .\n  spore pki export --name mqtt-password-sensor --name kubernetes-admin -o private",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.args(args)
+			files, err := c.export(cmd, names)
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(out, 0o700); err != nil {
+				return err
+			}
+			for _, name := range slices.Sorted(maps.Keys(files)) {
+				path := filepath.Join(out, name)
+				if err := vault.WriteFile(path, files[name]); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), path)
+			}
+			return nil
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringArrayVar(&names, "name", nil, "what to write (may be given again); all authorities when left out")
+	cmd.Flags().StringVarP(&out, "output", "o", "export", "folder to write to")
+	return cmd
+}
+
+// export returns the wanted files by name. The private half is opened only when something of it is wanted.
+func (c *common) export(cmd *cobra.Command, names []string) (map[string][]byte, error) {
+	public, err := vault.ReadPublic(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	out, rest := map[string][]byte{}, slices.Clone(names)
+	for path, data := range public.Files() {
+		file := filepath.Base(path)
+		authority := strings.TrimSuffix(file, filepath.Ext(file))
+		if i := slices.Index(rest, authority); len(names) == 0 || i >= 0 {
+			out[file] = data
+			if i >= 0 {
+				rest = slices.Delete(rest, i, i+1)
+			}
+		}
+	}
+	if len(rest) == 0 {
+		return out, nil
+	}
+	s, err := c.open(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer s.vault.Close()
+	for _, name := range rest {
+		files, err := private(s.vault.Tree, name)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, files)
+	}
+	return out, nil
+}
+
+// private returns the files of one certificate or secret.
+func private(t *tree.Tree, name string) (map[string][]byte, error) {
+	if leaf := t.Leaves[name]; leaf != nil {
+		row, _, _ := strings.Cut(name, "/")
+		base := strings.ReplaceAll(name, "/", "-")
+		for _, r := range tree.Leaves() {
+			if r.Name == row {
+				return map[string][]byte{base + ".crt": []byte(t.Chain(r.Authority, leaf)), base + ".key": []byte(leaf.Key)}, nil
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Secrets)) {
+		if id == name || strings.HasSuffix(id, "/"+name) && strings.HasPrefix(id, "mqtt-password/") {
+			base := strings.ReplaceAll(strings.TrimPrefix(id, "mqtt-password/"), "/", "-")
+			return map[string][]byte{base: []byte(t.Secrets[id].Value)}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no certificate or secret %q; `spore pki show` lists them (a node's is NAME/NODE)", name)
+}

@@ -1,0 +1,132 @@
+package pki
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	tree "spore/pki"
+)
+
+func rotateCommand(world outside) *cobra.Command {
+	c := common{world: world}
+	var doSwitch, finish, withdraw bool
+	cmd := &cobra.Command{
+		Use:   "rotate-ca NAME [DIR]",
+		Short: "Replace an authority in three steps, none of which cuts anybody off",
+		Long: `Rotate-ca replaces the key of an authority (` + "`spore pki show`" + ` lists them; the root, the service account and signing keys
+are among them):
+
+  1. rotate-ca NAME            makes the next key. Both are trusted, the old one signs.
+                               Build images and bring them to all nodes.
+  2. rotate-ca NAME --switch   the new one signs, and every certificate under it is made again. Both are trusted.
+                               Make the bundles of all nodes and bring them there.
+  3. rotate-ca NAME --finish   the old one is trusted no more. Refused while the last bundle of a node stands on it.
+                               Build images and bring them to all nodes.
+
+--withdraw takes step 1 back.`,
+		Example: "  spore pki rotate-ca mqtt\n  spore pki rotate-ca mqtt --switch\n  spore pki rotate-ca mqtt --finish\n  spore pki rotate-ca root --root-certificate new.crt --root-key new.key",
+		Args:    exit.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			steps := 0
+			for _, set := range []bool{doSwitch, finish, withdraw} {
+				if set {
+					steps++
+				}
+			}
+			if steps > 1 {
+				return exit.Usage(errors.New("--switch, --finish and --withdraw are different steps; give one"))
+			}
+			if c.rootCert != "" && args[0] != tree.RootName {
+				return exit.Usage(errors.New("--root-certificate is for `rotate-ca root`"))
+			}
+			c.args(args[1:])
+			s, err := c.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer s.vault.Close()
+			w := cmd.OutOrStdout()
+			switch name := args[0]; {
+			case doSwitch:
+				return s.switchOver(w, name)
+			case finish:
+				return s.finish(w, name)
+			case withdraw:
+				if err := s.vault.Tree.Withdraw(name); err != nil {
+					return err
+				}
+				fmt.Fprintf(w, "%s: the next key is gone; nothing had been signed with it\n", name)
+				return s.vault.Save()
+			default:
+				return s.introduce(w, name)
+			}
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&c.rootCert, "root-certificate", "", "PEM certificate of your own new root CA")
+	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own new root CA")
+	f.BoolVar(&doSwitch, "switch", false, "step 2: the new one signs")
+	f.BoolVar(&finish, "finish", false, "step 3: the old one is trusted no more")
+	f.BoolVar(&withdraw, "withdraw", false, "take step 1 back")
+	return cmd
+}
+
+func (s *session) introduce(w io.Writer, name string) error {
+	moved, err := s.ownRoot(&s.vault.Settings)
+	if err != nil {
+		return err
+	}
+	o, err := s.options(false)
+	if err != nil {
+		return err
+	}
+	if err := s.vault.Tree.Introduce(name, s.cluster, o); err != nil {
+		return err
+	}
+	if err := s.vault.Save(); err != nil {
+		return err
+	}
+	if moved {
+		if err := s.vault.SaveSettings(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "%s: the next key is made and trusted; the old one signs\nnext: build images, bring them to all nodes, then: spore pki rotate-ca %s %s --switch\n", name, name, s.configs)
+	return nil
+}
+
+func (s *session) switchOver(w io.Writer, name string) error {
+	if err := s.vault.Tree.Switch(name); err != nil {
+		return err
+	}
+	changes, err := s.update(false)
+	if err != nil {
+		return err
+	}
+	if err := s.vault.Save(); err != nil {
+		return err
+	}
+	printChanges(w, changes)
+	fmt.Fprintf(w, "%s: the new key signs; both are trusted\n", name)
+	if users := s.vault.Tree.StillUsing(name, s.nodes); len(users) > 0 {
+		fmt.Fprintf(w, "next: make the bundles of %s, bring them there, then: spore pki rotate-ca %s %s --finish\n", strings.Join(users, ", "), name, s.configs)
+	}
+	return nil
+}
+
+func (s *session) finish(w io.Writer, name string) error {
+	if err := s.vault.Tree.Finish(name, s.cluster, s.nodes); err != nil {
+		return err
+	}
+	if err := s.vault.Save(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: the old key is gone; images that are built from now on do not trust it\nwhat you exported for people and programs outside the nodes is not tracked: export it again\n", name)
+	return nil
+}
