@@ -54,6 +54,8 @@ type AuthorityRow struct {
 	Service string
 	// Usage bounds what its certificates may be used for; 0 means no bound.
 	Usage Usage
+	// Users lists the roles whose nodes work with it: sign, present or verify; empty means all roles of the service.
+	Users []string
 	// Issuers lists the roles whose nodes sign with it, and so hold its key.
 	Issuers []string
 	// Key is the bundle entry that holds the key on those nodes, as PKCS #8 PEM.
@@ -68,18 +70,18 @@ func Authorities() []AuthorityRow {
 		{Name: RootName, Kind: CA, Title: "Spore root CA"},
 		{Name: SigningName, Kind: Signer}, // signs the bundles
 		{Name: "agent", Kind: CA, Title: "Spore node agent CA", Usage: Server | Client},
-		{Name: "etcd", Kind: CA, Title: "Spore etcd CA", Service: "kubernetes", Usage: Server | Client},
-		{Name: "etcd-client", Kind: CA, Title: "Spore etcd client CA", Service: "kubernetes", Usage: Client},
+		{Name: "etcd", Kind: CA, Title: "Spore etcd CA", Service: "kubernetes", Users: master, Usage: Server | Client},
+		{Name: "etcd-client", Kind: CA, Title: "Spore etcd client CA", Service: "kubernetes", Users: master, Usage: Client},
 		{Name: "kubernetes-server", Kind: CA, Title: "Spore Kubernetes server CA", Service: "kubernetes", Usage: Server},
 		// The controller-manager signs the client certificates that kubelets ask for.
 		{Name: "kubernetes-client", Kind: CA, Title: "Spore Kubernetes client CA", Service: "kubernetes", Usage: Client, Issuers: master, Key: "kubernetes-client-ca-key"},
 		// And their serving certificates.
 		{Name: "kubelet-serving", Kind: CA, Title: "Spore kubelet serving CA", Service: "kubernetes", Usage: Server, Issuers: master, Key: "kubelet-serving-ca-key"},
-		{Name: "front-proxy", Kind: CA, Title: "Spore front proxy CA", Service: "kubernetes", Usage: Client},
-		{Name: ServiceAccountName, Kind: KeyPair, Service: "kubernetes", Issuers: master, Key: "service-account-key"},
+		{Name: "front-proxy", Kind: CA, Title: "Spore front proxy CA", Service: "kubernetes", Users: master, Usage: Client},
+		{Name: ServiceAccountName, Kind: KeyPair, Service: "kubernetes", Users: master, Issuers: master, Key: "service-account-key"},
 		{Name: "kafka", Kind: CA, Title: "Spore Kafka CA", Service: "kafka", Usage: Server | Client},
 		{Name: "mqtt", Kind: CA, Title: "Spore MQTT CA", Service: "mqtt", Usage: Server},
-		{Name: "other", Kind: CA, Title: "Spore services CA", Service: "ceph", Usage: Server},
+		{Name: "other", Kind: CA, Title: "Spore services CA", Service: "ceph", Users: []string{"ceph-mon"}, Usage: Server},
 	}
 }
 
@@ -149,7 +151,7 @@ func Leaves() []LeafRow {
 
 		{Name: "kafka-broker", Authority: "kafka", Roles: []string{"kafka-broker"}, CommonName: "{node}", Organization: []string{"spore:kafka-brokers"}, SANs: append([]string{"kafka.{domain}", "{aliases}"}, hostNames...), Usage: Server | Client},
 		{Name: "mqtt-server", Authority: "mqtt", Roles: []string{"mqtt-broker"}, CommonName: "{node}", SANs: append([]string{"mqtt.{domain}", "{aliases}"}, hostNames...), Usage: Server, Certificate: "{mqtt-certificate}", Key: "{mqtt-key}"},
-		{Name: "ceph-mgr", Authority: "other", Roles: []string{"ceph-mon"}, CommonName: "{node}", SANs: hostNames, Usage: Server},
+		{Name: "ceph-mgr-server", Authority: "other", Roles: []string{"ceph-mon"}, CommonName: "{node}", SANs: hostNames, Usage: Server},
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -196,7 +198,7 @@ type SecretRow struct {
 // Secrets is the table of secrets that are no certificates.
 func Secrets() []SecretRow {
 	mon, osd := []string{"ceph-mon"}, []string{"ceph-osd"}
-	both, operator := []string{"ceph-mon", "ceph-osd"}, []string{OperatorOnly}
+	both, operator := append(osd, mon...), []string{OperatorOnly}
 	rows := []SecretRow{
 		{Name: "state-recovery-key", Roles: []string{EveryNode}, Each: OneNode, Form: formRecovery},
 		{Name: "etcd-encryption-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: formKey},
@@ -205,10 +207,10 @@ func Secrets() []SecretRow {
 		{Name: "kafka-scram-admin", Service: "kafka", Roles: []string{"kafka-broker"}, Form: formSCRAM, From: "kafka-password-admin"},
 		{Name: "mqtt-password", Service: "mqtt", Roles: []string{"mqtt-broker"}, Each: OneUser, Entry: "{user-secret}", Form: formPassword, Given: true},
 		{Name: "ceph-fsid", Service: "ceph", Roles: both, Form: formUUID},
-		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: formCephx},                           // mon.
-		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},                         // client.admin
-		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx},            // mgr.NAME
-		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: append(osd, mon...), Form: formCephx}, // client.bootstrap-osd
+		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: formCephx},                // mon.
+		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
+		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
+		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -58,11 +58,14 @@ func plays(rowRoles []string, n *facts.Node) bool {
 	return slices.ContainsFunc(rowRoles, func(r string) bool { return r == EveryNode || slices.Contains(n.Roles, r) })
 }
 
-// depends tells whether a node's work depends on a service.
-func depends(service string, n *facts.Node) bool {
-	return service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
+// depends tells whether a node works with an authority.
+func depends(a AuthorityRow, n *facts.Node) bool {
+	if len(a.Users) > 0 {
+		return plays(a.Users, n)
+	}
+	return a.Service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
 		r, ok := roles.Lookup(name)
-		return ok && r.Service == service
+		return ok && r.Service == a.Service
 	})
 }
 
@@ -70,7 +73,7 @@ func depends(service string, n *facts.Node) bool {
 func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 	var s Share
 	for _, a := range Authorities() {
-		if !enabled(c, a.Service) || !depends(a.Service, n) {
+		if !enabled(c, a.Service) || !depends(a, n) {
 			continue
 		}
 		s.Authorities = append(s.Authorities, a)

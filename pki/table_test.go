@@ -1,0 +1,201 @@
+package pki
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+	"spore/pki/bundle"
+)
+
+func authorityRow(t *testing.T, name string) AuthorityRow {
+	i := slices.IndexFunc(Authorities(), func(a AuthorityRow) bool { return a.Name == name })
+	require.GreaterOrEqual(t, i, 0, "authority %s", name)
+	return Authorities()[i]
+}
+
+func TestEveryAuthorityIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for i, a := range Authorities() {
+		require.True(t, bundle.ValidName(a.Name), a.Name)
+		require.False(t, seen[a.Name], a.Name)
+		seen[a.Name] = true
+		require.Equal(t, i == 0, a.Name == RootName, "the root is first")
+		require.Equal(t, a.Kind == CA, a.Title != "", "%s: a CA has a title", a.Name)
+		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
+		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
+		for _, r := range slices.Concat(a.Issuers, a.Users) {
+			role, ok := roles.Lookup(r)
+			require.True(t, ok, r)
+			require.Equal(t, a.Service, role.Service, "%s: %s is a role of its service", a.Name, r)
+		}
+	}
+	for _, name := range []string{RootName, SigningName} {
+		require.Empty(t, authorityRow(t, name).Issuers, "no node ever holds the key of %s", name)
+	}
+}
+
+func TestEveryLeafIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range Leaves() {
+		require.False(t, seen[l.Name], l.Name)
+		seen[l.Name] = true
+		a := authorityRow(t, l.Authority)
+		require.Equal(t, CA, a.Kind, l.Name)
+		require.NotEqual(t, RootName, l.Authority, "the root signs authorities only")
+		require.NotZero(t, l.Usage, l.Name)
+		require.Equal(t, l.Usage, l.Usage&a.Usage, "%s: its authority may sign that usage", l.Name)
+		require.Equal(t, l.Usage&Server != 0, len(l.SANs) > 0, "%s: servers have names, clients have none", l.Name)
+		require.NotEmpty(t, l.CommonName)
+		require.Equal(t, l.Made == Operator, l.Certificate != "", l.Name)
+		for _, r := range l.Roles {
+			if r == EveryNode || r == OperatorOnly {
+				continue
+			}
+			role, ok := roles.Lookup(r)
+			require.True(t, ok, "%s: %s", l.Name, r)
+			require.Equal(t, r, role.Name, "the table uses canonical names")
+			require.Equal(t, a.Service, role.Service, "%s: the authority is of the role's service", l.Name)
+			require.True(t, len(a.Users) == 0 || slices.Contains(a.Users, r), "%s: %s works with %s", l.Name, r, a.Name)
+		}
+	}
+}
+
+func TestEverySecretIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Secrets() {
+		if s.From != "" {
+			require.True(t, seen[s.From], "%s: what it derives from stands before it", s.Name)
+		}
+		require.False(t, seen[s.Name], s.Name)
+		seen[s.Name] = true
+		require.Contains(t, forms, s.Form, s.Name)
+		for _, r := range s.Roles {
+			if r == EveryNode || r == OperatorOnly {
+				continue
+			}
+			role, ok := roles.Lookup(r)
+			require.True(t, ok, "%s: %s", s.Name, r)
+			require.Equal(t, s.Service, role.Service, s.Name)
+		}
+	}
+}
+
+// A role whose program waits for secrets would wait for ever when no row gave it any.
+func TestEveryRoleThatNeedsSecretsGetsSome(t *testing.T) {
+	for _, r := range roles.Roles() {
+		needs := false
+		for _, name := range r.Programs {
+			p, _ := roles.LookupProgram(name)
+			needs = needs || p.NeedsSecrets
+		}
+		gets := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+			slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+		if needs {
+			require.True(t, gets, r.Name)
+		}
+	}
+}
+
+// DESIGN: what each role is given, by the names of the bundle entries. The agent's and the recovery key are everybody's.
+func TestTheShareOfEachRole(t *testing.T) {
+	kubernetes := []string{
+		"calico-cni-certificate", "calico-cni-key", "calico-node-certificate", "calico-node-key", "kube-proxy-certificate", "kube-proxy-key",
+		"kubelet-bootstrap-certificate", "kubelet-bootstrap-key",
+	}
+	every := []string{"agent-certificate", "agent-key", "state-recovery-key"}
+	wants := map[string][]string{
+		"control-plane": append([]string{
+			"etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key",
+			"etcd-peer-certificate", "etcd-peer-key", "etcd-server-certificate", "etcd-server-key", "front-proxy-client-certificate",
+			"front-proxy-client-key", "kube-apiserver-certificate", "kube-apiserver-key", "kube-apiserver-kubelet-certificate",
+			"kube-apiserver-kubelet-key", "kube-controller-manager-certificate", "kube-controller-manager-key",
+			"kube-controller-manager-server-certificate", "kube-controller-manager-server-key", "kube-scheduler-certificate",
+			"kube-scheduler-key", "kube-scheduler-server-certificate", "kube-scheduler-server-key", "kubelet-serving-ca-key",
+			"kubernetes-agent-certificate", "kubernetes-agent-key", "kubernetes-client-ca-key", "service-account-key",
+		}, kubernetes...),
+		"worker":       kubernetes,
+		"kafka-broker": {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id", "kafka-scram-admin"},
+		"ceph-mon":     {"ceph-admin-key", "ceph-bootstrap-osd-key", "ceph-fsid", "ceph-mgr-key", "ceph-mgr-server-certificate", "ceph-mgr-server-key", "ceph-mon-key"},
+		"ceph-osd":     {"ceph-bootstrap-osd-key", "ceph-fsid"},
+		"mqtt-broker":  {"mqtt-password-operator", "mqtt-password-sensor", "mqtt-tls-certificate", "mqtt-tls-key"},
+		"dns-server":   {},
+	}
+	c, nodes := sixNodes(t)
+	require.Len(t, wants, len(roles.Roles()))
+	for role, want := range wants {
+		n := *node(t, nodes, c.Members[role][0])
+		n.Roles = []string{role}
+		s, err := ShareOf(c, &n)
+		require.NoError(t, err)
+		got := []string{}
+		for _, a := range s.Issues {
+			got = append(got, a.Key)
+		}
+		for _, l := range s.Leaves {
+			if l.Row.Made == Operator {
+				got = append(got, l.Certificate, l.Key)
+			}
+		}
+		for _, e := range s.Secrets {
+			got = append(got, e.Name)
+		}
+		require.ElementsMatch(t, append(want, every...), got, role)
+	}
+}
+
+func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
+	c, nodes := sixNodes(t)
+	edge := []facts.Node{*node(t, nodes, "edge-01")}
+	c.Services.Kubernetes, c.Services.Kafka, c.Services.Ceph = nil, nil, nil
+	c.Members = map[string][]string{"mqtt-broker": {"edge-01"}, "dns-server": {"edge-01"}}
+	tree := New(c)
+	update(t, tree, c, edge, begin)
+	require.Len(t, tree.Authorities, 4)
+	for _, name := range []string{RootName, SigningName, "agent", "mqtt"} {
+		require.Contains(t, tree.Authorities, name)
+	}
+	require.Len(t, tree.Leaves, 2)
+	require.Len(t, tree.Secrets, 3)
+
+	// A service that is enabled and that no node runs needs nothing either.
+	c.Services.Kafka = &spec.Kafka{}
+	require.Empty(t, update(t, tree, c, edge, begin))
+}
+
+func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
+	c, nodes := sixNodes(t)
+	n := *node(t, nodes, "edge-01")
+	n.Hostname, n.FQDN = "gate", "gate.plant.example"
+	c.Services.DNS.Records = []spec.DNSRecord{
+		{Name: "mqtt", CNAME: "gate"}, {Name: "broker", Addresses: []string{"10.77.0.16"}}, {Name: "queue", CNAME: "broker.plant.example."}, {Name: "other", CNAME: "kafka-01"},
+	}
+	s, err := ShareOf(c, &n)
+	require.NoError(t, err)
+	i := slices.IndexFunc(s.Leaves, func(l Leaf) bool { return l.Row.Name == "mqtt-server" })
+	require.Equal(t, []string{"mqtt.plant.example", "broker.plant.example", "queue.plant.example", "gate.plant.example", "gate", "edge-01"}, s.Leaves[i].DNS)
+	require.Equal(t, "10.77.0.16", s.Leaves[i].IPs[0].String())
+	require.Len(t, s.Leaves[i].IPs, 1)
+}
+
+func TestABundleEntryThatWouldHoldTwoThingsIsRefused(t *testing.T) {
+	c, nodes := sixNodes(t)
+	c.Services.MQTT.Users[0].Password.SecretRef = "agent-key"
+	_, err := ShareOf(c, node(t, nodes, "edge-01"))
+	require.EqualError(t, err, `node edge-01: the bundle entry "agent-key" would hold both the key of agent and the secret mqtt-password/agent-key; choose another name for it in services/`)
+}
+
+func TestNoWordOfTheTableIsLeftStanding(t *testing.T) {
+	c, nodes := sixNodes(t)
+	for whom, s := range shares(t, c, nodes) {
+		for _, l := range s.Leaves {
+			texts := slices.Concat([]string{l.ID, l.CommonName, l.Certificate, l.Key}, l.DNS)
+			require.False(t, slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsAny(s, "{}") }), "%s: %v", whom, texts)
+		}
+	}
+}
