@@ -65,15 +65,16 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 	number := a.Current.Number + 1
 	var next Generation
 	if name == RootName && o.Root != nil {
-		if next, err = o.ownGeneration(number); err == nil && next.PublicKey == a.Current.PublicKey {
-			err = errors.New("your root is the one that is there; bring another, with a key of its own")
-		}
+		next, err = o.ownGeneration(number)
 	} else {
 		root := t.Authorities[RootName]
 		next, err = o.generation(row, number, c, func() (signer, error) { return root.Current.signer(RootName, o.Root) })
 	}
 	if err != nil {
 		return fmt.Errorf("rotate %s: %w", name, err)
+	}
+	if next.PublicKey == a.Current.PublicKey {
+		return fmt.Errorf("rotate %s: its key is the one that is there; bring another root, with a key of its own", name)
 	}
 	a.Next = &next
 	return nil
