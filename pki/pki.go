@@ -125,15 +125,6 @@ type Record struct {
 	Authorities map[string]string `json:"authorities"`
 }
 
-// expires returns when a certificate in PEM ends.
-func expires(pem string) time.Time {
-	c, err := parseCertificate(pem)
-	if err != nil {
-		return time.Time{}
-	}
-	return c.NotAfter
-}
-
 // leafDue is when an end-entity certificate is to be renewed: at two thirds of its life.
 func leafDue(c *x509.Certificate) time.Time {
 	begin := c.NotBefore.Add(backdate)

@@ -64,6 +64,8 @@ type Vault struct {
 	keys       Keys
 	passphrase string
 	lock       *os.File
+	// fresh tells that Create made the folder.
+	fresh bool
 }
 
 // Create makes a folder for a new tree and holds it open. Nothing is written but the folder until Save.
@@ -71,17 +73,19 @@ func Create(dir string, s Settings, tree *pki.Tree, keys Keys) (*Vault, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	_, missing := os.Lstat(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the operator's folder: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the operator's folder: %w", err)
 	}
-	v := &Vault{Dir: dir, Settings: s, Tree: tree, keys: keys}
+	v := &Vault{Dir: dir, Settings: s, Tree: tree, keys: keys, fresh: errors.Is(missing, fs.ErrNotExist)}
 	if err := v.acquire(); err != nil {
 		return nil, err
 	}
 	if err := v.begin(); err != nil {
+		v.Discard()
 		v.Close()
 		return nil, err
 	}
@@ -330,8 +334,11 @@ func WriteFile(name string, data []byte) (err error) {
 	return d.Sync()
 }
 
-// Discard removes a folder that was made in vain, when nothing but our own files is in it.
+// Discard removes the folder when Create made it and nothing but our own files is in it.
 func (v *Vault) Discard() {
+	if !v.fresh {
+		return
+	}
 	for _, name := range []string{PublicFile, SealedFile, PlainFile, SettingsFile, lockFile} {
 		_ = os.Remove(filepath.Join(v.Dir, name))
 	}

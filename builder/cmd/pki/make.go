@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,6 @@ func (c *common) initialize(cmd *cobra.Command, settings vault.Settings) error {
 	if err != nil {
 		return err
 	}
-	_, statErr := os.Lstat(c.dir)
 	v, err := vault.Create(c.dir, settings, tree.New(shared), c.keys())
 	if err != nil {
 		return err
@@ -68,9 +66,7 @@ func (c *common) initialize(cmd *cobra.Command, settings vault.Settings) error {
 		err = v.Save()
 	}
 	if err != nil {
-		if os.IsNotExist(statErr) {
-			v.Discard()
-		}
+		v.Discard()
 		return err
 	}
 	w := cmd.OutOrStdout()

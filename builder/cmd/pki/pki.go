@@ -44,6 +44,7 @@ and named after it (configs.pki for configs). It is encrypted unless you say oth
 Each node is given a bundle with what it needs and no more, signed by the cluster's key.`,
 		Example: "  spore pki init configs\n  spore pki show\n  spore pki bundle --node edge-01 -o edge-01.bundle",
 		Args:    exit.Args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(initCommand(world), showCommand(world), renewCommand(world), rotateCommand(world), exportCommand(world), bundleCommand(world))
 	return cmd
