@@ -58,7 +58,6 @@ type broker struct {
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	dir := t.TempDir()
 	ca, err := testca.New("test")
 	require.NoError(t, err)
 	cert, key, err := ca.Server("edge-01.plant.example", "127.0.0.1")
@@ -67,6 +66,15 @@ func newBroker(t *testing.T) *broker {
 		"mqtt-tls-certificate": cert, "mqtt-tls-key": key,
 		"mqtt-password-sensor": []byte("sensor password\n"), "mqtt-password-operator": []byte("ü$ #:operator"),
 	}
+	b := brokerWith(t, secrets)
+	b.ca, b.passwords = ca, map[string]string{"sensor": "sensor password", "operator": "ü$ #:operator"}
+	return b
+}
+
+// brokerWith makes a broker with the secrets of its bundle.
+func brokerWith(t *testing.T, secrets map[string][]byte) *broker {
+	t.Helper()
+	dir := t.TempDir()
 	for ref, data := range secrets {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "secret_"+ref), data, 0o600))
 	}
@@ -94,7 +102,7 @@ func newBroker(t *testing.T) *broker {
 	conf.Data = bytes.Replace(conf.Data, []byte("/var/lib/mosquitto/"), []byte(state+"/"), 1)
 	files["mosquitto.conf"] = conf
 	require.NoError(t, render.Write(dir, files))
-	b := &broker{t: t, dir: dir, state: state, port: port, ca: ca, passwords: map[string]string{"sensor": "sensor password", "operator": "ü$ #:operator"}}
+	b := &broker{t: t, dir: dir, state: state, port: port}
 	b.own()
 	t.Cleanup(b.kill)
 	return b

@@ -1,0 +1,73 @@
+package services
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/x509"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/secrets"
+	"spore/cluster"
+	"spore/pki"
+	"spore/pki/bundle"
+	"spore/test/client"
+)
+
+// The broker serves with the certificate and the passwords of its node's bundle, and clients verify it with what
+// `spore pki export` gives them.
+func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
+	config, report := cluster.Load(os.DirFS("../../configs"))
+	require.NoError(t, report.Err())
+	shared, nodes := cluster.Facts(config)
+	tree := pki.New(&shared)
+	now := time.Now()
+	_, err := tree.Update(&shared, nodes, pki.Options{Now: now, Random: rand.Reader})
+	require.NoError(t, err)
+	data, err := tree.BundleFor(&shared, &nodes[0], now)
+	require.NoError(t, err)
+	keys, err := tree.Public().SigningKeys()
+	require.NoError(t, err)
+	got, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: shared.ID, Node: "edge-01", Keys: keys})
+	require.NoError(t, err)
+	entries := map[string][]byte{}
+	for _, ref := range secrets.Refs(shared.Services.MQTT) {
+		require.Contains(t, got.Secrets, ref, "the bundle has what the configuration names")
+		entries[ref] = []byte(got.Secrets[ref])
+	}
+
+	b := brokerWith(t, entries)
+	b.start()
+	roots := func(authority string) *x509.CertPool {
+		p := x509.NewCertPool()
+		require.True(t, p.AppendCertsFromPEM(tree.Public().Files()[pki.PublicDir+"/"+authority+".crt"]))
+		return p
+	}
+	for _, tt := range []struct {
+		name, authority, server string
+		good                    bool
+	}{
+		{"by the MQTT authority", "mqtt", "edge-01.plant.example", true},
+		{"by the root", "root", "edge-01.plant.example", true},
+		{"by the service's name", "mqtt", "mqtt.plant.example", true},
+		{"by its address", "mqtt", "10.77.0.11", true},
+		{"by another authority", "agent", "edge-01.plant.example", false},
+		{"by another name", "mqtt", "dns-01.plant.example", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := client.DialMQTT(client.MQTTOptions{
+				Address: b.address(), ServerName: tt.server, Roots: roots(tt.authority),
+				ID: "t-bundle", User: "sensor", Password: got.Secrets["mqtt-password-sensor"],
+			})
+			if tt.good {
+				require.NoError(t, err)
+				c.Close()
+				return
+			}
+			require.ErrorContains(t, err, "x509")
+		})
+	}
+}
