@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -262,6 +263,38 @@ func TestAFolderForRecipients(t *testing.T) {
 	code, _, errs = b.run("show", "@configs", "--identity", "@identity")
 	require.Equal(t, exit.OK, code, errs)
 	require.NotContains(t, b.said.String(), id.String())
+}
+
+// openssl makes a root as a company would.
+func (b *bench) openssl(name string) {
+	b.t.Helper()
+	out, err := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes", "-days", "9999",
+		"-subj", "/CN=Company "+name, "-keyout", b.path(name+".key"), "-out", b.path(name+".crt")).CombinedOutput()
+	require.NoError(b.t, err, "run make deps: %s", out)
+	b.now = time.Now().Add(time.Minute)
+}
+
+func TestAnOwnRootIsReadWhereItIs(t *testing.T) {
+	b := newBench(t)
+	b.openssl("one")
+	b.openssl("two")
+	b.ok("init", "@configs", "--root-certificate", "@one.crt", "--root-key", "@one.key")
+	require.Contains(t, b.read("configs.pki/pki.yaml"), "certificate: "+b.path("one.crt"))
+	require.Empty(t, b.tree().Authorities["root"].Current.Key)
+	require.NoError(t, os.Rename(b.path("one.key"), b.path("away.key")))
+	b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@e.bundle")
+	require.Contains(t, b.fails(exit.Failed, "rotate-ca", "mqtt", "@configs", "--passphrase-file", "@pass"), "the key of your own root is needed to sign it")
+
+	// Another root takes its place, or does not.
+	b.ok("rotate-ca", "root", "@configs", "--root-certificate", "@two.crt", "--root-key", "@two.key")
+	b.ok("rotate-ca", "root", "@configs", "--withdraw")
+	b.ok("renew", "@configs", "--root-certificate", "@one.crt")
+	b.ok("rotate-ca", "root", "@configs", "--root-certificate", "@two.crt", "--root-key", "@two.key")
+	require.Contains(t, b.ok("rotate-ca", "root", "@configs", "--switch"), "next: make the bundles of edge-01, ")
+	b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@e.bundle")
+	b.ok("rotate-ca", "root", "@configs", "--finish")
+	require.Equal(t, b.read("two.crt"), b.tree().Authorities["root"].Current.Certificate)
+	b.hides(b.read("away.key"), b.read("two.key"))
 }
 
 func TestAPlainFolderSaysSo(t *testing.T) {

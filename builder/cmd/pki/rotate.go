@@ -57,11 +57,7 @@ are among them):
 			case finish:
 				return s.finish(w, name)
 			case withdraw:
-				if err := s.vault.Tree.Withdraw(name); err != nil {
-					return err
-				}
-				fmt.Fprintf(w, "%s: the next key is gone; nothing had been signed with it\n", name)
-				return s.vault.Save()
+				return s.withdraw(w, name)
 			default:
 				return s.introduce(w, name)
 			}
@@ -99,6 +95,23 @@ func (s *session) introduce(w io.Writer, name string) error {
 	}
 	fmt.Fprintf(w, "%s: the next key is made and trusted; the old one signs\nnext: build images, bring them to all nodes, then: spore pki rotate-ca %s %s --switch\n", name, name, s.configs)
 	return nil
+}
+
+func (s *session) withdraw(w io.Writer, name string) error {
+	if err := s.vault.Tree.Withdraw(name); err != nil {
+		return err
+	}
+	if err := s.vault.Save(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: the next key is gone; nothing had been signed with it\n", name)
+	if name != tree.RootName || s.vault.Settings.Root == nil {
+		return nil
+	}
+	// The settings may name the root that is withdrawn.
+	s.vault.Settings.Root = nil
+	fmt.Fprintln(w, "pki.yaml names no root of your own any more; where the current one is yours, name it with `spore pki renew --root-certificate … --root-key …`")
+	return s.vault.SaveSettings()
 }
 
 func (s *session) switchOver(w io.Writer, name string) error {
