@@ -169,7 +169,7 @@ func takeBundle(m *machine, c *facts.Cluster, n *facts.Node, id detect.Identity)
 	var bundle secrets.Bundle
 	problem := ""
 	if id.Known() {
-		b, _, err := secrets.FromCredential(os.Getenv("CREDENTIALS_DIRECTORY"), c.ID, id.Node)
+		b, _, err := secrets.FromCredential(os.Getenv("CREDENTIALS_DIRECTORY"), secrets.Whose{Cluster: c.ID, Node: id.Node, SigningKeys: c.SigningKeys})
 		if err != nil {
 			problem = err.Error()
 			m.say(problem)

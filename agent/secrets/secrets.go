@@ -1,10 +1,14 @@
 // Package secrets takes the node's bundle of secrets and lays each into a file that services load as a credential.
 //
-// The bundle comes as the SMBIOS credential spore.bundle: JSON with the cluster's id, the node's name and the secrets by
-// name. One that is made for another cluster or node is refused as a whole. Encrypted bundles are not read here yet.
+// The bundle comes as the SMBIOS credential spore.bundle. Where the cluster part carries the cluster's signing keys, it must
+// be one that `spore pki bundle` made, signed by one of them (package bundle). An image that was built without keys takes
+// JSON with the cluster's id, the node's name and the secrets by name. One that is made for another cluster or node is
+// refused as a whole.
 package secrets
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +24,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/cluster/spec"
+	"spore/pki/bundle"
 )
 
 // Bundle is the content of the credential.
@@ -49,7 +54,32 @@ func ValidRef(ref string) bool {
 	return true
 }
 
-// Parse reads a bundle and checks that it is for this node.
+// Whose says for whom a bundle must be, and whose signature it must carry.
+type Whose struct {
+	// Cluster is the cluster's id, Node the node's name.
+	Cluster, Node string
+	// SigningKeys are the cluster's Ed25519 public keys in base64; none takes the bundle as it comes.
+	SigningKeys []string
+}
+
+// Open reads a bundle and checks that it is for this node.
+func Open(r io.Reader, w Whose) (Bundle, error) {
+	if len(w.SigningKeys) == 0 {
+		return Parse(r, w.Cluster, w.Node)
+	}
+	whose := bundle.Whose{Cluster: w.Cluster, Node: w.Node}
+	for _, text := range w.SigningKeys {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return Bundle{}, errors.New("the cluster part has a signing key that is none; build the image again")
+		}
+		whose.Keys = append(whose.Keys, key)
+	}
+	b, err := bundle.Open(r, whose)
+	return Bundle{Cluster: b.Cluster, Node: b.Node, Secrets: b.Secrets}, err
+}
+
+// Parse reads an unsigned bundle and checks that it is for this node.
 func Parse(r io.Reader, cluster, node string) (Bundle, error) {
 	var b Bundle
 	d := json.NewDecoder(io.LimitReader(r, maxBundle))
@@ -132,7 +162,7 @@ func prune(dir string, keep map[string]bool) error {
 }
 
 // FromCredential reads the bundle from the service's credentials directory. ok is false when there is none.
-func FromCredential(dir, cluster, node string) (b Bundle, ok bool, err error) {
+func FromCredential(dir string, w Whose) (b Bundle, ok bool, err error) {
 	if dir == "" {
 		return Bundle{}, false, nil
 	}
@@ -144,7 +174,7 @@ func FromCredential(dir, cluster, node string) (b Bundle, ok bool, err error) {
 		return Bundle{}, false, fmt.Errorf("read the secret bundle: %w", err)
 	}
 	defer f.Close()
-	b, err = Parse(f, cluster, node)
+	b, err = Open(f, w)
 	return b, err == nil, err
 }
 

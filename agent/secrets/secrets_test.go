@@ -1,14 +1,20 @@
 package secrets
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/spec"
+	"spore/pki/bundle"
 )
 
 const clusterID = "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11"
@@ -59,10 +65,10 @@ func TestInstallGivesEachServiceExactlyItsSecretsOfTheBundle(t *testing.T) {
 }
 
 func TestAServiceWithoutCredentialsHasNoBundle(t *testing.T) {
-	_, ok, err := FromCredential("", clusterID, "a")
+	_, ok, err := FromCredential("", Whose{Cluster: clusterID, Node: "a"})
 	require.NoError(t, err)
 	require.False(t, ok)
-	_, ok, err = FromCredential(t.TempDir(), clusterID, "a")
+	_, ok, err = FromCredential(t.TempDir(), Whose{Cluster: clusterID, Node: "a"})
 	require.NoError(t, err)
 	require.False(t, ok)
 }
@@ -90,4 +96,46 @@ func FuzzParse(f *testing.F) {
 			require.NotContains(t, ref, ".")
 		}
 	})
+}
+
+func TestWhereTheClusterHasKeysABundleMustBeSigned(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	_, foreign, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	content := bundle.Bundle{Cluster: clusterID, Node: "a", Serial: 1, Issued: time.Unix(1_700_000_000, 0), Secrets: map[string]string{"k": "v"}}
+	signed, err := bundle.Sign(content, private)
+	require.NoError(t, err)
+	forged, err := bundle.Sign(content, foreign)
+	require.NoError(t, err)
+	flipped := slices.Clone(signed)
+	flipped[len(flipped)-5] ^= 1
+
+	key := base64.StdEncoding.EncodeToString(public)
+	for name, tc := range map[string]struct {
+		in   string
+		node string
+		keys []string
+		err  string
+	}{
+		"signed by the cluster":      {string(signed), "a", []string{key}, ""},
+		"signed by somebody else":    {string(forged), "a", []string{key}, "not signed by this cluster"},
+		"changed afterwards":         {string(flipped), "a", []string{key}, "not signed by this cluster"},
+		"cut short":                  {string(signed[:len(signed)-3]), "a", []string{key}, "not signed by this cluster"},
+		"for another node":           {string(signed), "b", []string{key}, `for node "a", and this is "b"`},
+		"not signed at all":          {`{"cluster":"` + clusterID + `","node":"a","secrets":{"k":"v"}}`, "a", []string{key}, "not of its form"},
+		"a key that is none":         {string(signed), "a", []string{"AAAA"}, "build the image again"},
+		"a new key beside a foreign": {string(signed), "a", []string{base64.StdEncoding.EncodeToString(foreign.Public().(ed25519.PublicKey)), key}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := Open(strings.NewReader(tc.in), Whose{Cluster: clusterID, Node: tc.node, SigningKeys: tc.keys})
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				require.Empty(t, b.Secrets)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"k": "v"}, b.Secrets)
+		})
+	}
 }

@@ -3,6 +3,7 @@ package build
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"spore/builder/source"
 	"spore/builder/store"
 	"spore/cluster"
+	"spore/pki/vault"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
@@ -38,6 +40,7 @@ var formats = []string{"disk", "uki"}
 
 type flags struct {
 	out, source, cache string
+	pki                string
 	formats            []string
 	offline, update    bool
 	strict, json       bool
@@ -68,6 +71,7 @@ written into the image, else the date of the package archive is.`,
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
 	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, uki (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.source, "source", "", "the source tree of spore (default: found from here upwards)")
+	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
 	cmd.Flags().BoolVar(&f.offline, "offline", false, "use only what is in the cache")
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
@@ -79,6 +83,9 @@ written into the image, else the date of the package archive is.`,
 func run(cmd *cobra.Command, dir, version string, f flags) error {
 	config, err := load(cmd, dir, f.strict)
 	if err != nil {
+		return err
+	}
+	if config.Public, err = readKeys(dir, f.pki, config.Cluster.ID); err != nil {
 		return err
 	}
 	chosen, err := chooseFormats(f.formats, config.Image.Formats)
@@ -141,6 +148,33 @@ func load(cmd *cobra.Command, dir string, strict bool) (*cluster.Config, error) 
 		return nil, errors.New("the configuration has errors; nothing was built")
 	}
 	return config, nil
+}
+
+// readKeys reads the public half of the cluster's keys. A folder that was not named need not exist.
+func readKeys(config, dir, clusterID string) (cluster.Public, error) {
+	named := dir != ""
+	if !named {
+		dir = strings.TrimRight(config, "/") + ".pki"
+	}
+	public, err := vault.ReadPublic(dir)
+	if errors.Is(err, vault.ErrNone) && !named {
+		return cluster.Public{}, nil
+	}
+	if err != nil {
+		return cluster.Public{}, fmt.Errorf("read the cluster's keys: %w", err)
+	}
+	if !strings.EqualFold(public.Cluster, clusterID) {
+		return cluster.Public{}, fmt.Errorf("the keys in %s are of the cluster with the id %s, and the configuration has %s", dir, public.Cluster, clusterID)
+	}
+	keys, err := public.SigningKeys()
+	if err != nil {
+		return cluster.Public{}, err
+	}
+	out := cluster.Public{Files: public.Files()}
+	for _, k := range keys {
+		out.SigningKeys = append(out.SigningKeys, base64.StdEncoding.EncodeToString(k))
+	}
+	return out, nil
 }
 
 func chooseFormats(flag, configured []string) ([]string, error) {

@@ -26,8 +26,8 @@ func bundleCommand(world outside) *cobra.Command {
 		Use:   "bundle [DIR] --node NAME",
 		Short: "Make the bundle of secrets for a node",
 		Long: `Bundle writes what a node needs and no more: the secrets of its roles, signed by the cluster's key. What is due is renewed
-before. The file is the systemd credential spore.bundle of the machine; with --encrypt it is encrypted with a passphrase,
-which the machine asks for on its console.
+before. The file is the systemd credential spore.bundle of the machine; with --encrypt it is encrypted with a
+passphrase for the way to whoever delivers it, who opens it with age -d.
 
 Without --encrypt, whoever has the file has the node's secrets.`,
 		Example: `  spore pki bundle --node edge-01
