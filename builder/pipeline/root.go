@@ -146,6 +146,9 @@ func (b *build) composeRoot(ctx context.Context) error {
 	}
 	step.Note("%d files", len(composed.Tree.Paths()))
 	step.Done()
+	for _, n := range composed.Report.Notes() {
+		b.Progress.Printf("note: %s: %s", n.Path, n.Why)
+	}
 
 	if err := b.linkRoot(composed.Tree); err != nil {
 		return err
