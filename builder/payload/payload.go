@@ -9,7 +9,6 @@ package payload
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"errors"
@@ -222,30 +221,6 @@ func checkStatic(path string) error {
 		}
 	}
 	return nil
-}
-
-// Module is one Go module that a program is made of.
-type Module struct {
-	Path, Version string
-	// Sum is the h1: hash as in go.sum; empty for our own modules.
-	Sum string
-}
-
-// Modules lists what a program is made of, from its own build information: the main module, then what it depends on,
-// sorted by path. It also returns the Go version.
-func (p Program) Modules() ([]Module, string, error) {
-	info, err := buildinfo.ReadFile(p.Path)
-	if err != nil {
-		return nil, "", fmt.Errorf("read build information of %s: %w", p.Name, err)
-	}
-	mods := []Module{{Path: info.Main.Path, Version: info.Main.Version, Sum: info.Main.Sum}}
-	for _, d := range info.Deps {
-		if d.Replace != nil {
-			d = d.Replace
-		}
-		mods = append(mods, Module{Path: d.Path, Version: d.Version, Sum: d.Sum})
-	}
-	return mods, info.GoVersion, nil
 }
 
 // kept is the part of an environment that keptEnv names.

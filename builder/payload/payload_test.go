@@ -2,6 +2,7 @@ package payload
 
 import (
 	"context"
+	"debug/buildinfo"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,10 +57,10 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	r, err := p.Content().Open()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	mods, goVersion, err := p.Modules()
+	info, err := buildinfo.ReadFile(p.Path)
 	require.NoError(t, err)
-	require.Equal(t, "example.test/hello", mods[0].Path)
-	require.Regexp(t, `^go1\.\d+(\.\d+)?$`, goVersion, "experiments are those of the toolchain, no more and no less")
+	require.Equal(t, "example.test/hello", info.Main.Path)
+	require.Regexp(t, `^go1\.\d+(\.\d+)?$`, info.GoVersion, "experiments are those of the toolchain, no more and no less")
 
 	run := filepath.Join(t.TempDir(), "hello")
 	data, err := os.ReadFile(p.Path)
