@@ -94,18 +94,6 @@ func Build(o Options) ([]byte, error) {
 	return out, nil
 }
 
-// Write writes the image of Build.
-func Write(w io.Writer, o Options) error {
-	out, err := Build(o)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(out); err != nil {
-		return fmt.Errorf("write unified kernel image: %w", err)
-	}
-	return nil
-}
-
 func build(o Options) ([]byte, error) {
 	stub, err := readHeader(bytes.NewReader(o.Stub))
 	if err != nil {
