@@ -143,6 +143,7 @@ func Leaves() []LeafRow {
 		{Name: "kube-proxy", Authority: "kubernetes-client", Roles: kube, CommonName: "system:kube-proxy", Usage: Client},
 		{Name: "calico-node", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-node", Usage: Client},
 		{Name: "calico-cni", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-cni", Usage: Client},
+		{Name: "cluster-dns", Authority: "kubernetes-client", Roles: master, CommonName: "spore:cluster-dns", Usage: Client},
 		// May ask for the kubelet's certificate of its own node and do nothing else.
 		{Name: "kubelet-bootstrap", Authority: "kubernetes-client", Roles: kube, CommonName: "spore:kubelet-bootstrap:{node}", Organization: []string{"system:bootstrappers"}, Usage: Client},
 		{Name: "kubelet-client", Authority: "kubernetes-client", Roles: kube, CommonName: "system:node:{node}", Organization: []string{"system:nodes"}, Usage: Client, Made: OnNode},

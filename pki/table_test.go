@@ -102,6 +102,31 @@ func TestEveryRoleThatNeedsSecretsGetsSome(t *testing.T) {
 	}
 }
 
+// A program that waited for an entry that no table gives its nodes would wait for ever.
+func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
+	c, nodes := sixNodes(t)
+	for _, r := range roles.Roles() {
+		n := *node(t, nodes, c.Members[r.Name][0])
+		n.Roles = []string{r.Name}
+		s, err := ShareOf(c, &n)
+		require.NoError(t, err)
+		var share []string
+		for _, a := range s.Issues {
+			share = append(share, a.Key)
+		}
+		for _, l := range s.Leaves {
+			share = append(share, l.Certificate, l.Key)
+		}
+		for _, e := range s.Secrets {
+			share = append(share, e.Name)
+		}
+		for _, name := range r.Programs {
+			p, _ := roles.LookupProgram(name)
+			require.Subset(t, share, p.Secrets, "%s of role %s", name, r.Name)
+		}
+	}
+}
+
 // DESIGN: what each role is given, by the names of the bundle entries. The agent's and the recovery key are everybody's.
 func TestTheShareOfEachRole(t *testing.T) {
 	kubernetes := []string{
@@ -111,7 +136,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 	every := []string{"agent-certificate", "agent-key", "state-recovery-key"}
 	wants := map[string][]string{
 		"control-plane": append([]string{
-			"etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key",
+			"cluster-dns-certificate", "cluster-dns-key", "etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key",
 			"etcd-peer-certificate", "etcd-peer-key", "etcd-server-certificate", "etcd-server-key", "front-proxy-client-certificate",
 			"front-proxy-client-key", "kube-apiserver-certificate", "kube-apiserver-key", "kube-apiserver-kubelet-certificate",
 			"kube-apiserver-kubelet-key", "kube-controller-manager-certificate", "kube-controller-manager-key",
