@@ -49,7 +49,7 @@ NODE_ROLES="dns-server mqtt-broker"
 
 func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 	c, n := example()
-	n.Roles = []string{"dns-server", "worker"}
+	n.Roles = []string{"ceph-osd", "dns-server"}
 	files := Environment(c, n)
 	require.Contains(t, files, "coredns.env")
 	require.NotContains(t, files, "mosquitto.env")

@@ -3,6 +3,11 @@
 // its test.
 package roles
 
+import (
+	"slices"
+	"strings"
+)
+
 // Role is one row of the contract between cluster.yaml and the image.
 type Role struct {
 	// Name is the canonical name.
@@ -33,13 +38,21 @@ type Program struct {
 	User string `json:"user"`
 	// NeedsSecrets holds back the role until the node's bundle is there.
 	NeedsSecrets bool `json:"needsSecrets"`
+	// Secrets are the entries of the node's bundle that it is given.
+	Secrets []string `json:"secrets,omitempty"`
 }
+
+// everyKubernetesNode is what both roles of Kubernetes run.
+var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node"}
+
+// controlPlane is what a control plane runs besides.
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "kubernetes-bootstrap"}
 
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
 	return []Role{
-		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes"},
-		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes"},
+		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes", Programs: slices.Concat(controlPlane, everyKubernetesNode)},
+		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
 		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka"},
 		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph"},
 		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph"},
@@ -53,7 +66,42 @@ func Programs() []Program {
 	return []Program{
 		{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, Ports: []string{"8883/tcp"}, User: "mosquitto", NeedsSecrets: true},
 		{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, Ports: []string{"53/udp", "53/tcp"}, User: "coredns"},
+
+		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
+			Secrets: pairs("etcd-server", "etcd-peer")},
+		{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kube"}, Ports: []string{"6443/tcp"}, User: "kube-apiserver", NeedsSecrets: true,
+			Secrets: pairs("kube-apiserver", "etcd-apiserver", "kube-apiserver-kubelet", "front-proxy-client", "service-account-key", "etcd-encryption-key")},
+		{Name: "kube-controller-manager", Unit: "kube-controller-manager.service", Payloads: []string{"kube"}, User: "kube-controller-manager", NeedsSecrets: true,
+			Secrets: pairs("kube-controller-manager", "kube-controller-manager-server", "kubernetes-client-ca-key", "kubelet-serving-ca-key", "service-account-key")},
+		{Name: "kube-scheduler", Unit: "kube-scheduler.service", Payloads: []string{"kube"}, User: "kube-scheduler", NeedsSecrets: true,
+			Secrets: pairs("kube-scheduler", "kube-scheduler-server")},
+		// The DNS server of pods; the role dns-server is that of machines.
+		{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"coredns"}, Ports: []string{"10053/udp", "10053/tcp"}, User: "coredns", NeedsSecrets: true,
+			Secrets: pairs("cluster-dns")},
+		// Part of spore-agent.
+		{Name: "kubernetes-bootstrap", Unit: "kubernetes-bootstrap.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: pairs("kubernetes-agent")},
+
+		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "containerd-shim-runc-v2", "crictl"}, User: "root"},
+		{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
+		{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer"},
+		{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kube"}, Ports: []string{"10250/tcp"}, User: "root", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},
+		{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kube"}, User: "root", NeedsSecrets: true, Secrets: pairs("kube-proxy")},
+		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
+			Secrets: pairs("calico-node", "calico-cni")},
 	}
+}
+
+// pairs names the bundle entries of certificates, a chain and a key each. A name that ends in -key is an entry of its own.
+func pairs(names ...string) []string {
+	var out []string
+	for _, name := range names {
+		if strings.HasSuffix(name, "-key") {
+			out = append(out, name)
+			continue
+		}
+		out = append(out, name+"-certificate", name+"-key")
+	}
+	return out
 }
 
 // Lookup finds a role by its name or alias.
