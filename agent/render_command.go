@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
@@ -22,7 +23,9 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Sprintf("usage: spore-agent render NAME, one of %v", render.Names())}
 	}
-	dir, credentials := os.Getenv("RUNTIME_DIRECTORY"), os.Getenv("CREDENTIALS_DIRECTORY")
+	// A unit with several runtime directories is told all of them; the first is its own (systemd.exec(5)).
+	dir, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: render is for ExecStartPre= of a unit with RuntimeDirectory=")
 	}

@@ -41,8 +41,13 @@ type Input struct {
 
 // programs is the table of templates, by the names of roles.Programs.
 var programs = map[string]func(Input) (map[string]File, error){
-	"coredns":   coredns,
-	"mosquitto": mosquitto,
+	"calico-node":   calicoNode,
+	"containerd":    containerd,
+	"coredns":       coredns,
+	"kube-balancer": balancer,
+	"kube-proxy":    kubeProxy,
+	"kubelet":       kubelet,
+	"mosquitto":     mosquitto,
 }
 
 // Names lists the programs that can be rendered, sorted.
@@ -55,7 +60,7 @@ func Names() []string {
 	return names
 }
 
-// Render returns the configuration files of a program by their names in Input.Dir.
+// Render returns the configuration files of a program by their paths below Input.Dir.
 func Render(name string, in Input) (map[string]File, error) {
 	fn, ok := programs[name]
 	if !ok {
@@ -76,7 +81,13 @@ func Write(dir string, files map[string]File) error {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		if err := write(filepath.Join(dir, name), files[name]); err != nil {
+		path := filepath.Join(dir, name)
+		if filepath.Dir(name) != "." { // dir itself is systemd's to make
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return fmt.Errorf("write %s: %w", name, err)
+			}
+		}
+		if err := write(path, files[name]); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -2,10 +2,13 @@ package render
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -65,19 +68,32 @@ func testInput() Input {
 	}
 }
 
-func TestEveryProgramOfTheRoleTableCanBeRendered(t *testing.T) {
+// A unit that asks for a rendering gets one.
+func TestEveryProgramWhoseUnitAsksForItCanBeRendered(t *testing.T) {
 	for _, p := range roles.Programs() {
-		require.Contains(t, Names(), p.Name)
+		unit, err := os.ReadFile(filepath.Join("../../units", p.Unit)) // package test/units holds that there is one
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		require.NoError(t, err)
+		for _, call := range regexp.MustCompile(`spore-agent render (\S+)`).FindAllStringSubmatch(string(unit), -1) {
+			require.Equal(t, p.Name, call[1])
+			require.Contains(t, Names(), p.Name)
+		}
 	}
 	_, err := Render("telnetd", testInput())
-	require.EqualError(t, err, "render telnetd: no such program; there are [coredns mosquitto]")
+	require.ErrorContains(t, err, "render telnetd: no such program; there are [")
 }
 
 func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	for _, name := range Names() {
-		a, err := Render(name, testInput())
+		input := func() Input { return kubeInput(kubeMaster()) }
+		if name == "coredns" || name == "mosquitto" {
+			input = testInput
+		}
+		a, err := Render(name, input())
 		require.NoError(t, err)
-		b, err := Render(name, testInput())
+		b, err := Render(name, input())
 		require.NoError(t, err)
 		require.Equal(t, a, b)
 	}

@@ -1,0 +1,58 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+const (
+	// balancerAddress is where the balancer listens on every node.
+	balancerAddress = "127.0.0.1:6444"
+	// apiPort is kube-apiserver's on every master.
+	apiPort = 6443
+)
+
+// balancer renders the configuration of haproxy(1): TCP from the node's own programs to a master whose API server says that
+// it is ready. A master prefers its own.
+func balancer(in Input) (map[string]File, error) {
+	masters, err := membersOf(in, "control-plane")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	milliseconds := func(d time.Duration) int64 { return slow(in, d).Milliseconds() }
+	line("# Rendered by spore-agent from cluster.yaml; made again at each start.")
+	line("global")
+	line("  maxconn 4000")
+	line("  nbthread 1") // a few long connections; each thread has pools of its own
+	line("  log stdout format raw daemon notice")
+	line("defaults")
+	line("  mode tcp")
+	line("  log global")
+	line("  timeout connect %dms", milliseconds(5*time.Second))
+	line("  timeout check %dms", milliseconds(5*time.Second))
+	// Watches speak at least every few minutes; a shell in a container may be silent for long.
+	line("  timeout client 4h")
+	line("  timeout server 4h")
+	line("frontend kube-apiserver")
+	line("  bind %s", balancerAddress)
+	line("  default_backend kube-apiservers")
+	line("backend kube-apiservers")
+	line("  balance leastconn")
+	line("  option httpchk GET /readyz")
+	line("  http-check expect status 200")
+	line("  option allbackups")
+	line("  default-server check check-ssl verify required ca-file %s inter %dms fall 3 rise 1 on-marked-down shutdown-sessions",
+		pkiFile("kubernetes-server.crt"), milliseconds(2*time.Second))
+	for _, m := range masters {
+		other := ""
+		if hasRole(in, "control-plane") && m.name != in.Node.Name {
+			other = " backup"
+		}
+		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, apiPort), m.name, other)
+	}
+	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}}, nil
+}

@@ -1,0 +1,193 @@
+package render
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+const kubeHosts = `10.77.0.21 master-01.lab.internal master-01
+10.77.0.22 m2.lab.internal m2 master-02
+10.77.0.23 master-03.lab.internal master-03
+10.77.0.31 worker-01.lab.internal worker-01
+`
+
+// kubeInput is a node of a cluster with three masters.
+func kubeInput(node *facts.Node) Input {
+	return Input{
+		Cluster: &facts.Cluster{
+			Name: "lab", ID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Domain: "lab.internal", Nodes: 4,
+			Network: spec.Network{
+				NodeSubnets: []string{"10.77.0.0/24"}, PodCIDRs: []string{"10.78.0.0/16"}, ServiceCIDRs: []string{"10.79.0.0/16"},
+				Nameservers: []string{"10.77.0.3"},
+			},
+			Members:  map[string][]string{"control-plane": {"master-01", "master-02", "master-03"}, "worker": {"worker-01"}},
+			Services: spec.Services{Kubernetes: &spec.Kubernetes{}},
+		},
+		Node: node, Hosts: strings.NewReader(kubeHosts), Dir: "/run/x",
+		Addresses:  []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.99")},
+		Secret:     func(ref string) ([]byte, error) { return []byte("content of " + ref + "\n"), nil },
+		SecretPath: func(ref string) string { return "/run/credentials/x.service/secret_" + ref },
+	}
+}
+
+func kubeMaster() *facts.Node {
+	return &facts.Node{Name: "master-02", Hostname: "m2", FQDN: "m2.lab.internal", IPs: []string{"10.77.0.22"}, Roles: []string{"control-plane"}}
+}
+
+func kubeWorker() *facts.Node {
+	return &facts.Node{
+		Name: "worker-01", Hostname: "worker-01", FQDN: "worker-01.lab.internal", IPs: []string{"10.77.0.31"}, Roles: []string{"worker"},
+		Labels: map[string]string{"example.com/zone": "b", "node.kubernetes.io/tier": "1", "node-role.kubernetes.io/worker": ""},
+		Taints: []string{"example.com/only=batch:NoExecute", "quiet:PreferNoSchedule"},
+	}
+}
+
+// golden compares the files of a program with those in testdata/NAME; UPDATE=1 writes them instead.
+func golden(t *testing.T, name string, files map[string]File) {
+	t.Helper()
+	dir := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, Write(dir, files))
+		for file := range files {
+			require.NoError(t, os.Chmod(filepath.Join(dir, file), 0o644))
+		}
+	}
+	found := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		found++
+		file, _ := filepath.Rel(dir, path)
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, files, file)
+		require.Equal(t, string(want), string(files[file].Data), "%s of %s; UPDATE=1 go test writes it anew", file, name)
+		return nil
+	}))
+	require.Equal(t, len(files), found, "files in %s", dir)
+}
+
+func TestNodeProgramsOfKubernetes(t *testing.T) {
+	for _, program := range []string{"calico-node", "containerd", "kube-balancer", "kube-proxy", "kubelet"} {
+		for kind, node := range map[string]*facts.Node{"master": kubeMaster(), "worker": kubeWorker()} {
+			t.Run(program+" of a "+kind, func(t *testing.T) {
+				files, err := Render(program, kubeInput(node))
+				require.NoError(t, err)
+				golden(t, program+"-"+kind, files)
+			})
+		}
+	}
+}
+
+func TestASlowMachineGetsMoreTime(t *testing.T) {
+	in := kubeInput(kubeWorker())
+	in.Cluster.Services.Kubernetes.SlowMachine = true
+	files, err := Render("kubelet", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["config.json"].Data), `"nodeLeaseDurationSeconds": 200,`)
+	require.Contains(t, string(files["config.json"].Data), `"runtimeRequestTimeout": "10m0s",`)
+	in.Hosts = strings.NewReader(kubeHosts)
+	files, err = Render("kube-balancer", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["haproxy.cfg"].Data), " inter 10000ms ")
+}
+
+func TestANodeWithTheAddressOfItsLease(t *testing.T) {
+	node := kubeWorker()
+	node.IPs = nil
+	files, err := Render("kubelet", kubeInput(node))
+	require.NoError(t, err)
+	require.Contains(t, string(files["arguments"].Data), "--node-ip=10.77.0.99")
+	files, err = Render("calico-node", kubeInput(node))
+	require.NoError(t, err)
+	require.Contains(t, string(files["environment"].Data), "\nIP=10.77.0.99\nIP6=none\n")
+}
+
+func TestAMasterThatIsAWorkerTooTakesPods(t *testing.T) {
+	node := kubeMaster()
+	node.Roles = []string{"control-plane", "worker"}
+	files, err := Render("kubelet", kubeInput(node))
+	require.NoError(t, err)
+	require.NotContains(t, string(files["config.json"].Data), masterTaint)
+}
+
+func TestBothFamilies(t *testing.T) {
+	node := kubeWorker()
+	node.IPs = []string{"fd77::31", "10.77.0.31"}
+	node.Interfaces = []spec.Interface{{Name: "lan0"}, {MAC: "52:54:00:77:00:1f"}}
+	in := kubeInput(node)
+	in.Cluster.Network.PodCIDRs = []string{"10.78.0.0/16", "fd78::/56"}
+	files, err := Render("calico-node", in)
+	require.NoError(t, err)
+	for _, line := range []string{"IP=10.77.0.31", "IP6=fd77::31", "FELIX_IPV6SUPPORT=true"} {
+		require.Contains(t, string(files["environment"].Data), "\n"+line+"\n")
+	}
+	require.Contains(t, string(files["environment"].Data), `|^lan0\$"`)
+	require.Contains(t, string(files["10-calico.conflist"].Data), `"assign_ipv6": "true"`)
+	in.Node.IPs = []string{"fd77::31"}
+	_, err = Render("calico-node", in)
+	require.EqualError(t, err, "render calico-node: pods have IPv4 addresses and the node has none yet")
+}
+
+func TestOnlyTheNodeItselfReadsKeys(t *testing.T) {
+	files, err := Render("calico-node", kubeInput(kubeWorker()))
+	require.NoError(t, err)
+	for _, name := range []string{"calico-kubeconfig", "kubeconfig"} {
+		require.Equal(t, os.FileMode(0o600), files[name].Mode, name)
+	}
+	for name, f := range files {
+		if name != "calico-kubeconfig" {
+			require.NotContains(t, string(f.Data), "content of", name)
+		}
+	}
+}
+
+func TestKubernetesRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, program, want string
+		change              func(*Input)
+	}{
+		{"no settings", "kubelet", "the cluster has no kubernetes settings; add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"no address", "kubelet", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
+		{"no Service network", "kubelet", "the cluster has no serviceCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
+		{"a Service network that is too small", "kubelet", "serviceCIDRs: 10.79.0.0/29 has no address 10; make it larger", func(in *Input) { in.Cluster.Network.ServiceCIDRs = []string{"10.79.0.0/29"} }},
+		{"a taint without an effect", "kubelet", `taint "a=b" of node worker-01 is not key=value:Effect`, func(in *Input) { in.Node.Taints = []string{"a=b"} }},
+		{"a taint with a wrong effect", "kubelet", `taint "a:Never" of node worker-01 is not`, func(in *Input) { in.Node.Taints = []string{"a:Never"} }},
+		{"a label that is no word", "kubelet", "internal error: argument", func(in *Input) { in.Node.Labels = map[string]string{"a": "b c"} }},
+		{"no pod network", "kube-proxy", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.PodCIDRs = nil }},
+		{"no pod network", "calico-node", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.PodCIDRs = nil }},
+		{"no secrets", "calico-node", "credentials of the CNI plugin: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
+		{"no master", "kube-balancer", "no node has the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
+		{"a master without an address", "kube-balancer", "node master-01 of role control-plane has no address in cluster.yaml", func(in *Input) { in.Hosts = strings.NewReader("") }},
+	} {
+		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
+			in := kubeInput(kubeWorker())
+			tt.change(&in)
+			_, err := Render(tt.program, in)
+			require.ErrorContains(t, err, "render "+tt.program+": "+tt.want)
+		})
+	}
+}
+
+func TestLabelsThatAKubeletMaySet(t *testing.T) {
+	for key, want := range map[string]bool{
+		"plain": true, "example.com/x": true, "kubernetes.io/hostname": true, "topology.kubernetes.io/zone": true,
+		"node.kubernetes.io/x": true, "a.node.kubernetes.io/x": true, "kubelet.kubernetes.io/x": true,
+		"node-role.kubernetes.io/worker": false, "node-restriction.kubernetes.io/x": false, "k8s.io/x": false, "a.k8s.io/x": false,
+		"notkubernetes.io/x": true,
+	} {
+		require.Equal(t, want, kubeletMaySet(key), key)
+	}
+}

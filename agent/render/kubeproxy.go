@@ -1,0 +1,31 @@
+package render
+
+import (
+	"errors"
+	"strings"
+)
+
+// kubeProxy renders its KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) and kubeconfig.
+func kubeProxy(in Input) (map[string]File, error) {
+	if len(in.Cluster.Network.PodCIDRs) == 0 {
+		return nil, errors.New("the cluster has no podCIDRs; add them to cluster.yaml")
+	}
+	config, err := jsonFile(map[string]any{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"mode":               "nftables",
+		"clusterCIDR":        strings.Join(in.Cluster.Network.PodCIDRs, ","),
+		"hostnameOverride":   in.Node.Name,
+		"clientConnection":   map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
+		"enableProfiling":    false,
+		"healthzBindAddress": "127.0.0.1:10256",
+		"metricsBindAddress": "127.0.0.1:10249",
+	}, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubeconfigFile("system:kube-proxy", in.SecretPath("kube-proxy-certificate"), in.SecretPath("kube-proxy-key"))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]File{"config.json": config, "kubeconfig": client}, nil
+}
