@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"with its secrets every role starts": {func(*Input) {}, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil},
 		"a role without its secrets is held, and no other": {
-			func(i *Input) { i.Have = func(service, ref string) bool { return service == "mqtt" && ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
+			func(i *Input) { i.Have = func(service, ref string) bool { return service == "mosquitto" && ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a: no bundle for this node came with the machine"}},
 		},
 		"a node found by DHCP alone is told that it proves nothing": {
@@ -119,10 +119,13 @@ func TestHaveInAndUnitIn(t *testing.T) {
 	require.False(t, UnitIn(dir)("y"))
 }
 
-func TestEachServiceGetsTheSecretsThatItsSettingsName(t *testing.T) {
+func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) {
 	c := &facts.Cluster{Services: spec.Services{
 		MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}}, DNS: &spec.DNS{},
 	}}
-	require.Equal(t, map[string][]string{"mqtt": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))
+	require.Equal(t, map[string][]string{"mosquitto": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))
 	require.Empty(t, Secrets(c, &facts.Node{Roles: []string{"dns-server"}}))
+	worker := Secrets(c, &facts.Node{Roles: []string{"worker"}})
+	require.Equal(t, []string{"kubelet-bootstrap-certificate", "kubelet-bootstrap-key"}, worker["kubelet"])
+	require.NotContains(t, worker, "kube-apiserver")
 }
