@@ -28,6 +28,7 @@ func commands() []command {
 		{"state", "[adopt|reset DISK PARTUUID|SERIAL]", "make or find the partition for /var; adopt or delete one that is foreign", stateCommand},
 		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
 		{"status", "[--json]", "print the last status line", statusCommand},
+		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
 	}
 }

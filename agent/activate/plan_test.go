@@ -37,7 +37,9 @@ func TestPlan(t *testing.T) {
 	}{
 		"with its secrets every role starts": {func(*Input) {}, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil},
 		"a role without its secrets is held, and no other": {
-			func(i *Input) { i.Have = func(service, ref string) bool { return service == "mosquitto" && ref != "pw-a" } }, []string{"dns-server"}, []string{"dns.target"},
+			func(i *Input) {
+				i.Have = func(service, ref string) bool { return service == "mosquitto" && ref != "pw-a" }
+			}, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a: no bundle for this node came with the machine"}},
 		},
 		"a node found by DHCP alone is told that it proves nothing": {
