@@ -345,10 +345,10 @@ var badNodefiles = []badInput{
 		},
 	},
 	{
-		"a label that a kubelet may not set",
-		[]edit{{"nodes/worker-02.yaml", "plant.example/hall: north", "node-role.kubernetes.io/storage: \"\""}},
+		"a label that belongs to Kubernetes",
+		[]edit{{"nodes/worker-02.yaml", "plant.example/hall: north", "storage.kubernetes.io/hall: \"\""}},
 		[]string{
-			`nodes/worker-02.yaml:6:36: error: the label "node-role.kubernetes.io/storage" belongs to Kubernetes, and a kubelet that sets it does not start; use a domain of your own, such as plant.example/storage`,
+			`nodes/worker-02.yaml:6:31: error: the label "storage.kubernetes.io/hall" belongs to Kubernetes; use a domain of your own, such as plant.example/hall`,
 		},
 	},
 	{

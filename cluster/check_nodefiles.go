@@ -60,21 +60,25 @@ func validLabelKey(key string) bool {
 	return isDomain(prefix) && labelName.MatchString(name)
 }
 
-// kubeletLabels are the labels of its own namespaces that a kubelet may set on its node; with any other it does not start
-// (--node-labels, kubernetes/enhancements KEP-279).
+// kubeletLabels are the labels of its own namespaces that a kubelet may set on its node (--node-labels,
+// kubernetes/enhancements KEP-279).
 var kubeletLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
 	"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "topology.kubernetes.io/region",
 	"topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
 }
 
-// refusedByKubelet reports whether a kubelet may not set a label.
-func refusedByKubelet(key string) bool {
+// masterPrefixes are those that people give nodes and that no kubelet may set: the masters do.
+var masterPrefixes = []string{"node-role.kubernetes.io", "node-restriction.kubernetes.io"}
+
+// reserved reports whether a label belongs to Kubernetes and is nobody's to give.
+func reserved(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
-	reserved := prefix == "kubernetes.io" || prefix == "k8s.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
+	kubernetes := prefix == "kubernetes.io" || prefix == "k8s.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io")
 	own := prefix == "kubelet.kubernetes.io" || prefix == "node.kubernetes.io" ||
-		strings.HasSuffix(prefix, ".kubelet.kubernetes.io") || strings.HasSuffix(prefix, ".node.kubernetes.io")
-	return strings.Contains(key, "/") && reserved && !own && !slices.Contains(kubeletLabels, key)
+		strings.HasSuffix(prefix, ".kubelet.kubernetes.io") || strings.HasSuffix(prefix, ".node.kubernetes.io") ||
+		slices.Contains(masterPrefixes, prefix) || strings.HasSuffix(prefix, ".node-restriction.kubernetes.io")
+	return strings.Contains(key, "/") && kubernetes && !own && !slices.Contains(kubeletLabels, key)
 }
 
 var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
@@ -86,8 +90,8 @@ func (k *checker) checkScheduling(src *source, node int, f spec.NodeFile) {
 		switch {
 		case !validLabelKey(key):
 			k.errorf(p, "the label key %q is not valid; write name or domain/name, where the name is 1 to 63 letters, digits, -, _ and .", clip(key))
-		case refusedByKubelet(key):
-			k.errorf(p, "the label %q belongs to Kubernetes, and a kubelet that sets it does not start; use a domain of your own, such as %s/%s", clip(key), clip(k.c.Cluster.Domain), clip(path.Base(key)))
+		case reserved(key):
+			k.errorf(p, "the label %q belongs to Kubernetes; use a domain of your own, such as %s/%s", clip(key), clip(k.c.Cluster.Domain), clip(path.Base(key)))
 		case !labelValue.MatchString(f.Labels[key]):
 			k.errorf(p, "the label value %q is not valid; write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends", clip(f.Labels[key]))
 		}

@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"net/netip"
-	"path"
 	"regexp"
 	"slices"
-	"strings"
 
 	"spore/cluster/roles"
 	"spore/cluster/spec"
@@ -48,21 +46,6 @@ var refForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func (k *checker) secretRef(p place, what string, ref spec.SecretRef) {
 	if p.src.has(append(p.path, "secretRef")...) && !refForm.MatchString(ref.SecretRef) {
 		k.errorf(p.then("secretRef"), "%s: secretRef %q is not the name of a bundle entry; write 1 to 63 lower-case letters, digits and -, such as mqtt-tls-key", what, clip(ref.SecretRef))
-	}
-}
-
-func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
-	if s.Version != "" && !regexp.MustCompile(`^v1\.[0-9]{2,3}$`).MatchString(s.Version) {
-		k.errorf(in(src, "version"), "the Kubernetes version %q is not a release line; write it as v1.36", clip(s.Version))
-	}
-	seen := k.unique()
-	for i, image := range s.Images {
-		p := in(src, "images", i)
-		if image == "" || path.IsAbs(image) || path.Clean(image) != image || strings.HasPrefix(image, "..") {
-			k.errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", clip(image))
-			continue
-		}
-		seen.add(p, "the image", image, "remove one")
 	}
 }
 

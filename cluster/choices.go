@@ -10,16 +10,18 @@ import (
 // pages. The entries of a list are meant where the key holds one.
 func Choices() map[string][]string {
 	return map[string][]string{
-		"Cluster.services":   serviceNames(),
-		"Node.roles":         roleNames(),
-		"Bond.mode":          bondModes,
-		"Disk.use":           diskUses,
-		"MQTTACL.access":     mqttAccess,
-		"Ceph.failureDomain": failureDomains,
-		"Image.suite":        suites,
-		"Image.components":   components,
-		"Image.kernel":       kernels,
-		"Image.formats":      formats,
+		"Cluster.services":       serviceNames(),
+		"Node.roles":             roleNames(),
+		"Bond.mode":              bondModes,
+		"Disk.use":               diskUses,
+		"MQTTACL.access":         mqttAccess,
+		"Ceph.failureDomain":     failureDomains,
+		"Kubernetes.podSecurity": podSecurityLevels,
+		"Kubernetes.audit":       auditLevels,
+		"Image.suite":            suites,
+		"Image.components":       components,
+		"Image.kernel":           kernels,
+		"Image.formats":          formats,
 	}
 }
 

@@ -47,6 +47,8 @@ type Config struct {
 	services map[string]*source
 	// nodeFiles runs parallel to NodeFiles.
 	nodeFiles []*source
+	// archives holds the OCI archives that kubernetes.yaml names, with what is wrong with a file.
+	archives map[string]error
 }
 
 // Public is what the nodes are told of the cluster's keys.
@@ -99,6 +101,7 @@ func Load(fsys fs.FS) (*Config, Report) {
 		c.image = l.file(imageFile, &c.Image)
 	}
 	l.loadServices(c)
+	l.statArchives(c)
 	l.loadNodes(c)
 	return c, l.report.sorted()
 }

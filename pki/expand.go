@@ -15,6 +15,7 @@ import (
 //	{ips}                                the node's addresses
 //	{endpoint}                           the virtual address of the Kubernetes API, when there is one
 //	{service-ips}                        the first address of each service prefix, which the API answers on
+//	{service-domain}                     the DNS domain of Kubernetes services
 //	{aliases}                            the names of dns.yaml that lead to the node
 //	{mqtt-certificate} {mqtt-key}        the bundle entries that mqtt.yaml names
 func expand(text string, c *facts.Cluster, n *facts.Node) []string {
@@ -28,7 +29,7 @@ func expand(text string, c *facts.Cluster, n *facts.Node) []string {
 	case "{aliases}":
 		return aliases(c, n)
 	}
-	words := []string{"{node}", n.Name, "{hostname}", n.Hostname, "{fqdn}", n.FQDN, "{domain}", c.Domain}
+	words := []string{"{node}", n.Name, "{hostname}", n.Hostname, "{fqdn}", n.FQDN, "{domain}", c.Domain, "{service-domain}", c.Services.Kubernetes.ServiceDomain()}
 	if m := c.Services.MQTT; m != nil {
 		words = append(words, "{mqtt-certificate}", m.TLS.Certificate.SecretRef, "{mqtt-key}", m.TLS.Key.SecretRef)
 	}

@@ -114,7 +114,7 @@ var ownNames = append(hostNames[:len(hostNames):len(hostNames)], "localhost", "1
 
 // apiNames is how pods, nodes and people call the Kubernetes API (kubernetes.io, "PKI certificates and requirements").
 var apiNames = append([]string{
-	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.{service-domain}",
 	"{endpoint}", "{service-ips}", "{aliases}",
 }, ownNames...)
 

@@ -208,6 +208,16 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 	require.Len(t, s.Leaves[i].IPs, 1)
 }
 
+func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
+	c, nodes := sixNodes(t)
+	c.Services.Kubernetes.DNSDomain = "services.example"
+	s, err := ShareOf(c, node(t, nodes, "master-01"))
+	require.NoError(t, err)
+	i := slices.IndexFunc(s.Leaves, func(l Leaf) bool { return l.Row.Name == "kube-apiserver" })
+	require.Contains(t, s.Leaves[i].DNS, "kubernetes.default.svc.services.example")
+	require.NotContains(t, s.Leaves[i].DNS, "kubernetes.default.svc.cluster.local")
+}
+
 func TestABundleEntryThatWouldHoldTwoThingsIsRefused(t *testing.T) {
 	c, nodes := sixNodes(t)
 	c.Services.MQTT.Users[0].Password.SecretRef = "agent-key"

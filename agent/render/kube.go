@@ -18,12 +18,8 @@ const (
 	apiServer = "https://" + balancerAddress
 	// pkiDir holds the authorities' certificates, from the verified cluster part.
 	pkiDir = "/run/spore/cluster/pki"
-	// clusterDomain is the DNS domain of Services; kube-apiserver's certificate has its names.
-	clusterDomain = "cluster.local"
 	// dnsService is the place of the cluster's DNS among the addresses of Services.
 	dnsService = 10
-	// slowFactor is what slowMachine in kubernetes.yaml lengthens times by.
-	slowFactor = 5
 )
 
 // pkiFile is the file of a public key or certificate that all nodes have.
@@ -31,11 +27,11 @@ func pkiFile(name string) string { return filepath.Join(pkiDir, name) }
 
 // slow is a duration as it is on this cluster's machines.
 func slow(in Input, d time.Duration) time.Duration {
-	if k := in.Cluster.Services.Kubernetes; k != nil && k.SlowMachine {
-		return d * slowFactor
-	}
-	return d
+	return d * time.Duration(in.Cluster.Services.Kubernetes.Slow())
 }
+
+// clusterDomain is the DNS domain of Services; kube-apiserver's certificate has its names.
+func clusterDomain(in Input) string { return in.Cluster.Services.Kubernetes.ServiceDomain() }
 
 // nodeAddress is the address by which the others know this node: the first of cluster.yaml, else the one that it has.
 func nodeAddress(in Input) (netip.Addr, error) {

@@ -93,7 +93,7 @@ func TestNodeProgramsOfKubernetes(t *testing.T) {
 
 func TestASlowMachineGetsMoreTime(t *testing.T) {
 	in := kubeInput(kubeWorker())
-	in.Cluster.Services.Kubernetes.SlowMachine = true
+	in.Cluster.Services.Kubernetes.SlowMachine = 5
 	files, err := Render("kubelet", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"nodeLeaseDurationSeconds": 200,`)

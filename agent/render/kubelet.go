@@ -51,7 +51,7 @@ func kubelet(in Input) (map[string]File, error) {
 		"authorization":            map[string]any{"mode": "Webhook"},
 		"cgroupDriver":             "systemd",
 		"clusterDNS":               []string{dns.String()},
-		"clusterDomain":            clusterDomain,
+		"clusterDomain":            clusterDomain(in),
 		"containerRuntimeEndpoint": "unix://" + containerdSocket,
 		"enableDebugFlagsHandler":  false,
 		"enableProfilingHandler":   false,

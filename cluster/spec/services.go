@@ -75,13 +75,21 @@ type DNSRecord struct {
 	CNAME string `yaml:"cname,omitempty" json:"cname,omitempty"`
 }
 
-// Kubernetes is configs/services/kubernetes.yaml.
+// Kubernetes is configs/services/kubernetes.yaml. An empty file takes the defaults.
 type Kubernetes struct {
-	// Version is the release line, such as v1.36.
+	// Version is the release line, v1.36, when a change of it is to be an error; an image carries one line.
 	Version string `yaml:"version,omitempty" json:"version,omitempty"`
-	// SlowMachine lengthens etcd heartbeats and leases for slow hardware or emulation.
-	SlowMachine bool `yaml:"slowMachine,omitempty" json:"slowMachine,omitempty"`
-	// Images lists OCI archives that are laid into the image.
+	// SlowMachine lengthens etcd's heartbeats, leases, probes and time limits by this factor, for slow hardware or emulation; 1 when 0, at most 20.
+	SlowMachine int `yaml:"slowMachine,omitempty" json:"slowMachine,omitempty"`
+	// DNSDomain is the DNS domain of Kubernetes services; cluster.local when empty. Do not change it later.
+	DNSDomain string `yaml:"dnsDomain,omitempty" json:"dnsDomain,omitempty"`
+	// MaxPods is the most pods that a node runs; 110 when 0.
+	MaxPods int `yaml:"maxPods,omitempty" json:"maxPods,omitempty"`
+	// PodSecurity is the Pod Security Standard that namespaces without labels enforce: privileged, baseline (default) or restricted.
+	PodSecurity string `yaml:"podSecurity,omitempty" json:"podSecurity,omitempty"`
+	// Audit is how much of each request that changes something is logged: none, metadata (default) or request, which adds bodies but those of secrets.
+	Audit string `yaml:"audit,omitempty" json:"audit,omitempty"`
+	// Images lists container images that are laid into the image: OCI archives as paths in the configuration folder that end in .tar, or references NAME:TAG@sha256:DIGEST that the build pulls.
 	Images []string `yaml:"images,omitempty" json:"images,omitempty"`
 }
 

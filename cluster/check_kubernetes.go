@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spore/cluster/spec"
+)
+
+var (
+	podSecurityLevels = []string{spec.PodSecurityPrivileged, spec.PodSecurityBaseline, spec.PodSecurityRestricted}
+	auditLevels       = []string{spec.AuditNone, spec.AuditMetadata, spec.AuditRequest}
+)
+
+const (
+	// maxSlow is enough for an emulated processor.
+	maxSlow = 20
+	// maxPodsPerNode is beyond what kubelets are run with.
+	maxPodsPerNode = 500
+	// maxServiceBits bounds a service network: kube-apiserver refuses more (maxCIDRBits in cmd/kube-apiserver/app/options).
+	maxServiceBits = 20
+	// minServiceBits leaves room for the tenth address, which is the cluster's DNS server.
+	minServiceBits = 4
+	// podBlockBits is the size of the blocks in which nodes take pod addresses (Calico's blockSize: /26 and /122).
+	podBlockBits = 6
+)
+
+var versionLine = regexp.MustCompile(`^v1\.[0-9]{2,3}$`)
+
+func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
+	switch {
+	case s.Version != "" && !versionLine.MatchString(s.Version):
+		k.errorf(in(src, "version"), "the Kubernetes version %q is not a release line; write it as %s", clip(s.Version), spec.KubernetesLine)
+	case s.Version != "" && s.Version != spec.KubernetesLine:
+		k.errorf(in(src, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", spec.KubernetesLine, s.Version, spec.KubernetesLine)
+	}
+	k.between(in(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, maxSlow)
+	if s.MaxPods != 0 {
+		k.between(in(src, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
+	}
+	if s.PodSecurity != "" {
+		k.oneOf(in(src, "podSecurity"), "the pod security standard", s.PodSecurity, podSecurityLevels)
+	}
+	if s.Audit != "" {
+		k.oneOf(in(src, "audit"), "the audit level", s.Audit, auditLevels)
+	}
+	k.checkServiceDomain(src, s)
+	k.checkContainerImages(src, s)
+	k.checkKubernetesNodes()
+	k.checkKubernetesNetworks(s)
+}
+
+func (k *checker) checkServiceDomain(src *source, s *spec.Kubernetes) {
+	p, domain := in(src, "dnsDomain"), s.ServiceDomain()
+	switch nodes := k.c.Cluster.Domain; {
+	case !isDomain(domain):
+		k.errorf(p, "dnsDomain %q is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as %s", clip(domain), spec.DefaultServiceDomain)
+	case nodes == domain || strings.HasSuffix(nodes, "."+domain):
+		k.errorf(p, "the domain of the nodes, %s, lies in the domain of Kubernetes services, %s, so pods could not look up a node; choose another dnsDomain, such as %s", clip(nodes), domain, spec.DefaultServiceDomain)
+	}
+}
+
+// reference is NAME:TAG@sha256:DIGEST with the registry in it (OCI Distribution Specification, "Pulling manifests").
+var reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})(@sha256:[0-9a-f]{64})?$`)
+
+// IsImageArchive tells an OCI archive from a reference in images of kubernetes.yaml.
+func IsImageArchive(image string) bool { return strings.HasSuffix(image, ".tar") }
+
+func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
+	seen, files := k.unique(), k.unique()
+	for i, image := range s.Images {
+		p := in(src, "images", i)
+		host, _, _ := strings.Cut(image, "/")
+		switch {
+		case !IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
+			k.errorf(p, "%q is neither an archive nor a reference; write a path in this folder that ends in .tar, such as images/app.tar, or registry, name, tag and digest, such as registry.example/app:1.2@sha256:…", clip(image))
+		case !IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
+			k.errorf(p, "the reference %s can mean another image tomorrow; add its digest: %s@sha256:…", clip(image), clip(image))
+		case !IsImageArchive(image):
+			seen.add(p, "the image", image, "remove one")
+		case path.IsAbs(image) || path.Clean(image) != image || strings.HasPrefix(image, "../"):
+			k.errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", clip(image))
+		case seen.add(p, "the image", image, "remove one"):
+			if err := k.c.archives[image]; err != nil {
+				k.errorf(p, "the archive %s cannot be read: %v; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path", clip(image), plain(err))
+			}
+			files.add(p, "the name of the archive", path.Base(image), "archives are laid into the image by their names: rename one")
+		}
+	}
+}
+
+// statArchives looks whether the archives that kubernetes.yaml names are there; Validate says so.
+func (l *loader) statArchives(c *Config) {
+	if c.Services.Kubernetes == nil {
+		return
+	}
+	c.archives = map[string]error{}
+	for _, image := range c.Services.Kubernetes.Images {
+		if !IsImageArchive(image) || !fs.ValidPath(image) {
+			continue
+		}
+		info, err := fs.Stat(l.fsys, image)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is not a file")
+		}
+		c.archives[image] = err
+	}
+}
+
+// checkKubernetesNodes wants an address of every node: certificates are made for addresses of cluster.yaml alone.
+func (k *checker) checkKubernetesNodes() {
+	for i, n := range k.c.Cluster.Nodes {
+		if len(n.IPs) > 0 || !k.inKubernetes(i) {
+			continue
+		}
+		why := "its kubelet's certificate is approved for addresses of this file alone"
+		if k.hasRole(i, "control-plane") {
+			why = "etcd, the API server and their certificates need one that never changes"
+		}
+		k.errorf(in(k.c.cluster, "nodes", i), "node %s runs Kubernetes and has no address here, and %s; add ips", k.nodeName(i), why)
+	}
+}
+
+// checkKubernetesNetworks checks sizes and address families of the networks that Kubernetes gives out.
+func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
+	at := func(key string, n netip.Prefix) place {
+		return in(k.c.cluster, "network", key, max(0, slices.Index(k.networkList(key), n.String())))
+	}
+	for _, n := range k.services {
+		switch bits := n.Addr().BitLen() - n.Bits(); {
+		case bits > maxServiceBits:
+			k.errorf(at("serviceCIDRs", n), "%s is larger than the API server allows; write a prefix length of %d or more", n, n.Addr().BitLen()-maxServiceBits)
+		case bits < minServiceBits:
+			k.errorf(at("serviceCIDRs", n), "%s has no tenth address, which is the cluster's DNS server; write a prefix length of %d or less, such as 10.96.0.0/16", n, n.Addr().BitLen()-minServiceBits)
+		}
+	}
+	for _, key := range []string{"podCIDRs", "serviceCIDRs"} {
+		list, others := k.pods, k.services
+		other := "serviceCIDRs"
+		if key == other {
+			list, others, other = k.services, k.pods, "podCIDRs"
+		}
+		for _, n := range list {
+			if len(others) > 0 && !hasFamily(others, n) {
+				k.errorf(at(key, n), "%s is %s, and %s has no such network; each address family is in both", n, family(n.Addr()), other)
+			}
+			if len(k.subnets) > 0 && !hasFamily(k.subnets, n) {
+				k.errorf(at(key, n), "%s is %s, and the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
+			}
+		}
+	}
+	k.checkPodBlocks(s, at)
+}
+
+func hasFamily(list []netip.Prefix, n netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(o netip.Prefix) bool { return o.Addr().Is4() == n.Addr().Is4() })
+}
+
+// checkPodBlocks checks that every node finds blocks for its pods.
+func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefix) place) {
+	nodes := 0
+	for i := range k.c.Cluster.Nodes {
+		if k.inKubernetes(i) {
+			nodes++
+		}
+	}
+	need := nodes * ((s.PodLimit() + 1<<podBlockBits - 1) >> podBlockBits)
+	for _, n := range k.pods {
+		bits := n.Addr().BitLen() - n.Bits() - podBlockBits
+		if bits > 24 || bits >= 0 && 1<<bits >= need {
+			continue
+		}
+		have := 0
+		if bits >= 0 {
+			have = 1 << bits
+		}
+		k.errorf(at("podCIDRs", n), "%s holds %d blocks of %d addresses, and %s with up to %d pods each need %d; write a larger network, such as 10.244.0.0/16", n, have, 1<<podBlockBits, count(nodes, "node"), s.PodLimit(), need)
+	}
+}
