@@ -121,7 +121,10 @@ func (m *machine) writeNetwork(c *facts.Cluster, n *facts.Node, used []arp.Used)
 	if err != nil {
 		return false, err
 	}
-	o := network.Options{Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0}
+	o := network.Options{
+		Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0,
+		Pods: n != nil && facts.RunsPods(n),
+	}
 	for _, card := range cards {
 		if !card.Permanent {
 			o.Current[card.MAC] = true

@@ -50,7 +50,7 @@ func Write(in Input) error {
 		"/etc/systemd/timesyncd.conf.d/10-spore.conf": timesyncd(in.Cluster.Network.NTPServers),
 	}
 	if in.Node != nil {
-		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node.Sysctl)
+		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
 		files[paths.ClusterConfig+"/current-node.yaml"] = yamlDocument("what this node was told about itself", in.Node)
 		files[paths.ClusterConfig+"/node-identity"] = nodeIdentity(in)
 	}
@@ -159,10 +159,26 @@ var baseSysctl = []string{
 	"net.ipv4.conf.all.arp_notify = 1", "net.ipv4.conf.default.arp_notify = 1",
 }
 
-func sysctl(params map[string]string) string {
+// podSysctl holds what nodes with pods have besides.
+var podSysctl = []string{
+	// Packets of pods go through the node. Calico routes them, so that nothing here is bridged.
+	"net.ipv4.ip_forward = 1", "net.ipv6.conf.all.forwarding = 1",
+	// Calico sets its own interfaces to strict. What arrives by a tunnel or for a Service may leave by another card.
+	"net.ipv4.conf.all.rp_filter = 0", "net.ipv4.conf.default.rp_filter = 2",
+	// kubelet refuses to start with any others (protectKernelDefaults; pkg/kubelet/cm, setupKernelTunables).
+	"vm.overcommit_memory = 1", "vm.panic_on_oom = 0", "kernel.panic = 10", "kernel.panic_on_oops = 1",
+	"kernel.keys.root_maxkeys = 1000000", "kernel.keys.root_maxbytes = 25000000",
+	// Each pod's programs watch files, and all of them count for root.
+	"fs.inotify.max_user_instances = 8192", "fs.inotify.max_user_watches = 524288",
+}
+
+func sysctl(n *facts.Node) string {
 	lines := append([]string{}, baseSysctl...)
-	for _, k := range sortedKeys(params) {
-		lines = append(lines, k+" = "+strings.ReplaceAll(params[k], "\n", " "))
+	if facts.RunsPods(n) {
+		lines = append(lines, podSysctl...)
+	}
+	for _, k := range sortedKeys(n.Sysctl) {
+		lines = append(lines, k+" = "+strings.ReplaceAll(n.Sysctl[k], "\n", " "))
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

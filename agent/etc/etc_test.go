@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,16 @@ func TestWrite(t *testing.T) {
 	target, err := os.Readlink(in.Root.At("/etc/cluster-config/cluster.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, "/run/spore/cluster/cluster.yaml", target)
+}
+
+func TestANodeWithPodsForwards(t *testing.T) {
+	in := input(t)
+	in.Node.Roles, in.Node.Sysctl = []string{"worker"}, map[string]string{"vm.overcommit_memory": "1"}
+	require.NoError(t, Write(in))
+	got := read(t, in, "/etc/sysctl.d/90-spore-node.conf")
+	require.Contains(t, got, "\nnet.ipv4.ip_forward = 1\n")
+	require.Contains(t, got, "\nkernel.panic = 10\n")
+	require.True(t, strings.HasSuffix(got, "\nvm.overcommit_memory = 1\n"), "the node's own come last")
 }
 
 func TestWritingTwiceGivesTheSame(t *testing.T) {

@@ -31,6 +31,8 @@ type Options struct {
 	Withheld map[netip.Addr]bool
 	// AskNTP lets DHCP name time servers.
 	AskNTP bool
+	// Pods says that the node runs pods, whose interfaces calico makes.
+	Pods bool
 	// SendHostname tells the DHCP server the machine's name; only a machine that knows its node has one to tell.
 	SendHostname bool
 }
@@ -41,9 +43,8 @@ type Files map[string]string
 // Everywhere asks for an address by DHCP on every card.
 func Everywhere(o Options) Files {
 	body := "\n[Network]\nDHCP=ipv4\n" + dhcp(o)
-	f := Files{
-		prefix + "dhcp.network": "# Every card: an Ethernet interface that nobody made.\n[Match]\nType=ether\nKind=!*\n" + body,
-	}
+	f := podFiles(o)
+	f[prefix+"dhcp.network"] = "# Every card: an Ethernet interface that nobody made.\n[Match]\nType=ether\nKind=!*\n" + body
 	if len(o.Current) > 0 {
 		f[prefix+"container.network"] = "[Match]\nVirtualization=container\nName=host0\n" + body
 	}
@@ -55,7 +56,7 @@ func ForNode(interfaces []spec.Interface, o Options) Files {
 	if len(interfaces) == 0 {
 		return Everywhere(o)
 	}
-	f := Files{}
+	f := podFiles(o)
 	vlans := map[string][]string{}
 	for _, i := range interfaces {
 		if i.VLAN != nil {
@@ -86,6 +87,20 @@ func ForNode(interfaces []spec.Interface, o Options) Files {
 		}
 	}
 	return f
+}
+
+// podFiles leave the interfaces of pods and the tunnel between nodes to calico: networkd configures none of them, and udev
+// gives them no address of its own, which would take the place of the one that calico has told the other nodes. Their
+// names are longer than that of any interface that a user may make.
+func podFiles(o Options) Files {
+	if !o.Pods {
+		return Files{}
+	}
+	const names = "cali* vxlan.calico vxlan-v6.calico"
+	return Files{
+		prefix + "interfaces-of-pods.network": "[Match]\nName=" + names + "\n\n[Link]\nUnmanaged=yes\n",
+		prefix + "interfaces-of-pods.link":    "[Match]\nOriginalName=" + names + "\n\n[Link]\nNamePolicy=keep\nMACAddressPolicy=none\n",
+	}
 }
 
 // interfaceFile is the .network file of one interface.

@@ -16,6 +16,18 @@ const (
 	macB = "52:54:00:77:00:0c"
 )
 
+func TestInterfacesOfPodsAreLeftToCalico(t *testing.T) {
+	for name, files := range map[string]Files{
+		"a node with DHCP":             ForNode(nil, Options{Pods: true}),
+		"a node with a static address": ForNode([]spec.Interface{{MAC: macA, Addresses: []string{"10.77.0.11/24"}}}, Options{Pods: true}),
+	} {
+		require.Len(t, files, 3, name)
+		require.Equal(t, "[Match]\nName=cali* vxlan.calico vxlan-v6.calico\n\n[Link]\nUnmanaged=yes\n", files["10-spore-interfaces-of-pods.network"], name)
+		require.Equal(t, "[Match]\nOriginalName=cali* vxlan.calico vxlan-v6.calico\n\n[Link]\nNamePolicy=keep\nMACAddressPolicy=none\n", files["10-spore-interfaces-of-pods.link"], name)
+	}
+	require.NotContains(t, ForNode(nil, Options{}), "10-spore-interfaces-of-pods.network")
+}
+
 func TestForNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		interfaces []spec.Interface

@@ -90,17 +90,27 @@ func Has(index int, ip netip.Addr) bool {
 	return err == nil && slices.ContainsFunc(list, func(a netlink.Addr) bool { return a.IP.Equal(ip.AsSlice()) })
 }
 
-// Addresses lists the addresses of all interfaces but the loopback, link-local ones left out, that can be used now.
+// tunnels are calico's interfaces whose addresses are of the pods' network.
+var tunnels = []string{"vxlan.calico", "vxlan-v6.calico"}
+
+// Addresses lists the addresses of all interfaces but the loopback and the pods' tunnels, link-local ones left out, that can
+// be used now.
 func Addresses() ([]netip.Addr, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
+	var inner []int
+	for _, name := range tunnels {
+		if l, err := netlink.LinkByName(name); err == nil {
+			inner = append(inner, l.Attrs().Index)
+		}
+	}
 	var out []netip.Addr
 	for _, a := range list {
 		ip, ok := netip.AddrFromSlice(a.IP)
 		ip = ip.Unmap()
-		if !ok || ip.IsLoopback() || ip.IsLinkLocalUnicast() || a.Flags&unix.IFA_F_TENTATIVE != 0 {
+		if !ok || ip.IsLoopback() || ip.IsLinkLocalUnicast() || a.Flags&unix.IFA_F_TENTATIVE != 0 || slices.Contains(inner, a.LinkIndex) {
 			continue
 		}
 		out = append(out, ip)

@@ -56,6 +56,12 @@ func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 	require.Equal(t, []string{"dns.target"}, NodeTargets(n))
 }
 
+func TestNodesOfKubernetesRunPods(t *testing.T) {
+	for role, want := range map[string]bool{"worker": true, "control-plane": true, "mqtt-broker": false, "dns-server": false} {
+		require.Equal(t, want, RunsPods(&Node{Roles: []string{role}}), role)
+	}
+}
+
 // A POSIX shell reads back what was written, whatever is in the value.
 func TestAShellReadsTheValuesBack(t *testing.T) {
 	for _, v := range []string{"", "a b", `a"b`, `a\b`, "$HOME", "`id`", "it's", "a;b&c|d", "#x", "ä ö", `\$`, "~", "*"} {

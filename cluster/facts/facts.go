@@ -11,7 +11,12 @@
 //	/pki/*                                           certificates and public keys that the nodes trust
 package facts
 
-import "spore/cluster/spec"
+import (
+	"slices"
+
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
 
 // Paths inside the cluster part.
 const (
@@ -55,4 +60,9 @@ type Node struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
 	Sysctl     map[string]string `json:"sysctl,omitempty"`
+}
+
+// RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.
+func RunsPods(n *Node) bool {
+	return slices.ContainsFunc(NodePrograms(n), func(p roles.Program) bool { return p.Name == "kubelet" })
 }
