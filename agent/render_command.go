@@ -53,6 +53,7 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 			}
 			return atomicfile.ReadLimited(secretPath(ref), maxSecret)
 		},
+		Authority: m.part.Public,
 	})
 	if err != nil {
 		return err

@@ -13,10 +13,14 @@ import (
 	"spore/cluster/identity"
 )
 
+// publicDir is pki.PublicDir, without the imports of that package.
+const publicDir = "pki"
+
 // Bounds of compiled files. The largest is cluster.json of 10,000 nodes, with its lists of role members.
 const (
 	maxCluster = 64 << 20
 	maxNode    = 4 << 20
+	maxPublic  = 1 << 20
 )
 
 // Part is a mounted cluster part.
@@ -55,6 +59,15 @@ func (p Part) Node(name string) (*facts.Node, error) {
 // Hosts reads the hosts file of the cluster.
 func (p Part) Hosts() ([]byte, error) {
 	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, facts.HostsFile), maxCluster)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster part: %w", err)
+	}
+	return data, nil
+}
+
+// Public reads a file of the public half of the cluster's keys, such as kubernetes-client.crt.
+func (p Part) Public(name string) ([]byte, error) {
+	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, publicDir, filepath.Base(name)), maxPublic)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster part: %w", err)
 	}

@@ -35,19 +35,26 @@ type Input struct {
 	Dir string
 	// Secret returns a secret of the node's bundle.
 	Secret func(ref string) ([]byte, error)
+	// Authority returns a file of public keys or certificates that every node has, such as kubernetes-client.crt.
+	Authority func(name string) ([]byte, error)
 	// SecretPath is the file of a secret of the node's bundle, as the program will see it.
 	SecretPath func(ref string) string
 }
 
 // programs is the table of templates, by the names of roles.Programs.
 var programs = map[string]func(Input) (map[string]File, error){
-	"calico-node":   calicoNode,
-	"containerd":    containerd,
-	"coredns":       coredns,
-	"kube-balancer": balancer,
-	"kube-proxy":    kubeProxy,
-	"kubelet":       kubelet,
-	"mosquitto":     mosquitto,
+	"calico-node":             calicoNode,
+	"cluster-dns":             clusterDNS,
+	"containerd":              containerd,
+	"coredns":                 coredns,
+	"etcd":                    etcd,
+	"kube-apiserver":          kubeAPIServer,
+	"kube-balancer":           balancer,
+	"kube-controller-manager": kubeControllerManager,
+	"kube-proxy":              kubeProxy,
+	"kube-scheduler":          kubeScheduler,
+	"kubelet":                 kubelet,
+	"mosquitto":               mosquitto,
 }
 
 // Names lists the programs that can be rendered, sorted.

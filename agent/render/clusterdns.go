@@ -1,0 +1,61 @@
+package render
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// clusterDNSPort is not 53: that is the role dns-server's, which the same machine may have.
+const clusterDNSPort = 10053
+
+// clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
+// all others by the resolvers of the nodes.
+func clusterDNS(in Input) (map[string]File, error) {
+	k := in.Cluster.Services.Kubernetes
+	if k == nil {
+		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
+	}
+	own, err := nodeAddress(in)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubeconfigFile("spore:cluster-dns", in.SecretPath("cluster-dns-certificate"), in.SecretPath("cluster-dns-key"))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkName(k.ServiceDomain()); err != nil {
+		return nil, fmt.Errorf("DNS domain of Kubernetes: %w", err)
+	}
+	var up []netip.Addr
+	for _, s := range in.Cluster.Network.Nameservers {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return nil, fmt.Errorf("nameservers: %w", err)
+		}
+		up = append(up, a.Unmap())
+	}
+	var b bytes.Buffer
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Rendered by spore-agent from cluster.yaml and services/kubernetes.yaml; made again at each start.")
+	line(".:%d {", clusterDNSPort)
+	line("    bind %s", own)
+	line("    errors")
+	line("    bufsize 1232")
+	line("    loadbalance")
+	line("    kubernetes %s in-addr.arpa ip6.arpa {", k.ServiceDomain())
+	line("        kubeconfig %s/kubeconfig node", in.Dir)
+	line("        fallthrough in-addr.arpa ip6.arpa")
+	line("        ttl 30")
+	line("    }")
+	line("    cache 30")
+	if len(up) > 0 {
+		line("    forward . %s {", join(up))
+		line("        policy sequential")
+		line("        max_concurrent 1000")
+		line("    }")
+	}
+	line("}")
+	return map[string]File{"Corefile": {b.Bytes(), 0o644}, "kubeconfig": client}, nil
+}

@@ -1,0 +1,180 @@
+package render
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/spec"
+)
+
+// authority is a CA with a key in the bundle and a certificate that all nodes have.
+type authority struct{ certificate, key []byte }
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	return authority{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}
+}
+
+// masterInput is a master with the keys that it signs and encrypts with. The authorities are in the middle of a rotation.
+func masterInput(t *testing.T) (Input, authority) {
+	in := kubeInput(kubeMaster())
+	in.Dir = "/run/x"
+	former, now := newAuthority(t), newAuthority(t)
+	in.Authority = func(string) ([]byte, error) { return append(append([]byte{}, former.certificate...), now.certificate...), nil }
+	in.Secret = func(ref string) ([]byte, error) {
+		switch ref {
+		case "etcd-encryption-key":
+			return []byte(base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n"), nil
+		case "kubernetes-client-ca-key", "kubelet-serving-ca-key":
+			return now.key, nil
+		}
+		return []byte("content of " + ref + "\n"), nil
+	}
+	return in, now
+}
+
+func TestControlPlane(t *testing.T) {
+	for _, program := range []string{"cluster-dns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		t.Run(program, func(t *testing.T) {
+			in, signer := masterInput(t)
+			files, err := Render(program, in)
+			require.NoError(t, err)
+			for _, name := range []string{"kubernetes-client.crt", "kubelet-serving.crt"} {
+				if f, ok := files[name]; ok {
+					require.Equal(t, string(signer.certificate), string(f.Data), "the one that the bundle's key belongs to, and no other")
+					delete(files, name)
+				}
+			}
+			golden(t, program, files)
+		})
+	}
+}
+
+func TestTheOnlyMasterElectsNobody(t *testing.T) {
+	in, _ := masterInput(t)
+	in.Cluster.Members["control-plane"] = []string{"master-02"}
+	files, err := Render("kube-controller-manager", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["arguments"].Data), "--leader-elect=false ")
+	files, err = Render("kube-scheduler", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["config.json"].Data), `"leaderElect": false`)
+	in.Hosts = strings.NewReader(kubeHosts)
+	files, err = Render("etcd", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["config.json"].Data), `"initial-cluster": "master-02=https://10.77.0.22:2380"`)
+}
+
+func TestEtcdOnASlowMachine(t *testing.T) {
+	for factor, want := range map[int][]string{
+		0:  {`"heartbeat-interval": 100,`, `"election-timeout": 1000,`},
+		10: {`"heartbeat-interval": 1000,`, `"election-timeout": 10000,`},
+		60: {`"heartbeat-interval": 6000,`, `"election-timeout": 50000,`},
+	} {
+		in, _ := masterInput(t)
+		in.Cluster.Services.Kubernetes.SlowMachine = factor
+		files, err := Render("etcd", in)
+		require.NoError(t, err)
+		for _, w := range want {
+			require.Contains(t, string(files["config.json"].Data), w)
+		}
+	}
+}
+
+func TestTheAPIServerWithOtherSettings(t *testing.T) {
+	in, _ := masterInput(t)
+	in.Node.IPs = []string{"fd77::22"}
+	in.Cluster.Services.Kubernetes = &spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"}
+	files, err := Render("kube-apiserver", in)
+	require.NoError(t, err)
+	flags := string(files["arguments"].Data)
+	require.NotContains(t, flags, "--audit-log")
+	require.Contains(t, flags, " --bind-address=:: ")
+	require.Contains(t, flags, " --service-account-issuer=https://kubernetes.default.svc.k8s.lab ")
+	require.Contains(t, string(files["admission.json"].Data), `"enforce": "restricted"`)
+	var policy struct{ Rules []struct{ Level string } }
+	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
+	require.Len(t, policy.Rules, 1)
+	require.Equal(t, "None", policy.Rules[0].Level)
+
+	in.Cluster.Services.Kubernetes.Audit = spec.AuditRequest
+	files, err = Render("kube-apiserver", in)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
+	require.Equal(t, "Request", policy.Rules[len(policy.Rules)-1].Level)
+	require.Equal(t, "Metadata", policy.Rules[len(policy.Rules)-2].Level, "Secrets stay out of the log at every level")
+}
+
+func TestTheEncryptionKeyIsForTheAPIServerAlone(t *testing.T) {
+	in, _ := masterInput(t)
+	files, err := Render("kube-apiserver", in)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), files["encryption.json"].Mode)
+	for name, f := range files {
+		if name != "encryption.json" {
+			require.NotContains(t, string(f.Data), "AAAA", name)
+		}
+	}
+	require.NotContains(t, string(files["encryption.json"].Data), "identity", "what is not encrypted is not read")
+}
+
+func TestControlPlaneRefuses(t *testing.T) {
+	secret := func(value string) func(*Input) {
+		return func(in *Input) { in.Secret = func(string) ([]byte, error) { return []byte(value), nil } }
+	}
+	for _, tt := range []struct {
+		program, name, want string
+		change              func(*Input)
+	}{
+		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *Input) { in.Node.Name = "worker-01" }},
+		{"etcd", "a cluster without masters", "no node has the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
+		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
+		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
+		{"kube-apiserver", "a short encryption key", "etcd-encryption-key is not 32 bytes in base64", secret("AAAA")},
+		{"kube-apiserver", "no encryption key", "key of the Secrets in etcd: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
+		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-controller-manager", "a key that is not PEM", "key of the authority kubernetes-client: the bundle entry is not PEM", secret("x")},
+		{"kube-controller-manager", "a key that is none", "key of the authority kubernetes-client: the bundle entry is no PKCS #8 key", secret("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")},
+		{"kube-controller-manager", "a key of another generation", "belongs to no certificate of this image", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, nil } }},
+		{"kube-controller-manager", "no certificate", "certificate of the authority kubernetes-client: none", func(in *Input) {
+			in.Authority = func(string) ([]byte, error) { return nil, errors.New("none") }
+		}},
+		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
+		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes.DNSDomain = "a {" }},
+	} {
+		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
+			in, _ := masterInput(t)
+			tt.change(&in)
+			_, err := Render(tt.program, in)
+			require.ErrorContains(t, err, "render "+tt.program+": ")
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

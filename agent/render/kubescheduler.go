@@ -1,0 +1,33 @@
+package render
+
+import "errors"
+
+// kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
+// have no place in the configuration.
+func kubeScheduler(in Input) (map[string]File, error) {
+	if in.Cluster.Services.Kubernetes == nil {
+		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
+	}
+	client, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
+	if err != nil {
+		return nil, err
+	}
+	config, err := jsonFile(map[string]any{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+		"clientConnection": map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
+		"leaderElection": map[string]any{
+			"leaderElect":   elects(in),
+			"leaseDuration": slow(in, leaseDuration).String(), "renewDeadline": slow(in, renewDeadline).String(), "retryPeriod": slow(in, retryPeriod).String(),
+		},
+		"enableProfiling": false, "enableContentionProfiling": false,
+	}, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	// The benchmark looks for the flag.
+	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler")...))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]File{"config.json": config, "kubeconfig": client, "arguments": flags}, nil
+}
