@@ -56,9 +56,9 @@ func kubelet(in Input) (map[string]File, error) {
 		"enableDebugFlagsHandler":  false,
 		"enableProfilingHandler":   false,
 		"enableSystemLogHandler":   false,
-		// Images are pinned where they are in use, and the rest goes when the disk fills up.
 		"failSwapOn":               true,
 		"makeIPTablesUtilChains":   false, // there is no iptables
+		"maxPods":                  k.PodLimit(),
 		"podPidsLimit":             podProcesses,
 		"protectKernelDefaults":    true,
 		"readOnlyPort":             0,
@@ -71,7 +71,7 @@ func kubelet(in Input) (map[string]File, error) {
 		"volumePluginDir":          kubeletRoot + "/plugins/volume", // the default is on the read-only root
 		"nodeLeaseDurationSeconds": int(slow(in, nodeLease).Seconds()),
 		"runtimeRequestTimeout":    slow(in, runtimeRequest).String(),
-	}, 0o644)
+	}, 0o600)
 	if err != nil {
 		return nil, err
 	}

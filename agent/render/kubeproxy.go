@@ -19,7 +19,7 @@ func kubeProxy(in Input) (map[string]File, error) {
 		"enableProfiling":    false,
 		"healthzBindAddress": "127.0.0.1:10256",
 		"metricsBindAddress": "127.0.0.1:10249",
-	}, 0o644)
+	}, 0o600)
 	if err != nil {
 		return nil, err
 	}
