@@ -11,7 +11,7 @@ const (
 	cniConfig = "/run/cni/net.d"
 	// cniPlugins is where the image has the plugins.
 	cniPlugins = "/usr/lib/cni"
-	// containerdSocket is the runtime's socket.
+	// containerdSocket is where containerd listens unless it is told otherwise.
 	containerdSocket = "/run/containerd/containerd.sock"
 	// pauseImage is the container that holds a pod's namespaces; the image brings it.
 	pauseImage = "spore.local/pause:1"
@@ -22,17 +22,17 @@ var unusedContainerd = []string{
 	"io.containerd.differ.v1.erofs", "io.containerd.mount-handler.v1.erofs", "io.containerd.snapshotter.v1.blockfile",
 	"io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.native", "io.containerd.nri.v1.nri",
 	"io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
-	"io.containerd.internal.v1.restart", "io.containerd.image-verifier.v1.bindir",
+	"io.containerd.monitor.container.v1.restart", "io.containerd.image-verifier.v1.bindir",
 }
 
-// containerd renders containerd-config.toml(5), version 3, and a registry configuration that leads nowhere: every image is
+// containerd renders containerd-config.toml(5), version 4, and a registry configuration that leads nowhere: every image is
 // in the node's image already, and a name that is not there must not be asked for outside.
 func containerd(in Input) (map[string]File, error) {
 	registries := filepath.Join(in.Dir, "registries")
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent; made again at each start.")
-	line("version = 3")
+	line("version = 4")
 	line("root = %q", "/var/lib/containerd")
 	line("state = %q", "/run/containerd")
 	line("disabled_plugins = [")
@@ -40,9 +40,6 @@ func containerd(in Input) (map[string]File, error) {
 		line("  %q,", p)
 	}
 	line("]")
-	line("")
-	line("[grpc]")
-	line("  address = %q", containerdSocket)
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")
