@@ -84,6 +84,8 @@ var unusedFiles = []drop{
 	{"/etc/depmod.d", "module indexes are made at build"},
 	{"/etc/dhcp", "networkd is the DHCP client"},
 	{"/etc/e2scrub.conf", "only for ext4 on LVM"},
+	{"/etc/default/haproxy", "kube-balancer.service runs it"},
+	{"/etc/haproxy", "spore-agent writes the configuration"},
 	{"/etc/init.d", "systemd runs the services"},
 	{"/etc/rc?.d", "systemd runs the services"},
 	{"/etc/initramfs-tools", "the initramfs is ours"},
@@ -93,6 +95,7 @@ var unusedFiles = []drop{
 	{"/etc/modules-load.d/modules.conf", "leads to /etc/modules, which is obsolete"},
 	{"/etc/motd", "nobody logs in"},
 	{"/etc/profile.d/70-systemd-shell-extra.sh", "terminal decoration"},
+	{"/etc/rsyslog.d", "the journal is the log"},
 	{"/etc/skel", "no home directory is made"},
 	{"/etc/ssh/ssh_config.d/20-systemd-ssh-proxy.conf", "no ssh through vsock"},
 	{"/etc/systemd/logind.conf", "no logind"},
@@ -131,6 +134,7 @@ var unusedFiles = []drop{
 	{"/usr/lib/tmpfiles.d/20-systemd-ssh-generator.conf", "no ssh through vsock"},
 	{"/usr/lib/tmpfiles.d/20-systemd-stub.conf", "stage1 hands over what the stub leaves"},
 	{"/usr/lib/tmpfiles.d/credstore.conf", "the directories are in the image"},
+	{"/usr/lib/tmpfiles.d/haproxy.conf", "only for a chroot with a socket of a syslog daemon"},
 	{"/usr/lib/tmpfiles.d/home.conf", "the directories are in the image"},
 	{"/usr/lib/tmpfiles.d/legacy.conf", "for programs from before /run; /run/lock is in our own file"},
 	{"/usr/lib/tmpfiles.d/libselinux1.conf", "no SELinux policy"},
@@ -175,6 +179,7 @@ var unusedFiles = []drop{
 	{"/usr/share/polkit-1", "no bus"},
 	{"/usr/share/zsh", "nobody types here"},
 	{"/var/lib/dpkg", "status is kept in /usr"},
+	{"/var/lib/haproxy", "only for a chroot"},
 	{"/var/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
 	// Programs that ask a D-Bus service or serve what has no unit here.
 	{"/usr/bin/busctl", "no bus"},
@@ -188,6 +193,7 @@ var unusedFiles = []drop{
 	{"/usr/bin/systemd-sysusers", "accounts are fixed at build"},
 	{"/usr/bin/systemd-firstboot", "nothing is asked at the first boot"},
 	{"/usr/bin/timedatectl", "asks timedated over D-Bus"},
+	{"/usr/sbin/halog", "reads logs that nobody writes"},
 	{"/usr/sbin/ldconfig*", "no ld.so.cache"},
 }
 

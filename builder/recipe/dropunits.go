@@ -27,6 +27,7 @@ var unusedUnits = []drop{
 	{"getty-static.service", "no login unless the kernel command line asks"},
 	{"getty.target.wants", "no login unless the kernel command line asks"},
 	{"graphical.target", "no display"},
+	{"haproxy.service", "kube-balancer.service runs it"},
 	{"hibernate.target", "servers do not sleep"},
 	{"hwclock.service", "masked by Debian"},
 	{"hybrid-sleep.target", "servers do not sleep"},

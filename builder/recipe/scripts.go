@@ -47,6 +47,7 @@ var replayed = map[string]map[string]string{
 	"dbus-daemon":     {"dpkg-statoverride": "step permissions"},
 	"debianutils":     {"update-alternatives": "step alternatives"},
 	"gzip":            {"dpkg-divert": "mends diversions of zutils during upgrades"},
+	"haproxy":         {"chown": "of a script of SysV init, during upgrades"},
 	"iproute2":        {"setcap": "only when debconf is told to"},
 	"iptables":        {"update-alternatives": "step alternatives"},
 	"kmod":            {"chown": "of a file that is only a comment"},

@@ -69,11 +69,11 @@ func Programs() []Program {
 
 		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
 			Secrets: pairs("etcd-server", "etcd-peer")},
-		{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kube"}, Ports: []string{"6443/tcp"}, User: "kube-apiserver", NeedsSecrets: true,
+		{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kubernetes"}, Ports: []string{"6443/tcp"}, User: "kube-apiserver", NeedsSecrets: true,
 			Secrets: pairs("kube-apiserver", "etcd-apiserver", "kube-apiserver-kubelet", "front-proxy-client", "service-account-key", "etcd-encryption-key")},
-		{Name: "kube-controller-manager", Unit: "kube-controller-manager.service", Payloads: []string{"kube"}, User: "kube-controller-manager", NeedsSecrets: true,
+		{Name: "kube-controller-manager", Unit: "kube-controller-manager.service", Payloads: []string{"kubernetes"}, User: "kube-controller-manager", NeedsSecrets: true,
 			Secrets: pairs("kube-controller-manager", "kube-controller-manager-server", "kubernetes-client-ca-key", "kubelet-serving-ca-key", "service-account-key")},
-		{Name: "kube-scheduler", Unit: "kube-scheduler.service", Payloads: []string{"kube"}, User: "kube-scheduler", NeedsSecrets: true,
+		{Name: "kube-scheduler", Unit: "kube-scheduler.service", Payloads: []string{"kubernetes"}, User: "kube-scheduler", NeedsSecrets: true,
 			Secrets: pairs("kube-scheduler", "kube-scheduler-server")},
 		// The DNS server of pods; the role dns-server is that of machines.
 		{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"coredns"}, Ports: []string{"10053/udp", "10053/tcp"}, User: "coredns", NeedsSecrets: true,
@@ -84,9 +84,9 @@ func Programs() []Program {
 		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "containerd-shim-runc-v2", "crictl"}, User: "root"},
 		{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
 		{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer"},
-		{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kube"}, Ports: []string{"10250/tcp"}, User: "root", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},
-		{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kube"}, User: "root", NeedsSecrets: true, Secrets: pairs("kube-proxy")},
-		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
+		{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kubernetes"}, Ports: []string{"10250/tcp"}, User: "root", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},
+		{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kubernetes"}, User: "root", NeedsSecrets: true, Secrets: pairs("kube-proxy")},
+		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
 			Secrets: pairs("calico-node", "calico-cni")},
 	}
 }

@@ -7,7 +7,7 @@ const (
 	DefaultMaxPods  = 110  // what Kubernetes is tested with ("Considerations for large clusters")
 )
 
-// KubernetesLine is the release line that payloads/kube pins.
+// KubernetesLine is the release line that payloads/kubernetes pins.
 const KubernetesLine = "v1.36"
 
 // DefaultServiceDomain is the DNS domain that people expect of a cluster.
