@@ -23,6 +23,7 @@ var unusedContainerd = []string{
 	"io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.native", "io.containerd.nri.v1.nri",
 	"io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
 	"io.containerd.monitor.container.v1.restart", "io.containerd.image-verifier.v1.bindir",
+	"io.containerd.internal.v1.opt", // would want to write to /opt
 }
 
 // containerd renders containerd-config.toml(5), version 4, and a registry configuration that leads nowhere: every image is
