@@ -30,6 +30,7 @@ func commands() []command {
 		{"status", "[--json]", "print the last status line", statusCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
+		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
 	}
 }
 

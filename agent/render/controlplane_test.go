@@ -44,7 +44,9 @@ func masterInput(t *testing.T) (Input, authority) {
 	in := kubeInput(kubeMaster())
 	in.Dir = "/run/x"
 	former, now := newAuthority(t), newAuthority(t)
-	in.Authority = func(string) ([]byte, error) { return append(append([]byte{}, former.certificate...), now.certificate...), nil }
+	in.Authority = func(string) ([]byte, error) {
+		return append(append([]byte{}, former.certificate...), now.certificate...), nil
+	}
 	in.Secret = func(ref string) ([]byte, error) {
 		switch ref {
 		case "etcd-encryption-key":

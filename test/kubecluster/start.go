@@ -1,0 +1,281 @@
+package kubecluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"spore/agent/kubernetes"
+	"spore/agent/render"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/pki"
+)
+
+// Running is a master's control plane on loopback: the programs of an image with the files and flags that its agent renders.
+type Running struct {
+	// Server is the URL of the API, Etcd that of its database.
+	Server, Etcd string
+	// Dir holds what the programs wrote: etcd/, log/audit.log, PROGRAM.log.
+	Dir string
+
+	cluster  *Cluster
+	node     *facts.Node
+	program  func(string) string
+	replace  []string
+	commands []*exec.Cmd
+	names    []string
+}
+
+// readyBound is the longest wait for the API.
+const readyBound = 2 * time.Minute
+
+// Prepare lays out what the programs of a master find on a node. program returns the file of a program. Where the node has
+// its address and well-known ports, the programs get loopback and free ports.
+func (c *Cluster) Prepare(n *facts.Node, dir string, program func(name string) string) (*Running, error) {
+	r := &Running{Dir: dir, cluster: c, node: n, program: program}
+	for name, data := range c.Tree.Public().Files() {
+		if err := write(filepath.Join(dir, name), data); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range []string{"etcd", "log"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var ports []string
+	for range 3 {
+		p, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, strconv.Itoa(p))
+	}
+	r.Server = "https://127.0.0.1:" + ports[0]
+	r.Etcd = "https://127.0.0.1:" + ports[1]
+	r.replace = []string{
+		"/run/spore/cluster/pki/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
+		render.APIServer, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
+		"https://127.0.0.1:2379", r.Etcd,
+		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],
+	}
+	return r, nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func write(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// Start starts the programs in their order, each with the arguments of its unit, and waits for the API where it is one of
+// them.
+func (r *Running) Start(ctx context.Context, programs ...string) error {
+	for _, name := range programs {
+		if err := r.start(name); err != nil {
+			return fmt.Errorf("start %s: %w", name, err)
+		}
+	}
+	if !slices.Contains(programs, "kube-apiserver") {
+		return nil
+	}
+	client, err := r.Client(r.node.Name, "kubernetes-bootstrap", "kubernetes-agent")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+	for {
+		err := client.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the API server is not ready after %s: %w; see %s", readyBound, err, r.Dir)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (r *Running) start(name string) error {
+	row, ok := roles.LookupProgram(name)
+	if !ok {
+		return errors.New("it is no program")
+	}
+	secrets := filepath.Join(r.Dir, "credentials", name)
+	for _, ref := range row.Secrets {
+		data, err := r.cluster.Secret(r.node.Name, name, ref)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(secrets, "secret_"+ref), data); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join(r.Dir, "run", name)
+	files, err := r.cluster.Render(r.node, name, dir)
+	if err != nil {
+		return err
+	}
+	replacer := strings.NewReplacer(append([]string{"/run/credentials/" + row.Unit + "/", secrets + "/"}, r.replace...)...)
+	for file, f := range files {
+		files[file] = render.File{Data: []byte(replacer.Replace(string(f.Data))), Mode: f.Mode}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := render.Write(dir, files); err != nil {
+		return err
+	}
+	args, err := r.arguments(name, dir, files)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(r.Dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(r.program(name), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.commands, r.names = append(r.commands, cmd), append(r.names, name)
+	return nil
+}
+
+// arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's.
+func (r *Running) arguments(name, dir string, files map[string]render.File) ([]string, error) {
+	if name == "etcd" {
+		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil
+	}
+	line, ok := strings.CutPrefix(string(files["arguments"].Data), "ARGUMENTS=")
+	if !ok {
+		return nil, errors.New("it has no arguments")
+	}
+	args := strings.Fields(line)
+	if name != "kube-apiserver" {
+		p, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, fmt.Sprintf("--secure-port=%d", p))
+	}
+	return args, nil
+}
+
+// Stop stops the programs in the reverse order and returns when they have ended.
+func (r *Running) Stop() {
+	for i := len(r.commands) - 1; i >= 0; i-- {
+		cmd := r.commands[i]
+		_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+		kill := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // says how it ended, which is how it was told to
+		kill.Stop()
+	}
+	r.commands, r.names = nil, nil
+}
+
+// StopOne stops one of the programs.
+func (r *Running) StopOne(name string) {
+	i := slices.Index(r.names, name)
+	if i < 0 {
+		return
+	}
+	one := &Running{commands: []*exec.Cmd{r.commands[i]}}
+	one.Stop()
+	r.commands, r.names = slices.Delete(r.commands, i, i+1), slices.Delete(r.names, i, i+1)
+}
+
+// Credentials are those that a program of a node has for the API, by the name of its certificate.
+func (r *Running) Credentials(node, program, leaf string) (kubernetes.Credentials, error) {
+	c := kubernetes.Credentials{Server: r.Server}
+	var err error
+	if c.Authorities, err = r.cluster.Public("kubernetes-server.crt"); err != nil {
+		return c, err
+	}
+	if c.Certificate, err = r.cluster.Secret(node, program, leaf+"-certificate"); err != nil {
+		return c, err
+	}
+	c.Key, err = r.cluster.Secret(node, program, leaf+"-key")
+	return c, err
+}
+
+// Client is a client of the API as a program of a node is one.
+func (r *Running) Client(node, program, leaf string) (*kubernetes.Client, error) {
+	c, err := r.Credentials(node, program, leaf)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewClient(c, 1)
+}
+
+// ClientCertificate is a certificate of the authority of the API's clients that is in no bundle, with its key: what one
+// would have who is no node of the cluster any more.
+func (c *Cluster) ClientCertificate(commonName, organization string) (certificate, key []byte, err error) {
+	master, err := c.Node("control-plane")
+	if err != nil {
+		return nil, nil, err
+	}
+	authorityKey, err := c.Secret(master.Name, "kube-controller-manager", "kubernetes-client-ca-key")
+	if err != nil {
+		return nil, nil, err
+	}
+	authority, err := c.Public("kubernetes-client.crt")
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := tls.X509KeyPair(authority, authorityKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
+		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, pair.Leaf, &own.PublicKey, pair.PrivateKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
+}
