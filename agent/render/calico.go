@@ -7,16 +7,17 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
 const hostInterfaces = `^((en|wl|ww|sl|ib)[Pcopsvx].*|(eth|wlan|wwan).*)`
 
-// felixHealth is where felix says whether it is ready.
-const felixHealth = "http://127.0.0.1:9099/readiness"
+// policySetup is the longest that a pod waits for its policies.
+const policySetup = 10 * time.Second
 
 // calicoNode renders the environment of calico's start-up and of felix, their kubeconfig, and the network configuration of
-// the CNI plugin with a kubeconfig of its own. The unit lays the last two into /run/cni/net.d when start-up has succeeded.
+// the CNI plugin with a kubeconfig of its own. The unit lays the last two into /run/cni/net.d when felix is ready.
 func calicoNode(in Input) (map[string]File, error) {
 	environment, err := calicoEnvironment(in)
 	if err != nil {
@@ -78,6 +79,8 @@ func calicoEnvironment(in Input) (File, error) {
 		{"FELIX_MTUIFACEPATTERN", pattern},
 		{"FELIX_BPFENABLED", "false"},
 		{"FELIX_XDPENABLED", "false"}, // needs bpftool
+		// Compiled without cgo it cannot load eBPF, not even to look for remains of it (felix/bpf/nat, connecttime.go).
+		{"FELIX_DebugSkipCTLBCleanup", "true"},
 		{"FELIX_HEALTHENABLED", "true"},
 		{"FELIX_HEALTHHOST", "127.0.0.1"},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
@@ -172,8 +175,9 @@ func cniNetwork(in Input) (File, error) {
 				"ipam":       map[string]any{"type": "calico-ipam", "assign_ipv4": fmt.Sprint(v4), "assign_ipv6": fmt.Sprint(v6)},
 				"policy":     map[string]any{"type": "k8s"},
 				"kubernetes": map[string]any{"kubeconfig": cniConfig + "/calico-kubeconfig"},
-				// No pod starts while nobody would hold it to its policies.
-				"readiness_gates": []string{felixHealth},
+				// A pod starts when felix has put its policies in place; felix drops what comes from interfaces that it
+				// does not know, so that one which starts without has no network.
+				"policy_setup_timeout_seconds": int(slow(in, policySetup).Seconds()),
 			},
 			map[string]any{"type": "portmap", "snat": true, "backend": "nftables", "capabilities": map[string]any{"portMappings": true}},
 			map[string]any{"type": "bandwidth", "capabilities": map[string]any{"bandwidth": true}},
