@@ -97,6 +97,8 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		"--enable-admission-plugins=NodeRestriction,DenyServiceExternalIPs,EventRateLimit",
 		"--admission-control-config-file=" + in.Dir + "/admission.json",
 		"--audit-policy-file=" + in.Dir + "/audit-policy.json",
+		// Without it, stopping waits a whole request-timeout for those who watch, as kubelets of other nodes do.
+		"--shutdown-send-retry-after=true",
 		"--request-timeout=" + slow(in, time.Minute).String(),
 		"--profiling=false",
 	}
