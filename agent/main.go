@@ -31,6 +31,8 @@ func commands() []command {
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
 		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
+		{"kubernetes-node", "", "wait until Kubernetes knows this node", kubernetesNodeCommand},
+		{"kubernetes-network", "", "wait until felix is ready, and let pods have a network", kubernetesNetworkCommand},
 	}
 }
 

@@ -1,0 +1,45 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// awaited is a client of a server that knows the node n from the nth request on, and 0 means never.
+func awaited(t *testing.T, from int64) (*Client, *atomic.Int64) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "/api/v1/nodes/n", r.URL.Path)
+		if n := asked.Add(1); from == 0 || n < from {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"kind":"Status","code":404,"message":"nodes \"n\" not found"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"kind":"Node"}`))
+	}))
+	t.Cleanup(s.Close)
+	return &Client{server: s.URL, http: s.Client(), time: time.Minute}, &asked
+}
+
+func TestAWaitForANodeEndsWhenItsKubeletHasRegisteredIt(t *testing.T) {
+	c, asked := awaited(t, 2)
+	var said []string
+	require.NoError(t, c.AwaitNode(context.Background(), "n", 1, func(s string) { said = append(said, s) }))
+	require.EqualValues(t, 2, asked.Load())
+	require.Equal(t, []string{"waiting for node n of Kubernetes: its kubelet has not registered it yet"}, said)
+}
+
+func TestAWaitForANodeEndsWithItsContext(t *testing.T) {
+	c, _ := awaited(t, 0)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := c.AwaitNode(ctx, "n", 1, func(string) {})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "waiting for node n of Kubernetes")
+}
