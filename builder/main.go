@@ -34,7 +34,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(), pki.Command(),
+		build.Command(version), inspect.Command(), boot.Command(), pki.Command(), pki.KubeconfigCommand(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

@@ -81,7 +81,7 @@ func Programs() []Program {
 		// Part of spore-agent.
 		{Name: "kubernetes-bootstrap", Unit: "kubernetes-bootstrap.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: pairs("kubernetes-agent")},
 
-		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "containerd-shim-runc-v2", "crictl"}, User: "root"},
+		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "crictl"}, User: "root"},
 		{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
 		{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer"},
 		{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kubernetes"}, Ports: []string{"10250/tcp"}, User: "root", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},

@@ -58,9 +58,9 @@ func (b *bench) read(name string) string {
 	return string(data)
 }
 
-// run runs `spore pki` and returns its exit code and output; words that begin with @ are paths of the bench.
+// run runs `spore pki`, or `spore kubeconfig`, and returns its exit code and output; words that begin with @ are paths of the bench.
 func (b *bench) run(args ...string) (int, string, string) {
-	cmd := command(outside{
+	world := outside{
 		now: func() time.Time { return b.now }, random: randomSource(b.now), workFactor: 10,
 		ask: func(what string, twice bool) (string, error) {
 			if b.typed == "" {
@@ -68,7 +68,11 @@ func (b *bench) run(args ...string) (int, string, string) {
 			}
 			return b.typed, nil
 		},
-	})
+	}
+	cmd := command(world)
+	if args[0] == "kubeconfig" {
+		cmd, args = kubeconfigCommand(world), args[1:]
+	}
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	for i, a := range args {
 		if rest, ok := strings.CutPrefix(a, "@"); ok {

@@ -1,0 +1,104 @@
+package pki
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"spore/cluster/facts"
+)
+
+// adminRow is the leaf whose kind of certificate a person is given.
+const adminRow = "kubernetes-admin"
+
+// minAdminLife leaves time to use it.
+const minAdminLife = 5 * time.Minute
+
+// Admin is the right of one person to administer Kubernetes, for a time.
+type Admin struct {
+	// Certificate is the chain without the root, and Key its key as PKCS #8, both PEM.
+	Certificate string
+	Key         Hidden
+	// Authority holds the certificates in PEM that API servers are verified with.
+	Authority []byte
+	// Ends is when the certificate ends.
+	Ends time.Time
+}
+
+// Admin makes a client certificate with a new key for a person, who appears under that name in the audit log. The tree keeps
+// neither: nobody can take it back before it ends, except by replacing the authority.
+func (t *Tree) Admin(c *facts.Cluster, person string, life time.Duration, o Options) (*Admin, error) {
+	if err := t.isFor(c); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(Leaves(), func(l LeafRow) bool { return l.Name == adminRow })
+	if i < 0 {
+		return nil, fmt.Errorf("internal error: the table has no row %s", adminRow)
+	}
+	row := Leaves()[i]
+	a := t.Authorities[row.Authority]
+	if a == nil {
+		return nil, fmt.Errorf("there is no authority %s; enable kubernetes, give a node the role control-plane, and run `spore pki renew`", row.Authority)
+	}
+	if life < minAdminLife || life > LeafLife {
+		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", life, minAdminLife, LeafLife)
+	}
+	by, err := a.Current.signer(row.Authority, nil)
+	if err != nil {
+		return nil, err
+	}
+	key, err := newECDSA(o.Random)
+	if err != nil {
+		return nil, err
+	}
+	o.Now = o.Now.UTC().Truncate(time.Second)
+	template, err := o.leafTemplate(Leaf{Row: row, CommonName: person, Organization: row.Organization})
+	if err != nil {
+		return nil, err
+	}
+	template.NotAfter = o.Now.Add(life)
+	made := &Certificate{}
+	if made.Key, err = encodeKey(key); err != nil {
+		return nil, err
+	}
+	if made.Certificate, err = o.sign(template, key.Public(), by); err != nil {
+		return nil, err
+	}
+	return &Admin{
+		Certificate: t.Chain(row.Authority, made), Key: made.Key, Ends: template.NotAfter,
+		Authority: t.Public().Files()[PublicDir+"/kubernetes-server.crt"],
+	}, nil
+}
+
+// KnownAs tells whether the certificate of a master's API server holds for the host of a URL.
+func KnownAs(c *facts.Cluster, master *facts.Node, u *url.URL) (bool, error) {
+	share, err := ShareOf(c, master)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range share.Leaves {
+		if l.Row.Name != "kube-apiserver" {
+			continue
+		}
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+			return slices.Contains(l.IPs, ip.Unmap()), nil
+		}
+		return slices.Contains(l.DNS, u.Hostname()), nil
+	}
+	return false, fmt.Errorf("node %s is no control plane", master.Name)
+}
+
+// APIServer is where people reach the Kubernetes API: its virtual address, else the first master's.
+func APIServer(c *facts.Cluster, master *facts.Node) string {
+	host := c.Network.ControlPlaneEndpoint
+	if host == "" && len(master.IPs) > 0 {
+		host = master.IPs[0]
+	}
+	if host == "" {
+		host = master.FQDN
+	}
+	return "https://" + net.JoinHostPort(host, "6443")
+}
