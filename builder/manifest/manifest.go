@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -99,22 +100,20 @@ func Files(t *tree.Tree) []File {
 	return out
 }
 
-// GoPayload describes a Go program by the build information that its linker left in it.
-func GoPayload(name, path string, program []byte) (Payload, error) {
+// GoPayload describes a Go program by the build information that its linker left in it. version is that of the payload;
+// empty takes the main module's.
+func GoPayload(name, version, path string, program []byte) (Payload, error) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
 		return Payload{}, fmt.Errorf("read build information of payload %s: %w", name, err)
 	}
 	sum := sha256.Sum256(program)
-	p := Payload{Name: name, Path: path, Version: info.Main.Version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
+	p := Payload{Name: name, Path: path, Version: cmp.Or(version, info.Main.Version), SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
 	for _, d := range info.Deps {
 		if d.Replace != nil {
 			d = d.Replace
 		}
 		p.Modules = append(p.Modules, Module{Path: d.Path, Version: d.Version, Sum: d.Sum})
-		if d.Path == "github.com/coredns/coredns" && name == "coredns" {
-			p.Version = d.Version
-		}
 	}
 	sort.Slice(p.Modules, func(i, j int) bool { return p.Modules[i].Path < p.Modules[j].Path })
 	return p, nil

@@ -45,11 +45,11 @@ func TestAGoProgramIsKnownByItsBuildInformation(t *testing.T) {
 	require.NoError(t, err)
 	program, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	p, err := GoPayload("self", "/usr/bin/self", program)
+	p, err := GoPayload("self", "v1.2.3", "/usr/bin/self", program)
 	require.NoError(t, err)
 	require.Len(t, p.SHA256, 64)
 	require.EqualValues(t, len(program), p.Size)
 
-	_, err = GoPayload("none", "/usr/bin/none", []byte("#!/bin/sh\n"))
+	_, err = GoPayload("none", "", "/usr/bin/none", []byte("#!/bin/sh\n"))
 	require.Error(t, err)
 }

@@ -14,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spore/builder/store"
@@ -24,10 +26,13 @@ import (
 )
 
 // version is part of each key; it changes when the flags or the environment below do.
-const version = "go-program 2"
+const version = "go-program 3"
 
 // flags are what every program is built with: nothing of the build machine reaches the output.
-var flags = []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
+var flags = []string{"build", "-trimpath", "-buildvcs=false"}
+
+// stripped tells the linker to leave out symbols and debug information.
+const stripped = "-s -w"
 
 // maxOutput bounds how much of the compiler's output goes into an error, in bytes.
 const maxOutput = 4096
@@ -47,8 +52,16 @@ type Options struct {
 
 // Program is a compiled program in the store.
 type Program struct {
-	// Name is its name in the image: /usr/bin/NAME, or /init for stage1.
+	// Name tells it apart in messages: the name of the payload, with its file behind a slash where there are several.
 	Name string
+	// Payload is the payload that it belongs to; empty for our own.
+	Payload string
+	// Version is the version of the module that the payload is named after; empty where payload.yaml names none.
+	Version string
+	// Target is its path in the image.
+	Target string
+	// Links are further paths that lead to it: it does what the name says that it is called by.
+	Links []string
 	// Key names it in the store.
 	Key store.Key
 	// Path is its file in the store.
@@ -70,15 +83,34 @@ type fileContent struct {
 func (f fileContent) Size() int64                  { return f.size }
 func (f fileContent) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 
-// Build compiles the main package in dir, the root of a Go module under payloads/. The program is named after the
-// directory.
-func Build(ctx context.Context, st *store.Store, dir string, o Options) (Program, error) {
+// Build compiles the programs of a payload: what payload.yaml in dir, the root of a Go module under payloads/, lists, or
+// the module's one main package as /usr/bin/NAME. The payload is named after the directory.
+func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Program, error) {
 	name := filepath.Base(dir)
 	files, err := moduleFiles(os.DirFS(dir), ".")
 	if err != nil {
-		return Program{}, fmt.Errorf("payload %s: %w", name, err)
+		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
-	return build(ctx, st, target{name: name, dir: dir, pkg: ".", files: files}, o)
+	d, err := describe(dir)
+	if err != nil {
+		return nil, fmt.Errorf("payload %s: %w", name, err)
+	}
+	var out []Program
+	for _, row := range d.Programs {
+		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables}
+		if len(d.Programs) > 1 {
+			t.name += "/" + filepath.Base(row.Path)
+		}
+		po := o
+		po.Tags = append(append([]string{}, o.Tags...), row.Tags...)
+		p, err := build(ctx, st, t, po)
+		if err != nil {
+			return nil, err
+		}
+		p.Payload, p.Version, p.Target, p.Links = name, d.Version, row.Path, row.Links
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // OwnDirs are the directories of the source tree that programs of the image are made of; the builder is not among them.
@@ -98,6 +130,17 @@ func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o 
 type target struct {
 	name, dir, pkg string
 	files          []file
+	// variables are set by the linker (cmd/link -X).
+	variables map[string]string
+}
+
+// linkerFlags are those of the go command's -ldflags, with the variables in a fixed order.
+func (t target) linkerFlags() string {
+	out := stripped
+	for _, name := range slices.Sorted(maps.Keys(t.variables)) {
+		out += " -X " + name + "=" + t.variables[name]
+	}
+	return out
 }
 
 func build(ctx context.Context, st *store.Store, t target, o Options) (Program, error) {
@@ -123,12 +166,12 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
-	return Program{Name: t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+	return Program{Name: t.name, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
 }
 
 // key hashes all that decides about the output.
 func (t target) key(toolchain string, tags []string) store.Key {
-	in := []string{t.name, t.pkg, toolchain, strings.Join(flags, " "), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
+	in := []string{t.name, t.pkg, toolchain, strings.Join(flags, " "), t.linkerFlags(), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
 	for _, f := range t.files {
 		in = append(in, f.path, f.hash)
 	}
@@ -172,7 +215,7 @@ func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolch
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "program")
-	args := append(append([]string{}, flags...), "-o", out)
+	args := append(append([]string{}, flags...), "-ldflags", t.linkerFlags(), "-o", out)
 	if len(o.Tags) > 0 {
 		args = append(args, "-tags", strings.Join(o.Tags, ","))
 	}

@@ -43,15 +43,18 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	var started []string
 	o := Options{Env: os.Environ(), Started: func(name string) { started = append(started, name) }}
 
-	p, err := Build(context.Background(), st, dir, o)
+	list, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
+	require.Len(t, list, 1)
+	p := list[0]
 	require.Equal(t, "hello", p.Name)
+	require.Equal(t, "/usr/bin/hello", p.Target)
 	require.False(t, p.Cached)
 
 	again, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
-	require.True(t, again.Cached)
-	require.Equal(t, p.Path, again.Path)
+	require.True(t, again[0].Cached)
+	require.Equal(t, p.Path, again[0].Path)
 	require.Equal(t, []string{"hello"}, started)
 
 	r, err := p.Content().Open()
@@ -80,8 +83,9 @@ func TestTheSameModuleElsewhereGivesTheSameBytes(t *testing.T) {
 		os.Environ(),
 		append(os.Environ(), "GOFLAGS=-ldflags=-X=main.a=b", "CGO_ENABLED=1", "GOAMD64=v3", "GOARCH=arm64", "GOMAXPROCS=1", "TZ=Asia/Tokyo", "GOEXPERIMENT=nogreenteagc", "GOENV="+goenv),
 	} {
-		p, err := Build(context.Background(), newStore(t), simple(t), Options{Env: env})
+		list, err := Build(context.Background(), newStore(t), simple(t), Options{Env: env})
 		require.NoError(t, err)
+		p := list[0]
 		data, err := os.ReadFile(p.Path)
 		require.NoError(t, err)
 		bytes, keys = append(bytes, data), append(keys, p.Key)

@@ -15,7 +15,7 @@ import (
 // binaries are the programs that are not Debian packages.
 type binaries struct {
 	agent, stage1 payload.Program
-	// payloads are those of the enabled programs, by name.
+	// payloads are the programs of the payloads that the enabled services need.
 	payloads []payload.Program
 }
 
@@ -35,11 +35,11 @@ func (b *build) compilePrograms(ctx context.Context) error {
 		return err
 	}
 	for _, name := range b.payloadNames() {
-		p, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
+		list, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
 		if err != nil {
 			return err
 		}
-		b.binaries.payloads = append(b.binaries.payloads, p)
+		b.binaries.payloads = append(b.binaries.payloads, list...)
 	}
 	step.Note("%d compiled, %d from the cache", compiled, 2+len(b.binaries.payloads)-compiled)
 	step.Done()
@@ -81,11 +81,12 @@ func closeContents(list map[string]*packs.Content) {
 	}
 }
 
-// recipePayloads lays every payload out as /usr/bin/NAME.
+// recipePayloads lays every payload's programs out where it says.
 func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payload {
 	var out []recipe.Payload
 	for _, p := range b.binaries.payloads {
-		out = append(out, recipe.Payload{Name: p.Name, Files: []recipe.PayloadFile{{Path: "/usr/bin/" + p.Name, Mode: 0o755, Content: contents[p.Name].Content}}})
+		file := recipe.PayloadFile{Path: p.Target, Mode: 0o755, Content: contents[p.Name].Content, Links: p.Links}
+		out = append(out, recipe.Payload{Name: p.Payload, Files: []recipe.PayloadFile{file}})
 	}
 	return out
 }

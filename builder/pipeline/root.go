@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 
 	"spore/builder/initrd"
 	"spore/builder/kmod"
@@ -77,7 +78,7 @@ func (b *build) ensureRoot(ctx context.Context) error {
 func (b *build) rootKey() (store.Key, error) {
 	in := []string{b.Tool, strconv.FormatInt(b.BuildTime, 10), b.Version, b.Config.Image.Suite, squashfs.PackOptions{}.Format(), b.binaries.agent.Key.String()}
 	for _, p := range b.binaries.payloads {
-		in = append(in, p.Name, p.Key.String())
+		in = append(in, p.Name, p.Key.String(), p.Target, strings.Join(p.Links, " "))
 	}
 	for _, p := range b.programs {
 		in = append(in, p.Name)
@@ -240,7 +241,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		if err != nil {
 			return m, err
 		}
-		described, err := manifest.GoPayload(p.Name, "/usr/bin/"+p.Name, data)
+		described, err := manifest.GoPayload(p.Name, p.Version, p.Target, data)
 		if err != nil {
 			return m, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"spore/builder/tree"
@@ -145,6 +146,16 @@ func layPayloads(b *build) error {
 			n := &tree.Inode{Type: tree.Regular, Mode: f.Mode & 0o7777, Content: f.Content, Origin: "payload:" + p.Name}
 			if err := b.add(f.Path, n, "payload"); err != nil {
 				return err
+			}
+			for _, l := range f.Links {
+				target, err := filepath.Rel(path.Dir(l), f.Path)
+				if err != nil {
+					return fmt.Errorf("payload %s: link %s: %w", p.Name, l, err)
+				}
+				n := &tree.Inode{Type: tree.Symlink, Mode: 0o777, Target: target, Origin: "payload:" + p.Name}
+				if err := b.add(l, n, "payload"); err != nil {
+					return err
+				}
 			}
 		}
 	}

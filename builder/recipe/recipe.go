@@ -48,6 +48,8 @@ type PayloadFile struct {
 	// Mode holds the permission bits.
 	Mode    uint32
 	Content tree.Content
+	// Links are further absolute paths that lead to it.
+	Links []string
 }
 
 // Release fills os-release(5).
