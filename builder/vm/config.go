@@ -76,6 +76,21 @@ type NIC struct {
 	Forwards []Forward
 	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
 	Hub int
+	// Link joins the card's network with that of another machine's card, whose link is this one reversed. One of the two has
+	// Net and Hub, and so the network that both are on; the other has neither, and is on the link alone.
+	Link *Link
+}
+
+// Link is a cable between two machines: Ethernet over UDP between ports of the host's loopback, so that either end may be
+// there first or go away.
+type Link struct {
+	// Own is the port of this end, Peer that of the other.
+	Own, Peer int
+}
+
+// netdev is the end of the link as a network device of QEMU.
+func (l Link) netdev(id string) []string {
+	return []string{"-netdev", fmt.Sprintf("socket,id=%s,udp=127.0.0.1:%d,localaddr=127.0.0.1:%d", id, l.Peer, l.Own)}
 }
 
 // Forward leads a port of the host's loopback to the guest.
@@ -205,10 +220,19 @@ func (d Disk) args(i int) []string {
 func (n NIC) args(i int, ports []int, joins bool) []string {
 	peer := fmt.Sprintf("net%d", i)
 	var args []string
-	if !joins {
+	switch {
+	case joins:
+	case n.Link != nil && n.Hub == 0:
+		args = append(args, n.Link.netdev(peer)...)
+	default:
 		args = append(args, "-netdev", n.user(i, ports))
 	}
 	if n.Hub > 0 {
+		if n.Link != nil {
+			link := fmt.Sprintf("link%d", i)
+			args = append(args, n.Link.netdev(link)...)
+			args = append(args, "-netdev", fmt.Sprintf("hubport,id=cable%d,hubid=%d,netdev=%s", i, n.Hub, link))
+		}
 		if !joins {
 			args = append(args, "-netdev", fmt.Sprintf("hubport,id=uplink%d,hubid=%d,netdev=%s", i, n.Hub, peer))
 		}

@@ -123,6 +123,20 @@ func TestCardsOfAHubShareOneNetwork(t *testing.T) {
 		"-netdev user,id=net2 -device virtio-net-pci,id=nic2,netdev=net2,mac=c,romfile=")
 }
 
+func TestALinkJoinsTheNetworksOfTwoMachines(t *testing.T) {
+	for want, nic := range map[string]NIC{
+		"-netdev user,id=net0,net=10.77.0.0/24 -netdev socket,id=link0,udp=127.0.0.1:2,localaddr=127.0.0.1:1 -netdev hubport,id=cable0,hubid=1,netdev=link0 " +
+			"-netdev hubport,id=uplink0,hubid=1,netdev=net0 -netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile=": {
+			MAC: "a", Net: "10.77.0.0/24", Hub: 1, Link: &Link{Own: 1, Peer: 2},
+		},
+		"-netdev socket,id=net0,udp=127.0.0.1:1,localaddr=127.0.0.1:2 -device virtio-net-pci,id=nic0,netdev=net0,mac=b,romfile=": {
+			MAC: "b", Link: &Link{Own: 2, Peer: 1},
+		},
+	} {
+		require.Equal(t, want, strings.Join(nic.args(0, nil, false), " "))
+	}
+}
+
 func TestAStartThatFailsSaysWhatQEMUSaid(t *testing.T) {
 	ctx := within(t, time.Minute)
 	_, err := Start(ctx, Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{"tcg", "max"}, Disks: []Disk{{Path: "/nonexistent"}}})
