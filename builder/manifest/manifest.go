@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strings"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
@@ -33,6 +34,8 @@ type Manifest struct {
 	Programs  []string  `json:"programs"`
 	Packages  []Package `json:"packages"`
 	Payloads  []Payload `json:"payloads"`
+	// Images are container images that the root carries.
+	Images []Image `json:"images,omitempty"`
 	// Files lists every path of the root with its origin.
 	Files []File `json:"files,omitempty"`
 }
@@ -57,6 +60,20 @@ type Payload struct {
 	SHA256  string   `json:"sha256"`
 	Size    int64    `json:"size"`
 	Modules []Module `json:"modules,omitempty"`
+}
+
+// Image is a container image.
+type Image struct {
+	// File is its OCI archive in the root.
+	File string `json:"file"`
+	// Names are its full names.
+	Names []string `json:"names"`
+	// Digest is that of its manifest or index, in the form sha256:HEX.
+	Digest string `json:"digest"`
+	// Size of the archive in bytes.
+	Size int64 `json:"size"`
+	// From is the payload, the file or the reference that it comes from.
+	From string `json:"from"`
 }
 
 // Module is a Go module linked into a payload.
@@ -166,6 +183,12 @@ func (m Manifest) SBOM(w io.Writer, imageName string) error {
 			c.Components = &modules
 		}
 		components = append(components, c)
+	}
+	for _, i := range m.Images {
+		components = append(components, cdx.Component{
+			Type: cdx.ComponentTypeContainer, Name: i.Names[0], Version: i.Digest, BOMRef: "image:" + i.File,
+			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: strings.TrimPrefix(i.Digest, "sha256:")}},
+		})
 	}
 	bom.Components = &components
 	bom.SerialNumber = ""

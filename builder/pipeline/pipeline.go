@@ -11,10 +11,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
 
+	"spore/builder/oci"
 	"spore/builder/progress"
 	"spore/builder/store"
 	"spore/cluster"
@@ -43,6 +45,10 @@ type Options struct {
 	Store *store.Store
 	// Archive gives packages.
 	Archive Archive
+	// Folder is the configuration folder, which has the archives of container images that it names.
+	Folder fs.FS
+	// Registry gives container images; one without a transport only those that the store has.
+	Registry oci.Registry
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
 	// Version is the version of the image, for os-release.
@@ -84,6 +90,9 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.compilePrograms(ctx); err != nil {
 		return nil, err
 	}
+	if err := b.collectImages(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
 	}
@@ -110,6 +119,7 @@ type build struct {
 	programs    []roles.Program
 	packages    packageSet
 	binaries    binaries
+	images      []containerImage
 	root        root
 	clusterFile string
 	clusterHash string

@@ -83,6 +83,9 @@ func (b *build) rootKey() (store.Key, error) {
 	for _, p := range b.programs {
 		in = append(in, p.Name)
 	}
+	for _, i := range b.images {
+		in = append(in, i.File, i.key.String())
+	}
 	for _, p := range b.packages.list {
 		in = append(in, p.Name, p.Version, p.SHA256)
 	}
@@ -141,7 +144,12 @@ func (b *build) composeRoot(ctx context.Context) error {
 		return err
 	}
 	defer closeContents(programs)
-	composed, err := b.compose(opened, programs, indexes, m)
+	images, err := b.packImages()
+	if err != nil {
+		return err
+	}
+	defer closeImages(images)
+	composed, err := b.compose(opened, programs, images, indexes, m)
 	if err != nil {
 		return err
 	}
@@ -194,7 +202,7 @@ func packTree(p *packs.Pack) (*tree.Tree, error) {
 	return t, p.Entries(t.Add)
 }
 
-func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
+func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
 	var short bytes.Buffer
 	if err := m.WithoutFiles().Encode(&short); err != nil {
 		return nil, err
@@ -203,13 +211,17 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	for _, p := range opened {
 		packages = append(packages, p.Package)
 	}
+	laid, err := b.recipeImages(images)
+	if err != nil {
+		return nil, err
+	}
 	composed, err := recipe.Compose(packages, recipe.Options{
 		Kernel:        b.packages.release,
 		ModuleIndexes: indexes,
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
 		Agent:         programs[b.binaries.agent.Name].Content,
-		Payloads: append(b.recipePayloads(programs), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
+		Payloads: append(append(b.recipePayloads(programs), laid...), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
 			{Path: manifest.ImagePath, Mode: 0o644, Content: tree.Bytes(short.Bytes())},
 		}}),
 		Programs: m.Programs,
@@ -247,6 +259,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		}
 		m.Payloads = append(m.Payloads, described)
 	}
+	m.Images = b.describeImages()
 	return m, nil
 }
 

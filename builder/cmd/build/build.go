@@ -17,10 +17,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
 	"spore/builder/apt"
 	"spore/builder/cmd/exit"
+	"spore/builder/oci"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
 	"spore/builder/source"
@@ -127,8 +129,12 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if err != nil {
 		return err
 	}
+	registry := oci.Registry{Keychain: authn.DefaultKeychain}
+	if !f.offline {
+		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
 	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
-		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, BuildTime: epoch,
+		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch,
 		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
 	})
 	if err != nil {

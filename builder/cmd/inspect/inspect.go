@@ -252,9 +252,17 @@ func (s *Summary) print(w io.Writer) error {
 	for _, n := range s.Cluster.Nodes {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", n.Name, list(n.IPs), list(n.Roles))
 	}
-	fmt.Fprintf(t, "\nPAYLOAD\tVERSION\tSHA-256\n")
+	fmt.Fprintf(t, "\nPAYLOAD\tVERSION\tSIZE\tSHA-256\n")
 	for _, p := range s.Manifest.Payloads {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
+		fmt.Fprintf(t, "%s\t%s\t%.1f MiB\t%s\n", p.Name, p.Version, float64(p.Size)/(1<<20), p.SHA256)
+	}
+	if len(s.Manifest.Images) > 0 {
+		fmt.Fprintf(t, "\nCONTAINER IMAGE\tSIZE\tDIGEST\n")
+		for _, i := range s.Manifest.Images {
+			for _, name := range i.Names {
+				fmt.Fprintf(t, "%s\t%.1f MiB\t%s\n", name, float64(i.Size)/(1<<20), i.Digest)
+			}
+		}
 	}
 	fmt.Fprintf(t, "\nPACKAGE\tVERSION\tSHA-256 OF THE .DEB\n")
 	for _, p := range s.Manifest.Packages {
