@@ -44,7 +44,7 @@ func main() {
 		os.Exit(2)
 	}
 	// kubectl reads its configuration, and finds plugins, before flags are parsed, and logs meanwhile.
-	if err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
+	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
 		util.CheckErr(err)
 	}
 	util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
