@@ -54,6 +54,12 @@ func TestTheExampleClusterHasNotesOnly(t *testing.T) {
 	}, messages(report))
 }
 
+func TestTheExampleOfKubernetesIsWithoutFault(t *testing.T) {
+	c, report := Check(os.DirFS("../examples/kubernetes"), Options{Strict: true})
+	require.Empty(t, messages(report))
+	require.Empty(t, c.Unbuildable())
+}
+
 func TestTheSixNodeClusterHasNotesOnly(t *testing.T) {
 	c, report := Check(os.DirFS("testdata/six-nodes"), Options{Strict: true})
 	require.Equal(t, []string{

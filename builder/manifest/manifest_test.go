@@ -16,6 +16,7 @@ func sample() Manifest {
 		Format: 1, BuildTime: 1_700_000_000, Suite: "trixie", Kernel: "6.12.1-amd64",
 		Packages: []Package{{Name: "mosquitto", Version: "2.0.21-1", Arch: "amd64", SHA256: "00"}},
 		Payloads: []Payload{{Name: "coredns", Version: "v1.15.0", SHA256: "11", Modules: []Module{{Path: "example.test/m", Version: "v1.0.0"}}}},
+		Images: []Image{{File: "/usr/share/spore/images/pause.tar", Names: []string{"spore.local/pause:1"}, Digest: "sha256:22", Size: 9, From: "payload pause"}},
 	}
 }
 
@@ -27,7 +28,9 @@ func TestTheSBOMIsReadableAndTheSameTwice(t *testing.T) {
 
 	var bom cdx.BOM
 	require.NoError(t, cdx.NewBOMDecoder(&a, cdx.BOMFileFormatJSON).Decode(&bom))
-	require.Len(t, *bom.Components, 2)
+	require.Len(t, *bom.Components, 3)
+	require.Equal(t, cdx.ComponentTypeContainer, (*bom.Components)[2].Type)
+	require.Equal(t, "22", (*(*bom.Components)[2].Hashes)[0].Value)
 	require.Equal(t, "pkg:deb/debian/mosquitto@2.0.21-1?arch=amd64&distro=trixie", (*bom.Components)[0].PackageURL)
 	require.Len(t, *(*bom.Components)[1].Components, 1)
 }

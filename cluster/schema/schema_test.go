@@ -46,11 +46,11 @@ func TestEveryKeyIsExplained(t *testing.T) {
 	}
 }
 
-// yamlFiles lists the example's files and those of the six-node cluster.
+// yamlFiles lists the examples' files and those of the six-node cluster.
 func yamlFiles(t *testing.T) []string {
 	var out []string
 	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
-		for _, dir := range []string{configs, "../testdata/six-nodes"} {
+		for _, dir := range []string{configs, "../../examples/kubernetes", "../testdata/six-nodes"} {
 			names, err := filepath.Glob(filepath.Join(dir, pattern))
 			require.NoError(t, err)
 			out = append(out, names...)
