@@ -76,13 +76,13 @@ type NIC struct {
 	Forwards []Forward
 	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
 	Hub int
-	// Link joins the card's network with that of another machine's card, whose link is this one reversed. One of the two has
-	// Net and Hub, and so the network that both are on; the other has neither, and is on the link alone.
-	Link *Link
+	// Links join the card's network with others. A card with Hub has any number of them beside its own network; one without
+	// is on its one link alone.
+	Links []Link
 }
 
-// Link is a cable between two machines: Ethernet over UDP between ports of the host's loopback, so that either end may be
-// there first or go away.
+// Link is one end of a cable to another machine, or to a program that speaks Ethernet: frames in UDP datagrams between
+// ports of the host's loopback, so that either end may be there first or go away. The other end is this one reversed.
 type Link struct {
 	// Own is the port of this end, Peer that of the other.
 	Own, Peer int
@@ -222,16 +222,16 @@ func (n NIC) args(i int, ports []int, joins bool) []string {
 	var args []string
 	switch {
 	case joins:
-	case n.Link != nil && n.Hub == 0:
-		args = append(args, n.Link.netdev(peer)...)
+	case len(n.Links) > 0 && n.Hub == 0:
+		args = append(args, n.Links[0].netdev(peer)...)
 	default:
 		args = append(args, "-netdev", n.user(i, ports))
 	}
 	if n.Hub > 0 {
-		if n.Link != nil {
-			link := fmt.Sprintf("link%d", i)
-			args = append(args, n.Link.netdev(link)...)
-			args = append(args, "-netdev", fmt.Sprintf("hubport,id=cable%d,hubid=%d,netdev=%s", i, n.Hub, link))
+		for j, l := range n.Links {
+			link := fmt.Sprintf("link%d-%d", i, j)
+			args = append(args, l.netdev(link)...)
+			args = append(args, "-netdev", fmt.Sprintf("hubport,id=cable%d-%d,hubid=%d,netdev=%s", i, j, n.Hub, link))
 		}
 		if !joins {
 			args = append(args, "-netdev", fmt.Sprintf("hubport,id=uplink%d,hubid=%d,netdev=%s", i, n.Hub, peer))

@@ -123,14 +123,16 @@ func TestCardsOfAHubShareOneNetwork(t *testing.T) {
 		"-netdev user,id=net2 -device virtio-net-pci,id=nic2,netdev=net2,mac=c,romfile=")
 }
 
-func TestALinkJoinsTheNetworksOfTwoMachines(t *testing.T) {
+func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 	for want, nic := range map[string]NIC{
-		"-netdev user,id=net0,net=10.77.0.0/24 -netdev socket,id=link0,udp=127.0.0.1:2,localaddr=127.0.0.1:1 -netdev hubport,id=cable0,hubid=1,netdev=link0 " +
+		"-netdev user,id=net0,net=10.77.0.0/24 " +
+			"-netdev socket,id=link0-0,udp=127.0.0.1:2,localaddr=127.0.0.1:1 -netdev hubport,id=cable0-0,hubid=1,netdev=link0-0 " +
+			"-netdev socket,id=link0-1,udp=127.0.0.1:4,localaddr=127.0.0.1:3 -netdev hubport,id=cable0-1,hubid=1,netdev=link0-1 " +
 			"-netdev hubport,id=uplink0,hubid=1,netdev=net0 -netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile=": {
-			MAC: "a", Net: "10.77.0.0/24", Hub: 1, Link: &Link{Own: 1, Peer: 2},
+			MAC: "a", Net: "10.77.0.0/24", Hub: 1, Links: []Link{{Own: 1, Peer: 2}, {Own: 3, Peer: 4}},
 		},
 		"-netdev socket,id=net0,udp=127.0.0.1:1,localaddr=127.0.0.1:2 -device virtio-net-pci,id=nic0,netdev=net0,mac=b,romfile=": {
-			MAC: "b", Link: &Link{Own: 2, Peer: 1},
+			MAC: "b", Links: []Link{{Own: 2, Peer: 1}},
 		},
 	} {
 		require.Equal(t, want, strings.Join(nic.args(0, nil, false), " "))
