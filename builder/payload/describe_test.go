@@ -50,6 +50,7 @@ func TestAPayloadSaysWhichProgramsItHas(t *testing.T) {
 	again, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"/usr/bin/more"}, again[1].Links)
+	require.True(t, again[1].Cached, "another link is no other program")
 }
 
 func TestADescriptionIsChecked(t *testing.T) {

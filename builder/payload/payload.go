@@ -95,6 +95,8 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	// What it says of a program is in the program's key; how the program is called is not.
+	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
 	for _, row := range d.Programs {
 		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables}
