@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 	"gopkg.in/yaml.v3"
 )
 
@@ -22,7 +23,8 @@ const DescriptionFile = "payload.yaml"
 
 // description is the content of DescriptionFile.
 type description struct {
-	// Version is the path of the module whose version is the payload's; describe puts that version here.
+	// Version is the path of the module whose version is the payload's; describe puts that version here. It is the
+	// version itself (semver.org, with a v before it) where go.mod can only name a commit.
 	Version  string       `yaml:"version"`
 	Programs []programRow `yaml:"programs"`
 }
@@ -76,7 +78,7 @@ func parseDescription(data, mod []byte) (description, error) {
 	if err != nil {
 		return d, err
 	}
-	if d.Version != "" {
+	if d.Version != "" && !semver.IsValid(d.Version) {
 		module := d.Version
 		if d.Version = pins[module]; d.Version == "" {
 			return d, fmt.Errorf("version: go.mod does not require %s", module)

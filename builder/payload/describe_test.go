@@ -57,6 +57,7 @@ func TestADescriptionIsChecked(t *testing.T) {
 	const mod = "module m\n\ngo 1.26.0\n\nrequire example.test/a v1.2.3\n"
 	for name, tc := range map[string]struct{ in, err string }{
 		"a version of go.mod":          {"version: example.test/a\nprograms: [{path: /usr/bin/a}]", ""},
+		"a version that no module has": {"version: v3.31.0\nprograms: [{path: /usr/bin/a}]", ""},
 		"a version of no module":       {"version: example.test/b\nprograms: [{path: /usr/bin/a}]", "go.mod does not require example.test/b"},
 		"nothing":                      {"", "it lists no programs"},
 		"a key that is none":           {"programs: [{file: /usr/bin/a}]", "field file not found"},
