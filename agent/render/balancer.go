@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"time"
 )
 
@@ -18,6 +19,10 @@ const (
 // it is ready. A master prefers its own.
 func balancer(in Input) (map[string]File, error) {
 	masters, err := membersOf(in, "control-plane")
+	if err != nil {
+		return nil, err
+	}
+	authorities, err := balancerAuthorities(in)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +51,7 @@ func balancer(in Input) (map[string]File, error) {
 	line("  http-check expect status 200")
 	line("  option allbackups")
 	line("  default-server check check-ssl verify required ca-file %s inter %dms fall 3 rise 1 on-marked-down shutdown-sessions",
-		pkiFile("kubernetes-server.crt"), milliseconds(2*time.Second))
+		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second))
 	for _, m := range masters {
 		other := ""
 		if hasRole(in, "control-plane") && m.name != in.Node.Name {
@@ -54,5 +59,19 @@ func balancer(in Input) (map[string]File, error) {
 		}
 		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, apiPort), m.name, other)
 	}
-	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}}, nil
+	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}, "authorities.pem": {authorities, 0o644}}, nil
+}
+
+// balancerAuthorities are the authority of the API servers and the root above it: OpenSSL, other than Go, takes no authority
+// that is not its own issuer. The balancer only asks who is ready; those who speak through it verify the one authority.
+func balancerAuthorities(in Input) ([]byte, error) {
+	var out []byte
+	for _, name := range []string{"kubernetes-server.crt", "root.crt"} {
+		data, err := in.Authority(name)
+		if err != nil {
+			return nil, fmt.Errorf("authority of the API servers: %w", err)
+		}
+		out = append(out, data...)
+	}
+	return out, nil
 }

@@ -35,6 +35,7 @@ func kubeInput(node *facts.Node) Input {
 		Node: node, Hosts: strings.NewReader(kubeHosts), Dir: "/run/x",
 		Addresses:  []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.99")},
 		Secret:     func(ref string) ([]byte, error) { return []byte("content of " + ref + "\n"), nil },
+		Authority:  func(name string) ([]byte, error) { return []byte("content of " + name + "\n"), nil },
 		SecretPath: func(ref string) string { return "/run/credentials/x.service/secret_" + ref },
 	}
 }
@@ -170,6 +171,7 @@ func TestKubernetesRefuses(t *testing.T) {
 		{"no pod network", "calico-node", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.PodCIDRs = nil }},
 		{"no secrets", "calico-node", "credentials of the CNI plugin: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
 		{"no master", "kube-balancer", "no node has the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
+		{"no authority", "kube-balancer", "authority of the API servers: none", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
 		{"a master without an address", "kube-balancer", "node master-01 of role control-plane has no address in cluster.yaml", func(in *Input) { in.Hosts = strings.NewReader("") }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
