@@ -141,8 +141,9 @@ func Leaves() []LeafRow {
 		{Name: "kubernetes-agent", Authority: "kubernetes-client", Roles: master, CommonName: "spore:agent:{node}", Organization: []string{"system:masters"}, Usage: Client},
 		{Name: "kubernetes-admin", Authority: "kubernetes-client", Roles: operator, CommonName: "kubernetes-admin", Organization: []string{"system:masters"}, Usage: Client},
 		{Name: "kube-proxy", Authority: "kubernetes-client", Roles: kube, CommonName: "system:kube-proxy", Usage: Client},
-		{Name: "calico-node", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-node", Usage: Client},
-		{Name: "calico-cni", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-cni", Usage: Client},
+		// With a name for each node, by which the API server lets them write of no other node.
+		{Name: "calico-node", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-node:{node}", Organization: []string{"spore:calico-nodes"}, Usage: Client},
+		{Name: "calico-cni", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-cni:{node}", Organization: []string{"spore:calico-plugins"}, Usage: Client},
 		{Name: "cluster-dns", Authority: "kubernetes-client", Roles: master, CommonName: "spore:cluster-dns", Usage: Client},
 		// May ask for the kubelet's certificate of its own node and do nothing else.
 		{Name: "kubelet-bootstrap", Authority: "kubernetes-client", Roles: kube, CommonName: "spore:kubelet-bootstrap:{node}", Organization: []string{"system:bootstrappers"}, Usage: Client},

@@ -38,8 +38,9 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		{object: binding("spore:kubelet-bootstrap", "system:node-bootstrapper", "Group", bootstrapGroup)},
 		{object: binding("spore:kubelet-api-admins", "system:kubelet-api-admin", "Group", "spore:kubelet-api-admins")},
 
-		{object: role("spore:calico-node", calicoNodeRules())}, {object: binding("spore:calico-node", "spore:calico-node", "User", "calico-node")},
-		{object: role("spore:calico-cni", calicoCNIRules())}, {object: binding("spore:calico-cni", "spore:calico-cni", "User", "calico-cni")},
+		{object: ownNodePolicy()}, {object: ownNodeBinding()},
+		{object: role("spore:calico-node", calicoNodeRules())}, {object: binding("spore:calico-node", "spore:calico-node", "Group", calicoNodeGroup)},
+		{object: role("spore:calico-cni", calicoCNIRules())}, {object: binding("spore:calico-cni", "spore:calico-cni", "Group", calicoPluginGroup)},
 		{object: role("spore:cluster-dns", dnsRules())}, {object: binding("spore:cluster-dns", "spore:cluster-dns", "User", "spore:cluster-dns")},
 
 		{object: service},
@@ -92,6 +93,42 @@ func rule(group string, resources []string, verbs ...string) any {
 }
 
 const calicoGroup = "crd.projectcalico.org"
+
+// Calico's programs are calico-node:NODE and calico-cni:NODE, of these groups (package pki).
+const (
+	calicoNodeGroup   = "spore:calico-nodes"
+	calicoPluginGroup = "spore:calico-plugins"
+)
+
+// ownNode names the policy by which Calico's programs write of their own node alone. Roles cannot say that, and
+// NodeRestriction says it of kubelets only.
+const ownNode = "spore-calico-own-node"
+
+func ownNodePolicy() Object {
+	return Object{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": ownNode},
+		"spec": map[string]any{
+			"failurePolicy": "Fail",
+			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
+				"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"UPDATE"}, "resources": []string{"nodes/status", "pods/status"},
+			}}},
+			"matchConditions": []any{map[string]any{
+				"name": "calico", "expression": "['" + calicoNodeGroup + "', '" + calicoPluginGroup + "'].exists(g, g in request.userInfo.groups)",
+			}},
+			"validations": []any{map[string]any{
+				"expression": "request.userInfo.username == (request.resource.resource == 'nodes' ? 'calico-node:' + object.metadata.name : 'calico-cni:' + oldObject.spec.?nodeName.orValue(''))",
+				"message":    "the network programs of a node write of this node and its pods alone",
+			}},
+		},
+	}
+}
+
+func ownNodeBinding() Object {
+	return Object{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": ownNode},
+		"spec": map[string]any{"policyName": ownNode, "validationActions": []string{"Deny"}},
+	}
+}
 
 // calicoNodeRules are upstream's for Calico v3.31 on this datastore (charts/calico, calico-node-rbac.yaml), without those for
 // what is not done here: pools and BGP are not made by nodes, the plugin has no service account, and nothing is migrated.

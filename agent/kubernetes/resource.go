@@ -10,17 +10,19 @@ type resource struct {
 
 // resources are the kinds that the bootstrap applies, by apiVersion and kind.
 var resources = map[[2]string]resource{
-	{"v1", "Namespace"}:                                     {"namespaces", false},
-	{"v1", "Node"}:                                          {"nodes", false},
-	{"v1", "Service"}:                                       {"services", true},
-	{"v1", "ConfigMap"}:                                     {"configmaps", true},
-	{"discovery.k8s.io/v1", "EndpointSlice"}:                {"endpointslices", true},
-	{"rbac.authorization.k8s.io/v1", "ClusterRole"}:         {"clusterroles", false},
-	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding"}:  {"clusterrolebindings", false},
-	{"storage.k8s.io/v1", "StorageClass"}:                   {"storageclasses", false},
-	{"apiextensions.k8s.io/v1", "CustomResourceDefinition"}: {"customresourcedefinitions", false},
-	{"crd.projectcalico.org/v1", "IPPool"}:                  {"ippools", false},
-	{"crd.projectcalico.org/v1", "FelixConfiguration"}:      {"felixconfigurations", false},
+	{"v1", "Namespace"}:                                                     {"namespaces", false},
+	{"v1", "Node"}:                                                          {"nodes", false},
+	{"v1", "Service"}:                                                       {"services", true},
+	{"v1", "ConfigMap"}:                                                     {"configmaps", true},
+	{"discovery.k8s.io/v1", "EndpointSlice"}:                                {"endpointslices", true},
+	{"rbac.authorization.k8s.io/v1", "ClusterRole"}:                         {"clusterroles", false},
+	{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding"}:                  {"clusterrolebindings", false},
+	{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"}:        {"validatingadmissionpolicies", false},
+	{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"}: {"validatingadmissionpolicybindings", false},
+	{"storage.k8s.io/v1", "StorageClass"}:                                   {"storageclasses", false},
+	{"apiextensions.k8s.io/v1", "CustomResourceDefinition"}:                 {"customresourcedefinitions", false},
+	{"crd.projectcalico.org/v1", "IPPool"}:                                  {"ippools", false},
+	{"crd.projectcalico.org/v1", "FelixConfiguration"}:                      {"felixconfigurations", false},
 }
 
 // pathOf is the path of an object.
