@@ -31,8 +31,8 @@ import (
 
 // Running is a master's control plane on loopback: the programs of an image with the files and flags that its agent renders.
 type Running struct {
-	// Server is the URL of the API, Etcd that of its database.
-	Server, Etcd string
+	// Server is the URL of the API, Etcd that of its database, DNS the address of the cluster's DNS server.
+	Server, Etcd, DNS string
 	// Dir holds what the programs wrote: etcd/, log/audit.log, PROGRAM.log.
 	Dir string
 
@@ -62,7 +62,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir string, program func(name string) s
 		}
 	}
 	var ports []string
-	for range 3 {
+	for range 4 {
 		p, err := freePort()
 		if err != nil {
 			return nil, err
@@ -71,11 +71,13 @@ func (c *Cluster) Prepare(n *facts.Node, dir string, program func(name string) s
 	}
 	r.Server = "https://127.0.0.1:" + ports[0]
 	r.Etcd = "https://127.0.0.1:" + ports[1]
+	r.DNS = "127.0.0.1:" + ports[3]
 	r.replace = []string{
 		"/run/spore/cluster/pki/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
 		render.APIServer, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
 		"https://127.0.0.1:2379", r.Etcd,
 		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],
+		".:10053 {", ".:" + ports[3] + " {", "bind " + n.IPs[0] + "\n", "bind 127.0.0.1\n",
 	}
 	return r, nil
 }
@@ -177,8 +179,11 @@ func (r *Running) start(name string) error {
 
 // arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's.
 func (r *Running) arguments(name, dir string, files map[string]render.File) ([]string, error) {
-	if name == "etcd" {
+	switch name {
+	case "etcd":
 		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil
+	case "cluster-dns":
+		return []string{"-conf", filepath.Join(dir, "Corefile")}, nil
 	}
 	line, ok := strings.CutPrefix(string(files["arguments"].Data), "ARGUMENTS=")
 	if !ok {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -20,26 +19,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/render"
-	"spore/builder/payload"
-	"spore/builder/store"
 	"spore/test/client"
+	"spore/test/kubecluster"
 )
 
 // coredns runs the program of payloads/ with the rendered configuration of edge-01 on loopback and returns its address.
 func coredns(t *testing.T, change func(*render.Input), replace ...string) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	st, err := store.Open(filepath.Join(cache, "spore"))
-	require.NoError(t, err)
-	p, err := payload.Build(context.Background(), st, "../../payloads/coredns", payload.Options{Env: os.Environ()})
-	require.NoError(t, err)
-
 	dir := t.TempDir()
+	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "coredns"))
 	program := filepath.Join(dir, "coredns")
-	data, err := os.ReadFile(p.Path)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, data, 0o755))
 
 	shared, node, hosts := example(t, "edge-01")
 	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}

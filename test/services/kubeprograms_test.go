@@ -1,0 +1,43 @@
+//go:build e2e
+
+package services
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/test/kubecluster"
+)
+
+// kubernetesPrograms is a directory with what a master runs.
+func kubernetesPrograms(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "etcd", "kubernetes", "coredns"))
+	return dir
+}
+
+var kinds struct {
+	sync.Mutex
+	data []byte
+}
+
+// calicoKinds is what `calico crds` prints.
+func calicoKinds(t *testing.T) []byte {
+	t.Helper()
+	kinds.Lock()
+	defer kinds.Unlock()
+	if kinds.data == nil {
+		dir := t.TempDir()
+		require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "calico"))
+		out, err := exec.Command(filepath.Join(dir, "calico"), "crds").Output()
+		require.NoError(t, err)
+		kinds.data = out
+	}
+	return kinds.data
+}
