@@ -30,7 +30,7 @@ const (
 var cniFiles = []struct {
 	name string
 	mode fs.FileMode
-}{{"calico-kubeconfig", 0o600}, {"10-calico.conflist", 0o644}}
+}{{"calico-kubeconfig", 0o600}, {"10-calico.conflist", 0o600}}
 
 // kubernetesNetworkCommand waits until felix is ready, and only then lays in the configuration by which pods get a network:
 // no pod is to run before its policies can hold it.

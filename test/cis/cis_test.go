@@ -15,7 +15,7 @@ const (
 
 // UPDATE=1 writes the page anew.
 func TestThePageIsWhatTheListSaysOfOurNodes(t *testing.T) {
-	dir, version, err := Module()
+	dir, version, err := Module(".")
 	require.NoError(t, err)
 	list, err := ReadList(os.DirFS(dir), version)
 	require.NoError(t, err)

@@ -79,7 +79,7 @@ func TestTheEditionIsThatOfTheNewestKubernetes(t *testing.T) {
 
 // What our nodes lose, the evaluation finds.
 func TestALostSettingIsFound(t *testing.T) {
-	dir, version, err := Module()
+	dir, version, err := Module(".")
 	require.NoError(t, err)
 	list, err := ReadList(os.DirFS(dir), version)
 	require.NoError(t, err)

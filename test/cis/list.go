@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// module is where the list comes from, and listDir the module that pins it, seen from this folder.
+	// module is where the list comes from, and listDir the module that pins it.
 	module  = "github.com/aquasecurity/kube-bench"
 	listDir = "list"
 )
@@ -63,10 +64,10 @@ type List struct {
 	Checks []Check
 }
 
-// Module finds the pinned module, downloading it when it is not there.
-func Module() (dir, version string, err error) {
+// Module finds the pinned module, downloading it when it is not there. folder is that of this package.
+func Module(folder string) (dir, version string, err error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module)
-	cmd.Dir = listDir
+	cmd.Dir = filepath.Join(folder, listDir)
 	out, err := cmd.Output()
 	var m struct{ Dir, Version, Error string }
 	if jerr := json.Unmarshal(out, &m); jerr == nil && m.Error != "" {

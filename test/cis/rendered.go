@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"spore/agent/kubernetes"
@@ -100,17 +99,9 @@ func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Pr
 			n.Configs[at] = json.RawMessage(f.Data)
 		}
 	}
-	for _, copied := range strings.Split(unit["ExecStartPre"], "\n") {
-		words := strings.Fields(copied)
-		if path.Base(words[0]) != "cp" {
-			continue
-		}
-		for _, from := range words[1 : len(words)-1] {
-			f, ok := files[path.Base(from)]
-			if !ok {
-				return fmt.Errorf("it copies %s, which is not rendered", from)
-			}
-			n.Files[path.Join(words[len(words)-1], path.Base(from))] = File{fmt.Sprintf("%o", f.Mode.Perm()&^umask(unit)), owner}
+	if row.Name == "calico-node" {
+		for _, name := range []string{"calico-kubeconfig", "10-calico.conflist"} { // agent, kubernetes-network
+			n.Files[path.Join("/run/cni/net.d", name)] = File{"600", "root:root"}
 		}
 	}
 	line := strings.TrimPrefix(strings.TrimSpace(string(files["arguments"].Data)), "ARGUMENTS=")
@@ -120,15 +111,6 @@ func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Pr
 	}
 	n.Arguments[row.Name] = words[1:]
 	return nil
-}
-
-// umask is what a unit's UMask= takes from the modes of new files.
-func umask(unit map[string]string) fs.FileMode {
-	n, err := strconv.ParseUint(unit["UMask"], 8, 32)
-	if err != nil {
-		n = 0o022 // systemd.exec(5)
-	}
-	return fs.FileMode(n)
 }
 
 // settings are those of a unit; of one that stands there several times, all lines.
