@@ -1,0 +1,268 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/oci"
+	"spore/builder/vm"
+	"spore/test/kubecluster"
+)
+
+const (
+	masterMAC, masterIP = "52:54:00:77:00:21", "10.77.0.21"
+	workerMAC           = "52:54:00:77:00:22"
+	masterName          = "master-01"
+	workerName          = "worker-01"
+	// apiEnd is the master's API.
+	apiEnd = masterIP + ":6443"
+	// helloImage is the image of test/hello.
+	helloImage = "spore.local/hello:1"
+	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines.
+	kubeLimit = 8 * time.Minute
+	// kubeStep bounds one thing that it does when it runs.
+	kubeStep = 3 * time.Minute
+	// kubeDisk is the size of a node's disk in bytes.
+	kubeDisk = 16 << 30
+)
+
+// lab is the cluster of examples/kubernetes with keys, an image of it and two machines on one network.
+type lab struct {
+	// t is the test or the step that runs, outer the whole test, which the machines belong to.
+	t, outer       *testing.T
+	dir, bin       string
+	image, config  string
+	observer       *observer
+	master, worker *guest
+	masterDisk     vm.Disk
+	workerDisk     vm.Disk
+	cable          [2]int
+	watched        vm.Link
+}
+
+// newLab makes keys and an image. SPORE_LAB names a folder that is kept and used again: for work on the tests themselves.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, outer: t, dir: os.Getenv("SPORE_LAB")}
+	if l.dir == "" {
+		l.dir = t.TempDir()
+	}
+	l.image, l.config = filepath.Join(l.dir, "out", "spore.img"), filepath.Join(l.dir, "kubeconfig")
+	if _, err := os.Stat(l.image); err != nil {
+		l.build()
+	}
+	l.bin = t.TempDir()
+	require.NoError(t, kubecluster.Programs(context.Background(), sourceTree, l.bin, "kubernetes"))
+	l.cable = [2]int{udpPort(t), udpPort(t)}
+	l.observer, l.watched = newObserver(t)
+	return l
+}
+
+// build is what a user does, with an image of the test's and the observer as nameserver.
+func (l *lab) build() {
+	plant := filepath.Join(l.dir, "plant")
+	require.NoError(l.t, os.CopyFS(plant, os.DirFS(filepath.Join(sourceTree, "examples", "kubernetes"))))
+	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.3]", "nameservers: ["+observerIP.String()+"]")
+	l.edit(filepath.Join(plant, "services", "kubernetes.yaml"), "images: []", "images: [images/hello.tar]")
+	hello := filepath.Join(l.dir, "hello")
+	l.run(exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", hello, "../hello"), "CGO_ENABLED=0")
+	program, err := os.ReadFile(hello)
+	require.NoError(l.t, err)
+	var archive bytes.Buffer
+	_, err = oci.Program(&archive, program, oci.ProgramOptions{Image: helloImage, Name: "hello"})
+	require.NoError(l.t, err)
+	require.NoError(l.t, os.Mkdir(filepath.Join(plant, "images"), 0o755))
+	require.NoError(l.t, os.WriteFile(filepath.Join(plant, "images", "hello.tar"), archive.Bytes(), 0o644))
+
+	l.spore("pki", "init", plant, "--plain")
+	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
+	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--source", ".")
+}
+
+// edit replaces what is in a file once.
+func (l *lab) edit(path, old, with string) {
+	l.t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(l.t, err)
+	require.Equal(l.t, 1, strings.Count(string(data), old), "%q in %s", old, path)
+	require.NoError(l.t, os.WriteFile(path, []byte(strings.Replace(string(data), old, with, 1)), 0o644))
+}
+
+func (l *lab) spore(args ...string) {
+	l.t.Helper()
+	cmd := exec.Command("go", append([]string{"run", "./builder"}, args...)...)
+	cmd.Dir = sourceTree
+	l.run(cmd)
+}
+
+func (l *lab) run(cmd *exec.Cmd, env ...string) {
+	l.t.Helper()
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(l.t, err, "%s\n%s", strings.Join(cmd.Args, " "), out)
+}
+
+// smbios is a machine that has the bundle of a node.
+func (l *lab) smbios(node string) vm.SMBIOS {
+	l.t.Helper()
+	data, err := os.ReadFile(filepath.Join(l.dir, "bundles", node+".bundle"))
+	require.NoError(l.t, err)
+	return vm.SMBIOS{Serial: "SPORE-" + node, Credentials: map[string][]byte{"spore.bundle": data}}
+}
+
+// bootMaster starts the master from its disk and points the operator's kubeconfig at it.
+func (l *lab) bootMaster() {
+	l.t.Helper()
+	l.master = boot(l.t, vm.Config{
+		Name: masterName, Memory: 2048, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
+		NICs: []vm.NIC{{
+			MAC: masterMAC, Net: network, Hub: 1, Links: []vm.Link{{Own: l.cable[0], Peer: l.cable[1]}, l.watched},
+			Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}},
+		}},
+	})
+	api := "https://" + mustAddress(l.t, l.master, apiEnd)
+	require.NoError(l.t, os.RemoveAll(l.config))
+	l.spore("kubeconfig", filepath.Join(l.dir, "plant"), "--server", api, "--lifetime", "4h", "-o", l.config)
+}
+
+// bootWorker starts the worker from its disk.
+func (l *lab) bootWorker() {
+	l.t.Helper()
+	l.worker = boot(l.t, vm.Config{
+		Name: workerName, Memory: 1536, Disks: []vm.Disk{l.workerDisk}, SMBIOS: l.smbios(workerName),
+		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{{Own: l.cable[1], Peer: l.cable[0]}}}},
+	})
+}
+
+// newDisk is a disk over the image.
+func (l *lab) newDisk(serial string) vm.Disk {
+	l.t.Helper()
+	path := filepath.Join(l.t.TempDir(), serial+".qcow2")
+	require.NoError(l.t, vm.Overlay(context.Background(), l.image, path, kubeDisk))
+	return vm.Disk{Path: path, Format: "qcow2", Serial: serial, BootIndex: 1}
+}
+
+// kubectl runs our own kubectl as the operator.
+func (l *lab) kubectl(args ...string) (string, error) { return l.kubectlWith("", args...) }
+
+func (l *lab) kubectlWith(input string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), kubeStep)
+	defer cancel()
+	cmd := l.command(ctx, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, bad bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(bad.String()))
+	}
+	return out.String(), nil
+}
+
+func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "kubectl"), append([]string{"--kubeconfig", l.config}, args...)...)
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// must is kubectl that has to work.
+func (l *lab) must(args ...string) string {
+	l.t.Helper()
+	out, err := l.kubectl(args...)
+	require.NoError(l.t, err)
+	return strings.TrimSpace(out)
+}
+
+// apply makes objects.
+func (l *lab) apply(objects string) {
+	l.t.Helper()
+	_, err := l.kubectlWith(objects, "apply", "-f", "-")
+	require.NoError(l.t, err)
+}
+
+// within tries until there is no error any more.
+func (l *lab) within(limit time.Duration, what string, try func() error) {
+	l.t.Helper()
+	end := time.Now().Add(limit)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			require.NoError(l.t, err, "%s, after %s", what, limit)
+		}
+		time.Sleep(2 * time.Second)
+	}
+}
+
+// await asks kubectl until the answer is the wanted one.
+func (l *lab) await(limit time.Duration, what, want string, args ...string) {
+	l.t.Helper()
+	l.within(limit, what, func() error {
+		got, err := l.kubectl(args...)
+		if err == nil && strings.TrimSpace(got) != want {
+			err = fmt.Errorf("want %q, got %q", want, got)
+		}
+		return err
+	})
+}
+
+// ready waits for both nodes.
+func (l *lab) ready() {
+	l.t.Helper()
+	l.await(kubeLimit, "both nodes are ready", masterName+"=True "+workerName+"=True", "get", "nodes", "-o",
+		`jsonpath={.items[0].metadata.name}={.items[0].status.conditions[?(@.type=="Ready")].status} {.items[1].metadata.name}={.items[1].status.conditions[?(@.type=="Ready")].status}`)
+}
+
+// in runs hello in a pod.
+func (l *lab) in(pod string, args ...string) (string, error) {
+	namespace, name, _ := strings.Cut(pod, "/")
+	out, err := l.kubectl(append([]string{"exec", "-n", namespace, name, "--", "/hello"}, args...)...)
+	return strings.TrimSpace(out), err
+}
+
+// fetches asks for a URL in a pod and holds the answer against the wanted beginning.
+func (l *lab) fetches(pod, url, want string) error {
+	got, err := l.in(pod, "fetch", url)
+	if err == nil && !strings.HasPrefix(got, want) {
+		err = fmt.Errorf("%s gives %q in %s", url, got, pod)
+	}
+	return err
+}
+
+// noRegistryWasAsked holds what the observer saw.
+func (l *lab) noRegistryWasAsked() {
+	l.t.Helper()
+	require.Empty(l.t, l.observer.connections(), "connections to what every foreign name resolves to; names asked for: %v", l.observer.names())
+}
+
+// background runs hello in a pod until stop, which returns its lines.
+func (l *lab) background(pod string, args ...string) (stop func() []string) {
+	l.t.Helper()
+	namespace, name, _ := strings.Cut(pod, "/")
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := l.command(ctx, append([]string{"exec", "-n", namespace, name, "--", "/hello"}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(l.t, cmd.Start())
+	l.t.Cleanup(cancel)
+	return func() []string {
+		cancel()
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		require.True(l.t, err == nil || errors.As(err, &exit) || errors.Is(err, context.Canceled), "%v", err)
+		return strings.Split(strings.TrimSpace(out.String()), "\n")
+	}
+}

@@ -1,0 +1,330 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+	"spore/test/powercut"
+)
+
+// pods are a server on the worker, and clients on both nodes. The master takes only what tolerates it.
+const pods = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: lab}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: hello, namespace: lab}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: hello}}
+  template:
+    metadata: {labels: {app: hello}}
+    spec:
+      containers:
+        - {name: hello, image: spore.local/hello:1, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: hello, namespace: lab}
+spec:
+  selector: {app: hello}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: client, namespace: lab}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: client}}
+  template:
+    metadata: {labels: {app: client}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: master-01}
+      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]
+      containers: [{name: hello, image: spore.local/hello:1, imagePullPolicy: IfNotPresent}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: friend, namespace: lab}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: friend}}
+  template:
+    metadata: {labels: {app: friend}}
+    spec:
+      containers: [{name: hello, image: spore.local/hello:1, imagePullPolicy: IfNotPresent}]
+`
+
+const onlyFriends = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: only-friends, namespace: lab}
+spec:
+  podSelector: {matchLabels: {app: hello}}
+  policyTypes: [Ingress]
+  ingress:
+    - from: [{podSelector: {matchLabels: {app: friend}}}]
+`
+
+// Names of the Service, its answer, and the pods by the Deployments that keep them.
+const (
+	helloURL    = "http://hello.lab.svc.cluster.local/"
+	helloAnswer = "hello from hello-"
+	helloPod    = "lab/deployment/hello"
+	clientPod   = "lab/deployment/client"
+	friendPod   = "lab/deployment/friend"
+)
+
+// One boot proves many things: it is the most of what this costs.
+func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
+	l := newLab(t)
+	log := filepath.Join(t.TempDir(), "writes.log")
+	l.masterDisk = vm.Disk{Path: filepath.Join(t.TempDir(), "master.img"), Serial: "MASTER", BootIndex: 1, WriteLog: log}
+	require.NoError(t, vm.Copy(l.image, l.masterDisk.Path, kubeDisk))
+	l.workerDisk = l.newDisk("WORKER")
+	l.bootMaster()
+	l.bootWorker()
+	// Each step stands on the one before.
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"both nodes become ready", l.becomesReady},
+		{"a deployment runs on the worker and is reached by its name from the other node", l.servesByName},
+		{"the operator reads logs, runs programs and forwards ports", l.operates},
+		{"a network policy holds", l.holdsPolicies},
+		{"secrets are not readable in etcd's files", l.encryptsSecrets},
+		{"a worker is no other node and no master", l.boundsWorkers},
+		{"an unknown machine gets no certificate", l.refusesStrangers},
+		{"the running nodes are what the CIS table says", l.isWhatTheTableSays},
+		{"nothing asked a registry", l.askedNoRegistry},
+		{"what was acknowledged outlives a power cut of both", func(t *testing.T) { l.outlivesAPowerCut(t, log) }},
+		{"a worker with an empty disk joins again", l.takesAWipedWorker},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			defer func(outer *testing.T) { l.t = outer }(l.t)
+			l.t = t
+			step.run(t)
+		}) {
+			t.Fatalf("the rest stands on this")
+		}
+	}
+}
+
+func (l *lab) becomesReady(t *testing.T) {
+	l.ready()
+	t.Logf("ready: master after %.0f CPU-s, worker after %.0f CPU-s", l.master.CPU().Seconds(), l.worker.CPU().Seconds())
+	require.Equal(t, "", l.must("get", "csr", "-o", `jsonpath={.items[?(@.status.conditions[0].type=="Denied")].metadata.name}`), "no request of a node of ours is denied")
+}
+
+func (l *lab) servesByName(t *testing.T) {
+	l.apply(pods)
+	for _, d := range []string{"hello", "client", "friend"} {
+		l.must("rollout", "status", "-n", "lab", "deployment/"+d, "--timeout="+kubeStep.String())
+	}
+	require.Equal(t, workerName, l.must("get", "pods", "-n", "lab", "-l", "app=hello", "-o", "jsonpath={.items[*].spec.nodeName}"))
+	require.Equal(t, masterName, l.must("get", "pods", "-n", "lab", "-l", "app=client", "-o", "jsonpath={.items[*].spec.nodeName}"))
+	address := l.must("get", "service", "-n", "lab", "hello", "-o", "jsonpath={.spec.clusterIP}")
+	for _, from := range []string{clientPod, friendPod} {
+		for _, url := range []string{"http://" + address + "/", helloURL, "http://hello/"} {
+			l.within(kubeStep, from+" reaches "+url, func() error { return l.fetches(from, url, helloAnswer) })
+		}
+	}
+	got, err := l.in(clientPod, "lookup", "hello.lab.svc.cluster.local")
+	require.NoError(t, err)
+	require.Equal(t, address, got)
+}
+
+func (l *lab) operates(t *testing.T) {
+	require.Contains(t, l.must("logs", "-n", "lab", "deployment/hello"), "GET / from ")
+	_, err := l.in(helloPod, "write", "/note", "written by exec")
+	require.NoError(t, err)
+	got, err := l.in(helloPod, "cat", "/note")
+	require.NoError(t, err)
+	require.Equal(t, "written by exec", got)
+
+	url := l.serving(`Forwarding from (127\.0\.0\.1:\d+)`, "port-forward", "-n", "lab", "deployment/hello", "0:8080")
+	r, err := http.Get(url)
+	require.NoError(t, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), helloAnswer)
+}
+
+// serving starts a kubectl that serves until the end of the test, and returns the URL that its output names.
+func (l *lab) serving(pattern string, args ...string) string {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := l.command(ctx, args...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(l.t, err)
+	require.NoError(l.t, cmd.Start())
+	l.t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was told to end
+	})
+	found := make(chan string, 1)
+	go func() {
+		defer close(found)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if m := regexp.MustCompile(pattern).FindStringSubmatch(lines.Text()); m != nil {
+				found <- "http://" + m[1]
+			}
+		}
+	}()
+	select {
+	case url := <-found:
+		require.NotEmpty(l.t, url, "kubectl %s ended", strings.Join(args, " "))
+		return url
+	case <-time.After(kubeStep):
+		l.t.Fatalf("kubectl %s does not serve after %s", strings.Join(args, " "), kubeStep)
+		return ""
+	}
+}
+
+func (l *lab) holdsPolicies(t *testing.T) {
+	require.NoError(t, l.fetches(clientPod, helloURL, helloAnswer), "without the policy")
+	stop := l.background(friendPod, "watch", helloURL)
+	l.apply(onlyFriends)
+	l.within(kubeStep, "the policy holds", func() error {
+		if err := l.fetches(clientPod, helloURL, ""); err == nil {
+			return fmt.Errorf("the client still reaches the server")
+		}
+		return nil
+	})
+	require.ErrorContains(t, l.fetches(clientPod, helloURL, ""), "hello:", "it is the program in the pod that reports a failure")
+	require.NoError(t, l.fetches(friendPod, helloURL, helloAnswer), "whom the policy allows")
+	l.must("delete", "networkpolicy", "-n", "lab", "only-friends")
+	l.within(kubeStep, "the client reaches the server again", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
+	lines := stop()
+	require.Greater(t, len(lines), 3, "%v", lines)
+	for _, line := range lines {
+		require.Equal(t, "ok", line, "the allowed one passes throughout")
+	}
+}
+
+// askedNoRegistry holds that nothing was asked, and then that it would have been seen.
+func (l *lab) askedNoRegistry(t *testing.T) {
+	l.noRegistryWasAsked()
+	for _, registry := range []string{"registry.k8s.io", "docker.io"} {
+		got, err := l.in(clientPod, "lookup", registry)
+		require.NoError(t, err)
+		require.Equal(t, observerIP.String(), got, registry)
+	}
+	_, err := l.in(clientPod, "fetch", "https://registry.k8s.io/v2/")
+	require.ErrorContains(t, err, "connection refused")
+	require.Len(t, l.observer.connections(), 1)
+	l.observer.forget()
+}
+
+// writes makes objects through the API until stop, and returns the names of those that were acknowledged.
+func (l *lab) writes() (stop func() []string) {
+	url := l.serving(`Starting to serve on (127\.0\.0\.1:\d+)`, "proxy", "--port=0") + "/api/v1/namespaces/lab/configmaps"
+	ctx, cancel := context.WithCancel(context.Background())
+	var done []string
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprintf("written-%d", i)
+			r, err := http.Post(url, "application/json", strings.NewReader(`{"metadata": {"name": "`+name+`"}, "data": {"n": "`+fmt.Sprint(i)+`"}}`))
+			if err != nil {
+				return // the power is gone
+			}
+			r.Body.Close()
+			if r.StatusCode == http.StatusCreated {
+				done = append(done, name)
+			}
+		}
+	})
+	return func() []string {
+		cancel()
+		ended.Wait()
+		return done
+	}
+}
+
+func (l *lab) outlivesAPowerCut(t *testing.T, logFile string) {
+	stop := l.writes()
+	time.Sleep(20 * time.Second) // of writing
+	var both sync.WaitGroup
+	for _, g := range []*guest{l.master, l.worker} {
+		both.Go(func() { g.off() })
+	}
+	both.Wait()
+	acknowledged := stop()
+	require.Greater(t, len(acknowledged), 10)
+
+	f, err := os.Open(logFile)
+	require.NoError(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	require.NoError(t, err)
+	writes, err := powercut.Read(f, info.Size())
+	require.NoError(t, err)
+	cut, err := writes.Cut(writes.Writes(), setting(t, "SPORE_SEED", defaultSeed))
+	require.NoError(t, err)
+	t.Log(cut)
+	// The outer test's folder: the disk is needed after this step.
+	path := filepath.Join(filepath.Dir(l.masterDisk.Path), "master-after.img")
+	require.NoError(t, vm.Copy(l.image, path, kubeDisk))
+	disk, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, writes.Replay(disk, cut))
+	require.NoError(t, disk.Close())
+	l.masterDisk = vm.Disk{Path: path, Serial: "MASTER", BootIndex: 1}
+
+	started := time.Now()
+	l.bootAgain()
+	l.within(kubeLimit, "the pod runs again", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
+	t.Logf("%d acknowledged writes; served again after %.0f s", len(acknowledged), time.Since(started).Seconds())
+	have := strings.Fields(l.must("get", "configmaps", "-n", "lab", "-o", "jsonpath={.items[*].metadata.name}"))
+	require.Subset(t, have, acknowledged)
+	l.noRegistryWasAsked()
+}
+
+// bootAgain boots both machines; they belong to the whole test and not to the step.
+func (l *lab) bootAgain() {
+	step := l.t
+	l.t = l.outer
+	l.bootMaster()
+	l.bootWorker()
+	l.t = step
+	l.ready()
+}
+
+func (l *lab) takesAWipedWorker(t *testing.T) {
+	before := l.must("get", "node", workerName, "-o", "jsonpath={.status.nodeInfo.bootID}")
+	l.worker.off()
+	step := l.t
+	l.t = l.outer
+	l.workerDisk = l.newDisk("WORKER")
+	l.bootWorker()
+	l.t = step
+	l.within(kubeLimit, "the worker is ready after another boot", func() error {
+		now, err := l.kubectl("get", "node", workerName, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
+		if err == nil && (strings.HasPrefix(now, before) || !strings.HasSuffix(now, " True")) {
+			err = fmt.Errorf("boot and readiness are %q", now)
+		}
+		return err
+	})
+	l.within(kubeLimit, "the pod runs on it", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
+	l.noRegistryWasAsked()
+}

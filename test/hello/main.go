@@ -1,0 +1,183 @@
+// Command hello is the one program of the end-to-end tests' image: a server that says its name, and what a test wants to
+// do inside a pod. The image holds nothing else, no shell either.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// requestLimit is how long one request may take.
+const requestLimit = 5 * time.Second
+
+const usage = `hello                        serve on port 8080
+hello fetch URL              print what a GET of URL gives
+hello watch URL              fetch for ever, one line each
+hello lookup NAME            print the addresses of NAME
+hello write FILE TEXT        write a file
+hello cat FILE               print a file
+hello find DIR TEXT          print the files below DIR that hold TEXT
+hello node ROOT PATH…        print what runs on the node, whose root is ROOT, and what its files are, as JSON`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "hello:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return serve()
+	}
+	switch name, rest := args[0], args[1:]; {
+	case name == "fetch" && len(rest) == 1:
+		body, err := fetch(rest[0])
+		fmt.Print(body)
+		return err
+	case name == "watch" && len(rest) == 1:
+		return watch(rest[0])
+	case name == "lookup" && len(rest) == 1:
+		addrs, err := net.LookupHost(rest[0])
+		fmt.Println(strings.Join(addrs, " "))
+		return err
+	case name == "write" && len(rest) == 2:
+		return os.WriteFile(rest[0], []byte(rest[1]), 0o644)
+	case name == "cat" && len(rest) == 1:
+		data, err := os.ReadFile(rest[0])
+		os.Stdout.Write(data)
+		return err
+	case name == "find" && len(rest) == 2:
+		return find(rest[0], rest[1])
+	case name == "node" && len(rest) > 0:
+		return json.NewEncoder(os.Stdout).Encode(look(rest[0], rest[1:]))
+	}
+	return errors.New("wrong usage\n" + usage)
+}
+
+func serve() error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	s := http.Server{Addr: ":8080", ReadHeaderTimeout: requestLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Method, r.URL.Path, "from", r.RemoteAddr)
+		fmt.Fprintln(w, "hello from", name)
+	})}
+	fmt.Println("serving as", name)
+	return s.ListenAndServe()
+}
+
+func fetch(url string) (string, error) {
+	c := http.Client{Timeout: requestLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := c.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = errors.New(r.Status)
+	}
+	return string(body), err
+}
+
+func watch(url string) error {
+	for {
+		if _, err := fetch(url); err != nil {
+			fmt.Println("fail:", err)
+		} else {
+			fmt.Println("ok")
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func find(dir, text string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(data), text) {
+			fmt.Println(path)
+		}
+		return err
+	})
+}
+
+// node is cis.Node of the tests.
+type node struct {
+	Arguments map[string][]string
+	Configs   map[string]json.RawMessage
+	Files     map[string]file
+	// Memory is the proportional set size in kB, by program.
+	Memory map[string]int
+}
+
+type file struct{ Mode, Owner string }
+
+// look needs the node's process namespace.
+func look(root string, paths []string) node {
+	out := node{map[string][]string{}, map[string]json.RawMessage{}, map[string]file{}, map[string]int{}}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range lines {
+		data, err := os.ReadFile(p)
+		words := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+		if err == nil && words[0] != "" {
+			name := filepath.Base(words[0])
+			out.Arguments[name] = words[1:]
+			out.Memory[name] += pss(filepath.Dir(p))
+		}
+	}
+	users, groups := names(root+"/etc/passwd"), names(root+"/etc/group")
+	for _, path := range paths {
+		info, err := os.Stat(root + path)
+		if err != nil {
+			continue // the test says which it misses
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		out.Files[path] = file{fmt.Sprintf("%o", info.Mode().Perm()), users[st.Uid] + ":" + groups[st.Gid]}
+		if data, err := os.ReadFile(root + path); err == nil && json.Valid(data) {
+			out.Configs[path] = data
+		}
+	}
+	return out
+}
+
+// pss is the field of that name of proc_pid_smaps(5); 0 for what has ended.
+func pss(dir string) int {
+	data, _ := os.ReadFile(dir + "/smaps_rollup")
+	for _, line := range strings.Split(string(data), "\n") {
+		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
+			kb, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			return kb
+		}
+	}
+	return 0
+}
+
+// names reads passwd(5) or group(5).
+func names(path string) map[uint32]string {
+	out := map[uint32]string{}
+	data, _ := os.ReadFile(path)
+	for _, line := range strings.Split(string(data), "\n") {
+		if f := strings.Split(line, ":"); len(f) > 2 {
+			if id, err := strconv.ParseUint(f[2], 10, 32); err == nil {
+				out[uint32(id)] = f[0]
+			}
+		}
+	}
+	return out
+}
