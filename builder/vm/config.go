@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -140,11 +141,7 @@ func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
 		hubs[n.Hub] = n.Hub > 0
 		ports = ports[len(n.Forwards):]
 	}
-	if c.Accel.Name == "tcg" {
-		// The kernel tests the timer against its own speed and panics ("IO-APIC + timer doesn't work") when the host is too
-		// busy to emulate both evenly. Under KVM it leaves the test out by itself.
-		c.SMBIOS.KernelArguments = append([]string{"no_timer_check"}, c.SMBIOS.KernelArguments...)
-	}
+	c.SMBIOS.KernelArguments = slices.Concat(c.Accel.KernelArguments, c.SMBIOS.KernelArguments)
 	smbios, err := c.SMBIOS.args(c.Dir)
 	if err != nil {
 		return nil, err

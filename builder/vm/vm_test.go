@@ -141,7 +141,7 @@ func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 
 func TestAStartThatFailsSaysWhatQEMUSaid(t *testing.T) {
 	ctx := within(t, time.Minute)
-	_, err := Start(ctx, Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{"tcg", "max"}, Disks: []Disk{{Path: "/nonexistent"}}})
+	_, err := Start(ctx, Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{Name: "tcg", CPU: "max"}, Disks: []Disk{{Path: "/nonexistent"}}})
 	require.ErrorContains(t, err, "machine broken")
 	require.ErrorContains(t, err, "/nonexistent")
 }
@@ -265,14 +265,14 @@ func TestPartitionsAreThoseThatSgdiskMade(t *testing.T) {
 
 func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 	for name, tt := range map[string]struct {
-		accel string
+		accel Accel
 		want  string
 	}{
-		"under emulation the timer is not tested": {"tcg", "kernel-cmdline-extra=no_timer_check spore.console a=1,,2"},
-		"under KVM the kernel knows":              {"kvm", "kernel-cmdline-extra=spore.console a=1,,2"},
+		"what the way to run code needs comes first": {Accel{Name: "tcg", KernelArguments: []string{"no_timer_check"}}, "kernel-cmdline-extra=no_timer_check spore.console a=1,,2"},
+		"KVM needs nothing":                          {Accel{Name: "kvm"}, "kernel-cmdline-extra=spore.console a=1,,2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := Config{Name: "m", Dir: t.TempDir(), Accel: Accel{Name: tt.accel}, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
+			c := Config{Name: "m", Dir: t.TempDir(), Accel: tt.accel, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
 			args, err := c.commandLine("qmp", nil)
 			require.NoError(t, err)
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
