@@ -11,9 +11,9 @@ import (
 	"spore/builder/store"
 )
 
-// Programs compiles payloads of the source tree, or takes them from the cache, and lays their programs into dir under the
-// names that they have in /usr/bin of the image.
-func Programs(ctx context.Context, source, dir string, payloads ...string) error {
+// Programs compiles payloads of the source tree, or takes them from the cache, and lays their programs into root at the
+// paths that they have in the image.
+func Programs(ctx context.Context, source, root string, payloads ...string) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err
@@ -28,12 +28,12 @@ func Programs(ctx context.Context, source, dir string, payloads ...string) error
 			return err
 		}
 		for _, p := range programs {
-			path := filepath.Join(dir, filepath.Base(p.Target))
+			path := filepath.Join(root, p.Target)
 			if err := install(p.Path, path); err != nil {
 				return fmt.Errorf("install %s: %w", p.Name, err)
 			}
 			for _, link := range p.Links {
-				if err := os.Symlink(filepath.Base(path), filepath.Join(dir, filepath.Base(link))); err != nil {
+				if err := symlink(path, filepath.Join(root, link)); err != nil {
 					return err
 				}
 			}
@@ -49,6 +49,9 @@ func install(from, to string) error {
 		return err
 	}
 	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
@@ -58,4 +61,11 @@ func install(from, to string) error {
 		return err
 	}
 	return out.Close()
+}
+
+func symlink(to, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(to, path)
 }

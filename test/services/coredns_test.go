@@ -28,7 +28,7 @@ func coredns(t *testing.T, change func(*render.Input), replace ...string) string
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "coredns"))
-	program := filepath.Join(dir, "coredns")
+	program := filepath.Join(dir, "usr/bin/coredns")
 
 	shared, node, hosts := example(t, "edge-01")
 	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}

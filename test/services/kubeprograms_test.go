@@ -19,7 +19,7 @@ func kubernetesPrograms(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "etcd", "kubernetes", "coredns"))
-	return dir
+	return filepath.Join(dir, "usr/bin")
 }
 
 var kinds struct {
@@ -35,7 +35,7 @@ func calicoKinds(t *testing.T) []byte {
 	if kinds.data == nil {
 		dir := t.TempDir()
 		require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "calico"))
-		out, err := exec.Command(filepath.Join(dir, "calico"), "crds").Output()
+		out, err := exec.Command(filepath.Join(dir, "usr/bin/calico"), "crds").Output()
 		require.NoError(t, err)
 		kinds.data = out
 	}
