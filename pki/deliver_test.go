@@ -92,7 +92,11 @@ func TestOnlyAMastersBundleHoldsKeysThatSign(t *testing.T) {
 		}
 		slices.Sort(held)
 		if slices.Contains(n.Roles, "control-plane") {
-			require.Equal(t, []string{"kubelet-serving-ca-key of kubelet-serving", "kubernetes-client-ca-key of kubernetes-client", "service-account-key of service-account"}, held)
+			require.Equal(t, []string{
+				"agent-ca-key of agent", "etcd-ca-key of etcd", "etcd-client-ca-key of etcd-client", "front-proxy-ca-key of front-proxy",
+				"kafka-ca-key of kafka", "kubelet-serving-ca-key of kubelet-serving", "kubernetes-client-ca-key of kubernetes-client",
+				"kubernetes-server-ca-key of kubernetes-server", "mqtt-ca-key of mqtt", "other-ca-key of other", "service-account-key of service-account",
+			}, held, n.Name)
 		} else {
 			require.Empty(t, held, n.Name)
 		}

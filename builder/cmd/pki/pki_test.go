@@ -186,6 +186,8 @@ func TestNoCommandSaysASecret(t *testing.T) {
 	}
 	b.fails(exit.Failed, "rotate-ca", "mqtt", "@configs", "--finish", "--passphrase-file", "@pass")
 	b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle.age", "--encrypt", "--bundle-passphrase-file", "@bundlepass")
+	require.Contains(t, b.fails(exit.Failed, "rotate-ca", "mqtt", "@configs", "--finish", "--passphrase-file", "@pass"), "the last bundle of master-01 stands on the previous mqtt")
+	b.ok("bundle", "@configs", "--node", "master-01", "-o", "@master-01.bundle")
 	b.ok("rotate-ca", "mqtt", "@configs", "--finish")
 
 	// Errors say no more.
