@@ -6,7 +6,7 @@ SHELL := /bin/bash
 OUT   ?= out
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go.
-DEPS  := qemu-system-x86 qemu-utils ovmf squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
+DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make
 
 # The packages whose tests compare with foreign tools and the real archive.

@@ -1,7 +1,7 @@
 // Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and its
 // serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
-// It uses OVMF from Debian's package ovmf and user-mode networking only, so that it needs no privilege. It does not build
+// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking only, so that it needs no privilege. It does not build
 // images and knows nothing of what they hold but the status line of spore-agent.
 package vm
 
@@ -43,6 +43,9 @@ type Config struct {
 	NICs  []NIC
 	// SMBIOS is what the machine says about itself.
 	SMBIOS SMBIOS
+	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same folder is
+	// the same TPM at the next start. The machine has none when it is empty.
+	TPM string
 	// RTC is the time of the clock at start, in QEMU's form 2006-01-02T15:04:05; the host's when empty.
 	RTC string
 	// Reboots lets the guest reset itself; otherwise a reset ends QEMU.
@@ -96,20 +99,26 @@ type SMBIOS struct {
 	KernelArguments []string
 }
 
+// sockets are those between us, QEMU and what it talks to.
+type sockets struct{ qmp, tpm string }
+
 // commandLine is QEMU's command line; it writes the files that it needs. ports are those of the host for each forward,
 // in order.
-func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
+func (c Config) commandLine(s sockets, ports []int) ([]string, error) {
 	args := []string{"-name", c.Name, "-machine", "q35,graphics=off"}
 	args = append(args, c.Accel.args()...)
 	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-chardev", "socket,id=qmp,server=on,wait=off,path="+qmpSocket, "-mon", "chardev=qmp,mode=control")
+		"-chardev", "socket,id=qmp,server=on,wait=off,path="+s.qmp, "-mon", "chardev=qmp,mode=control")
 	if !c.Reboots {
 		args = append(args, "-no-reboot")
 	}
 	if c.RTC != "" {
 		args = append(args, "-rtc", "base="+c.RTC)
+	}
+	if c.TPM != "" {
+		args = append(args, tpmArgs(s.tpm)...)
 	}
 	boot, err := c.bootArgs()
 	if err != nil {

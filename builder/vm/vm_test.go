@@ -115,7 +115,7 @@ func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 
 func TestCardsOfAHubShareOneNetwork(t *testing.T) {
 	c := Config{Kernel: "k", NICs: []NIC{{MAC: "a", Hub: 1}, {MAC: "b", Hub: 1}, {MAC: "c"}}}
-	args, err := c.commandLine("socket", nil)
+	args, err := c.commandLine(sockets{}, nil)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(args, " "), "-netdev user,id=net0 -netdev hubport,id=uplink0,hubid=1,netdev=net0 "+
 		"-netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile= "+
@@ -257,7 +257,7 @@ func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Config{Name: "m", Dir: t.TempDir(), Accel: Accel{Name: tt.accel}, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
-			args, err := c.commandLine("qmp", nil)
+			args, err := c.commandLine(sockets{}, nil)
 			require.NoError(t, err)
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
 		})
