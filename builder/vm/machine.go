@@ -76,27 +76,32 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{Config: c, Console: newConsole(), Ports: ports, dir: dir, done: make(chan struct{})}
-	s := sockets{qmp: filepath.Join(dir, "qmp"), tpm: filepath.Join(dir, "tpm")}
+	s := scratch(dir)
 	if err := m.run(s); err != nil {
 		m.tpm.stop()
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := m.connect(ctx, s.qmp); err != nil {
+	if err := m.connect(ctx, s.qmp()); err != nil {
 		m.Kill()
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(m.stderr.String()+"\n"+m.tpm.said()))
+	}
+	// The monitor greets when the machine is made, so all is read.
+	if err := s.forget(); err != nil {
+		m.Kill()
+		return nil, err
 	}
 	return m, nil
 }
 
 // run starts QEMU, the TPM before it, and the reader of its console.
-func (m *Machine) run(s sockets) error {
+func (m *Machine) run(s scratch) error {
 	args, err := m.Config.commandLine(s, m.Ports)
 	if err != nil {
 		return err
 	}
 	if m.Config.TPM != "" {
-		if m.tpm, err = startTPM(m.Config.TPM, s.tpm); err != nil {
+		if m.tpm, err = startTPM(m.Config.TPM, s.tpm()); err != nil {
 			return err
 		}
 	}

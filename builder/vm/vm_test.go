@@ -75,6 +75,9 @@ func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, line.CPU)
 	require.True(t, m.Running())
+	left, err := filepath.Glob(filepath.Join(m.dir, "smbios-*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "credentials stay in no file")
 
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -115,7 +118,7 @@ func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 
 func TestCardsOfAHubShareOneNetwork(t *testing.T) {
 	c := Config{Kernel: "k", NICs: []NIC{{MAC: "a", Hub: 1}, {MAC: "b", Hub: 1}, {MAC: "c"}}}
-	args, err := c.commandLine(sockets{}, nil)
+	args, err := c.commandLine(scratch(t.TempDir()), nil)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(args, " "), "-netdev user,id=net0 -netdev hubport,id=uplink0,hubid=1,netdev=net0 "+
 		"-netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile= "+
@@ -257,7 +260,7 @@ func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Config{Name: "m", Dir: t.TempDir(), Accel: Accel{Name: tt.accel}, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
-			args, err := c.commandLine(sockets{}, nil)
+			args, err := c.commandLine(scratch(t.TempDir()), nil)
 			require.NoError(t, err)
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
 		})
