@@ -64,12 +64,19 @@ func (m *machine) raiseClock() {
 	if m.boot.BuildTime == 0 {
 		return
 	}
-	floor := clock.Floor(time.Unix(m.boot.BuildTime, 0), clock.Read(m.root.At(paths.Clock)))
-	raised, err := clock.Raise(time.Now(), floor, clock.Set)
+	m.raiseClockTo(clock.Floor(time.Unix(m.boot.BuildTime, 0), clock.Read(m.root.At(paths.Clock))))
+}
+
+// raiseClockTo keeps the clock from lying before a time that is known to be past.
+func (m *machine) raiseClockTo(past time.Time) {
+	if m.boot.BuildTime == 0 {
+		return
+	}
+	raised, err := clock.Raise(time.Now(), past, clock.Set)
 	if err != nil {
 		m.say(err.Error())
 	} else if raised {
-		m.say("the clock was wrong; set to " + floor.UTC().Format(time.RFC3339) + " until a time server answers")
+		m.say("the clock was wrong; set to " + past.UTC().Format(time.RFC3339) + " until a time server answers")
 	}
 }
 

@@ -2,25 +2,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/activate"
+	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
 	"spore/agent/nic"
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/pki"
+	"spore/pki/seal"
 )
 
 // testMachine has the cluster part of a cluster with n nodes under a temporary root.
@@ -102,25 +109,103 @@ func TestAMachineBecomesItsNode(t *testing.T) {
 
 func TestABundleLetsTheRolesStart(t *testing.T) {
 	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	tree := withKeys(t, m)
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
 	credentials := t.TempDir()
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
-	bundle := func(node string) {
-		data, err := json.Marshal(map[string]any{"cluster": "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", "node": node, "secrets": map[string]string{"tls-cert": "c", "tls-key": "k"}})
+	deliver := func(node string) {
+		n, err := m.part.Node(node)
+		require.NoError(t, err)
+		data, err := tree.BundleFor(c, n, time.Now())
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
 	}
-	bundle("node-00001")
+	deliver("node-00001")
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.Firmware}, readInfo(t, m).Info)
 	_, targets, held := become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target", "mqtt.target"}, targets)
 	require.Empty(t, held)
+	require.Equal(t, []string{"mosquitto"}, readInfo(t, m).Changed)
 
-	bundle("node-00002")
+	deliver("node-00002")
 	_, targets, _ = become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target"}, targets)
-	problem, err := os.ReadFile(m.root.At(paths.BundleProblem))
+	require.Contains(t, readInfo(t, m).Problem, `for node "node-00002", and this is "node-00001"`)
+	require.NoFileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"), "secrets of a refused bundle do not stay")
+}
+
+func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	tree := withKeys(t, m)
+	c, err := m.part.Cluster()
 	require.NoError(t, err)
-	require.Contains(t, string(problem), `for node "node-00002", and this is "node-00001"`)
-	require.NoFileExists(t, m.root.At(paths.Secrets+"/mqtt/tls-key"), "secrets of a refused bundle do not stay")
+	n, err := m.part.Node("node-00001")
+	require.NoError(t, err)
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	data, err = seal.WithPassphrase(data, "five words drawn by dice", 10)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(bootinfo.Delivered)), 0o700))
+	require.NoError(t, os.WriteFile(m.root.At(bootinfo.Delivered), data, 0o600))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.Contains(t, readInfo(t, m).Problem, "waiting for the passphrase")
+	require.FileExists(t, m.root.At(paths.BundleAsk))
+
+	// systemd-ask-password that is answered wrongly at first.
+	bin := t.TempDir()
+	script := "#!/bin/sh\nif [ -e " + bin + "/asked ]; then echo five words drawn by dice; else touch " + bin + "/asked; echo wrong; fi\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-ask-password"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle", "--ask"}))
+	require.Equal(t, uint64(1), readInfo(t, m).Serial)
+	require.NotContains(t, readInfo(t, m).Problem, "waiting")
+	require.NoFileExists(t, m.root.At(paths.BundleAsk))
+	require.FileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"))
+}
+
+func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, "52:54:00:ff:ff:ff")
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoDirExists(t, m.root.At(paths.Secrets))
+}
+
+// withKeys gives the machine's image the public half of new keys.
+func withKeys(t *testing.T, m *machine) *pki.Tree {
+	t.Helper()
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
+	var nodes []facts.Node
+	for _, name := range c.Members["mqtt-broker"] {
+		n, err := m.part.Node(name)
+		require.NoError(t, err)
+		nodes = append(nodes, *n)
+	}
+	tree := pki.New(c)
+	_, err = tree.Update(c, nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	for name, data := range tree.Public().Files() {
+		path := filepath.Join(m.part.Dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	keys, err := tree.Public().SigningKeys()
+	require.NoError(t, err)
+	for _, k := range keys {
+		c.SigningKeys = append(c.SigningKeys, base64.StdEncoding.EncodeToString(k))
+	}
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.ClusterFile), c))
+	return tree
+}
+
+func readInfo(t *testing.T, m *machine) (info bundleInfo) {
+	t.Helper()
+	require.NoError(t, atomicfile.ReadJSON(m.root.At(paths.BundleInfo), &info))
+	return info
 }
 
 func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
@@ -149,7 +234,7 @@ func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	m, _ := testMachine(t, 1)
-	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"},
+	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"}, {"spore-agent", "bundle", "x"},
 		{"spore-agent", "status", "-x"}, {"spore-agent", "render"}, {"spore-agent", "state", "adopt"}, {"/usr/sbin/mount.spore", "x"}} {
 		err := dispatch(context.Background(), m, args)
 		require.ErrorAs(t, err, new(usageError), "%v", args)

@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/secrets"
 	"spore/agent/state"
@@ -29,11 +31,12 @@ type Input struct {
 	Node     *facts.Node
 	Identity detect.Identity
 	State    state.Info
-	// Have tells whether a secret is installed for a service.
-	Have func(service, ref string) bool
+	// Have tells whether a secret is installed for a program.
+	Have func(program, ref string) bool
 	// Unit tells whether the image has a unit.
 	Unit func(name string) bool
-	// BundleProblem says why a bundle was refused.
+	// Serial is that of the node's bundle, 0 without one; BundleProblem says what is not as it should be with it.
+	Serial        uint64
 	BundleProblem string
 }
 
@@ -67,24 +70,36 @@ func (in Input) reason(name string) string {
 	if len(missing) > 5 {
 		shown += fmt.Sprintf(" and %d more", len(missing)-5)
 	}
+	return "missing secrets " + shown + ": " + in.whyMissing()
+}
+
+// whyMissing says why the node does not have its secrets, and what to do.
+func (in Input) whyMissing() string {
 	switch {
+	case in.Serial > 0:
+		why := fmt.Sprintf("bundle %d does not hold them; make a newer one with `spore pki bundle --node %s`", in.Serial, in.Node.Name)
+		if in.BundleProblem != "" {
+			why += "; " + in.BundleProblem
+		}
+		return why
+	case len(in.Cluster.SigningKeys) == 0:
+		return delivery.WithoutKeys
 	case in.BundleProblem != "":
-		return "missing secrets " + shown + ": " + in.BundleProblem
+		return in.BundleProblem
 	case in.Identity.Phase == 2:
-		return "missing secrets " + shown + ": the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
+		return "the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
 	}
-	return "missing secrets " + shown + ": no bundle for this node came with the machine"
+	return "no bundle for this node came with the machine"
 }
 
 // missing lists the secrets that the role's programs need and that are not installed.
 func (in Input) missing(role roles.Role) []string {
-	if !needsSecrets(role) {
-		return nil
-	}
 	var out []string
-	for _, ref := range secrets.Refs(Settings(in.Cluster.Services, role.Service)) {
-		if !in.Have(role.Service, ref) {
-			out = append(out, ref)
+	for _, program := range role.Programs {
+		for _, ref := range needs(in.Cluster, role, program) {
+			if !in.Have(program, ref) && !slices.Contains(out, ref) {
+				out = append(out, ref)
+			}
 		}
 	}
 	return out
@@ -102,33 +117,37 @@ func Settings(s spec.Services, name string) any {
 	return nil
 }
 
-// HaveIn tells whether a secret is installed for a service in dir.
-func HaveIn(dir string) func(service, ref string) bool {
-	return func(service, ref string) bool {
-		_, err := os.Stat(filepath.Join(dir, service, ref))
+// HaveIn tells whether a secret is installed for a program in dir.
+func HaveIn(dir string) func(program, ref string) bool {
+	return func(program, ref string) bool {
+		_, err := os.Stat(filepath.Join(dir, program, ref))
 		return err == nil
 	}
 }
 
-// Secrets lists by service the secrets that the node's roles need.
+// Secrets lists, by program, the entries of the bundle that the programs of the node's roles are given.
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range n.Roles {
 		role, _ := roles.Lookup(name)
-		if needsSecrets(role) {
-			out[role.Service] = secrets.Refs(Settings(c.Services, role.Service))
+		for _, program := range role.Programs {
+			for _, ref := range needs(c, role, program) {
+				if !slices.Contains(out[program], ref) {
+					out[program] = append(out[program], ref)
+				}
+			}
 		}
 	}
 	return out
 }
 
-func needsSecrets(role roles.Role) bool {
-	for _, p := range role.Programs {
-		if program, _ := roles.LookupProgram(p); program.NeedsSecrets {
-			return true
-		}
+// needs lists what a program is given: its row's entries, and those that its service's settings name.
+func needs(c *facts.Cluster, role roles.Role, name string) []string {
+	program, _ := roles.LookupProgram(name)
+	if !program.NeedsSecrets {
+		return program.Secrets
 	}
-	return false
+	return append(slices.Clone(program.Secrets), secrets.Refs(Settings(c.Services, role.Service))...)
 }
 
 // UnitIn tells whether a unit lies in one of the directories.
