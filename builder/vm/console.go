@@ -1,7 +1,7 @@
 package vm
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -29,6 +29,7 @@ type Line struct {
 type Console struct {
 	mu      sync.Mutex
 	lines   []Line
+	open    string // the line that has not ended
 	closed  bool
 	changed chan struct{} // closed and replaced at each change
 }
@@ -40,27 +41,52 @@ var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[ -/]*[@-~]|\x1b[()][0-9A-B]|\
 
 // read takes lines from r until it ends; stamp tells the times of a line; raw gets every byte as it came.
 func (c *Console) read(r io.Reader, raw io.Writer, stamp func() (wall, cpu time.Duration)) {
-	br := bufio.NewReaderSize(io.TeeReader(r, raw), 64<<10)
+	r = io.TeeReader(r, raw)
 	var line []byte
-	for {
-		part, err := br.ReadSlice('\n')
-		line = append(line, part...)
-		if err == bufio.ErrBufferFull && len(line) < maxLine {
-			continue
+	add := func() {
+		wall, cpu := stamp()
+		c.add(Line{clean(string(line)), wall, cpu})
+		line = line[:0]
+	}
+	for part := make([]byte, 64<<10); ; {
+		n, err := r.Read(part)
+		for rest := part[:n]; len(rest) > 0; {
+			end := bytes.IndexByte(rest, '\n') + 1
+			if end == 0 {
+				end = len(rest)
+			}
+			end = min(end, maxLine-len(line))
+			line = append(line, rest[:end]...)
+			rest = rest[end:]
+			if line[len(line)-1] == '\n' || len(line) == maxLine {
+				add()
+			}
 		}
-		if len(line) > 0 {
-			wall, cpu := stamp()
-			c.add(Line{clean(string(line)), wall, cpu})
-			line = line[:0]
-		}
-		if err != nil && err != bufio.ErrBufferFull {
+		c.begun(line)
+		if err != nil {
 			break
 		}
+	}
+	if len(line) > 0 {
+		add()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	close(c.changed)
+}
+
+// begun keeps the line that has no end yet, such as a question.
+func (c *Console) begun(line []byte) {
+	text := clean(string(line))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == c.open {
+		return
+	}
+	c.open = text
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func clean(s string) string {
@@ -70,7 +96,7 @@ func clean(s string) string {
 func (c *Console) add(l Line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines = append(c.lines, l)
+	c.lines, c.open = append(c.lines, l), ""
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -102,28 +128,57 @@ func (c *Console) Tail() string {
 	for _, l := range lines {
 		fmt.Fprintf(&b, "  %7.2f  %s\n", l.Wall.Seconds(), l.Text)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open != "" {
+		fmt.Fprintf(&b, "           %s\n", c.open)
+	}
 	return b.String()
 }
 
 // Await returns the first line from the mark on that matches, and the mark after it. It fails when the context ends or the
 // console does; what is waited for is named in the error, and the console's end is in it.
 func (c *Console) Await(ctx context.Context, from int, what string, match func(Line) bool) (Line, int, error) {
-	for i := from; ; {
-		c.mu.Lock()
-		lines, closed, changed := c.lines, c.closed, c.changed
-		c.mu.Unlock()
-		for ; i < len(lines); i++ {
-			if match(lines[i]) {
-				return lines[i], i + 1, nil
+	var found Line
+	next, err := c.await(ctx, from, what, func(lines []Line, _ string) (int, bool) {
+		for i, l := range lines {
+			if match(l) {
+				found = l
+				return i + 1, true
 			}
 		}
+		return len(lines), false
+	})
+	return found, next, err
+}
+
+// AwaitQuestion waits until the line from the mark on that has not ended matches: somebody is asked for something. It
+// returns the mark after the lines before it.
+func (c *Console) AwaitQuestion(ctx context.Context, from int, re *regexp.Regexp) (int, error) {
+	return c.await(ctx, from, "a question that matches "+re.String(), func(lines []Line, open string) (int, bool) {
+		return len(lines), re.MatchString(open)
+	})
+}
+
+// await calls seen with the lines that are new to it, and the one that has not ended, until it is content. seen returns how
+// many of the lines it has done with.
+func (c *Console) await(ctx context.Context, from int, what string, seen func(lines []Line, open string) (int, bool)) (int, error) {
+	for i := from; ; {
+		c.mu.Lock()
+		lines, open, closed, changed := c.lines, c.open, c.closed, c.changed
+		c.mu.Unlock()
+		n, ok := seen(lines[min(i, len(lines)):], open)
+		i += n
+		if ok {
+			return i, nil
+		}
 		if closed {
-			return Line{}, i, fmt.Errorf("the machine ended while waiting for %s; its console ends with:\n%s", what, c.Tail())
+			return i, fmt.Errorf("the machine ended while waiting for %s; its console ends with:\n%s", what, c.Tail())
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Line{}, i, fmt.Errorf("waiting for %s: %w; the console ends with:\n%s", what, context.Cause(ctx), c.Tail())
+			return i, fmt.Errorf("waiting for %s: %w; the console ends with:\n%s", what, context.Cause(ctx), c.Tail())
 		}
 	}
 }

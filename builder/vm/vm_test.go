@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -173,6 +174,45 @@ func TestAwaitSeesLinesThatComeLater(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, _, err = c.AwaitMatch(ctx, mark, regexp.MustCompile("one"))
 	require.ErrorContains(t, err, "ended")
+}
+
+func TestAQuestionIsALineWithoutAnEnd(t *testing.T) {
+	c := newConsole()
+	r, w := io.Pipe()
+	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	write := func(s string) {
+		_, err := io.WriteString(w, s)
+		require.NoError(t, err)
+	}
+	ctx := within(t, time.Minute)
+	asked := make(chan error)
+	go func() {
+		mark, err := c.AwaitQuestion(ctx, 0, regexp.MustCompile("^passphrase: ?$"))
+		if err == nil && mark != 1 {
+			err = fmt.Errorf("mark is %d", mark)
+		}
+		asked <- err
+	}()
+	write("passphrase:\r\n\x1b[0mpass")
+	write("phrase: ")
+	require.NoError(t, <-asked)
+	require.Contains(t, c.Tail(), "passphrase")
+	write("\r\n")
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err := c.AwaitQuestion(short, 0, regexp.MustCompile("passphrase"))
+	require.ErrorContains(t, err, "waiting for a question that matches passphrase")
+	require.NoError(t, w.Close())
+}
+
+func TestALineThatNeverEndsIsCut(t *testing.T) {
+	c := newConsole()
+	c.read(strings.NewReader(strings.Repeat("x", maxLine+5)+"\ny"), io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	lines := c.Lines(0)
+	require.Len(t, lines, 3)
+	require.Len(t, lines[0].Text, maxLine)
+	require.Equal(t, "xxxxx", lines[1].Text)
+	require.Equal(t, "y", lines[2].Text)
 }
 
 func TestStatusLines(t *testing.T) {
