@@ -1,7 +1,7 @@
 //go:build integration
 
 // Package image builds the image of configs/ and looks at what comes out: the same bytes under conditions that must not
-// matter, a short way after an edit, and what `spore inspect` says of it.
+// matter, a short way after an edit, what `spore inspect` says of it, and that nothing secret is in it.
 package image
 
 import (

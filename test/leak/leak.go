@@ -50,15 +50,18 @@ type needle struct {
 	data []byte
 }
 
-// Searcher knows what to search for.
+// Searcher knows what to search for. One search at a time.
 type Searcher struct {
+	buf []byte
 	// needles by their first eight bytes, and a filter before the map.
 	needles map[uint64][]needle
 	filter  [1 << 15]uint64
 }
 
 // New returns a searcher that knows no secret yet, and what secrets look like.
-func New() *Searcher { return &Searcher{needles: map[uint64][]needle{}} }
+func New() *Searcher {
+	return &Searcher{buf: make([]byte, overlap+chunk), needles: map[uint64][]needle{}}
+}
 
 // slot is where the filter keeps eight bytes.
 func slot(v uint64) uint64 { return v * 0x9e3779b97f4a7c15 >> 43 }
@@ -242,7 +245,7 @@ var looks = []look{
 
 // Search reads to the end and returns what it finds, at most a hundred.
 func (s *Searcher) Search(r io.Reader) ([]Find, error) {
-	buf := make([]byte, overlap+chunk)
+	buf := s.buf
 	seen := map[Find]bool{}
 	kept, base := 0, int64(0) // what is left of the last chunk, and where the buffer begins
 	for len(seen) < maxFinds {
@@ -269,8 +272,18 @@ func (s *Searcher) Search(r io.Reader) ([]Find, error) {
 // zeros is what a sparse file gives where it has nothing.
 var zeros [4096]byte
 
+func allZero(b []byte) bool {
+	for len(b) > len(zeros) {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
+			return false
+		}
+		b = b[len(zeros):]
+	}
+	return bytes.Equal(b, zeros[:len(b)])
+}
+
 func (s *Searcher) bytes(b []byte, base int64, seen map[Find]bool) {
-	if !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) {
+	if allZero(b) {
 		return
 	}
 	for _, l := range looks {
