@@ -57,6 +57,8 @@ type taker struct {
 	vault   *sealed.Vault
 	noVault string
 	in      delivery.Input
+	// said is the problem that was said last.
+	said string
 }
 
 // bundleCommand takes the node's bundle and lays out its secrets; with --ask it asks for the passphrase of one that has one.
@@ -66,6 +68,16 @@ func bundleCommand(ctx context.Context, m *machine, args []string) error {
 		return usageError{"usage: spore-agent bundle [--ask]"}
 	}
 	m.readBoot()
+	err := runBundle(ctx, m, ask)
+	if err == nil {
+		return nil
+	}
+	// So that roles that are held for it say why.
+	info := bundleInfo{Info: delivery.Info{Problem: "the bundle could not be taken: " + err.Error()}}
+	return errors.Join(err, atomicfile.WriteJSON(m.root.At(paths.BundleInfo), info))
+}
+
+func runBundle(ctx context.Context, m *machine, ask bool) error {
 	t, err := newTaker(m)
 	if err != nil || t == nil {
 		return err
@@ -170,9 +182,10 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 		maps.Copy(have, entries)
 		info.Problem = strings.Join(nonEmpty(info.Problem, problem), "; ")
 	}
-	if info.Problem != "" {
+	if info.Problem != "" && info.Problem != t.said {
 		t.m.say(info.Problem)
 	}
+	t.said = info.Problem
 	var err error
 	if info.Changed, err = secrets.Install(t.m.root.At(paths.Secrets), have, activate.Secrets(t.cluster, t.node)); err != nil {
 		return out, err
@@ -204,7 +217,7 @@ func (t *taker) reissue(ctx context.Context, b *bundle.Bundle) (entries map[stri
 		}
 	}
 	r, err := reissue.Leaves(reissue.Input{
-		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: t.trust.Certificates, Now: time.Now(), Random: rand.Reader,
+		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: t.trust.Certificates, Now: t.m.now(), Random: rand.Reader,
 	})
 	if err != nil {
 		return nil, fmt.Sprintf("the certificates were not looked at: %v", err)
@@ -245,6 +258,10 @@ func (t *taker) keepLeaves(ctx context.Context, path string, entries map[string]
 
 // ask asks for passphrases until no bundle wants one.
 func (t *taker) ask(ctx context.Context) error {
+	var before bundleInfo
+	if err := atomicfile.ReadJSON(t.m.root.At(paths.BundleInfo), &before); err == nil {
+		t.said = before.Problem
+	}
 	for {
 		out, err := t.take(ctx)
 		if err != nil || out.Ask == nil {

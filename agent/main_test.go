@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"net/netip"
 	"os"
@@ -21,6 +24,8 @@ import (
 	"spore/agent/environment"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/sealed"
+	"spore/agent/state"
 	"spore/agent/status"
 	"spore/cluster"
 	"spore/cluster/facts"
@@ -174,6 +179,89 @@ func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
 	require.NoDirExists(t, m.root.At(paths.Secrets))
 }
 
+// keepsState gives the machine a state partition, and a systemd-creds that only dresses up what it is given.
+func keepsState(t *testing.T, m *machine) {
+	t.Helper()
+	require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.State), state.Info{Kind: state.Partition}))
+	bin := t.TempDir()
+	script := `#!/bin/sh
+case $1 in
+encrypt) { printf '\132\034\152\206\337\235\100\226\261\325\246\136\010\142\361\232'; cat; } | base64 ;;
+decrypt) base64 -d | tail -c +17 ;;
+*) exit 1 ;;
+esac
+`
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-creds"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(paths.HostKey)), 0o755))
+	key, err := hex.DecodeString("89f70f6d90b84795b60b94afac71e928")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(m.root.At(paths.HostKey), key, 0o400))
+	require.NoError(t, os.WriteFile(m.root.At("/etc/machine-id"), []byte("3d1219c7c4c5404aaa1f6d2a48adfda4\n"), 0o444))
+}
+
+// A master whose bundle is older than its certificates last makes them again, keeps them, and gives them to its programs.
+func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	keepsState(t, m)
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
+	n, err := m.part.Node("node-00001")
+	require.NoError(t, err)
+	n.Roles = []string{"control-plane", "dns-server", "mqtt-broker"}
+	c.Services.Kubernetes, c.Members["control-plane"] = &spec.Kubernetes{}, []string{n.Name}
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.ClusterFile), c))
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.NodeDir, n.Name+".json"), n))
+	tree := withKeys(t, m)
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	credentials := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+	take := func() string {
+		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+		text, err := os.ReadFile(m.root.At(paths.Secrets + "/mosquitto/tls-cert"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	first := take()
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.Firmware, Sealed: sealed.Host}, readInfo(t, m).Info)
+	require.NoFileExists(t, m.root.At(paths.Leaves))
+
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	m.now = func() time.Time { return time.Now().AddDate(0, 0, 400) }
+	second := take()
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.State, Sealed: sealed.Host}, readInfo(t, m).Info)
+	require.NotEqual(t, first, second)
+	block, _ := pem.Decode([]byte(second))
+	made, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(tree.Public().Files()[pki.PublicDir+"/mqtt.crt"]))
+	_, err = made.Verify(x509.VerifyOptions{Roots: roots, DNSName: n.FQDN, CurrentTime: m.now()})
+	require.NoError(t, err)
+	require.FileExists(t, m.root.At(paths.Leaves))
+	require.Equal(t, second, take(), "it is kept, and not made at each boot")
+
+	data, err = tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+	m.now = time.Now
+	require.Equal(t, first, take(), "a bundle whose certificate is good wins")
+	require.NoFileExists(t, m.root.At(paths.Leaves))
+}
+
+func TestABundleThatCannotBeTakenIsSaid(t *testing.T) {
+	m, _ := testMachine(t, 1)
+	become(t, m, mac(0))
+	withKeys(t, m)
+	require.NoError(t, os.WriteFile(filepath.Join(m.part.Dir, "pki/mqtt.crt"), []byte("-----BEGIN X-----\nAAAA\n-----END X-----\n"), 0o644))
+	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}), "mqtt.crt")
+	require.Contains(t, readInfo(t, m).Problem, "mqtt.crt")
+}
+
 // withKeys gives the machine's image the public half of new keys.
 func withKeys(t *testing.T, m *machine) *pki.Tree {
 	t.Helper()
@@ -249,6 +337,8 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	require.NoError(t, os.WriteFile(m.root.At(paths.Status), []byte(l.String()+"\n"), 0o644))
 	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "status", "--json"}))
 	require.Contains(t, text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
+	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
+	require.Contains(t, text(l), "bundle     3, from the boot medium, sealed to the TPM\n           the bundle stays\n")
 	require.Contains(t, text(status.Line{Cluster: "plant", Problem: "who is it"}), "problem    who is it\n")
 }
 
