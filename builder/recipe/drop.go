@@ -95,6 +95,7 @@ var unusedFiles = []drop{
 	{"/etc/ld.so.conf*", "no ld.so.cache, no directory that is not a default"},
 	{"/etc/logrotate.d", "the journal is the log"},
 	{"/etc/modules-load.d/modules.conf", "leads to /etc/modules, which is obsolete"},
+	{"/etc/mosquitto/*.example", "documentation; one has verifiers of passwords"},
 	{"/etc/motd", "nobody logs in"},
 	{"/etc/profile.d/70-systemd-shell-extra.sh", "terminal decoration"},
 	{"/etc/skel", "no home directory is made"},
