@@ -269,6 +269,9 @@ func (a *agent) follow(ctx context.Context) error {
 	defer clockTick.Stop()
 	defer probeTick.Stop()
 	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
+	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
+		a.m.say(err.Error())
+	}
 	a.rememberClock()
 	a.resolvers()
 	for {
