@@ -98,18 +98,36 @@ func TestEverySecretIsWhole(t *testing.T) {
 	}
 }
 
-// A role whose program waits for secrets would wait for ever when no row gave it any.
-func TestEveryRoleThatNeedsSecretsGetsSome(t *testing.T) {
+// A role whose program waits for secrets would wait for ever when no row gave it them.
+func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
+	c, nodes := sixNodes(t)
 	for _, r := range roles.Roles() {
-		needs := false
+		n := *node(t, nodes, c.Members[r.Name][0])
+		n.Roles = []string{r.Name}
+		s, err := ShareOf(c, &n)
+		require.NoError(t, err)
+		gets := map[string]bool{}
+		for _, a := range s.Issues {
+			gets[a.Key] = true
+		}
+		for _, l := range s.Leaves {
+			if l.Row.Made == Operator {
+				gets[l.Certificate], gets[l.Key] = true, true
+			}
+		}
+		for _, e := range s.Secrets {
+			gets[e.Name] = true
+		}
 		for _, name := range r.Programs {
 			p, _ := roles.LookupProgram(name)
-			needs = needs || p.NeedsSecrets
-		}
-		gets := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
-			slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
-		if needs {
-			require.True(t, gets, r.Name)
+			for _, entry := range p.Secrets {
+				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
+			}
+			if p.NeedsSecrets {
+				own := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+					slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+				require.True(t, own, r.Name)
+			}
 		}
 	}
 }
