@@ -152,11 +152,15 @@ func (c *Console) Await(ctx context.Context, from int, what string, match func(L
 	return found, next, err
 }
 
-// AwaitQuestion waits until the line from the mark on that has not ended matches: somebody is asked for something. It
-// returns the mark after the lines before it.
+// AwaitQuestion waits until somebody is asked something that matches: in the line that has not ended, or in one from the
+// mark on, where others wrote behind the question. It returns the mark after the lines so far.
 func (c *Console) AwaitQuestion(ctx context.Context, from int, re *regexp.Regexp) (int, error) {
 	return c.await(ctx, from, "a question that matches "+re.String(), func(lines []Line, open string) (int, bool) {
-		return len(lines), re.MatchString(open)
+		asked := re.MatchString(open)
+		for _, l := range lines {
+			asked = asked || re.MatchString(l.Text)
+		}
+		return len(lines), asked
 	})
 }
 

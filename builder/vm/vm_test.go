@@ -176,7 +176,7 @@ func TestAwaitSeesLinesThatComeLater(t *testing.T) {
 	require.ErrorContains(t, err, "ended")
 }
 
-func TestAQuestionIsALineWithoutAnEnd(t *testing.T) {
+func TestAQuestionHasNoLineEnd(t *testing.T) {
 	c := newConsole()
 	r, w := io.Pipe()
 	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
@@ -197,10 +197,13 @@ func TestAQuestionIsALineWithoutAnEnd(t *testing.T) {
 	write("phrase: ")
 	require.NoError(t, <-asked)
 	require.Contains(t, c.Tail(), "passphrase")
-	write("\r\n")
+	write("{a status line}\r\n")
+	mark, err := c.AwaitQuestion(ctx, 1, regexp.MustCompile("^passphrase: "))
+	require.NoError(t, err, "others wrote behind it")
+	require.Equal(t, 2, mark)
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	_, err := c.AwaitQuestion(short, 0, regexp.MustCompile("passphrase"))
+	_, err = c.AwaitQuestion(short, 2, regexp.MustCompile("passphrase"))
 	require.ErrorContains(t, err, "waiting for a question that matches passphrase")
 	require.NoError(t, w.Close())
 }
