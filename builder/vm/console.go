@@ -14,6 +14,8 @@ import (
 const (
 	// maxLine bounds a line of the console in bytes; what is longer is cut into several.
 	maxLine = 1 << 20
+	// questionDelay is how long text without a line end stands until it is taken for a question.
+	questionDelay = 300 * time.Millisecond
 	// tailLines is how much of the console goes into an error.
 	tailLines = 40
 )
@@ -183,6 +185,45 @@ func (c *Console) await(ctx context.Context, from int, what string, seen func(li
 		case <-changed:
 		case <-ctx.Done():
 			return i, fmt.Errorf("waiting for %s: %w; the console ends with:\n%s", what, context.Cause(ctx), c.Tail())
+		}
+	}
+}
+
+// Follow writes the console to w as it comes, questions too, until it ends or the context does.
+func (c *Console) Follow(ctx context.Context, w io.Writer) error {
+	shown := "" // of the line that has not ended
+	rest := func(text string) string {
+		if after, ok := strings.CutPrefix(text, shown); ok {
+			return after
+		}
+		return "\n" + text
+	}
+	for i := 0; ; {
+		c.mu.Lock()
+		lines, open, closed, changed := c.lines, c.open, c.closed, c.changed
+		c.mu.Unlock()
+		for ; i < len(lines); i++ {
+			if _, err := fmt.Fprintln(w, rest(lines[i].Text)); err != nil {
+				return err
+			}
+			shown = ""
+		}
+		if closed {
+			return nil
+		}
+		var question <-chan time.Time
+		if open != shown {
+			question = time.After(questionDelay)
+		}
+		select {
+		case <-changed:
+		case <-question:
+			if _, err := io.WriteString(w, rest(open)); err != nil {
+				return err
+			}
+			shown = open
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

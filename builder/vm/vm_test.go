@@ -208,6 +208,40 @@ func TestAQuestionHasNoLineEnd(t *testing.T) {
 	require.NoError(t, w.Close())
 }
 
+func TestWhoFollowsTheConsoleSeesQuestions(t *testing.T) {
+	c := newConsole()
+	r, w := io.Pipe()
+	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	out, seen := io.Pipe()
+	ctx := within(t, time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Follow(ctx, seen); seen.Close() }()
+	steps := []struct{ in, out string }{
+		{"one\r\npassphrase: ", "one\npassphrase:"},
+		{"***", " ***"},
+		{"\r\ntwo\r\n", "\ntwo\n"},
+		{"three: ", "three:"},
+		{"\x1b[2Kfour\n", " four\n"},
+	}
+	for _, s := range steps {
+		_, err := io.WriteString(w, s.in)
+		require.NoError(t, err)
+		got := make([]byte, len(s.out))
+		_, err = io.ReadFull(out, got)
+		require.NoError(t, err)
+		require.Equal(t, s.out, string(got))
+	}
+	require.NoError(t, w.Close())
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.NoError(t, <-ended)
+
+	short, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, newConsole().Follow(short, io.Discard), context.Canceled)
+}
+
 func TestALineThatNeverEndsIsCut(t *testing.T) {
 	c := newConsole()
 	c.read(strings.NewReader(strings.Repeat("x", maxLine+5)+"\ny"), io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })

@@ -47,7 +47,8 @@ func Command() *cobra.Command {
 		Short: "Boot a node of an image in QEMU",
 		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named node: with its MAC addresses,
 or with a DHCP server that gives its address or host name. The ports of its roles are forwarded from free ports of this
-machine's loopback, which are printed. The console is shown until you press Ctrl-C, which is a power cut.
+machine's loopback, which are printed. The console is shown, and gets what you type, until you press Ctrl-C, which is a power
+cut.
 
 The machine is given the node's bundle of secrets, from the folder that holds the keys that the image was built with. It
 is looked for in the current folder and beside OUT. --credential spore.bundle=FILE hands over another one.
@@ -139,19 +140,18 @@ func run(ctx context.Context, w io.Writer, out string, f flags) error {
 	return follow(ctx, w, machine)
 }
 
-// follow prints the console until the machine ends or the user has enough.
+// follow shows the console, and types on it what is typed here, until the machine ends or the user has enough.
 func follow(ctx context.Context, w io.Writer, m *vm.Machine) error {
-	for mark := 0; ; {
-		line, next, err := m.Console.Await(ctx, mark, "the console", func(vm.Line) bool { return true })
-		if ctx.Err() != nil {
-			return m.Quit()
-		}
-		if err != nil {
-			return m.Wait(ctx)
-		}
-		mark = next
-		fmt.Fprintln(w, line.Text)
+	restore, err := typeThere(os.Stdin, m.Type)
+	if err != nil {
+		return errors.Join(err, m.Quit())
 	}
+	defer restore()
+	err = m.Console.Follow(ctx, w)
+	if ctx.Err() != nil {
+		return m.Quit()
+	}
+	return errors.Join(err, m.Wait(ctx))
 }
 
 // prepareDisk makes the machine's disk on top of the image, or takes the one that is there. An overlay is worth nothing
