@@ -34,7 +34,7 @@ func TestACertificateThatRanOutIsMadeAgainAtBoot(t *testing.T) {
 	c := edge("reissue", bootDisk(disk))
 	c.SMBIOS, c.RTC = delivering("edge-01", p.bundle(t, "edge-01")), now.Format("2006-01-02T15:04:05")
 	g := boot(t, c)
-	g.awaitLine(`spore-agent: certificate mqtt/edge-01: `)
+	g.awaitLine(`spore-agent: certificate mqtt-server/edge-01: renewed: it ended`)
 	s := g.settled()
 	require.Contains(t, s.Roles, "mqtt-broker", s.Raw)
 	require.Empty(t, s.Bundle.Problem)
