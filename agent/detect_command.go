@@ -15,9 +15,7 @@ import (
 	"spore/agent/network"
 	"spore/agent/nic"
 	"spore/agent/paths"
-	"spore/agent/secrets"
 	"spore/agent/wait"
-	"spore/cluster/facts"
 )
 
 // networkUnit is the unit that goes on when only the network can tell.
@@ -144,9 +142,6 @@ func derive(m *machine, id detect.Identity) error {
 			return err
 		}
 	}
-	if err := takeBundle(m, c, in.Node, id); err != nil {
-		return err
-	}
 	if _, err := m.writeNetwork(c, in.Node, m.conflicts()); err != nil {
 		return err
 	}
@@ -161,27 +156,4 @@ func derive(m *machine, id detect.Identity) error {
 	}
 	// Last, since the other steps go on with it.
 	return atomicfile.WriteJSON(m.root.At(paths.Identity), id)
-}
-
-// takeBundle installs the secrets that came with the machine. A refused bundle does not stop the boot: the roles that need
-// its secrets are held, and the status line says why.
-func takeBundle(m *machine, c *facts.Cluster, n *facts.Node, id detect.Identity) error {
-	var bundle secrets.Bundle
-	problem := ""
-	if id.Known() {
-		b, _, err := secrets.FromCredential(os.Getenv("CREDENTIALS_DIRECTORY"), secrets.Whose{Cluster: c.ID, Node: id.Node, SigningKeys: c.SigningKeys})
-		if err != nil {
-			problem = err.Error()
-			m.say(problem)
-		}
-		bundle = b
-	}
-	if _, err := atomicfile.Write(m.root.At(paths.BundleProblem), []byte(problem), 0o644); err != nil {
-		return err
-	}
-	var wanted map[string][]string
-	if n != nil {
-		wanted = activate.Secrets(c, n)
-	}
-	return secrets.Install(m.root.At(paths.Secrets), bundle, wanted)
 }

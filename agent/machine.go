@@ -32,6 +32,8 @@ type machine struct {
 	say  func(string)
 	// setHostname sets the kernel's host name.
 	setHostname func(string) error
+	// now is the time.
+	now func() time.Time
 	// spawn is the CPU time in milliseconds that was spent in this process before main.
 	spawn float64
 }
@@ -39,8 +41,8 @@ type machine struct {
 func newMachine(root paths.Root) *machine {
 	m := &machine{
 		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
-		setHostname: sethostname,
-		say:         func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
+		setHostname: sethostname, now: time.Now,
+		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
 	}
 	return m
 }
@@ -64,12 +66,19 @@ func (m *machine) raiseClock() {
 	if m.boot.BuildTime == 0 {
 		return
 	}
-	floor := clock.Floor(time.Unix(m.boot.BuildTime, 0), clock.Read(m.root.At(paths.Clock)))
-	raised, err := clock.Raise(time.Now(), floor, clock.Set)
+	m.raiseClockTo(clock.Floor(time.Unix(m.boot.BuildTime, 0), clock.Read(m.root.At(paths.Clock))))
+}
+
+// raiseClockTo keeps the clock from lying before a time that is known to be past.
+func (m *machine) raiseClockTo(past time.Time) {
+	if m.boot.BuildTime == 0 {
+		return
+	}
+	raised, err := clock.Raise(m.now(), past, clock.Set)
 	if err != nil {
 		m.say(err.Error())
 	} else if raised {
-		m.say("the clock was wrong; set to " + floor.UTC().Format(time.RFC3339) + " until a time server answers")
+		m.say("the clock was wrong; set to " + past.UTC().Format(time.RFC3339) + " until a time server answers")
 	}
 }
 

@@ -26,6 +26,7 @@ func commands() []command {
 		{"detect", "[--network]", "find out which node this machine is and derive its /etc; --network asks DHCP", detectCommand},
 		{"probe", "", "ask whether another machine has this node's static addresses", probeCommand},
 		{"state", "[adopt|reset DISK PARTUUID|SERIAL]", "make or find the partition for /var; adopt or delete one that is foreign", stateCommand},
+		{"bundle", "[--ask]", "take the node's bundle of secrets, and keep it sealed; --ask asks for its passphrase", bundleCommand},
 		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
 		{"status", "[--json]", "print the last status line", statusCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},

@@ -2,25 +2,37 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/activate"
+	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/sealed"
+	"spore/agent/state"
 	"spore/agent/status"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/pki"
+	"spore/pki/seal"
 )
 
 // testMachine has the cluster part of a cluster with n nodes under a temporary root.
@@ -102,25 +114,186 @@ func TestAMachineBecomesItsNode(t *testing.T) {
 
 func TestABundleLetsTheRolesStart(t *testing.T) {
 	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	tree := withKeys(t, m)
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
 	credentials := t.TempDir()
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
-	bundle := func(node string) {
-		data, err := json.Marshal(map[string]any{"cluster": "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", "node": node, "secrets": map[string]string{"tls-cert": "c", "tls-key": "k"}})
+	deliver := func(node string) {
+		n, err := m.part.Node(node)
+		require.NoError(t, err)
+		data, err := tree.BundleFor(c, n, time.Now())
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
 	}
-	bundle("node-00001")
+	deliver("node-00001")
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.Firmware}, readInfo(t, m).Info)
 	_, targets, held := become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target", "mqtt.target"}, targets)
 	require.Empty(t, held)
+	require.Equal(t, []string{"mosquitto"}, readInfo(t, m).Changed)
 
-	bundle("node-00002")
+	deliver("node-00002")
 	_, targets, _ = become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target"}, targets)
-	problem, err := os.ReadFile(m.root.At(paths.BundleProblem))
+	require.Contains(t, readInfo(t, m).Problem, `for node "node-00002", and this is "node-00001"`)
+	require.NoFileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"), "secrets of a refused bundle do not stay")
+}
+
+func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	tree := withKeys(t, m)
+	c, err := m.part.Cluster()
 	require.NoError(t, err)
-	require.Contains(t, string(problem), `for node "node-00002", and this is "node-00001"`)
-	require.NoFileExists(t, m.root.At(paths.Secrets+"/mqtt/tls-key"), "secrets of a refused bundle do not stay")
+	n, err := m.part.Node("node-00001")
+	require.NoError(t, err)
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	data, err = seal.WithPassphrase(data, "five words drawn by dice", 10)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(bootinfo.Delivered)), 0o700))
+	require.NoError(t, os.WriteFile(m.root.At(bootinfo.Delivered), data, 0o600))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.Contains(t, readInfo(t, m).Problem, "waiting for the passphrase")
+	require.FileExists(t, m.root.At(paths.BundleAsk))
+
+	// systemd-ask-password that is answered wrongly at first.
+	bin := t.TempDir()
+	script := "#!/bin/sh\nif [ -e " + bin + "/asked ]; then echo five words drawn by dice; else touch " + bin + "/asked; echo wrong; fi\n"
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-ask-password"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle", "--ask"}))
+	require.Equal(t, uint64(1), readInfo(t, m).Serial)
+	require.NotContains(t, readInfo(t, m).Problem, "waiting")
+	require.NoFileExists(t, m.root.At(paths.BundleAsk))
+	require.FileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"))
+}
+
+func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, "52:54:00:ff:ff:ff")
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoDirExists(t, m.root.At(paths.Secrets))
+}
+
+// keepsState gives the machine a state partition, and a systemd-creds that only dresses up what it is given.
+func keepsState(t *testing.T, m *machine) {
+	t.Helper()
+	require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.State), state.Info{Kind: state.Partition}))
+	bin := t.TempDir()
+	script := `#!/bin/sh
+case $1 in
+encrypt) { printf '\132\034\152\206\337\235\100\226\261\325\246\136\010\142\361\232'; cat; } | base64 ;;
+decrypt) base64 -d | tail -c +17 ;;
+*) exit 1 ;;
+esac
+`
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-creds"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(paths.HostKey)), 0o755))
+	key, err := hex.DecodeString("89f70f6d90b84795b60b94afac71e928")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(m.root.At(paths.HostKey), key, 0o400))
+	require.NoError(t, os.WriteFile(m.root.At("/etc/machine-id"), []byte("3d1219c7c4c5404aaa1f6d2a48adfda4\n"), 0o444))
+}
+
+// A master whose bundle is older than its certificates last makes them again, keeps them, and gives them to its programs.
+func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	become(t, m, mac(1))
+	keepsState(t, m)
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
+	n, err := m.part.Node("node-00001")
+	require.NoError(t, err)
+	n.Roles = []string{"control-plane", "dns-server", "mqtt-broker"}
+	c.Services.Kubernetes, c.Members["control-plane"] = &spec.Kubernetes{}, []string{n.Name}
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.ClusterFile), c))
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.NodeDir, n.Name+".json"), n))
+	tree := withKeys(t, m)
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	credentials := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+	take := func() string {
+		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+		text, err := os.ReadFile(m.root.At(paths.Secrets + "/mosquitto/tls-cert"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	first := take()
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.Firmware, Sealed: sealed.Host}, readInfo(t, m).Info)
+	require.NoFileExists(t, m.root.At(paths.Leaves))
+
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	m.now = func() time.Time { return time.Now().AddDate(0, 0, 400) }
+	second := take()
+	require.Equal(t, delivery.Info{Serial: 1, From: delivery.State, Sealed: sealed.Host}, readInfo(t, m).Info)
+	require.NotEqual(t, first, second)
+	block, _ := pem.Decode([]byte(second))
+	made, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(tree.Public().Files()[pki.PublicDir+"/mqtt.crt"]))
+	_, err = made.Verify(x509.VerifyOptions{Roots: roots, DNSName: n.FQDN, CurrentTime: m.now()})
+	require.NoError(t, err)
+	require.FileExists(t, m.root.At(paths.Leaves))
+	require.Equal(t, second, take(), "it is kept, and not made at each boot")
+
+	data, err = tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
+	m.now = time.Now
+	require.Equal(t, first, take(), "a bundle whose certificate is good wins")
+	require.NoFileExists(t, m.root.At(paths.Leaves))
+}
+
+func TestABundleThatCannotBeTakenIsSaid(t *testing.T) {
+	m, _ := testMachine(t, 1)
+	become(t, m, mac(0))
+	withKeys(t, m)
+	require.NoError(t, os.WriteFile(filepath.Join(m.part.Dir, "pki/mqtt.crt"), []byte("-----BEGIN X-----\nAAAA\n-----END X-----\n"), 0o644))
+	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}), "mqtt.crt")
+	require.Contains(t, readInfo(t, m).Problem, "mqtt.crt")
+}
+
+// withKeys gives the machine's image the public half of new keys.
+func withKeys(t *testing.T, m *machine) *pki.Tree {
+	t.Helper()
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
+	var nodes []facts.Node
+	for _, name := range c.Members["mqtt-broker"] {
+		n, err := m.part.Node(name)
+		require.NoError(t, err)
+		nodes = append(nodes, *n)
+	}
+	tree := pki.New(c)
+	_, err = tree.Update(c, nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	for name, data := range tree.Public().Files() {
+		path := filepath.Join(m.part.Dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	keys, err := tree.Public().SigningKeys()
+	require.NoError(t, err)
+	for _, k := range keys {
+		c.SigningKeys = append(c.SigningKeys, base64.StdEncoding.EncodeToString(k))
+	}
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.ClusterFile), c))
+	return tree
+}
+
+func readInfo(t *testing.T, m *machine) (info bundleInfo) {
+	t.Helper()
+	require.NoError(t, atomicfile.ReadJSON(m.root.At(paths.BundleInfo), &info))
+	return info
 }
 
 func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
@@ -149,7 +322,7 @@ func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	m, _ := testMachine(t, 1)
-	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"},
+	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"}, {"spore-agent", "bundle", "x"},
 		{"spore-agent", "status", "-x"}, {"spore-agent", "render"}, {"spore-agent", "state", "adopt"}, {"/usr/sbin/mount.spore", "x"}} {
 		err := dispatch(context.Background(), m, args)
 		require.ErrorAs(t, err, new(usageError), "%v", args)
@@ -164,6 +337,8 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	require.NoError(t, os.WriteFile(m.root.At(paths.Status), []byte(l.String()+"\n"), 0o644))
 	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "status", "--json"}))
 	require.Contains(t, text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
+	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
+	require.Contains(t, text(l), "bundle     3, from the boot medium, sealed to the TPM\n           the bundle stays\n")
 	require.Contains(t, text(status.Line{Cluster: "plant", Problem: "who is it"}), "problem    who is it\n")
 }
 

@@ -12,7 +12,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
 	"spore/agent/render"
-	"spore/agent/secrets"
+	"spore/pki/bundle"
 )
 
 // maxSecret bounds one secret in bytes.
@@ -48,7 +48,7 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 	files, err := render.Render(args[0], render.Input{
 		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Dir: dir, SecretPath: secretPath,
 		Secret: func(ref string) ([]byte, error) {
-			if credentials == "" || !secrets.ValidRef(ref) {
+			if credentials == "" || !bundle.ValidName(ref) {
 				return nil, fmt.Errorf("the secret %q was not given to this unit", ref)
 			}
 			return atomicfile.ReadLimited(secretPath(ref), maxSecret)

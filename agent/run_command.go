@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
 	"spore/agent/clock"
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
 	"spore/agent/nic"
@@ -109,25 +112,48 @@ func (a *agent) activate(ctx context.Context) error {
 	if err := environment.Write(a.m.root.At(paths.Environment), a.cluster, a.node); err != nil {
 		return err
 	}
-	problem, _ := os.ReadFile(a.m.root.At(paths.BundleProblem))
-	in := activate.Input{
-		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.root.At(paths.Secrets)), BundleProblem: string(problem),
-		Unit: activate.UnitIn(a.m.root.At("/etc/systemd/system"), a.m.root.At("/usr/lib/systemd/system")),
-	}
-	if a.line.State != nil {
-		in.State = *a.line.State
-	}
 	began := time.Now()
 	if err := probeMade(ctx, a.m, a.cluster, a.node); err != nil {
 		a.m.say(err.Error())
 	}
-	start, targets, held := activate.Plan(in)
-	a.line.Held = held
-	if len(start) > 0 {
-		a.awaitAddresses(ctx, addressBound-time.Since(began))
-		a.line.Roles = start
+	_, err := a.readBundle()
+	if err != nil {
+		a.m.say(err.Error())
 	}
-	for _, name := range start {
+	err = a.startRoles(ctx, addressBound-time.Since(began))
+	a.step("activated")
+	return err
+}
+
+// startRoles enqueues the targets of the roles that may start and have not been started yet.
+func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) error {
+	in := activate.Input{
+		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.root.At(paths.Secrets)),
+		Unit: activate.UnitIn(a.m.root.At("/etc/systemd/system"), a.m.root.At("/usr/lib/systemd/system")),
+	}
+	if a.line.Bundle != nil {
+		in.Serial, in.BundleProblem = a.line.Bundle.Serial, a.line.Bundle.Problem
+	}
+	if a.line.State != nil {
+		in.State = *a.line.State
+	}
+	may, targets, held := activate.Plan(in)
+	running := a.line.Roles
+	runs := func(role string) bool { return slices.Contains(running, role) }
+	a.line.Held = slices.DeleteFunc(held, func(h activate.Held) bool { return runs(h.Role) })
+	var fresh []string
+	for i, name := range may {
+		if !runs(name) {
+			fresh = append(fresh, targets[i])
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	a.awaitAddresses(ctx, addressBound)
+	a.line.Roles = slices.DeleteFunc(slices.Clone(a.node.Roles), func(role string) bool { return !runs(role) && !slices.Contains(may, role) })
+	a.units = nil
+	for _, name := range a.line.Roles {
 		role, _ := roles.Lookup(name)
 		a.units = append(a.units, role.Target)
 		for _, p := range role.Programs {
@@ -135,9 +161,39 @@ func (a *agent) activate(ctx context.Context) error {
 			a.units = append(a.units, program.Unit)
 		}
 	}
-	err := activate.Start(ctx, a.bus, targets)
-	a.step("activated")
-	return err
+	return activate.Start(ctx, a.bus, fresh)
+}
+
+// readBundle reads what became of the node's bundle.
+func (a *agent) readBundle() (bundleInfo, error) {
+	var info bundleInfo
+	err := atomicfile.ReadJSON(a.m.root.At(paths.BundleInfo), &info)
+	if errors.Is(err, fs.ErrNotExist) {
+		return info, nil // spore-bundle.service failed, and the status says so.
+	}
+	a.line.Bundle = nil
+	if info.Info != (delivery.Info{}) {
+		a.line.Bundle = &info.Info
+	}
+	return info, err
+}
+
+// rebundle goes on with a bundle that came after the roles were started: it restarts programs that were given other secrets,
+// and starts roles that waited for theirs.
+func (a *agent) rebundle(ctx context.Context) error {
+	before := a.line.Bundle
+	info, err := a.readBundle()
+	if err != nil || a.node == nil || before != nil && *before == info.Info {
+		return err
+	}
+	var errs []error
+	for _, name := range info.Changed {
+		program, _ := roles.LookupProgram(name)
+		if state := a.line.Services[program.Unit]; state == "active" || state == "activating" {
+			errs = append(errs, a.bus.Restart(ctx, program.Unit))
+		}
+	}
+	return errors.Join(append(errs, a.startRoles(ctx, addressBound))...)
 }
 
 // awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same when
@@ -212,6 +268,10 @@ func (a *agent) follow(ctx context.Context) error {
 	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
 	defer clockTick.Stop()
 	defer probeTick.Stop()
+	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
+	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
+		a.m.say(err.Error())
+	}
 	a.rememberClock()
 	a.resolvers()
 	for {
@@ -226,6 +286,10 @@ func (a *agent) follow(ctx context.Context) error {
 		case <-links:
 			time.Sleep(watch.Quiet) // Several changes come together.
 			a.resolvers()
+		case <-bundles:
+			if err := a.rebundle(ctx); err != nil {
+				a.m.say(err.Error())
+			}
 		case <-probeTick.C:
 			a.probeAgain(ctx)
 		case <-clockTick.C:

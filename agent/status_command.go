@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"spore/agent/atomicfile"
+	"spore/agent/delivery"
 	"spore/agent/paths"
+	"spore/agent/sealed"
 	"spore/agent/status"
 )
 
@@ -65,6 +67,12 @@ func text(l status.Line) string {
 			row("", "%s", l.State.Warning)
 		}
 	}
+	if l.Bundle != nil {
+		row("bundle", "%s", bundleText(*l.Bundle))
+		if l.Bundle.Problem != "" {
+			row("", "%s", l.Bundle.Problem)
+		}
+	}
 	row("addresses", "%s", or(strings.Join(l.Addresses, ", "), "none"))
 	for _, c := range l.Conflicts {
 		row("conflict", "%s is used by %s", c.IP, c.MAC)
@@ -73,6 +81,15 @@ func text(l status.Line) string {
 		row("problem", "%s", l.Problem)
 	}
 	return b.String()
+}
+
+// bundleText says where the secrets are from and how they are kept.
+func bundleText(b delivery.Info) string {
+	if b.Serial == 0 {
+		return "none"
+	}
+	kept := map[string]string{sealed.TPM: "sealed to the TPM", sealed.Host: "sealed to the host key", "": "in memory only"}[b.Sealed]
+	return fmt.Sprintf("%d, from the %s, %s", b.Serial, map[string]string{delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium"}[b.From], kept)
 }
 
 func or(s, other string) string {

@@ -56,7 +56,7 @@ type AuthorityRow struct {
 	Usage Usage
 	// Users lists the roles whose nodes work with it: sign, present or verify; empty means all roles of the service.
 	Users []string
-	// Issuers lists the roles whose nodes sign with it, and so hold its key.
+	// Issuers lists the roles whose nodes sign with it, and so hold its key. They may be roles of another service.
 	Issuers []string
 	// Key is the bundle entry that holds the key on those nodes, as PKCS #8 PEM.
 	Key string
@@ -64,9 +64,12 @@ type AuthorityRow struct {
 
 // Authorities is the table of what signs, the root first. Whoever verifies trusts the one authority for its purpose and not
 // the root: an MQTT certificate is no key to etcd.
+//
+// Masters hold the keys of all but the root, which stays with the operator: they issue certificates that ran out while
+// nobody brought new bundles. (signing is no CA: with its key a master could write bundles for others.)
 func Authorities() []AuthorityRow {
 	master := []string{"control-plane"}
-	return []AuthorityRow{
+	rows := []AuthorityRow{
 		{Name: RootName, Kind: CA, Title: "Spore root CA"},
 		{Name: SigningName, Kind: Signer}, // signs the bundles
 		{Name: "agent", Kind: CA, Title: "Spore node agent CA", Usage: Server | Client},
@@ -74,15 +77,21 @@ func Authorities() []AuthorityRow {
 		{Name: "etcd-client", Kind: CA, Title: "Spore etcd client CA", Service: "kubernetes", Users: master, Usage: Client},
 		{Name: "kubernetes-server", Kind: CA, Title: "Spore Kubernetes server CA", Service: "kubernetes", Usage: Server},
 		// The controller-manager signs the client certificates that kubelets ask for.
-		{Name: "kubernetes-client", Kind: CA, Title: "Spore Kubernetes client CA", Service: "kubernetes", Usage: Client, Issuers: master, Key: "kubernetes-client-ca-key"},
+		{Name: "kubernetes-client", Kind: CA, Title: "Spore Kubernetes client CA", Service: "kubernetes", Usage: Client},
 		// And their serving certificates.
-		{Name: "kubelet-serving", Kind: CA, Title: "Spore kubelet serving CA", Service: "kubernetes", Usage: Server, Issuers: master, Key: "kubelet-serving-ca-key"},
+		{Name: "kubelet-serving", Kind: CA, Title: "Spore kubelet serving CA", Service: "kubernetes", Usage: Server},
 		{Name: "front-proxy", Kind: CA, Title: "Spore front proxy CA", Service: "kubernetes", Users: master, Usage: Client},
 		{Name: ServiceAccountName, Kind: KeyPair, Service: "kubernetes", Users: master, Issuers: master, Key: "service-account-key"},
 		{Name: "kafka", Kind: CA, Title: "Spore Kafka CA", Service: "kafka", Usage: Server | Client},
 		{Name: "mqtt", Kind: CA, Title: "Spore MQTT CA", Service: "mqtt", Usage: Server},
 		{Name: "other", Kind: CA, Title: "Spore services CA", Service: "ceph", Users: []string{"ceph-mon"}, Usage: Server},
 	}
+	for i := range rows {
+		if r := &rows[i]; r.Kind == CA && r.Name != RootName {
+			r.Issuers, r.Key = master, r.Name+"-ca-key"
+		}
+	}
+	return rows
 }
 
 // LeafRow is one row of end-entity certificates. Words in braces are filled in for each node: see expand.

@@ -29,14 +29,26 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 		require.Equal(t, a.Kind == CA, a.Title != "", "%s: a CA has a title", a.Name)
 		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
 		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
-		for _, r := range slices.Concat(a.Issuers, a.Users) {
+		for _, r := range a.Users {
 			role, ok := roles.Lookup(r)
 			require.True(t, ok, r)
 			require.Equal(t, a.Service, role.Service, "%s: %s is a role of its service", a.Name, r)
 		}
 	}
-	for _, name := range []string{RootName, SigningName} {
-		require.Empty(t, authorityRow(t, name).Issuers, "no node ever holds the key of %s", name)
+}
+
+func TestMastersAloneIssueAndNeverForTheRoot(t *testing.T) {
+	for _, a := range Authorities() {
+		switch a.Name {
+		case RootName, SigningName:
+			require.Empty(t, a.Issuers, "no node ever holds the key of %s", a.Name)
+		case ServiceAccountName:
+			require.Equal(t, []string{"control-plane"}, a.Issuers)
+			require.Equal(t, "service-account-key", a.Key)
+		default:
+			require.Equal(t, []string{"control-plane"}, a.Issuers, a.Name)
+			require.Equal(t, a.Name+"-ca-key", a.Key)
+		}
 	}
 }
 
@@ -86,18 +98,36 @@ func TestEverySecretIsWhole(t *testing.T) {
 	}
 }
 
-// A role whose program waits for secrets would wait for ever when no row gave it any.
-func TestEveryRoleThatNeedsSecretsGetsSome(t *testing.T) {
+// A role whose program waits for secrets would wait for ever when no row gave it them.
+func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
+	c, nodes := sixNodes(t)
 	for _, r := range roles.Roles() {
-		needs := false
+		n := *node(t, nodes, c.Members[r.Name][0])
+		n.Roles = []string{r.Name}
+		s, err := ShareOf(c, &n)
+		require.NoError(t, err)
+		gets := map[string]bool{}
+		for _, a := range s.Issues {
+			gets[a.Key] = true
+		}
+		for _, l := range s.Leaves {
+			if l.Row.Made == Operator {
+				gets[l.Certificate], gets[l.Key] = true, true
+			}
+		}
+		for _, e := range s.Secrets {
+			gets[e.Name] = true
+		}
 		for _, name := range r.Programs {
 			p, _ := roles.LookupProgram(name)
-			needs = needs || p.NeedsSecrets
-		}
-		gets := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
-			slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
-		if needs {
-			require.True(t, gets, r.Name)
+			for _, entry := range p.Secrets {
+				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
+			}
+			if p.NeedsSecrets {
+				own := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+					slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+				require.True(t, own, r.Name)
+			}
 		}
 	}
 }
@@ -129,6 +159,10 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 
 // DESIGN: what each role is given, by the names of the bundle entries. The agent's and the recovery key are everybody's.
 func TestTheShareOfEachRole(t *testing.T) {
+	issuing := []string{
+		"agent-ca-key", "etcd-ca-key", "etcd-client-ca-key", "front-proxy-ca-key", "kafka-ca-key", "kubelet-serving-ca-key",
+		"kubernetes-client-ca-key", "kubernetes-server-ca-key", "mqtt-ca-key", "other-ca-key", "service-account-key",
+	}
 	kubernetes := []string{
 		"calico-cni-certificate", "calico-cni-key", "calico-node-certificate", "calico-node-key", "kube-proxy-certificate", "kube-proxy-key",
 		"kubelet-bootstrap-certificate", "kubelet-bootstrap-key",
@@ -141,9 +175,9 @@ func TestTheShareOfEachRole(t *testing.T) {
 			"front-proxy-client-key", "kube-apiserver-certificate", "kube-apiserver-key", "kube-apiserver-kubelet-certificate",
 			"kube-apiserver-kubelet-key", "kube-controller-manager-certificate", "kube-controller-manager-key",
 			"kube-controller-manager-server-certificate", "kube-controller-manager-server-key", "kube-scheduler-certificate",
-			"kube-scheduler-key", "kube-scheduler-server-certificate", "kube-scheduler-server-key", "kubelet-serving-ca-key",
-			"kubernetes-agent-certificate", "kubernetes-agent-key", "kubernetes-client-ca-key", "service-account-key",
-		}, kubernetes...),
+			"kube-scheduler-key", "kube-scheduler-server-certificate", "kube-scheduler-server-key",
+			"kubernetes-agent-certificate", "kubernetes-agent-key",
+		}, slices.Concat(kubernetes, issuing)...),
 		"worker":       kubernetes,
 		"kafka-broker": {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id", "kafka-scram-admin"},
 		"ceph-mon":     {"ceph-admin-key", "ceph-bootstrap-osd-key", "ceph-fsid", "ceph-mgr-key", "ceph-mgr-server-certificate", "ceph-mgr-server-key", "ceph-mon-key"},
@@ -191,6 +225,19 @@ func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	// A service that is enabled and that no node runs needs nothing either.
 	c.Services.Kafka = &spec.Kafka{}
 	require.Empty(t, update(t, tree, c, edge, begin))
+}
+
+// Which authorities a master holds follows the services that are on, not those that it runs.
+func TestAMasterIssuesForTheServicesThatAreOn(t *testing.T) {
+	c, nodes := sixNodes(t)
+	c.Services.Kafka, c.Services.Ceph = nil, nil
+	s, err := ShareOf(c, node(t, nodes, "master-01"))
+	require.NoError(t, err)
+	var got []string
+	for _, a := range s.Issues {
+		got = append(got, a.Name)
+	}
+	require.Equal(t, []string{"agent", "etcd", "etcd-client", "kubernetes-server", "kubernetes-client", "kubelet-serving", "front-proxy", "service-account", "mqtt"}, got)
 }
 
 func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {

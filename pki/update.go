@@ -277,22 +277,11 @@ func (u *updater) leaf(l Leaf) error {
 	if why == "" || err != nil {
 		return err
 	}
-	key, err := newECDSA(u.o.Random)
+	made, err := u.o.leaf(l, by)
 	if err != nil {
 		return err
 	}
-	t, err := u.o.leafTemplate(l)
-	if err != nil {
-		return err
-	}
-	made := &Certificate{}
-	if made.Key, err = encodeKey(key); err != nil {
-		return err
-	}
-	if made.Certificate, err = u.o.sign(t, key.Public(), by); err != nil {
-		return err
-	}
-	u.tree.Leaves[l.ID] = made
+	u.tree.Leaves[l.ID] = &made
 	u.did(l.ID, did, why)
 	return nil
 }

@@ -58,8 +58,11 @@ func plays(rowRoles []string, n *facts.Node) bool {
 	return slices.ContainsFunc(rowRoles, func(r string) bool { return r == EveryNode || slices.Contains(n.Roles, r) })
 }
 
-// depends tells whether a node works with an authority.
+// depends tells whether a node works with an authority. Whoever issues for it does.
 func depends(a AuthorityRow, n *facts.Node) bool {
+	if plays(a.Issuers, n) {
+		return true
+	}
 	if len(a.Users) > 0 {
 		return plays(a.Users, n)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/secrets"
 	"spore/agent/state"
@@ -34,7 +35,8 @@ type Input struct {
 	Have func(program, ref string) bool
 	// Unit tells whether the image has a unit.
 	Unit func(name string) bool
-	// BundleProblem says why a bundle was refused.
+	// Serial is that of the node's bundle, 0 without one; BundleProblem says what is not as it should be with it.
+	Serial        uint64
 	BundleProblem string
 }
 
@@ -68,13 +70,26 @@ func (in Input) reason(name string) string {
 	if len(missing) > 5 {
 		shown += fmt.Sprintf(" and %d more", len(missing)-5)
 	}
+	return "missing secrets " + shown + ": " + in.whyMissing()
+}
+
+// whyMissing says why the node does not have its secrets, and what to do.
+func (in Input) whyMissing() string {
 	switch {
+	case in.Serial > 0:
+		why := fmt.Sprintf("bundle %d does not hold them; make a newer one with `spore pki bundle --node %s`", in.Serial, in.Node.Name)
+		if in.BundleProblem != "" {
+			why += "; " + in.BundleProblem
+		}
+		return why
+	case len(in.Cluster.SigningKeys) == 0:
+		return delivery.WithoutKeys
 	case in.BundleProblem != "":
-		return "missing secrets " + shown + ": " + in.BundleProblem
+		return in.BundleProblem
 	case in.Identity.Phase == 2:
-		return "missing secrets " + shown + ": the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
+		return "the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
 	}
-	return "missing secrets " + shown + ": no bundle for this node came with the machine"
+	return "no bundle for this node came with the machine"
 }
 
 // missing lists the secrets that the role's programs need and that are not installed.

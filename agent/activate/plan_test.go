@@ -19,7 +19,7 @@ import (
 func TestPlan(t *testing.T) {
 	base := func() Input {
 		return Input{
-			Cluster: &facts.Cluster{Services: spec.Services{
+			Cluster: &facts.Cluster{SigningKeys: []string{"k"}, Services: spec.Services{
 				MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}, Users: []spec.MQTTUser{{Name: "a", Password: spec.SecretRef{SecretRef: "pw-a"}}}},
 				DNS:  &spec.DNS{},
 			}},
@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 		"with its secrets every role starts": {func(*Input) {}, []string{"dns-server", "mqtt-broker"}, []string{"dns.target", "mqtt.target"}, nil},
 		"a role without its secrets is held, and no other": {
 			func(i *Input) {
-				i.Have = func(service, ref string) bool { return service == "mosquitto" && ref != "pw-a" }
+				i.Have = func(program, ref string) bool { return program == "mosquitto" && ref != "pw-a" }
 			}, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a: no bundle for this node came with the machine"}},
 		},
@@ -52,6 +52,20 @@ func TestPlan(t *testing.T) {
 				i.BundleProblem = "it is for another node"
 			}, []string{"dns-server"}, []string{"dns.target"},
 			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: it is for another node"}},
+		},
+		"an image without keys is the reason": {
+			func(i *Input) {
+				i.Have = func(_, _ string) bool { return false }
+				i.Cluster.SigningKeys = nil
+			}, []string{"dns-server"}, []string{"dns.target"},
+			[]Held{{"mqtt-broker", "missing secrets pw-a, tls-key: this image was built without keys; run `spore pki init`, and build again"}},
+		},
+		"a bundle that lacks an entry is the reason": {
+			func(i *Input) {
+				i.Have = func(_, ref string) bool { return ref != "pw-a" }
+				i.Serial, i.BundleProblem = 7, "the bundle stays on the boot medium"
+			}, []string{"dns-server"}, []string{"dns.target"},
+			[]Held{{"mqtt-broker", "missing secrets pw-a: bundle 7 does not hold them; make a newer one with `spore pki bundle --node edge-01`; the bundle stays on the boot medium"}},
 		},
 		"a role that the image does not carry is held": {
 			func(i *Input) { i.Unit = func(name string) bool { return name == "mqtt.target" } }, []string{"mqtt-broker"}, []string{"mqtt.target"},

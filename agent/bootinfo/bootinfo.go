@@ -18,7 +18,15 @@ const (
 	ClusterDir = "/run/spore/cluster"
 	// EtcDir holds upper and work directory of the volatile overlay on /etc.
 	EtcDir = "/run/spore/etc"
+	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
+	Delivered = "/run/spore/delivered/bundle"
 )
+
+// FromChance begins Info.MachineIDFrom where nothing of the machine is the same at each boot.
+const FromChance = "chance:"
+
+// MaxDelivered bounds the bundle in bytes (systemd, CREDENTIAL_SIZE_MAX).
+const MaxDelivered = 1 << 20
 
 // maxSize bounds the file; stage1 writes well under a page.
 const maxSize = 64 << 10

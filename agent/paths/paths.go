@@ -18,16 +18,31 @@ const (
 	State = "/run/spore/state.json"
 	// Repart holds the definitions for systemd-repart.
 	Repart = "/run/spore/repart.d"
-	// Secrets holds one file for each secret of the node's bundle; a directory of root alone.
+	// Secrets holds a directory for each program, and in it one file for each secret that it is given; for root alone.
 	Secrets = "/run/spore/secrets"
-	// BundleProblem says why a bundle was refused.
-	BundleProblem = "/run/spore/bundle-problem"
+	// Bundle is the directory of what became of the node's bundle.
+	Bundle = "/run/spore/bundle"
+	// BundleInfo says it (JSON).
+	BundleInfo = Bundle + "/info.json"
+	// BundleAsk exists while a bundle waits for its passphrase.
+	BundleAsk = Bundle + "/ask"
+	// ESP is where the EFI system partition of the boot medium is mounted for a moment, by one unit for itself.
+	ESP = "/run/spore/bundle/esp"
 	// Times holds one file for each step of the boot: seconds since boot at which it was done.
 	Times = "/run/spore/times"
 	// Status is the last status line.
 	Status = "/run/spore/status.json"
 	// Binding is the file on the state partition that says whose it is.
 	Binding = "/var/lib/spore/state.json"
+	// StoredBundle is the sealed bundle, UnopenedBundle one that this machine could not open when another came.
+	StoredBundle   = "/var/lib/spore/bundle.cred"
+	UnopenedBundle = "/var/lib/spore/bundle.unopened.cred"
+	// BundleTaken remembers which encrypted file the stored bundle came in.
+	BundleTaken = "/var/lib/spore/bundle.taken"
+	// Leaves holds, sealed, the certificates that were made again on the node.
+	Leaves = "/var/lib/spore/leaves.cred"
+	// HostKey is systemd's key of this machine (systemd-creds(1)).
+	HostKey = "/var/lib/systemd/credential.secret"
 	// Clock holds the last time seen.
 	Clock = "/var/lib/spore/clock"
 	// ClusterConfig is where programs and people read the configuration.

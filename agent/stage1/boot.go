@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log"
 	"os"
@@ -29,6 +30,8 @@ const (
 	configFile = "/etc/spore/stage1.json"
 	// espChoice is where systemd-stub lays /loader/credentials/spore.node.cred of the ESP.
 	espChoice = "/.extra/global_credentials/spore.node.cred"
+	// espBundle is where it lays /loader/credentials/spore.bundle.cred.
+	espBundle = "/.extra/global_credentials/spore.bundle.cred"
 	sysroot   = "/sysroot"
 	initPath  = "/usr/lib/systemd/systemd"
 )
@@ -211,6 +214,31 @@ func nodeName(data []byte) (string, error) {
 		return "", fmt.Errorf("%q is no DNS label (a-z, 0-9 and -, at most 63)", name)
 	}
 	return name, nil
+}
+
+// handOverBundle leaves the node's bundle of the ESP to the main system, which alone can tell whether it is one.
+func (b *boot) handOverBundle() (string, error) { return handOver(espBundle, bootinfo.Delivered) }
+
+func handOver(from, to string) (string, error) {
+	f, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, bootinfo.MaxDelivered+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > bootinfo.MaxDelivered {
+		return fmt.Sprintf("ignored the bundle of the ESP: it has more than %d bytes", bootinfo.MaxDelivered), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return "", err
+	}
+	return "the ESP has a bundle (not authenticated)", os.WriteFile(to, data, 0o600)
 }
 
 func (b *boot) writeBootInfo() (string, error) {

@@ -47,7 +47,7 @@ func (b *boot) writeMachineID() (string, error) {
 		if _, err := rand.Read(random); err != nil {
 			return "", err
 		}
-		b.info.MachineIDFrom = "chance: no UUID, MAC or serial number of this machine is usable, so it is another at each boot"
+		b.info.MachineIDFrom = bootinfo.FromChance + " no UUID, MAC or serial number of this machine is usable, so it is another at each boot"
 		b.info.MachineID = hex.EncodeToString(random)
 	}
 	if err := os.WriteFile(sysroot+"/etc/machine-id", []byte(b.info.MachineID+"\n"), 0o444); err != nil {

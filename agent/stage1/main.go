@@ -52,6 +52,7 @@ func main() {
 		{"lay the overlay over /etc", b.overlayEtc},
 		{"write the machine-id", b.writeMachineID},
 		{"read the node choice of the ESP", b.readESPChoice},
+		{"hand over the bundle of the ESP", b.handOverBundle},
 		{"write the boot info", b.writeBootInfo},
 		{"switch to the root", b.switchRoot},
 	}))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
 )
 
@@ -24,6 +25,33 @@ func TestNodeNamesOfTheESPAreChecked(t *testing.T) {
 	for _, text := range []string{"", "\n", "-a", "a-", "Edge", "a.b", "a b", "a/../b", "a\x00", "ä", strings.Repeat("a", 64), strings.Repeat(" ", 300)} {
 		_, err := nodeName([]byte(text))
 		require.Error(t, err, "%q", text)
+	}
+}
+
+func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "run", "delivered", "bundle")
+	text, err := handOver(from, to)
+	require.NoError(t, err)
+	require.Empty(t, text)
+	require.NoFileExists(t, to)
+
+	require.NoError(t, os.WriteFile(from, make([]byte, bootinfo.MaxDelivered+1), 0o644))
+	text, err = handOver(from, to)
+	require.NoError(t, err, "no stick can stop the boot")
+	require.Contains(t, text, "ignored")
+	require.NoFileExists(t, to)
+
+	require.NoError(t, os.WriteFile(from, []byte("whatever"), 0o644))
+	_, err = handOver(from, to)
+	require.NoError(t, err)
+	data, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.Equal(t, "whatever", string(data))
+	for path, mode := range map[string]fs.FileMode{to: 0o600, filepath.Dir(to): 0o700} {
+		st, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, mode, st.Mode().Perm())
 	}
 }
 

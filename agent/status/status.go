@@ -15,6 +15,7 @@ import (
 	"spore/agent/activate"
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
+	"spore/agent/delivery"
 	"spore/agent/paths"
 	"spore/agent/state"
 )
@@ -34,6 +35,8 @@ type Line struct {
 	// Failed lists units that failed.
 	Failed []string    `json:"failed"`
 	State  *state.Info `json:"state,omitempty"`
+	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
+	Bundle *delivery.Info `json:"bundle,omitempty"`
 	// System is what `systemctl is-system-running` says.
 	System    string     `json:"system"`
 	Conflicts []arp.Used `json:"conflicts,omitempty"`

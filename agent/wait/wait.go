@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,19 +81,13 @@ func Dir(ctx context.Context, dirs ...string) <-chan struct{} {
 	for _, d := range dirs {
 		_, _ = unix.InotifyAddWatch(fd, d, unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_TO|unix.IN_CLOSE_WRITE)
 	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	context.AfterFunc(ctx, func() { _ = events.Close() })
 	go func() {
-		defer unix.Close(fd)
+		defer events.Close()
 		buf := make([]byte, 4096)
-		for ctx.Err() == nil {
-			// The time limit of poll lets the goroutine see the end of ctx.
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 500)
-			if err != nil && !errors.Is(err, unix.EINTR) {
-				return
-			}
-			if n <= 0 {
-				continue
-			}
-			if _, err := unix.Read(fd, buf); err != nil && !errors.Is(err, unix.EAGAIN) {
+		for {
+			if _, err := events.Read(buf); err != nil {
 				return
 			}
 			select {

@@ -29,10 +29,14 @@ var unusedPackages = []drop{
 	{"klibc-utils", "only for other initramfs images"},
 	{"libklibc", "only for other initramfs images"},
 	{"libdebconfclient0", "only for dpkg's and base-passwd's tools"},
+	{"libtss2-tcti-cmd0t64", "speaks to no TPM of a machine"},
+	{"libtss2-tcti-mssim0t64", "speaks to a simulator"},
+	{"libtss2-tcti-swtpm0t64", "speaks to a simulator"},
 	{"linux-base", "only maintainer scripts use it"},
 	{"logsave", "there is no log to keep before /var is mounted"},
 	{"perl-base", "no program of the image is written in Perl"},
 	{"sysvinit-utils", "systemd is the init"},
+	{"tpm-udev", "root alone uses the TPM"},
 }
 
 // dropPackages removes the files of unusedPackages.
@@ -93,6 +97,7 @@ var unusedFiles = []drop{
 	{"/etc/ld.so.conf*", "no ld.so.cache, no directory that is not a default"},
 	{"/etc/logrotate.d", "the journal is the log"},
 	{"/etc/modules-load.d/modules.conf", "leads to /etc/modules, which is obsolete"},
+	{"/etc/mosquitto/*.example", "documentation; one has verifiers of passwords"},
 	{"/etc/motd", "nobody logs in"},
 	{"/etc/profile.d/70-systemd-shell-extra.sh", "terminal decoration"},
 	{"/etc/rsyslog.d", "the journal is the log"},

@@ -10,21 +10,25 @@ var kernelPackages = map[string]string{
 
 // basePackages is what every image is made of, besides the Essential packages and the kernel. Recommends are not taken.
 var basePackages = []string{
-	"ca-certificates",   // TLS to anything outside the cluster
-	"e2fsprogs",         // the state partition is ext4
-	"iproute2",          // for people who look at a machine, and for CNI plugins
-	"kmod",              // modprobe for udev and services
-	"login",             // the console behind spore.console
-	"mount",             // mount(8) calls mount.spore for /var
-	"netbase",           // /etc/services and /etc/protocols
-	"nftables",          // packet filter
-	"systemd",           //
-	"systemd-boot-efi",  // systemd-boot and the EFI stub; both are taken out of the root again
-	"systemd-repart",    // makes the state partition
-	"systemd-sysv",      // /sbin/init
-	"systemd-timesyncd", // clock
-	"udev",              //
-	"util-linux",        // fsck, blkid, agetty, nsenter
+	"ca-certificates",         // TLS to anything outside the cluster
+	"e2fsprogs",               // the state partition is ext4
+	"iproute2",                // for people who look at a machine, and for CNI plugins
+	"kmod",                    // modprobe for udev and services
+	"libtss2-esys-3.0.2-0t64", // systemd-creds loads it, and the next three, where the machine has a TPM
+	"libtss2-mu-4.0.1-0t64",   //
+	"libtss2-rc0t64",          //
+	"libtss2-tcti-device0t64", //
+	"login",                   // the console behind spore.console
+	"mount",                   // mount(8) calls mount.spore for /var
+	"netbase",                 // /etc/services and /etc/protocols
+	"nftables",                // packet filter
+	"systemd",                 //
+	"systemd-boot-efi",        // systemd-boot and the EFI stub; both are taken out of the root again
+	"systemd-repart",          // makes the state partition
+	"systemd-sysv",            // /sbin/init
+	"systemd-timesyncd",       // clock
+	"udev",                    //
+	"util-linux",              // fsck, blkid, agetty, nsenter
 }
 
 // BasePackages lists the packages of every image for a kernel flavour, "generic" or "cloud". Essential packages come

@@ -1,13 +1,15 @@
 // Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and its
 // serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
-// It uses OVMF from Debian's package ovmf and user-mode networking only, so that it needs no privilege. It does not build
+// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking only, so that it needs no privilege. It does not build
 // images and knows nothing of what they hold but the status line of spore-agent.
 package vm
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,15 +23,13 @@ const (
 	// ovmfCode and ovmfVars are the firmware without Secure Boot (Debian package ovmf).
 	ovmfCode = "/usr/share/OVMF/OVMF_CODE_4M.fd"
 	ovmfVars = "/usr/share/OVMF/OVMF_VARS_4M.fd"
-	// maxInline is the longest SMBIOS string that is put on the command line; longer ones go through a file.
-	maxInline = 256
 )
 
 // Config describes a machine.
 type Config struct {
 	// Name tells machines apart in messages and file names.
 	Name string
-	// Dir takes the console log, the firmware's variables and what else the machine needs; it must exist.
+	// Dir takes the console log and the firmware's variables; it must exist.
 	Dir string
 	// Accel is how code runs; see DetectAccel.
 	Accel Accel
@@ -44,6 +44,9 @@ type Config struct {
 	NICs  []NIC
 	// SMBIOS is what the machine says about itself.
 	SMBIOS SMBIOS
+	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same folder is
+	// the same TPM at the next start. The machine has none when it is empty.
+	TPM string
 	// RTC is the time of the clock at start, in QEMU's form 2006-01-02T15:04:05; the host's when empty.
 	RTC string
 	// Reboots lets the guest reset itself; otherwise a reset ends QEMU.
@@ -112,20 +115,43 @@ type SMBIOS struct {
 	KernelArguments []string
 }
 
+// scratch is a folder of one start: the sockets, and what QEMU reads once.
+type scratch string
+
+func (s scratch) qmp() string { return filepath.Join(string(s), "qmp") }
+func (s scratch) tpm() string { return filepath.Join(string(s), "tpm") }
+func (s scratch) smbios(i int) string {
+	return filepath.Join(string(s), fmt.Sprintf("smbios-%d", i))
+}
+
+// forget removes what QEMU has read: credentials are secrets.
+func (s scratch) forget() error {
+	for i := 0; ; i++ {
+		if err := os.Remove(s.smbios(i)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 // commandLine is QEMU's command line; it writes the files that it needs. ports are those of the host for each forward,
 // in order.
-func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
+func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 	args := []string{"-name", c.Name, "-machine", "q35,graphics=off"}
 	args = append(args, c.Accel.args()...)
 	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-chardev", "socket,id=qmp,server=on,wait=off,path="+qmpSocket, "-mon", "chardev=qmp,mode=control")
+		"-chardev", "socket,id=qmp,server=on,wait=off,path="+s.qmp(), "-mon", "chardev=qmp,mode=control")
 	if !c.Reboots {
 		args = append(args, "-no-reboot")
 	}
 	if c.RTC != "" {
 		args = append(args, "-rtc", "base="+c.RTC)
+	}
+	if c.TPM != "" {
+		args = append(args, tpmArgs(s.tpm())...)
 	}
 	boot, err := c.bootArgs()
 	if err != nil {
@@ -142,7 +168,7 @@ func (c Config) commandLine(qmpSocket string, ports []int) ([]string, error) {
 		ports = ports[len(n.Forwards):]
 	}
 	c.SMBIOS.KernelArguments = slices.Concat(c.Accel.KernelArguments, c.SMBIOS.KernelArguments)
-	smbios, err := c.SMBIOS.args(c.Dir)
+	smbios, err := c.SMBIOS.args(s)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +285,7 @@ func (n NIC) user(i int, ports []int) string {
 	return net
 }
 
-func (s SMBIOS) args(dir string) ([]string, error) {
+func (s SMBIOS) args(in scratch) ([]string, error) {
 	var args []string
 	system := "type=1"
 	for _, f := range []struct{ key, value string }{{"serial", s.Serial}, {"uuid", s.UUID}, {"product", s.Product}} {
@@ -279,25 +305,15 @@ func (s SMBIOS) args(dir string) ([]string, error) {
 		names = append(names, n)
 	}
 	sort.Strings(names)
-	for _, n := range names {
-		// systemd.system-credentials(7): the .binary form is Base64, so that any bytes pass.
+	for i, n := range names {
+		// systemd.system-credentials(7): the .binary form is Base64, so that any bytes pass. They go through a file, because
+		// everybody can read a command line.
 		text := "io.systemd.credential.binary:" + n + "=" + base64.StdEncoding.EncodeToString(s.Credentials[n])
-		if len(text) <= maxInline {
-			args = append(args, "-smbios", "type=11,value="+text)
-			continue
-		}
-		f, err := os.CreateTemp(dir, "smbios-*")
-		if err != nil {
+		name := in.smbios(i)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			return nil, err
 		}
-		if _, err := f.WriteString(text); err != nil {
-			f.Close()
-			return nil, err
-		}
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
-		args = append(args, "-smbios", "type=11,path="+f.Name())
+		args = append(args, "-smbios", "type=11,path="+name)
 	}
 	return args, nil
 }

@@ -1,7 +1,7 @@
 package vm
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +14,8 @@ import (
 const (
 	// maxLine bounds a line of the console in bytes; what is longer is cut into several.
 	maxLine = 1 << 20
+	// questionDelay is how long text without a line end stands until it is taken for a question.
+	questionDelay = 300 * time.Millisecond
 	// tailLines is how much of the console goes into an error.
 	tailLines = 40
 )
@@ -29,6 +31,7 @@ type Line struct {
 type Console struct {
 	mu      sync.Mutex
 	lines   []Line
+	open    string // the line that has not ended
 	closed  bool
 	changed chan struct{} // closed and replaced at each change
 }
@@ -40,27 +43,52 @@ var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[ -/]*[@-~]|\x1b[()][0-9A-B]|\
 
 // read takes lines from r until it ends; stamp tells the times of a line; raw gets every byte as it came.
 func (c *Console) read(r io.Reader, raw io.Writer, stamp func() (wall, cpu time.Duration)) {
-	br := bufio.NewReaderSize(io.TeeReader(r, raw), 64<<10)
+	r = io.TeeReader(r, raw)
 	var line []byte
-	for {
-		part, err := br.ReadSlice('\n')
-		line = append(line, part...)
-		if err == bufio.ErrBufferFull && len(line) < maxLine {
-			continue
+	add := func() {
+		wall, cpu := stamp()
+		c.add(Line{clean(string(line)), wall, cpu})
+		line = line[:0]
+	}
+	for part := make([]byte, 64<<10); ; {
+		n, err := r.Read(part)
+		for rest := part[:n]; len(rest) > 0; {
+			end := bytes.IndexByte(rest, '\n') + 1
+			if end == 0 {
+				end = len(rest)
+			}
+			end = min(end, maxLine-len(line))
+			line = append(line, rest[:end]...)
+			rest = rest[end:]
+			if line[len(line)-1] == '\n' || len(line) == maxLine {
+				add()
+			}
 		}
-		if len(line) > 0 {
-			wall, cpu := stamp()
-			c.add(Line{clean(string(line)), wall, cpu})
-			line = line[:0]
-		}
-		if err != nil && err != bufio.ErrBufferFull {
+		c.begun(line)
+		if err != nil {
 			break
 		}
+	}
+	if len(line) > 0 {
+		add()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	close(c.changed)
+}
+
+// begun keeps the line that has no end yet, such as a question.
+func (c *Console) begun(line []byte) {
+	text := clean(string(line))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == c.open {
+		return
+	}
+	c.open = text
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 func clean(s string) string {
@@ -70,7 +98,7 @@ func clean(s string) string {
 func (c *Console) add(l Line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines = append(c.lines, l)
+	c.lines, c.open = append(c.lines, l), ""
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -102,28 +130,100 @@ func (c *Console) Tail() string {
 	for _, l := range lines {
 		fmt.Fprintf(&b, "  %7.2f  %s\n", l.Wall.Seconds(), l.Text)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open != "" {
+		fmt.Fprintf(&b, "           %s\n", c.open)
+	}
 	return b.String()
 }
 
 // Await returns the first line from the mark on that matches, and the mark after it. It fails when the context ends or the
 // console does; what is waited for is named in the error, and the console's end is in it.
 func (c *Console) Await(ctx context.Context, from int, what string, match func(Line) bool) (Line, int, error) {
-	for i := from; ; {
-		c.mu.Lock()
-		lines, closed, changed := c.lines, c.closed, c.changed
-		c.mu.Unlock()
-		for ; i < len(lines); i++ {
-			if match(lines[i]) {
-				return lines[i], i + 1, nil
+	var found Line
+	next, err := c.await(ctx, from, what, func(lines []Line, _ string) (int, bool) {
+		for i, l := range lines {
+			if match(l) {
+				found = l
+				return i + 1, true
 			}
 		}
+		return len(lines), false
+	})
+	return found, next, err
+}
+
+// AwaitQuestion waits until somebody is asked something that matches: in the line that has not ended, or in one from the
+// mark on, where others wrote behind the question. It returns the mark after the lines so far.
+func (c *Console) AwaitQuestion(ctx context.Context, from int, re *regexp.Regexp) (int, error) {
+	return c.await(ctx, from, "a question that matches "+re.String(), func(lines []Line, open string) (int, bool) {
+		asked := re.MatchString(open)
+		for _, l := range lines {
+			asked = asked || re.MatchString(l.Text)
+		}
+		return len(lines), asked
+	})
+}
+
+// await calls seen with the lines that are new to it, and the one that has not ended, until it is content. seen returns how
+// many of the lines it has done with.
+func (c *Console) await(ctx context.Context, from int, what string, seen func(lines []Line, open string) (int, bool)) (int, error) {
+	for i := from; ; {
+		c.mu.Lock()
+		lines, open, closed, changed := c.lines, c.open, c.closed, c.changed
+		c.mu.Unlock()
+		n, ok := seen(lines[min(i, len(lines)):], open)
+		i += n
+		if ok {
+			return i, nil
+		}
 		if closed {
-			return Line{}, i, fmt.Errorf("the machine ended while waiting for %s; its console ends with:\n%s", what, c.Tail())
+			return i, fmt.Errorf("the machine ended while waiting for %s; its console ends with:\n%s", what, c.Tail())
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Line{}, i, fmt.Errorf("waiting for %s: %w; the console ends with:\n%s", what, context.Cause(ctx), c.Tail())
+			return i, fmt.Errorf("waiting for %s: %w; the console ends with:\n%s", what, context.Cause(ctx), c.Tail())
+		}
+	}
+}
+
+// Follow writes the console to w as it comes, questions too, until it ends or the context does.
+func (c *Console) Follow(ctx context.Context, w io.Writer) error {
+	shown := "" // of the line that has not ended
+	rest := func(text string) string {
+		if after, ok := strings.CutPrefix(text, shown); ok {
+			return after
+		}
+		return "\n" + text
+	}
+	for i := 0; ; {
+		c.mu.Lock()
+		lines, open, closed, changed := c.lines, c.open, c.closed, c.changed
+		c.mu.Unlock()
+		for ; i < len(lines); i++ {
+			if _, err := fmt.Fprintln(w, rest(lines[i].Text)); err != nil {
+				return err
+			}
+			shown = ""
+		}
+		if closed {
+			return nil
+		}
+		var question <-chan time.Time
+		if open != shown {
+			question = time.After(questionDelay)
+		}
+		select {
+		case <-changed:
+		case <-question:
+			if _, err := io.WriteString(w, rest(open)); err != nil {
+				return err
+			}
+			shown = open
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -37,6 +37,7 @@ type Machine struct {
 	keys    io.WriteCloser
 	started time.Time
 	qmp     *qmp
+	tpm     *tpm
 	dir     string
 	stderr  bytes.Buffer
 	done    chan struct{}
@@ -74,26 +75,36 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(dir, "qmp")
-	args, err := c.commandLine(socket, ports)
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
 	m := &Machine{Config: c, Console: newConsole(), Ports: ports, dir: dir, done: make(chan struct{})}
-	if err := m.run(args); err != nil {
+	s := scratch(dir)
+	if err := m.run(s); err != nil {
+		m.tpm.stop()
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := m.connect(ctx, socket); err != nil {
+	if err := m.connect(ctx, s.qmp()); err != nil {
 		m.Kill()
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(m.stderr.String()))
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(m.stderr.String()+"\n"+m.tpm.said()))
+	}
+	// The monitor greets when the machine is made, so all is read.
+	if err := s.forget(); err != nil {
+		m.Kill()
+		return nil, err
 	}
 	return m, nil
 }
 
-// run starts QEMU and the reader of its console.
-func (m *Machine) run(args []string) error {
+// run starts QEMU, the TPM before it, and the reader of its console.
+func (m *Machine) run(s scratch) error {
+	args, err := m.Config.commandLine(s, m.Ports)
+	if err != nil {
+		return err
+	}
+	if m.Config.TPM != "" {
+		if m.tpm, err = startTPM(m.Config.TPM, s.tpm()); err != nil {
+			return err
+		}
+	}
 	raw, err := os.OpenFile(filepath.Join(m.Config.Dir, m.Config.Name+".console"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -119,6 +130,7 @@ func (m *Machine) run(args []string) error {
 	go func() {
 		m.Console.read(out, raw, func() (time.Duration, time.Duration) { return time.Since(m.started), m.CPU() })
 		m.waitErr = m.cmd.Wait()
+		m.tpm.stop()
 		raw.Close()
 		os.RemoveAll(m.dir)
 		close(m.done)

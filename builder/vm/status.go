@@ -34,6 +34,14 @@ type Status struct {
 		Warning string `json:"warning"`
 		Refused bool   `json:"refused"`
 	} `json:"state"`
+	// Bundle is the node's secret bundle; its serial is 0 when there is none that could be opened.
+	Bundle struct {
+		Serial uint64 `json:"serial"`
+		// From is state, firmware or medium; Sealed is tpm2 or host, where a copy is kept.
+		From    string `json:"from"`
+		Sealed  string `json:"sealed"`
+		Problem string `json:"problem"`
+	} `json:"bundle"`
 	System string `json:"system"`
 	// Conflicts are addresses that other machines have.
 	Conflicts []struct {

@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -75,6 +76,9 @@ func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, line.CPU)
 	require.True(t, m.Running())
+	left, err := filepath.Glob(filepath.Join(m.dir, "smbios-*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "credentials stay in no file")
 
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -115,7 +119,7 @@ func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 
 func TestCardsOfAHubShareOneNetwork(t *testing.T) {
 	c := Config{Kernel: "k", NICs: []NIC{{MAC: "a", Hub: 1}, {MAC: "b", Hub: 1}, {MAC: "c"}}}
-	args, err := c.commandLine("socket", nil)
+	args, err := c.commandLine(scratch(t.TempDir()), nil)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(args, " "), "-netdev user,id=net0 -netdev hubport,id=uplink0,hubid=1,netdev=net0 "+
 		"-netdev hubport,id=port0,hubid=1 -device virtio-net-pci,id=nic0,netdev=port0,mac=a,romfile= "+
@@ -186,6 +190,82 @@ func TestAwaitSeesLinesThatComeLater(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, _, err = c.AwaitMatch(ctx, mark, regexp.MustCompile("one"))
 	require.ErrorContains(t, err, "ended")
+}
+
+func TestAQuestionHasNoLineEnd(t *testing.T) {
+	c := newConsole()
+	r, w := io.Pipe()
+	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	write := func(s string) {
+		_, err := io.WriteString(w, s)
+		require.NoError(t, err)
+	}
+	ctx := within(t, time.Minute)
+	asked := make(chan error)
+	go func() {
+		mark, err := c.AwaitQuestion(ctx, 0, regexp.MustCompile("^passphrase: ?$"))
+		if err == nil && mark != 1 {
+			err = fmt.Errorf("mark is %d", mark)
+		}
+		asked <- err
+	}()
+	write("passphrase:\r\n\x1b[0mpass")
+	write("phrase: ")
+	require.NoError(t, <-asked)
+	require.Contains(t, c.Tail(), "passphrase")
+	write("{a status line}\r\n")
+	mark, err := c.AwaitQuestion(ctx, 1, regexp.MustCompile("^passphrase: "))
+	require.NoError(t, err, "others wrote behind it")
+	require.Equal(t, 2, mark)
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err = c.AwaitQuestion(short, 2, regexp.MustCompile("passphrase"))
+	require.ErrorContains(t, err, "waiting for a question that matches passphrase")
+	require.NoError(t, w.Close())
+}
+
+func TestWhoFollowsTheConsoleSeesQuestions(t *testing.T) {
+	c := newConsole()
+	r, w := io.Pipe()
+	go c.read(r, io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	out, seen := io.Pipe()
+	ctx := within(t, time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Follow(ctx, seen); seen.Close() }()
+	steps := []struct{ in, out string }{
+		{"one\r\npassphrase: ", "one\npassphrase:"},
+		{"***", " ***"},
+		{"\r\ntwo\r\n", "\ntwo\n"},
+		{"three: ", "three:"},
+		{"\x1b[2Kfour\n", " four\n"},
+	}
+	for _, s := range steps {
+		_, err := io.WriteString(w, s.in)
+		require.NoError(t, err)
+		got := make([]byte, len(s.out))
+		_, err = io.ReadFull(out, got)
+		require.NoError(t, err)
+		require.Equal(t, s.out, string(got))
+	}
+	require.NoError(t, w.Close())
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.NoError(t, <-ended)
+
+	short, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, newConsole().Follow(short, io.Discard), context.Canceled)
+}
+
+func TestALineThatNeverEndsIsCut(t *testing.T) {
+	c := newConsole()
+	c.read(strings.NewReader(strings.Repeat("x", maxLine+5)+"\ny"), io.Discard, func() (time.Duration, time.Duration) { return 0, 0 })
+	lines := c.Lines(0)
+	require.Len(t, lines, 3)
+	require.Len(t, lines[0].Text, maxLine)
+	require.Equal(t, "xxxxx", lines[1].Text)
+	require.Equal(t, "y", lines[2].Text)
 }
 
 func TestStatusLines(t *testing.T) {
@@ -273,7 +353,7 @@ func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Config{Name: "m", Dir: t.TempDir(), Accel: tt.accel, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
-			args, err := c.commandLine("qmp", nil)
+			args, err := c.commandLine(scratch(t.TempDir()), nil)
 			require.NoError(t, err)
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
 		})

@@ -37,8 +37,8 @@ type Cluster struct {
 	Nodes int `json:"nodes"`
 	// Members lists the node names of each role, sorted.
 	Members map[string][]string `json:"members"`
-	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, bundles are
-	// taken as they come.
+	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
+	// image was built without keys, and no bundle is taken.
 	SigningKeys []string `json:"signingKeys,omitempty"`
 }
 

@@ -36,10 +36,11 @@ type Program struct {
 	Ports []string `json:"ports,omitempty"`
 	// User is the account that it runs as.
 	User string `json:"user"`
-	// NeedsSecrets holds back the role until the node's bundle is there.
-	NeedsSecrets bool `json:"needsSecrets"`
 	// Secrets are the entries of the node's bundle that it is given.
 	Secrets []string `json:"secrets,omitempty"`
+	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
+	// have what they are to be given.
+	NeedsSecrets bool `json:"needsSecrets"`
 }
 
 // everyKubernetesNode is what both roles of Kubernetes run.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"filippo.io/age"
+	"filippo.io/age/armor"
 )
 
 // Magic is how an encrypted file begins.
@@ -28,8 +29,10 @@ const (
 // ErrPassphrase is a wrong passphrase, or an identity that is no recipient.
 var ErrPassphrase = errors.New("the passphrase or identity does not open it")
 
-// IsSealed tells whether data is encrypted.
-func IsSealed(data []byte) bool { return bytes.HasPrefix(data, []byte(Magic)) }
+// IsSealed tells whether data is encrypted, armored or not.
+func IsSealed(data []byte) bool {
+	return bytes.HasPrefix(data, []byte(Magic)) || bytes.HasPrefix(data, []byte(armor.Header))
+}
 
 // CheckPassphrase refuses a passphrase that is too short to withstand guessing.
 func CheckPassphrase(p string) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"filippo.io/age/armor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,4 +85,89 @@ func TestADearWorkFactorIsNotPaid(t *testing.T) {
 func TestAShortPassphraseIsRefused(t *testing.T) {
 	require.ErrorContains(t, CheckPassphrase("elevenchars"), "has 11 characters; take at least 12")
 	require.NoError(t, CheckPassphrase("twelve chars"))
+}
+
+// armored lays data in age's PEM-like form, as `age -a` does.
+func armored(t testing.TB, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := armor.NewWriter(&out)
+	_, err := w.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return out.Bytes()
+}
+
+func TestANodeOpensBothForms(t *testing.T) {
+	data, err := WithPassphrase([]byte("hunter2"), "correct horse battery", fast)
+	require.NoError(t, err)
+	for _, form := range [][]byte{data, armored(t, data), append(armored(t, data), " \n\n"...)} {
+		require.True(t, IsSealed(form))
+		require.NoError(t, CheckForNode(form))
+		got, err := OpenOnNode(form, "correct horse battery", 100)
+		require.NoError(t, err)
+		require.Equal(t, "hunter2", string(got))
+		_, err = OpenOnNode(form, "correct horse batteri", 100)
+		require.ErrorIs(t, err, ErrPassphrase)
+		_, err = OpenOnNode(form, "", 100)
+		require.ErrorIs(t, err, ErrPassphrase)
+		_, err = OpenOnNode(form, "correct horse battery", 6)
+		require.ErrorContains(t, err, "more than 6 bytes")
+	}
+}
+
+// The cost of a bundle for a node, as the documentation says it.
+func TestTheNodesWorkFactorFitsASmallMachine(t *testing.T) {
+	require.Equal(t, 64<<20, 128*8<<NodeWorkFactor)
+	data, err := WithPassphrase([]byte("hunter2"), "correct horse battery", NodeWorkFactor)
+	require.NoError(t, err)
+	_, err = OpenOnNode(data, "correct horse battery", 100)
+	require.NoError(t, err)
+}
+
+func TestNobodyIsAskedForWhatNoPassphraseOpens(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	keyed, err := ForRecipients([]byte("hunter2"), []string{id.Recipient().String()})
+	require.NoError(t, err)
+	data, err := WithPassphrase([]byte("hunter2"), "correct horse battery", fast)
+	require.NoError(t, err)
+	factor := func(n string) []byte { return []byte(strings.Replace(string(data), " 10\n", " "+n+"\n", 1)) }
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"for a recipient":           {keyed, "not encrypted with a passphrase"},
+		"for a recipient, armored":  {armored(t, keyed), "not encrypted with a passphrase"},
+		"the usual work factor":     {factor("18"), `its scrypt work factor is "18", and a node pays at most 16`},
+		"a dear work factor":        {factor("60"), `its scrypt work factor is "60"`},
+		"a work factor of nonsense": {factor("1e9"), `its scrypt work factor is "1e9"`},
+		"no work factor":            {factor(""), `its scrypt work factor is ""`},
+		"a negative one":            {factor("-1"), `its scrypt work factor is "-1"`},
+		"a line without end":        {[]byte(Magic + "\n-> scrypt " + strings.Repeat("a", 1000)), "not encrypted with a passphrase"},
+		"only the first line":       {[]byte(Magic + "\n"), "not encrypted with a passphrase"},
+		"armor around nothing":      {armored(t, nil), "does not begin with"},
+		"armor that was cut":        {armored(t, data)[:80], "its armor was changed or cut short"},
+		"nothing":                   {nil, "does not begin with"},
+		"a bundle in the open":      {[]byte("spore-bundle 1 0123456789abcdef\n"), "does not begin with"},
+	} {
+		err := CheckForNode(test.data)
+		require.ErrorIs(t, err, ErrNotForNode, name)
+		require.ErrorContains(t, err, test.want, name)
+		_, err = OpenOnNode(test.data, "correct horse battery", 100)
+		require.ErrorIs(t, err, ErrNotForNode, name)
+	}
+}
+
+func FuzzOpenOnNode(f *testing.F) {
+	data, err := WithPassphrase([]byte("hunter2"), "correct horse battery", 1)
+	require.NoError(f, err)
+	f.Add(data)
+	f.Add(armored(f, data))
+	f.Add([]byte(Magic + "\n-> scrypt AAAAAAAAAAAAAAAAAAAAAA 1\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if got, err := OpenOnNode(data, "correct horse battery", 100); err == nil {
+			require.Equal(t, "hunter2", string(got), "nobody can make another without the passphrase")
+		}
+	})
 }

@@ -39,13 +39,15 @@ type MQTTOptions struct {
 	Address, ServerName string
 	Roots               *x509.CertPool
 	ID, User, Password  string
+	// Time is the client's clock; the host's when nil.
+	Time func() time.Time
 }
 
 // DialMQTT connects with TLS.
 func DialMQTT(o MQTTOptions) (*MQTT, error) {
 	m := &MQTT{messages: map[string][]Message{}, arrived: make(chan struct{}, 1)}
 	opts := mqtt.NewClientOptions().AddBroker("ssl://" + o.Address).SetClientID(o.ID).SetUsername(o.User).SetPassword(o.Password).
-		SetTLSConfig(&tls.Config{RootCAs: o.Roots, ServerName: o.ServerName}).
+		SetTLSConfig(&tls.Config{RootCAs: o.Roots, ServerName: o.ServerName, Time: o.Time}).
 		SetConnectTimeout(mqttTimeout).SetAutoReconnect(false).SetConnectRetry(false).SetProtocolVersion(4)
 	m.c = mqtt.NewClient(opts)
 	return m, wait("connect", m.c.Connect())

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/test/client"
-	"spore/test/testca"
 )
 
 // dial connects to the broker of a guest as its users do.
@@ -18,7 +17,7 @@ func (b broker) dial(t *testing.T, g *guest, ip, node, user string, change func(
 	addr, err := g.Address("tcp", ip+":8883")
 	require.NoError(t, err)
 	o := client.MQTTOptions{
-		Address: addr, ServerName: node + "." + suite.config.Cluster.Domain, Roots: b.ca.Pool(),
+		Address: addr, ServerName: node + "." + suite.cluster.Domain, Roots: b.roots,
 		ID: "e2e-" + user, User: user, Password: b.passwords[user],
 	}
 	if change != nil {
@@ -84,10 +83,8 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, op.Messages("commands/valve"))
 	})
-	t.Run("a foreign authority is refused", func(t *testing.T) {
-		foreign, err := testca.New("foreign")
-		require.NoError(t, err)
-		_, err = b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.Roots = foreign.Pool() })
+	t.Run("another authority of the cluster vouches for no broker", func(t *testing.T) {
+		_, err := b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.Roots = suite.authority(t, "agent") })
 		require.ErrorContains(t, err, "unknown authority")
 		_, err = b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.ServerName = "mqtt-01.plant.example" })
 		require.ErrorContains(t, err, "certificate is valid for edge-01.plant.example, not mqtt-01.plant.example")
@@ -132,10 +129,10 @@ func checkDNS(t *testing.T, g *guest, ip string) {
 			require.NoError(t, err)
 			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR " + name + "."}}, a, want)
 		}
-		a, err := client.Ask(proto, addr, "mqtt."+suite.config.Cluster.Domain, "A")
+		a, err := client.Ask(proto, addr, "mqtt."+suite.cluster.Domain, "A")
 		require.NoError(t, err)
 		require.Contains(t, a.Records, "A "+edgeIP)
-		a, err = client.Ask(proto, addr, "nobody."+suite.config.Cluster.Domain, "A")
+		a, err = client.Ask(proto, addr, "nobody."+suite.cluster.Domain, "A")
 		require.NoError(t, err)
 		require.Equal(t, "NXDOMAIN", a.Code)
 	}

@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/x509"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -16,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
-	"spore/cluster"
-	"spore/test/testca"
 )
 
 const (
@@ -185,32 +183,37 @@ func stranger(name, mac, ip, hostname string, disks ...vm.Disk) vm.Config {
 
 // broker is what a test knows about the brokers' secrets.
 type broker struct {
-	ca        *testca.CA
+	roots     *x509.CertPool
 	passwords map[string]string
+	bundles   *bundles
 }
 
-// newBroker makes an authority and passwords.
+// newBroker takes them from the keys of the suite's image.
 func newBroker(t *testing.T) broker {
 	t.Helper()
-	ca, err := testca.New("the test's authority")
-	require.NoError(t, err)
-	return broker{ca, map[string]string{"sensor": "sensor-pässword", "operator": "operator #1"}}
+	return broker{suite.authority(t, "mqtt"), passwords, &bundles{of: map[string][]byte{}}}
+}
+
+// bundles are those that a test has made, so that a machine that is started again gets the one that it had.
+type bundles struct {
+	mu sync.Mutex
+	of map[string][]byte
 }
 
 // bundle is the secret bundle of a node, as an SMBIOS credential.
 func (b broker) bundle(t *testing.T, node string) vm.SMBIOS {
 	t.Helper()
-	cert, key, err := b.ca.Server(node + "." + suite.config.Cluster.Domain)
-	require.NoError(t, err)
-	data, err := json.Marshal(map[string]any{
-		"cluster": suite.config.Cluster.ID, "node": node,
-		"secrets": map[string]string{
-			"mqtt-tls-certificate": string(cert), "mqtt-tls-key": string(key),
-			"mqtt-password-sensor": b.passwords["sensor"], "mqtt-password-operator": b.passwords["operator"],
-		},
-	})
-	require.NoError(t, err)
-	return vm.SMBIOS{Serial: "SPORE-TEST", UUID: machineUUID(node), Credentials: map[string][]byte{"spore.bundle": data}}
+	b.bundles.mu.Lock()
+	defer b.bundles.mu.Unlock()
+	if b.bundles.of[node] == nil {
+		b.bundles.of[node] = suite.bundle(t, node)
+	}
+	return delivering(node, b.bundles.of[node])
+}
+
+// delivering is a machine whose firmware has a bundle for a node.
+func delivering(node string, bundle []byte) vm.SMBIOS {
+	return vm.SMBIOS{Serial: "SPORE-TEST", UUID: machineUUID(node), Credentials: map[string][]byte{"spore.bundle": bundle}}
 }
 
 // machineUUID is the product UUID of the machine that a test gives to a node.
@@ -226,8 +229,7 @@ func machineUUID(node string) string {
 // nodes are those of cluster.yaml.
 func nodeAddresses() map[string]string {
 	out := map[string]string{}
-	_, nodes := cluster.Facts(suite.config)
-	for _, n := range nodes {
+	for _, n := range suite.nodes {
 		for _, ip := range n.IPs {
 			out[n.FQDN] = ip
 		}

@@ -1,18 +1,15 @@
 //go:build e2e
 
-// Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, the one
-// of configs/, serves every test but TestMetal, whose machines have bonds, VLANs and disks of their own; each test's name
-// says what is true.
+// Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, that of
+// configs/ with keys of the suite's own, serves nearly every test; each test's name says what is true.
 //
-// SPORE_IMAGE names the image; without it the tests build one. SPORE_SOAK is the number of power cuts (default 3) and
-// SPORE_SEED their seed. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
+// SPORE_SOAK is the number of power cuts (default 3) and SPORE_SEED the seed of what is chosen by chance. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
 package e2e
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -21,7 +18,6 @@ import (
 	"time"
 
 	"spore/builder/vm"
-	"spore/cluster"
 )
 
 const (
@@ -37,12 +33,23 @@ const (
 
 // suite is what all tests share; TestMain sets it before the first.
 var suite struct {
-	image  string
-	config *cluster.Config
-	accel  vm.Accel
-	slots  chan struct{}
-	mu     sync.Mutex
-	boots  []bootTimes
+	*plant
+	accel vm.Accel
+	slots chan struct{}
+	mu    sync.Mutex
+	boots []bootTimes
+}
+
+// passwords are those of the brokers' users.
+var passwords = map[string]string{"sensor": "sensor-pässword", "operator": "operator #1"}
+
+// given are the secrets that the operator brings.
+func given() map[string]string {
+	out := map[string]string{}
+	for user, password := range passwords {
+		out["mqtt-password-"+user] = password
+	}
+	return out
 }
 
 func TestMain(m *testing.M) {
@@ -64,25 +71,14 @@ func TestMain(m *testing.M) {
 
 func prepare(dir string) error {
 	suite.slots = make(chan struct{}, guests)
-	config, report := cluster.LoadDir(filepath.Join(sourceTree, "configs"))
-	if err := report.Err(); err != nil {
-		return err
-	}
-	suite.config = config
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var err error
 	if suite.accel, err = vm.DetectAccel(ctx); err != nil {
 		return err
 	}
-	if suite.image = os.Getenv("SPORE_IMAGE"); suite.image != "" {
-		_, err := os.Stat(suite.image)
-		return err
-	}
-	cmd := exec.Command("go", "run", "./builder", "build", "configs", "-o", dir)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = sourceTree, os.Stderr, os.Stderr
-	suite.image = filepath.Join(dir, "spore.img")
-	return cmd.Run()
+	suite.plant, err = buildPlant("configs", dir, given())
+	return err
 }
 
 // bootTimes is one row of the table: when each phase of a boot began, on the host's clock and in QEMU's CPU time.

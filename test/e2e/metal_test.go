@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
-	"spore/cluster"
 	"spore/test/client"
 )
 
@@ -40,17 +39,15 @@ const (
 
 // metal is the image of metalConfig.
 type metal struct {
-	image, clusterID string
-	built            time.Time
+	*plant
+	built time.Time
 }
 
 func buildMetal(t *testing.T) metal {
 	t.Helper()
 	out := t.TempDir()
-	cmd := exec.Command("go", "run", "./builder", "build", metalConfig, "-o", out)
-	cmd.Dir = sourceTree
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
+	p, err := buildPlant(metalConfig, out, nil)
+	require.NoError(t, err)
 	data, err := os.ReadFile(filepath.Join(out, "spore.manifest.json"))
 	require.NoError(t, err)
 	var manifest struct {
@@ -58,9 +55,7 @@ func buildMetal(t *testing.T) metal {
 	}
 	require.NoError(t, json.Unmarshal(data, &manifest))
 	require.Positive(t, manifest.BuildTime)
-	config, report := cluster.LoadDir(filepath.Join(sourceTree, metalConfig))
-	require.NoError(t, report.Err())
-	return metal{filepath.Join(out, "spore.img"), config.Cluster.ID, time.Unix(manifest.BuildTime, 0)}
+	return metal{p, time.Unix(manifest.BuildTime, 0)}
 }
 
 // machine is metal-01 with an empty boot disk and the disks for state.
@@ -128,7 +123,7 @@ func (m metal) testLife(t *testing.T) {
 		c := m.machine(t, "metal-grown", disk)
 		c.RTC = "1970-01-01T00:00:00" // The firmware makes 2070 of it.
 		c.SMBIOS.KernelArguments = []string{"spore.console"}
-		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t)}
+		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t, "metal-01")}
 		g := boot(t, c)
 		second := g.running()
 		m.requireMetal(t, g, second)
@@ -175,14 +170,6 @@ func requireName(t *testing.T, g *guest) {
 	require.Equal(t, []string{"A " + metalIP}, a.Records)
 }
 
-// bundle is a secret bundle with one secret.
-func (m metal) bundle(t *testing.T) []byte {
-	t.Helper()
-	data, err := json.Marshal(map[string]any{"cluster": m.clusterID, "node": "metal-01", "secrets": map[string]string{"a-secret": "xyz"}})
-	require.NoError(t, err)
-	return data
-}
-
 // inspect looks around on the console.
 func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 	require.Regexp(t, access, g.awaitLine(`login: root \(automatic login\)`).Text)
@@ -203,7 +190,8 @@ func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 	})
 	t.Run("secrets are for root alone and for services that want them", func(t *testing.T) {
 		require.Equal(t, "700 0:0", sh("stat -c '%a %u:%g' /run/spore/secrets"))
-		require.Empty(t, sh("grep -rl xyz /run/spore/secrets"), "no service of this node wants it")
+		require.Empty(t, sh("find /run/spore/secrets -type f ! -perm 600 -o ! -user root"))
+		require.Empty(t, sh("grep -rl 'PRIVATE KEY' /run/spore/secrets"), "no service of this node wants one")
 	})
 	t.Run("the clock is not before what the node has seen", func(t *testing.T) {
 		now, err := strconv.ParseInt(sh("date +%s"), 10, 64)

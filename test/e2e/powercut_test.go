@@ -92,14 +92,7 @@ func recordFirstBoot(t *testing.T, b broker, dir string) (*powercut.Log, string)
 	time.Sleep(settleTime)
 	g.off()
 
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	info, err := f.Stat()
-	require.NoError(t, err)
-	log, err := powercut.Read(f, info.Size())
-	require.NoError(t, err)
-	require.Positive(t, log.Writes())
+	log := readLog(t, path)
 	return log, s.MachineID
 }
 
@@ -108,10 +101,7 @@ func recordFirstBoot(t *testing.T, b broker, dir string) (*powercut.Log, string)
 func bootAfter(t *testing.T, b broker, log *powercut.Log, cut powercut.Cut) (vm.Status, time.Duration) {
 	t.Helper()
 	path := rawCopy(t)
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	require.NoError(t, log.Replay(f, cut))
-	require.NoError(t, f.Close())
+	replay(t, log, cut, path)
 
 	c := edge(fmt.Sprintf("cut-%d", cut.Write), bootDisk(path))
 	c.SMBIOS = b.bundle(t, "edge-01")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/paths"
 	"spore/cluster/roles"
 )
 
@@ -70,6 +71,9 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		{"cluster-detect-network.service", "Before=spore-state.service var.mount shutdown.target"},
 		{"spore-probe.service", "Before=network-pre.target systemd-networkd.service shutdown.target"},
 		{"spore-state.service", "Before=var.mount shutdown.target"},
+		{"spore-bundle.service", "After=var.mount cluster-detect.service cluster-detect-network.service"},
+		{"spore-bundle.service", "Before=spore-agent.service shutdown.target"},
+		{"spore-passphrase.service", "Type=exec"},
 		{"var.mount", "After=spore-state.service cluster-detect.service cluster-detect-network.service"},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../units", tc.unit))
@@ -81,9 +85,26 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		require.NoError(t, err)
 		require.NotRegexp(t, `(?m)^(PrivateTmp|StateDirectory|CacheDirectory|LogsDirectory|RequiresMountsFor)=`, string(data), "%s would wait for /var", unit)
 	}
-	data, err := os.ReadFile("../../units/cluster-detect-network.service")
+	data, err := os.ReadFile("../../units/spore-passphrase.service")
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "Before=", "nobody waits for a person at the console")
+	data, err = os.ReadFile("../../units/cluster-detect-network.service")
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "[Install]", "it would make /var wait for networkd on every machine")
+}
+
+// TestEachProgramIsGivenItsSecretsAsCredentials holds that no unit gets a secret in another way, or another program's.
+func TestEachProgramIsGivenItsSecretsAsCredentials(t *testing.T) {
+	for _, p := range roles.Programs() {
+		data, err := os.ReadFile(filepath.Join("../../units", p.Unit))
+		require.NoError(t, err)
+		want := "LoadCredential=secret:" + paths.Secrets + "/" + p.Name + "\n"
+		if p.NeedsSecrets || len(p.Secrets) > 0 {
+			require.Contains(t, string(data), want)
+		}
+		require.NotContains(t, strings.ReplaceAll(string(data), want, ""), paths.Secrets, p.Unit)
+	}
+	require.NotRegexp(t, `(?m)^(SetCredential|PassEnvironment)`, all(t, "../../units"))
 }
 
 func copyUnits(t *testing.T, from, to string) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,8 @@ type flags struct {
 	memory      int
 	cpus        int
 	credentials []string
+	keys        operator
+	tpm         bool
 	remove      bool
 }
 
@@ -44,10 +47,15 @@ func Command() *cobra.Command {
 		Short: "Boot a node of an image in QEMU",
 		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named node: with its MAC addresses,
 or with a DHCP server that gives its address or host name. The ports of its roles are forwarded from free ports of this
-machine's loopback, which are printed. The console is shown until you press Ctrl-C, which is a power cut.
+machine's loopback, which are printed. The console is shown, and gets what you type, until you press Ctrl-C, which is a power
+cut.
 
-The machine's disk is kept in OUT/vm/NAME, so the next boot finds its state. It belongs to one build of the image.`,
-		Example: "  spore boot out --node edge-01\n  spore boot out --node edge-01 --credential spore.bundle=edge-01.bundle.json\n  spore boot out --node edge-01 --rm",
+The machine is given the node's bundle of secrets, from the folder that holds the keys that the image was built with. It
+is looked for in the current folder and beside OUT. --credential spore.bundle=FILE hands over another one.
+
+The machine's disk is kept in OUT/vm/NAME, so the next boot finds its state. It belongs to one build of the image. Its TPM
+is kept there too.`,
+		Example: "  spore boot out --node edge-01\n  spore boot out --node edge-01 --tpm\n  spore boot out --node edge-01 --credential spore.bundle=edge-01.bundle\n  spore boot out --node edge-01 --rm",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := "out"
@@ -64,7 +72,11 @@ The machine's disk is kept in OUT/vm/NAME, so the next boot finds its state. It 
 	cmd.Flags().IntVar(&f.memory, "memory", 1024, "memory in MiB")
 	cmd.Flags().IntVar(&f.cpus, "cpus", 2, "number of processors")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machine, as NAME=FILE")
-	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machine's disk first")
+	cmd.Flags().StringVar(&f.keys.dir, "pki", "", "the operator's folder, which the node's bundle is made from (default: the one of this cluster, here or beside OUT)")
+	cmd.Flags().StringVar(&f.keys.passphraseFile, "passphrase-file", "", "read that folder's passphrase from this file instead of the terminal")
+	cmd.Flags().StringVar(&f.keys.identity, "identity", "", "age identity file, where that folder is encrypted for recipients")
+	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give the machine a TPM 2.0")
+	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machine's disk and TPM first")
 	return cmd
 }
 
@@ -90,15 +102,32 @@ func run(ctx context.Context, w io.Writer, out string, f flags) error {
 	if err != nil {
 		return err
 	}
+	if _, given := credentials[bundleCredential]; !given {
+		data, said, err := f.keys.bundle(cluster, node, time.Now(), ".", filepath.Dir(filepath.Clean(out)))
+		if err != nil {
+			return fmt.Errorf("bundle of %s: %w", f.node, err)
+		}
+		if data != nil {
+			credentials[bundleCredential] = data
+		}
+		fmt.Fprintf(w, "%s: %s\n", f.node, said)
+	} else if f.keys.dir != "" {
+		return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
+	}
 	accel, err := vm.DetectAccel(ctx)
 	if err != nil {
 		return err
+	}
+	tpm := ""
+	if f.tpm {
+		tpm = filepath.Join(dir, "tpm")
 	}
 	machine, err := vm.Start(ctx, vm.Config{
 		Name: f.node, Dir: dir, Accel: accel, Memory: f.memory, CPUs: f.cpus, Reboots: true,
 		Disks:  []vm.Disk{{Path: disk, Format: "qcow2", Serial: f.node, BootIndex: 1}},
 		NICs:   []vm.NIC{nic},
 		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: credentials},
+		TPM:    tpm,
 	})
 	if err != nil {
 		return err
@@ -111,19 +140,18 @@ func run(ctx context.Context, w io.Writer, out string, f flags) error {
 	return follow(ctx, w, machine)
 }
 
-// follow prints the console until the machine ends or the user has enough.
+// follow shows the console, and types on it what is typed here, until the machine ends or the user has enough.
 func follow(ctx context.Context, w io.Writer, m *vm.Machine) error {
-	for mark := 0; ; {
-		line, next, err := m.Console.Await(ctx, mark, "the console", func(vm.Line) bool { return true })
-		if ctx.Err() != nil {
-			return m.Quit()
-		}
-		if err != nil {
-			return m.Wait(ctx)
-		}
-		mark = next
-		fmt.Fprintln(w, line.Text)
+	restore, err := typeThere(os.Stdin, m.Type)
+	if err != nil {
+		return errors.Join(err, m.Quit())
 	}
+	defer restore()
+	err = m.Console.Follow(ctx, w)
+	if ctx.Err() != nil {
+		return m.Quit()
+	}
+	return errors.Join(err, m.Wait(ctx))
 }
 
 // prepareDisk makes the machine's disk on top of the image, or takes the one that is there. An overlay is worth nothing

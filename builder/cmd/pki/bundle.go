@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,8 +27,8 @@ func bundleCommand(world outside) *cobra.Command {
 		Use:   "bundle [DIR] --node NAME",
 		Short: "Make the bundle of secrets for a node",
 		Long: `Bundle writes what a node needs and no more: the secrets of its roles, signed by the cluster's key. What is due is renewed
-before. The file is the systemd credential spore.bundle of the machine; with --encrypt it is encrypted with a
-passphrase for the way to whoever delivers it, who opens it with age -d.
+before. The file is the systemd credential spore.bundle of the machine. With --encrypt it is encrypted with a passphrase,
+which the node asks for on its console; age -d opens it too.
 
 Without --encrypt, whoever has the file has the node's secrets.`,
 		Example: `  spore pki bundle --node edge-01
@@ -84,7 +85,7 @@ func (s *session) bundles(cmd *cobra.Command, f bundleFlags) error {
 			return err
 		}
 		if f.encrypt {
-			if data[i], err = seal.WithPassphrase(data[i], passphrase, s.world.workFactor); err != nil {
+			if data[i], err = seal.WithPassphrase(data[i], passphrase, cmp.Or(s.world.workFactor, seal.NodeWorkFactor)); err != nil {
 				return err
 			}
 		}

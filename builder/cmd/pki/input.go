@@ -21,7 +21,7 @@ const maxSmall = 1 << 16
 func askTerminal(what string, twice bool) (string, error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return "", exit.Usage(fmt.Errorf("there is no terminal to ask for the %s; name a file with --passphrase-file", what))
+		return "", exit.Usage(fmt.Errorf("there is no terminal to ask for the %s; name a file (--passphrase-file, --bundle-passphrase-file)", what))
 	}
 	defer tty.Close()
 	ask := func(question string) (string, error) {

@@ -35,10 +35,12 @@ type bench struct {
 	said bytes.Buffer
 	// typed is what the person answers at the terminal; nothing means there is none.
 	typed string
+	// workFactor is scrypt's; 0 for the usual one.
+	workFactor int
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, dir: t.TempDir(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	b := &bench{t: t, dir: t.TempDir(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), workFactor: 10}
 	require.NoError(t, os.CopyFS(b.path("configs"), os.DirFS("../../../cluster/testdata/six-nodes")))
 	b.write("pass", phrase+"\n")
 	b.write("bundlepass", otherPhrase)
@@ -61,7 +63,7 @@ func (b *bench) read(name string) string {
 // run runs `spore pki`, or `spore kubeconfig`, and returns its exit code and output; words that begin with @ are paths of the bench.
 func (b *bench) run(args ...string) (int, string, string) {
 	world := outside{
-		now: func() time.Time { return b.now }, random: randomSource(b.now), workFactor: 10,
+		now: func() time.Time { return b.now }, random: randomSource(b.now), workFactor: b.workFactor,
 		ask: func(what string, twice bool) (string, error) {
 			if b.typed == "" {
 				return "", errors.New("no terminal")
@@ -190,6 +192,8 @@ func TestNoCommandSaysASecret(t *testing.T) {
 	}
 	b.fails(exit.Failed, "rotate-ca", "mqtt", "@configs", "--finish", "--passphrase-file", "@pass")
 	b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle.age", "--encrypt", "--bundle-passphrase-file", "@bundlepass")
+	require.Contains(t, b.fails(exit.Failed, "rotate-ca", "mqtt", "@configs", "--finish", "--passphrase-file", "@pass"), "the last bundle of master-01 stands on the previous mqtt")
+	b.ok("bundle", "@configs", "--node", "master-01", "-o", "@master-01.bundle")
 	b.ok("rotate-ca", "mqtt", "@configs", "--finish")
 
 	// Errors say no more.
@@ -207,10 +211,20 @@ func TestAnEncryptedBundleOpensWithItsPassphrase(t *testing.T) {
 	b.ok("bundle", "@configs", "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", "@bundlepass", "-o", "@e.age")
 	sealed := b.read("e.age")
 	require.True(t, seal.IsSealed([]byte(sealed)))
-	data, err := seal.OpenPassphrase([]byte(sealed), otherPhrase, bundle.MaxSize)
+	data, err := seal.OpenOnNode([]byte(sealed), otherPhrase, bundle.MaxSize)
 	require.NoError(t, err)
 	require.NotEmpty(t, b.openBundle(data, "edge-01").Secrets)
 	require.Contains(t, b.fails(exit.Failed, "bundle", "@configs", "--passphrase-file", "@pass", "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", b.write("short", "abc")), "take at least 12")
+}
+
+func TestANodeCanPayForAnEncryptedBundle(t *testing.T) {
+	b := newBench(t)
+	b.workFactor = 0 // what people get
+	b.ok("init", "@configs", "--plain")
+	b.ok("bundle", "@configs", "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", "@bundlepass", "-o", "@e.age")
+	data, err := seal.OpenOnNode([]byte(b.read("e.age")), otherPhrase, bundle.MaxSize)
+	require.NoError(t, err)
+	require.NotEmpty(t, b.openBundle(data, "edge-01").Secrets)
 }
 
 func TestABundleRenewsWhatIsDueAndIsRecorded(t *testing.T) {

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"spore/agent/activate"
+	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/clusterpart"
+	"spore/agent/delivery"
+	"spore/agent/medium"
+	"spore/agent/paths"
+	"spore/agent/sealed"
+	"spore/agent/secrets"
+	"spore/agent/state"
+	"spore/agent/wait"
+	"spore/cluster/facts"
+	"spore/pki/bundle"
+	"spore/pki/reissue"
+	"spore/pki/seal"
+)
+
+// tpmBound is the longest wait for the device of a TPM that the firmware announces.
+const tpmBound = 10 * time.Second
+
+// leavesName is the name that the file of re-issued certificates is sealed under.
+const leavesName = "spore.leaves"
+
+// bundleInfo is the content of paths.BundleInfo.
+type bundleInfo struct {
+	delivery.Info
+	// Changed lists programs that were given other secrets than before.
+	Changed []string `json:"changed,omitempty"`
+}
+
+// taker is what the steps of the bundle work with.
+type taker struct {
+	m       *machine
+	cluster *facts.Cluster
+	node    *facts.Node
+	trust   clusterpart.Authorities
+	// vault is nil when nothing lasts on this machine, and noVault says why.
+	vault   *sealed.Vault
+	noVault string
+	in      delivery.Input
+	// said is the problem that was said last.
+	said string
+}
+
+// bundleCommand takes the node's bundle and lays out its secrets; with --ask it asks for the passphrase of one that has one.
+func bundleCommand(ctx context.Context, m *machine, args []string) error {
+	ask := len(args) == 1 && args[0] == "--ask"
+	if len(args) > 0 && !ask {
+		return usageError{"usage: spore-agent bundle [--ask]"}
+	}
+	m.readBoot()
+	err := runBundle(ctx, m, ask)
+	if err == nil {
+		return nil
+	}
+	// So that roles that are held for it say why.
+	info := bundleInfo{Info: delivery.Info{Problem: "the bundle could not be taken: " + err.Error()}}
+	return errors.Join(err, atomicfile.WriteJSON(m.root.At(paths.BundleInfo), info))
+}
+
+func runBundle(ctx context.Context, m *machine, ask bool) error {
+	t, err := newTaker(m)
+	if err != nil || t == nil {
+		return err
+	}
+	defer m.record("bundle")
+	if ask {
+		return t.ask(ctx)
+	}
+	_, err = t.take(ctx)
+	return err
+}
+
+// newTaker collects what there is; nil on a machine that is no node.
+func newTaker(m *machine) (*taker, error) {
+	id, err := m.identity()
+	if err != nil || !id.Known() {
+		return nil, err
+	}
+	t := &taker{m: m}
+	if t.cluster, err = m.part.Cluster(); err != nil {
+		return nil, err
+	}
+	// As it was compiled: the names in certificates are those of the configuration.
+	if t.node, err = m.part.Node(id.Node); err != nil {
+		return nil, err
+	}
+	if t.trust, err = m.part.Authorities(); err != nil {
+		return nil, err
+	}
+	t.findVault()
+	t.in = delivery.Input{
+		Whose: bundle.Whose{Cluster: t.cluster.ID, Node: t.node.Name},
+		Knows: func(authority, keyID string) (bool, error) { return t.trust.Knows(authority, keyID), nil },
+		Taken: m.root.At(paths.BundleTaken), NoVault: t.noVault, Say: m.say,
+	}
+	if t.vault != nil {
+		t.in.Vault = bundleVault{t.vault, m.root}
+	}
+	if m.boot.ESP != "" {
+		t.in.Medium = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.ESP), Mount: medium.Mount, Unmount: medium.Unmount}
+	}
+	for _, text := range t.cluster.SigningKeys {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return nil, errors.New("the cluster part has a signing key that is none; build the image again")
+		}
+		t.in.Whose.Keys = append(t.in.Whose.Keys, key)
+	}
+	return t, t.collect()
+}
+
+// findVault tells whether what is sealed would last.
+func (t *taker) findVault() {
+	var info state.Info
+	if err := atomicfile.ReadJSON(t.m.root.At(paths.State), &info); err != nil {
+		info.Warning = "it is not known what /var is: " + err.Error()
+	}
+	if info.Kind != state.Partition {
+		t.noVault = "/var does not last: " + info.Warning
+		return
+	}
+	machineID, _ := os.ReadFile(t.m.root.At("/etc/machine-id"))
+	t.vault = &sealed.Vault{
+		Creds: runCreds, HasTPM: t.m.hasTPM, AwaitTPM: t.m.awaitTPM, MachineID: string(machineID), HostKey: t.m.root.At(paths.HostKey),
+		Fleeting: strings.HasPrefix(t.m.boot.MachineIDFrom, bootinfo.FromChance), Say: t.m.say,
+	}
+}
+
+// collect reads what was delivered.
+func (t *taker) collect() error {
+	sources := []struct{ from, path string }{{delivery.Medium, t.m.root.At(bootinfo.Delivered)}}
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
+		sources = append(sources, struct{ from, path string }{delivery.Firmware, filepath.Join(dir, delivery.CredentialName)})
+	}
+	for _, s := range sources {
+		data, err := atomicfile.ReadLimited(s.path, bootinfo.MaxDelivered)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read a delivered bundle: %w", err)
+		}
+		t.in.Delivered = append(t.in.Delivered, delivery.Delivered{From: s.from, Data: data})
+	}
+	return nil
+}
+
+// take takes the bundle and lays out what came of it.
+func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
+	out := delivery.Take(ctx, t.in)
+	if out.Removed {
+		if err := os.RemoveAll(filepath.Dir(t.m.root.At(bootinfo.Delivered))); err != nil {
+			return out, fmt.Errorf("remove the copy of the boot medium's bundle: %w", err)
+		}
+	}
+	info := bundleInfo{Info: out.Info}
+	var have map[string]string
+	if out.Bundle != nil {
+		t.m.raiseClockTo(out.Bundle.Issued)
+		entries, problem := t.reissue(ctx, out.Bundle)
+		have = maps.Clone(out.Bundle.Secrets)
+		maps.Copy(have, entries)
+		info.Problem = strings.Join(nonEmpty(info.Problem, problem), "; ")
+	}
+	if info.Problem != "" && info.Problem != t.said {
+		t.m.say(info.Problem)
+	}
+	t.said = info.Problem
+	var err error
+	if info.Changed, err = secrets.Install(t.m.root.At(paths.Secrets), have, activate.Secrets(t.cluster, t.node)); err != nil {
+		return out, err
+	}
+	if out.Ask != nil {
+		_, err = atomicfile.Write(t.m.root.At(paths.BundleAsk), nil, 0o600)
+	} else if err = os.Remove(t.m.root.At(paths.BundleAsk)); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
+}
+
+// reissue makes certificates again whose time is over, where the node holds the key of their authority, and keeps them. What
+// it returns goes over the bundle's entries.
+func (t *taker) reissue(ctx context.Context, b *bundle.Bundle) (entries map[string]string, problem string) {
+	path := t.m.root.At(paths.Leaves)
+	var kept map[string]string
+	if t.vault != nil {
+		data, _, err := t.vault.Open(ctx, path, leavesName)
+		if err == nil {
+			err = json.Unmarshal(data, &kept)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.m.say(fmt.Sprintf("certificates that were made again are lost: %v", err)) // What is due is made again.
+			kept = map[string]string{}
+		}
+	}
+	r, err := reissue.Leaves(reissue.Input{
+		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: t.trust.Certificates, Now: t.m.now(), Random: rand.Reader,
+	})
+	if err != nil {
+		return nil, fmt.Sprintf("the certificates were not looked at: %v", err)
+	}
+	for _, c := range r.Made {
+		t.m.say(fmt.Sprintf("certificate %s: %s: %s", c.ID, c.Did, c.Why))
+	}
+	var problems []string
+	for _, p := range r.Problems {
+		if p.Works {
+			t.m.say(p.Err.Error())
+		} else {
+			problems = append(problems, p.Err.Error())
+		}
+	}
+	if r.Changed && t.vault != nil {
+		if err := t.keepLeaves(ctx, path, r.Entries); err != nil {
+			problems = append(problems, fmt.Sprintf("certificates that were made again are not kept: %v", err))
+		}
+	}
+	return r.Entries, strings.Join(problems, "; ")
+}
+
+func (t *taker) keepLeaves(ctx context.Context, path string, entries map[string]string) error {
+	if len(entries) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	data, err := json.Marshal(entries)
+	if err != nil {
+		return fmt.Errorf("internal error: %w", err)
+	}
+	_, err = t.vault.Seal(ctx, path, leavesName, data)
+	return err
+}
+
+// ask asks for passphrases until no bundle wants one.
+func (t *taker) ask(ctx context.Context) error {
+	var before bundleInfo
+	if err := atomicfile.ReadJSON(t.m.root.At(paths.BundleInfo), &before); err == nil {
+		t.said = before.Problem
+	}
+	for {
+		out, err := t.take(ctx)
+		if err != nil || out.Ask == nil {
+			return err
+		}
+		again := ""
+		for out.Ask.Opened == nil && out.Ask.Err == nil {
+			passphrase, err := askPassphrase(ctx, fmt.Sprintf("%sPassphrase of the secret bundle of %s:", again, t.node.Name))
+			if err != nil {
+				return err
+			}
+			out.Ask.Opened, err = seal.OpenOnNode(out.Ask.Data, passphrase, bundle.MaxSize)
+			if errors.Is(err, seal.ErrPassphrase) {
+				t.m.say("the passphrase was wrong")
+				again = "That was wrong. "
+			} else {
+				out.Ask.Err = err
+			}
+		}
+	}
+}
+
+// askPassphrase asks at the console, by systemd's agent there.
+func askPassphrase(ctx context.Context, prompt string) (string, error) {
+	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=0", "--id=spore-bundle", prompt)
+	out, err := output(cmd)
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// bundleVault is the vault's one file for the bundle.
+type bundleVault struct {
+	*sealed.Vault
+	root paths.Root
+}
+
+func (v bundleVault) Open(ctx context.Context) ([]byte, string, error) {
+	return v.Vault.Open(ctx, v.root.At(paths.StoredBundle), delivery.CredentialName)
+}
+
+func (v bundleVault) Seal(ctx context.Context, data []byte) (string, error) {
+	return v.Vault.Seal(ctx, v.root.At(paths.StoredBundle), delivery.CredentialName, data)
+}
+
+func (v bundleVault) PutAside() error {
+	return os.Rename(v.root.At(paths.StoredBundle), v.root.At(paths.UnopenedBundle))
+}
+
+// runCreds runs systemd-creds. Secrets pass through pipes alone, and what it says is on its standard error.
+func runCreds(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "systemd-creds", args...)
+	cmd.Stdin = bytes.NewReader(input)
+	return output(cmd)
+}
+
+// output runs a program and returns what it prints; the last line of its standard error goes into the error.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		text := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, text[strings.LastIndexByte(text, '\n')+1:])
+	}
+	return out, nil
+}
+
+// hasTPM asks systemd whether all is there that sealing to a TPM takes.
+func (m *machine) hasTPM(ctx context.Context) bool {
+	m.awaitTPM(ctx)
+	if _, err := os.Stat(m.root.At("/dev/tpmrm0")); err != nil {
+		return false
+	}
+	_, err := runCreds(ctx, nil, "has-tpm2", "--quiet")
+	if err != nil {
+		m.say("the TPM cannot be used: " + err.Error())
+	}
+	return err == nil
+}
+
+// awaitTPM waits for the device of a TPM that the firmware announces by its ACPI table.
+func (m *machine) awaitTPM(ctx context.Context) {
+	if _, err := os.Stat(m.root.At("/sys/firmware/acpi/tables/TPM2")); err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := wait.Until(ctx, wait.Condition{
+		For: "the TPM", Bound: tpmBound, Say: m.say, Changes: wait.Dir(ctx, m.root.At("/dev")),
+		Met: func() bool { _, err := os.Stat(m.root.At("/dev/tpmrm0")); return err == nil },
+	})
+	if err != nil {
+		m.say(err.Error())
+	}
+}
+
+// nonEmpty leaves out what says nothing.
+func nonEmpty(list ...string) (out []string) {
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,410 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+	"spore/pki/bundle"
+	"spore/test/client"
+	"spore/test/leak"
+	"spore/test/powercut"
+)
+
+// Scenario 7: how a bundle comes to its node, and what is left of it.
+
+const (
+	// onESP is where systemd-stub(7) takes the bundle from.
+	onESP = "::/loader/credentials/spore.bundle.cred"
+	// stored is the sealed bundle, seen from the state partition.
+	stored = "/lib/spore/bundle.cred"
+	// before is how many cuts are made before the removal too, one in every fourth write.
+	before, every = 6, 4
+	// smallDisk leaves 1 GiB for state, so that it can be looked at often.
+	smallDisk = 6<<30 + 256<<20
+)
+
+// withBundle is a copy of the image with a bundle on its ESP.
+func withBundle(t *testing.T, data []byte) string {
+	t.Helper()
+	disk := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, vm.Copy(suite.image, disk, smallDisk))
+	file := filepath.Join(t.TempDir(), "spore.bundle.cred")
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	esp := espOf(t, disk)
+	run(t, "mmd", "-D", "s", "-i", esp, "::/loader/credentials")
+	run(t, "mcopy", "-i", esp, file, onESP)
+	return disk
+}
+
+// espOf is the ESP of a raw disk as mtools name it.
+func espOf(t *testing.T, disk string) string {
+	t.Helper()
+	p, err := vm.FindPartition(disk, "esp")
+	require.NoError(t, err)
+	return fmt.Sprintf("%s@@%d", disk, p.Start)
+}
+
+// readESP is the bundle file on the ESP, if it is there.
+func readESP(t *testing.T, disk string) []byte {
+	t.Helper()
+	out, err := exec.Command("mtype", "-i", espOf(t, disk), onESP).Output()
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// readState is a file of the state partition; its journal is replayed first, as the kernel does when it mounts it.
+func readState(t *testing.T, disk, path string) []byte {
+	t.Helper()
+	p, err := vm.FindPartition(disk, "spore-state")
+	require.NoError(t, err)
+	part := filepath.Join(t.TempDir(), "state.img")
+	run(t, "dd", "if="+disk, "of="+part, "bs=1M", "conv=sparse", "iflag=skip_bytes,count_bytes", fmt.Sprint("skip=", p.Start), fmt.Sprint("count=", p.Size))
+	defer os.Remove(part)
+	// 1 says that something was mended.
+	if out, err := exec.Command("e2fsck", "-fp", part).CombinedOutput(); err != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "run make deps")
+		require.Equal(t, 1, exit.ExitCode(), "%s", out)
+	}
+	out, err := exec.Command("debugfs", "-R", "cat "+path, part).Output()
+	require.NoError(t, err)
+	return out
+}
+
+// opened is a bundle of the suite, as its node reads it.
+func opened(t *testing.T, data []byte, node string) bundle.Bundle {
+	t.Helper()
+	keys, err := suite.keys.Public().SigningKeys()
+	require.NoError(t, err)
+	b, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: suite.cluster.ID, Node: node, Keys: keys})
+	require.NoError(t, err)
+	return b
+}
+
+// requireNothingLeft makes sure that neither the ESP nor the state partition of a raw disk holds anything of a bundle that
+// can be read, nor anything that looks like a secret.
+func requireNothingLeft(t *testing.T, disk string, data []byte, node string) {
+	t.Helper()
+	s := leak.New()
+	head, _, _ := strings.Cut(string(data), "\n")
+	require.NoError(t, s.Add("the bundle's first line", head))
+	for name, value := range opened(t, data, node).Secrets {
+		require.NoError(t, s.Add(name, value))
+	}
+	f, err := os.Open(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, name := range []string{"esp", "spore-state"} {
+		p, err := vm.FindPartition(disk, name)
+		require.NoError(t, err)
+		found, err := s.Search(io.NewSectionReader(f, p.Start, p.Size))
+		require.NoError(t, err)
+		require.Empty(t, found, "in %s", name)
+	}
+	require.Nil(t, readESP(t, disk), "the file is gone")
+}
+
+// requireServes makes sure that a node's broker works with the bundle's certificate and passwords.
+func requireServes(t *testing.T, g *guest, ip, node string) {
+	t.Helper()
+	op := newBroker(t).mustDial(t, g, ip, node, "operator")
+	require.NoError(t, op.Subscribe("commands/#"))
+	require.NoError(t, op.Publish("commands/a", "1", false))
+	m, err := op.Await("commands/a", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, client.Message{Payload: "1"}, m)
+}
+
+// A stick brings the bundle to a machine without a TPM. The first boot is recorded; the power goes after each of the writes
+// of the removal, and one of these disks, chosen by the seed, is booted.
+func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
+	t.Parallel()
+	older, data := suite.bundle(t, "edge-01"), suite.bundle(t, "edge-01")
+	serial := opened(t, data, "edge-01").Serial
+	disk := withBundle(t, data)
+	start := filepath.Join(t.TempDir(), "start.img")
+	require.NoError(t, vm.Copy(disk, start, 0))
+
+	d := bootDisk(disk)
+	d.WriteLog = filepath.Join(t.TempDir(), "writes.log")
+	c := edge("stick", d)
+	c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01")}
+	g := boot(t, c)
+	g.awaitLine(fmt.Sprintf(`spore-agent: sealed bundle %d to the host key`, serial))
+	g.awaitLine(`spore-agent: removed the bundle from the boot medium`)
+	s := g.running()
+	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+	require.Equal(t, serial, s.Bundle.Serial)
+	require.Equal(t, "medium", s.Bundle.From)
+	require.Equal(t, "host", s.Bundle.Sealed)
+	require.Empty(t, s.Bundle.Problem)
+	requireServes(t, g, edgeIP, "edge-01")
+	g.off()
+	requireNothingLeft(t, disk, data, "edge-01")
+	sealed := readState(t, disk, stored)
+	require.NotEmpty(t, sealed)
+
+	log := readLog(t, d.WriteLog)
+	first, last := removal(t, log, disk)
+	seed := setting(t, "SPORE_SEED", defaultSeed)
+	rng := rand.New(rand.NewPCG(seed, 7))
+	chosen := first + rng.IntN(last-first+1)
+	t.Logf("seed %d (SPORE_SEED): the removal is in the writes %d to %d; cut %d is booted", seed, first, last, chosen)
+	booted := ""
+	var cuts []int
+	for i := before; i > 0; i-- {
+		cuts = append(cuts, max(1, first-i*every))
+	}
+	for n := first; n <= last; n++ {
+		cuts = append(cuts, n)
+	}
+	for _, n := range cuts {
+		cut, err := log.Cut(n, rng.Uint64())
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "cut.img")
+		require.NoError(t, vm.Copy(start, path, 0))
+		replay(t, log, cut, path)
+		whole := bytes.Equal(readESP(t, path), data)
+		kept := bytes.Equal(readState(t, path, stored), sealed)
+		require.True(t, whole || kept, "%s: the bundle is neither on the stick nor sealed", cut)
+		t.Logf("%s: on the stick %v, sealed %v", cut, whole, kept)
+		if n == chosen {
+			booted = path
+		} else {
+			require.NoError(t, os.Remove(path))
+		}
+	}
+
+	c = edge("stick-after-cut", bootDisk(booted))
+	c.SMBIOS = delivering("edge-01", older)
+	g = boot(t, c)
+	s = g.running()
+	t.Run("after the cut it serves", func(t *testing.T) {
+		require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+		require.Equal(t, "host", s.Bundle.Sealed)
+		requireServes(t, g, edgeIP, "edge-01")
+	})
+	t.Run("an older bundle is refused", func(t *testing.T) {
+		require.Equal(t, serial, s.Bundle.Serial)
+		require.Contains(t, s.Bundle.Problem, fmt.Sprintf("the bundle that the firmware gave has the serial %d and was refused", opened(t, older, "edge-01").Serial))
+	})
+	g.off()
+	t.Run("nothing is left", func(t *testing.T) { requireNothingLeft(t, booted, data, "edge-01") })
+}
+
+// readLog reads a write log.
+func readLog(t *testing.T, path string) *powercut.Log {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	info, err := f.Stat()
+	require.NoError(t, err)
+	log, err := powercut.Read(f, info.Size())
+	require.NoError(t, err)
+	require.Positive(t, log.Writes())
+	return log
+}
+
+// replay makes the disk that a cut leaves of the one that the log began with.
+func replay(t *testing.T, log *powercut.Log, cut powercut.Cut, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, log.Replay(f, cut))
+	require.NoError(t, f.Close())
+}
+
+// removal finds the writes to the ESP that the running system made, counted from 1. Those before the first write elsewhere
+// are the boot loader's.
+func removal(t *testing.T, log *powercut.Log, disk string) (first, last int) {
+	t.Helper()
+	esp, err := vm.FindPartition(disk, "esp")
+	require.NoError(t, err)
+	n, elsewhere := 0, false
+	for _, e := range log.Entries {
+		if e.Length == 0 || e.Discard {
+			continue
+		}
+		n++
+		inside := e.Offset >= esp.Start && e.Offset < esp.Start+esp.Size
+		elsewhere = elsewhere || !inside
+		if inside && elsewhere {
+			if first == 0 {
+				first = n
+			}
+			last = n
+		}
+	}
+	require.Positive(t, first, "the removal writes to the ESP")
+	return first, last
+}
+
+// A machine that DHCP alone knows is brought its bundle on its stick, and has a TPM. The power goes as soon as the bundle is
+// sealed.
+func TestABundleIsSealedToTheTPM(t *testing.T) {
+	t.Parallel()
+	data := suite.bundle(t, "mqtt-01")
+	serial := opened(t, data, "mqtt-01").Serial
+	disk, tpm := withBundle(t, data), t.TempDir()
+	machine := func(name, tpm string) vm.Config {
+		c := stranger(name, "8", mqttIP, "", bootDisk(disk))
+		c.SMBIOS, c.TPM = vm.SMBIOS{UUID: machineUUID("mqtt-01")}, tpm
+		return c
+	}
+	g := boot(t, machine("tpm", tpm))
+	g.awaitLine(fmt.Sprintf(`spore-agent: sealed bundle %d to the TPM`, serial))
+	g.off()
+
+	c := machine("tpm-again", tpm)
+	c.Reboots = true
+	g = boot(t, c)
+	requireStored := func() {
+		s := g.running()
+		require.Equal(t, "ip", s.Matched.By)
+		require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
+		require.Equal(t, serial, s.Bundle.Serial)
+		require.Equal(t, "state", s.Bundle.From)
+		require.Equal(t, "tpm2", s.Bundle.Sealed)
+		require.Empty(t, s.Bundle.Problem)
+		requireServes(t, g, mqttIP, "mqtt-01")
+	}
+	requireStored()
+	require.NoError(t, g.CtrlAltDel())
+	g.awaitLine(`reboot: Restarting system`)
+	requireStored() // Now the stick has nothing.
+	g.off()
+	requireNothingLeft(t, disk, data, "mqtt-01")
+
+	t.Run("another TPM does not open it", func(t *testing.T) {
+		sealed := readState(t, disk, stored)
+		g := boot(t, machine("tpm-other", t.TempDir()))
+		s := g.running()
+		require.Empty(t, s.Roles)
+		require.Len(t, s.Held, 1, s.Raw)
+		require.Zero(t, s.Bundle.Serial)
+		require.Contains(t, s.Bundle.Problem, "this machine's TPM does not open it (was it cleared, or the disk moved?)")
+		require.Contains(t, s.Bundle.Problem, "spore pki bundle --node mqtt-01")
+		g.off()
+		require.Equal(t, sealed, readState(t, disk, stored), "it is kept: the disk may go back")
+	})
+}
+
+// A bundle that is not for this node, or not as it was signed. The seed chooses which; package bundle's tests have them all.
+func TestABundleThatIsNotTheNodesOwnIsRefused(t *testing.T) {
+	t.Parallel()
+	own, other := suite.bundle(t, "edge-01"), suite.bundle(t, "mqtt-01")
+	flipped := bytes.Clone(own)
+	flipped[len(flipped)/2] ^= 1
+	cases := []struct {
+		name, want string
+		data       []byte
+	}{
+		{"another node's", `it is for node "mqtt-01", and this is "edge-01"`, other},
+		{"another cluster's", "not signed by this cluster", foreignBundle(t)},
+		{"one that was cut short", "not signed by this cluster, or was changed or cut short", own[:len(own)-100]},
+		{"one with a flipped bit", "not signed by this cluster, or was changed or cut short", flipped},
+	}
+	seed := setting(t, "SPORE_SEED", defaultSeed)
+	tt := cases[rand.New(rand.NewPCG(seed, 8)).IntN(len(cases))]
+	t.Logf("seed %d (SPORE_SEED): %s", seed, tt.name)
+	c := edge("refused", bootDisk(overlay(t)))
+	c.SMBIOS = delivering("edge-01", tt.data)
+	g := boot(t, c)
+	s := g.running()
+	require.Equal(t, []string{"dns-server"}, s.Roles)
+	require.Len(t, s.Held, 1, s.Raw)
+	require.Equal(t, "mqtt-broker", s.Held[0].Role)
+	require.Zero(t, s.Bundle.Serial)
+	require.Contains(t, s.Bundle.Problem, "the bundle that the firmware gave was refused")
+	require.Contains(t, s.Bundle.Problem, tt.want)
+	_, err := newBroker(t).dial(t, g, edgeIP, "edge-01", "operator", nil)
+	require.Error(t, err, "nothing listens")
+	for _, password := range passwords {
+		for _, l := range g.Console.Lines(0) {
+			require.NotContains(t, l.Text, password)
+		}
+	}
+}
+
+// foreignBundle is for a node of the same name in a cluster with other keys.
+func foreignBundle(t *testing.T) []byte {
+	t.Helper()
+	p, err := makeKeys("configs", t.TempDir(), nil)
+	require.NoError(t, err)
+	return p.bundle(t, "edge-01")
+}
+
+// The smallest machine that is supported asks for the passphrase of its bundle.
+func TestAnEncryptedBundleIsAskedForOnTheConsole(t *testing.T) {
+	t.Parallel()
+	const passphrase = "correct horse battery staple"
+	dir := t.TempDir()
+	secret, file := filepath.Join(dir, "passphrase"), filepath.Join(dir, "bundle.age")
+	require.NoError(t, os.WriteFile(secret, []byte(passphrase+"\n"), 0o600))
+	require.NoError(t, spore("pki", "bundle", "configs", "--dir", suite.dir, "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", secret, "-o", file))
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	c := edge("passphrase", bootDisk(overlay(t)))
+	c.SMBIOS, c.Memory = delivering("edge-01", data), 512
+	g := boot(t, c)
+
+	s := g.settled()
+	require.Equal(t, []string{"dns-server"}, s.Roles, "who needs no secret does not wait")
+	require.Len(t, s.Held, 1, s.Raw)
+	require.Contains(t, s.Bundle.Problem, "waiting for the passphrase")
+	// Somebody else's line may have ended that of the question, and be the one that was just seen.
+	g.answer(0, `Passphrase of the secret bundle of edge-01:`, "a wrong one")
+	g.awaitLine(`the passphrase was wrong`)
+	g.answer(g.mark, `That was wrong\. Passphrase of the secret bundle of edge-01:`, passphrase)
+	s = g.await("a status line with a broker", func(s vm.Status) bool { return s.Services["mosquitto.service"] == "active" })
+	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles)
+	require.Empty(t, s.Held)
+	require.Empty(t, s.Bundle.Problem, s.Raw)
+	require.Equal(t, "firmware", s.Bundle.From)
+	require.Equal(t, "host", s.Bundle.Sealed)
+	requireServes(t, g, edgeIP, "edge-01")
+	for _, l := range g.Console.Lines(0) {
+		require.NotContains(t, l.Text, passphrase)
+	}
+}
+
+// answer waits for a question in the console from a mark on, and answers it.
+func (g *guest) answer(from int, question, text string) {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	mark, err := g.Console.AwaitQuestion(ctx, from, regexp.MustCompile(question))
+	require.NoError(g.t, err)
+	g.mark = max(g.mark, mark)
+	require.NoError(g.t, g.Type(text+"\r"))
+}
+
+// signingKeys are those of a folder as an image carries them.
+func signingKeys(t *testing.T, p *plant) (out []string) {
+	t.Helper()
+	keys, err := p.keys.Public().SigningKeys()
+	require.NoError(t, err)
+	for _, k := range keys {
+		out = append(out, base64.StdEncoding.EncodeToString(k))
+	}
+	return out
+}
