@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -64,6 +66,21 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 		m, err := op.Await("sensors/boiler/temperature", time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, client.Message{Payload: "71.5"}, m)
+	})
+	t.Run("mosquitto's own client publishes as the README says", func(t *testing.T) {
+		op := b.mustDial(t, g, edgeIP, "edge-01", "operator")
+		require.NoError(t, op.Subscribe("sensors/#"))
+		dir := t.TempDir()
+		require.NoError(t, spore("pki", "export", "configs", "--dir", suite.dir, "--name", "root", "-o", dir))
+		addr, err := g.Address("tcp", edgeIP+":8883")
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(addr)
+		require.NoError(t, err)
+		run(t, "mosquitto_pub", "-h", "127.0.0.1", "-p", port, "--cafile", filepath.Join(dir, "root.crt"), "--insecure",
+			"-u", "sensor", "-P", b.passwords["sensor"], "-t", "sensors/openssl", "-m", "1", "-q", "1")
+		m, err := op.Await("sensors/openssl", time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, "1", m.Payload)
 	})
 	t.Run("a wrong password is refused", func(t *testing.T) {
 		_, err := b.dial(t, g, edgeIP, "edge-01", "sensor", func(o *client.MQTTOptions) { o.Password = "wrong" })
