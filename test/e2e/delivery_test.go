@@ -35,6 +35,8 @@ const (
 	stored = "/lib/spore/bundle.cred"
 	// before is how many cuts are made before the removal too, one in every fourth write.
 	before, every = 6, 4
+	// typistsPause is what a person takes at least until the first key.
+	typistsPause = 3 * time.Second
 	// smallDisk leaves 1 GiB for state, so that it can be looked at often.
 	smallDisk = 6<<30 + 256<<20
 )
@@ -395,6 +397,8 @@ func (g *guest) answer(from int, question, text string) {
 	mark, err := g.Console.AwaitQuestion(ctx, from, regexp.MustCompile(question))
 	require.NoError(g.t, err)
 	g.mark = max(g.mark, mark)
+	// systemd writes the question before it turns the echo off.
+	time.Sleep(typistsPause)
 	require.NoError(g.t, g.Type(text+"\r"))
 }
 
