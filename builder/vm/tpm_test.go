@@ -109,10 +109,10 @@ func TestAMachineHasItsTPMAndEndsIt(t *testing.T) {
 func TestATPMThatCannotRunSaysWhy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Start(within(t, time.Minute), Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{"tcg", "max"}, TPM: file})
+	_, err := Start(within(t, time.Minute), Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{Name: "tcg", CPU: "max"}, TPM: file})
 	require.ErrorContains(t, err, "machine broken: folder for the TPM")
 	state := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(state, "tpm2-00.permall"), []byte("no TPM"), 0o600))
-	_, err = Start(within(t, time.Minute), Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{"tcg", "max"}, TPM: state})
+	_, err = Start(within(t, time.Minute), Config{Name: "broken", Dir: t.TempDir(), Accel: Accel{Name: "tcg", CPU: "max"}, TPM: state})
 	require.ErrorContains(t, err, "tpm")
 }
