@@ -9,8 +9,8 @@ STAGE := scripts/stage
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make
 
-# The packages whose tests compare with foreign tools and the real archive.
-INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test)))
+# The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
+INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
 .PHONY: help image boot test check soak bench fuzz generate deps clean
 
@@ -42,6 +42,9 @@ test: ## everything, with a table of where the time went
 	@rm -f $(OUT)/stages.txt
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
+	@$(STAGE) "payloads" go test -count=1 -tags integration -timeout 60m ./test/payloads
+	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
+	@$(STAGE) "Kubernetes' conformance" go test -count=1 -tags integration -timeout 30m -v ./test/conformance
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
 	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v ./test/e2e
