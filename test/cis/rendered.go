@@ -77,7 +77,7 @@ func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Pr
 	unit := settings(string(data))
 	n.Files[path.Join(unitDir, row.Unit)] = File{"644", "root:root"} // builder/recipe, lay
 	owner := row.User + ":" + row.User
-	if state := unit["StateDirectory"]; state != "" {
+	for _, state := range strings.Fields(unit["StateDirectory"]) {
 		n.Files["/var/lib/"+state] = File{strings.TrimPrefix(unit["StateDirectoryMode"], "0"), owner}
 	}
 	for _, ref := range row.Secrets {

@@ -95,7 +95,7 @@ func (s suite) run(focus []string, more ...string) ([]spec, error) {
 func newSuite(t *testing.T) suite {
 	t.Helper()
 	dir := t.TempDir()
-	s := suite{t: t, program: filepath.Join(dir, "suite"), kubectl: filepath.Join(dir, "kubectl"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	s := suite{t: t, program: filepath.Join(dir, "suite"), kubectl: filepath.Join(dir, "usr", "bin", "kubectl"), kubeconfig: filepath.Join(dir, "kubeconfig")}
 	// As payloads are compiled, so that both share the compiler's cache.
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", s.program, ".")
 	build.Dir, build.Env = "suite", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
@@ -107,7 +107,7 @@ func newSuite(t *testing.T) suite {
 	require.NoError(t, err)
 	n, err := c.Node("control-plane")
 	require.NoError(t, err)
-	r, err := c.Prepare(n, t.TempDir(), func(name string) string { return filepath.Join(dir, name) })
+	r, err := c.Prepare(n, t.TempDir(), func(name string) string { return filepath.Join(dir, "usr", "bin", name) })
 	require.NoError(t, err)
 	t.Cleanup(r.Stop)
 	require.NoError(t, r.Start(context.Background(), "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"))

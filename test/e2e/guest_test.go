@@ -59,7 +59,7 @@ func boot(t *testing.T, c vm.Config) *guest {
 	t.Cleanup(func() {
 		m.Kill()
 		release()
-		keepConsole(t, m.Console)
+		keepConsole(t, c.Name, m.Console)
 		if t.Failed() {
 			t.Logf("console of %s ends with:\n%s", c.Name, m.Console.Tail())
 		}
@@ -68,13 +68,13 @@ func boot(t *testing.T, c vm.Config) *guest {
 }
 
 // keepConsole writes the console, each line with its wall and CPU seconds, to the folder SPORE_RESULTS, if that is set.
-func keepConsole(t *testing.T, c *vm.Console) {
+func keepConsole(t *testing.T, machine string, c *vm.Console) {
 	t.Helper()
 	var b strings.Builder
 	for _, l := range c.Lines(0) {
 		fmt.Fprintf(&b, "%7.2f %7.2f  %s\n", l.Wall.Seconds(), l.CPU.Seconds(), l.Text)
 	}
-	writeResult(strings.ReplaceAll(t.Name(), "/", "_")+".console", b.String())
+	writeResult(strings.ReplaceAll(t.Name(), "/", "_")+"."+machine+".console", b.String())
 }
 
 // off cuts the machine's power; its disk files are whole.

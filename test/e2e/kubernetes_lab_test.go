@@ -28,6 +28,8 @@ const (
 	workerName          = "worker-01"
 	// apiEnd is the master's API.
 	apiEnd = masterIP + ":6443"
+	// labDomain is the domain of the nodes.
+	labDomain = "works.example."
 	// helloImage is the image of test/hello.
 	helloImage = "spore.local/hello:1"
 	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines.
@@ -88,7 +90,7 @@ func (l *lab) build() {
 
 	l.spore("pki", "init", plant, "--plain")
 	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
-	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--source", ".")
+	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--pki", plant+".pki")
 }
 
 // edit replaces what is in a file once.
@@ -102,9 +104,7 @@ func (l *lab) edit(path, old, with string) {
 
 func (l *lab) spore(args ...string) {
 	l.t.Helper()
-	cmd := exec.Command("go", append([]string{"run", "./builder"}, args...)...)
-	cmd.Dir = sourceTree
-	l.run(cmd)
+	require.NoError(l.t, spore(args...))
 }
 
 func (l *lab) run(cmd *exec.Cmd, env ...string) {
@@ -126,22 +126,23 @@ func (l *lab) smbios(node string) vm.SMBIOS {
 func (l *lab) bootMaster() {
 	l.t.Helper()
 	l.master = boot(l.t, vm.Config{
-		Name: masterName, Memory: 2048, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
+		Name: masterName, Memory: 3072, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
 		NICs: []vm.NIC{{
 			MAC: masterMAC, Net: network, Hub: 1, Links: []vm.Link{{Own: l.cable[0], Peer: l.cable[1]}, l.watched},
 			Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}},
 		}},
 	})
-	api := "https://" + mustAddress(l.t, l.master, apiEnd)
+	api, err := l.master.Address("tcp", apiEnd)
+	require.NoError(l.t, err)
 	require.NoError(l.t, os.RemoveAll(l.config))
-	l.spore("kubeconfig", filepath.Join(l.dir, "plant"), "--server", api, "--lifetime", "4h", "-o", l.config)
+	l.spore("kubeconfig", filepath.Join(l.dir, "plant"), "--server", "https://"+api, "--lifetime", "4h", "-o", l.config)
 }
 
 // bootWorker starts the worker from its disk.
 func (l *lab) bootWorker() {
 	l.t.Helper()
 	l.worker = boot(l.t, vm.Config{
-		Name: workerName, Memory: 1536, Disks: []vm.Disk{l.workerDisk}, SMBIOS: l.smbios(workerName),
+		Name: workerName, Memory: 2048, Disks: []vm.Disk{l.workerDisk}, SMBIOS: l.smbios(workerName),
 		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{{Own: l.cable[1], Peer: l.cable[0]}}}},
 	})
 }
@@ -171,7 +172,7 @@ func (l *lab) kubectlWith(input string, args ...string) (string, error) {
 }
 
 func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "kubectl"), append([]string{"--kubeconfig", l.config}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "usr", "bin", "kubectl"), append([]string{"--kubeconfig", l.config}, args...)...)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }

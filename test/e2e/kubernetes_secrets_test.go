@@ -161,5 +161,5 @@ func (l *lab) refusesStrangers(t *testing.T) {
 	cmd.Stdin = strings.NewReader(request(t, "nobody", "system:node:"+workerName))
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "nauthorized")
+	require.Regexp(t, "nauthorized|provide credentials", string(out))
 }

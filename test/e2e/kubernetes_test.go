@@ -131,7 +131,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 func (l *lab) becomesReady(t *testing.T) {
 	l.ready()
 	t.Logf("ready: master after %.0f CPU-s, worker after %.0f CPU-s", l.master.CPU().Seconds(), l.worker.CPU().Seconds())
-	require.Equal(t, "", l.must("get", "csr", "-o", `jsonpath={.items[?(@.status.conditions[0].type=="Denied")].metadata.name}`), "no request of a node of ours is denied")
+	require.NotContains(t, l.must("get", "csr", "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.conditions[*].type} {end}"), "Denied", "requests of our own nodes")
 }
 
 func (l *lab) servesByName(t *testing.T) {

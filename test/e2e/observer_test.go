@@ -117,7 +117,7 @@ func frameOf(all ...gopacket.SerializableLayer) []byte {
 	return b.Bytes()
 }
 
-// resolve answers a question for an IPv4 address with the observer's own, and any other with nothing.
+// resolve answers a question for the IPv4 address of a foreign name with the observer's own, and any other with nothing.
 func (o *observer) resolve(question []byte) []byte {
 	var q dns.Msg
 	if err := q.Unpack(question); err != nil || len(q.Question) != 1 {
@@ -129,7 +129,10 @@ func (o *observer) resolve(question []byte) []byte {
 	o.mu.Unlock()
 	r := new(dns.Msg)
 	r.SetReply(&q)
-	if q.Question[0].Qtype == dns.TypeA {
+	switch {
+	case dns.IsSubDomain(labDomain, name): // pods look in it for every name
+		r.Rcode = dns.RcodeNameError
+	case q.Question[0].Qtype == dns.TypeA:
 		r.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 5}, A: observerIP}}
 	}
 	data, err := r.Pack()

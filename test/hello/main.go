@@ -106,10 +106,16 @@ func watch(url string) error {
 
 func find(dir, text string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went away in the meantime
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err == nil && strings.Contains(string(data), text) {
 			fmt.Println(path)
 		}
