@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"spore/agent/atomicfile"
@@ -38,7 +36,7 @@ func kubernetesNetworkCommand(ctx context.Context, m *machine, args []string) er
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kubernetes-network"}
 	}
-	dir, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	dir := runtimeDirectory("calico-node")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kubernetes-network is for ExecStartPost= of calico-node.service")
 	}

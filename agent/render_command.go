@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
@@ -23,8 +22,7 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Sprintf("usage: spore-agent render NAME, one of %v", render.Names())}
 	}
-	// A unit with several runtime directories is told all of them; the first is its own (systemd.exec(5)).
-	dir, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	dir := runtimeDirectory(args[0])
 	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: render is for ExecStartPre= of a unit with RuntimeDirectory=")
@@ -59,4 +57,19 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 		return err
 	}
 	return render.Write(dir, files)
+}
+
+// runtimeDirectory is the unit's runtime directory of this name, else the first: systemd tells a unit with several all of
+// them, sorted (systemd.exec(5)).
+func runtimeDirectory(name string) string {
+	all := filepath.SplitList(os.Getenv("RUNTIME_DIRECTORY"))
+	for _, dir := range all {
+		if filepath.Base(dir) == name {
+			return dir
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return all[0]
 }
