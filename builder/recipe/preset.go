@@ -1,9 +1,7 @@
 package recipe
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"sort"
 	"strings"
@@ -218,23 +216,9 @@ func (b *build) install(unit, file string) (installSection, error) {
 		return in, err
 	}
 	in.read(string(data))
-	dropins := map[string]string{}
-	for i := len(unitDirs) - 1; i >= 0; i-- {
-		dir := path.Join(unitDirs[i], unit+".d")
-		for _, name := range b.tree.Children(dir) {
-			if path.Ext(name) == ".conf" {
-				dropins[name] = path.Join(dir, name)
-			}
-		}
-	}
-	names := make([]string, 0, len(dropins))
-	for name := range dropins {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		data, err := b.tree.ReadFile(dropins[name])
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, p := range b.dropIns(unit) {
+		data, err := b.tree.ReadFile(p)
+		if err != nil {
 			return in, err
 		}
 		in.read(string(data))
@@ -242,10 +226,58 @@ func (b *build) install(unit, file string) (installSection, error) {
 	return in, nil
 }
 
+// dropIns are the files that add to a unit, in the order in which systemd reads them; one in an earlier directory hides
+// those of the same name.
+func (b *build) dropIns(unit string) []string {
+	files := map[string]string{}
+	for i := len(unitDirs) - 1; i >= 0; i-- {
+		dir := path.Join(unitDirs[i], unit+".d")
+		for _, name := range b.tree.Children(dir) {
+			p := path.Join(dir, name)
+			if n, err := b.tree.Stat(p); path.Ext(name) == ".conf" {
+				delete(files, name)
+				if err == nil && n.Type == tree.Regular {
+					files[name] = p
+				}
+			}
+		}
+	}
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		out = append(out, files[name])
+	}
+	return out
+}
+
 func (in *installSection) read(text string) {
 	lists := map[string]*[]string{
 		"Alias": &in.alias, "WantedBy": &in.wantedBy, "RequiredBy": &in.requiredBy, "UpheldBy": &in.upheldBy,
 	}
+	eachSetting(text, func(section, key, value string) {
+		if section != "[Install]" {
+			return
+		}
+		if key == "DefaultInstance" {
+			in.defaultInstance = value
+		}
+		list := lists[key]
+		if list == nil {
+			return
+		}
+		if value == "" {
+			*list = nil // an empty assignment clears the list
+		}
+		*list = append(*list, strings.Fields(value)...)
+	})
+}
+
+// eachSetting calls fn for every line of a unit that sets something (systemd.syntax(7)).
+func eachSetting(text string, fn func(section, key, value string)) {
 	section := ""
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	for _, line := range strings.Split(text, "\n") {
@@ -257,22 +289,9 @@ func (in *installSection) read(text string) {
 			section = line
 			continue
 		}
-		key, value, ok := strings.Cut(line, "=")
-		if section != "[Install]" || !ok {
-			continue
+		if key, value, ok := strings.Cut(line, "="); ok {
+			fn(section, strings.TrimSpace(key), strings.TrimSpace(value))
 		}
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if key == "DefaultInstance" {
-			in.defaultInstance = value
-		}
-		list := lists[key]
-		if list == nil {
-			continue
-		}
-		if value == "" {
-			*list = nil // an empty assignment clears the list
-		}
-		*list = append(*list, strings.Fields(value)...)
 	}
 }
 

@@ -147,6 +147,7 @@ var sporeSteps = []step{
 	{"mount-points", makeMountPoints},
 	{"origins", fillOrigins},
 	{"check", checkTree},
+	{"unit-programs", checkCommands},
 }
 
 // Compose makes the root filesystem. The result is a function of its arguments alone.

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -105,6 +106,74 @@ func TestRefusedUnits(t *testing.T) {
 			require.ErrorContains(t, err, c.message)
 		})
 	}
+}
+
+func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
+	packages := []Package{
+		pkg("usr-is-merged", "", linkEntry("/sbin", "usr/sbin"), fileEntry("/usr/sbin/daemon", "elf", 0o755), fileEntry("/usr/bin/tool", "elf", 0o755),
+			linkEntry("/usr/bin/second", "../sbin/daemon"), fileEntry("/usr/share/text", "", 0o644), dirEntry("/usr/lib/dir", 0o755)),
+	}
+	gone := "/x, which is not in the image"
+	for name, c := range map[string]struct {
+		ours    map[string]string
+		debian  []entry
+		message string // of what is refused; empty for what is not
+	}{
+		"one that is there":                   {ours: map[string]string{"a.service": "[Service]\nExecStart=/usr/sbin/daemon -f /run/x\n"}},
+		"through the links of the root":       {ours: map[string]string{"a.service": "[Service]\nExecStart=/sbin/daemon\nExecReload=/usr/bin/second\n"}},
+		"by its name":                         {ours: map[string]string{"a.service": "[Service]\nExecStart=tool --watch\n"}},
+		"in quotes":                           {ours: map[string]string{"a.service": "[Service]\nExecStart=\"/usr/bin/tool\" 'a b'\n"}},
+		"each prefix":                         {ours: map[string]string{"a.service": "[Service]\nExecStart=@-:+!!/usr/bin/tool argv0\nExecStop=|/usr/bin/tool\n"}},
+		"a setting that is no command":        {ours: map[string]string{"a.service": "[Service]\nExecPaths=/x\nExecSearchPath=/x\n# ExecStart=/x\n"}},
+		"one that only the node knows":        {ours: map[string]string{"a@.service": "[Service]\nExecStart=/usr/lib/%i\n"}},
+		"one that a drop-in takes out":        {ours: map[string]string{"a.service": "[Service]\nExecStart=/x\n", "a.service.d/1.conf": "[Service]\nExecStart=\nExecStart=tool\n"}},
+		"a unit of a package that ours hides": {ours: map[string]string{"a.service": ""}, debian: []entry{unit("a.service", "[Service]\nExecStart=/x\n")}},
+		"a masked unit of a package":          {debian: []entry{linkEntry(packageUnits+"/a.service", "/dev/null")}},
+		"what a package only suggests":        {debian: []entry{unit("a.service", "[Service]\nExecStartPre=-suggested --wait quit\nExecStart=-/x\n")}},
+
+		"one that is not there":         {map[string]string{"a.service": "[Service]\nExecStart=/x\n"}, nil, "/etc/systemd/system/a.service has ExecStart=" + gone},
+		"with every prefix":             {map[string]string{"a.service": "[Service]\nExecStart=@-:+!/x argv0\n"}, nil, "ExecStart=" + gone},
+		"another setting":               {map[string]string{"a.service": "[Service]\nExecReload=/x\n"}, nil, "ExecReload=" + gone},
+		"of a socket":                   {map[string]string{"a.socket": "[Socket]\nExecStartPre=/x\n"}, nil, "a.socket has ExecStartPre=" + gone},
+		"the second of a line":          {map[string]string{"a.service": "[Service]\nExecStartPre=/usr/bin/tool a ; -/x b\n"}, nil, "ExecStartPre=" + gone},
+		"after a line that goes on":     {map[string]string{"a.service": "[Service]\nExecStart=\\\n  /x\n"}, nil, "ExecStart=" + gone},
+		"by its name, in no directory":  {map[string]string{"a.service": "[Service]\nExecStart=x\n"}, nil, "ExecStart=x, which is not in the image"},
+		"a file that nobody executes":   {map[string]string{"a.service": "[Service]\nExecStart=/usr/share/text\n"}, nil, "/usr/share/text, which is no program"},
+		"a directory":                   {map[string]string{"a.service": "[Service]\nExecStart=/usr/lib/dir\n"}, nil, "/usr/lib/dir, which is no program"},
+		"a variable":                    {map[string]string{"a.service": "[Service]\nExecStart=$PROGRAM\n"}, nil, "ExecStart=$PROGRAM, which is not in the image"},
+		"in a drop-in":                  {map[string]string{"a.service": "[Service]\nExecStart=tool\n", "a.service.d/1.conf": "[Service]\nExecStartPost=/x\n"}, nil, "a.service.d/1.conf has ExecStartPost=" + gone},
+		"in a drop-in for all services": {map[string]string{"service.d/1.conf": "[Service]\nExecStartPre=/x\n"}, nil, "service.d/1.conf has ExecStartPre=" + gone},
+		"in a drop-in for a package's":  {map[string]string{"a.service.d/1.conf": "[Service]\nExecStart=-/x\n"}, []entry{unit("a.service", "")}, "a.service.d/1.conf has ExecStart=" + gone},
+		"of a package":                  {nil, []entry{unit("a.service", "[Service]\nExecStart=/x\n")}, packageUnits + "/a.service has ExecStart=" + gone},
+		"a prefix alone":                {map[string]string{"a.service": "[Service]\nExecStart=- /x\n"}, nil, "a prefix without a program"},
+		"a quote without its end":       {map[string]string{"a.service": "[Service]\nExecStart=\"/x\n"}, nil, "has no end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			debian := pkg("debian", "", c.debian...)
+			_, err := Compose(append([]Package{debian}, packages...), Options{Units: units(c.ours)})
+			if c.message == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.message)
+		})
+	}
+}
+
+func FuzzCommandLines(f *testing.F) {
+	for _, s := range []string{"/usr/bin/a -f b", "@-+/a argv0 ; b", `"/a b" 'c' \;`, "-", `"`, "\\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		commands, err := parseCommands(line)
+		if err != nil {
+			return
+		}
+		for _, c := range commands {
+			require.NotEmpty(t, c.program)
+			require.Contains(t, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line), strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(c.program))
+		}
+	})
 }
 
 func FuzzPresets(f *testing.F) {
