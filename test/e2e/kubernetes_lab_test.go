@@ -52,6 +52,8 @@ type lab struct {
 	workerDisk     vm.Disk
 	cable          [2]int
 	watched        vm.Link
+	// rtc is the time of the master's clock at power-on; the host's when empty.
+	rtc string
 }
 
 // newLab makes keys and an image. SPORE_LAB names a folder that is kept and used again: for work on the tests themselves.
@@ -126,7 +128,7 @@ func (l *lab) smbios(node string) vm.SMBIOS {
 func (l *lab) bootMaster() {
 	l.t.Helper()
 	l.master = boot(l.t, vm.Config{
-		Name: masterName, Memory: 3072, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
+		Name: masterName, Memory: 3072, RTC: l.rtc, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
 		NICs: []vm.NIC{{
 			MAC: masterMAC, Net: network, Hub: 1, Links: []vm.Link{{Own: l.cable[0], Peer: l.cable[1]}, l.watched},
 			Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}},

@@ -98,23 +98,33 @@ func (l *lab) as(certificate, key string) func(input string, args ...string) (st
 func (l *lab) boundsWorkers(t *testing.T) {
 	own, err := l.in(lookWorker, "cat", "/host/var/lib/kubelet/pki/kubelet-client-current.pem")
 	require.NoError(t, err)
+	l.workerIsBound(t, own)
+}
+
+// workerIsBound tries what the certificate and key of worker-01's kubelet are not for.
+func (l *lab) workerIsBound(t *testing.T, own string) {
 	worker := l.as(own, own)
 	got, err := worker("", "get", "node", workerName, "-o", "name")
 	require.NoError(t, err)
 	require.Equal(t, "node/"+workerName, strings.TrimSpace(got), "its own node it may see")
 
 	for name, try := range map[string][]string{
-		"a secret of no pod on it":  {"get", "secret", "-n", "lab", "private"},
-		"all secrets":               {"get", "secrets", "-A"},
-		"another node's labels":     {"label", "node", masterName, "x=y"},
-		"a master's role":           {"label", "node", workerName, "node-role.kubernetes.io/control-plane="},
-		"a pod on another node":     {"run", "x", "-n", "lab", "--image", helloImage, "--overrides", `{"spec": {"nodeName": "` + masterName + `"}}`},
-		"another node's kubelet":    {"get", "--raw", "/api/v1/nodes/" + masterName + "/proxy/pods"},
-		"roles":                     {"create", "clusterrolebinding", "x", "--clusterrole=cluster-admin", "--user=system:node:" + workerName},
-		"the approval of a request": {"certificate", "approve", l.must("get", "csr", "-o", "jsonpath={.items[0].metadata.name}")},
+		"a secret of no pod on it": {"get", "secret", "-n", "lab", "private"},
+		"all secrets":              {"get", "secrets", "-A"},
+		"another node's labels":    {"label", "node", masterName, "x=y"},
+		"a master's role":          {"label", "node", workerName, "node-role.kubernetes.io/control-plane="},
+		"a pod on another node":    {"run", "x", "-n", "lab", "--image", helloImage, "--overrides", `{"spec": {"nodeName": "` + masterName + `"}}`},
+		"another node's kubelet":   {"get", "--raw", "/api/v1/nodes/" + masterName + "/proxy/pods"},
+		"roles":                    {"create", "clusterrolebinding", "x", "--clusterrole=cluster-admin", "--user=system:node:" + workerName},
 	} {
 		_, err := worker("", try...)
 		require.ErrorContains(t, err, "orbidden", name)
+	}
+	for _, may := range [][]string{
+		{"update", "certificatesigningrequests.certificates.k8s.io", "--subresource=approval"}, {"impersonate", "users"}, {"*", "*"},
+	} {
+		out, _ := worker("", append([]string{"auth", "can-i"}, may...)...) // no is an exit code too
+		require.Equal(t, "no", strings.TrimSpace(out), "%v", may)
 	}
 }
 
@@ -142,7 +152,12 @@ func (l *lab) refusesStrangers(t *testing.T) {
 	require.NoError(t, err)
 	key, err := l.in(lookWorker, "cat", dir+"key")
 	require.NoError(t, err)
-	bootstrap := l.as(certificate+"\n", key+"\n")
+	l.strangerIsRefused(t, certificate+"\n", key+"\n")
+}
+
+// strangerIsRefused asks for certificates with what worker-01's bundle has for its own, and with nothing at all.
+func (l *lab) strangerIsRefused(t *testing.T, certificate, key string) {
+	bootstrap := l.as(certificate, key)
 	for name, node := range map[string]string{"a-stranger": "stranger-01", "another-node": masterName} {
 		_, err := bootstrap(request(t, name, "system:node:"+node), "create", "-f", "-")
 		require.NoError(t, err)
@@ -150,7 +165,7 @@ func (l *lab) refusesStrangers(t *testing.T) {
 		t.Log(l.must("get", "csr", name, "-o", "jsonpath={.status.conditions[0].message}"))
 		require.Empty(t, l.must("get", "csr", name, "-o", "jsonpath={.status.certificate}"))
 	}
-	_, err = bootstrap("", "get", "nodes")
+	_, err := bootstrap("", "get", "nodes")
 	require.ErrorContains(t, err, "orbidden")
 
 	// Who has no certificate of the cluster at all.

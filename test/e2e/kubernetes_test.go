@@ -5,6 +5,9 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -117,6 +120,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"nothing asked a registry", l.askedNoRegistry},
 		{"what was acknowledged outlives a power cut of both", func(t *testing.T) { l.outlivesAPowerCut(t, log) }},
 		{"a worker with an empty disk joins again", l.takesAWipedWorker},
+		{"a master that was off for a year serves with new certificates", l.servesAfterAYear},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			defer func(outer *testing.T) { l.t = outer }(l.t)
@@ -327,4 +331,35 @@ func (l *lab) takesAWipedWorker(t *testing.T) {
 	})
 	l.within(kubeLimit, "the pod runs on it", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
 	l.noRegistryWasAsked()
+}
+
+// yearOff is longer than any certificate of a node lives.
+const yearOff = 400 * 24 * time.Hour
+
+func (l *lab) servesAfterAYear(t *testing.T) {
+	l.worker.off()
+	l.master.off()
+	later := func() time.Time { return time.Now().Add(yearOff) }
+	authorities := x509.NewCertPool()
+	require.True(t, authorities.AppendCertsFromPEM([]byte(decoded(t, l.must("config", "view", "--raw", "--minify", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}")))))
+	step := l.t
+	l.t = l.outer
+	l.rtc = later().UTC().Format("2006-01-02T15:04:05")
+	l.bootMaster()
+	l.t = step
+	api, err := l.master.Address("tcp", apiEnd)
+	require.NoError(t, err)
+	client := http.Client{Timeout: kubeStep, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, Time: later}}}
+	l.within(kubeLimit, "the API is ready", func() error {
+		r, err := client.Get("https://" + api + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			return errors.New(r.Status)
+		}
+		require.True(t, r.TLS.PeerCertificates[0].NotAfter.After(later()))
+		return nil
+	})
 }
