@@ -33,9 +33,9 @@ const (
 	// helloImage is the image of test/hello.
 	helloImage = "spore.local/hello:1"
 	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines.
-	kubeLimit = 8 * time.Minute
+	kubeLimit = 12 * time.Minute
 	// kubeStep bounds one thing that it does when it runs.
-	kubeStep = 3 * time.Minute
+	kubeStep = 5 * time.Minute
 	// kubeDisk is the size of a node's disk in bytes.
 	kubeDisk = 16 << 30
 )
