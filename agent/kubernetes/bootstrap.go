@@ -80,6 +80,20 @@ func (b *bootstrap) session(ctx context.Context) error {
 	if err := b.await(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lost := make(chan error, 2)
+	// A kubelet asks for its certificate as soon as the API server answers, and needs nothing of what is applied for it.
+	go func() { lost <- b.followRequests(ctx) }()
+	go func() { lost <- b.keep(ctx) }()
+	err := <-lost
+	cancel()
+	<-lost // always "context canceled" or the same reason
+	return err
+}
+
+// keep applies everything, and follows the nodes from then on.
+func (b *bootstrap) keep(ctx context.Context) error {
 	if err := b.applyAll(ctx); err != nil {
 		return err
 	}
@@ -89,16 +103,7 @@ func (b *bootstrap) session(ctx context.Context) error {
 	b.pause = pause
 	b.Applied()
 	b.Status("everything is applied; approves certificates of kubelets and keeps labels and taints of nodes")
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lost := make(chan error, 2)
-	go func() { lost <- b.followRequests(ctx) }()
-	go func() { lost <- b.followNodes(ctx) }()
-	err := <-lost
-	cancel()
-	<-lost // always "context canceled" or the same reason
-	return err
+	return b.followNodes(ctx)
 }
 
 // await waits for the API server to say that it is ready.
