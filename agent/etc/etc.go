@@ -163,7 +163,8 @@ var baseSysctl = []string{
 var podSysctl = []string{
 	// Packets of pods go through the node. Calico routes them, so that nothing here is bridged.
 	"net.ipv4.ip_forward = 1", "net.ipv6.conf.all.forwarding = 1",
-	// Calico sets its own interfaces to strict. What arrives by a tunnel or for a Service may leave by another card.
+	// What arrives by a tunnel or for a Service may leave by another card. Calico gives the interfaces of pods the default
+	// (felix/dataplane/linux, configureProcSysForInterface).
 	"net.ipv4.conf.all.rp_filter = 0", "net.ipv4.conf.default.rp_filter = 2",
 	// kubelet refuses to start with any others (protectKernelDefaults; pkg/kubelet/cm, setupKernelTunables).
 	"vm.overcommit_memory = 1", "vm.panic_on_oom = 0", "kernel.panic = 10", "kernel.panic_on_oops = 1",
