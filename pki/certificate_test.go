@@ -43,6 +43,7 @@ var wants = []want{
 	{"kube-proxy/worker-01", "kubernetes-client", "system:kube-proxy", nil, nil, nil, false, true},
 	{"calico-node/worker-01", "kubernetes-client", "calico-node:worker-01", []string{"spore:calico-nodes"}, nil, nil, false, true},
 	{"calico-cni/worker-01", "kubernetes-client", "calico-cni:worker-01", []string{"spore:calico-plugins"}, nil, nil, false, true},
+	{"calico-controllers/master-01", "kubernetes-client", "calico-controllers:master-01", []string{"spore:calico-controllers"}, nil, nil, false, true},
 	{"cluster-dns/master-01", "kubernetes-client", "spore:cluster-dns", nil, nil, nil, false, true},
 	{"kubelet-bootstrap/worker-01", "kubernetes-client", "spore:kubelet-bootstrap:worker-01", []string{"system:bootstrappers"}, nil, nil, false, true},
 	{"front-proxy-client/master-01", "front-proxy", "front-proxy-client", nil, nil, nil, false, true},

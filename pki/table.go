@@ -153,6 +153,7 @@ func Leaves() []LeafRow {
 		// With a name for each node, by which the API server lets them write of no other node.
 		{Name: "calico-node", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-node:{node}", Organization: []string{"spore:calico-nodes"}, Usage: Client},
 		{Name: "calico-cni", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-cni:{node}", Organization: []string{"spore:calico-plugins"}, Usage: Client},
+		{Name: "calico-controllers", Authority: "kubernetes-client", Roles: master, CommonName: "calico-controllers:{node}", Organization: []string{"spore:calico-controllers"}, Usage: Client},
 		{Name: "cluster-dns", Authority: "kubernetes-client", Roles: master, CommonName: "spore:cluster-dns", Usage: Client},
 		// May ask for the kubelet's certificate of its own node and do nothing else.
 		{Name: "kubelet-bootstrap", Authority: "kubernetes-client", Roles: kube, CommonName: "spore:kubelet-bootstrap:{node}", Organization: []string{"system:bootstrappers"}, Usage: Client},

@@ -41,6 +41,7 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		{object: ownNodePolicy()}, {object: ownNodeBinding()},
 		{object: role("spore:calico-node", calicoNodeRules())}, {object: binding("spore:calico-node", "spore:calico-node", "Group", calicoNodeGroup)},
 		{object: role("spore:calico-cni", calicoCNIRules())}, {object: binding("spore:calico-cni", "spore:calico-cni", "Group", calicoPluginGroup)},
+		{object: role("spore:calico-controllers", calicoControllersRules())}, {object: binding("spore:calico-controllers", "spore:calico-controllers", "Group", calicoControllersGroup)},
 		{object: role("spore:cluster-dns", dnsRules())}, {object: binding("spore:cluster-dns", "spore:cluster-dns", "User", "spore:cluster-dns")},
 
 		{object: service},
@@ -94,10 +95,11 @@ func rule(group string, resources []string, verbs ...string) any {
 
 const calicoGroup = "crd.projectcalico.org"
 
-// Calico's programs are calico-node:NODE and calico-cni:NODE, of these groups (package pki).
+// Calico's programs are calico-node:NODE, calico-cni:NODE and calico-controllers:NODE, of these groups (package pki).
 const (
-	calicoNodeGroup   = "spore:calico-nodes"
-	calicoPluginGroup = "spore:calico-plugins"
+	calicoNodeGroup        = "spore:calico-nodes"
+	calicoPluginGroup      = "spore:calico-plugins"
+	calicoControllersGroup = "spore:calico-controllers"
 )
 
 // ownNode names the policy by which Calico's programs write of their own node alone. Roles cannot say that, and
@@ -164,6 +166,18 @@ func calicoCNIRules() []any {
 		rule(calicoGroup, []string{"blockaffinities", "ipamblocks", "ipamhandles"}, "get", "list", "create", "update", "delete"),
 		rule(calicoGroup, []string{"clusterinformations", "ippools", "ipreservations"}, "get", "list"),
 		rule(calicoGroup, []string{"ipamconfigs"}, "get", "list", "create"),
+	}
+}
+
+// calicoControllersRules are those of upstream's (charts/calico, calico-kube-controllers-rbac.yaml) that the collection of
+// addresses uses: it makes none of what it takes back, and the rest is for controllers that are not run.
+func calicoControllersRules() []any {
+	return []any{
+		rule("", []string{"nodes", "pods"}, "get", "list", "watch"),
+		rule(calicoGroup, []string{"clusterinformations", "hostendpoints", "ippools"}, "list", "watch"),
+		rule(calicoGroup, []string{"ipamblocks"}, "get", "list", "watch", "update", "delete"),
+		rule(calicoGroup, []string{"blockaffinities"}, "get", "list", "update", "delete"),
+		rule(calicoGroup, []string{"ipamhandles"}, "get", "update", "delete"),
 	}
 }
 

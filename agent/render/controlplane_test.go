@@ -60,7 +60,7 @@ func masterInput(t *testing.T) (Input, authority) {
 }
 
 func TestControlPlane(t *testing.T) {
-	for _, program := range []string{"cluster-dns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+	for _, program := range []string{"calico-controllers", "cluster-dns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		t.Run(program, func(t *testing.T) {
 			in, signer := masterInput(t)
 			files, err := Render(program, in)

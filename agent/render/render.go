@@ -43,6 +43,7 @@ type Input struct {
 
 // programs is the table of templates, by the names of roles.Programs.
 var programs = map[string]func(Input) (map[string]File, error){
+	"calico-controllers":      calicoControllers,
 	"calico-node":             calicoNode,
 	"cluster-dns":             clusterDNS,
 	"containerd":              containerd,

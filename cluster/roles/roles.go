@@ -47,7 +47,7 @@ type Program struct {
 var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "kubernetes-bootstrap"}
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap"}
 
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
@@ -79,6 +79,9 @@ func Programs() []Program {
 		// The DNS server of pods; the role dns-server is that of machines.
 		{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"coredns"}, Ports: []string{"10053/udp", "10053/tcp"}, User: "coredns", NeedsSecrets: true,
 			Secrets: pairs("cluster-dns")},
+		// Takes back the addresses of pods and nodes that are gone.
+		{Name: "calico-controllers", Unit: "calico-controllers.service", Payloads: []string{"calico"}, User: "calico-controllers", NeedsSecrets: true,
+			Secrets: pairs("calico-controllers")},
 		// Part of spore-agent.
 		{Name: "kubernetes-bootstrap", Unit: "kubernetes-bootstrap.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: pairs("kubernetes-agent")},
 

@@ -75,7 +75,7 @@ func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
 	master, _ := Lookup("master")
 	worker, _ := Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
-	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "kubernetes-bootstrap"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
+	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
 }
 
 func TestEntriesOfCertificatesComeInPairs(t *testing.T) {

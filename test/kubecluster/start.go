@@ -44,6 +44,10 @@ type Running struct {
 	names    []string
 }
 
+// LeakGrace is how long an address without a pod stays allocated here; a quarter of an hour on a node is more than a test
+// waits.
+const LeakGrace = 8 * time.Second
+
 // readyBound is the longest wait for the API.
 const readyBound = 2 * time.Minute
 
@@ -98,17 +102,24 @@ func write(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// Start starts the programs in their order, each with the arguments of its unit, and waits for the API where it is one of
-// them.
+// Start starts the programs in their order, each with the arguments of its unit. As on a node, those after the API server
+// wait until it is ready.
 func (r *Running) Start(ctx context.Context, programs ...string) error {
 	for _, name := range programs {
 		if err := r.start(name); err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
+		if name != "kube-apiserver" {
+			continue
+		}
+		if err := r.awaitAPI(ctx); err != nil {
+			return err
+		}
 	}
-	if !slices.Contains(programs, "kube-apiserver") {
-		return nil
-	}
+	return nil
+}
+
+func (r *Running) awaitAPI(ctx context.Context) error {
 	client, err := r.Client(r.node.Name, "kubernetes-bootstrap", "kubernetes-agent")
 	if err != nil {
 		return err
@@ -168,6 +179,9 @@ func (r *Running) start(name string) error {
 	}
 	defer log.Close()
 	cmd := exec.Command(r.program(name), args...)
+	if f, ok := files["environment"]; ok {
+		cmd.Env = append(os.Environ(), strings.Split(strings.TrimSpace(string(f.Data)), "\n")...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -177,11 +191,13 @@ func (r *Running) start(name string) error {
 	return nil
 }
 
-// arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's.
+// arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's, and LeakGrace.
 func (r *Running) arguments(name, dir string, files map[string]render.File) ([]string, error) {
 	switch name {
 	case "etcd":
 		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil
+	case "calico-controllers":
+		return []string{"kube-controllers", "-leak-grace=" + LeakGrace.String()}, nil
 	case "cluster-dns":
 		return []string{"-conf", filepath.Join(dir, "Corefile")}, nil
 	}

@@ -33,11 +33,17 @@ func calicoKinds(t *testing.T) []byte {
 	kinds.Lock()
 	defer kinds.Unlock()
 	if kinds.data == nil {
-		dir := t.TempDir()
-		require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "calico"))
-		out, err := exec.Command(filepath.Join(dir, "usr/bin/calico"), "crds").Output()
+		out, err := exec.Command(calicoProgram(t, "/usr/bin/calico"), "crds").Output()
 		require.NoError(t, err)
 		kinds.data = out
 	}
 	return kinds.data
+}
+
+// calicoProgram is one of Calico's programs, by its path in the image.
+func calicoProgram(t *testing.T, path string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "calico"))
+	return filepath.Join(dir, path)
 }

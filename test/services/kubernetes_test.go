@@ -53,7 +53,10 @@ func newControlPlane(t *testing.T) *controlPlane {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	r, err := c.Prepare(n, dir, func(name string) string {
-		if name == "cluster-dns" {
+		switch name {
+		case "calico-controllers":
+			return calicoProgram(t, "/usr/bin/calico")
+		case "cluster-dns":
 			name = "coredns"
 		}
 		return filepath.Join(programs, name)
