@@ -193,7 +193,7 @@ func auditPolicy(level string) map[string]any {
 			"users": []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy", "spore:cluster-dns"},
 			"verbs": []string{"get", "list", "watch"},
 		}),
-		quiet(map[string]any{"userGroups": []string{"spore:calico-nodes", "spore:calico-plugins"}, "verbs": []string{"get", "list", "watch"}}),
+		quiet(map[string]any{"userGroups": []string{"spore:calico-nodes", "spore:calico-plugins", "spore:calico-controllers"}, "verbs": []string{"get", "list", "watch"}}),
 		quiet(map[string]any{"userGroups": []string{"system:nodes"}, "verbs": []string{"get", "list", "watch"}, "resources": []any{
 			map[string]any{"group": core, "resources": []string{"nodes", "pods", "services", "endpoints", "namespaces"}},
 			map[string]any{"group": "storage.k8s.io"}, map[string]any{"group": "node.k8s.io"},
