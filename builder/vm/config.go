@@ -71,6 +71,9 @@ type Disk struct {
 
 // NIC is a virtio network card on a user-mode network of its own, or with others on one hub.
 type NIC struct {
+	// MAC is the card's; without one there is no card, only the user-mode network of a hub with its links: a gateway for
+	// the machines at their other ends. It is not to share a hub with cards of several machines, as it answers for every
+	// address that it sees a connection to.
 	MAC string
 	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver.
 	Net string
@@ -258,6 +261,9 @@ func (n NIC) args(i int, ports []int, joins bool) []string {
 		}
 		if !joins {
 			args = append(args, "-netdev", fmt.Sprintf("hubport,id=uplink%d,hubid=%d,netdev=%s", i, n.Hub, peer))
+		}
+		if n.MAC == "" {
+			return args
 		}
 		peer = fmt.Sprintf("port%d", i)
 		args = append(args, "-netdev", fmt.Sprintf("hubport,id=%s,hubid=%d", peer, n.Hub))

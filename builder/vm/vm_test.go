@@ -138,6 +138,10 @@ func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 		"-netdev socket,id=net0,udp=127.0.0.1:1,localaddr=127.0.0.1:2 -device virtio-net-pci,id=nic0,netdev=net0,mac=b,romfile=": {
 			MAC: "b", Links: []Link{{Own: 2, Peer: 1}},
 		},
+		"-netdev user,id=net0 -netdev socket,id=link0-0,udp=127.0.0.1:6,localaddr=127.0.0.1:5 -netdev hubport,id=cable0-0,hubid=2,netdev=link0-0 " +
+			"-netdev hubport,id=uplink0,hubid=2,netdev=net0": {
+			Hub: 2, Links: []Link{{Own: 5, Peer: 6}},
+		},
 	} {
 		require.Equal(t, want, strings.Join(nic.args(0, nil, false), " "))
 	}

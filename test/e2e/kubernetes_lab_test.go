@@ -50,8 +50,8 @@ type lab struct {
 	master, worker *guest
 	masterDisk     vm.Disk
 	workerDisk     vm.Disk
-	cable          [2]int
-	watched        vm.Link
+	// gateway is the cable between the network and the user-mode network of the host, by which the operator comes in.
+	masterLink, workerLink, gateway vm.Link
 	// rtc is the time of the master's clock at power-on; the host's when empty.
 	rtc string
 }
@@ -69,8 +69,8 @@ func newLab(t *testing.T) *lab {
 	}
 	l.bin = t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), sourceTree, l.bin, "kubernetes"))
-	l.cable = [2]int{udpPort(t), udpPort(t)}
-	l.observer, l.watched = newObserver(t)
+	l.observer = newObserver()
+	l.masterLink, l.workerLink, l.gateway = l.observer.plug(t), l.observer.plug(t), l.observer.plug(t)
 	return l
 }
 
@@ -129,10 +129,10 @@ func (l *lab) bootMaster() {
 	l.t.Helper()
 	l.master = boot(l.t, vm.Config{
 		Name: masterName, Memory: 3072, RTC: l.rtc, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
-		NICs: []vm.NIC{{
-			MAC: masterMAC, Net: network, Hub: 1, Links: []vm.Link{{Own: l.cable[0], Peer: l.cable[1]}, l.watched},
-			Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}},
-		}},
+		NICs: []vm.NIC{
+			{MAC: masterMAC, Links: []vm.Link{l.masterLink}},
+			{Net: network, Hub: 1, Links: []vm.Link{l.gateway}, Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}}},
+		},
 	})
 	api, err := l.master.Address("tcp", apiEnd)
 	require.NoError(l.t, err)
@@ -145,7 +145,7 @@ func (l *lab) bootWorker() {
 	l.t.Helper()
 	l.worker = boot(l.t, vm.Config{
 		Name: workerName, Memory: 2048, Disks: []vm.Disk{l.workerDisk}, SMBIOS: l.smbios(workerName),
-		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{{Own: l.cable[1], Peer: l.cable[0]}}}},
+		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{l.workerLink}}},
 	})
 }
 

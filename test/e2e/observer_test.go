@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -22,28 +24,41 @@ var (
 	observerMAC = net.HardwareAddr{0x52, 0x54, 0, 0x99, 0, 0x04}
 )
 
-// observer is a machine of the network that is a part of the test: the nameserver of the nodes, whose answer to every
-// foreign name is its own address, and a host that refuses every connection and remembers it. So no node can ask a
-// registry for anything without being seen, and the test needs neither privilege nor the internet.
+// observer is the network of a test's machines, and a machine on it, as a part of the test. As the network it is a switch:
+// frames come and go in UDP datagrams, one socket for each plug. As a machine it is the nameserver of the nodes, whose
+// answer to every foreign name is its own address, and a host that refuses every connection and remembers it. So no node
+// can ask a registry for anything without being seen, and the test needs neither privilege nor the internet.
 type observer struct {
-	conn *net.UDPConn
-	peer *net.UDPAddr
-
 	mu      sync.Mutex
+	plugs   []*plug
+	at      map[string]*plug // by MAC
 	asked   []string
 	knocked []string
 }
 
-// newObserver returns the observer and the other end of its link.
-func newObserver(t *testing.T) (*observer, vm.Link) {
+// plug is where a machine is plugged in.
+type plug struct {
+	conn *net.UDPConn
+	peer *net.UDPAddr
+}
+
+// send gives a frame to the machine; one that is off hears nothing.
+func (p *plug) send(frame []byte) { _, _ = p.conn.WriteTo(frame, p.peer) }
+
+func newObserver() *observer { return &observer{at: map[string]*plug{}} }
+
+// plug returns the machine's end of a new cable.
+func (o *observer) plug(t *testing.T) vm.Link {
 	t.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
-	own, theirs := conn.LocalAddr().(*net.UDPAddr).Port, udpPort(t)
-	o := &observer{conn: conn, peer: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: theirs}}
 	t.Cleanup(func() { conn.Close() })
-	go o.run()
-	return o, vm.Link{Own: theirs, Peer: own}
+	p := &plug{conn, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: udpPort(t)}}
+	o.mu.Lock()
+	o.plugs = append(o.plugs, p)
+	o.mu.Unlock()
+	go o.serve(p)
+	return vm.Link{Own: p.peer.Port, Peer: conn.LocalAddr().(*net.UDPAddr).Port}
 }
 
 // udpPort is a port that was free just now.
@@ -55,17 +70,50 @@ func udpPort(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-func (o *observer) run() {
+// serve takes the frames of a plug until the test ends.
+func (o *observer) serve(from *plug) {
 	frame := make([]byte, 64<<10)
 	for {
-		n, err := o.conn.Read(frame)
+		n, err := from.conn.Read(frame)
 		if err != nil {
-			return // closed with the test
+			return
 		}
-		if answer := o.answer(gopacket.NewPacket(frame[:n], layers.LayerTypeEthernet, gopacket.Default)); answer != nil {
-			_, _ = o.conn.WriteTo(answer, o.peer) // a machine that is off hears nothing
+		if n < 14 { // the header of Ethernet
+			continue
+		}
+		to, all := net.HardwareAddr(frame[:6]), frame[0]&1 == 1
+		if all || bytes.Equal(to, observerMAC) {
+			if answer := o.answer(gopacket.NewPacket(frame[:n], layers.LayerTypeEthernet, gopacket.Default)); answer != nil {
+				from.send(answer)
+			}
+		}
+		for _, p := range o.targets(from, to, net.HardwareAddr(frame[6:12]).String(), all) {
+			p.send(frame[:n])
 		}
 	}
+}
+
+// targets are the plugs that a frame goes to: the one that its destination was last heard from, else all others.
+func (o *observer) targets(from *plug, to net.HardwareAddr, source string, all bool) []*plug {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.at[source] = from
+	if bytes.Equal(to, observerMAC) {
+		return nil
+	}
+	if p := o.at[to.String()]; p != nil && !all {
+		if p == from {
+			return nil
+		}
+		return []*plug{p}
+	}
+	var out []*plug
+	for _, p := range o.plugs {
+		if p != from {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // answer is the frame that is sent back; nil for what is not the observer's.
@@ -165,7 +213,8 @@ func (o *observer) names() []string {
 
 // The observer without machines: an ARP request, a question and a connection come over its link.
 func TestTheObserverAnswersAndSees(t *testing.T) {
-	o, link := newObserver(t)
+	o := newObserver()
+	link := o.plug(t)
 	conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: link.Own}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: link.Peer})
 	require.NoError(t, err)
 	defer conn.Close()
@@ -200,4 +249,42 @@ func TestTheObserverAnswersAndSees(t *testing.T) {
 	require.NoError(t, tcp.SetNetworkLayerForChecksum(header))
 	require.True(t, ask(to, header, tcp).Layer(layers.LayerTypeTCP).(*layers.TCP).RST)
 	require.Equal(t, []string{"10.77.0.9 to port 443"}, o.connections())
+}
+
+// Two machines that have heard of each other speak with nobody listening.
+func TestTheObserverIsASwitch(t *testing.T) {
+	o := newObserver()
+	machine := func() *net.UDPConn {
+		link := o.plug(t)
+		conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: link.Own}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: link.Peer})
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	a, b, c := machine(), machine(), machine()
+	frame := func(to, from byte) []byte {
+		return append([]byte{2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5}, "payload"...)
+	}
+	hears := func(conn *net.UDPConn, want []byte) {
+		t.Helper()
+		got := make([]byte, 100)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		n, err := conn.Read(got)
+		require.NoError(t, err)
+		require.Equal(t, want, got[:n])
+	}
+	send := func(conn *net.UDPConn, frame []byte) {
+		t.Helper()
+		_, err := conn.Write(frame)
+		require.NoError(t, err)
+	}
+	send(a, frame('b', 'a')) // to somebody unknown: all hear it
+	hears(b, frame('b', 'a'))
+	hears(c, frame('b', 'a'))
+	send(b, frame('a', 'b'))
+	hears(a, frame('a', 'b'))
+	send(a, frame('b', 'a'))
+	hears(b, frame('b', 'a'))
+	send(b, frame('c', 'b')) // the next that c hears
+	hears(c, frame('c', 'b'))
 }
