@@ -111,6 +111,11 @@ func mountCommand(_ context.Context, m *machine, args []string) error {
 	} else if info.Kind == state.Partition {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known which node this is"})
 	}
+	if info.Kind == state.Partition {
+		if err := state.KeepMounted(m.root.At(paths.MountOptions), info.Device, args[1]); err != nil {
+			m.say(err.Error())
+		}
+	}
 	info, err := state.Mount(info, args[1], want)
 	if err != nil {
 		return err

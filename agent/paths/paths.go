@@ -16,6 +16,8 @@ const (
 	Conflicts = "/run/spore/conflicts.json"
 	// State says what /var is (JSON, package state).
 	State = "/run/spore/state.json"
+	// MountOptions is libmount's table of what the kernel does not keep of mounts.
+	MountOptions = "/run/mount/utab"
 	// Repart holds the definitions for systemd-repart.
 	Repart = "/run/spore/repart.d"
 	// Secrets holds a directory for each program, and in it one file for each secret that it is given; for root alone.

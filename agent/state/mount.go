@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/wait"
 )
 
 // Binding is the file on the state partition that says whose it is (/var/lib/spore/state.json).
@@ -24,6 +27,9 @@ type Binding struct {
 
 // bindingFile is where the binding lies below the mount point.
 const bindingFile = "lib/spore/state.json"
+
+// maxUtab bounds libmount's table.
+const maxUtab = 1 << 20
 
 // maxBinding bounds the binding file; what is on a disk is outside data.
 const maxBinding = 4096
@@ -48,7 +54,7 @@ func Mount(info Info, dir string, want Binding) (Info, error) {
 }
 
 func mountPartition(device, dir string, want Binding) error {
-	if err := unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+	if err := mountDevice(device, dir); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
 	if err := Bind(dir, want); err != nil {
@@ -58,6 +64,40 @@ func mountPartition(device, dir string, want Binding) error {
 		return err
 	}
 	return nil
+}
+
+// mountDevice mounts the partition, and waits for it where it is away: when repart has written a table and closed the disk,
+// udev has the kernel read the table again, and for that the kernel takes the disk's partitions away and brings them back.
+func mountDevice(device, dir string) error {
+	var err error
+	_ = wait.Until(context.Background(), wait.Condition{
+		For: device, Bound: NodeBound, Every: 50 * time.Millisecond,
+		Met: func() bool {
+			err = unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro")
+			return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENXIO)
+		},
+	})
+	return err
+}
+
+// KeepMounted tells systemd, in libmount's table of mount options that the kernel does not keep (utab, usually
+// /run/mount/utab), that the mount of device on dir outlives the device's unit (systemd.mount(5), x-systemd.device-bound=).
+// systemd would unmount it otherwise when the partition is away for a moment, as in mountDevice: what runs would lose its
+// state, and what was to start would not. It has to be there before the mount is.
+func KeepMounted(utab, device, dir string) error {
+	line := fmt.Sprintf("SRC=%s TARGET=%s ROOT=/ OPTS=x-systemd.device-bound=no\n", device, dir)
+	old, err := atomicfile.ReadLimited(utab, maxUtab)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the options of mounts: %w", err)
+	}
+	if strings.Contains("\n"+string(old), "\n"+line) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(utab), 0o755); err != nil {
+		return fmt.Errorf("the options of mounts: %w", err)
+	}
+	_, err = atomicfile.Write(utab, append(old, line...), 0o644)
+	return err
 }
 
 // Bind checks the binding of the file system at dir, and writes it when the file system is new.

@@ -208,6 +208,16 @@ func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 		require.Equal(t, first.MachineID, sh("ls /var/log/journal"))
 		require.Equal(t, "2", sh("journalctl -q --list-boots | wc -l"))
 	})
+	t.Run("/var stays when its partition is announced as gone", func(t *testing.T) {
+		name := sh(`sed -n 's|^/dev/\(\S*\) /var .*|\1|p' /proc/mounts`)
+		require.NotEmpty(t, name)
+		sh("echo remove > /sys/class/block/" + name + "/uevent")
+		require.Equal(t, "gone", sh("timeout 60 sh -c 'while systemctl -q is-active dev-"+name+".device; do sleep 1; done' && echo gone"))
+		sh("echo add > /sys/class/block/" + name + "/uevent")
+		require.Equal(t, "back", sh("timeout 60 sh -c 'until systemctl -q is-active dev-"+name+".device; do sleep 1; done' && echo back"))
+		require.Equal(t, "active\nactive", sh("systemctl is-active var.mount spore-agent.service"))
+		require.Equal(t, "0", sh("journalctl -q -b -u var.mount | grep -c -i unmount"))
+	})
 	t.Run("/var is as large as the disk", func(t *testing.T) {
 		mib, err := strconv.Atoi(strings.TrimSpace(sh("df -BM --output=size /var | tail -n1 | tr -d M")))
 		require.NoError(t, err)
