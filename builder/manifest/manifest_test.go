@@ -16,7 +16,7 @@ func sample() Manifest {
 		Format: 1, BuildTime: 1_700_000_000, Suite: "trixie", Kernel: "6.12.1-amd64",
 		Packages: []Package{{Name: "mosquitto", Version: "2.0.21-1", Arch: "amd64", SHA256: "00"}},
 		Payloads: []Payload{{Name: "coredns", Version: "v1.15.0", SHA256: "11", Modules: []Module{{Path: "example.test/m", Version: "v1.0.0"}}}},
-		Images: []Image{{File: "/usr/share/spore/images/pause.tar", Names: []string{"spore.local/pause:1"}, Digest: "sha256:22", Size: 9, From: "payload pause"}},
+		Images:   []Image{{File: "/usr/share/spore/images/pause.tar", Names: []string{"spore.local/pause:1"}, Digest: "sha256:22", Size: 9, From: "payload pause"}},
 	}
 }
 
