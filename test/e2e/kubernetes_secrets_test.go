@@ -29,7 +29,7 @@ const (
 )
 
 // looks starts the looking pods. Only in kube-system can there be such pods.
-func (l *lab) looks() {
+func (l *lab) looks(*testing.T) {
 	l.t.Helper()
 	for _, node := range []string{masterName, workerName} {
 		l.apply(fmt.Sprintf(`
@@ -55,20 +55,24 @@ spec:
 }
 
 func (l *lab) encryptsSecrets(t *testing.T) {
-	l.looks()
 	const secret, public = "neither-here-nor-there", "for-all-to-see"
 	l.must("create", "secret", "generic", "-n", "lab", "private", "--from-literal=word="+secret)
 	l.must("create", "configmap", "-n", "lab", "public", "--from-literal=word="+public)
 	require.Equal(t, secret, decoded(t, l.must("get", "secret", "-n", "lab", "private", "-o", "jsonpath={.data.word}")))
-	found := func(dir, word string) string {
-		files, err := l.in(lookMaster, "find", dir, hex.EncodeToString([]byte(word)))
+	found := func(dir string, words ...string) string {
+		args := []string{"find", dir}
+		for _, w := range words {
+			args = append(args, hex.EncodeToString([]byte(w)))
+		}
+		out, err := l.in(lookMaster, args...)
 		require.NoError(t, err)
-		return files
+		return out
 	}
-	require.NotEmpty(t, found("/host/var/lib/etcd", public), "what is not encrypted is found")
-	require.Empty(t, found("/host/var/lib/etcd", secret))
-	require.NotEmpty(t, found("/host/var/log/kubernetes", "secrets/private"), "the audit log has the request")
-	require.Empty(t, found("/host/var/log/kubernetes", secret), "and not the content")
+	etcd, log := found("/host/var/lib/etcd", secret, public), found("/host/var/log/kubernetes", secret, "secrets/private")
+	require.Contains(t, etcd, hex.EncodeToString([]byte(public)), "what is not encrypted is found")
+	require.NotContains(t, etcd, hex.EncodeToString([]byte(secret)))
+	require.Contains(t, log, hex.EncodeToString([]byte("secrets/private")), "the audit log has the request")
+	require.NotContains(t, log, hex.EncodeToString([]byte(secret)), "and not the content")
 }
 
 func decoded(t *testing.T, text string) string {
@@ -98,7 +102,7 @@ func (l *lab) as(certificate, key string) func(input string, args ...string) (st
 }
 
 func (l *lab) boundsWorkers(t *testing.T) {
-	own, err := l.in(lookWorker, "cat", "/host/var/lib/kubelet/pki/kubelet-client-current.pem")
+	own, err := l.in(lookWorker, "cat", "/host/var/lib/kubelet/pki/kubelet-client-current.pem", "/host")
 	require.NoError(t, err)
 	l.workerIsBound(t, own)
 }

@@ -28,8 +28,8 @@ hello fetch URL              print what a GET of URL gives
 hello watch URL              fetch for ever, one line each
 hello lookup NAME            print the addresses of NAME
 hello write FILE TEXT        write a file
-hello cat FILE               print a file
-hello find DIR HEX           print the files below DIR that hold the bytes HEX
+hello cat FILE [ROOT]        print a file; its links are below ROOT
+hello find DIR HEX…          print which of the byte strings HEX are in files below DIR
 hello node ROOT PATH…        print what runs on the node, whose root is ROOT, and what its files are, as JSON`
 
 func main() {
@@ -56,16 +56,16 @@ func run(args []string) error {
 		return err
 	case name == "write" && len(rest) == 2:
 		return os.WriteFile(rest[0], []byte(rest[1]), 0o644)
-	case name == "cat" && len(rest) == 1:
-		data, err := os.ReadFile(rest[0])
+	case name == "cat" && (len(rest) == 1 || len(rest) == 2):
+		path := rest[0]
+		if to, err := os.Readlink(path); err == nil && filepath.IsAbs(to) && len(rest) == 2 {
+			path = rest[1] + to
+		}
+		data, err := os.ReadFile(path)
 		os.Stdout.Write(data)
 		return err
-	case name == "find" && len(rest) == 2:
-		word, err := hex.DecodeString(rest[1]) // so that asking for it does not write it into a log of requests
-		if err != nil {
-			return err
-		}
-		return find(rest[0], word)
+	case name == "find" && len(rest) > 1:
+		return find(rest[0], rest[1:])
 	case name == "node" && len(rest) > 0:
 		return json.NewEncoder(os.Stdout).Encode(look(rest[0], rest[1:]))
 	}
@@ -110,7 +110,16 @@ func watch(url string) error {
 	}
 }
 
-func find(dir string, word []byte) error {
+// find takes its words in hexadecimal, so that asking for one does not write it into a log of requests.
+func find(dir string, words []string) error {
+	var want [][]byte
+	for _, w := range words {
+		word, err := hex.DecodeString(w)
+		if err != nil {
+			return err
+		}
+		want = append(want, word)
+	}
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it went away in the meantime
@@ -122,8 +131,10 @@ func find(dir string, word []byte) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && bytes.Contains(data, word) {
-			fmt.Println(path)
+		for i, word := range want {
+			if bytes.Contains(data, word) {
+				fmt.Println(words[i], path)
+			}
 		}
 		return err
 	})
