@@ -12,7 +12,10 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-.PHONY: help image boot test check soak bench fuzz generate deps clean
+# Two emulated machines that form a cluster of Kubernetes take more than half an hour: `make kubernetes`.
+KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
+
+.PHONY: help image boot test kubernetes check soak bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +50,12 @@ test: ## everything, with a table of where the time went
 	@$(STAGE) "Kubernetes' conformance" go test -count=1 -tags integration -timeout 30m -v ./test/conformance
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
-	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v ./test/e2e
+	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v -skip $(KUBERNETES_E2E) ./test/e2e
 	@$(STAGE) --table
+
+kubernetes: ## boot a cluster of Kubernetes of two machines in QEMU: more than half an hour
+	@mkdir -p $(OUT)/results
+	SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 2h -v -run $(KUBERNETES_E2E) ./test/e2e
 
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
