@@ -33,6 +33,7 @@ func commands() []command {
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
 		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
 		{"kubernetes-node", "", "wait until Kubernetes knows this node", kubernetesNodeCommand},
+		{"kubernetes-ready", "LEAF", "wait until an API server is ready, with the certificate LEAF", kubernetesReadyCommand},
 		{"kubernetes-network", "", "wait until felix is ready, and let pods have a network", kubernetesNetworkCommand},
 	}
 }

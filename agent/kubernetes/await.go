@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Times of a wait for a node, on a machine of usual speed.
+// Times of a wait, on a machine of usual speed.
 const (
 	// awaitEvery is how often the API server is asked.
 	awaitEvery = time.Second
@@ -20,24 +20,36 @@ const (
 // AwaitNode waits until Kubernetes has an object for the node of this name, which its kubelet makes, and says what it waits
 // for. It ends with the context.
 func (c *Client) AwaitNode(ctx context.Context, name string, slow int, say func(string)) error {
+	return await(ctx, "node "+name+" of Kubernetes", slow, say, func() error {
+		err := c.get(ctx, "/api/v1/nodes/"+url.PathEscape(name), nil)
+		if isStatus(err, http.StatusNotFound) {
+			return errors.New("its kubelet has not registered it yet")
+		}
+		return err
+	})
+}
+
+// AwaitReady waits until an API server is ready, and says what it waits for. It ends with the context.
+func (c *Client) AwaitReady(ctx context.Context, slow int, say func(string)) error {
+	return await(ctx, "an API server that is ready", slow, say, func() error { return c.Ready(ctx) })
+}
+
+// await asks again and again until there is no error.
+func await(ctx context.Context, what string, slow int, say func(string), ask func() error) error {
 	factor := time.Duration(max(slow, 1))
-	path := "/api/v1/nodes/" + url.PathEscape(name)
 	var said time.Time
 	for {
-		err := c.get(ctx, path, nil)
+		err := ask()
 		if err == nil {
 			return nil
 		}
-		if isStatus(err, http.StatusNotFound) {
-			err = errors.New("its kubelet has not registered it yet")
-		}
 		if time.Since(said) >= awaitSay*factor {
-			say(fmt.Sprintf("waiting for node %s of Kubernetes: %v", name, err))
+			say(fmt.Sprintf("waiting for %s: %v", what, err))
 			said = time.Now()
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for node %s of Kubernetes: %w: %w", name, ctx.Err(), err)
+			return fmt.Errorf("waiting for %s: %w: %w", what, ctx.Err(), err)
 		case <-time.After(awaitEvery * factor):
 		}
 	}

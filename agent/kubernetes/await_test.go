@@ -43,3 +43,20 @@ func TestAWaitForANodeEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "waiting for node n of Kubernetes")
 }
+
+func TestAWaitForTheAPIEndsWhenItIsReady(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "/readyz", r.URL.Path)
+		if asked.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(s.Close)
+	c := &Client{server: s.URL, http: s.Client(), time: time.Minute}
+	var said []string
+	require.NoError(t, c.AwaitReady(context.Background(), 1, func(s string) { said = append(said, s) }))
+	require.EqualValues(t, 2, asked.Load())
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "waiting for an API server that is ready: ")
+}
