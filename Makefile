@@ -12,7 +12,7 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-# Two emulated machines that form a cluster of Kubernetes take more than half an hour: `make kubernetes`.
+# Two emulated machines that form a cluster of Kubernetes take another twenty minutes: `make kubernetes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 
 .PHONY: help image boot test kubernetes check soak bench fuzz generate deps clean
@@ -53,7 +53,7 @@ test: ## everything, with a table of where the time went
 	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v -skip $(KUBERNETES_E2E) ./test/e2e
 	@$(STAGE) --table
 
-kubernetes: ## boot a cluster of Kubernetes of two machines in QEMU: more than half an hour
+kubernetes: ## boot a cluster of Kubernetes of two machines in QEMU: twenty minutes
 	@mkdir -p $(OUT)/results
 	SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 2h -v -run $(KUBERNETES_E2E) ./test/e2e
 
