@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
 
+	"spore/agent/blank"
 	"spore/agent/disk"
+	"spore/agent/repart"
 	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
 )
@@ -88,13 +89,13 @@ func chooseBoot(r Request, d disk.Disk) (Plan, error) {
 		return Plan{}, fmt.Errorf("the boot disk %s (serial %s) is read-only", d.Path(), d.Serial())
 	}
 	p := Plan{Disk: d, Found: found}
-	free := gaps(table, d.Size)
+	free := repart.Gaps(table, d.Size)
 	slots := missingSlots(table)
 	p.Warning = fit(&slots, free, found)
-	if !found && largest(free) < MinSize {
+	if !found && repart.Largest(free) < MinSize {
 		return Plan{}, fmt.Errorf("the boot disk %s (serial %s) has no free space of %d MiB for state", d.Path(), d.Serial(), MinSize>>20)
 	}
-	p.Repart = !found || len(slots) > 0 || grows(table, r.Want, d.Size)
+	p.Repart = !found || len(slots) > 0 || repart.Grows(table, r.Want, d.Size)
 	p.Definitions = definitions(table, r.Want, slots)
 	return p, nil
 }
@@ -107,7 +108,7 @@ func chooseData(r Request, d disk.Disk) (Plan, error) {
 	}
 	defer dev.Close()
 	p := Plan{Disk: d, Repart: true}
-	begun, err := markedFor(dev, r.Want)
+	begun, err := blank.Marked(dev, made(r.Want))
 	if err != nil {
 		return Plan{}, refuse("the disk for state %s (serial %s) cannot be read: %v", d.Path(), d.Serial(), err)
 	}
@@ -128,13 +129,13 @@ func chooseData(r Request, d disk.Disk) (Plan, error) {
 			return Plan{}, refuse("the disk for state %s (serial %s) has a partition table with %d partitions that are not state of %s; nothing was changed. %s",
 				d.Path(), d.Serial(), len(table.Partitions), r.Owner, resetDisk(d))
 		}
-		p.Repart = grows(table, r.Want, d.Size)
+		p.Repart = repart.Grows(table, r.Want, d.Size)
 		p.Definitions = definitions(table, r.Want, nil)
 		return p, writable(d)
 	case !errors.Is(err, gpt.ErrNone):
 		return Plan{}, refuse("the disk for state %s (serial %s): %v; nothing was changed. %s", d.Path(), d.Serial(), err, resetDisk(d))
 	}
-	what, err := content(dev, d.Size)
+	what, err := blank.Content(dev, d.Size)
 	if err != nil {
 		return Plan{}, refuse("the disk for state %s (serial %s) cannot be read: %v", d.Path(), d.Serial(), err)
 	}
@@ -170,52 +171,4 @@ func foreignState(r Request, d disk.Disk, t gpt.Table) error {
 
 func resetDisk(d disk.Disk) string {
 	return fmt.Sprintf("To delete everything on it and use it: spore-agent state reset %s %s", d.Path(), d.Serial())
-}
-
-// gap is free space.
-type gap struct{ start, end int64 }
-
-// Reserve is what is kept free at both ends of a disk for the partition table.
-const reserve = 1 << 20
-
-// gaps lists the free spaces between the partitions, aligned to 1 MiB.
-func gaps(t gpt.Table, size int64) []gap {
-	parts := append([]gpt.Partition{}, t.Partitions...)
-	sort.Slice(parts, func(i, j int) bool { return parts[i].Start < parts[j].Start })
-	var out []gap
-	pos := int64(reserve)
-	add := func(end int64) {
-		start, end := (pos+reserve-1)/reserve*reserve, end/reserve*reserve
-		if end > start {
-			out = append(out, gap{start, end})
-		}
-	}
-	for _, p := range parts {
-		add(p.Start)
-		pos = max(pos, p.Start+p.Size)
-	}
-	add(size - reserve)
-	return out
-}
-
-func largest(free []gap) int64 {
-	var n int64
-	for _, g := range free {
-		n = max(n, g.end-g.start)
-	}
-	return n
-}
-
-// grows tells whether there is free space worth having right behind this node's state.
-func grows(t gpt.Table, want gpt.GUID, size int64) bool {
-	p, ok := t.ByGUID(want)
-	if !ok {
-		return false
-	}
-	for _, g := range gaps(t, size) {
-		if g.start-(p.Start+p.Size) < reserve && g.start >= p.Start+p.Size && g.end-g.start >= 8<<20 {
-			return true
-		}
-	}
-	return false
 }

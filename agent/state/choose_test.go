@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/cluster/spec"
 )
@@ -101,12 +102,12 @@ func TestARefusalNamesTheCommandsThatWouldHelp(t *testing.T) {
 
 func TestANamedDisk(t *testing.T) {
 	const size = 512 << 20
-	blank := func(t *testing.T) disk.Disk { return imageDisk(t, size, "DATA") }
+	zeros := func(t *testing.T) disk.Disk { return imageDisk(t, size, "DATA") }
 	with := func(data string, at int64) func(t *testing.T) disk.Disk {
-		return func(t *testing.T) disk.Disk { d := blank(t); writeAt(t, d, data, at); return d }
+		return func(t *testing.T) disk.Disk { d := zeros(t); writeAt(t, d, data, at); return d }
 	}
 	gptWith := func(script string) func(t *testing.T) disk.Disk {
-		return func(t *testing.T) disk.Disk { d := blank(t); sfdisk(t, d, "label: gpt\n"+script+"\n"); return d }
+		return func(t *testing.T) disk.Disk { d := zeros(t); sfdisk(t, d, "label: gpt\n"+script+"\n"); return d }
 	}
 	state := "type=" + typeVar.String() + ", uuid="
 	for name, tc := range map[string]struct {
@@ -115,20 +116,20 @@ func TestANamedDisk(t *testing.T) {
 		err     string
 		refused bool
 	}{
-		"empty": {blank, plan{scratch: true, repart: true}, "", false},
+		"empty": {zeros, plan{scratch: true, repart: true}, "", false},
 		"with this node's state to the end": {
 			gptWith(state + want.String()), plan{found: true}, "", false,
 		},
 		"with this node's state and room behind it": {
 			gptWith("size=300MiB, " + state + want.String()), plan{found: true, repart: true}, "", false,
 		},
-		"where this node was cut off":  {with(string(marker(want))+"\x53\xef", markerAt), plan{scratch: true, repart: true}, "", false},
-		"where another was cut off":    {with(string(marker(PartUUID(clusterID, "edge-02"))), markerAt), plan{}, "is not empty", true},
+		"where this node was cut off":  {with(string(blank.Marker(made(want)))+"\x53\xef", blank.MarkerAt), plan{scratch: true, repart: true}, "", false},
+		"where another was cut off":    {with(string(blank.Marker(made(PartUUID(clusterID, "edge-02")))), blank.MarkerAt), plan{}, "is not empty", true},
 		"with state of another":        {gptWith(state + foreign), plan{}, "spore-agent state adopt", true},
 		"with another's partition":     {gptWith("type=linux"), plan{}, "a partition table with 1 partitions that are not state of node edge-01", true},
 		"with an empty table":          {gptWith(""), plan{}, "a partition table with 0 partitions", true},
 		"with a damaged table":         {damaged, plan{}, "GUID partition table: primary:", true},
-		"with ext4":                    {func(t *testing.T) disk.Disk { d := blank(t); tool(t, "mkfs.ext4", "-q", d.Path()); return d }, plan{}, "it holds an ext2, ext3 or ext4 file system", true},
+		"with ext4":                    {func(t *testing.T) disk.Disk { d := zeros(t); tool(t, "mkfs.ext4", "-q", d.Path()); return d }, plan{}, "it holds an ext2, ext3 or ext4 file system", true},
 		"with XFS":                     {with("XFSB", 0), plan{}, "an XFS file system", true},
 		"with Btrfs":                   {with("_BHRfS_M", 65536+64), plan{}, "a Btrfs file system", true},
 		"encrypted":                    {with("LUKS\xba\xbe\x00\x02", 0), plan{}, "encrypted with LUKS", true},
@@ -140,10 +141,10 @@ func TestANamedDisk(t *testing.T) {
 		"with something nobody knows":  {with("x", 12345), plan{}, "there is data at byte 12345", true},
 		"with data in the middle only": {with(strings.Repeat("x", 64<<10), size/65*30/4096*4096), plan{}, "there is data at byte", true},
 		"with data at the end only":    {with("x", size-1), plan{}, "there is data at byte 536870911", true},
-		"read-only":                    {func(t *testing.T) disk.Disk { d := blank(t); d.ReadOnly = true; return d }, plan{}, "is read-only", true},
+		"read-only":                    {func(t *testing.T) disk.Disk { d := zeros(t); d.ReadOnly = true; return d }, plan{}, "is read-only", true},
 		"too small":                    {func(t *testing.T) disk.Disk { return imageDisk(t, 100<<20, "DATA") }, plan{}, "has only 100 MiB", true},
-		"not there":                    {func(t *testing.T) disk.Disk { d := blank(t); d.Serials = []string{"OTHER"}; return d }, plan{}, `no disk has the serial "DATA"`, true},
-		"not readable":                 {func(t *testing.T) disk.Disk { d := blank(t); d.Name += "x"; return d }, plan{}, "cannot be read", true},
+		"not there":                    {func(t *testing.T) disk.Disk { d := zeros(t); d.Serials = []string{"OTHER"}; return d }, plan{}, `no disk has the serial "DATA"`, true},
+		"not readable":                 {func(t *testing.T) disk.Disk { d := zeros(t); d.Name += "x"; return d }, plan{}, "cannot be read", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, boot := tc.make(t), bootImage(t, 1<<30, "BOOT")

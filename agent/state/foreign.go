@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/blank"
 	"spore/agent/disk"
+	"spore/agent/repart"
 	"spore/agent/stage1/gpt"
 )
 
@@ -52,16 +54,7 @@ func Reset(o Options, d disk.Disk, name string) error {
 	if d.Name == o.BootDisk {
 		return errors.New("this is the disk that the machine was booted from; nothing was changed")
 	}
-	return onDisk(d, func(w Writer) error {
-		// The marker first: from then on the disk is ours, wherever this is cut off.
-		if err := writeMarker(w, PartUUID(o.ClusterID, o.Node)); err != nil {
-			return err
-		}
-		if err := writeSynced(w, make([]byte, markerAt), 0); err != nil {
-			return err
-		}
-		return writeSynced(w, make([]byte, mib), d.Size-mib)
-	})
+	return repart.OnDisk(d, func(w blank.Writer) error { return blank.Give(w, d.Size, made(PartUUID(o.ClusterID, o.Node))) })
 }
 
 // withPartition calls fn with a state partition that is not mounted.
@@ -143,10 +136,10 @@ func editCopy(f table, header []byte, at, sector int64, number int, edit func([]
 	le.PutUint32(header[16:], 0)
 	headerSize := min(int64(le.Uint32(header[12:])), sector)
 	le.PutUint32(header[16:], crc32.ChecksumIEEE(header[:headerSize]))
-	if err := writeSynced(f, entries, start); err != nil {
+	if err := blank.Write(f, entries, start); err != nil {
 		return fmt.Errorf("write the partition table: %w", err)
 	}
-	if err := writeSynced(f, header, at); err != nil {
+	if err := blank.Write(f, header, at); err != nil {
 		return fmt.Errorf("write the partition table: %w", err)
 	}
 	return nil

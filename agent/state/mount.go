@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/ext4"
+	"spore/agent/repart"
 	"spore/agent/wait"
 )
 
@@ -40,7 +42,7 @@ func Mount(info Info, dir string, want Binding) (Info, error) {
 	if info.Kind == Partition {
 		err := mountPartition(info.Device, dir, want)
 		if err == nil {
-			if err := grow(info.Device, dir); err != nil {
+			if err := ext4.Grow(info.Device, dir); err != nil {
 				info.Warning = joinWarnings(info.Warning, err.Error())
 			}
 			return info, nil
@@ -71,7 +73,7 @@ func mountPartition(device, dir string, want Binding) error {
 func mountDevice(device, dir string) error {
 	var err error
 	_ = wait.Until(context.Background(), wait.Condition{
-		For: device, Bound: NodeBound, Every: 50 * time.Millisecond,
+		For: device, Bound: repart.NodeBound, Every: 50 * time.Millisecond,
 		Met: func() bool {
 			err = unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro")
 			return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENXIO)

@@ -2,8 +2,8 @@ package state
 
 import (
 	"fmt"
-	"strings"
 
+	"spore/agent/repart"
 	"spore/agent/stage1/gpt"
 )
 
@@ -34,7 +34,7 @@ func missingSlots(t gpt.Table) []slot {
 
 // fit drops the slots when they would leave no room for state, and says so: a node that runs is worth more than one that
 // could be updated.
-func fit(slots *[]slot, free []gap, stateFound bool) (warning string) {
+func fit(slots *[]slot, free []repart.Gap, stateFound bool) (warning string) {
 	if len(*slots) == 0 {
 		return ""
 	}
@@ -45,7 +45,7 @@ func fit(slots *[]slot, free []gap, stateFound bool) (warning string) {
 	if !stateFound {
 		need += MinSize
 	}
-	if largest(free) >= need {
+	if repart.Largest(free) >= need {
 		return ""
 	}
 	*slots = nil
@@ -65,11 +65,11 @@ func definitions(t gpt.Table, want gpt.GUID, slots []slot) map[string]string {
 			found = true
 			out[name] = stateDefinition(want, p.Size)
 		case p.Type == typeESP, p.Type == typeRoot, p.Type == typeVerity, p.Type == typeCluster, p.Type == typeVar:
-			out[name] = partition("Type="+p.Type.String(), fmt.Sprintf("SizeMinBytes=%d", p.Size), fmt.Sprintf("SizeMaxBytes=%d", p.Size))
+			out[name] = repart.Partition("Type="+p.Type.String(), fmt.Sprintf("SizeMinBytes=%d", p.Size), fmt.Sprintf("SizeMaxBytes=%d", p.Size))
 		}
 	}
 	for i, s := range slots {
-		out[fmt.Sprintf("50-%d-%s.conf", i, s.label)] = partition("Type="+s.kind.String(), "Label="+s.label,
+		out[fmt.Sprintf("50-%d-%s.conf", i, s.label)] = repart.Partition("Type="+s.kind.String(), "Label="+s.label,
 			fmt.Sprintf("SizeMinBytes=%d", s.size), fmt.Sprintf("SizeMaxBytes=%d", s.size))
 	}
 	if !found {
@@ -81,7 +81,5 @@ func definitions(t gpt.Table, want gpt.GUID, slots []slot) map[string]string {
 // stateDefinition is this node's state: formatted before the table names it, so that it is whole once it is there; as
 // large as the disk lets it be.
 func stateDefinition(want gpt.GUID, minimum int64) string {
-	return partition("Type="+typeVar.String(), "Label="+Label, "UUID="+want.String(), "Format=ext4", fmt.Sprintf("SizeMinBytes=%d", minimum))
+	return repart.Partition("Type="+typeVar.String(), "Label="+Label, "UUID="+want.String(), "Format=ext4", fmt.Sprintf("SizeMinBytes=%d", minimum))
 }
-
-func partition(lines ...string) string { return "[Partition]\n" + strings.Join(lines, "\n") + "\n" }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/blank"
 	"spore/agent/disk"
+	"spore/agent/ext4"
 	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
 )
@@ -39,7 +41,7 @@ func step(t *testing.T, r Request, o Options) Plan {
 		}
 	}
 	if p.Repart {
-		require.NoError(t, repart(context.Background(), o, p, want))
+		require.NoError(t, makeState(context.Background(), o, p, want))
 	}
 	return p
 }
@@ -53,12 +55,12 @@ func checkFileSystem(t *testing.T, d disk.Disk, p gpt.Partition) {
 	f, err := os.Open(d.Path())
 	require.NoError(t, err)
 	defer f.Close()
-	sb, err := readSuperblock(&section{f, p.Start})
+	blocks, blockSize, err := ext4.Size(&section{f, p.Start})
 	require.NoError(t, err)
-	require.True(t, sb.clean)
 	dump := tool(t, "dumpe2fs", "-h", fmt.Sprintf("%s?offset=%d", d.Path(), p.Start))
-	require.Regexp(t, fmt.Sprintf(`Block count: +%d\n`, sb.blocks), dump)
-	require.Regexp(t, fmt.Sprintf(`Block size: +%d\n`, sb.blockSize), dump)
+	require.Regexp(t, `Filesystem state: +clean\n`, dump)
+	require.Regexp(t, fmt.Sprintf(`Block count: +%d\n`, blocks), dump)
+	require.Regexp(t, fmt.Sprintf(`Block size: +%d\n`, blockSize), dump)
 }
 
 // section is a file from an offset on.
@@ -127,7 +129,7 @@ func TestRepartMakesTheStateOfANamedDisk(t *testing.T) {
 	f, err := os.Open(d.Path())
 	require.NoError(t, err)
 	defer f.Close()
-	marked, err := markedFor(f, want)
+	marked, err := blank.Marked(f, made(want))
 	require.NoError(t, err)
 	require.False(t, marked, "the marker is gone once the partition is there")
 }
@@ -138,21 +140,21 @@ func TestACutWhileTheNamedDiskIsMade(t *testing.T) {
 	r := request(nil, done)
 	r.Named = &spec.DiskSelector{Serial: "DATA"}
 	step(t, r, o)
-	const sector = 512
+	const sector, mib = 512, 1 << 20
 	size := done.Size
 	type span struct{ start, end int64 }
 	for name, missing := range map[string][]span{
-		"before anything but the marker":             {{0, markerAt}, {mib, size}},
-		"while it is formatted":                      {{0, markerAt}, {8 * mib, size}},
-		"after the backup of the entries":            {{0, markerAt}, {size - sector, size}},
-		"after the backup of the table":              {{0, markerAt}},
+		"before anything but the marker":             {{0, blank.MarkerAt}, {mib, size}},
+		"while it is formatted":                      {{0, blank.MarkerAt}, {8 * mib, size}},
+		"after the backup of the entries":            {{0, blank.MarkerAt}, {size - sector, size}},
+		"after the backup of the table":              {{0, blank.MarkerAt}},
 		"after the primary entries":                  {{0, 2 * sector}},
 		"after the primary header":                   {{0, sector}},
 		"after the table, before the marker is gone": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := clone(t, done)
-			writeAt(t, d, string(marker(want)), markerAt)
+			writeAt(t, d, string(blank.Marker(made(want))), blank.MarkerAt)
 			for _, m := range missing {
 				zero(t, d, m.start, m.end)
 			}
@@ -245,27 +247,4 @@ func TestBind(t *testing.T) {
 			require.NoError(t, Bind(dir, mine), "and again")
 		})
 	}
-}
-
-func TestReadSuperblockRefuses(t *testing.T) {
-	_, err := readSuperblock(strings.NewReader(""))
-	require.ErrorContains(t, err, "superblock")
-	_, err = readSuperblock(strings.NewReader(strings.Repeat("\x00", 4096)))
-	require.ErrorContains(t, err, "no ext4 file system")
-	b := []byte(strings.Repeat("\x00", 4096))
-	b[1024+0x38], b[1024+0x39], b[1024+0x18] = 0x53, 0xef, 99
-	_, err = readSuperblock(strings.NewReader(string(b)))
-	require.ErrorContains(t, err, "damaged")
-}
-
-func FuzzReadSuperblock(f *testing.F) {
-	b := make([]byte, 2048)
-	b[1024+0x38], b[1024+0x39] = 0x53, 0xef
-	f.Add(b)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if sb, err := readSuperblock(strings.NewReader(string(data))); err == nil {
-			require.GreaterOrEqual(t, sb.blocks, int64(0))
-			require.Positive(t, sb.blockSize)
-		}
-	})
 }

@@ -1,11 +1,15 @@
-package state
+// Package ext4 looks at an ext4 file system, has it checked where it says that something is wrong, and lets it grow with
+// its device. It reads no more than the superblock; repairs are e2fsck's and growing is the kernel's.
+package ext4
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,11 +46,17 @@ func readSuperblock(r io.ReaderAt) (superblock, error) {
 	return sb, nil
 }
 
+// Size reads how many blocks a file system has, and how many bytes a block.
+func Size(r io.ReaderAt) (blocks, blockSize int64, err error) {
+	sb, err := readSuperblock(r)
+	return sb.blocks, sb.blockSize, err
+}
+
 // resizeFS is EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64) (Linux, include/uapi/linux/ext4.h).
 const resizeFS = 0x40086610
 
-// grow makes the mounted file system as large as its device.
-func grow(device, dir string) error {
+// Grow makes the mounted file system as large as its device.
+func Grow(device, dir string) error {
 	dev, err := os.Open(device)
 	if err != nil {
 		return err
@@ -71,6 +81,33 @@ func grow(device, dir string) error {
 	defer mount.Close()
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, mount.Fd(), resizeFS, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
 		return fmt.Errorf("grow the file system of %s from %d to %d blocks: %w", device, sb.blocks, blocks, errno)
+	}
+	return nil
+}
+
+// Check looks at the superblock and runs e2fsck where it says that something is wrong. A journal that only has to be
+// replayed is left to the kernel. run runs a program and returns its error with what it printed.
+func Check(ctx context.Context, device string, run func(ctx context.Context, env []string, name string, args ...string) error, say func(string)) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	sb, err := readSuperblock(f)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	if sb.clean {
+		return nil
+	}
+	say("checking the file system of " + device)
+	err = run(ctx, nil, "e2fsck", "-p", device)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() < 4 { // e2fsck(8): 1 and 2 mean that everything was put right.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("e2fsck could not repair it: %w", err)
 	}
 	return nil
 }
