@@ -29,12 +29,11 @@ var badNodes = []badInput{
 		[]string{
 			`cluster.yaml:15:12: error: kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three`,
 			`cluster.yaml:15:24: warning: no node has a role of the service ceph; give one the role ceph-mon or ceph-osd, or remove the service`,
-			`cluster.yaml:15:30: warning: no node has a role of the service kafka; give one the role kafka-broker, or remove the service`,
+			`cluster.yaml:15:30: warning: no node has a role of the service kafka; give one the role kafka-broker or kafka-controller, or remove the service`,
 			`cluster.yaml:15:37: warning: no node has a role of the service mqtt; give one the role mqtt-broker, or remove the service`,
 			`cluster.yaml:15:43: warning: no node has a role of the service dns; give one the role dns-server, or remove the service`,
 			`cluster.yaml:16:8: error: there are no nodes; list at least one with its name and roles`,
 			`services/dns.yaml:15:12: error: the cname "edge-01" is no name of the domain; write the host name of a node, a record's name, or a foreign name with a dot at its end`,
-			`services/kafka.yaml:2:15: error: cluster.yaml has no node "kafka-01"`,
 		},
 	},
 	{

@@ -6,11 +6,10 @@ var badRoles = []badInput{
 		"a misspelt role",
 		[]edit{
 			{"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka-brocker]"},
-			{"services/kafka.yaml", "controllers: [kafka-01]\n", ""},
 			{"nodes/kafka-01.yaml", "  - {use: kafka, selector: {byID: nvme-SAMSUNG_MZVL2512_S64KNX0R}}\n", ""},
 		},
 		[]string{
-			`cluster.yaml:15:30: warning: no node has a role of the service kafka; give one the role kafka-broker, or remove the service`,
+			`cluster.yaml:15:30: warning: no node has a role of the service kafka; give one the role kafka-broker or kafka-controller, or remove the service`,
 			`cluster.yaml:32:13: error: the role "kafka-brocker" is unknown; did you mean "kafka-broker"?`,
 		},
 	},
@@ -18,7 +17,7 @@ var badRoles = []badInput{
 		"a role that nobody knows",
 		[]edit{{"cluster.yaml", "roles: [worker]", "roles: [mainframe]"}},
 		[]string{
-			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write control-plane, master, worker, kafka-broker, ceph-mon, ceph-osd, mqtt-broker or dns-server`,
+			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write control-plane, master, worker, kafka-broker, kafka-controller, ceph-mon, ceph-osd, mqtt-broker or dns-server`,
 		},
 	},
 	{
@@ -119,10 +118,10 @@ var badRoles = []badInput{
 			{"cluster.yaml", "roles: [master]", "roles: [master, kafka-broker]"},
 			{"cluster.yaml", "roles: [worker]\n", "roles: [worker, kafka-broker]\n"},
 			{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, kafka-broker]"},
-			{"services/kafka.yaml", "controllers: [kafka-01]\n", ""},
 		},
 		[]string{
 			`cluster.yaml:15:30: warning: 4 KRaft controllers: their quorum is 3 and lost as soon as 2 fail, which is no better than with 3; have 3 or 5`,
+			`services/kafka.yaml:2:20: warning: with replicationFactor 1 a broker that is down takes its part of every topic with it; write 3, or leave it out`,
 		},
 	},
 	{

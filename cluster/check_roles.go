@@ -98,10 +98,12 @@ func (k *checker) checkMembers(members map[string][]int) {
 		k.quorum(p, len(mons), "Ceph monitors", "their")
 	}
 	if p, on := service("kafka"); on {
-		n := len(members["kafka-broker"])
-		if k.c.Services.Kafka != nil && len(k.c.Services.Kafka.Controllers) > 0 {
-			n = len(k.c.Services.Kafka.Controllers)
-			p = in(k.c.services["kafka"], "controllers")
+		brokers, n := len(members["kafka-broker"]), len(members["kafka-controller"])
+		if n > 0 && brokers == 0 {
+			k.errorf(p, "there are nodes with the role kafka-controller and none with kafka-broker; give it to the nodes that are to keep the data")
+		}
+		if n == 0 {
+			n = brokers
 		}
 		k.quorum(p, n, "KRaft controllers", "their")
 	}

@@ -49,42 +49,6 @@ func (k *checker) secretRef(p place, what string, ref spec.SecretRef) {
 	}
 }
 
-func (k *checker) checkKafka(src *source, s *spec.Kafka) {
-	brokers := len(k.membersOf("kafka-broker"))
-	if s.ReplicationFactor < 0 || s.MinInsyncReplicas < 0 {
-		k.errorf(in(src), "replicationFactor and minInsyncReplicas count brokers; write 1 or more, or leave them out")
-		return
-	}
-	if brokers > 0 && s.ReplicationFactor > brokers {
-		k.errorf(in(src, "replicationFactor"), "replicationFactor %d needs as many brokers, and there are %d; lower it, or give more nodes the role kafka-broker", s.ReplicationFactor, brokers)
-	}
-	if s.ReplicationFactor > 0 && s.MinInsyncReplicas > s.ReplicationFactor {
-		k.errorf(in(src, "minInsyncReplicas"), "minInsyncReplicas %d is more than replicationFactor %d, so nothing could be written; lower it", s.MinInsyncReplicas, s.ReplicationFactor)
-	} else if s.ReplicationFactor > 1 && s.MinInsyncReplicas == s.ReplicationFactor {
-		k.warningf(in(src, "minInsyncReplicas"), "with minInsyncReplicas equal to replicationFactor (%d) one broker that is down stops all writes; have one less", s.ReplicationFactor)
-	}
-	seen := k.unique()
-	for i, name := range s.Controllers {
-		p := in(src, "controllers", i)
-		node, ok := k.byName[name]
-		if !ok {
-			k.errorf(p, "cluster.yaml has no node %q%s", clip(name), k.suggestOf(name, k.nodesWith("kafka-broker")))
-			continue
-		}
-		if seen.add(p, "the controller", name, "remove one") && !k.hasRole(node, "kafka-broker") {
-			k.errorf(p, "node %s is a controller but has no role kafka-broker; add the role, or choose another node", name)
-		}
-	}
-}
-
-func (k *checker) nodesWith(role string) []string {
-	var out []string
-	for _, i := range k.membersOf(role) {
-		out = append(out, k.c.Cluster.Nodes[i].Name)
-	}
-	return out
-}
-
 // failureDomains are CRUSH bucket types.
 var failureDomains = []string{"host", "osd"}
 

@@ -15,6 +15,7 @@ func Choices() map[string][]string {
 		"Bond.mode":              bondModes,
 		"Disk.use":               diskUses,
 		"MQTTACL.access":         mqttAccess,
+		"KafkaACL.operations":    allKafkaOperations(),
 		"Ceph.failureDomain":     failureDomains,
 		"Kubernetes.podSecurity": podSecurityLevels,
 		"Kubernetes.audit":       auditLevels,

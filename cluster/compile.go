@@ -79,7 +79,7 @@ func nodeFacts(c *spec.Cluster, n spec.Node, f spec.NodeFile) facts.Node {
 	out := facts.Node{
 		Name: n.Name, Hostname: hostname, FQDN: hostname + "." + c.Domain,
 		MACs: normal(identity.MAC, n.MACs), IPs: normal(identity.IP, n.IPs),
-		Roles: canonicalRoles(n.Roles), Disks: f.Disks, Labels: f.Labels, Taints: f.Taints, Sysctl: f.Sysctl,
+		Roles: canonicalRoles(n.Roles), Disks: f.Disks, Rack: f.Rack, Labels: f.Labels, Taints: f.Taints, Sysctl: f.Sysctl,
 	}
 	out.Serial = normalOrEmpty(identity.Serial, n.Serial)
 	out.UUID = normalOrEmpty(identity.UUID, n.UUID)

@@ -64,7 +64,6 @@ func TestTheSixNodeClusterHasNotesOnly(t *testing.T) {
 	c, report := Check(os.DirFS("testdata/six-nodes"), Options{Strict: true})
 	require.Equal(t, []string{
 		"note: the role ceph-osd (of 2 nodes) cannot be built into an image yet; the roles that can: control-plane, worker, mqtt-broker, dns-server",
-		"note: the role kafka-broker (of 1 node) cannot be built into an image yet; the roles that can: control-plane, worker, mqtt-broker, dns-server",
 		"note: the role ceph-mon (of 1 node) cannot be built into an image yet; the roles that can: control-plane, worker, mqtt-broker, dns-server",
 	}, messages(report))
 	require.Len(t, c.Unbuildable(), 3)

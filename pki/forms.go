@@ -21,7 +21,7 @@ const (
 	formUUID     = "uuid"             // RFC 9562, version 4
 	formCephx    = "cephx key"        // src/auth/Crypto.cc of Ceph, CryptoKey::encode: AES, base64
 	formKafkaID  = "kafka uuid"       // 16 bytes, URL-safe base64 (org.apache.kafka.common.Uuid)
-	formSCRAM    = "scram credential" // an argument of kafka-storage.sh format --add-scram
+	formSCRAM    = "scram credential" // as kafka-storage.sh format --add-scram takes it, without the name
 	formRecovery = "recovery key"     // systemd-cryptenroll(1): 256 bits in eight groups of modhex
 )
 
@@ -111,7 +111,7 @@ func kafkaID(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
 const scramIterations = 8192
 
 // scram is a credential in salted form (RFC 5802, section 3) as Kafka's ScramParser reads it. Brokers do not learn the
-// password itself.
+// password itself. It holds for whatever the user's name is.
 func scram(random io.Reader, _ time.Time, password Hidden) (Hidden, error) {
 	salt, err := read(random, 24)
 	if err != nil {
@@ -122,7 +122,7 @@ func scram(random io.Reader, _ time.Time, password Hidden) (Hidden, error) {
 		return "", fmt.Errorf("salt a password: %w", err)
 	}
 	enc := base64.StdEncoding.EncodeToString
-	return Hidden(fmt.Sprintf(`SCRAM-SHA-512=[name=admin,iterations=%d,salt="%s",saltedpassword="%s"]`, scramIterations, enc(salt), enc(salted))), nil
+	return Hidden(fmt.Sprintf(`SCRAM-SHA-512=[iterations=%d,salt="%s",saltedpassword="%s"]`, scramIterations, enc(salt), enc(salted))), nil
 }
 
 // recovery spells 256 bits with the letters that every keyboard layout has in the same place.

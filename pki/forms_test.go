@@ -22,7 +22,7 @@ func TestEveryFormIsWhatItsReaderTakes(t *testing.T) {
 		formUUID:     `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
 		formCephx:    `^AQ[A-Za-z0-9+/]{36}==$`, // ceph-authtool --gen-print-key
 		formKafkaID:  `^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`,
-		formSCRAM:    `^SCRAM-SHA-512=\[name=admin,iterations=8192,salt="[A-Za-z0-9+/]{32}",saltedpassword="[A-Za-z0-9+/]{86}=="\]$`,
+		formSCRAM:    `^SCRAM-SHA-512=\[iterations=8192,salt="[A-Za-z0-9+/]{32}",saltedpassword="[A-Za-z0-9+/]{86}=="\]$`,
 		formRecovery: `^([cbdefghijklnrtuv]{8}-){7}[cbdefghijklnrtuv]{8}$`, // systemd-cryptenroll --recovery-key
 	}
 	require.Len(t, patterns, len(forms))

@@ -130,6 +130,7 @@ var apiNames = append([]string{
 // Leaves is the table of end-entity certificates.
 func Leaves() []LeafRow {
 	master, kube := []string{"control-plane"}, []string{"control-plane", "worker"}
+	kafka := []string{"kafka-broker", "kafka-controller"}
 	every, operator := []string{EveryNode}, []string{OperatorOnly}
 	rows := []LeafRow{
 		{Name: "agent", Authority: "agent", Roles: every, CommonName: "{node}", Organization: []string{"spore:nodes"}, SANs: hostNames, Usage: Server | Client},
@@ -161,7 +162,7 @@ func Leaves() []LeafRow {
 		{Name: "kubelet-serving", Authority: "kubelet-serving", Roles: kube, CommonName: "system:node:{node}", Organization: []string{"system:nodes"}, SANs: hostNames, Usage: Server, Made: OnNode},
 		{Name: "front-proxy-client", Authority: "front-proxy", Roles: master, CommonName: "front-proxy-client", Usage: Client},
 
-		{Name: "kafka-broker", Authority: "kafka", Roles: []string{"kafka-broker"}, CommonName: "{node}", Organization: []string{"spore:kafka-brokers"}, SANs: append([]string{"kafka.{domain}", "{aliases}"}, hostNames...), Usage: Server | Client},
+		{Name: "kafka-broker", Authority: "kafka", Roles: kafka, CommonName: "{node}", Organization: []string{"spore:kafka-brokers"}, SANs: append([]string{"kafka.{domain}", "{aliases}"}, hostNames...), Usage: Server | Client},
 		{Name: "mqtt-server", Authority: "mqtt", Roles: []string{"mqtt-broker"}, CommonName: "{node}", SANs: append([]string{"mqtt.{domain}", "{aliases}"}, hostNames...), Usage: Server, Certificate: "{mqtt-certificate}", Key: "{mqtt-key}"},
 		{Name: "ceph-mgr-server", Authority: "other", Roles: []string{"ceph-mon"}, CommonName: "{node}", SANs: hostNames, Usage: Server},
 	}
@@ -182,9 +183,10 @@ type Each string
 
 // Multiplicities.
 const (
-	OneCluster Each = "cluster"   // one, shared by all that get it
-	OneNode    Each = "node"      // one for each node that gets it
-	OneUser    Each = "mqtt user" // one for each password entry that mqtt.yaml names
+	OneCluster   Each = "cluster"    // one, shared by all that get it
+	OneNode      Each = "node"       // one for each node that gets it
+	OneMQTTUser  Each = "mqtt user"  // one for each password entry that mqtt.yaml names
+	OneKafkaUser Each = "kafka user" // one for each password entry that kafka.yaml names
 )
 
 // SecretRow is one row of secrets that are no certificates. Once made they are never made again by themselves and never
@@ -197,11 +199,11 @@ type SecretRow struct {
 	// Roles lists whose nodes get it.
 	Roles []string
 	Each  Each
-	// Entry is the bundle entry; {user-secret} is what mqtt.yaml names.
+	// Entry is the bundle entry; {user-secret} is what mqtt.yaml or kafka.yaml names.
 	Entry string
 	// Form is how it is made; see forms.
 	Form string
-	// From names the row that it is derived from.
+	// From names the row that it is derived from; where each user has one, it is that user's.
 	From string
 	// Given allows the user to bring the value.
 	Given bool
@@ -214,15 +216,20 @@ func Secrets() []SecretRow {
 	rows := []SecretRow{
 		{Name: "state-recovery-key", Roles: []string{EveryNode}, Each: OneNode, Form: formRecovery},
 		{Name: "etcd-encryption-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: formKey},
-		{Name: "kafka-cluster-id", Service: "kafka", Roles: []string{"kafka-broker"}, Form: formKafkaID},
+		{Name: "kafka-cluster-id", Service: "kafka", Roles: []string{"kafka-broker", "kafka-controller"}, Form: formKafkaID},
 		{Name: "kafka-password-admin", Service: "kafka", Roles: operator, Form: formPassword, Given: true},
 		{Name: "kafka-scram-admin", Service: "kafka", Roles: []string{"kafka-broker"}, Form: formSCRAM, From: "kafka-password-admin"},
-		{Name: "mqtt-password", Service: "mqtt", Roles: []string{"mqtt-broker"}, Each: OneUser, Entry: "{user-secret}", Form: formPassword, Given: true},
+		{Name: "kafka-password", Service: "kafka", Roles: operator, Each: OneKafkaUser, Entry: "{user-secret}", Form: formPassword, Given: true},
+		// What kafka.yaml calls the password is, on brokers, its salted form.
+		{Name: "kafka-scram", Service: "kafka", Roles: []string{"kafka-broker"}, Each: OneKafkaUser, Entry: "{user-secret}", Form: formSCRAM, From: "kafka-password"},
+		{Name: "mqtt-password", Service: "mqtt", Roles: []string{"mqtt-broker"}, Each: OneMQTTUser, Entry: "{user-secret}", Form: formPassword, Given: true},
 		{Name: "ceph-fsid", Service: "ceph", Roles: both, Form: formUUID},
 		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: formCephx},                // mon.
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
 		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
 		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
+		// client.kubernetes-rbd, as which pods' volumes are made and mapped.
+		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -353,14 +353,14 @@ func (u *updater) secret(e Entry, value Hidden, given bool, changed map[string]b
 			return nil
 		}
 		why = "you brought it"
-	case have != nil && !changed[e.Row.From]:
+	case have != nil && !changed[e.From]:
 		return nil
 	default:
 		var from Hidden
-		if e.Row.From != "" {
-			base := u.tree.Secrets[e.Row.From]
+		if e.From != "" {
+			base := u.tree.Secrets[e.From]
 			if base == nil {
-				return fmt.Errorf("internal error: %s is not there to derive it from", e.Row.From)
+				return fmt.Errorf("internal error: %s is not there to derive it from", e.From)
 			}
 			from = base.Value
 		}
@@ -375,7 +375,7 @@ func (u *updater) secret(e Entry, value Hidden, given bool, changed map[string]b
 	if have != nil {
 		did = "replaced"
 		if !given {
-			why = e.Row.From + " is another one"
+			why = e.From + " is another one"
 		}
 	}
 	u.tree.Secrets[e.ID] = &Secret{Value: value, Made: u.o.Now, Given: given}

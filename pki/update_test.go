@@ -197,7 +197,7 @@ func TestValuesThatTheUserBrings(t *testing.T) {
 		{"mqtt-password-sensor", "a\x00b", "it has bytes that cannot stand in a line of text"},
 		{"mqtt-password-sensor", "a\nb", "it has bytes that cannot stand in a line of text"},
 		{"mqtt-password-sensor", Hidden(make([]byte, 1025)), "it has 1025 bytes, more than 1024"},
-		{"etcd-encryption-key", "x", `no secret "etcd-encryption-key" can be brought; these can: kafka-password-admin, mqtt-password-operator, mqtt-password-sensor`},
+		{"etcd-encryption-key", "x", `no secret "etcd-encryption-key" can be brought; these can: kafka-password-admin, kafka-password-historian, kafka-password-sensor, mqtt-password-operator, mqtt-password-sensor`},
 		{"nonsense", "x", `no secret "nonsense" can be brought`},
 	} {
 		tree := copyOf(t, tree)

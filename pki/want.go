@@ -31,6 +31,8 @@ type Entry struct {
 	ID string
 	// Name is the bundle entry.
 	Name string
+	// From is the ID of the secret that it is derived from.
+	From string
 }
 
 // Share is all that the tables give to one node, or to the operator alone.
@@ -134,20 +136,41 @@ func fill(row LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
 func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	switch row.Each {
 	case OneNode:
-		return []Entry{{row, row.Name + "/" + n.Name, row.Entry}}
-	case OneUser:
+		return []Entry{{Row: row, ID: row.Name + "/" + n.Name, Name: row.Entry, From: row.From}}
+	case OneMQTTUser, OneKafkaUser:
 		var out []Entry
-		var seen []string
-		for _, u := range c.Services.MQTT.Users {
-			ref := u.Password.SecretRef
-			if !slices.Contains(seen, ref) {
-				seen = append(seen, ref)
-				out = append(out, Entry{row, row.Name + "/" + ref, ref})
+		for _, ref := range userSecrets(row.Each, c) {
+			e := Entry{Row: row, ID: row.Name + "/" + ref, Name: ref}
+			if row.From != "" {
+				e.From = row.From + "/" + ref
 			}
+			out = append(out, e)
 		}
 		return out
 	}
-	return []Entry{{row, row.Name, row.Entry}}
+	return []Entry{{Row: row, ID: row.Name, Name: row.Entry, From: row.From}}
+}
+
+// userSecrets lists the entries that the users of a service name, each once, in their order.
+func userSecrets(each Each, c *facts.Cluster) []string {
+	var refs []string
+	if m := c.Services.MQTT; each == OneMQTTUser && m != nil {
+		for _, u := range m.Users {
+			refs = append(refs, u.Password.SecretRef)
+		}
+	}
+	if k := c.Services.Kafka; each == OneKafkaUser && k != nil {
+		for _, u := range k.Users {
+			refs = append(refs, u.Password.SecretRef)
+		}
+	}
+	var out []string
+	for _, ref := range refs {
+		if !slices.Contains(out, ref) {
+			out = append(out, ref)
+		}
+	}
+	return out
 }
 
 // unique refuses names of the configuration that are names of the table too.

@@ -57,6 +57,7 @@ type Node struct {
 	// DHCP on every Ethernet card.
 	Interfaces []spec.Interface  `json:"interfaces,omitempty"`
 	Disks      []spec.Disk       `json:"disks,omitempty"`
+	Rack       string            `json:"rack,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
 	Sysctl     map[string]string `json:"sysctl,omitempty"`

@@ -43,6 +43,9 @@ type Program struct {
 	NeedsSecrets bool `json:"needsSecrets"`
 }
 
+// WaitsForSecrets tells whether a role is held back until this program has its secrets.
+func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
+
 // everyKubernetesNode is what both roles of Kubernetes run.
 var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node"}
 
@@ -54,8 +57,9 @@ func Roles() []Role {
 	return []Role{
 		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes", Programs: slices.Concat(controlPlane, everyKubernetesNode)},
 		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
-		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka"},
-		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph"},
+		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka", "kafka-bootstrap"}},
+		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka"}},
+		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr"}},
 		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph"},
 		{Name: "mqtt-broker", Target: "mqtt.target", Service: "mqtt", Programs: []string{"mosquitto"}},
 		{Name: "dns-server", Target: "dns.target", Service: "dns", Programs: []string{"coredns"}},
@@ -67,6 +71,13 @@ func Programs() []Program {
 	return []Program{
 		{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, Ports: []string{"8883/tcp"}, User: "mosquitto", NeedsSecrets: true},
 		{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, Ports: []string{"53/udp", "53/tcp"}, User: "coredns"},
+
+		// Broker, controller or both, as the node's roles are: clients, brokers, controllers.
+		{Name: "kafka", Unit: "kafka.service", Packages: []string{"openjdk-21-jre-headless"}, Payloads: []string{"kafka"}, Ports: []string{"9092/tcp", "9093/tcp", "9094/tcp"}, User: "kafka",
+			Secrets: append(pairs("kafka-broker"), "kafka-cluster-id")},
+		// Part of spore-agent.
+		{Name: "kafka-bootstrap", Unit: "kafka-bootstrap.service", User: "spore-kafka", NeedsSecrets: true,
+			Secrets: append(pairs("kafka-broker"), "kafka-scram-admin")},
 
 		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
 			Secrets: pairs("etcd-server", "etcd-peer")},
@@ -92,6 +103,14 @@ func Programs() []Program {
 		{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kubernetes"}, User: "root", NeedsSecrets: true, Secrets: pairs("kube-proxy")},
 		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
 			Secrets: pairs("calico-node", "calico-cni")},
+
+		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-common"}, Ports: []string{"3300/tcp"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"}},
+		// Part of spore-agent.
+		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+		{Name: "ceph-mgr", Unit: "ceph-mgr.service", Packages: []string{"ceph-mgr", "ceph-mgr-modules-core"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},
 	}
 }
 

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func TestEveryNameAndAliasIsUniqueAndFound(t *testing.T) {
 func TestTheContractOfRolesAndTargets(t *testing.T) {
 	for role, target := range map[string]string{
 		"master": "kubernetes-master.target", "control-plane": "kubernetes-master.target", "worker": "kubernetes-worker.target",
-		"kafka-broker": "kafka.target", "ceph-mon": "ceph-mon.target", "ceph-osd": "ceph-osd.target",
+		"kafka-broker": "kafka.target", "kafka-controller": "kafka.target", "ceph-mon": "ceph-mon.target", "ceph-osd": "ceph-osd.target",
 		"mqtt-broker": "mqtt.target", "dns-server": "dns.target",
 	} {
 		r, ok := Lookup(role)
@@ -51,10 +52,10 @@ func TestEveryProgramBelongsToARole(t *testing.T) {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
-		if p.Name != "kubernetes-bootstrap" { // part of spore-agent
+		if !strings.HasSuffix(p.Name, "-bootstrap") { // part of spore-agent
 			require.NotEmpty(t, append(p.Packages, p.Payloads...), p.Name)
 		}
-		require.Equal(t, p.NeedsSecrets, len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
+		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
 	}
 	_, ok := LookupProgram("sendmail")
 	require.False(t, ok)

@@ -5,6 +5,7 @@ const (
 	DefaultMQTTPort = 8883 // IANA secure-mqtt
 	DefaultDNSTTL   = 60   // seconds
 	DefaultMaxPods  = 110  // what Kubernetes is tested with ("Considerations for large clusters")
+	DefaultPoolSize = 3    // osd_pool_default_size of Ceph
 )
 
 // KubernetesLine is the release line that payloads/kubernetes pins.
@@ -84,4 +85,74 @@ func (k *Kubernetes) AuditLevel() string {
 		return AuditMetadata
 	}
 	return k.Audit
+}
+
+// Failure domains: CRUSH bucket types.
+const (
+	FailureDomainHost = "host"
+	FailureDomainOSD  = "osd"
+)
+
+// What pools are for.
+const (
+	PoolRBD   = "rbd"
+	PoolRADOS = "rados"
+)
+
+// DefaultPool is the pool of a cluster whose ceph.yaml names none.
+const DefaultPool = "rbd"
+
+// CephKubernetesUser is the client as which Kubernetes works with the pools that are given to it.
+const CephKubernetesUser = "kubernetes-rbd"
+
+// Copies is the number of copies of an object in pools that do not say otherwise.
+func (c *Ceph) Copies() int {
+	if c == nil || c.PoolSize == 0 {
+		return DefaultPoolSize
+	}
+	return c.PoolSize
+}
+
+// Domain is the CRUSH bucket type of which no two hold the same object.
+func (c *Ceph) Domain() string {
+	if c == nil || c.FailureDomain == "" {
+		return FailureDomainHost
+	}
+	return c.FailureDomain
+}
+
+// AllPools returns the pools with their defaults filled in.
+func (c *Ceph) AllPools() []CephPool {
+	if c == nil || len(c.Pools) == 0 {
+		return []CephPool{CephPool{Name: DefaultPool, Kubernetes: true}.filled(c)}
+	}
+	out := make([]CephPool, len(c.Pools))
+	for i, p := range c.Pools {
+		out[i] = p.filled(c)
+	}
+	return out
+}
+
+func (p CephPool) filled(c *Ceph) CephPool {
+	if p.Application == "" {
+		p.Application = PoolRBD
+	}
+	if p.Size == 0 {
+		p.Size = c.Copies()
+	}
+	if p.MinSize == 0 {
+		p.MinSize = p.Size - p.Size/2 // as Ceph has it with osd_pool_default_min_size = 0
+	}
+	return p
+}
+
+// KubernetesPools returns the names of the pools in which Kubernetes makes volumes, the default one first.
+func (c *Ceph) KubernetesPools() []string {
+	var out []string
+	for _, p := range c.AllPools() {
+		if p.Kubernetes {
+			out = append(out, p.Name)
+		}
+	}
+	return out
 }

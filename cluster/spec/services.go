@@ -95,18 +95,64 @@ type Kubernetes struct {
 
 // Kafka is configs/services/kafka.yaml.
 type Kafka struct {
-	// Controllers names the nodes of the KRaft quorum; every kafka-broker node when empty.
-	Controllers []string `yaml:"controllers,omitempty" json:"controllers,omitempty"`
-	// ReplicationFactor is the default for topics; it is at most the number of brokers.
+	// ReplicationFactor is the default for topics, and holds for those that Kafka makes for itself; 3, or the number of brokers where it is less, when 0.
 	ReplicationFactor int `yaml:"replicationFactor,omitempty" json:"replicationFactor,omitempty"`
-	// MinInsyncReplicas is the default for topics; it is at most ReplicationFactor.
+	// MinInsyncReplicas is how many copies an acknowledged record has at least, by default; one less than ReplicationFactor, and at least 1, when 0.
 	MinInsyncReplicas int `yaml:"minInsyncReplicas,omitempty" json:"minInsyncReplicas,omitempty"`
+	// Heap is the Java heap in MiB; from the machine's memory when 0.
+	Heap int `yaml:"heap,omitempty" json:"heap,omitempty"`
+	// Users may connect, besides the user admin that there always is; nobody else may. Users and rights that are not here are taken away.
+	Users []KafkaUser `yaml:"users,omitempty" json:"users,omitempty"`
 }
 
-// Ceph is configs/services/ceph.yaml.
+// KafkaUser is one client account (SCRAM-SHA-512).
+type KafkaUser struct {
+	// Name is what the client calls itself.
+	Name string `yaml:"name" json:"name"`
+	// Password names the entry that holds the password; nodes have it in salted form only.
+	Password SecretRef `yaml:"password" json:"password"`
+	// ACL holds what the user may do; nothing when empty.
+	ACL []KafkaACL `yaml:"acl,omitempty" json:"acl,omitempty"`
+}
+
+// KafkaACL allows operations on one resource: exactly one of Topic, Group, TransactionalID and Cluster is set.
+type KafkaACL struct {
+	// Topic is a topic, or * for all.
+	Topic string `yaml:"topic,omitempty" json:"topic,omitempty"`
+	// Group is a consumer group, or * for all.
+	Group string `yaml:"group,omitempty" json:"group,omitempty"`
+	// TransactionalID is the name that a transactional producer gives itself, or * for all.
+	TransactionalID string `yaml:"transactionalID,omitempty" json:"transactionalID,omitempty"`
+	// Cluster means the cluster as a whole.
+	Cluster bool `yaml:"cluster,omitempty" json:"cluster,omitempty"`
+	// Prefix means every name that begins with the given one.
+	Prefix bool `yaml:"prefix,omitempty" json:"prefix,omitempty"`
+	// Operations lists what is allowed; which there are depends on the resource. all is everything.
+	Operations []string `yaml:"operations" json:"operations"`
+}
+
+// Ceph is configs/services/ceph.yaml. An empty file takes the defaults.
 type Ceph struct {
 	// PoolSize is the number of copies of an object; 3 when 0.
 	PoolSize int `yaml:"poolSize,omitempty" json:"poolSize,omitempty"`
-	// FailureDomain is a CRUSH bucket type: host (default) or osd.
+	// FailureDomain is a CRUSH bucket type: host (default) or osd. No two copies of an object are in the same one.
 	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
+	// Pools are made when they are missing and never deleted; one called rbd, which Kubernetes is given, when empty.
+	Pools []CephPool `yaml:"pools,omitempty" json:"pools,omitempty"`
+	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; Ceph's 4096 when 0.
+	OSDMemory int `yaml:"osdMemory,omitempty" json:"osdMemory,omitempty"`
+}
+
+// CephPool is one pool of Ceph.
+type CephPool struct {
+	// Name is 1 to 64 letters, digits, -, _ and dots inside.
+	Name string `yaml:"name" json:"name"`
+	// Application is what the pool is for: rbd (default), or rados for programs that speak to Ceph themselves.
+	Application string `yaml:"application,omitempty" json:"application,omitempty"`
+	// Size is the number of copies; poolSize when 0.
+	Size int `yaml:"size,omitempty" json:"size,omitempty"`
+	// MinSize is the number of copies that must be there for reads and writes; more than half of Size when 0.
+	MinSize int `yaml:"minSize,omitempty" json:"minSize,omitempty"`
+	// Kubernetes lets the user of Kubernetes make volumes in this pool, which has to be one for rbd.
+	Kubernetes bool `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
 }

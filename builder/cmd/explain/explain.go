@@ -218,7 +218,7 @@ func (a *Answer) print(w io.Writer) {
 			key = ""
 		}
 		waits := ""
-		if p.NeedsSecrets {
+		if p.WaitsForSecrets() {
 			waits = ", waits for the node's secrets"
 		}
 		row(key, "%s (%s, %s, user %s%s)", p.Name, p.Unit, strings.Join(p.Ports, " "), p.User, waits)

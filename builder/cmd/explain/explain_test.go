@@ -85,7 +85,7 @@ func TestWhyANodeMatches(t *testing.T) {
 		"its DHCP address":   {[]string{example, "--ip", "10.77.0.12"}, []string{"node        mqtt-01 ", "DHCP gives it the ip 10.77.0.12 (phase two; this proves nothing)", "DHCP on every card"}},
 		"its DHCP host name": {[]string{example, "--hostname", "dns-01.plant.example"}, []string{"node        dns-01 ", "DHCP gives it the hostname dns-01.plant.example"}},
 		"a choice":           {[]string{example, "--node", "dns-01", "--mac", "52:54:00:77:00:0b"}, []string{"node        dns-01 ", "somebody chose it (--node)"}},
-		"its serial":         {[]string{sixNodes, "--serial", "plant-kafka-01"}, []string{"node        kafka-01 ", "its serial is plant-kafka-01", "not built into images yet: kafka-broker", "targets     none"}},
+		"its serial":         {[]string{sixNodes, "--serial", "plant-kafka-01"}, []string{"node        kafka-01 ", "its serial is plant-kafka-01", "targets     kafka.target", "kafka (kafka.service, 9092/tcp 9093/tcp 9094/tcp, user kafka, waits for the node's secrets)"}},
 		"its UUID":           {[]string{sixNodes, "--uuid", "4C4C4544-0043-4A10-8052-B4C04F4D3333"}, []string{"node        storage-01 ", "bond0: 10.77.0.15/24; storage.20: 192.168.20.15/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,10 +98,10 @@ func private(t *tree.Tree, name string) (map[string][]byte, error) {
 			}
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.Secrets)) {
-		if id == name || strings.HasSuffix(id, "/"+name) && strings.HasPrefix(id, "mqtt-password/") {
-			base := strings.ReplaceAll(strings.TrimPrefix(id, "mqtt-password/"), "/", "-")
-			return map[string][]byte{base: []byte(t.Secrets[id].Value)}, nil
+	for _, prefix := range []string{"", "mqtt-password/", "kafka-password/"} { // users' are known by what the configuration calls them
+		if s := t.Secrets[prefix+name]; s != nil {
+			base := strings.TrimPrefix(strings.TrimPrefix(name, "mqtt-password/"), "kafka-password/")
+			return map[string][]byte{strings.ReplaceAll(base, "/", "-"): []byte(s.Value)}, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no certificate or secret %q; `spore pki show` lists them (a node's is NAME/NODE)", name)

@@ -1,0 +1,56 @@
+package facts
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// Roles of Kafka.
+const (
+	KafkaBroker     = "kafka-broker"
+	KafkaController = "kafka-controller"
+)
+
+// maxKafkaReplication is the number of copies that is the default where there are as many brokers.
+const maxKafkaReplication = 3
+
+// KafkaID is a node's node.id in Kafka, 1 to 2^31-1. It comes from the node's name alone, so that it stays what it is whoever
+// joins or leaves.
+func KafkaID(node string) int32 {
+	sum := sha256.Sum256([]byte("spore kafka node " + node))
+	return int32(1 + binary.BigEndian.Uint32(sum[:4])%(1<<31-1))
+}
+
+// KafkaBrokers returns the names of the brokers, sorted.
+func (c *Cluster) KafkaBrokers() []string { return c.Members[KafkaBroker] }
+
+// KafkaControllers returns the names of the controllers, sorted: the nodes with that role, else every broker.
+func (c *Cluster) KafkaControllers() []string {
+	if named := c.Members[KafkaController]; len(named) > 0 {
+		return named
+	}
+	return c.KafkaBrokers()
+}
+
+// KafkaNodes returns the names of all nodes that Kafka runs on, sorted.
+func (c *Cluster) KafkaNodes() []string {
+	all := slices.Concat(c.KafkaBrokers(), c.KafkaControllers())
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// KafkaReplication returns the number of copies of a topic, and how many of them an acknowledged record has, unless the topic
+// says otherwise.
+func (c *Cluster) KafkaReplication() (factor, inSync int) {
+	if k := c.Services.Kafka; k != nil {
+		factor, inSync = k.ReplicationFactor, k.MinInsyncReplicas
+	}
+	if factor == 0 {
+		factor = max(1, min(maxKafkaReplication, len(c.KafkaBrokers())))
+	}
+	if inSync == 0 {
+		inSync = max(1, factor-1)
+	}
+	return factor, inSync
+}
