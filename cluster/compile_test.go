@@ -34,9 +34,9 @@ func node(t testing.TB, files map[string][]byte, name string) facts.Node {
 }
 
 func TestCompileHoldsTheSourceAsItIs(t *testing.T) {
-	files := compiled(t, "../configs")
+	files := compiled(t, "../examples/edge")
 	for _, name := range []string{"cluster.yaml", "services/mqtt.yaml", "services/dns.yaml", "nodes/edge-01.yaml"} {
-		want, err := os.ReadFile(filepath.Join("../configs", name))
+		want, err := os.ReadFile(filepath.Join("../examples/edge", name))
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(files[name]))
 	}
@@ -44,7 +44,7 @@ func TestCompileHoldsTheSourceAsItIs(t *testing.T) {
 }
 
 func TestCompileOfTheExampleCluster(t *testing.T) {
-	files := compiled(t, "../configs")
+	files := compiled(t, "../examples/edge")
 
 	require.Equal(t, facts.Node{
 		Name: "edge-01", Hostname: "edge-01", FQDN: "edge-01.plant.example",

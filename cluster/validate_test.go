@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -46,12 +47,18 @@ func messages(r Report) []string {
 	return out
 }
 
-func TestTheExampleClusterHasNotesOnly(t *testing.T) {
-	_, report := Check(os.DirFS("../configs"), Options{Strict: true})
+func TestTheExampleOfAnEdgeHasNotesOnly(t *testing.T) {
+	_, report := Check(os.DirFS("../examples/edge"), Options{Strict: true})
 	require.Equal(t, []string{
 		"note: node mqtt-01 is recognised only by the address or host name that DHCP gives it, which proves nothing: mosquitto waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this",
 		"note: node dns-01 is recognised only by the address or host name that DHCP gives it, or when somebody chooses it; add macs, serial or uuid where that is not meant",
 	}, messages(report))
+}
+
+func TestTheExampleOfEverythingIsWithoutFault(t *testing.T) {
+	c, report := Check(os.DirFS("../configs"), Options{Strict: true})
+	require.Empty(t, messages(report))
+	require.Empty(t, c.Unbuildable())
 }
 
 func TestTheExampleOfKubernetesIsWithoutFault(t *testing.T) {
@@ -92,15 +99,22 @@ func manyNodes(n int) fstest.MapFS {
 func TestTenThousandNodesAreCheckedInUnderTwoSeconds(t *testing.T) {
 	files := manyNodes(10_000)
 	best := time.Hour
-	for range 3 { // The machine may be busy with other tests.
-		start := time.Now()
+	for range 3 {
+		start := usedCPU(t) // and not the clock's time: the machine may be busy with other tests
 		c, report := Check(files, Options{})
-		best = min(best, time.Since(start))
+		best = min(best, usedCPU(t)-start)
 		require.Empty(t, report.String())
 		require.Len(t, c.Cluster.Nodes, 10_000)
 	}
 	t.Logf("10,000 nodes in %v", best)
 	require.Less(t, best, 2*time.Second)
+}
+
+// usedCPU is the processor time of this process so far.
+func usedCPU(t *testing.T) time.Duration {
+	var r syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func TestManyMistakesAreFoundInBoundedTime(t *testing.T) {

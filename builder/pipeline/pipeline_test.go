@@ -60,7 +60,7 @@ func TestRolesThatNoImageRunsStopTheBuild(t *testing.T) {
 	require.NoError(t, report.Err(), "validate only notes them")
 	require.Error(t, checkBuildable(c))
 
-	c, report = cluster.Check(os.DirFS("../../configs"), cluster.Options{})
+	c, report = cluster.Check(os.DirFS("../../examples/edge"), cluster.Options{})
 	require.NoError(t, report.Err())
 	require.NoError(t, checkBuildable(c))
 }

@@ -50,7 +50,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 func yamlFiles(t *testing.T) []string {
 	var out []string
 	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
-		for _, dir := range []string{configs, "../../examples/kubernetes", "../testdata/six-nodes"} {
+		for _, dir := range []string{configs, "../../examples/edge", "../../examples/kubernetes", "../testdata/six-nodes"} {
 			names, err := filepath.Glob(filepath.Join(dir, pattern))
 			require.NoError(t, err)
 			out = append(out, names...)
@@ -96,7 +96,7 @@ func TestTheSchemasRefuse(t *testing.T) {
 		"an unknown key":         {"cluster.yaml", "domain:", "doman:"},
 		"a missing key":          {"cluster.yaml", "domain: plant.example\n", ""},
 		"a wrong type":           {"cluster.yaml", "[10.77.0.0/24]", "10.77.0.0/24"},
-		"an unknown role":        {"cluster.yaml", "roles: [dns-server]", "roles: [dns]"},
+		"an unknown role":        {"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka]"},
 		"an unknown kernel":      {"image.yaml", "kernel: generic", "kernel: other"},
 		"a literal password":     {"services/mqtt.yaml", "{secretRef: mqtt-password-sensor}", "hunter2"},
 		"an unknown access":      {"services/mqtt.yaml", "access: write}", "access: wirte}"},

@@ -350,7 +350,7 @@ func TestABundleThatIsNotTheNodesOwnIsRefused(t *testing.T) {
 // foreignBundle is for a node of the same name in a cluster with other keys.
 func foreignBundle(t *testing.T) []byte {
 	t.Helper()
-	p, err := makeKeys("configs", t.TempDir(), nil)
+	p, err := makeKeys("examples/edge", t.TempDir(), nil)
 	require.NoError(t, err)
 	return p.bundle(t, "edge-01")
 }
@@ -362,7 +362,7 @@ func TestAnEncryptedBundleIsAskedForOnTheConsole(t *testing.T) {
 	dir := t.TempDir()
 	secret, file := filepath.Join(dir, "passphrase"), filepath.Join(dir, "bundle.age")
 	require.NoError(t, os.WriteFile(secret, []byte(passphrase+"\n"), 0o600))
-	require.NoError(t, spore("pki", "bundle", "configs", "--dir", suite.dir, "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", secret, "-o", file))
+	require.NoError(t, spore("pki", "bundle", "examples/edge", "--dir", suite.dir, "--node", "edge-01", "--encrypt", "--bundle-passphrase-file", secret, "-o", file))
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	c := edge("passphrase", bootDisk(overlay(t)))

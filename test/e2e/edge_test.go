@@ -71,7 +71,7 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 		op := b.mustDial(t, g, edgeIP, "edge-01", "operator")
 		require.NoError(t, op.Subscribe("sensors/#"))
 		dir := t.TempDir()
-		require.NoError(t, spore("pki", "export", "configs", "--dir", suite.dir, "--name", "root", "-o", dir))
+		require.NoError(t, spore("pki", "export", "examples/edge", "--dir", suite.dir, "--name", "root", "-o", dir))
 		addr, err := g.Address("tcp", edgeIP+":8883")
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(addr)

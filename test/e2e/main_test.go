@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, that of
-// configs/ with keys of the suite's own, serves nearly every test; each test's name says what is true.
+// examples/edge with keys of the suite's own, serves nearly every test; each test's name says what is true.
 //
 // SPORE_SOAK is the number of power cuts (default 3) and SPORE_SEED the seed of what is chosen by chance. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
 package e2e
@@ -77,7 +77,7 @@ func prepare(dir string) error {
 	if suite.accel, err = vm.DetectAccel(ctx); err != nil {
 		return err
 	}
-	suite.plant, err = buildPlant("configs", dir, given())
+	suite.plant, err = buildPlant("examples/edge", dir, given())
 	return err
 }
 

@@ -58,9 +58,9 @@ func TestACertificateThatRanOutIsMadeAgainAtBoot(t *testing.T) {
 // masterDisk is a disk on which edge-01 is a control plane too, and the keys that its cluster part has.
 func masterDisk(t *testing.T) (*plant, string) {
 	t.Helper()
-	p, err := makeKeys("configs", t.TempDir(), given())
+	p, err := makeKeys("examples/edge", t.TempDir(), given())
 	require.NoError(t, err)
-	config, report := cluster.LoadDir(filepath.Join(sourceTree, "configs"))
+	config, report := cluster.LoadDir(filepath.Join(sourceTree, "examples", "edge"))
 	require.NoError(t, report.Err())
 	i := slices.IndexFunc(config.Cluster.Nodes, func(n spec.Node) bool { return n.Name == "edge-01" })
 	config.Cluster.Nodes[i].Roles = append(config.Cluster.Nodes[i].Roles, "control-plane")

@@ -46,7 +46,7 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	repo, spore := buildSpore(t)
 	work := t.TempDir()
 	config := filepath.Join(work, "configs")
-	require.NoError(t, copyTree(filepath.Join(repo, "configs"), config))
+	require.NoError(t, copyTree(filepath.Join(repo, "examples", "edge"), config))
 	out := filepath.Join(work, "out")
 	before := build(t, spore, repo, config, out)
 
@@ -80,7 +80,7 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 	repo, spore := buildSpore(t)
 	out := t.TempDir()
-	built := build(t, spore, repo, filepath.Join(repo, "configs"), out)
+	built := build(t, spore, repo, filepath.Join(repo, "examples", "edge"), out)
 
 	s, err := inspect.Read(built.Disk)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 func TestEveryFileOfTheRootHasAnOrigin(t *testing.T) {
 	repo, spore := buildSpore(t)
 	out := t.TempDir()
-	built := build(t, spore, repo, filepath.Join(repo, "configs"), out)
+	built := build(t, spore, repo, filepath.Join(repo, "examples", "edge"), out)
 	text, err := os.ReadFile(built.Manifest)
 	require.NoError(t, err)
 	var m struct {

@@ -1,6 +1,6 @@
 //go:build integration
 
-// Package image builds the image of configs/ and looks at what comes out: the same bytes under conditions that must not
+// Package image builds the image of examples/edge and looks at what comes out: the same bytes under conditions that must not
 // matter, a short way after an edit, what `spore inspect` says of it, and that nothing secret is in it.
 package image
 
@@ -24,7 +24,7 @@ import (
 // otherUser is nobody of Debian.
 const otherUser = 65534
 
-// TestTheSameInputsGiveTheSameBytes builds configs/ as another user, in another folder, from an empty store and an empty
+// TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and an empty
 // compiler cache, with another umask, time zone, locale and a single processor, and compares every output file with those
 // of the first build.
 func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
@@ -41,7 +41,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	require.NoError(t, os.WriteFile(spore, program, 0o755))
 
 	first := filepath.Join(work, "first")
-	run(t, exec.Command(spore, "build", filepath.Join(repo, "configs"), "-o", first, "--format", "disk,uki", "--source", repo))
+	run(t, exec.Command(spore, "build", filepath.Join(repo, "examples", "edge"), "-o", first, "--format", "disk,uki", "--source", repo))
 
 	elsewhere := filepath.Join(work, "elsewhere", "a folder")
 	require.NoError(t, copyTree(repo, elsewhere))
@@ -50,7 +50,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	second := filepath.Join(home, "second")
 	// umask has no field in SysProcAttr, so the shell sets it.
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$@"`, "sh",
-		spore, "build", filepath.Join(elsewhere, "configs"), "-o", second, "--format", "disk,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"))
+		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"))
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TZ=Pacific/Chatham", "LC_ALL=tr_TR.UTF-8", "GOMAXPROCS=1",

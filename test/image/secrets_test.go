@@ -47,7 +47,7 @@ func newOperator(t *testing.T) *operator {
 	require.NoError(t, os.WriteFile(path("pass"), []byte(passphrase), 0o600))
 	require.NoError(t, os.WriteFile(path("given"), []byte(o.given), 0o600))
 	o.configs = path("configs")
-	require.NoError(t, os.CopyFS(o.configs, os.DirFS(filepath.Join(o.repo, "configs"))))
+	require.NoError(t, os.CopyFS(o.configs, os.DirFS(filepath.Join(o.repo, "examples", "edge"))))
 
 	// The keys are those of a cluster with every service, which has the id of the one that the image is for.
 	every := path("every")
@@ -294,7 +294,7 @@ func TestTheImageHoldsNoSecret(t *testing.T) {
 		configs := filepath.Join(t.TempDir(), "configs")
 		require.NoError(t, os.CopyFS(configs, os.DirFS(o.configs)))
 		edit(t, filepath.Join(configs, "services/mqtt.yaml"), `topic: "commands/#"`, `topic: "`+password+`/#"`)
-		edit(t, filepath.Join(configs, "image.yaml"), "kernelArguments: []", "kernelArguments: [leak="+password+"]")
+		edit(t, filepath.Join(configs, "image.yaml"), "formats: [disk, uki]", "formats: [disk, uki]\nkernelArguments: [leak="+password+"]")
 		planted(t, o.build(t, configs, o.repo), `(?m)^cluster part:/\S+: the secret mqtt-password/mqtt-password-operator at byte \d+$`,
 			`(?m)^spore.efi:.cmdline: the secret mqtt-password/mqtt-password-operator at byte \d+$`,
 			`(?m)^spore.img: the secret mqtt-password/mqtt-password-operator at byte \d+$`)

@@ -20,7 +20,7 @@ import (
 // The broker serves with the certificate and the passwords of its node's bundle, and clients verify it with what
 // `spore pki export` gives them.
 func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
-	config, report := cluster.Load(os.DirFS("../../configs"))
+	config, report := cluster.Load(os.DirFS("../../examples/edge"))
 	require.NoError(t, report.Err())
 	shared, nodes := cluster.Facts(config)
 	tree := pki.New(&shared)

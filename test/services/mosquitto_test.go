@@ -27,10 +27,10 @@ import (
 
 const mosquittoProgram = "/usr/sbin/mosquitto" // Debian package mosquitto, by make deps
 
-// example is the cluster of configs/ as a node sees it.
+// example is the cluster of examples/edge as a node sees it.
 func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
 	t.Helper()
-	c, report := cluster.Load(os.DirFS("../../configs"))
+	c, report := cluster.Load(os.DirFS("../../examples/edge"))
 	require.NoError(t, report.Err())
 	shared, nodes := cluster.Facts(c)
 	files, err := cluster.Compile(c)
@@ -40,7 +40,7 @@ func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
 			return &shared, &nodes[i], files[facts.HostsFile]
 		}
 	}
-	t.Fatalf("configs/ has no node %s", node)
+	t.Fatalf("examples/edge has no node %s", node)
 	return nil, nil, nil
 }
 

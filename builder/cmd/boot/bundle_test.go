@@ -21,7 +21,7 @@ import (
 
 var issued = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// plant is what the image of configs/ says, and the keys that it was built with in a folder.
+// plant is what the image of examples/edge says, and the keys that it was built with in a folder.
 type plant struct {
 	cluster facts.Cluster
 	node    facts.Node
@@ -31,7 +31,7 @@ type plant struct {
 // makePlant makes keys in the folder NAME.pki of a folder.
 func makePlant(t *testing.T, in, name string, s vault.Settings, seed byte) plant {
 	t.Helper()
-	config, report := cluster.Load(os.DirFS("../../../configs"))
+	config, report := cluster.Load(os.DirFS("../../../examples/edge"))
 	require.NoError(t, report.Err())
 	c, nodes := cluster.Facts(config)
 	tree := pki.New(&c)

@@ -23,7 +23,7 @@ func spore(args ...string) (code int, out, errs string) {
 }
 
 const (
-	example  = "../../../configs"
+	example  = "../../../examples/edge"
 	sixNodes = "../../../cluster/testdata/six-nodes"
 )
 
@@ -108,7 +108,7 @@ func TestWhyAMachineIsNoNode(t *testing.T) {
 		"no MAC at all": {[]string{example, "--mac", "eth0"}, exit.Misuse, `--mac "eth0" is not a MAC address`},
 		"unknown": {
 			[]string{example, "--mac", "52:54:00:00:00:01", "--serial", "ABC 1"}, exit.Failed,
-			`no node has mac 52:54:00:00:00:01, serial ABC 1; the machine would start no role. To make it one, add to nodes in ../../../configs/cluster.yaml: {name: NAME, macs: ["52:54:00:00:00:01"], serial: "ABC 1", roles: [ROLE]}`,
+			`no node has mac 52:54:00:00:00:01, serial ABC 1; the machine would start no role. To make it one, add to nodes in ../../../examples/edge/cluster.yaml: {name: NAME, macs: ["52:54:00:00:00:01"], serial: "ABC 1", roles: [ROLE]}`,
 		},
 		"two nodes": {
 			[]string{sixNodes, "--mac", "52:54:00:77:00:11", "--serial", "PLANT-KAFKA-01"}, exit.Failed,

@@ -8,31 +8,45 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
 	"spore/configs"
+	"spore/examples"
 )
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return &cobra.Command{
+	example := examplePlant
+	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a documented starter folder",
-		Long: `Init writes the example cluster to the folder DIR (configs when left out), with a comment on every key and a cluster
-id of its own. It overwrites nothing: where one of the files is there already, it stops before it writes any.`,
-		Example: "  spore init\n  spore init plant && spore validate plant",
+		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
+overwrites nothing: where one of the files is there already, it stops before it writes any. The examples:
+
+  plant       six machines with every service, and a comment on every key
+  kubernetes  a control plane and a worker
+  edge        three machines with MQTT brokers and DNS servers`,
+		Example: "  spore init\n  spore init plant --example edge && spore validate plant",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(exampleNames, example) {
+				return exit.Usage(fmt.Errorf("there is no example %q; write one of %s", example, strings.Join(exampleNames, ", ")))
+			}
 			dir := "configs"
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			written, err := Write(dir, rand.Reader)
+			written, err := Write(dir, example, rand.Reader)
 			if err != nil {
 				return err
 			}
@@ -43,14 +57,23 @@ id of its own. It overwrites nothing: where one of the files is there already, i
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&example, "example", example, "which example: "+strings.Join(exampleNames, ", "))
+	return cmd
 }
 
-// Write puts the starter folder into dir and returns the names of the files, sorted. random gives the cluster id.
-func Write(dir string, random io.Reader) ([]string, error) {
-	names, err := list()
+// examplePlant is the example that is configs/; the others are folders of examples/.
+const examplePlant = "plant"
+
+var exampleNames = []string{examplePlant, "kubernetes", "edge"}
+
+// Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted. random
+// gives the cluster id.
+func Write(dir, example string, random io.Reader) ([]string, error) {
+	files, err := read(example)
 	if err != nil {
 		return nil, err
 	}
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return nil, fmt.Errorf("%s is there already and is not overwritten; name another folder", filepath.Join(dir, name))
@@ -63,26 +86,50 @@ func Write(dir string, random io.Reader) ([]string, error) {
 		return nil, fmt.Errorf("make a cluster id: %w", err)
 	}
 	for _, name := range names {
-		data, err := fs.ReadFile(configs.Files, name)
-		if err != nil {
-			return nil, err
+		data := files[name]
+		if name == "cluster.yaml" {
+			data = clusterID.ReplaceAll(data, []byte("id: "+id.String()))
 		}
-		if err := writeNew(filepath.Join(dir, name), bytes.ReplaceAll(data, []byte(configs.ExampleID), []byte(id.String()))); err != nil {
+		if err := writeNew(filepath.Join(dir, name), data); err != nil {
 			return nil, fmt.Errorf("write starter folder: %w", err)
 		}
 	}
 	return names, nil
 }
 
-func list() ([]string, error) {
-	var names []string
-	err := fs.WalkDir(configs.Files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			names = append(names, name)
+// clusterID is the line of cluster.yaml that each folder has for itself.
+var clusterID = regexp.MustCompile(`(?m)^id: [0-9a-f-]{36}$`)
+
+// read returns the files of an example by their names, and the schemas, to which the first line of each of them leads.
+func read(example string) (map[string][]byte, error) {
+	schemas, err := fs.Sub(configs.Files, ".schema")
+	if err != nil {
+		return nil, err
+	}
+	var folder fs.FS = configs.Files
+	if example != examplePlant {
+		if folder, err = fs.Sub(examples.Files, example); err != nil {
+			return nil, err
 		}
+	}
+	files := map[string][]byte{}
+	if err := collect(files, folder, ""); err != nil {
+		return nil, err
+	}
+	for name, data := range files {
+		files[name] = bytes.Replace(data, []byte("../../configs/.schema/"), []byte(".schema/"), 1)
+	}
+	return files, collect(files, schemas, ".schema")
+}
+
+func collect(files map[string][]byte, folder fs.FS, under string) error {
+	return fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files[path.Join(under, name)], err = fs.ReadFile(folder, name)
 		return err
 	})
-	return names, err
 }
 
 // writeNew writes a file that must not exist.

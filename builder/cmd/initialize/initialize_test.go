@@ -4,35 +4,61 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/exit"
 	"spore/cluster"
-	"spore/configs"
 )
 
-func TestTheStarterFolderIsValidAndHasItsOwnID(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	names, err := Write(dir, rand.Reader)
-	require.NoError(t, err)
-	require.Contains(t, names, "cluster.yaml")
-	require.Contains(t, names, ".schema/cluster.json")
+func TestEveryStarterFolderIsValidAndHasItsOwnID(t *testing.T) {
+	for example, nodes := range map[string]int{"plant": 6, "kubernetes": 2, "edge": 3} {
+		t.Run(example, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "new")
+			names, err := Write(dir, example, rand.Reader)
+			require.NoError(t, err)
+			require.Contains(t, names, "cluster.yaml")
 
-	c, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: true})
-	require.False(t, report.Failed(), report.String())
-	require.Len(t, c.Cluster.Nodes, 3)
-	require.NotEqual(t, configs.ExampleID, c.Cluster.ID)
-	require.Len(t, c.Cluster.ID, 36)
+			c, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: true})
+			require.False(t, report.Failed(), report.String())
+			require.Len(t, c.Cluster.Nodes, nodes)
+			require.Len(t, c.Cluster.ID, 36)
+
+			other, _ := cluster.Check(os.DirFS(again(t, example)), cluster.Options{})
+			require.NotEqual(t, other.Cluster.ID, c.Cluster.ID)
+		})
+	}
 }
 
-func TestTheExampleHasTheExampleID(t *testing.T) {
-	data, err := configs.Files.ReadFile("cluster.yaml")
+func again(t *testing.T, example string) string {
+	dir := t.TempDir()
+	_, err := Write(dir, example, rand.Reader)
 	require.NoError(t, err)
-	require.Contains(t, string(data), "id: "+configs.ExampleID+"\n")
+	return dir
+}
+
+func TestEachFileLeadsToItsSchema(t *testing.T) {
+	for _, example := range exampleNames {
+		dir := again(t, example)
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(name) != ".yaml" {
+				return err
+			}
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			schema, found := strings.CutPrefix(strings.SplitN(string(data), "\n", 2)[0], "# yaml-language-server: $schema=")
+			require.True(t, found, name)
+			require.FileExists(t, filepath.Join(filepath.Dir(name), schema))
+			require.NotContains(t, schema, "configs")
+			return nil
+		})
+		require.NoError(t, err)
+	}
 }
 
 func TestNothingIsOverwrittenAndNothingIsHalfWritten(t *testing.T) {
@@ -40,7 +66,7 @@ func TestNothingIsOverwrittenAndNothingIsHalfWritten(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "services"), 0o755))
 	mine := filepath.Join(dir, "services", "mqtt.yaml")
 	require.NoError(t, os.WriteFile(mine, []byte("mine\n"), 0o644))
-	_, err := Write(dir, rand.Reader)
+	_, err := Write(dir, examplePlant, rand.Reader)
 	require.ErrorContains(t, err, mine+" is there already and is not overwritten; name another folder")
 	data, err := os.ReadFile(mine)
 	require.NoError(t, err)
@@ -61,6 +87,9 @@ func TestInitNamesWhatItWrote(t *testing.T) {
 	require.Contains(t, out.String(), "then: spore validate "+dir)
 	require.Equal(t, exit.Failed, exit.Run(context.Background(), cmd))
 
-	cmd.SetArgs([]string{"a", "b"})
-	require.Equal(t, exit.Misuse, exit.Run(context.Background(), cmd))
+	for _, wrong := range [][]string{{"a", "b"}, {dir + "2", "--example", "factory"}} {
+		cmd.SetArgs(wrong)
+		require.Equal(t, exit.Misuse, exit.Run(context.Background(), cmd))
+	}
+	require.NoDirExists(t, dir+"2")
 }

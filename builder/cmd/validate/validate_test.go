@@ -44,9 +44,9 @@ func write(t *testing.T, cluster string) string {
 }
 
 func TestTheExampleIsValid(t *testing.T) {
-	code, out, errs := spore("../../../configs", "--strict")
+	code, out, errs := spore("../../../examples/edge", "--strict")
 	require.Equal(t, exit.OK, code, errs)
-	require.Contains(t, out, "../../../configs is valid: 3 nodes, 0 warnings\n")
+	require.Contains(t, out, "../../../examples/edge is valid: 3 nodes, 0 warnings\n")
 }
 
 func TestAWarningFailsOnlyWhenStrict(t *testing.T) {
