@@ -100,6 +100,7 @@ func Load(fsys fs.FS) (*Config, Report) {
 	if _, err := fs.Stat(fsys, imageFile); !errors.Is(err, fs.ErrNotExist) {
 		c.image = l.file(imageFile, &c.Image)
 	}
+	c.Image.FillDefaults()
 	l.loadServices(c)
 	l.statArchives(c)
 	l.loadNodes(c)

@@ -55,6 +55,19 @@ func TestTheExampleOfAnEdgeHasNotesOnly(t *testing.T) {
 	}, messages(report))
 }
 
+func TestAnImageHasItsDefaultsWhateverIsLeftOut(t *testing.T) {
+	for name, text := range map[string]string{"no file": "", "without the keys": "packages: [tcpdump]\n"} {
+		files := manyNodes(1)
+		if text != "" {
+			files["image.yaml"] = &fstest.MapFile{Data: []byte(text)}
+		}
+		c, report := Load(files)
+		require.NoError(t, report.Err(), name)
+		require.Equal(t, "trixie", c.Image.Suite, name)
+		require.Equal(t, "generic", c.Image.Kernel, name)
+	}
+}
+
 func TestTheExampleOfEverythingIsWithoutFault(t *testing.T) {
 	c, report := Check(os.DirFS("../configs"), Options{Strict: true})
 	require.Empty(t, messages(report))

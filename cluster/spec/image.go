@@ -24,6 +24,16 @@ type Image struct {
 	Formats []string `yaml:"formats,omitempty" json:"formats,omitempty"`
 }
 
+// FillDefaults sets what is left out and is not a matter of what the other keys say.
+func (i *Image) FillDefaults() {
+	if i.Suite == "" {
+		i.Suite = "trixie"
+	}
+	if i.Kernel == "" {
+		i.Kernel = "generic"
+	}
+}
+
 // Slots holds partition sizes in MiB; 0 means the fixed default of the disk layout.
 type Slots struct {
 	// ESP is the EFI system partition, at least 1024.
