@@ -6,15 +6,20 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/inspect"
+	"spore/builder/manifest"
 	"spore/builder/pipeline"
+	"spore/cluster/roles"
 )
 
 // buildSpore compiles the program under test.
@@ -113,21 +118,55 @@ func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 	require.ErrorContains(t, err, "its nodes are dns-01, edge-01, mqtt-01")
 }
 
-func TestEveryFileOfTheRootHasAnOrigin(t *testing.T) {
+func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {
 	repo, spore := buildSpore(t)
-	out := t.TempDir()
-	built := build(t, spore, repo, filepath.Join(repo, "examples", "edge"), out)
+	built := build(t, spore, repo, filepath.Join(repo, "examples", "edge"), t.TempDir())
 	text, err := os.ReadFile(built.Manifest)
 	require.NoError(t, err)
-	var m struct {
-		Files []struct{ Path, Origin string }
-	}
+	var m manifest.Manifest
 	require.NoError(t, json.Unmarshal(text, &m))
-	require.Greater(t, len(m.Files), 1000)
-	for _, f := range m.Files {
-		require.NotEmpty(t, f.Origin, f.Path)
-	}
+
+	t.Run("every file has an origin", func(t *testing.T) {
+		require.Greater(t, len(m.Files), 1000)
+		for _, f := range m.Files {
+			require.NotEmpty(t, f.Origin, f.Path)
+		}
+	})
+	t.Run("nothing of Kubernetes, Kafka and Ceph is there", func(t *testing.T) {
+		carried := map[string]bool{}
+		for _, p := range m.Packages {
+			carried["package "+p.Name] = true
+		}
+		for _, p := range m.Payloads {
+			carried["payload "+p.Name] = true
+		}
+		for _, f := range m.Files {
+			carried["unit "+path.Base(f.Path)] = true
+			if !strings.Contains(f.Path, "/kernel/") { // the kernel's modules for Ceph come with its package
+				require.NotRegexp(t, foreign, f.Path)
+			}
+		}
+		unused := 0
+		for _, p := range roles.Programs() {
+			if slices.Contains(m.Programs, p.Name) {
+				require.Contains(t, carried, "unit "+p.Unit)
+				continue
+			}
+			unused++
+			require.NotContains(t, carried, "unit "+p.Unit)
+			for _, name := range p.Payloads {
+				require.True(t, !carried["payload "+name] || name == "coredns", "%s of %s", name, p.Name)
+			}
+			for _, name := range p.Packages {
+				require.False(t, carried["package "+name] && foreign.MatchString(name), "%s of %s", name, p.Name)
+			}
+		}
+		require.Greater(t, unused, 15)
+	})
 }
+
+// foreign is in the names of what an edge site has no use for.
+var foreign = regexp.MustCompile(`(?i)kafka|java|jdk|ceph|rados|rbd|kube|etcd|containerd|calico|cni`)
 
 func TestInspectRefusesWhatIsNoImage(t *testing.T) {
 	for name, data := range map[string][]byte{"empty": nil, "zeros": make([]byte, 1<<20), "text": []byte("hello")} {
