@@ -50,6 +50,7 @@ test: ## everything, with a table of where the time went
 	@$(STAGE) "Kubernetes' conformance" go test -count=1 -tags integration -timeout 30m -v ./test/conformance
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
+	@$(STAGE) "several nodes" go test -count=1 -tags e2e -timeout 30m -v ./test/nspawn
 	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v -skip $(KUBERNETES_E2E) ./test/e2e
 	@$(STAGE) --table
 
