@@ -42,7 +42,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	}
 	require.Len(t, ids, 3, "each node has a machine id of its own")
 
-	t.Run("each answers for all", func(t *testing.T) {
+	l.Step("each answers for all", func(t *testing.T) {
 		for _, server := range l.Nodes() {
 			for _, asked := range l.Nodes() {
 				a, err := client.Ask("udp", net.JoinHostPort(server.IP(), "53"), asked.Facts.FQDN, "A")
@@ -51,7 +51,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 			}
 		}
 	})
-	t.Run("each delivers messages over TLS, under its own name alone", func(t *testing.T) {
+	l.Step("each delivers messages over TLS, under its own name alone", func(t *testing.T) {
 		for _, n := range l.Nodes() {
 			c, err := dial(l, n, n.Facts.FQDN)
 			require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	id := lost.MustExec("cat", "/etc/machine-id")
 	// Mosquitto writes what it keeps when it ends, and every 30 minutes, or when told so.
 	lost.MustExec("systemctl", "kill", "--signal=SIGUSR1", "mosquitto.service")
-	t.Run("a loss of power is one", func(t *testing.T) {
+	l.Step("a loss of power is one", func(t *testing.T) {
 		require.Eventually(t, func() bool { return lost.MustExec("ls", "/var/lib/mosquitto") == "mosquitto.db" }, time.Minute, 100*time.Millisecond)
 		lost.PowerLoss()
 		require.False(t, lost.Up())
@@ -82,7 +82,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "NOERROR", a.Code, "the others go on")
 	})
-	t.Run("it returns with what it had, and needs no bundle from outside", func(t *testing.T) {
+	l.Step("it returns with what it had, and needs no bundle from outside", func(t *testing.T) {
 		lost.Bundle = nil
 		lost.Start()
 		s := lost.Running()
@@ -91,7 +91,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		require.Equal(t, "edge-2", kept(t, l, lost).Payload)
 		require.Contains(t, lost.MustExec("journalctl", "--list-boots", "--no-pager"), "-1 ", "the journal has the boot before")
 	})
-	t.Run("a node that was stopped in order returns as well", func(t *testing.T) {
+	l.Step("a node that was stopped in order returns as well", func(t *testing.T) {
 		n := l.Node("edge-3")
 		n.Stop()
 		_, ok := n.Console.Find(0, haltLine)
@@ -100,7 +100,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		n.Running()
 		require.Equal(t, "edge-3", kept(t, l, n).Payload)
 	})
-	t.Run("a node whose state was wiped waits for a bundle, and takes a fresh one", func(t *testing.T) {
+	l.Step("a node whose state was wiped waits for a bundle, and takes a fresh one", func(t *testing.T) {
 		lost.PowerLoss()
 		lost.WipeState()
 		lost.Start()

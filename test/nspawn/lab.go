@@ -193,6 +193,20 @@ func cut(port string) {
 	}
 }
 
+// Step is a subtest in which what cannot be done ends the subtest. Those that follow stand on it, so that the test ends with it.
+func (l *Lab) Step(name string, step func(t *testing.T)) {
+	l.t.Helper()
+	outer := l.t
+	passed := outer.Run(name, func(t *testing.T) {
+		l.t = t
+		defer func() { l.t = outer }()
+		step(t)
+	})
+	if !passed {
+		outer.FailNow()
+	}
+}
+
 // Nodes are all nodes, as cluster.yaml has them.
 func (l *Lab) Nodes() []*Node { return l.nodes }
 

@@ -23,7 +23,7 @@ import (
 
 const (
 	// bootLimit is how long a node may take until its roles run, stopLimit how long until it is down.
-	bootLimit = 3 * time.Minute
+	bootLimit = 6 * time.Minute
 	stopLimit = 2 * time.Minute
 	// execLimit bounds a program that a test runs on a node.
 	execLimit = 2 * time.Minute
@@ -55,12 +55,13 @@ func (l *Lab) newNode(f facts.Node, dir string) *Node {
 	n := &Node{Facts: f, lab: l, dir: dir}
 	n.NewBundle()
 	require.NoError(l.t, os.MkdirAll(n.Var(), 0o755))
-	l.t.Cleanup(func() {
+	t := l.t
+	t.Cleanup(func() {
 		if n.Console == nil {
 			return
 		}
-		if l.t.Failed() {
-			l.t.Logf("console of %s ends with:\n%s\nand its journal with:\n%s", f.Name, n.Console.Tail(), n.journal())
+		if t.Failed() {
+			t.Logf("console of %s ends with:\n%s\nand its journal with:\n%s", f.Name, n.Console.Tail(), n.journal())
 		}
 		if n.Up() {
 			n.PowerLoss()
