@@ -124,8 +124,8 @@ func TestThePayloads(t *testing.T) {
 // everyProgramRuns holds each path against the version that the payload's pins name.
 func everyProgramRuns(t *testing.T, b image) {
 	plugin := []string{"CNI_COMMAND=VERSION"}
-	// Two are run only by their links' names, one has no version and a test of its own.
-	ran := map[string]bool{"/usr/bin/kube": true, "/usr/share/kafka/kafka-tool": true, "/pause": true}
+	// Two are run only by their links' names, and two say no version and are in tests of their own.
+	ran := map[string]bool{"/usr/bin/kube": true, "/usr/share/kafka/kafka-tool": true, "/pause": true, "/usr/bin/kafka-cluster": true}
 	for _, tc := range []struct {
 		path string
 		env  []string
@@ -156,7 +156,6 @@ func everyProgramRuns(t *testing.T, b image) {
 		{"/usr/lib/cni/calico-ipam", plugin, nil, `"1.0.0"`},
 		{"/usr/bin/kafka-acls", nil, []string{"--version"}, "%s"},
 		{"/usr/bin/kafka-broker-api-versions", nil, []string{"--version"}, "%s"},
-		{"/usr/bin/kafka-cluster", nil, []string{"--help"}, "usage: kafka-cluster"},
 		{"/usr/bin/kafka-configs", nil, []string{"--version"}, "%s"},
 		{"/usr/bin/kafka-console-consumer", nil, []string{"--version"}, "%s"},
 		{"/usr/bin/kafka-console-producer", nil, []string{"--version"}, "%s"},
