@@ -41,16 +41,18 @@ type Program struct {
 	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
 	// have what they are to be given.
 	NeedsSecrets bool `json:"needsSecrets"`
+	// With is a service that the program is for, besides that of its role: without it, the role has no such program.
+	With string `json:"with,omitempty"`
 }
 
 // WaitsForSecrets tells whether a role is held back until this program has its secrets.
 func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
 
 // everyKubernetesNode is what both roles of Kubernetes run.
-var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node"}
+var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node", "rbd-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap"}
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}
 
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
@@ -108,7 +110,19 @@ func Programs() []Program {
 			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"}},
 		// Part of spore-agent.
 		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-			Secrets: []string{"ceph-fsid", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+		// Volumes of pods. The controller makes images of Ceph when Kubernetes' provisioner asks for them; the node mounts them.
+		{Name: "rbd-controller", Unit: "rbd-controller.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
+		{Name: "rbd-provisioner", Unit: "rbd-provisioner.service", With: "ceph", Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
+			Secrets: pairs("rbd-provisioner")},
+		{Name: "rbd-node", Unit: "rbd-node.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "root",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
+
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+		// Part of spore-agent; cryptsetup opens encrypted disks.
+		{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
+		{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-bootstrap-osd-key"}},
 		{Name: "ceph-mgr", Unit: "ceph-mgr.service", Packages: []string{"ceph-mgr", "ceph-mgr-modules-core"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},
 	}
@@ -118,6 +132,17 @@ func Programs() []Program {
 func pairs(names ...string) []string {
 	var out []string
 	for _, name := range names {
+// Enabled returns the rows of the programs that the role runs where these services are enabled, in the order of the role.
+func (r Role) Enabled(service func(name string) bool) []Program {
+	var out []Program
+	for _, name := range r.Programs {
+		if p, ok := LookupProgram(name); ok && (p.With == "" || service(p.With)) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 		if strings.HasSuffix(name, "-key") {
 			out = append(out, name)
 			continue
