@@ -231,6 +231,8 @@ func Secrets() []SecretRow {
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
 		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
 		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
+		// Opens encrypted disks. One for all nodes, so that a disk can go to another one.
+		{Name: "ceph-osd-encryption-key", Service: "ceph", Roles: osd, Form: formKey},
 		// client.kubernetes-rbd, as which pods' volumes are made and mapped.
 		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
 	}
