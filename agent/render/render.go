@@ -31,6 +31,8 @@ type Input struct {
 	Hosts io.Reader
 	// Addresses are the node's own addresses as they are now: the configured ones, or those of the DHCP lease.
 	Addresses []netip.Addr
+	// Memory is the machine's memory in bytes.
+	Memory uint64
 	// Dir is the directory that the files will lie in, such as /run/mosquitto.
 	Dir string
 	// Secret returns a secret of the node's bundle.
@@ -49,6 +51,7 @@ var programs = map[string]func(Input) (map[string]File, error){
 	"containerd":              containerd,
 	"coredns":                 coredns,
 	"etcd":                    etcd,
+	"kafka":                   kafka,
 	"kube-apiserver":          kubeAPIServer,
 	"kube-balancer":           balancer,
 	"kube-controller-manager": kubeControllerManager,
