@@ -39,6 +39,7 @@ var unusedPackages = []drop{
 	{"perl-base", "no program of the image is written in Perl"},
 	{"sysvinit-utils", "systemd is the init"},
 	{"tpm-udev", "root alone uses the TPM"},
+	{"uuid-runtime", "the identifiers of OSDs are those of their partitions"},
 }
 
 // dropPackages removes the files of unusedPackages.
@@ -172,6 +173,7 @@ var unusedFiles = []drop{
 	{"/usr/share/base-files", "templates that the recipe has used"},
 	{"/usr/share/base-passwd", "templates that the recipe has used"},
 	{"/usr/share/bash-completion", "nobody types here"},
+	{"/usr/share/binfmts", "no foreign binaries"},
 	{"/usr/share/bug", "only reportbug reads it"},
 	{"/usr/share/dbus-1", "no bus"},
 	{"/usr/share/debconf", "no maintainer script runs"},
@@ -179,6 +181,7 @@ var unusedFiles = []drop{
 	{"/usr/share/dict", "no spelling"},
 	{"/usr/share/doc-base", "documentation"},
 	{"/usr/share/fish", "nobody types here"},
+	{"/usr/share/gcc", "no debugger"},
 	{"/usr/share/gdb", "no debugger"},
 	{"/usr/share/icons", "no desktop"},
 	{"/usr/share/info", "documentation"},
