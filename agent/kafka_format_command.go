@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/kafka"
 	"spore/agent/render"
@@ -25,6 +26,8 @@ const (
 	kafkaAccount = "kafka"
 	// storageTool is Kafka's own.
 	storageTool = "/usr/bin/kafka-storage"
+	// javaProgram is what kafka.service starts.
+	javaProgram = "/usr/bin/java"
 )
 
 // kafkaFormatCommand makes Kafka's storage ready before Kafka starts, as root: a controller's when it is known whether to
@@ -51,6 +54,9 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 	if slices.Contains(c.KafkaBrokers(), n.Name) && render.KafkaFlushes(c) {
 		m.say("there is one broker, so nobody else has what it has not on its disk: it flushes every record before it acknowledges it (log.flush.interval.messages=1); with two or more brokers it does not")
 	}
+	if err := m.kafkaArchive(dir); err != nil { // It only saves time.
+		m.say(err.Error())
+	}
 	format := func(ctx context.Context, voters []kafka.Voter) error {
 		if err := storage.Clear(); err != nil {
 			return err
@@ -74,6 +80,34 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 		}
 		return format(ctx, voters)
 	})
+	return err
+}
+
+// kafkaArchive says in the runtime directory which archive of classes the JVM is to use.
+func (m *machine) kafkaArchive(dir string) error {
+	path := filepath.Join(dir, "archive.args")
+	if _, err := atomicfile.Write(path, nil, 0o644); err != nil {
+		return err
+	}
+	options, err := os.ReadFile(filepath.Join(dir, "jvm.args"))
+	if err != nil {
+		return fmt.Errorf("read the options of the JVM: %w", err)
+	}
+	files, err := filepath.Glob(render.KafkaJars)
+	if err != nil {
+		return err
+	}
+	java, err := filepath.EvalSymlinks(javaProgram)
+	if err != nil {
+		return fmt.Errorf("look for Java: %w", err)
+	}
+	lib := filepath.Join(filepath.Dir(filepath.Dir(java)), "lib")
+	files = append(files, filepath.Join(lib, "modules"), filepath.Join(lib, "server/libjvm.so"), filepath.Join(lib, "server/classes.jsa"))
+	archive, err := kafka.Archive(render.KafkaArchives, files, options)
+	if err != nil {
+		return err
+	}
+	_, err = atomicfile.Write(path, render.KafkaArchive(archive), 0o644)
 	return err
 }
 

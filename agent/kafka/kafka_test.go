@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -287,4 +288,45 @@ func TestAWaitSaysForWhatAndEndsWithItsContext(t *testing.T) {
 	require.EqualError(t, err, "waiting for Kafka to serve: context canceled: not yet")
 	require.Equal(t, []string{"waiting for Kafka to serve: not yet"}, said)
 	require.NoError(t, Await(context.Background(), "x", nil, func(context.Context) error { return nil }))
+}
+
+func TestTheArchiveOfOtherJarsIsRemoved(t *testing.T) {
+	dir, jar := t.TempDir(), filepath.Join(t.TempDir(), "a.jar")
+	write(t, jar, "classes")
+	first, err := Archive(filepath.Join(dir, "missing"), []string{jar}, []byte("-Xmx1g"))
+	require.NoError(t, err)
+	name := func(options string) string {
+		path, err := Archive(dir, []string{jar}, []byte(options))
+		require.NoError(t, err)
+		return path
+	}
+	path := name("-Xmx1g")
+	require.Equal(t, filepath.Base(first), filepath.Base(path))
+	require.Regexp(t, `/kafka-[0-9a-f]{16}\.jsa$`, path)
+	other := filepath.Join(dir, "other.txt")
+	write(t, other, "not an archive")
+	for what, tt := range map[string]struct {
+		content string
+		change  func() string
+		stays   bool
+	}{
+		"as it was":            {"\xf0\x0b\xab\xa2...", func() string { return name("-Xmx1g") }, true},
+		"other options":        {"\xf0\x0b\xab\xa2...", func() string { return name("-Xmx2g") }, false},
+		"without a header":     {"\x00\x00\x00\x00...", func() string { return name("-Xmx1g") }, false},
+		"cut off":              {"\xf0", func() string { return name("-Xmx1g") }, false},
+		"another jar's length": {"\xf0\x0b\xab\xa2...", func() string { write(t, jar, "more classes"); return name("-Xmx1g") }, false},
+	} {
+		write(t, jar, "classes")
+		require.NoError(t, os.Chtimes(jar, time.Unix(1, 0), time.Unix(1, 0)))
+		path = name("-Xmx1g")
+		write(t, path, tt.content)
+		write(t, path+".temp", "x")
+		tt.change()
+		_, err := os.Stat(path)
+		require.Equal(t, tt.stays, err == nil, what)
+		require.NoFileExists(t, path+".temp", what)
+	}
+	require.FileExists(t, other)
+	_, err = Archive(dir, []string{jar + "x"}, nil)
+	require.ErrorContains(t, err, "name the archive of classes: stat")
 }

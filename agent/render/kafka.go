@@ -35,10 +35,12 @@ const (
 	kafkaData = "/var/lib/kafka/data"
 	// kafkaDisks holds the mount points of data disks by their numbers.
 	kafkaDisks = "/var/lib/kafka/disks"
-	// kafkaArchive is where the JVM keeps classes as it has parsed them.
-	kafkaArchive = "/var/lib/kafka/cds/kafka.jsa"
+	// KafkaArchives is where the JVM keeps classes as it has parsed them.
+	KafkaArchives = "/var/lib/kafka/cds"
 	// kafkaHome is the payload.
 	kafkaHome = "/usr/share/kafka"
+	// KafkaJars matches what the program is.
+	KafkaJars = kafkaHome + "/libs/*.jar"
 	// KafkaAdmin is the user who may do everything.
 	KafkaAdmin = "admin"
 	// kafkaOrganization is the organization in the certificates of brokers and controllers (package pki).
@@ -243,8 +245,6 @@ func kafkaJVM(heap int) []byte {
 	args = append(args,
 		// systemd starts it again; a JVM without memory only looks alive.
 		"-XX:+ExitOnOutOfMemoryError",
-		// A first start writes the archive when it ends; a JVM that cannot use or write it says so and goes on (JEP 350).
-		"-XX:+AutoCreateSharedArchive", "-XX:SharedArchiveFile="+kafkaArchive,
 		// What would be written for jstat and others lies below /tmp.
 		"-XX:-UsePerfData",
 		"-Djava.awt.headless=true",
@@ -252,6 +252,12 @@ func kafkaJVM(heap int) []byte {
 		"-cp", filepath.Join(kafkaHome, "libs/*"),
 	)
 	return []byte(strings.Join(args, "\n") + "\n")
+}
+
+// KafkaArchive is an argument file of java(1) for the archive of classes at path. The JVM writes it when it ends and there is
+// none; one that it cannot use or write is not fatal (JEP 350), and one that a power cut damaged is found out by its checksum.
+func KafkaArchive(path string) []byte {
+	return []byte("-XX:+AutoCreateSharedArchive\n-XX:SharedArchiveFile=" + path + "\n-XX:+VerifySharedSpaces\n")
 }
 
 func hostPort(addr netip.Addr, port int) string {
