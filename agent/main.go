@@ -34,6 +34,7 @@ func commands() []command {
 		{"kafka", "", "give Kafka the users and rights of kafka.yaml", kafkaCommand},
 		{"kafka-format", "", "make Kafka's storage ready, when it is known whether to form a quorum or to join one", kafkaFormatCommand},
 		{"kafka-ready", "", "wait until this node's Kafka serves", kafkaReadyCommand},
+		{"formation", "[show|force SERVICE]", "answer the other members of this node's quorums, until stopped; show them, or form one anew by force", formationCommand},
 		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
 		{"kubernetes-node", "", "wait until Kubernetes knows this node", kubernetesNodeCommand},
 		{"kubernetes-ready", "LEAF", "wait until an API server is ready, with the certificate LEAF", kubernetesReadyCommand},

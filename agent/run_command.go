@@ -269,6 +269,10 @@ func (a *agent) follow(ctx context.Context) error {
 	defer clockTick.Stop()
 	defer probeTick.Stop()
 	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
+	if err := os.MkdirAll(a.m.root.At(paths.Waiting), 0o755); err != nil {
+		a.m.say(err.Error())
+	}
+	waiting := wait.Dir(ctx, a.m.root.At(paths.Waiting))
 	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
 		a.m.say(err.Error())
 	}
@@ -286,6 +290,8 @@ func (a *agent) follow(ctx context.Context) error {
 		case <-links:
 			time.Sleep(watch.Quiet) // Several changes come together.
 			a.resolvers()
+		case <-waiting:
+			time.Sleep(watch.Quiet)
 		case <-bundles:
 			if err := a.rebundle(ctx); err != nil {
 				a.m.say(err.Error())
@@ -306,7 +312,7 @@ func (a *agent) report(ctx context.Context) error {
 	}
 	l := &a.line
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
-	l.Conflicts = a.m.conflicts()
+	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
 	l.Addresses = nil
 	if have, err := nic.Addresses(); err == nil {
 		for _, h := range have {

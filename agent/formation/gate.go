@@ -40,8 +40,8 @@ type Options struct {
 	Make func(context.Context, Plan) error
 	// Asker asks the other members.
 	Asker Asker
-	// Say is told what was decided and, now and then, for whom the member waits; Status is told for whom it waits whenever
-	// that changes, and "" when it waits no longer.
+	// Say is told what was decided and, now and then, for whom the member waits; Status is told what it does or for whom it
+	// waits when that changes, and "" at the end.
 	Say, Status func(string)
 	// Every is the time between two rounds of questions, two seconds when 0.
 	Every time.Duration
@@ -76,9 +76,9 @@ func Enter(ctx context.Context, o Options) (Kind, error) {
 
 type gate struct {
 	Options
-	said     string
-	saidAt   time.Time
-	statusIs string
+	// said is for whom it waited when that was said last, at saidAt.
+	said   string
+	saidAt time.Time
 }
 
 // wake looks at file and data.
@@ -90,7 +90,7 @@ func (g *gate) wake() (State, error) {
 		}
 		s, err := wake(file, g.Cluster, g.Node, g.Initial, empty, newNonce)
 		if err == nil && file != nil && file.Made && !s.Made {
-			g.Say(fmt.Sprintf("this member of %s had data, and it is gone; it joins the others and never forms", g.Service))
+			g.Say(fmt.Sprintf("this member of %s had data, and it is gone; it joins the others and never forms. If all have lost theirs: spore-agent formation force %s", g.Service, g.Service))
 		}
 		return s, err
 	})
@@ -126,7 +126,9 @@ func (g *gate) decide(ctx context.Context, s State) (Plan, error) {
 }
 
 // ask asks all other members at once.
-func (g *gate) ask(ctx context.Context) map[string]Reply { return askAll(ctx, g.Asker, g.Service, g.Node, g.Initial) }
+func (g *gate) ask(ctx context.Context) map[string]Reply {
+	return askAll(ctx, g.Asker, g.Service, g.Node, g.Initial)
+}
 
 func askAll(ctx context.Context, asker Asker, service, self string, members []string) map[string]Reply {
 	var mu sync.Mutex
@@ -201,15 +203,15 @@ func finished(s State) State {
 	return s
 }
 
-// wait says for whom the member waits: to systemd whenever it changes, to the journal with bounds.
+// wait says for whom the member waits, with bounds: reasons may change with every round.
 func (g *gate) wait(why string) {
-	if why != g.statusIs {
-		g.statusIs = why
+	since := time.Since(g.saidAt)
+	if g.said != "" && since < sayAtMost || why == g.said && since < sayEvery {
+		return
+	}
+	if why != g.said {
 		g.Status("waiting for " + why)
 	}
-	since := time.Since(g.saidAt)
-	if g.said == "" || why != g.said && since >= sayAtMost || since >= sayEvery {
-		g.said, g.saidAt = why, time.Now()
-		g.Say(fmt.Sprintf("%s: waiting for %s", g.Service, why))
-	}
+	g.said, g.saidAt = why, time.Now()
+	g.Say(fmt.Sprintf("%s: waiting for %s", g.Service, why))
 }

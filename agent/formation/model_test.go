@@ -15,7 +15,7 @@ import (
 var modelSeed = flag.Uint64("formation.seed", 0, "run the one schedule of this seed")
 
 // schedules is how many random schedules a test runs.
-const schedules = 2000
+const schedules = 500
 
 // steps is how many things happen in a schedule before it calms down.
 const steps = 200
@@ -284,9 +284,9 @@ func (m *model) run() error {
 	return nil
 }
 
-func runSchedules(t *testing.T, build func(seed uint64) *model) error {
+func runSchedules(t *testing.T, schedules uint64, build func(seed uint64) *model) error {
 	t.Helper()
-	first, last := uint64(1), uint64(schedules)
+	first, last := uint64(1), schedules
 	if *modelSeed != 0 {
 		first, last = *modelSeed, *modelSeed
 	}
@@ -307,16 +307,16 @@ func runSchedules(t *testing.T, build func(seed uint64) *model) error {
 func TestAtMostOneQuorumIsFormedWhateverHappens(t *testing.T) {
 	for size := 1; size <= 5; size++ {
 		t.Run(fmt.Sprint(size, " members, wiped and cut off"), func(t *testing.T) {
-			require.NoError(t, runSchedules(t, func(seed uint64) *model { return newModel(seed, size, true) }))
+			require.NoError(t, runSchedules(t, schedules, func(seed uint64) *model { return newModel(seed, size, true) }))
 		})
 		t.Run(fmt.Sprint(size, " members, cut off alone, all form"), func(t *testing.T) {
-			require.NoError(t, runSchedules(t, func(seed uint64) *model { return newModel(seed, size, false) }))
+			require.NoError(t, runSchedules(t, schedules, func(seed uint64) *model { return newModel(seed, size, false) }))
 		})
 	}
 }
 
 func TestConfigurationsThatDifferByAMemberFormNoTwoQuorums(t *testing.T) {
-	require.NoError(t, runSchedules(t, func(seed uint64) *model {
+	require.NoError(t, runSchedules(t, schedules, func(seed uint64) *model {
 		m := newModel(seed, 4, true)
 		m.lists = [][]string{{"A", "B", "C", "D"}, {"A", "B", "C"}, {"B", "C", "D"}}
 		for _, x := range m.members {
@@ -356,7 +356,7 @@ func TestTheModelFindsWhatARuleIsFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := runSchedules(t, func(seed uint64) *model {
+			err := runSchedules(t, 100*schedules, func(seed uint64) *model {
 				m := newModel(seed, 3, true)
 				m.judge = weak
 				return m

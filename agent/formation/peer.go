@@ -141,6 +141,10 @@ func reason(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("no answer in time")
 	}
+	var op *net.OpError
+	if errors.As(err, &op) { // It has a port of ours, which is another one each time.
+		err = op.Err
+	}
 	return fmt.Errorf("no answer: %w", err)
 }
 
@@ -181,6 +185,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // ServeHTTP answers GET /v1/formation/SERVICE, to members of this service alone.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	asks := nodeOf(r.TLS)
 	service, ok := strings.CutPrefix(r.URL.Path, path)
 	members, known := s.Members[service]
 	switch {
@@ -190,7 +195,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !ok || !known:
 		http.Error(w, s.Node+" is no member of such a service; give all nodes the same configuration", http.StatusNotFound)
 		return
-	case !slices.Contains(members, nodeOf(r.TLS)):
+	case asks == "" || !slices.Contains(members, asks):
 		http.Error(w, "the configuration of "+s.Node+" has no such member of "+service+"; give it the present one first", http.StatusForbidden)
 		return
 	}

@@ -30,6 +30,8 @@ const (
 	BundleAsk = Bundle + "/ask"
 	// ESP is where the EFI system partition of the boot medium is mounted for a moment, by one unit for itself.
 	ESP = "/run/spore/bundle/esp"
+	// Waiting holds a file for each service whose start waits for other nodes, and in it for which.
+	Waiting = "/run/spore/waiting"
 	// Times holds one file for each step of the boot: seconds since boot at which it was done.
 	Times = "/run/spore/times"
 	// Status is the last status line.
@@ -43,6 +45,8 @@ const (
 	BundleTaken = "/var/lib/spore/bundle.taken"
 	// Leaves holds, sealed, the certificates that were made again on the node.
 	Leaves = "/var/lib/spore/leaves.cred"
+	// Formation holds what this node's member of each quorum service knows of itself (package formation).
+	Formation = "/var/lib/spore/formation"
 	// HostKey is systemd's key of this machine (systemd-creds(1)).
 	HostKey = "/var/lib/systemd/credential.secret"
 	// Clock holds the last time seen.

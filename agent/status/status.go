@@ -35,6 +35,8 @@ type Line struct {
 	// Failed lists units that failed.
 	Failed []string    `json:"failed"`
 	State  *state.Info `json:"state,omitempty"`
+	// Waiting says for which other nodes the start of a service waits.
+	Waiting map[string]string `json:"waiting,omitempty"`
 	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
 	Bundle *delivery.Info `json:"bundle,omitempty"`
 	// System is what `systemctl is-system-running` says.

@@ -59,8 +59,8 @@ func Roles() []Role {
 	return []Role{
 		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes", Programs: slices.Concat(controlPlane, everyKubernetesNode)},
 		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
-		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka", "kafka-bootstrap"}},
-		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka"}},
+		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka", "kafka-bootstrap"}},
+		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka"}},
 		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr"}},
 		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph"},
 		{Name: "mqtt-broker", Target: "mqtt.target", Service: "mqtt", Programs: []string{"mosquitto"}},
@@ -72,6 +72,8 @@ func Roles() []Role {
 func Programs() []Program {
 	return []Program{
 		{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, Ports: []string{"8883/tcp"}, User: "mosquitto", NeedsSecrets: true},
+		// Part of spore-agent. Its certificate is also what the members of quorums ask with.
+		{Name: "formation", Unit: "spore-formation.service", Ports: []string{"8643/tcp"}, User: "spore-formation", Secrets: pairs("agent")},
 		{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, Ports: []string{"53/udp", "53/tcp"}, User: "coredns"},
 
 		// Broker, controller or both, as the node's roles are: clients, brokers, controllers.
