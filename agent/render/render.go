@@ -47,6 +47,10 @@ type Input struct {
 var programs = map[string]func(Input) (map[string]File, error){
 	"calico-controllers":      calicoControllers,
 	"calico-node":             calicoNode,
+	"ceph-bootstrap":          cephBootstrap,
+	"ceph-mgr":                cephMgr,
+	"ceph-mon":                cephMon,
+	"ceph-osd":                cephOSD,
 	"cluster-dns":             clusterDNS,
 	"containerd":              containerd,
 	"coredns":                 coredns,
@@ -59,6 +63,9 @@ var programs = map[string]func(Input) (map[string]File, error){
 	"kube-scheduler":          kubeScheduler,
 	"kubelet":                 kubelet,
 	"mosquitto":               mosquitto,
+	"rbd-controller":          rbdFiles,
+	"rbd-node":                rbdNode,
+	"rbd-provisioner":         rbdProvisioner,
 }
 
 // Names lists the programs that can be rendered, sorted.
