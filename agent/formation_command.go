@@ -223,7 +223,7 @@ func showFormation(ctx context.Context, m *machine, asJSON bool) error {
 	for _, s := range shown {
 		fmt.Println(s.Service)
 		for _, member := range s.Members {
-			fmt.Println(strings.TrimSpace(fmt.Sprintf("  %-20s %s %s", member.Name, member.State, member.Problem)))
+			fmt.Printf("  %-20s %s\n", member.Name, member)
 		}
 		if s.Waiting != "" {
 			fmt.Println("  " + s.Waiting)

@@ -18,6 +18,14 @@ type Member struct {
 	Answer  *Answer `json:"answer,omitempty"`
 }
 
+// String says how the member is.
+func (m Member) String() string {
+	if m.Problem == "" {
+		return m.State
+	}
+	return m.State + " (" + m.Problem + ")"
+}
+
 // States of members.
 const (
 	Running   = "has data"
@@ -86,11 +94,7 @@ func (e *RefusedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "this would give up what these members of %s have or may have:\n", e.Service)
 	for _, m := range e.Lose {
-		fmt.Fprintf(&b, "  %s %s", m.Name, m.State)
-		if m.Problem != "" {
-			fmt.Fprintf(&b, " (%s)", m.Problem)
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "  %s %s\n", m.Name, m)
 	}
 	b.WriteString("None of them may ever come back with its data: there would be two clusters with one name.\n")
 	fmt.Fprintf(&b, "If that data is lost for good, say so: spore-agent formation force %s --lose %s", e.Service, e.Names())
