@@ -81,12 +81,17 @@ func encode(s State) []byte {
 	return append(data, '\n')
 }
 
-// makeDir makes the directory such that it survives a power cut: a lost record would have its member join what it formed.
+// makeDir makes the directory such that it survives a power cut: a lost record would have its member join what it formed. Others
+// can read it, whatever the umask of the unit that the gate runs in: who answers for this member is another user.
 func makeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
+	const mode = 0o755
+	if st, err := os.Stat(dir); err == nil && st.Mode().Perm() == mode {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("make the directory of formations: %w", err)
+	}
+	if err := os.Chmod(dir, mode); err != nil {
 		return fmt.Errorf("make the directory of formations: %w", err)
 	}
 	parent, err := os.Open(filepath.Dir(dir))
