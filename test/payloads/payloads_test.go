@@ -124,8 +124,8 @@ func TestThePayloads(t *testing.T) {
 // everyProgramRuns holds each path against the version that the payload's pins name.
 func everyProgramRuns(t *testing.T, b image) {
 	plugin := []string{"CNI_COMMAND=VERSION"}
-	// Two are run only by their links' names, and two say no version and are in tests of their own.
-	ran := map[string]bool{"/usr/bin/kube": true, "/usr/share/kafka/kafka-tool": true, "/pause": true, "/usr/bin/kafka-cluster": true}
+	// Two are run only by their links' names, and three say no version and are in tests of their own.
+	ran := map[string]bool{"/usr/bin/kube": true, "/usr/share/kafka/kafka-tool": true, "/pause": true, "/usr/bin/kafka-cluster": true, "/usr/bin/spore-rbd": true}
 	for _, tc := range []struct {
 		path string
 		env  []string
@@ -154,6 +154,7 @@ func everyProgramRuns(t *testing.T, b image) {
 		{"/usr/lib/cni/calico", []string{"CNI_COMMAND="}, []string{"-v"}, "v%s"},
 		{"/usr/lib/cni/calico", plugin, nil, `"1.0.0"`},
 		{"/usr/lib/cni/calico-ipam", plugin, nil, `"1.0.0"`},
+		{"/usr/bin/csi-provisioner", nil, []string{"--version"}, " v%s"},
 		{"/usr/bin/kafka-acls", nil, []string{"--version"}, "%s"},
 		{"/usr/bin/kafka-broker-api-versions", nil, []string{"--version"}, "%s"},
 		{"/usr/bin/kafka-configs", nil, []string{"--version"}, "%s"},

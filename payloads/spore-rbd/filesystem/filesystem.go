@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,12 @@ func run(ctx context.Context, name string, args ...string) (string, int, error) 
 // Probe says what lies on a device by its signatures: a type of file system, partition table or member of something larger
 // as blkid(8) calls it. It is empty when there is none, which does not say that the device is empty.
 func Probe(ctx context.Context, device string) (string, error) {
+	// blkid has one exit status for a device that it cannot open and for one on which it finds nothing.
+	f, err := os.Open(device)
+	if err != nil {
+		return "", err
+	}
+	f.Close()
 	out, status, err := run(ctx, "blkid", "--probe", "--output", "export", device)
 	switch status {
 	case 0:
