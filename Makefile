@@ -5,9 +5,10 @@
 SHELL := /bin/bash
 OUT   ?= out
 STAGE := scripts/stage
-# Packages of Debian 12 that the tests use; the build itself needs only Go.
+# Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make
+         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make \
+         maven default-jre-headless
 
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
@@ -40,6 +41,7 @@ check: ## the fast part: formatting, vet, lint, unit tests
 	go vet -tags 'integration e2e' ./...
 	go tool staticcheck -tags 'integration e2e' ./...
 	go test ./...
+	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./... && go test ./...
 
 test: ## everything, with a table of where the time went
 	@rm -f $(OUT)/stages.txt
@@ -50,6 +52,7 @@ test: ## everything, with a table of where the time went
 	@$(STAGE) "Kubernetes' conformance" go test -count=1 -tags integration -timeout 30m -v ./test/conformance
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
+	@$(STAGE) "several nodes" go test -count=1 -tags e2e -timeout 30m -v ./test/nspawn
 	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v -skip $(KUBERNETES_E2E) ./test/e2e
 	@$(STAGE) --table
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
 	"spore/agent/render"
@@ -44,7 +46,7 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 	}
 	secretPath := func(ref string) string { return filepath.Join(credentials, "secret_"+ref) }
 	files, err := render.Render(args[0], render.Input{
-		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Dir: dir, SecretPath: secretPath,
+		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: memory(), Dir: dir, SecretPath: secretPath,
 		Secret: func(ref string) ([]byte, error) {
 			if credentials == "" || !bundle.ValidName(ref) {
 				return nil, fmt.Errorf("the secret %q was not given to this unit", ref)
@@ -57,6 +59,15 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 		return err
 	}
 	return render.Write(dir, files)
+}
+
+// memory is the machine's memory in bytes; 0 where the kernel does not say.
+func memory() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
 }
 
 // runtimeDirectory is the unit's runtime directory of this name, else the first: systemd tells a unit with several all of

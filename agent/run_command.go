@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -156,9 +157,10 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 	for _, name := range a.line.Roles {
 		role, _ := roles.Lookup(name)
 		a.units = append(a.units, role.Target)
-		for _, p := range role.Programs {
-			program, _ := roles.LookupProgram(p)
-			a.units = append(a.units, program.Unit)
+		for _, program := range role.Enabled(a.cluster.Enabled) {
+			if !strings.Contains(program.Unit, "@.") { // Those of disks are known when the disks are.
+				a.units = append(a.units, program.Unit)
+			}
 		}
 	}
 	return activate.Start(ctx, a.bus, fresh)
@@ -269,6 +271,10 @@ func (a *agent) follow(ctx context.Context) error {
 	defer clockTick.Stop()
 	defer probeTick.Stop()
 	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
+	if err := os.MkdirAll(a.m.root.At(paths.Waiting), 0o755); err != nil {
+		a.m.say(err.Error())
+	}
+	waiting := wait.Dir(ctx, a.m.root.At(paths.Waiting))
 	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
 		a.m.say(err.Error())
 	}
@@ -286,6 +292,8 @@ func (a *agent) follow(ctx context.Context) error {
 		case <-links:
 			time.Sleep(watch.Quiet) // Several changes come together.
 			a.resolvers()
+		case <-waiting:
+			time.Sleep(watch.Quiet)
 		case <-bundles:
 			if err := a.rebundle(ctx); err != nil {
 				a.m.say(err.Error())
@@ -300,13 +308,14 @@ func (a *agent) follow(ctx context.Context) error {
 
 // report takes the picture and, when it says something new, prints the line.
 func (a *agent) report(ctx context.Context) error {
-	p, err := watch.Take(ctx, a.bus.Conn(), a.units)
+	l := &a.line
+	l.Disks = a.m.dataDisks()
+	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, osdUnits(l.Disks)))
 	if err != nil {
 		return err
 	}
-	l := &a.line
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
-	l.Conflicts = a.m.conflicts()
+	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
 	l.Addresses = nil
 	if have, err := nic.Addresses(); err == nil {
 		for _, h := range have {

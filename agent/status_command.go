@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"spore/agent/atomicfile"
@@ -57,6 +59,9 @@ func text(l status.Line) string {
 	row("roles", "%s", or(strings.Join(l.Roles, ", "), "none"))
 	for _, h := range l.Held {
 		row("held", "%s: %s", h.Role, h.Reason)
+	}
+	for _, service := range slices.Sorted(maps.Keys(l.Waiting)) {
+		row("waiting", "%s: %s", service, l.Waiting[service])
 	}
 	for _, f := range l.Failed {
 		row("failed", "%s", f)

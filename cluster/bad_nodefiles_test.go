@@ -331,6 +331,13 @@ var badNodefiles = []badInput{
 		},
 	},
 	{
+		"a disk of Kafka that is to be encrypted",
+		[]edit{{"nodes/kafka-01.yaml", "use: kafka", "use: kafka, encrypt: true"}},
+		[]string{
+			`nodes/kafka-01.yaml:5:27: error: only disks for osd are encrypted; remove encrypt`,
+		},
+	},
+	{
 		"a label key that is not valid",
 		[]edit{{"nodes/worker-02.yaml", "plant.example/hall: north", "hall of fame: north"}},
 		[]string{

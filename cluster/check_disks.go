@@ -34,6 +34,9 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 				}
 			}
 		}
+		if d.Encrypt && d.Use != "osd" {
+			k.errorf(p.then("encrypt"), "only disks for osd are encrypted; remove encrypt")
+		}
 		if !src.has("disks", i, "selector") {
 			continue
 		}

@@ -94,7 +94,7 @@ func (k *checker) checkRecognition(p place, n spec.Node) {
 			}
 		}
 	}
-	for _, program := range facts.NodePrograms(&facts.Node{Roles: canonicalRoles(n.Roles)}) {
+	for _, program := range facts.NodePrograms(&facts.Cluster{Services: k.c.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
 			k.notef(p, "node %s is recognised only by %s, which proves nothing: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return

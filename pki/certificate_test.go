@@ -45,6 +45,7 @@ var wants = []want{
 	{"calico-cni/worker-01", "kubernetes-client", "calico-cni:worker-01", []string{"spore:calico-plugins"}, nil, nil, false, true},
 	{"calico-controllers/master-01", "kubernetes-client", "calico-controllers:master-01", []string{"spore:calico-controllers"}, nil, nil, false, true},
 	{"cluster-dns/master-01", "kubernetes-client", "spore:cluster-dns", nil, nil, nil, false, true},
+	{"rbd-provisioner/master-01", "kubernetes-client", "spore:rbd-provisioner:master-01", []string{"spore:rbd-provisioners"}, nil, nil, false, true},
 	{"kubelet-bootstrap/worker-01", "kubernetes-client", "spore:kubelet-bootstrap:worker-01", []string{"system:bootstrappers"}, nil, nil, false, true},
 	{"front-proxy-client/master-01", "front-proxy", "front-proxy-client", nil, nil, nil, false, true},
 	{"kafka-broker/kafka-01", "kafka", "kafka-01", []string{"spore:kafka-brokers"}, append([]string{"kafka.plant.example"}, hostsOf("kafka-01")...), []string{"10.77.0.14"}, true, true},

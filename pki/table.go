@@ -102,6 +102,8 @@ type LeafRow struct {
 	Authority string
 	// Roles lists whose nodes get one each.
 	Roles []string
+	// With is a service that it is for, besides that of its authority; empty means that one alone.
+	With string
 	// CommonName and Organization are its whole subject.
 	CommonName   string
 	Organization []string
@@ -156,6 +158,7 @@ func Leaves() []LeafRow {
 		{Name: "calico-cni", Authority: "kubernetes-client", Roles: kube, CommonName: "calico-cni:{node}", Organization: []string{"spore:calico-plugins"}, Usage: Client},
 		{Name: "calico-controllers", Authority: "kubernetes-client", Roles: master, CommonName: "calico-controllers:{node}", Organization: []string{"spore:calico-controllers"}, Usage: Client},
 		{Name: "cluster-dns", Authority: "kubernetes-client", Roles: master, CommonName: "spore:cluster-dns", Usage: Client},
+		{Name: "rbd-provisioner", Authority: "kubernetes-client", Roles: master, With: "ceph", CommonName: "spore:rbd-provisioner:{node}", Organization: []string{"spore:rbd-provisioners"}, Usage: Client},
 		// May ask for the kubelet's certificate of its own node and do nothing else.
 		{Name: "kubelet-bootstrap", Authority: "kubernetes-client", Roles: kube, CommonName: "spore:kubelet-bootstrap:{node}", Organization: []string{"system:bootstrappers"}, Usage: Client},
 		{Name: "kubelet-client", Authority: "kubernetes-client", Roles: kube, CommonName: "system:node:{node}", Organization: []string{"system:nodes"}, Usage: Client, Made: OnNode},
@@ -223,11 +226,13 @@ func Secrets() []SecretRow {
 		// What kafka.yaml calls the password is, on brokers, its salted form.
 		{Name: "kafka-scram", Service: "kafka", Roles: []string{"kafka-broker"}, Each: OneKafkaUser, Entry: "{user-secret}", Form: formSCRAM, From: "kafka-password"},
 		{Name: "mqtt-password", Service: "mqtt", Roles: []string{"mqtt-broker"}, Each: OneMQTTUser, Entry: "{user-secret}", Form: formPassword, Given: true},
-		{Name: "ceph-fsid", Service: "ceph", Roles: both, Form: formUUID},
+		{Name: "ceph-fsid", Service: "ceph", Roles: append(both[:2:2], "control-plane", "worker"), Form: formUUID},
 		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: formCephx},                // mon.
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
 		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
 		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
+		// Opens encrypted disks. One for all nodes, so that a disk can go to another one.
+		{Name: "ceph-osd-encryption-key", Service: "ceph", Roles: osd, Form: formKey},
 		// client.kubernetes-rbd, as which pods' volumes are made and mapped.
 		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
 	}

@@ -47,12 +47,7 @@ type Share struct {
 
 // enabled tells whether a service is switched on and some node runs it.
 func enabled(c *facts.Cluster, service string) bool {
-	if service == "" {
-		return true
-	}
-	s := &c.Services
-	on := map[string]bool{"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil}[service]
-	return on && slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(c.Members[r.Name]) > 0 })
+	return service == "" || c.Enabled(service)
 }
 
 // plays tells whether a node is among those that a row names.
@@ -87,7 +82,7 @@ func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 		}
 	}
 	for _, row := range Leaves() {
-		if !plays(row.Roles, n) || !slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
+		if !plays(row.Roles, n) || !enabled(c, row.With) || !slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
 			continue
 		}
 		s.Leaves = append(s.Leaves, fill(row, c, n))

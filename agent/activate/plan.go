@@ -95,9 +95,9 @@ func (in Input) whyMissing() string {
 // missing lists the secrets that the role's programs need and that are not installed.
 func (in Input) missing(role roles.Role) []string {
 	var out []string
-	for _, program := range role.Programs {
+	for _, program := range role.Enabled(in.Cluster.Enabled) {
 		for _, ref := range needs(in.Cluster, role, program) {
-			if !in.Have(program, ref) && !slices.Contains(out, ref) {
+			if !in.Have(program.Name, ref) && !slices.Contains(out, ref) {
 				out = append(out, ref)
 			}
 		}
@@ -130,10 +130,10 @@ func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range n.Roles {
 		role, _ := roles.Lookup(name)
-		for _, program := range role.Programs {
+		for _, program := range role.Enabled(c.Enabled) {
 			for _, ref := range needs(c, role, program) {
-				if !slices.Contains(out[program], ref) {
-					out[program] = append(out[program], ref)
+				if !slices.Contains(out[program.Name], ref) {
+					out[program.Name] = append(out[program.Name], ref)
 				}
 			}
 		}
@@ -142,8 +142,7 @@ func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 }
 
 // needs lists what a program is given: its row's entries, and those that its service's settings name.
-func needs(c *facts.Cluster, role roles.Role, name string) []string {
-	program, _ := roles.LookupProgram(name)
+func needs(c *facts.Cluster, role roles.Role, program roles.Program) []string {
 	if !program.NeedsSecrets {
 		return program.Secrets
 	}

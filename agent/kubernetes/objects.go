@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"spore/cluster/facts"
 )
@@ -47,7 +48,10 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		{object: service},
 		{object: Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": taintsName, "namespace": "kube-system"}}},
 		// Another default that a person chooses is left alone.
-		{object: storageClass(), theirs: true},
+		{object: storageClass(!provisions(c)), theirs: true},
+	}
+	if provisions(c) {
+		out = append(out, volumeObjects(c)...)
 	}
 	return out, nil
 }
@@ -287,12 +291,12 @@ func dnsSlice(servers []server) Object {
 	}
 }
 
-// storageClass is the default for claims that name none: volumes that a person has made on the disks of nodes. Nothing makes
-// volumes by itself yet.
-func storageClass() Object {
+// storageClass is for volumes that a person has made on the disks of nodes, which nothing makes by itself. It is the default
+// for claims that name none where Ceph makes no volumes.
+func storageClass(usual bool) Object {
 	return Object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-		"metadata":    map[string]any{"name": "local", "annotations": map[string]any{"storageclass.kubernetes.io/is-default-class": "true"}},
+		"metadata":    map[string]any{"name": "local", "annotations": map[string]any{defaultClass: strconv.FormatBool(usual)}},
 		"provisioner": "kubernetes.io/no-provisioner", "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer",
 	}
 }

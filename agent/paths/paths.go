@@ -20,6 +20,12 @@ const (
 	MountOptions = "/run/mount/utab"
 	// Repart holds the definitions for systemd-repart.
 	Repart = "/run/spore/repart.d"
+	// Disks holds, for each use of data disks, what became of them (JSON, package datadisk).
+	Disks = "/run/spore/disks"
+	// KafkaDisks is where Kafka's disks are mounted, by their numbers.
+	KafkaDisks = "/var/lib/kafka/disks"
+	// OSDs holds the runtime directory of each OSD, by the number of its disk.
+	OSDs = "/run/ceph-osd"
 	// Secrets holds a directory for each program, and in it one file for each secret that it is given; for root alone.
 	Secrets = "/run/spore/secrets"
 	// Bundle is the directory of what became of the node's bundle.
@@ -30,6 +36,8 @@ const (
 	BundleAsk = Bundle + "/ask"
 	// ESP is where the EFI system partition of the boot medium is mounted for a moment, by one unit for itself.
 	ESP = "/run/spore/bundle/esp"
+	// Waiting holds a file for each service whose start waits for other nodes, and in it for which.
+	Waiting = "/run/spore/waiting"
 	// Times holds one file for each step of the boot: seconds since boot at which it was done.
 	Times = "/run/spore/times"
 	// Status is the last status line.
@@ -43,6 +51,8 @@ const (
 	BundleTaken = "/var/lib/spore/bundle.taken"
 	// Leaves holds, sealed, the certificates that were made again on the node.
 	Leaves = "/var/lib/spore/leaves.cred"
+	// Formation holds what this node's member of each quorum service knows of itself (package formation).
+	Formation = "/var/lib/spore/formation"
 	// HostKey is systemd's key of this machine (systemd-creds(1)).
 	HostKey = "/var/lib/systemd/credential.secret"
 	// Clock holds the last time seen.

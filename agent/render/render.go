@@ -31,6 +31,8 @@ type Input struct {
 	Hosts io.Reader
 	// Addresses are the node's own addresses as they are now: the configured ones, or those of the DHCP lease.
 	Addresses []netip.Addr
+	// Memory is the machine's memory in bytes.
+	Memory uint64
 	// Dir is the directory that the files will lie in, such as /run/mosquitto.
 	Dir string
 	// Secret returns a secret of the node's bundle.
@@ -45,10 +47,15 @@ type Input struct {
 var programs = map[string]func(Input) (map[string]File, error){
 	"calico-controllers":      calicoControllers,
 	"calico-node":             calicoNode,
+	"ceph-bootstrap":          cephBootstrap,
+	"ceph-mgr":                cephMgr,
+	"ceph-mon":                cephMon,
+	"ceph-osd":                cephOSD,
 	"cluster-dns":             clusterDNS,
 	"containerd":              containerd,
 	"coredns":                 coredns,
 	"etcd":                    etcd,
+	"kafka":                   kafka,
 	"kube-apiserver":          kubeAPIServer,
 	"kube-balancer":           balancer,
 	"kube-controller-manager": kubeControllerManager,
@@ -56,6 +63,9 @@ var programs = map[string]func(Input) (map[string]File, error){
 	"kube-scheduler":          kubeScheduler,
 	"kubelet":                 kubelet,
 	"mosquitto":               mosquitto,
+	"rbd-controller":          rbdFiles,
+	"rbd-node":                rbdNode,
+	"rbd-provisioner":         rbdProvisioner,
 }
 
 // Names lists the programs that can be rendered, sorted.

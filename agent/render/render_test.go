@@ -92,6 +92,15 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 		if name == "coredns" || name == "mosquitto" {
 			input = testInput
 		}
+		if name == "kafka" {
+			input = func() Input { return kafkaInput("kafka-01", []string{"kafka-01"}, nil) }
+		}
+		if strings.HasPrefix(name, "ceph-") {
+			input = func() Input { return cephInput(&spec.Ceph{}, "/run/x") }
+		}
+		if strings.HasPrefix(name, "rbd-") {
+			input = func() Input { return rbdInput(kubeMaster(), "/run/x") }
+		}
 		a, err := Render(name, input())
 		require.NoError(t, err)
 		b, err := Render(name, input())

@@ -15,6 +15,7 @@ import (
 	"spore/agent/activate"
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
+	"spore/agent/datadisk"
 	"spore/agent/delivery"
 	"spore/agent/paths"
 	"spore/agent/state"
@@ -35,6 +36,10 @@ type Line struct {
 	// Failed lists units that failed.
 	Failed []string    `json:"failed"`
 	State  *state.Info `json:"state,omitempty"`
+	// Disks says what became of the disks that the node gives to services.
+	Disks []datadisk.Info `json:"disks,omitempty"`
+	// Waiting says for which other nodes the start of a service waits.
+	Waiting map[string]string `json:"waiting,omitempty"`
 	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
 	Bundle *delivery.Info `json:"bundle,omitempty"`
 	// System is what `systemctl is-system-running` says.

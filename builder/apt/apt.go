@@ -40,6 +40,9 @@ type Options struct {
 	Keyring []byte
 	// Omit names packages that count as present but are left out, because the image brings the thing itself.
 	Omit []string
+	// Cut names, by package, packages that it depends on and that an image does without. Where another one needs them or the
+	// list names them, they are there all the same.
+	Cut map[string][]string
 	// Transport carries the requests; nil is a plain one. Its Proxy is used where apt's settings name none.
 	Transport *http.Transport
 	// Now is the clock that dates of indexes and signatures are held against.

@@ -34,8 +34,8 @@ func FuzzIndex(f *testing.F) {
 		for name := range u.byName {
 			all = append(all, name)
 		}
-		a, errA := u.resolve(all, nil)
-		b, errB := u.resolve(all, nil)
+		a, errA := u.resolve(all, nil, nil)
+		b, errB := u.resolve(all, nil, nil)
 		require.Equal(t, a, b)
 		require.Equal(t, errA == nil, errB == nil)
 	})

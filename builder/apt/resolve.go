@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func (a *Archive) Resolve(list []string) ([]Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	packages, err := u.resolve(list, a.opts.Omit)
+	packages, err := u.resolve(list, a.opts.Omit, a.opts.Cut)
 	if err != nil {
 		return nil, fmt.Errorf("resolve packages in %s (%s):\n%w", a.suiteNames(), strings.Join(a.opts.Components, ", "), err)
 	}
@@ -67,7 +68,11 @@ func (a *Archive) resolutionKey(list []string) store.Key {
 		parts = append(parts, fmt.Sprint(len(sorted)))
 		parts = append(parts, sorted...)
 	}
-	return store.KeyOf("apt-resolution/1", parts...)
+	for _, name := range slices.Sorted(maps.Keys(a.opts.Cut)) {
+		parts = append(parts, name, fmt.Sprint(len(a.opts.Cut[name])))
+		parts = append(parts, slices.Sorted(slices.Values(a.opts.Cut[name]))...)
+	}
+	return store.KeyOf("apt-resolution/2", parts...)
 }
 
 func (a *Archive) readResolution(key store.Key) ([]Package, error) {
@@ -126,6 +131,7 @@ type resolver struct {
 	*universe
 	chosen   map[string]*Package
 	omitted  map[string]bool
+	cut      map[string][]string
 	provided map[string][]provide
 	parsed   map[string][]alternatives
 	queue    []*Package // chosen, their relations not looked at yet
@@ -133,9 +139,9 @@ type resolver struct {
 	problems []error
 }
 
-func (u *universe) resolve(list, omit []string) ([]Package, error) {
+func (u *universe) resolve(list, omit []string, cut map[string][]string) ([]Package, error) {
 	r := &resolver{
-		universe: u, chosen: map[string]*Package{}, omitted: map[string]bool{}, provided: map[string][]provide{},
+		universe: u, chosen: map[string]*Package{}, omitted: map[string]bool{}, cut: cut, provided: map[string][]provide{},
 		parsed: map[string][]alternatives{},
 	}
 	for _, name := range slices.Sorted(slices.Values(omit)) {
@@ -263,7 +269,7 @@ func (r *resolver) follow(p *Package) {
 			continue
 		}
 		for _, alts := range groups {
-			if r.satisfied(alts) {
+			if r.satisfied(alts) || r.isCut(p, alts) {
 				continue
 			}
 			switch options := r.options(alts); len(options) {
@@ -276,6 +282,11 @@ func (r *resolver) follow(p *Package) {
 			}
 		}
 	}
+}
+
+// isCut reports whether a package does without one of the alternatives.
+func (r *resolver) isCut(p *Package, alts alternatives) bool {
+	return slices.ContainsFunc(alts, func(rel relation) bool { return slices.Contains(r.cut[p.Name], rel.name) })
 }
 
 // satisfied reports whether a chosen package is one of the alternatives. An omitted one is whatever version is asked for.

@@ -76,7 +76,7 @@ func TestAClosureIs(t *testing.T) {
 		"the same for a list with repetitions":      {[]string{"aa 1\nbb 1"}, "bb aa bb", "", "aa=1 bb=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			packages, err := world(t, c.suites...).resolve(strings.Fields(c.list), strings.Fields(c.omit))
+			packages, err := world(t, c.suites...).resolve(strings.Fields(c.list), strings.Fields(c.omit), nil)
 			require.NoError(t, err)
 			var got []string
 			for _, p := range packages {
@@ -109,11 +109,11 @@ func TestAListThatCannotBeResolved(t *testing.T) {
 		"an omitted package that is not there": {"aa 1", "aa", "bb", "the list of omitted packages names bb, which does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := world(t, c.world).resolve(strings.Fields(c.list), strings.Fields(c.omit))
+			_, err := world(t, c.world).resolve(strings.Fields(c.list), strings.Fields(c.omit), nil)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := world(t, "aa 1; Depends: bb").resolve([]string{"aa", "cc", "dd"}, nil)
+	_, err := world(t, "aa 1; Depends: bb").resolve([]string{"aa", "cc", "dd"}, nil, nil)
 	require.Len(t, strings.Split(err.Error(), "\n"), 3, "all problems at once: %v", err)
 }
 
@@ -151,5 +151,28 @@ func TestDistanceCountsEdits(t *testing.T) {
 		want int
 	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"mosquito", "mosquitto", 1}} {
 		require.Equal(t, c.want, distance(c.a, c.b))
+	}
+}
+
+func TestAClosureDoesWithoutWhatIsCut(t *testing.T) {
+	cut := map[string][]string{"aa": {"bb", "cc"}}
+	for name, c := range map[string]struct{ world, list, want string }{
+		"a dependency":                  {"aa 1; Depends: bb, dd\nbb 1; Depends: ee\ndd 1\nee 1", "aa", "aa=1 dd=1"},
+		"all of its alternatives":       {"aa 1; Depends: dd | cc\ncc 1\ndd 1", "aa", "aa=1"},
+		"not where another one asks":    {"aa 1; Depends: bb\nbb 1\ndd 1; Depends: bb", "aa dd", "aa=1 bb=1 dd=1"},
+		"not where the list asks":       {"aa 1; Depends: bb\nbb 1", "aa bb", "aa=1 bb=1"},
+		"not in what is no part of it":  {"aa 1; Depends: dd\ndd 1; Depends: bb\nbb 1", "aa", "aa=1 bb=1 dd=1"},
+		"even where it does not exist":  {"aa 1; Depends: bb (>= 9)", "aa", "aa=1"},
+		"and what it pre-depends on is": {"aa 1; Pre-Depends: cc\ncc 1", "aa", "aa=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			packages, err := world(t, c.world).resolve(strings.Fields(c.list), nil, cut)
+			require.NoError(t, err)
+			var got []string
+			for _, p := range packages {
+				got = append(got, p.Name+"="+p.Version)
+			}
+			require.Equal(t, c.want, strings.Join(got, " "))
+		})
 	}
 }

@@ -51,7 +51,8 @@ type Package struct {
 	Size   int64  `json:"size"`
 }
 
-// Payload is one program that is not a Debian package: built from pinned source, the agent included.
+// Payload is one program that is not a Debian package: built from pinned source, the agent included; or a jar, or a file
+// beside jars.
 type Payload struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"`
@@ -60,6 +61,25 @@ type Payload struct {
 	SHA256  string   `json:"sha256"`
 	Size    int64    `json:"size"`
 	Modules []Module `json:"modules,omitempty"`
+	// Artifact is what a jar is in a Maven repository.
+	Artifact *Artifact `json:"artifact,omitempty"`
+}
+
+// Artifact names a jar of a Maven repository.
+type Artifact struct {
+	Group      string `json:"group"`
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	Classifier string `json:"classifier,omitempty"`
+}
+
+// packageURL is the purl of type maven (github.com/package-url/purl-spec, PURL-TYPES).
+func (a Artifact) packageURL() string {
+	url := fmt.Sprintf("pkg:maven/%s/%s@%s", a.Group, a.Name, a.Version)
+	if a.Classifier != "" {
+		url += "?classifier=" + a.Classifier
+	}
+	return url
 }
 
 // Image is a container image.
@@ -136,6 +156,12 @@ func GoPayload(name, version, path string, program []byte) (Payload, error) {
 	return p, nil
 }
 
+// FilePayload describes a file that is taken as it is.
+func FilePayload(name, version, path string, data []byte) Payload {
+	sum := sha256.Sum256(data)
+	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+}
+
 // WithoutFiles is the short form that the image carries.
 func (m Manifest) WithoutFiles() Manifest {
 	m.Files = nil
@@ -170,6 +196,9 @@ func (m Manifest) SBOM(w io.Writer, imageName string) error {
 		c := cdx.Component{
 			Type: cdx.ComponentTypeApplication, Name: p.Name, Version: p.Version, BOMRef: "payload:" + p.Name,
 			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.SHA256}},
+		}
+		if a := p.Artifact; a != nil {
+			c.Type, c.Group, c.Name, c.Version, c.PackageURL = cdx.ComponentTypeLibrary, a.Group, a.Name, a.Version, a.packageURL()
 		}
 		var modules []cdx.Component
 		for _, mod := range p.Modules {

@@ -35,6 +35,26 @@ func TestTheSBOMIsReadableAndTheSameTwice(t *testing.T) {
 	require.Len(t, *(*bom.Components)[1].Components, 1)
 }
 
+func TestAJarIsKnownByItsArtifact(t *testing.T) {
+	p := FilePayload("server/codec-1.0-linux_amd64.jar", "1.0", "/usr/share/server/libs/codec-1.0-linux_amd64.jar", []byte("jar"))
+	require.Equal(t, "0163f1eea7894350060624d315234d40c508ab251ba121714e234503045faadd", p.SHA256)
+	require.EqualValues(t, 3, p.Size)
+	p.Artifact = &Artifact{Group: "org.example", Name: "codec", Version: "1.0", Classifier: "linux_amd64"}
+	m := Manifest{Payloads: []Payload{p, {Name: "server/other.jar", Artifact: &Artifact{Group: "org.example", Name: "other", Version: "2"}}}}
+	var out bytes.Buffer
+	require.NoError(t, m.SBOM(&out, "plant"))
+	var bom cdx.BOM
+	require.NoError(t, cdx.NewBOMDecoder(&out, cdx.BOMFileFormatJSON).Decode(&bom))
+	first, second := (*bom.Components)[0], (*bom.Components)[1]
+	require.Equal(t, cdx.ComponentTypeLibrary, first.Type)
+	require.Equal(t, "org.example", first.Group)
+	require.Equal(t, "codec", first.Name)
+	require.Equal(t, "pkg:maven/org.example/codec@1.0?classifier=linux_amd64", first.PackageURL)
+	require.Equal(t, p.SHA256, (*first.Hashes)[0].Value)
+	require.Equal(t, "pkg:maven/org.example/other@2", second.PackageURL)
+	require.NotEqual(t, first.BOMRef, second.BOMRef)
+}
+
 func TestEveryPathOfATreeIsListedWithItsOrigin(t *testing.T) {
 	tr := tree.New()
 	require.NoError(t, tr.WriteFile("/usr/bin/x", []byte("abc"), 0o4755, "deb:x_1"))

@@ -18,7 +18,7 @@ import (
 )
 
 // DescriptionFile says, beside go.mod, which programs a payload has. Without it there is one: the main package of the
-// module's root, as /usr/bin/NAME.
+// module's root, as /usr/bin/NAME. Beside pom.xml it says where the jars go, and is always there.
 const DescriptionFile = "payload.yaml"
 
 // description is the content of DescriptionFile.
@@ -66,9 +66,7 @@ func describe(dir string) (description, error) {
 
 func parseDescription(data, mod []byte) (description, error) {
 	var d description
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
+	if err := decodeDescription(data, &d); err != nil {
 		return d, err
 	}
 	if len(d.Programs) == 0 {
@@ -90,6 +88,26 @@ func parseDescription(data, mod []byte) (description, error) {
 		}
 	}
 	return d, nil
+}
+
+// decodeDescription reads YAML and refuses keys that the description does not have; no text is an empty description.
+func decodeDescription(data []byte, into any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// checkPaths refuses what is no path of a file in an image.
+func checkPaths(list ...string) error {
+	for _, p := range list {
+		if !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
+			return fmt.Errorf("%q is not a clean absolute path", p)
+		}
+	}
+	return nil
 }
 
 // pinned lists the versions that a go.mod requires by module.
@@ -120,10 +138,8 @@ func (r *programRow) complete(pins map[string]string) error {
 	if strings.HasPrefix(r.Package, "-") || strings.HasPrefix(r.Package, "..") || path.Clean(strings.TrimPrefix(r.Package, "./")) != strings.TrimPrefix(r.Package, "./") {
 		return fmt.Errorf("package: %q is not a clean import path", r.Package)
 	}
-	for _, p := range append([]string{r.Path}, r.Links...) {
-		if !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
-			return fmt.Errorf("%q is not a clean absolute path", p)
-		}
+	if err := checkPaths(append([]string{r.Path}, r.Links...)...); err != nil {
+		return err
 	}
 	for name, value := range r.Variables {
 		var missing string

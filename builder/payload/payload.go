@@ -1,9 +1,10 @@
-// Package payload compiles the programs of an image that are not Debian packages: what payloads/ pins, one Go module
-// with go.mod and go.sum each, and our own agent and stage1.
+// Package payload makes the programs of an image that are not Debian packages: what payloads/ pins, one Go module with
+// go.mod and go.sum or one set of jars with pom.xml and pom.sum each, and our own agent and stage1.
 //
-// A program is a function of its module's files, the Go toolchain and the flags. It is kept in the store under their
-// hash, so that pins which have not changed cost reading a few small files. Every module that the compiler sees is
-// verified against go.sum by the go command. This package does not fetch release binaries and does not compile C.
+// A compiled program is a function of its module's files, the Go toolchain and the flags. It is kept in the store under
+// their hash, so that pins which have not changed cost reading a few small files. Every module that the compiler sees is
+// verified against go.sum by the go command. Jars come through Maven and are verified against pom.sum here. This package
+// does not fetch release binaries, and it compiles neither C nor Java.
 package payload
 
 import (
@@ -41,23 +42,33 @@ const maxOutput = 4096
 type Options struct {
 	// Go is the go command; "go" when empty.
 	Go string
-	// Env is the environment, as of os.Environ, that the go command finds its caches and its proxy in. Whatever would
-	// change the output is replaced.
+	// Maven is the command of Maven; "mvn" when empty. Only a payload of jars needs it.
+	Maven string
+	// Env is the environment, as of os.Environ, that the go command finds its caches and its proxy in, and Maven its
+	// settings. Whatever would change a compiled program is replaced.
 	Env []string
 	// Tags are build tags.
 	Tags []string
-	// Started is called when a program is not in the store and the compiler starts; it may be nil.
+	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
+	// be nil.
 	Started func(name string)
 }
 
-// Program is a compiled program in the store.
+// Program is a file of a payload in the store: a compiled program, a jar, or what lies beside the jars.
 type Program struct {
 	// Name tells it apart in messages: the name of the payload, with its file behind a slash where there are several.
 	Name string
 	// Payload is the payload that it belongs to; empty for our own.
 	Payload string
-	// Version is the version of the module that the payload is named after; empty where payload.yaml names none.
+	// Version is the version of the module that the payload is named after, empty where payload.yaml names none; a jar's is
+	// its own.
 	Version string
+	// Artifact is what a jar is in a Maven repository, nil for what is none.
+	Artifact *Artifact
+	// Compiled tells programs, which carry the list of their modules, from all else.
+	Compiled bool
+	// Mode holds the permission bits.
+	Mode uint32
 	// Target is its path in the image.
 	Target string
 	// Links are further paths that lead to it: it does what the name says that it is called by.
@@ -68,7 +79,7 @@ type Program struct {
 	Path string
 	// Size is in bytes.
 	Size int64
-	// Cached is true when nothing had to be compiled.
+	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
 }
 
@@ -83,10 +94,18 @@ type fileContent struct {
 func (f fileContent) Size() int64                  { return f.size }
 func (f fileContent) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 
-// Build compiles the programs of a payload: what payload.yaml in dir, the root of a Go module under payloads/, lists, or
-// the module's one main package as /usr/bin/NAME. The payload is named after the directory.
+// Build makes the programs of a payload, which is named after its directory under payloads/. Where that has a pom.xml, they
+// are jars. Else it is the root of a Go module, and they are what payload.yaml lists, or the module's one main package as
+// /usr/bin/NAME.
 func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Program, error) {
 	name := filepath.Base(dir)
+	if exists(os.DirFS(dir), PomFile) {
+		out, err := buildJars(ctx, st, dir, o)
+		if err != nil {
+			return nil, fmt.Errorf("payload %s: %w", name, err)
+		}
+		return out, nil
+	}
 	files, err := moduleFiles(os.DirFS(dir), ".")
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
@@ -168,7 +187,7 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
-	return Program{Name: t.name, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+	return Program{Name: t.name, Compiled: true, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
 }
 
 // key hashes all that decides about the output.

@@ -167,10 +167,8 @@ func enabledPrograms(c *cluster.Config) []roles.Program {
 		if !enabled[r.Service] {
 			continue
 		}
-		for _, name := range r.Programs {
-			if p, ok := roles.LookupProgram(name); ok {
-				byName[name] = p
-			}
+		for _, p := range r.Enabled(func(service string) bool { return enabled[service] }) {
+			byName[p.Name] = p
 		}
 	}
 	out := make([]roles.Program, 0, len(byName))

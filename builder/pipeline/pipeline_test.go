@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/apt"
+	"spore/builder/manifest"
+	"spore/builder/payload"
 	"spore/cluster"
 	"spore/cluster/roles"
 	"spore/cluster/spec"
@@ -49,6 +51,25 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
 	b := build{programs: []roles.Program{{Name: "a", Payloads: []string{"x", "y"}}, {Name: "b", Payloads: []string{"x"}}}}
 	require.Equal(t, []string{"x", "y"}, b.payloadNames())
+}
+
+func TestAFileOfAPayloadIsDescribedByWhatItIs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.jar")
+	require.NoError(t, os.WriteFile(file, []byte("jar"), 0o644))
+	p := payload.Program{Name: "kafka/a.jar", Version: "1", Target: "/usr/share/kafka/libs/a.jar", Path: file, Artifact: &payload.Artifact{Group: "g", Name: "a", Version: "1"}}
+	got, err := describePayload(p)
+	require.NoError(t, err)
+	require.Equal(t, &manifest.Artifact{Group: "g", Name: "a", Version: "1"}, got.Artifact)
+	require.Equal(t, p.Target, got.Path)
+
+	p.Artifact = nil
+	got, err = describePayload(p)
+	require.NoError(t, err)
+	require.Nil(t, got.Artifact, "a script beside the jars")
+
+	p.Compiled = true
+	_, err = describePayload(p)
+	require.ErrorContains(t, err, "read build information of payload kafka/a.jar")
 }
 
 func TestTheLargestPackageIsFirst(t *testing.T) {

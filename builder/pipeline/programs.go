@@ -19,14 +19,10 @@ type binaries struct {
 	payloads []payload.Program
 }
 
-// compilePrograms compiles what the store does not have.
+// compilePrograms makes what the store does not have.
 func (b *build) compilePrograms(ctx context.Context) error {
 	step := b.Progress.Step("programs")
-	compiled := 0
-	o := payload.Options{Env: b.Env, Started: func(name string) {
-		compiled++
-		step.Update("compiling %s", name)
-	}}
+	o := payload.Options{Env: b.Env, Started: func(name string) { step.Update("making %s", name) }}
 	var err error
 	if b.binaries.agent, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent", "spore-agent", o); err != nil {
 		return err
@@ -41,7 +37,13 @@ func (b *build) compilePrograms(ctx context.Context) error {
 		}
 		b.binaries.payloads = append(b.binaries.payloads, list...)
 	}
-	step.Note("%d compiled, %d from the cache", compiled, 2+len(b.binaries.payloads)-compiled)
+	cached := 0
+	for _, p := range append(slices.Clone(b.binaries.payloads), b.binaries.agent, b.binaries.stage1) {
+		if p.Cached {
+			cached++
+		}
+	}
+	step.Note("%d new, %d from the cache", 2+len(b.binaries.payloads)-cached, cached)
 	step.Done()
 	return nil
 }
@@ -85,7 +87,7 @@ func closeContents(list map[string]*packs.Content) {
 func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payload {
 	var out []recipe.Payload
 	for _, p := range b.binaries.payloads {
-		file := recipe.PayloadFile{Path: p.Target, Mode: 0o755, Content: contents[p.Name].Content, Links: p.Links}
+		file := recipe.PayloadFile{Path: p.Target, Mode: p.Mode, Content: contents[p.Name].Content, Links: p.Links}
 		out = append(out, recipe.Payload{Name: p.Payload, Files: []recipe.PayloadFile{file}})
 	}
 	return out

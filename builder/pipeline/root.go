@@ -16,6 +16,7 @@ import (
 	"spore/builder/kmod"
 	"spore/builder/manifest"
 	"spore/builder/packs"
+	"spore/builder/payload"
 	"spore/builder/recipe"
 	"spore/builder/source"
 	"spore/builder/squashfs"
@@ -78,7 +79,7 @@ func (b *build) ensureRoot(ctx context.Context) error {
 func (b *build) rootKey() (store.Key, error) {
 	in := []string{b.Tool, strconv.FormatInt(b.BuildTime, 10), b.Version, b.Config.Image.Suite, squashfs.PackOptions{}.Format(), b.binaries.agent.Key.String()}
 	for _, p := range b.binaries.payloads {
-		in = append(in, p.Name, p.Key.String(), p.Target, strings.Join(p.Links, " "))
+		in = append(in, p.Name, p.Key.String(), p.Target, strconv.FormatUint(uint64(p.Mode), 8), strings.Join(p.Links, " "))
 	}
 	for _, p := range b.programs {
 		in = append(in, p.Name)
@@ -249,11 +250,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		m.Packages = append(m.Packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: opened[i].Source, SHA256: p.SHA256, Size: p.Size})
 	}
 	for _, p := range append(b.binaries.payloads, b.binaries.agent) {
-		data, err := readProgram(p)
-		if err != nil {
-			return m, err
-		}
-		described, err := manifest.GoPayload(p.Name, p.Version, p.Target, data)
+		described, err := describePayload(p)
 		if err != nil {
 			return m, err
 		}
@@ -261,6 +258,22 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	}
 	m.Images = b.describeImages()
 	return m, nil
+}
+
+// describePayload says what a file of a payload is made of.
+func describePayload(p payload.Program) (manifest.Payload, error) {
+	data, err := readProgram(p)
+	if err != nil {
+		return manifest.Payload{}, err
+	}
+	if p.Compiled {
+		return manifest.GoPayload(p.Name, p.Version, p.Target, data)
+	}
+	described := manifest.FilePayload(p.Name, p.Version, p.Target, data)
+	if a := p.Artifact; a != nil {
+		described.Artifact = &manifest.Artifact{Group: a.Group, Name: a.Name, Version: a.Version, Classifier: a.Classifier}
+	}
+	return described, nil
 }
 
 // linkRoot writes squashfs and hash tree into the store.

@@ -37,6 +37,12 @@ var choices = []choice{
 	{"ip6tables-save", "/usr/sbin/ip6tables-save", "/usr/sbin/ip6tables-nft-save", 20},
 	{"arptables", "/usr/sbin/arptables", "/usr/sbin/arptables-nft", 10},
 	{"ebtables", "/usr/sbin/ebtables", "/usr/sbin/ebtables-nft", 10},
+	{"java", "/usr/bin/java", "/usr/lib/jvm/java-21-openjdk-amd64/bin/java", 2111},
+	{"jexec", "/usr/bin/jexec", "/usr/lib/jvm/java-21-openjdk-amd64/lib/jexec", 2111},
+	{"jexec-binfmt", "/usr/share/binfmts/jar", "/usr/lib/jvm/java-21-openjdk-amd64/lib/jar.binfmt", 2111},
+	{"jpackage", "/usr/bin/jpackage", "/usr/lib/jvm/java-21-openjdk-amd64/bin/jpackage", 2111},
+	{"keytool", "/usr/bin/keytool", "/usr/lib/jvm/java-21-openjdk-amd64/bin/keytool", 2111},
+	{"rmiregistry", "/usr/bin/rmiregistry", "/usr/lib/jvm/java-21-openjdk-amd64/bin/rmiregistry", 2111},
 }
 
 // linkAlternatives makes both links of each alternative, to the choice with the highest priority.

@@ -58,8 +58,8 @@ func (b *build) absentUnits() map[string]bool {
 	}
 	for _, r := range roles.Roles() {
 		missing := len(r.Programs) == 0
-		for _, p := range r.Programs {
-			missing = missing || !b.programs[p]
+		for _, p := range r.Enabled(func(string) bool { return false }) { // those with a second service may be absent
+			missing = missing || !b.programs[p.Name]
 		}
 		if missing {
 			out[r.Target] = true

@@ -52,7 +52,14 @@ var madeFiles = []made{
 	{pkg: "base-files", path: "/usr/local/man", link: "share/man"},
 	{pkg: "base-files", path: "/usr/share/info/dir", from: "/usr/share/base-files/info.dir"},
 	{pkg: "ca-certificates", path: "/usr/local/share/ca-certificates", dir: true, mode: 0o755},
+	// The manager runs each of its modules in a Python of its own, and Debian's bcrypt refuses to be loaded into a second one
+	// (PyO3/pyo3#576), so that no module would work. They load it for a function that only the dashboard calls.
+	{pkg: "ceph-mgr-modules-core", path: "/usr/lib/python3/dist-packages/bcrypt.py", mode: 0o644, text: noBcrypt},
 	{pkg: "debianutils", path: "/etc/shells", from: "/usr/share/debianutils/shells"},
+	{pkg: "java-common", path: "/etc/.java", dir: true, mode: 0o755},
+	{pkg: "java-common", path: "/etc/.java/.systemPrefs", dir: true, mode: 0o755},
+	{pkg: "java-common", path: "/etc/.java/.systemPrefs/.system.lock", mode: 0o644},
+	{pkg: "java-common", path: "/etc/.java/.systemPrefs/.systemRootModFile", mode: 0o644},
 	{pkg: "libc-bin", path: "/etc/nsswitch.conf", from: "/usr/share/libc-bin/nsswitch.conf"},
 	{pkg: "libpam-modules", path: "/etc/security/opasswd", mode: 0o600},
 	{pkg: "libpam-modules", path: "/etc/environment", mode: 0o644},
@@ -66,6 +73,17 @@ var madeFiles = []made{
 	{pkg: "systemd", path: "/etc/vconsole.conf", link: "default/keyboard"},
 	{pkg: "systemd", path: "/root/.ssh", dir: true, mode: 0o700},
 }
+
+// noBcrypt stands for a Python module that is loaded and never used.
+const noBcrypt = `# In the place of python3-bcrypt, which ceph-mgr cannot load.
+
+
+def _missing(*args, **kwargs):
+    raise NotImplementedError("there is no bcrypt in this image")
+
+
+gensalt = hashpw = checkpw = _missing
+`
 
 // makeFiles walks madeFiles and merges the shells that packages list.
 func makeFiles(b *build) error {

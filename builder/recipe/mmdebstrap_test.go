@@ -39,7 +39,7 @@ func bootstrap(t *testing.T, archive string) {
 	}
 	base, err := recipe.BasePackages("cloud")
 	require.NoError(t, err)
-	include := strings.Join(append(base, "mosquitto"), ",")
+	include := strings.Join(append(base, "mosquitto", "openjdk-21-jre-headless"), ",")
 	mirror := debianMirror(t)
 	sources := ""
 	for _, suite := range []string{"trixie", "trixie-updates"} {
@@ -235,7 +235,8 @@ func testLibraries(t *testing.T, tr *tree.Tree) {
 			}
 		}
 		if f.Type == elf.ET_DYN && strings.Contains(path.Base(p), ".so") {
-			dirs = append(dirs, path.Dir(p)) // a private library is loaded by a program that knows the directory
+			// A private library is loaded by a program that knows the directory; Java's has its core in one below.
+			dirs = append(dirs, path.Dir(p), path.Join(path.Dir(p), "server"))
 		}
 		if s := f.Section(".interp"); s != nil {
 			name, err := s.Data()

@@ -38,6 +38,17 @@ type Console struct {
 
 func newConsole() *Console { return &Console{changed: make(chan struct{})} }
 
+// Collect is a console of what comes from r, until that ends; r is closed then. stamp tells the times of a line, and raw gets
+// every byte as it came.
+func Collect(r io.ReadCloser, raw io.Writer, stamp func() (wall, cpu time.Duration)) *Console {
+	c := newConsole()
+	go func() {
+		defer r.Close()
+		c.read(r, raw, stamp)
+	}()
+	return c
+}
+
 // controls are ANSI control sequences (ECMA-48, 5.4) and what else firmware and boot loaders send.
 var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[ -/]*[@-~]|\x1b[()][0-9A-B]|\x1b[=>78cM]|[\x00-\x08\x0b-\x1a\x1c-\x1f]`)
 

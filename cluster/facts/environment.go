@@ -38,19 +38,19 @@ func Environment(c *Cluster, n *Node) map[string][]byte {
 			"NODE_ROLES":    strings.Join(n.Roles, " "),
 		}),
 	}
-	for _, p := range NodePrograms(n) {
+	for _, p := range NodePrograms(c, n) {
 		out[p.Name+".env"] = environment(programEnvironment(c, p.Name))
 	}
 	return out
 }
 
-// NodePrograms returns the rows of the programs that the node's roles run, in the order of the program table.
-func NodePrograms(n *Node) []roles.Program {
+// NodePrograms returns the rows of the programs that the node's roles run in this cluster, in the order of the program table.
+func NodePrograms(c *Cluster, n *Node) []roles.Program {
 	wanted := map[string]bool{}
 	for _, name := range n.Roles {
 		if r, ok := roles.Lookup(name); ok {
-			for _, p := range r.Programs {
-				wanted[p] = true
+			for _, p := range r.Enabled(c.Enabled) {
+				wanted[p.Name] = true
 			}
 		}
 	}

@@ -42,6 +42,13 @@ type Cluster struct {
 	SigningKeys []string `json:"signingKeys,omitempty"`
 }
 
+// Enabled tells whether a service is switched on, by the name that cluster.yaml has for it, and some node runs it.
+func (c *Cluster) Enabled(service string) bool {
+	s := &c.Services
+	on := map[string]bool{"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil}[service]
+	return on && slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(c.Members[r.Name]) > 0 })
+}
+
 // Node is what one node is told about itself.
 type Node struct {
 	Name     string   `json:"name"`
@@ -65,5 +72,8 @@ type Node struct {
 
 // RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.
 func RunsPods(n *Node) bool {
-	return slices.ContainsFunc(NodePrograms(n), func(p roles.Program) bool { return p.Name == "kubelet" })
+	return slices.ContainsFunc(n.Roles, func(name string) bool {
+		r, _ := roles.Lookup(name)
+		return slices.Contains(r.Programs, "kubelet")
+	})
 }

@@ -47,10 +47,19 @@ func (c *Cluster) KafkaReplication() (factor, inSync int) {
 		factor, inSync = k.ReplicationFactor, k.MinInsyncReplicas
 	}
 	if factor == 0 {
-		factor = max(1, min(maxKafkaReplication, len(c.KafkaBrokers())))
+		factor = c.kafkaCopies()
 	}
 	if inSync == 0 {
 		inSync = max(1, factor-1)
 	}
 	return factor, inSync
 }
+
+// KafkaOwnReplication is KafkaReplication for the topics that Kafka makes for itself: offsets of groups, transactions.
+func (c *Cluster) KafkaOwnReplication() (factor, inSync int) {
+	factor = c.kafkaCopies()
+	return factor, max(1, factor-1)
+}
+
+// kafkaCopies is as many copies as make sense on these brokers.
+func (c *Cluster) kafkaCopies() int { return max(1, min(maxKafkaReplication, len(c.KafkaBrokers()))) }

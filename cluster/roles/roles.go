@@ -26,7 +26,7 @@ type Role struct {
 type Program struct {
 	// Name is the program's name and the argument of `spore-agent render`.
 	Name string `json:"name"`
-	// Unit is its systemd service.
+	// Unit is its systemd service. Of a template NAME@.service another program starts one for each disk of the node.
 	Unit string `json:"unit"`
 	// Packages are Debian packages that carry it.
 	Packages []string `json:"packages,omitempty"`
@@ -41,26 +41,28 @@ type Program struct {
 	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
 	// have what they are to be given.
 	NeedsSecrets bool `json:"needsSecrets"`
+	// With is a service that the program is for, besides that of its role: without it, the role has no such program.
+	With string `json:"with,omitempty"`
 }
 
 // WaitsForSecrets tells whether a role is held back until this program has its secrets.
 func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
 
 // everyKubernetesNode is what both roles of Kubernetes run.
-var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node"}
+var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node", "rbd-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap"}
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}
 
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
 	return []Role{
 		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes", Programs: slices.Concat(controlPlane, everyKubernetesNode)},
 		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
-		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka", "kafka-bootstrap"}},
-		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka"}},
-		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr"}},
-		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph"},
+		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka-disks", "kafka", "kafka-bootstrap"}},
+		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka"}},
+		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"formation", "ceph-mon", "ceph-bootstrap", "ceph-mgr"}},
+		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph", Programs: []string{"ceph-disks", "ceph-osd"}},
 		{Name: "mqtt-broker", Target: "mqtt.target", Service: "mqtt", Programs: []string{"mosquitto"}},
 		{Name: "dns-server", Target: "dns.target", Service: "dns", Programs: []string{"coredns"}},
 	}
@@ -70,9 +72,13 @@ func Roles() []Role {
 func Programs() []Program {
 	return []Program{
 		{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, Ports: []string{"8883/tcp"}, User: "mosquitto", NeedsSecrets: true},
+		// Part of spore-agent. Its certificate is also what the members of quorums ask with.
+		{Name: "formation", Unit: "spore-formation.service", Ports: []string{"8643/tcp"}, User: "spore-formation", Secrets: pairs("agent")},
 		{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, Ports: []string{"53/udp", "53/tcp"}, User: "coredns"},
 
 		// Broker, controller or both, as the node's roles are: clients, brokers, controllers.
+		// Part of spore-agent.
+		{Name: "kafka-disks", Unit: "kafka-disks.service", User: "root"},
 		{Name: "kafka", Unit: "kafka.service", Packages: []string{"openjdk-21-jre-headless"}, Payloads: []string{"kafka"}, Ports: []string{"9092/tcp", "9093/tcp", "9094/tcp"}, User: "kafka",
 			Secrets: append(pairs("kafka-broker"), "kafka-cluster-id")},
 		// Part of spore-agent.
@@ -104,14 +110,37 @@ func Programs() []Program {
 		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
 			Secrets: pairs("calico-node", "calico-cni")},
 
-		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-common"}, Ports: []string{"3300/tcp"}, User: "ceph", NeedsSecrets: true,
+		// Volumes of pods. The controller makes images of Ceph when Kubernetes' provisioner asks for them; the node mounts them.
+		{Name: "rbd-controller", Unit: "rbd-controller.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
+		{Name: "rbd-provisioner", Unit: "rbd-provisioner.service", With: "ceph", Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
+			Secrets: pairs("rbd-provisioner")},
+		{Name: "rbd-node", Unit: "rbd-node.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "root",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
+
+		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-base"}, Ports: []string{"3300/tcp"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"}},
 		// Part of spore-agent.
 		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-			Secrets: []string{"ceph-fsid", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+		// Part of spore-agent; cryptsetup opens encrypted disks.
+		{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
+		{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-bootstrap-osd-key"}},
 		{Name: "ceph-mgr", Unit: "ceph-mgr.service", Packages: []string{"ceph-mgr", "ceph-mgr-modules-core"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},
 	}
+}
+
+// Enabled returns the rows of the programs that the role runs where these services are enabled, in the order of the role.
+func (r Role) Enabled(service func(name string) bool) []Program {
+	var out []Program
+	for _, name := range r.Programs {
+		if p, ok := LookupProgram(name); ok && (p.With == "" || service(p.With)) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // pairs names the bundle entries of certificates, a chain and a key each. A name that ends in -key is an entry of its own.

@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestEveryProgramBelongsToARole(t *testing.T) {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
-		if !strings.HasSuffix(p.Name, "-bootstrap") { // part of spore-agent
+		if p.Name != "formation" && !strings.HasSuffix(p.Name, "-bootstrap") { // part of spore-agent
 			require.NotEmpty(t, append(p.Packages, p.Payloads...), p.Name)
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
@@ -76,7 +77,29 @@ func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
 	master, _ := Lookup("master")
 	worker, _ := Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
-	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
+	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
+}
+
+func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
+	names := func(role string, services ...string) []string {
+		r, _ := Lookup(role)
+		var out []string
+		for _, p := range r.Enabled(func(s string) bool { return slices.Contains(services, s) }) {
+			out = append(out, p.Name)
+		}
+		return out
+	}
+	require.NotContains(t, names("worker"), "rbd-node")
+	require.NotContains(t, names("worker", "kubernetes", "kafka"), "rbd-node")
+	require.Contains(t, names("worker"), "kubelet")
+	require.Contains(t, names("worker", "ceph"), "rbd-node")
+	require.NotContains(t, names("worker", "ceph"), "rbd-provisioner", "workers make no volumes")
+	require.Subset(t, names("control-plane", "ceph"), []string{"rbd-node", "rbd-controller", "rbd-provisioner"})
+	for _, p := range Programs() {
+		if p.With != "" {
+			require.True(t, slices.ContainsFunc(Roles(), func(r Role) bool { return r.Service == p.With }), "%s is for %s", p.Name, p.With)
+		}
+	}
 }
 
 func TestEntriesOfCertificatesComeInPairs(t *testing.T) {

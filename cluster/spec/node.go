@@ -61,6 +61,8 @@ type Disk struct {
 	Use string `yaml:"use" json:"use"`
 	// Selector says which disk.
 	Selector DiskSelector `yaml:"selector" json:"selector"`
+	// Encrypt encrypts an osd disk (LUKS2) with a key that the bundles of all nodes with OSDs hold. It is decided when the disk is first used.
+	Encrypt bool `yaml:"encrypt,omitempty" json:"encrypt,omitempty"`
 }
 
 // DiskSelector names one disk. Exactly one field is set.

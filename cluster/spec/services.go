@@ -95,7 +95,7 @@ type Kubernetes struct {
 
 // Kafka is configs/services/kafka.yaml.
 type Kafka struct {
-	// ReplicationFactor is the default for topics, and holds for those that Kafka makes for itself; 3, or the number of brokers where it is less, when 0.
+	// ReplicationFactor is the default for topics; 3, or the number of brokers where it is less, when 0.
 	ReplicationFactor int `yaml:"replicationFactor,omitempty" json:"replicationFactor,omitempty"`
 	// MinInsyncReplicas is how many copies an acknowledged record has at least, by default; one less than ReplicationFactor, and at least 1, when 0.
 	MinInsyncReplicas int `yaml:"minInsyncReplicas,omitempty" json:"minInsyncReplicas,omitempty"`

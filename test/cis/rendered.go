@@ -59,7 +59,7 @@ func renderedNode(c *kubecluster.Cluster, n *facts.Node, units fs.FS) (Node, err
 	for name := range c.Tree.Public().Files() {
 		out.Files["/run/spore/cluster/"+name] = File{"644", "root:root"} // clusterpart.Build
 	}
-	for _, row := range facts.NodePrograms(n) {
+	for _, row := range facts.NodePrograms(&c.Shared, n) {
 		if err := out.addProgram(c, n, row, units); err != nil {
 			return out, fmt.Errorf("%s: %w", row.Name, err)
 		}

@@ -1,5 +1,5 @@
-// Package client talks to the services as their users do: MQTT over TLS by paho, DNS by miekg/dns. The end-to-end tests
-// and the tests of the rendered configuration share it.
+// Package client talks to the services as their users do: MQTT over TLS by paho, DNS by miekg/dns, Kafka by franz-go. The
+// end-to-end tests and the tests of the rendered configuration share it.
 package client
 
 import (

@@ -28,7 +28,7 @@ import (
 
 const root = "../../payloads"
 
-// image is a folder with the programs of all payloads under the paths that they have in an image.
+// image is a folder with the files of all payloads under the paths that they have in an image.
 type image struct {
 	dir      string
 	programs []payload.Program
@@ -45,7 +45,7 @@ func build(t *testing.T) image {
 			require.NoError(t, os.MkdirAll(filepath.Dir(b.path(path)), 0o755))
 			require.NoFileExists(t, b.path(path), "two programs are %s", path)
 			if path == p.Target {
-				require.NoError(t, os.WriteFile(b.path(path), data, 0o755))
+				require.NoError(t, os.WriteFile(b.path(path), data, os.FileMode(p.Mode)))
 			} else {
 				require.NoError(t, os.Symlink(b.path(p.Target), b.path(path)))
 			}
@@ -88,10 +88,17 @@ func (b image) version(t *testing.T, inImage string) string {
 // run runs a program to its end and returns what it prints.
 func (b image) run(t *testing.T, env []string, inImage string, args ...string) string {
 	t.Helper()
+	return b.feed(t, "", env, inImage, args...)
+}
+
+// feed is run with a text on standard input.
+func (b image) feed(t *testing.T, input string, env []string, inImage string, args ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.path(inImage), args...)
 	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s %s: %s", inImage, strings.Join(args, " "), out)
 	return string(out)
@@ -106,6 +113,7 @@ func TestThePayloads(t *testing.T) {
 		"containerd reads its own defaults":               containerd,
 		"calico prints the definitions of its objects":    calicoDefinitions,
 		"calico refuses what it does not know":            calicoRefuses,
+		"kafka keeps what it is given":                    kafka,
 		"pause ends when it is told, and reaps till then": pause,
 		"sizes": sizes,
 	} {
@@ -116,8 +124,8 @@ func TestThePayloads(t *testing.T) {
 // everyProgramRuns holds each path against the version that the payload's pins name.
 func everyProgramRuns(t *testing.T, b image) {
 	plugin := []string{"CNI_COMMAND=VERSION"}
-	// The one is run only by its links' names, the other has no version and a test of its own.
-	ran := map[string]bool{"/usr/bin/kube": true, "/pause": true}
+	// Two are run only by their links' names, and three say no version and are in tests of their own.
+	ran := map[string]bool{"/usr/bin/kube": true, "/usr/share/kafka/kafka-tool": true, "/pause": true, "/usr/bin/kafka-cluster": true, "/usr/bin/spore-rbd": true}
 	for _, tc := range []struct {
 		path string
 		env  []string
@@ -146,6 +154,24 @@ func everyProgramRuns(t *testing.T, b image) {
 		{"/usr/lib/cni/calico", []string{"CNI_COMMAND="}, []string{"-v"}, "v%s"},
 		{"/usr/lib/cni/calico", plugin, nil, `"1.0.0"`},
 		{"/usr/lib/cni/calico-ipam", plugin, nil, `"1.0.0"`},
+		{"/usr/bin/csi-provisioner", nil, []string{"--version"}, " v%s"},
+		{"/usr/bin/kafka-acls", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-broker-api-versions", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-configs", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-console-consumer", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-console-producer", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-consumer-groups", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-delete-records", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-dump-log", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-features", nil, []string{"--help"}, "usage: kafka-features"},
+		{"/usr/bin/kafka-get-offsets", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-leader-election", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-log-dirs", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-metadata-quorum", nil, []string{"--help"}, "usage: kafka-metadata-quorum"},
+		{"/usr/bin/kafka-reassign-partitions", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-storage", nil, []string{"--help"}, "usage: kafka-storage"},
+		{"/usr/bin/kafka-topics", nil, []string{"--version"}, "%s"},
+		{"/usr/bin/kafka-transactions", nil, []string{"--version"}, "%s"},
 	} {
 		t.Run(strings.TrimPrefix(tc.path, "/")+" "+strings.Join(tc.args, " "), func(t *testing.T) {
 			version := b.version(t, tc.path)
@@ -155,6 +181,9 @@ func everyProgramRuns(t *testing.T, b image) {
 		ran[tc.path] = true
 	}
 	for _, p := range b.programs {
+		if p.Mode&0o111 == 0 {
+			continue // a jar, or settings
+		}
 		for _, path := range append([]string{p.Target}, p.Links...) {
 			require.True(t, ran[path], "no row runs %s", path)
 		}
@@ -266,8 +295,10 @@ func catches(status []byte, s syscall.Signal) bool {
 	return false
 }
 
-// sizes prints the table of docs/measurements.md.
+// sizes prints the table of docs/measurements.md; the jars of a payload are one row.
 func sizes(t *testing.T, b image) {
+	jars := map[string]int64{}
+	packedJars := map[string]counter{}
 	for _, p := range b.programs {
 		r, err := p.Content().Open()
 		require.NoError(t, err)
@@ -278,7 +309,15 @@ func sizes(t *testing.T, b image) {
 		require.NoError(t, err)
 		require.NoError(t, r.Close())
 		require.NoError(t, w.Close())
+		if p.Artifact != nil {
+			jars[p.Payload] += p.Size
+			packedJars[p.Payload] += packed
+			continue
+		}
 		t.Logf("| %s | %s | %.1f | %.1f |", p.Target, p.Version, float64(p.Size)/1e6, float64(packed)/1e6)
+	}
+	for name, size := range jars {
+		t.Logf("| jars of %s | | %.1f | %.1f |", name, float64(size)/1e6, float64(packedJars[name])/1e6)
 	}
 }
 
@@ -289,8 +328,14 @@ func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return l
 // start runs a program until stop is called or the test ends.
 func (b image) start(t *testing.T, inImage string, args ...string) (stop func()) {
 	t.Helper()
+	return start(t, b.path(inImage), args...)
+}
+
+// start does it for a program of this machine.
+func start(t *testing.T, program string, args ...string) (stop func()) {
+	t.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command(b.path(inImage), args...)
+	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())

@@ -55,7 +55,9 @@ func TestEveryRoleHasItsTarget(t *testing.T) {
 		for _, name := range r.Programs {
 			p, ok := roles.LookupProgram(name)
 			require.True(t, ok)
-			require.Contains(t, string(data), "Wants="+p.Unit, "the target of %s starts %s", r.Name, p.Unit)
+			if !strings.Contains(p.Unit, "@.") { // ceph-disks.service knows the instances.
+				require.Contains(t, string(data), "Wants="+p.Unit, "the target of %s starts %s", r.Name, p.Unit)
+			}
 			require.FileExists(t, filepath.Join("../../units", p.Unit))
 		}
 	}

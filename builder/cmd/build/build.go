@@ -25,6 +25,7 @@ import (
 	"spore/builder/oci"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
+	"spore/builder/recipe"
 	"spore/builder/source"
 	"spore/builder/store"
 	"spore/cluster"
@@ -113,7 +114,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		Mirror: config.Image.Mirror, SecurityMirror: config.Image.SecurityMirror,
 		Now: func() time.Time { return now }, MaxIndexAge: age, Offline: f.offline,
 		Transport: http.DefaultTransport.(*http.Transport).Clone(),
-		Omit:      omitted,
+		Omit:      omitted, Cut: recipe.UnneededDependencies(),
 		Progress: func(p apt.Progress) {
 			printer.Live("download … %d of %d packages, %d of %d MiB", p.Files, p.TotalFiles, p.Done>>20, p.Total>>20)
 		},

@@ -149,7 +149,7 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 }
 
 func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
-	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(n)
+	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(shared, n)
 	for _, name := range n.Roles {
 		if r, ok := roles.Lookup(name); ok && len(r.Programs) == 0 {
 			a.Unbuildable = append(a.Unbuildable, name)

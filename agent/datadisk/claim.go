@@ -1,0 +1,78 @@
+package datadisk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"spore/agent/atomicfile"
+)
+
+// Names at the top of a file system: whose it is, and the directory that the service uses. The top itself has lost+found,
+// which Kafka would take for a broken log.
+const (
+	bindingFile = "spore.json"
+	LogDir      = "log"
+)
+
+// maxBinding bounds the file; what is on a disk is outside data.
+const maxBinding = 4096
+
+// binding says whose a file system is.
+type binding struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+}
+
+// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the service's.
+func (o Options) claim(dir string) error {
+	want := binding{o.ClusterID, o.Node}
+	path := filepath.Join(dir, bindingFile)
+	data, err := atomicfile.ReadLimited(path, maxBinding)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := onlyNew(dir); err != nil {
+			return err
+		}
+		data, err := json.Marshal(want)
+		if err != nil {
+			return fmt.Errorf("internal error: binding: %w", err)
+		}
+		if err := atomicfile.WriteDurable(path, append(data, '\n'), 0o644); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		var got binding
+		if err := json.Unmarshal(data, &got); err != nil {
+			return fmt.Errorf("its %s cannot be read: %w", bindingFile, err)
+		}
+		if got != want {
+			return fmt.Errorf("it belongs to node %.64q of cluster %.64q, and this is node %q of cluster %q; nothing was changed", got.Node, got.Cluster, o.Node, o.ClusterID)
+		}
+	}
+	log := filepath.Join(dir, LogDir)
+	if err := os.Mkdir(log, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Chown(log, o.UID, o.GID)
+}
+
+// onlyNew tells a file system that was never used from one whose binding is lost: the binding is written first.
+func onlyNew(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), "."+bindingFile+"-") { // What a cut leaves of the write.
+			return fmt.Errorf("it holds %s but no %s, so it is not known whose it is; nothing was changed", e.Name(), bindingFile)
+		}
+	}
+	return nil
+}

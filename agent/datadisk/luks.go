@@ -1,0 +1,54 @@
+package datadisk
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"spore/agent/stage1/gpt"
+)
+
+const luks = "it is encrypted with LUKS"
+
+// encrypt makes a LUKS2 header on a partition. The key is random and as long as the cipher's, so that stretching it would
+// cost time at each boot and add nothing.
+func (o Options) encrypt(ctx context.Context, node string, want gpt.GUID) error {
+	if err := o.key(); err != nil {
+		return err
+	}
+	return o.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
+		"--uuid", want.String(), "--key-file", o.KeyFile, node)
+}
+
+// decrypt maps an encrypted partition, where it is not mapped yet.
+func (o Options) decrypt(ctx context.Context, node string, want gpt.GUID) (string, error) {
+	name := "spore-" + want.String()
+	mapped := "/dev/mapper/" + name
+	if _, err := os.Stat(mapped); err == nil {
+		return mapped, nil
+	}
+	if what, err := signature(node); err != nil || what != luks {
+		if err == nil {
+			err = fmt.Errorf("it should be encrypted with LUKS, and %s; nothing was changed", what)
+		}
+		return "", err
+	}
+	if err := o.key(); err != nil {
+		return "", err
+	}
+	err := o.Exec(ctx, nil, "cryptsetup", "open", "--batch-mode", "--disable-locks", "--type", "luks2", "--key-file", o.KeyFile, node, name)
+	if err != nil {
+		return "", fmt.Errorf("the key of the bundle does not open it: %w", err)
+	}
+	return mapped, nil
+}
+
+func (o Options) key() error {
+	if o.KeyFile == "" {
+		return fmt.Errorf("there is no key for encrypted disks: the node's bundle holds none")
+	}
+	if _, err := os.Stat(o.KeyFile); err != nil {
+		return fmt.Errorf("the key for encrypted disks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package datadisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"spore/agent/blank"
+	"spore/agent/disk"
+	"spore/agent/ext4"
+	"spore/agent/repart"
+	"spore/agent/wait"
+	"spore/cluster/spec"
+)
+
+// diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.
+const diskBound = 45 * time.Second
+
+// Options is what Run works with.
+type Options struct {
+	ClusterID, ClusterName, Node string
+	// Use is Kafka or OSD.
+	Use string
+	// Disks are all disks of the node.
+	Disks []spec.Disk
+	// BootDisk is a kernel name such as vda.
+	BootDisk string
+	// List lists the machine's disks.
+	List func() ([]disk.Disk, error)
+	// Definitions is the directory for repart's files, Temp one for its temporary files.
+	Definitions, Temp string
+	// UID and GID are those of the service.
+	UID, GID int
+	// KeyFile holds what opens encrypted disks.
+	KeyFile string
+	// Mounts is the directory below which file systems are mounted, by the disk's number.
+	Mounts string
+	// Mount mounts a device on a directory, for everybody, and Unmount takes it away again.
+	Mount   func(ctx context.Context, device, dir string) error
+	Unmount func(ctx context.Context, dir string) error
+	// Exec runs a program and returns its error with what it printed.
+	Exec func(ctx context.Context, env []string, name string, args ...string) error
+	// Say reports progress.
+	Say func(string)
+}
+
+// Run makes or finds the node's disks of one use. It can be cut off at any point and run again. What is wrong with a disk
+// is in its Info and keeps back none of the others.
+func Run(ctx context.Context, o Options) ([]Info, error) {
+	want := Of(o.Disks, o.Use)
+	disks, err := o.await(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]int{}
+	var out []Info
+	for i, w := range want {
+		r := request{
+			use: uses[o.Use], number: i + 1, clusterID: o.ClusterID, owner: "cluster " + o.ClusterName, want: w, bootDisk: o.BootDisk, disks: disks,
+			open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) },
+		}
+		info := Info{Use: o.Use, Number: i + 1, Selector: selector(w.Selector)}
+		if err := o.take(ctx, r, taken, &info); err != nil {
+			info.Problem = err.Error()
+			info.Device = ""
+			o.Say(info.Problem)
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+// await lists the disks once those that are wanted are there, or the wait for them has reached its bound.
+func (o Options) await(ctx context.Context, want []spec.Disk) (disks []disk.Disk, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	missing := ""
+	_ = wait.Until(ctx, wait.Condition{ // What is missing is said with the disks that there are.
+		For: "the disks of this node", Bound: diskBound, Say: func(s string) { o.Say(s + "; missing: " + missing) },
+		Changes: wait.Dir(ctx, "/dev", "/run/udev/data"),
+		Met: func() bool {
+			if disks, err = o.List(); err != nil {
+				return true
+			}
+			missing = ""
+			for _, w := range want {
+				if _, err := disk.Select(disks, w.Selector); err != nil && !errors.Is(err, disk.ErrAmbiguous) {
+					missing = selector(w.Selector)
+				}
+			}
+			return missing == ""
+		},
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	return disks, err
+}
+
+// take makes or finds one disk.
+func (o Options) take(ctx context.Context, r request, taken map[string]int, info *Info) error {
+	p, err := choose(r)
+	if p.disk.Name != "" {
+		info.Disk, info.Serial = p.disk.Name, p.disk.Serial()
+	}
+	if err != nil {
+		return err
+	}
+	title := r.use.title(r.number)
+	if other := taken[p.disk.Name]; other != 0 {
+		return fmt.Errorf("%s: its selector names the disk %s (serial %s), which is %s already; correct one of them", title, p.disk.Path(), p.disk.Serial(), r.use.title(other))
+	}
+	taken[p.disk.Name] = r.number
+	if err := o.partition(ctx, r, p); err != nil {
+		return fmt.Errorf("%s: making its partition on %s (serial %s): %w", title, p.disk.Path(), p.disk.Serial(), err)
+	}
+	info.PartUUID = p.want.String()
+	node, err := repart.Node(ctx, p.disk, p.want)
+	if err != nil {
+		return fmt.Errorf("%s: %w", title, err)
+	}
+	if o.Use == Kafka {
+		info.Device, info.Mount, err = node, filepath.Join(o.Mounts, strconv.Itoa(r.number)), o.fileSystem(ctx, node, r.number)
+		if err != nil {
+			info.Mount = ""
+		}
+	} else {
+		info.Device, err = o.bare(ctx, node, r.want.Encrypt, p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s on the disk %s (serial %s): %w", title, node, p.disk.Path(), p.disk.Serial(), err)
+	}
+	return nil
+}
+
+// partition runs systemd-repart where it has something to do.
+func (o Options) partition(ctx context.Context, r request, p plan) error {
+	if !p.repart {
+		return nil
+	}
+	ro := repart.Options{Disk: p.disk, Files: p.definitions, Definitions: o.Definitions, Temp: o.Temp, Seed: p.want, Exec: o.Exec, Say: o.Say}
+	if p.fromScratch {
+		o.Say(fmt.Sprintf("making %s on %s (serial %s)", r.use.title(r.number), p.disk.Path(), p.disk.Serial()))
+		ro.FromScratch = r.use.made(p.want)
+		if o.Use == OSD {
+			ro.Finish = func(ctx context.Context) error { return o.begin(ctx, r, p) }
+		}
+	}
+	err := repart.Run(ctx, ro)
+	if err != nil && !p.fromScratch { // A partition that could not grow is as good as it was.
+		o.Say("systemd-repart: " + err.Error())
+		return nil
+	}
+	return err
+}
+
+// begin clears where an OSD's label will be, since the proof that a disk is empty is one by sampling and an old label must
+// not come to life again, and encrypts.
+func (o Options) begin(ctx context.Context, r request, p plan) error {
+	node, err := repart.Node(ctx, p.disk, p.want)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(node, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = blank.Write(f, make([]byte, 4<<20), 0)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil || !r.want.Encrypt {
+		return err
+	}
+	return o.encrypt(ctx, node, p.want)
+}
+
+// bare gives the service a partition, decrypted where it is encrypted.
+func (o Options) bare(ctx context.Context, node string, encrypted bool, p plan) (string, error) {
+	if encrypted {
+		var err error
+		if node, err = o.decrypt(ctx, node, p.want); err != nil {
+			return "", err
+		}
+	}
+	// udev keeps the owner: its rules set only group and mode of disks (50-udev-default.rules).
+	return node, os.Chown(node, o.UID, o.GID)
+}
+
+// fileSystem checks and mounts a file system, and lets it grow.
+func (o Options) fileSystem(ctx context.Context, node string, number int) error {
+	if err := o.mountPoints(); err != nil {
+		return err
+	}
+	if err := ext4.Check(ctx, node, o.Exec, o.Say); err != nil {
+		return err
+	}
+	dir := filepath.Join(o.Mounts, strconv.Itoa(number))
+	if err := o.Mount(ctx, node, dir); err != nil {
+		return err
+	}
+	if err := o.claim(dir); err != nil {
+		if uerr := o.Unmount(ctx, dir); uerr != nil {
+			err = fmt.Errorf("%w (and it could not be unmounted: %v)", err, uerr)
+		}
+		return err
+	}
+	if err := ext4.Grow(node, dir); err != nil {
+		o.Say(err.Error())
+	}
+	return nil
+}
+
+// mountPoints makes the directory of the mount points, which is root's: where a disk is missing, the service finds no
+// directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own.
+func (o Options) mountPoints() error {
+	above := filepath.Dir(o.Mounts)
+	if err := os.Mkdir(above, 0o750); err == nil {
+		// systemd gives a state directory with the wrong owner to the service with all that is in it.
+		if err := os.Chown(above, o.UID, o.GID); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.Mkdir(o.Mounts, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.Chown(o.Mounts, 0, 0); err != nil {
+		return err
+	}
+	return os.Chmod(o.Mounts, 0o755)
+}
+
+// Reset gives a disk that was refused to the use for which the node's file selects it. What was on it is lost.
+func Reset(o Options, path, serial string) error {
+	disks, err := o.List()
+	if err != nil {
+		return err
+	}
+	for _, w := range o.Disks {
+		u, known := uses[w.Use]
+		d, err := disk.Select(disks, w.Selector)
+		if err != nil || !known || d.Path() != path {
+			continue
+		}
+		ours := partUUIDs(o.ClusterID, w.Use, d)
+		switch {
+		case d.Serial() != serial || len(ours) == 0:
+			return fmt.Errorf("the disk %s has the serial number %s, not %s; nothing was changed", path, d.Serial(), serial)
+		case d.Name == o.BootDisk:
+			return errors.New("this is the disk that the machine was booted from; nothing was changed")
+		}
+		// A disk that is mounted, or that a service works on, cannot be opened exclusively.
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_EXCL, 0)
+		if err != nil {
+			return fmt.Errorf("%s is in use: %w; nothing was changed", path, err)
+		}
+		defer f.Close()
+		return blank.Give(f, d.Size, u.made(ours[0]))
+	}
+	return fmt.Errorf("the file of node %s selects no disk %s for kafka or osd; nothing was changed", o.Node, path)
+}
+
+// signature names what begins a partition.
+func signature(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if what := blank.Signature(f); what != "" {
+		return what, nil
+	}
+	b := make([]byte, 4096)
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, 4096), b); err != nil {
+		return "", err
+	}
+	for _, c := range b {
+		if c != 0 {
+			return "it holds something unknown", nil
+		}
+	}
+	return "it is empty", nil
+}

@@ -1,0 +1,342 @@
+package formation
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+	"spore/pki"
+	"spore/pki/bundle"
+)
+
+// lab is a cluster of brokers, of which the last node is a DNS server, with the keys that `spore pki` makes for it.
+type lab struct {
+	t       *testing.T
+	cluster *facts.Cluster
+	tree    *pki.Tree
+	bundles map[string]map[string]string
+	// dirs holds each node's files, listeners its loopback address.
+	dirs      map[string]string
+	listeners map[string]string
+}
+
+var members = []string{"c-1", "c-2", "c-3"}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	config := &cluster.Config{
+		Cluster: spec.Cluster{
+			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example",
+			Network: spec.Network{NodeSubnets: []string{"10.64.0.0/10"}}, Services: []string{"dns", "kafka"},
+		},
+		Services: spec.Services{Kafka: &spec.Kafka{}, DNS: &spec.DNS{}},
+	}
+	for i, name := range append(members[:3:3], "edge") {
+		role := "kafka-broker"
+		if name == "edge" {
+			role = "dns-server"
+		}
+		config.Cluster.Nodes = append(config.Cluster.Nodes, spec.Node{Name: name, IPs: []string{fmt.Sprintf("10.64.0.%d", i+1)}, Roles: []string{role}})
+	}
+	c, nodes := cluster.Facts(config)
+	l := &lab{t: t, cluster: &c, tree: pki.New(&c), bundles: map[string]map[string]string{}, dirs: map[string]string{}, listeners: map[string]string{}}
+	now := time.Now()
+	_, err := l.tree.Update(&c, nodes, pki.Options{Now: now, Random: rand.Reader})
+	require.NoError(t, err)
+	keys, err := l.tree.Public().SigningKeys()
+	require.NoError(t, err)
+	for i := range nodes {
+		data, err := l.tree.BundleFor(&c, &nodes[i], now)
+		require.NoError(t, err)
+		b, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: c.ID, Node: nodes[i].Name, Keys: keys})
+		require.NoError(t, err)
+		l.bundles[nodes[i].Name], l.dirs[nodes[i].Name] = b.Secrets, filepath.Join(t.TempDir(), "formation")
+	}
+	return l
+}
+
+// identity is a certificate of a node's bundle.
+func (l *lab) identity(node, leaf string) Identity {
+	id := Identity{Certificate: []byte(l.bundles[node][leaf+"-certificate"]), Key: []byte(l.bundles[node][leaf+"-key"]), Authorities: l.tree.Public().Files()[pki.PublicDir+"/agent.crt"]}
+	require.NotEmpty(l.t, id.Certificate)
+	require.NotEmpty(l.t, id.Key)
+	return id
+}
+
+// serve has a node answer on loopback.
+func (l *lab) serve(name string) {
+	l.t.Helper()
+	at := l.listeners[name]
+	if at == "" {
+		at = "127.0.0.1:0"
+	}
+	listener, err := net.Listen("tcp", at)
+	require.NoError(l.t, err)
+	l.listeners[name] = listener.Addr().String()
+	s := &Server{
+		Cluster: l.cluster.ID, Node: name, Members: map[string][]string{"kafka": Kafka().Initial(l.cluster)}, Dir: l.dirs[name],
+		Identity: l.identity(name, "agent"), Say: func(s string) { l.t.Log(s) },
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, listener) }()
+	l.t.Cleanup(func() { stop(); require.NoError(l.t, <-done) })
+}
+
+// asker asks with an identity. Every member has its own port of loopback.
+type asker struct {
+	l  *lab
+	id Identity
+}
+
+func (a asker) Ask(ctx context.Context, service, member string) (Answer, error) {
+	host, port, err := net.SplitHostPort(a.l.listeners[member])
+	if err != nil {
+		return Answer{}, fmt.Errorf("it is off")
+	}
+	var n int
+	_, _ = fmt.Sscan(port, &n)
+	c := &Client{Cluster: a.l.cluster.ID, Port: n, Identity: func() (Identity, error) { return a.id, nil }, Addresses: func(string) ([]string, error) { return []string{host}, nil }}
+	return c.Ask(ctx, service, member)
+}
+
+func (l *lab) options(name string) Options {
+	return Options{
+		Service: "kafka", Cluster: l.cluster.ID, Node: name, Initial: Kafka().Initial(l.cluster), Dir: l.dirs[name], Asker: asker{l, l.identity(name, "agent")},
+		Say: func(s string) { l.t.Log(name + ": " + s) }, Status: func(string) {}, Every: 10 * time.Millisecond,
+		Empty: func() (bool, error) { return true, nil }, Make: func(context.Context, Plan) error { return nil },
+	}
+}
+
+func TestMembersFormOneQuorumOverTLS(t *testing.T) {
+	l := newLab(t)
+	l.serve("c-1")
+	l.serve("c-2")
+	l.listeners["c-3"] = freeAddress(t)
+	var mu sync.Mutex
+	plans, waits := map[string]Plan{}, ""
+	var all sync.WaitGroup
+	enter := func(name string) {
+		o := l.options(name)
+		o.Make = func(_ context.Context, p Plan) error {
+			mu.Lock()
+			defer mu.Unlock()
+			plans[name] = p
+			return nil
+		}
+		if name == "c-1" {
+			o.Status = func(s string) {
+				mu.Lock()
+				defer mu.Unlock()
+				waits += s + "\n"
+			}
+		}
+		all.Go(func() {
+			kind, err := Enter(context.Background(), o)
+			require.NoError(t, err)
+			require.Equal(t, Form, kind)
+		})
+	}
+	enter("c-1")
+	enter("c-2")
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(waits, "c-3 (no answer: connect: connection refused)")
+	}, 20*time.Second, 10*time.Millisecond, "whoever waits says for whom")
+	require.Empty(t, plans)
+	l.serve("c-3")
+	enter("c-3")
+	all.Wait()
+	require.Equal(t, members, plans["c-1"].Names())
+	for _, name := range members {
+		require.Equal(t, plans["c-1"].Members, plans[name].Members)
+		require.Equal(t, plans[name].Nonce, plans[name].Members[name])
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestOnlyMembersAreAnswered(t *testing.T) {
+	l, other := newLab(t), newLab(t)
+	l.serve("c-1")
+	own := l.identity("c-2", "agent")
+	mixed := other.identity("c-2", "agent")
+	mixed.Authorities = own.Authorities
+	brokers := l.identity("c-2", "kafka-broker")
+	for name, tc := range map[string]struct {
+		id      Identity
+		service string
+		problem string
+	}{
+		"a member":                               {own, "kafka", ""},
+		"a node that is no member":               {l.identity("edge", "agent"), "kafka", "has no such member"},
+		"a service that is none here":            {own, "ceph-mon", "no member of such a service"},
+		"a path that is not clean":               {own, "../../x", "no member of such a service"},
+		"an agent of another cluster":            {mixed, "kafka", "tls: unknown certificate authority"},
+		"another certificate of the same node":   {brokers, "kafka", "tls: certificate required"},
+		"a member that trusts another authority": {other.identity("c-2", "agent"), "kafka", "x509: certificate signed by unknown authority"},
+		"a member without key":                   {Identity{Certificate: own.Certificate, Authorities: own.Authorities}, "kafka", "certificate of this node's agent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := asker{l, tc.id}.Ask(context.Background(), tc.service, "c-1")
+			if tc.problem == "" {
+				require.NoError(t, err)
+				require.Equal(t, Answer{Cluster: l.cluster.ID, Node: "c-1", Service: "kafka"}, a, "it has not looked yet")
+				return
+			}
+			require.ErrorContains(t, err, tc.problem)
+		})
+	}
+	t.Run("without certificate", func(t *testing.T) {
+		pool := x509.NewCertPool()
+		require.True(t, pool.AppendCertsFromPEM(own.Authorities))
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "c-1"}}}
+		_, err := client.Get("https://" + l.listeners["c-1"] + path + "kafka")
+		require.ErrorContains(t, err, "certificate required")
+	})
+	t.Run("another server of the same authority", func(t *testing.T) {
+		l.listeners["c-3"] = l.listeners["c-1"]
+		_, err := asker{l, own}.Ask(context.Background(), "kafka", "c-3")
+		require.ErrorContains(t, err, "certificate is valid for")
+	})
+	t.Run("other methods", func(t *testing.T) {
+		w := httptest.NewRecorder()
+		(&Server{Members: map[string][]string{"kafka": members}}).ServeHTTP(w, httptest.NewRequest(http.MethodPut, path+"kafka", nil))
+		require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+		w = httptest.NewRecorder()
+		(&Server{Members: map[string][]string{"kafka": {""}}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path+"kafka", nil))
+		require.Equal(t, http.StatusForbidden, w.Code, "nobody is no member")
+	})
+}
+
+// An authority may issue more than the certificates of agents.
+func TestACertificateIsThatOfAnAgentByItsSubject(t *testing.T) {
+	l := newLab(t)
+	authority := newAuthority(t)
+	serve := func(id Identity) {
+		config, err := id.config()
+		require.NoError(t, err)
+		s := httptest.NewUnstartedServer(&Server{Cluster: l.cluster.ID, Node: "c-1", Members: map[string][]string{"kafka": members}, Dir: l.dirs["c-1"]})
+		s.TLS = config
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		l.listeners["c-1"] = s.Listener.Addr().String()
+	}
+	agent := authority.issue(t, pkix.Name{CommonName: "c-2", Organization: []string{nodes}}, "c-2")
+	stranger := authority.issue(t, pkix.Name{CommonName: "c-2"}, "c-2")
+
+	serve(authority.issue(t, pkix.Name{CommonName: "c-1", Organization: []string{nodes}}, "c-1"))
+	_, err := asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
+	require.NoError(t, err)
+	_, err = asker{l, stranger}.Ask(context.Background(), "kafka", "c-1")
+	require.ErrorContains(t, err, "has no such member")
+
+	serve(authority.issue(t, pkix.Name{CommonName: "c-1"}, "c-1"))
+	_, err = asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
+	require.ErrorContains(t, err, "the certificate is that of", "no agent, whatever its name")
+
+	serve(authority.issue(t, pkix.Name{CommonName: "c-3", Organization: []string{nodes}}, "c-1"))
+	_, err = asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
+	require.ErrorContains(t, err, `the certificate is that of "c-3"`)
+}
+
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "agents"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	certificate, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return authority{certificate, key}
+}
+
+func (a authority) issue(t *testing.T, subject pkix.Name, name string) Identity {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: subject, DNSNames: []string{name}, NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	block := func(kind string, data []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}) }
+	return Identity{Certificate: block("CERTIFICATE", der), Key: block("PRIVATE KEY", raw), Authorities: block("CERTIFICATE", a.certificate.Raw)}
+}
+
+// A node that has the right certificate may still talk nonsense.
+func TestAnswersOfAMemberAreBounded(t *testing.T) {
+	l := newLab(t)
+	for name, tc := range map[string]struct {
+		answer  func(w http.ResponseWriter)
+		problem string
+	}{
+		"garbage": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hello") }, "its answer is none"},
+		"endless": {func(w http.ResponseWriter) {
+			for range 1 << 10 {
+				_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<10))
+			}
+		}, "its answer has more than"},
+		"another cluster": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"cluster":"x","node":"c-1","service":"kafka"}`)
+		}, `belongs to cluster "x"`},
+		"another node": {func(w http.ResponseWriter) {
+			_, _ = fmt.Fprintf(w, `{"cluster":%q,"node":"c-2","service":"kafka"}`, l.cluster.ID)
+		}, `it answers for "kafka" of "c-2"`},
+		"elsewhere":      {func(w http.ResponseWriter) { w.Header().Set("Location", "https://c-2/"); w.WriteHeader(302) }, "it answers 302"},
+		"endless header": {func(w http.ResponseWriter) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }, "server response headers exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) }))
+			config, err := l.identity("c-1", "agent").config()
+			require.NoError(t, err)
+			s.TLS = config
+			s.StartTLS()
+			defer s.Close()
+			l.listeners["c-1"] = s.Listener.Addr().String()
+			_, err = asker{l, l.identity("c-2", "agent")}.Ask(context.Background(), "kafka", "c-1")
+			require.ErrorContains(t, err, tc.problem)
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spore/agent/atomicfile"
+	"spore/agent/kafka"
+	"spore/agent/render"
+	"spore/cluster/facts"
+)
+
+// kafkaCommand gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
+func kafkaCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent kafka"}
+	}
+	c, n, err := m.kafkaNode()
+	if err != nil {
+		return err
+	}
+	users, err := kafkaUsers(c)
+	if err != nil {
+		return err
+	}
+	rules, err := kafka.Rules(c.Services.Kafka.Users)
+	if err != nil {
+		return err
+	}
+	address, err := kafkaListener(n, render.KafkaBrokerPort)
+	if err != nil {
+		return err
+	}
+	config, err := m.kafkaTLS()
+	if err != nil {
+		return err
+	}
+	var done kafka.Done
+	err = kafka.Await(ctx, "Kafka to take its users", m.say, func(ctx context.Context) error {
+		conn, err := kafka.Dial(ctx, address, config)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		done, err = conn.Apply(ctx, users, rules)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m.say(fmt.Sprintf("Kafka has %d users; rights: %d new, %d taken away", done.Users, done.Allowed, done.Withdrawn))
+	if len(done.Dropped) > 0 {
+		m.say("users who are not in kafka.yaml are gone: " + strings.Join(done.Dropped, ", "))
+	}
+	return nil
+}
+
+// kafkaReadyCommand waits until this node's Kafka serves.
+func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent kafka-ready"}
+	}
+	c, n, err := m.kafkaNode()
+	if err != nil {
+		return err
+	}
+	port, ready := render.KafkaControllerPort, kafka.ControllerReady
+	if slices.Contains(c.KafkaBrokers(), n.Name) {
+		port = render.KafkaBrokerPort
+		ready = func(ctx context.Context, conn *kafka.Conn) error {
+			return kafka.BrokerReady(ctx, conn, facts.KafkaID(n.Name))
+		}
+	}
+	address, err := kafkaListener(n, port)
+	if err != nil {
+		return err
+	}
+	config, err := m.kafkaTLS()
+	if err != nil {
+		return err
+	}
+	return kafka.Await(ctx, "Kafka to serve", m.say, func(ctx context.Context) error {
+		conn, err := kafka.Dial(ctx, address, config)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return ready(ctx, conn)
+	})
+}
+
+// kafkaNode is the cluster and this node, which has a role of Kafka.
+func (m *machine) kafkaNode() (*facts.Cluster, *facts.Node, error) {
+	_, c, n, err := m.node()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n == nil || c.Services.Kafka == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
+		return nil, nil, errors.New("this machine is no node with a role of Kafka")
+	}
+	return c, n, nil
+}
+
+// kafkaListener is the address of a listener of this node.
+func kafkaListener(n *facts.Node, port int) (string, error) {
+	if len(n.IPs) == 0 {
+		return "", errors.New("this node has no address in cluster.yaml; give it one under ips")
+	}
+	return net.JoinHostPort(n.IPs[0], strconv.Itoa(port)), nil
+}
+
+// kafkaUsers reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
+func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
+	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
+	for _, u := range c.Services.Kafka.Users {
+		refs[u.Name] = u.Password.SecretRef
+	}
+	out := map[string]kafka.Credential{}
+	for name, ref := range refs {
+		text, err := credential(ref)
+		if err != nil {
+			return nil, err
+		}
+		if out[name], err = kafka.ParseCredential(text); err != nil {
+			return nil, fmt.Errorf("the secret %s of the user %s: %w; bring the bundle that `spore pki bundle` makes", ref, name, err)
+		}
+	}
+	return out, nil
+}
+
+// credential reads a secret that the unit was given.
+func credential(ref string) ([]byte, error) {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return nil, errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
+	}
+	data, err := atomicfile.ReadLimited(filepath.Join(dir, "secret_"+ref), maxSecret)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s of this unit: %w", ref, err)
+	}
+	return data, nil
+}
+
+// kafkaTLS is how the node's own certificate is shown to a listener of this node.
+func (m *machine) kafkaTLS() (*tls.Config, error) {
+	certificate, err := credential("kafka-broker-certificate")
+	if err != nil {
+		return nil, err
+	}
+	key, err := credential("kafka-broker-key")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of Kafka: %w", err)
+	}
+	authority, err := m.part.Public("kafka.crt")
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, errors.New("kafka.crt of the cluster part holds no certificate")
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}

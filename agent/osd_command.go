@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"spore/agent/atomicfile"
+	"spore/agent/datadisk"
+	"spore/agent/osd"
+	"spore/agent/paths"
+	"spore/agent/stage1/gpt"
+)
+
+// Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.
+const (
+	osdConfig      = "ceph.conf"
+	osdKeyring     = "keyring"
+	osdEnvironment = "osd.env"
+)
+
+// osdCommand makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
+func osdCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) != 1 {
+		return usageError{"usage: spore-agent osd NUMBER, of the disk in the node's file"}
+	}
+	dir, credentials := os.Getenv("RUNTIME_DIRECTORY"), os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" || credentials == "" {
+		return errors.New("RUNTIME_DIRECTORY or CREDENTIALS_DIRECTORY is not set: this command is for ceph-osd-disk@.service")
+	}
+	_, _, n, err := m.node()
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return errors.New("this machine is no node, so it has no disks for services")
+	}
+	infos, err := datadisk.Read(m.root, datadisk.OSD)
+	if err != nil {
+		return err
+	}
+	info, err := diskNumber(infos, args[0])
+	if err != nil {
+		return err
+	}
+	uuid, err := gpt.ParseGUID(info.PartUUID)
+	if err != nil {
+		return err
+	}
+	o := osd.Options{
+		Device: info.Device, UUID: uuid, Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
+		Exec: execWith, Say: m.say, Sleep: sleep,
+		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
+	}
+	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-bootstrap-osd-key": &o.BootstrapKey} {
+		data, err := atomicfile.ReadLimited(filepath.Join(credentials, "secret_"+ref), maxSecret)
+		if err != nil {
+			return fmt.Errorf("secret %s of this unit: %w", ref, err)
+		}
+		*into = strings.TrimSpace(string(data))
+	}
+	id, err := osd.Prepare(ctx, o)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("OSD_ID=%d\n", id)
+	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o600)
+	return err
+}
+
+// diskNumber finds a disk by the number that the unit's instance is.
+func diskNumber(infos []datadisk.Info, number string) (datadisk.Info, error) {
+	for _, i := range infos {
+		if strconv.Itoa(i.Number) != number {
+			continue
+		}
+		if i.Problem != "" {
+			return i, errors.New(i.Problem)
+		}
+		return i, nil
+	}
+	return datadisk.Info{}, fmt.Errorf("the node's file has no osd disk %q; there are %d", number, len(infos))
+}
+
+// osdOf reads the number of the OSD on a disk, once it is known.
+func (m *machine) osdOf(number int) *int {
+	data, err := atomicfile.ReadLimited(m.root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), osdEnvironment)), 4096)
+	if err != nil {
+		return nil
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	id, err := strconv.Atoi(strings.TrimPrefix(line, "OSD_ID="))
+	if err != nil {
+		return nil
+	}
+	return &id
+}
+
+// execWith runs a program with an input and returns what it prints; the last of its complaints goes into the error.
+func execWith(ctx context.Context, input []byte, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, bad bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &bad
+	if err := cmd.Run(); err != nil {
+		text := strings.TrimSpace(bad.String())
+		return nil, fmt.Errorf("%s: %w: %s", name, err, text[strings.LastIndexByte(text, '\n')+1:])
+	}
+	return out.Bytes(), nil
+}
+
+// sleep waits.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

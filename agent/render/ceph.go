@@ -1,0 +1,228 @@
+package render
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spore/cluster/spec"
+)
+
+const (
+	// cephMonPort is the port of messenger version 2 (IANA: ceph).
+	cephMonPort = 3300
+	cephState   = "/var/lib/ceph"
+)
+
+// CephCaps are what the entities of Ceph may do, by the service that they may do it at.
+var CephCaps = map[string]map[string]string{
+	"mon.":                 {"mon": "allow *"},
+	"client.admin":         {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"},
+	"mgr":                  {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
+	"client.bootstrap-osd": {"mon": "allow profile bootstrap-osd"},
+}
+
+// CephMonitor is a monitor by the name of its node.
+type CephMonitor struct {
+	Name string
+	Addr netip.Addr
+}
+
+// Endpoint is the monitor's address as Ceph writes it (entity_addrvec_t): messenger version 2 alone, which encrypts.
+func (m CephMonitor) Endpoint() string {
+	return "[v2:" + netip.AddrPortFrom(m.Addr, cephMonPort).String() + "]"
+}
+
+// CephMonitors returns the monitors of cluster.yaml, by name.
+func CephMonitors(in Input) ([]CephMonitor, error) {
+	members, err := membersOf(in, "ceph-mon")
+	if err != nil {
+		return nil, err
+	}
+	var out []CephMonitor
+	for _, m := range members {
+		out = append(out, CephMonitor{m.name, m.addr})
+	}
+	return out, nil
+}
+
+// cephMon renders what a monitor needs, and the keys that the first authentication database begins with.
+func cephMon(in Input) (map[string]File, error) {
+	own, err := nodeAddress(in)
+	if err != nil {
+		return nil, err
+	}
+	return cephFiles(in, []CephKey{
+		{"mon.", "ceph-mon-key"}, {"client.admin", "ceph-admin-key"}, {"mgr." + in.Node.Name, "ceph-mgr-key"}, {"client.bootstrap-osd", "ceph-bootstrap-osd-key"},
+	},
+		// The program finds its own address in the map of monitors; one that is not in it yet says this one, and with public_addr
+		// it would add one of version 1.
+		setting{"public_addrv", CephMonitor{in.Node.Name, own}.Endpoint()},
+		setting{"mon_data", cephState + "/mon/ceph-$id"},
+		// Of the modules that a new cluster switches on, the image has none; those that are always on suffice.
+		setting{"mgr_initial_modules", ""},
+	)
+}
+
+// cephMgr renders what a manager needs.
+func cephMgr(in Input) (map[string]File, error) {
+	own, err := nodeAddress(in)
+	if err != nil {
+		return nil, err
+	}
+	return cephFiles(in, []CephKey{{"mgr." + in.Node.Name, "ceph-mgr-key"}},
+		setting{"public_addr", own.String()},
+		// It keeps nothing: all that it knows comes from the others.
+		setting{"mgr_data", in.Dir},
+	)
+}
+
+// cephBootstrap renders what the commands of ceph-bootstrap need; people use the same files. The key of the monitors comes
+// first: with it, even the administrator's can be renewed.
+func cephBootstrap(in Input) (map[string]File, error) {
+	return cephFiles(in, []CephKey{{"mon.", "ceph-mon-key"}, {"client.admin", "ceph-admin-key"}})
+}
+
+// CephKey is an entity of Ceph, and the bundle entry that holds its key.
+type CephKey struct{ Entity, Ref string }
+
+// setting is one line of ceph.conf.
+type setting struct{ name, value string }
+
+// cephFiles renders ceph.conf and a keyring. Settings are added to those that every program has.
+func cephFiles(in Input, keys []CephKey, more ...setting) (map[string]File, error) {
+	conf, err := cephConf(in, more...)
+	if err != nil {
+		return nil, err
+	}
+	keyring, err := cephKeyring(in, keys)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]File{"ceph.conf": conf, "keyring": keyring}, nil
+}
+
+var (
+	cephKeyForm = regexp.MustCompile(`^[A-Za-z0-9+/]{38}==$`)
+	uuidForm    = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+)
+
+// cephConf renders the configuration of one program, or of people's commands. It has one section: each program has its own
+// file.
+func cephConf(in Input, more ...setting) (File, error) {
+	if in.Cluster.Services.Ceph == nil {
+		return File{}, fmt.Errorf("the service ceph is not enabled")
+	}
+	fsid, err := cephSecret(in, "ceph-fsid", uuidForm)
+	if err != nil {
+		return File{}, err
+	}
+	mons, err := CephMonitors(in)
+	if err != nil {
+		return File{}, err
+	}
+	var endpoints []string
+	for _, m := range mons {
+		endpoints = append(endpoints, m.Endpoint())
+	}
+	six := mons[0].Addr.Is6()
+	settings := []setting{
+		{"fsid", fsid},
+		{"mon_host", strings.Join(endpoints, " ")},
+		{"keyring", filepath.Join(in.Dir, "keyring")},
+		{"admin_socket", filepath.Join(in.Dir, "$name.asok")},
+		{"run_dir", in.Dir},
+		// Version 1 of the messenger cannot encrypt, so nobody speaks it.
+		{"ms_bind_msgr1", "false"},
+		{"ms_bind_msgr2", "true"},
+		{"ms_bind_ipv4", strconv.FormatBool(!six)},
+		{"ms_bind_ipv6", strconv.FormatBool(six)},
+	}
+	for _, mode := range []string{"ms_cluster_mode", "ms_service_mode", "ms_client_mode", "ms_mon_cluster_mode", "ms_mon_service_mode", "ms_mon_client_mode"} {
+		settings = append(settings, setting{mode, "secure"})
+	}
+	for _, auth := range []string{"auth_cluster_required", "auth_service_required", "auth_client_required"} {
+		settings = append(settings, setting{auth, "cephx"})
+	}
+	settings = append(settings,
+		// The journal is the log.
+		setting{"log_file", ""}, setting{"log_to_file", "false"}, setting{"log_to_stderr", "true"}, setting{"err_to_stderr", "true"},
+		setting{"mon_cluster_log_to_file", "false"},
+		// The database tells its every option, hundreds of lines at each start, and a monitor the size of its caches every five
+		// seconds.
+		setting{"debug_rocksdb", "1/5"}, setting{"debug_mon", "0/5"},
+		setting{"crash_dir", ""},
+	)
+	var b strings.Builder
+	b.WriteString("# Written by spore-agent from cluster.yaml and ceph.yaml; it is written again at each start.\n[global]\n")
+	for _, s := range append(settings, more...) {
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight(s.name+" = "+s.value, " "))
+	}
+	if m := in.Cluster.Services.Ceph.OSDMemory; m > 0 {
+		fmt.Fprintf(&b, "[osd]\nosd_memory_target = %d\n", m<<20)
+	}
+	// A command has no life of its own to be asked about.
+	b.WriteString("[client]\nadmin_socket =\n")
+	return File{[]byte(b.String()), 0o644}, nil
+}
+
+// cephKeyring renders a keyring (ceph-authtool(8)).
+func cephKeyring(in Input, keys []CephKey) (File, error) {
+	var b strings.Builder
+	for _, k := range keys {
+		key, err := cephSecret(in, k.Ref, cephKeyForm)
+		if err != nil {
+			return File{}, err
+		}
+		fmt.Fprintf(&b, "[%s]\n\tkey = %s\n", k.Entity, key)
+		caps := capsOf(k.Entity)
+		for _, service := range sortedKeys(caps) {
+			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
+		}
+	}
+	return File{[]byte(b.String()), 0o600}, nil
+}
+
+// capsOf finds the capabilities of an entity; those of one kind that has many go by the kind.
+func capsOf(entity string) map[string]string {
+	if caps, ok := CephCaps[entity]; ok {
+		return caps
+	}
+	kind, _, _ := strings.Cut(entity, ".")
+	return CephCaps[kind]
+}
+
+func sortedKeys(m map[string]string) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// cephSecret reads an entry of the bundle that has to look like what it is, since it goes into a file of lines.
+func cephSecret(in Input, ref string, form *regexp.Regexp) (string, error) {
+	data, err := in.Secret(ref)
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimSpace(string(data))
+	if !form.MatchString(s) {
+		return "", fmt.Errorf("the secret %s has not the form that Ceph reads", ref)
+	}
+	return s, nil
+}
+
+// CephKubernetesCaps are what the user of Kubernetes may do: work with images of its pools.
+func CephKubernetesCaps(c *spec.Ceph) map[string]string {
+	var pools []string
+	for _, name := range c.KubernetesPools() {
+		pools = append(pools, "profile rbd pool="+name)
+	}
+	return map[string]string{"mon": "profile rbd", "osd": strings.Join(pools, ", "), "mgr": strings.Join(pools, ", ")}
+}

@@ -1,0 +1,125 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+// cephTestKey is a key of Ceph's form that opens nothing.
+func cephTestKey(n int) string {
+	return "AQAAAAAAAAAAABAAAAECAwQFBgcICQoLDA0OD" + string(rune('a'+n)) + "=="
+}
+
+// cephInput is the node of a cluster with three monitors.
+func cephInput(c *spec.Ceph, dir string) Input {
+	in := kubeInput(&facts.Node{Name: "master-02", Hostname: "m2", FQDN: "m2.lab.internal", IPs: []string{"10.77.0.22"}, Roles: []string{"ceph-mon"}})
+	in.Cluster.Members["ceph-mon"] = in.Cluster.Members["control-plane"]
+	in.Cluster.Services.Ceph = c
+	in.Dir = dir
+	secrets := map[string]string{"ceph-fsid": "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"}
+	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"} {
+		secrets[ref] = cephTestKey(i)
+	}
+	in.Secret = func(ref string) ([]byte, error) {
+		s, ok := secrets[ref]
+		if !ok {
+			return nil, fmt.Errorf("secret %s is not in the bundle", ref)
+		}
+		return []byte(s + "\n"), nil
+	}
+	return in
+}
+
+func TestProgramsOfCeph(t *testing.T) {
+	for _, program := range []string{"ceph-mon", "ceph-mgr", "ceph-bootstrap"} {
+		t.Run(program, func(t *testing.T) {
+			files, err := Render(program, cephInput(&spec.Ceph{OSDMemory: 1024}, "/run/"+program))
+			require.NoError(t, err)
+			golden(t, program, files)
+			require.EqualValues(t, 0o600, files["keyring"].Mode)
+		})
+	}
+}
+
+func TestNoProgramOfCephIsGivenAKeyThatItDoesNotUse(t *testing.T) {
+	for program, entities := range map[string][]string{
+		"ceph-mon":       {"mon.", "client.admin", "mgr.master-02", "client.bootstrap-osd"},
+		"ceph-mgr":       {"mgr.master-02"},
+		"ceph-bootstrap": {"mon.", "client.admin"},
+	} {
+		files, err := Render(program, cephInput(&spec.Ceph{}, "/run/x"))
+		require.NoError(t, err)
+		keyring := string(files["keyring"].Data)
+		require.Equal(t, len(entities), strings.Count(keyring, "key = "), program)
+		for _, e := range entities {
+			require.Contains(t, keyring, "["+e+"]\n", program)
+		}
+		require.NotContains(t, string(files["ceph.conf"].Data), "AQAA", "what everybody on the machine may read has no key")
+		require.NotContains(t, string(files["ceph.conf"].Data), "v1:", "messenger version 1 does not encrypt")
+	}
+}
+
+func TestMonitorsOfIPv6AreWrittenInBrackets(t *testing.T) {
+	in := cephInput(&spec.Ceph{}, "/run/x")
+	in.Node.IPs, in.Hosts = []string{"fd77::22"}, strings.NewReader("fd77::21 master-01\nfd77::22 master-02\nfd77::23 master-03\n")
+	files, err := Render("ceph-mon", in)
+	require.NoError(t, err)
+	conf := string(files["ceph.conf"].Data)
+	require.Contains(t, conf, "\nmon_host = [v2:[fd77::21]:3300] [v2:[fd77::22]:3300] [v2:[fd77::23]:3300]\n")
+	require.Contains(t, conf, "\nms_bind_ipv4 = false\nms_bind_ipv6 = true\n")
+	require.Contains(t, conf, "\npublic_addrv = [v2:[fd77::22]:3300]\n")
+}
+
+func TestCephIsRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, want string
+		edit       func(*Input)
+	}{
+		{"not enabled", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Ceph = nil }},
+		{"no monitor", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
+		{"a monitor without an address", "node master-03 of role ceph-mon has no address in cluster.yaml", func(in *Input) {
+			in.Hosts = strings.NewReader("10.77.0.21 master-01\n10.77.0.22 master-02\n")
+		}},
+		{"an fsid of two lines", "the secret ceph-fsid has not the form that Ceph reads", func(in *Input) {
+			in.Secret = func(string) ([]byte, error) {
+				return []byte("0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11\nauth_cluster_required = none"), nil
+			}
+		}},
+		{"a key that is none", "the secret ceph-mon-key has not the form that Ceph reads", func(in *Input) {
+			was := in.Secret
+			in.Secret = func(ref string) ([]byte, error) {
+				if ref == "ceph-mon-key" {
+					return []byte("password"), nil
+				}
+				return was(ref)
+			}
+		}},
+		{"a secret that is missing", "ceph-bootstrap-osd-key is not in the bundle", func(in *Input) {
+			was := in.Secret
+			in.Secret = func(ref string) ([]byte, error) {
+				if ref == "ceph-bootstrap-osd-key" {
+					return nil, fmt.Errorf("%s is not in the bundle", ref)
+				}
+				return was(ref)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := cephInput(&spec.Ceph{}, "/run/x")
+			tc.edit(&in)
+			_, err := Render("ceph-mon", in)
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestKubernetesMayWorkWithItsPoolsAlone(t *testing.T) {
+	c := &spec.Ceph{Pools: []spec.CephPool{{Name: "a", Kubernetes: true}, {Name: "b"}, {Name: "c", Kubernetes: true}}}
+	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c", "mgr": "profile rbd pool=a, profile rbd pool=c"}, CephKubernetesCaps(c))
+}

@@ -1,0 +1,37 @@
+package render
+
+import (
+	"strconv"
+
+	"spore/agent/datadisk"
+)
+
+// cephOSD renders what an OSD needs, and the key by which a new one gets its number.
+func cephOSD(in Input) (map[string]File, error) {
+	own, err := nodeAddress(in)
+	if err != nil {
+		return nil, err
+	}
+	more := []setting{
+		{"public_addr", own.String()},
+		// Where it stands for the rules that spread copies. The name of the node is all that is known of that.
+		{"crush_location", "root=default host=" + in.Node.Name},
+	}
+	if in.Cluster.Services.Ceph != nil && in.Cluster.Services.Ceph.OSDMemory == 0 {
+		osds := len(datadisk.Of(in.Node.Disks, datadisk.OSD))
+		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
+	}
+	return cephFiles(in, []CephKey{{"client.bootstrap-osd", "ceph-bootstrap-osd-key"}}, more...)
+}
+
+// Bounds of what an OSD is told to stay within, in bytes: Ceph takes no less, and more than its own default is for ceph.yaml
+// to say, since others may need the memory.
+const (
+	leastOSDMemory = 896 << 20
+	mostOSDMemory  = 4096 << 20
+)
+
+// osdMemory is what each of a node's OSDs may use in bytes: together half of the machine's memory.
+func osdMemory(machine uint64, osds int) uint64 {
+	return min(max(machine/2/uint64(max(osds, 1)), leastOSDMemory), mostOSDMemory)
+}

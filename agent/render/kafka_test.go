@@ -1,0 +1,107 @@
+package render
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+const kafkaHosts = `10.77.0.31 kafka-01.lab.internal kafka-01
+10.77.0.32 kafka-02.lab.internal kafka-02
+10.77.0.33 kafka-03.lab.internal kafka-03
+fd77::34 kafka-04.lab.internal kafka-04
+`
+
+// kafkaInput is a node of a cluster with these brokers and controllers.
+func kafkaInput(node string, brokers, controllers []string) Input {
+	n := &facts.Node{Name: node, IPs: []string{map[string]string{"kafka-01": "10.77.0.31", "kafka-02": "10.77.0.32", "kafka-03": "10.77.0.33", "kafka-04": "fd77::34"}[node]}}
+	return Input{
+		Cluster: &facts.Cluster{
+			ID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Domain: "lab.internal",
+			Members:  map[string][]string{"kafka-broker": brokers, "kafka-controller": controllers},
+			Services: spec.Services{Kafka: &spec.Kafka{}},
+		},
+		Node: n, Hosts: strings.NewReader(kafkaHosts), Dir: "/run/kafka", Memory: 1 << 30,
+		Secret: func(ref string) ([]byte, error) { return []byte("content of " + ref + "\n\n"), nil },
+	}
+}
+
+func TestKafka(t *testing.T) {
+	three, one := []string{"kafka-01", "kafka-02", "kafka-03"}, []string{"kafka-01"}
+	withDisks := kafkaInput("kafka-01", one, nil)
+	withDisks.Node.Disks = []spec.Disk{{Use: "state"}, {Use: "kafka"}, {Use: "kafka"}}
+	withDisks.Node.Rack = "hall-1"
+	large := kafkaInput("kafka-04", []string{"kafka-04"}, three)
+	large.Memory = 64 << 30
+	large.Cluster.Services.Kafka = &spec.Kafka{ReplicationFactor: 1}
+	for name, in := range map[string]Input{
+		"kafka-one-with-disks":     withDisks,
+		"kafka-of-three":           kafkaInput("kafka-02", three, nil),
+		"kafka-controller-alone":   kafkaInput("kafka-01", []string{"kafka-04"}, three),
+		"kafka-broker-alone-large": large,
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, err := Render("kafka", in)
+			require.NoError(t, err)
+			for file, f := range files {
+				require.Equal(t, os.FileMode(0o600), f.Mode, file)
+			}
+			golden(t, name, files)
+		})
+	}
+}
+
+func TestTheHeapOfKafka(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		memory uint64
+		heap   int
+		want   string
+	}{
+		{"nobody knows the memory", 0, 0, "-Xmx256m"},
+		{"a small machine", 512 << 20, 0, "-Xmx256m"},
+		{"a quarter", 8 << 30, 0, "-Xmx2048m"},
+		{"a large machine", 256 << 30, 0, "-Xmx6144m"},
+		{"as kafka.yaml says", 8 << 30, 700, "-Xmx700m"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := kafkaInput("kafka-01", []string{"kafka-01"}, nil)
+			in.Memory, in.Cluster.Services.Kafka.Heap = tt.memory, tt.heap
+			files, err := Render("kafka", in)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, strings.Split(string(files["jvm.args"].Data), "\n")[0])
+		})
+	}
+}
+
+func TestTheRightsOfANodeThatLeavesKafkaGo(t *testing.T) {
+	files, err := Render("kafka", kafkaInput("kafka-01", []string{"kafka-01", "kafka-02"}, nil))
+	require.NoError(t, err)
+	require.Contains(t, string(files["server.properties"].Data), "\nsuper.users=User:admin;User:CN=kafka-01,O=spore:kafka-brokers;User:CN=kafka-02,O=spore:kafka-brokers\n")
+}
+
+func TestKafkaRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		change     func(*Input)
+	}{
+		{"a cluster without kafka", "add services/kafka.yaml", func(in *Input) { in.Cluster.Services.Kafka = nil }},
+		{"a node without a role", "none of the roles kafka-broker and kafka-controller", func(in *Input) { in.Node.Name = "kafka-03" }},
+		{"no address", "the node has no address yet", func(in *Input) { in.Node.IPs = nil }},
+		{"another controller without an address", "node kafka-02 of role kafka-broker has no address in cluster.yaml", func(in *Input) { in.Hosts = strings.NewReader("10.77.0.31 kafka-01\n") }},
+		{"no certificate", "certificate of the listeners: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := kafkaInput("kafka-01", []string{"kafka-01", "kafka-02"}, nil)
+			tt.change(&in)
+			_, err := Render("kafka", in)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package render
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+// rbdInput is a node of Kubernetes with what its bundle gives the programs of volumes.
+func rbdInput(node *facts.Node, dir string) Input {
+	in := cephInput(&spec.Ceph{}, dir)
+	in.Node = node
+	others := in.Secret
+	in.Secret = func(ref string) ([]byte, error) {
+		if ref == "ceph-kubernetes-rbd-key" {
+			return []byte(cephTestKey(9) + "\n"), nil
+		}
+		return others(ref)
+	}
+	return in
+}
+
+func TestProgramsOfVolumes(t *testing.T) {
+	for program, node := range map[string]*facts.Node{"rbd-controller": kubeMaster(), "rbd-provisioner": kubeMaster(), "rbd-node": kubeWorker()} {
+		files, err := Render(program, rbdInput(node, "/run/"+program))
+		require.NoError(t, err)
+		golden(t, program, files)
+	}
+}
+
+func TestTheProvisionerOfOneMasterTakesNoLease(t *testing.T) {
+	in := rbdInput(kubeMaster(), "/run/x")
+	in.Cluster.Members["control-plane"] = []string{"master-02"}
+	files, err := Render("rbd-provisioner", in)
+	require.NoError(t, err)
+	require.Contains(t, string(files["arguments"].Data), " --leader-election=false ")
+}
+
+func TestProgramsOfVolumesWithoutWhatTheyNeed(t *testing.T) {
+	for _, tt := range []struct {
+		name, program, want string
+		change              func(*Input)
+	}{
+		{"no Ceph", "rbd-node", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Ceph = nil }},
+		{"no monitor", "rbd-controller", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
+		{"no key", "rbd-node", "secret ceph-kubernetes-rbd-key is not in the bundle", func(in *Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
+		{"no Kubernetes", "rbd-provisioner", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"a name that splits", "rbd-node", "cannot stand in an environment file", func(in *Input) { in.Node.Name = "a b" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := rbdInput(kubeWorker(), "/run/x")
+			tt.change(&in)
+			_, err := Render(tt.program, in)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

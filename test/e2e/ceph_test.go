@@ -1,0 +1,249 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+)
+
+const (
+	storageMAC = "52:54:00:77:00:31"
+	// storageMemory is the machine's, in MiB: a monitor, a manager and two OSDs at their least.
+	storageMemory = 3072
+	osdDisk       = 8 << 30
+	// cephStep bounds one thing that Ceph does in emulation.
+	cephStep = 10 * time.Minute
+	// asPeople is how a person on the machine speaks to Ceph.
+	asPeople = "-c /run/ceph-bootstrap/ceph.conf"
+)
+
+// storage is a machine with a monitor, a manager and the disks of OSDs.
+type storage struct {
+	t       *testing.T
+	plant   *plant
+	smbios  vm.SMBIOS
+	foreign string
+	// disks are the boot disk and those of the OSDs, logs what was written to them.
+	disks []vm.Disk
+	g     *guest
+	// hash is that of the object, last the number of the last write that was acknowledged.
+	hash string
+	last int
+}
+
+// One boot proves many things: it is the most of what this costs.
+func TestAMachineWithCeph(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := buildPlant("test/e2e/testdata/storage", dir, nil)
+	require.NoError(t, err)
+	s := &storage{t: t, plant: p, foreign: filepath.Join(dir, "foreign.img")}
+	s.smbios = vm.SMBIOS{Serial: "SPORE-STORAGE", KernelArguments: []string{"spore.console"}, Credentials: map[string][]byte{"spore.bundle": p.bundle(t, "storage-01")}}
+	require.NoError(t, os.WriteFile(s.foreign, nil, 0o600))
+	require.NoError(t, os.Truncate(s.foreign, 2<<30))
+	run(t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", s.foreign)
+	before := hashFile(t, s.foreign)
+
+	s.disks = s.emptyDisks(dir, "first")
+	for i := range s.disks {
+		s.disks[i].WriteLog = filepath.Join(dir, fmt.Sprintf("writes-%d.log", i))
+	}
+	s.boot("storage")
+	for _, step := range []struct {
+		name   string
+		run    func(t *testing.T)
+		needed bool
+	}{
+		{"it becomes healthy on empty disks, and the disk of somebody else is refused", s.becomesHealthy, true},
+		{"an object comes back as it was", s.keepsAnObject, true},
+		{"an image is made", s.makesAnImage, false},
+		{"one disk holds nothing that can be read without the key", s.encrypts, false},
+		{"what was acknowledged outlives a power cut", s.outlivesAPowerCut, true},
+	} {
+		passed := t.Run(step.name, func(t *testing.T) {
+			defer func(outer *testing.T) { s.t, s.g.t = outer, outer }(s.t)
+			s.t, s.g.t = t, t
+			step.run(t)
+		})
+		if !passed && step.needed {
+			t.Log(strings.Join(s.g.shell("systemctl --no-pager list-units --failed; journalctl -q -b --no-pager -p warning | tail -n 60"), "\n"))
+			t.Fatal("the rest stands on this")
+		}
+	}
+	require.Equal(t, before, hashFile(t, s.foreign), "the disk of somebody else is as it was")
+}
+
+// emptyDisks are the image on a disk of its own and empty disks for the OSDs, as files whose bytes can be looked at.
+func (s *storage) emptyDisks(dir, name string) []vm.Disk {
+	s.t.Helper()
+	out := []vm.Disk{{Path: filepath.Join(dir, name+"-boot.img"), Serial: "DISK0001", BootIndex: 1}}
+	require.NoError(s.t, vm.Copy(s.plant.image, out[0].Path, diskSize))
+	for _, serial := range []string{"OSD-A", "OSD-B"} {
+		path := filepath.Join(dir, name+"-"+serial+".img")
+		require.NoError(s.t, os.WriteFile(path, nil, 0o600))
+		require.NoError(s.t, os.Truncate(path, osdDisk))
+		out = append(out, vm.Disk{Path: path, Serial: serial})
+	}
+	return out
+}
+
+func (s *storage) boot(name string) {
+	s.t.Helper()
+	s.g = boot(s.t, vm.Config{
+		Name: name, Memory: storageMemory, CPUs: 2, SMBIOS: s.smbios, Disks: append(s.disks, vm.Disk{Path: s.foreign, Serial: "FOREIGN"}),
+		NICs: []vm.NIC{{MAC: storageMAC, Net: network}},
+	})
+	s.g.awaitLine(`login: root \(automatic login\)`)
+}
+
+// sh runs a command on the console.
+func (s *storage) sh(command string) string {
+	s.t.Helper()
+	return strings.Join(s.g.shell(command), "\n")
+}
+
+// dataDisk is an entry of the status line.
+type dataDisk struct {
+	Number                  int
+	Serial, Device, Problem string
+	OSD                     *int
+}
+
+// healthy waits until the OSDs are up and Ceph says that all is well.
+func (s *storage) healthy() {
+	s.t.Helper()
+	end := time.Now().Add(cephStep)
+	for {
+		health := s.sh("ceph " + asPeople + " --connect-timeout 60 health detail; ceph " + asPeople + " --connect-timeout 60 osd stat")
+		if strings.HasPrefix(health, "HEALTH_OK") && strings.Contains(health, "2 osds: 2 up") {
+			return
+		}
+		require.True(s.t, time.Now().Before(end), "not healthy after %s: %s", cephStep, health)
+		time.Sleep(2 * time.Second)
+	}
+}
+
+func (s *storage) becomesHealthy(t *testing.T) {
+	line := s.g.await("the OSDs run", func(l vm.Status) bool {
+		return l.Services["ceph-osd-disk@1.service"] == "active" && l.Services["ceph-osd-disk@2.service"] == "active" && l.System == "degraded"
+	})
+	require.Equal(t, []string{"ceph-mon", "ceph-osd"}, line.Roles)
+	require.Equal(t, []string{"ceph-disks.service"}, line.Failed, line.Raw)
+	var got struct{ Disks []dataDisk }
+	require.NoError(t, json.Unmarshal([]byte(line.Raw), &got))
+	require.Len(t, got.Disks, 3)
+	for i, serial := range []string{"OSD-A", "OSD-B", "FOREIGN"} {
+		require.Equal(t, serial, got.Disks[i].Serial)
+		require.Equal(t, i+1, got.Disks[i].Number)
+	}
+	require.Empty(t, got.Disks[0].Problem+got.Disks[1].Problem)
+	require.Contains(t, got.Disks[1].Device, "/dev/mapper/")
+	require.Contains(t, got.Disks[2].Problem, "(serial FOREIGN) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed. To delete everything on it and use it: spore-agent disks reset /dev/")
+	require.Nil(t, got.Disks[2].OSD)
+
+	s.healthy()
+	cpu, wall := s.g.CPU().Seconds(), line.Times
+	text := s.rest(cpu, wall["running"])
+	t.Log(text)
+	writeResult("ceph.md", text)
+}
+
+// rest says what it cost to become healthy, and what the programs hold then.
+func (s *storage) rest(cpu, running float64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nA machine with a monitor, a manager and two OSDs (%s): healthy on empty disks after %.0f CPU seconds, running after %.0f s of its clock\n\n| program | RSS in MB |\n|---|---|\n", suite.accel.Name, cpu, running)
+	for _, unit := range []string{"ceph-mon", "ceph-mgr", "ceph-osd-disk@1", "ceph-osd-disk@2"} {
+		kib, err := strconv.Atoi(s.sh("sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$(systemctl show -P MainPID " + unit + ")/status"))
+		require.NoError(s.t, err)
+		fmt.Fprintf(&b, "| %s | %d |\n", unit, kib*1024/1000/1000)
+	}
+	available, err := strconv.Atoi(s.sh("sed -n 's/^MemAvailable:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/meminfo"))
+	require.NoError(s.t, err)
+	fmt.Fprintf(&b, "\nMemory available: %d MiB of %d\n", available>>10, storageMemory)
+	return b.String()
+}
+
+func (s *storage) keepsAnObject(t *testing.T) {
+	s.hash = s.sh("head -c 64M /dev/urandom > /var/tmp/object && sha256sum < /var/tmp/object")
+	require.Regexp(t, `^[0-9a-f]{64} `, s.hash)
+	require.Equal(t, "0", s.sh("rados "+asPeople+" -p rbd put object /var/tmp/object; echo $?"))
+	require.Equal(t, s.hash, s.object())
+}
+
+// object is the hash of the object as Ceph gives it.
+func (s *storage) object() string {
+	s.t.Helper()
+	return s.sh("rados " + asPeople + " -p rbd get object /var/tmp/got && sha256sum < /var/tmp/got; rm /var/tmp/got")
+}
+
+func (s *storage) makesAnImage(t *testing.T) {
+	require.Equal(t, "0", s.sh("rbd "+asPeople+" create rbd/volume --size 64M; echo $?"))
+	require.Equal(t, "volume", s.sh("rbd "+asPeople+" ls rbd"))
+	require.Contains(t, s.sh("rbd "+asPeople+" info rbd/volume"), "size 64 MiB in 16 objects")
+}
+
+// encrypts looks at the disks from outside.
+func (s *storage) encrypts(t *testing.T) {
+	for i, want := range map[int]string{1: "bluestore block device", 2: "LUKS\xba\xbe"} {
+		part, err := vm.FindPartition(s.disks[i].Path, "spore-osd")
+		require.NoError(t, err)
+		f, err := os.Open(s.disks[i].Path)
+		require.NoError(t, err)
+		defer f.Close()
+		b := make([]byte, len(want))
+		_, err = f.ReadAt(b, part.Start)
+		require.NoError(t, err)
+		require.Equal(t, want, string(b), s.disks[i].Serial)
+	}
+}
+
+// writer writes objects until the end, and says of each when it was acknowledged.
+const writer = `python3 -c 'import rados,itertools; c=rados.Rados(conffile="/run/ceph-bootstrap/ceph.conf"); c.connect(); p=c.open_ioctx("rbd"); ` +
+	`[(p.write_full("write-%d"%i, (b"%d "%i)*1000), print("acknowledged %d"%i, flush=True)) for i in itertools.count()]'`
+
+// reader reads as many, and says how many are as they were written.
+const reader = `python3 -c 'import rados; c=rados.Rados(conffile="/run/ceph-bootstrap/ceph.conf"); c.connect(); p=c.open_ioctx("rbd"); ` +
+	`print(sum(p.read("write-%%d"%%i, 65536) == (b"%%d "%%i)*1000 for i in range(%d)))'`
+
+func (s *storage) outlivesAPowerCut(t *testing.T) {
+	require.NoError(t, s.g.Type(writer+"\r"))
+	s.g.awaitLine(`^acknowledged 100$`)
+	time.Sleep(5 * time.Second) // of writing
+	s.g.off()
+	for _, l := range s.g.Console.Lines(0) {
+		if m := regexp.MustCompile(`^acknowledged (\d+)$`).FindStringSubmatch(l.Text); m != nil {
+			s.last, _ = strconv.Atoi(m[1]) // The pattern is a number.
+		}
+	}
+
+	after := s.emptyDisks(filepath.Dir(s.disks[0].Path), "after")
+	for i, d := range s.disks {
+		log := readLog(t, d.WriteLog)
+		cut, err := log.Cut(log.Writes(), setting(t, "SPORE_SEED", defaultSeed)+uint64(i))
+		require.NoError(t, err)
+		t.Log(d.Serial, cut)
+		replay(t, log, cut, after[i].Path)
+		require.NoError(t, os.Remove(d.WriteLog))
+	}
+	s.disks = after
+	s.boot("storage-after")
+	s.healthy()
+	t.Logf("%d acknowledged writes; healthy again after %.0f CPU seconds", s.last+1, s.g.CPU().Seconds())
+	require.Equal(t, strconv.Itoa(s.last+1), s.sh(fmt.Sprintf(reader, s.last+1)))
+	require.Equal(t, s.hash, s.object())
+	require.Equal(t, "volume", s.sh("rbd "+asPeople+" ls rbd"))
+	require.Equal(t, "0\n1", s.sh("sed -n s/OSD_ID=//p /run/ceph-osd/*/osd.env | sort"), "the OSDs are those that they were")
+	s.g.off()
+}

@@ -1,0 +1,144 @@
+//go:build e2e
+
+package nspawn
+
+import (
+	"net"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+	"spore/test/client"
+)
+
+const edgePassword = "operator #1"
+
+// haltLine is the last that systemd says in a container.
+var haltLine = regexp.MustCompile(`Halting system`)
+
+// settled accepts the status of a node that has done all that it does by itself, whether it is well or not.
+func settled(s vm.Status) bool { return s.System == "running" || s.System == "degraded" }
+
+// TestThreeNodesServeAndOneLosesPower runs three nodes of one image, each with a broker and a DNS server.
+func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
+	l := New(t, Options{Source: "../..", Configs: "testdata/edges", Secrets: map[string]string{"mqtt-password-operator": edgePassword}})
+	for _, n := range l.Nodes() {
+		n.Start()
+	}
+	ids := map[string]string{}
+	for _, n := range l.Nodes() {
+		s := n.Running()
+		require.Equal(t, "mac", s.Matched.By)
+		require.Equal(t, n.Facts.MACs[0], s.Matched.Value)
+		require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles)
+		require.Equal(t, n.Facts.IPs, s.Addresses)
+		require.Equal(t, "firmware", s.Bundle.From)
+		require.Equal(t, "host", s.Bundle.Sealed)
+		require.Empty(t, s.Bundle.Problem)
+		ids[s.MachineID] = n.Facts.Name
+	}
+	require.Len(t, ids, 3, "each node has a machine id of its own")
+
+	l.Step("each answers for all", func(t *testing.T) {
+		for _, server := range l.Nodes() {
+			for _, asked := range l.Nodes() {
+				a, err := client.Ask("udp", net.JoinHostPort(server.IP(), "53"), asked.Facts.FQDN, "A")
+				require.NoError(t, err)
+				require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A " + asked.IP()}}, a)
+			}
+		}
+	})
+	l.Step("each delivers messages over TLS, under its own name alone", func(t *testing.T) {
+		for _, n := range l.Nodes() {
+			c, err := dial(l, n, n.Facts.FQDN)
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			require.NoError(t, c.Subscribe("kept/#"))
+			require.NoError(t, c.Publish("kept/of", n.Facts.Name, true))
+			m, err := c.Await("kept/of", time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, n.Facts.Name, m.Payload)
+		}
+		_, err := dial(l, l.Node("edge-1"), "edge-2.edges.example")
+		require.ErrorContains(t, err, "not edge-2.edges.example")
+	})
+
+	lost := l.Node("edge-2")
+	id := lost.MustExec("cat", "/etc/machine-id")
+	// Mosquitto writes what it keeps when it ends, and every 30 minutes, or when told so.
+	lost.MustExec("systemctl", "kill", "--signal=SIGUSR1", "mosquitto.service")
+	l.Step("a loss of power is one", func(t *testing.T) {
+		require.Eventually(t, func() bool { return lost.MustExec("ls", "/var/lib/mosquitto") == "mosquitto.db" }, time.Minute, 100*time.Millisecond)
+		lost.PowerLoss()
+		require.False(t, lost.Up())
+		_, err := net.DialTimeout("tcp", net.JoinHostPort(lost.IP(), "8883"), time.Second)
+		require.Error(t, err)
+		_, err = lost.Exec("true")
+		require.ErrorContains(t, err, "has no power")
+		a, err := client.Ask("udp", net.JoinHostPort(l.Node("edge-1").IP(), "53"), lost.Facts.FQDN, "A")
+		require.NoError(t, err)
+		require.Equal(t, "NOERROR", a.Code, "the others go on")
+	})
+	l.Step("it returns with what it had, and needs no bundle from outside", func(t *testing.T) {
+		lost.Bundle = nil
+		lost.Start()
+		s := lost.Running()
+		require.Equal(t, "state", s.Bundle.From)
+		require.Equal(t, id, s.MachineID)
+		require.Equal(t, "edge-2", kept(t, l, lost).Payload)
+		require.Contains(t, lost.MustExec("journalctl", "--list-boots", "--no-pager"), "-1 ", "the journal has the boot before")
+	})
+	l.Step("a node that was stopped in order returns as well", func(t *testing.T) {
+		n := l.Node("edge-3")
+		n.Stop()
+		_, ok := n.Console.Find(0, haltLine)
+		require.True(t, ok, n.Console.Tail())
+		n.Start()
+		n.Running()
+		require.Equal(t, "edge-3", kept(t, l, n).Payload)
+	})
+	l.Step("a node whose state was wiped waits for a bundle, and takes a fresh one", func(t *testing.T) {
+		lost.PowerLoss()
+		lost.WipeState()
+		lost.Start()
+		s := lost.Await("a broker that is held", settled)
+		require.Len(t, s.Held, 1)
+		require.Equal(t, "mqtt-broker", s.Held[0].Role)
+		require.Equal(t, []string{"dns-server"}, s.Roles)
+
+		lost.PowerLoss()
+		lost.NewBundle()
+		lost.Start()
+		s = lost.Running()
+		require.Equal(t, "firmware", s.Bundle.From)
+		require.Equal(t, id, s.MachineID)
+		c, err := dial(l, lost, lost.Facts.FQDN)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Subscribe("kept/#"))
+		_, err = c.Await("kept/of", time.Second)
+		require.Error(t, err, "what was wiped is gone")
+	})
+}
+
+func dial(l *Lab, n *Node, name string) (*client.MQTT, error) {
+	return client.DialMQTT(client.MQTTOptions{
+		Address: net.JoinHostPort(n.IP(), "8883"), ServerName: name, Roots: l.Authority("mqtt"), ID: "test", User: "operator", Password: edgePassword,
+	})
+}
+
+// kept is the retained message of a node's broker.
+func kept(t *testing.T, l *Lab, n *Node) client.Message {
+	t.Helper()
+	c, err := dial(l, n, n.Facts.FQDN)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Subscribe("kept/#"))
+	m, err := c.Await("kept/of", time.Minute)
+	require.NoError(t, err)
+	require.True(t, m.Retained)
+	return m
+}

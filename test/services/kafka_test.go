@@ -1,0 +1,214 @@
+//go:build e2e
+
+package services
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"spore/agent/kafka"
+	"spore/agent/render"
+)
+
+const kafkaUsers = `
+users:
+  - name: sensor
+    password: {secretRef: kafka-password-sensor}
+    acl:
+      - {topic: measurements., prefix: true, operations: [write, describe]}
+  - name: historian
+    password: {secretRef: kafka-password-historian}
+    acl:
+      - {topic: measurements., prefix: true, operations: [read, describe]}
+      - {group: historian, operations: [read]}
+`
+
+func TestOneKafkaNode(t *testing.T) {
+	l := newKafkaLab(t, kafkaUsers, "kafka-broker")
+	n := l.nodes[0]
+	n.format(l.voters())
+	n.start()
+	n.ready()
+	require.Equal(t, kafka.Done{Users: 3, Allowed: 5}, n.bootstrap())
+	require.Equal(t, kafka.Done{Users: 3}, n.bootstrap(), "the second time changes nothing")
+	l.topic("measurements.hall", 1)
+	l.topic("secret", 1)
+
+	t.Run("users do what kafka.yaml allows", func(t *testing.T) {
+		require.NoError(t, l.produce(l.as("sensor"), "measurements.hall", "a", "b", "c"))
+		require.Equal(t, []string{"a", "b", "c"}, l.consume("historian", "measurements.hall", 3))
+		require.Equal(t, []string{"a", "b", "c"}, l.consume("admin", "measurements.hall", 3))
+	})
+	t.Run("a group's offsets are kept", func(t *testing.T) {
+		c := l.as("historian", kgo.ConsumeTopics("measurements.hall"), kgo.ConsumerGroup("historian"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+		defer cancel()
+		f := c.PollFetches(ctx)
+		require.NoError(t, f.Err())
+		require.Equal(t, 3, f.NumRecords())
+		require.NoError(t, c.CommitUncommittedOffsets(ctx))
+	})
+	t.Run("and nothing else", func(t *testing.T) {
+		require.ErrorIs(t, l.produce(l.as("sensor", kgo.UnknownTopicRetries(0)), "secret", "x"), kerr.TopicAuthorizationFailed)
+		require.ErrorIs(t, l.produce(l.as("historian"), "measurements.hall", "x"), kerr.ClusterAuthorizationFailed, "not even a producer's id")
+		r, err := kadm.NewClient(l.as("sensor")).CreateTopic(l.ctx, 1, 1, nil, "mine")
+		require.ErrorIs(t, r.Err, kerr.TopicAuthorizationFailed, "%v", err)
+		created, err := kadm.NewClient(l.as("sensor")).CreateACLs(l.ctx, kadm.NewACLs().Topics("secret").Allow("User:sensor").Operations(kadm.OpRead))
+		require.NoError(t, err)
+		require.ErrorIs(t, created[0].Err, kerr.ClusterAuthorizationFailed)
+	})
+	t.Run("a topic that nobody made is not made by asking for it", func(t *testing.T) {
+		require.Error(t, l.produce(l.as("admin", kgo.UnknownTopicRetries(1)), "never-made", "x"))
+	})
+	t.Run("who is refused", func(t *testing.T) {
+		foreign := func(c *tls.Config) kgo.Opt { return kgo.DialTLSConfig(c) }
+		for name, tt := range map[string]struct {
+			client *kgo.Client
+			want   string
+		}{
+			"a wrong password":            {l.client("sensor", l.password("sensor")+"x"), "SASL_AUTHENTICATION_FAILED"},
+			"another's password":          {l.client("sensor", l.password("historian")), "SASL_AUTHENTICATION_FAILED"},
+			"a user that there is not":    {l.client("nobody", l.password("sensor")), "SASL_AUTHENTICATION_FAILED"},
+			"a node's name as a user":     {l.client("CN=kafka-01,O=spore:kafka-brokers", l.password("admin")), "SASL_AUTHENTICATION_FAILED"},
+			"a client of another CA":      {l.as("sensor", foreign(&tls.Config{RootCAs: l.roots("agent")})), "x509"},
+			"no password at all":          {l.anonymous(), "SASL"},
+			"a client of another address": {l.as("sensor", foreign(&tls.Config{RootCAs: l.roots("kafka"), ServerName: "10.77.0.99"})), "x509"},
+		} {
+			ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+			err := tt.client.Ping(ctx)
+			cancel()
+			require.ErrorContains(t, err, tt.want, name)
+		}
+	})
+	t.Run("the listeners of brokers and controllers take nodes' certificates only", func(t *testing.T) {
+		for _, port := range []int{render.KafkaBrokerPort, render.KafkaControllerPort} {
+			for name, config := range map[string]*tls.Config{
+				"none": {RootCAs: l.roots("kafka")}, "the agent's": l.agentIdentity(n),
+			} {
+				c, err := kafka.Dial(l.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(port)), config)
+				if err == nil { // TLS 1.3: the client is done before the server looks at its certificate
+					err = kafka.ControllerReady(l.ctx, c)
+					c.Close()
+				}
+				require.Error(t, err, "%s at port %d", name, port)
+			}
+		}
+	})
+	t.Run("data, users and rights outlive a restart", func(t *testing.T) {
+		n.stop()
+		n.start()
+		n.ready()
+		require.Equal(t, []string{"a", "b", "c"}, l.consume("historian", "measurements.hall", 3))
+	})
+	t.Run("a power cut takes nothing that was acknowledged", func(t *testing.T) {
+		require.NoError(t, l.produce(l.as("sensor"), "measurements.hall", "d"))
+		n.kill()
+		n.start()
+		n.ready()
+		require.Equal(t, []string{"a", "b", "c", "d"}, l.consume("historian", "measurements.hall", 4))
+	})
+	t.Run("who is not in kafka.yaml is gone, and so are rights", func(t *testing.T) {
+		_, err := kadm.NewClient(l.as("admin")).CreateACLs(l.ctx, kadm.NewACLs().Topics("secret").Allow("User:sensor").Operations(kadm.OpRead))
+		require.NoError(t, err)
+		l.configure("users:\n  - name: sensor\n    password: {secretRef: kafka-password-sensor}\n    acl:\n      - {topic: measurements., prefix: true, operations: [write]}\n  - name: new\n    password: {secretRef: kafka-password-new}\n    acl: [{topic: \"*\", operations: [all]}]\n", "kafka-broker")
+		require.Equal(t, kafka.Done{Users: 3, Dropped: []string{"historian"}, Allowed: 1, Withdrawn: 5}, n.bootstrap())
+		ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+		defer cancel()
+		require.ErrorContains(t, l.as("historian").Ping(ctx), "SASL_AUTHENTICATION_FAILED")
+		require.NoError(t, l.produce(l.as("new"), "secret", "x"))
+		require.NoError(t, l.produce(l.as("sensor"), "measurements.hall", "e"))
+	})
+	t.Run("a password that the operator changes", func(t *testing.T) {
+		old := l.password("sensor")
+		l.bring("kafka-password-sensor", "another one")
+		n.bootstrap()
+		ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+		defer cancel()
+		require.ErrorContains(t, l.client("sensor", old).Ping(ctx), "SASL_AUTHENTICATION_FAILED")
+		require.NoError(t, l.client("sensor", "another one").Ping(ctx))
+	})
+}
+
+// A formatting that was cut off at any point is done again, and the data that was there before is not touched.
+func TestFormattingGoesOnAfterAKill(t *testing.T) {
+	l := newKafkaLab(t, "{}", "kafka-broker")
+	n := l.nodes[0]
+	n.format(l.voters())
+	meta := filepath.Join(n.dir, "lib/metadata/meta.properties")
+	before, err := kafka.ReadMeta(filepath.Dir(meta))
+	require.NoError(t, err)
+	require.Equal(t, l.voters()[0].Directory, before.Directory)
+
+	for name, harm := range map[string]func(){
+		"nothing was written":   func() { require.NoError(t, os.RemoveAll(filepath.Dir(meta))) },
+		"its last file is away": func() { require.NoError(t, os.Remove(meta)) },
+		"what it began with is away": func() {
+			require.NoError(t, os.Remove(filepath.Join(filepath.Dir(meta), "bootstrap.checkpoint")))
+		},
+		"the voters are half there": func() {
+			found, err := filepath.Glob(filepath.Join(filepath.Dir(meta), "__cluster_metadata-0/*.checkpoint"))
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			require.NoError(t, os.Truncate(found[0], 10))
+		},
+	} {
+		harm()
+		n.format(l.voters())
+		again, err := kafka.ReadMeta(filepath.Dir(meta))
+		require.NoError(t, err, name)
+		require.Equal(t, before, again, name)
+	}
+	n.start()
+	n.ready()
+	n.bootstrap()
+	l.topic("t", 1)
+	n.stop()
+	require.ErrorContains(t, n.storage().Clear(), "holds a metadata log although its formatting was never finished")
+}
+
+// Three controllers: one that loses its data comes back as another voter, and the former one is gone.
+func TestAWipedControllerTakesItsPlaceAgain(t *testing.T) {
+	l := newKafkaLab(t, "{}", "kafka-broker", "kafka-broker", "kafka-broker")
+	for _, n := range l.nodes {
+		n.format(l.voters())
+	}
+	for _, n := range l.nodes {
+		n.start()
+	}
+	for _, n := range l.nodes {
+		n.ready()
+	}
+	l.nodes[0].bootstrap()
+	l.topic("kept", 3)
+	require.NoError(t, l.produce(l.as("admin"), "kept", "a", "b", "c"))
+
+	wiped := l.nodes[2]
+	former := l.voters()[2].Directory
+	wiped.kill()
+	require.NoError(t, os.RemoveAll(filepath.Join(wiped.dir, "lib")))
+	require.NoError(t, os.MkdirAll(filepath.Join(wiped.dir, "lib"), 0o700))
+	wiped.format(nil)
+	wiped.start()
+	wiped.ready()
+	require.Eventually(t, func() bool {
+		ids := l.quorum()
+		_, gone := ids[former]
+		return !gone && len(ids) == 3
+	}, 2*time.Minute, time.Second, "the former voter is replaced")
+	require.Equal(t, []string{"a", "b", "c"}, l.consume("admin", "kept", 3))
+
+	// The other two are needed no more: with one of them away, the new voter makes the majority.
+	l.nodes[0].kill()
+	l.topic("made-by-two", 1)
+}
