@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"spore/agent/atomicfile"
 )
 
 // Storage is where a node's Kafka keeps its data, and for whom.
@@ -176,7 +178,8 @@ func limitDirectories(from, to string, present []string) error {
 	if !found {
 		return fmt.Errorf("read Kafka's configuration: %s has no log.dirs", from)
 	}
-	if err := os.WriteFile(to, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+	// Readable to the tool, which is not root, whatever the unit's umask is.
+	if _, err := atomicfile.Write(to, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 		return fmt.Errorf("write a configuration to format by: %w", err)
 	}
 	return nil
