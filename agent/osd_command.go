@@ -80,7 +80,7 @@ func osdCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	text := fmt.Sprintf("OSD_ID=%d\n", id)
-	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o600)
+	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o644)
 	return err
 }
 
