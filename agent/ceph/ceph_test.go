@@ -372,9 +372,9 @@ func TestAMonitorThatJoinsSaysForWhomItWaits(t *testing.T) {
 	var said []string
 	s.Say = func(text string) { said = append(said, text) }
 	require.NoError(t, s.Join(context.Background(), []string{"b", "c"}))
-	require.Len(t, said, 1, "the same reason is said once")
-	require.Contains(t, said[0], "waits for a quorum of the other monitors (b, c): ")
-	require.Equal(t, "ceph -c /c -n mon. --connect-timeout 10 --format json mon getmap -o DIR/monmap", (*ran)[0])
+	require.Equal(t, []string{"waits for a quorum of the other monitors (b, c)", said[1]}, said, "at once, and why, once")
+	require.Contains(t, said[1], "waits for a quorum of the other monitors (b, c): ceph mon getmap")
+	require.Equal(t, "ceph -c /c -n mon. --connect-timeout 30 --format json mon getmap -o DIR/monmap", (*ran)[0])
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()

@@ -57,6 +57,8 @@ var madeFiles = []made{
 	{pkg: "base-files", path: "/usr/local/man", link: "share/man"},
 	{pkg: "base-files", path: "/usr/share/info/dir", from: "/usr/share/base-files/info.dir"},
 	{pkg: "ca-certificates", path: "/usr/local/share/ca-certificates", dir: true, mode: 0o755},
+	// What people type on a node with a monitor finds the cluster and the administrator's key.
+	{pkg: "ceph-common", path: "/etc/ceph/ceph.conf", link: "/run/ceph-bootstrap/ceph.conf"},
 	// The manager runs each of its modules in a Python of its own, and Debian's bcrypt refuses to be loaded into a second one
 	// (PyO3/pyo3#576), so that no module would work. They load it for a function that only the dashboard calls.
 	{pkg: "ceph-mgr-modules-core", path: "/usr/lib/python3/dist-packages/bcrypt.py", mode: 0o644, text: noBcrypt},
