@@ -245,7 +245,12 @@ func forceFormation(ctx context.Context, m *machine, name string, lose []string)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s will be formed anew by %s; what its data directory holds on this node is cleared then.\n", s.Name, strings.Join(p.Names(), ", "))
-	fmt.Printf("The other members join. Go on with: systemctl restart %s\n", s.Unit)
+	fmt.Printf("%s will be formed anew by %s; the other members join. Go on with\n  systemctl stop %s\n", s.Name, strings.Join(p.Names(), ", "), s.Unit)
+	if slices.Contains(lose, n.Name) {
+		// Where it stays, the start of Kafka refuses it, and that of a monitor clears it.
+		dir := strings.ReplaceAll(s.Data, "NODE", n.Name)
+		fmt.Printf("  mv %s %s.given-up\n", dir, dir)
+	}
+	fmt.Printf("  systemctl start %s\n", s.Unit)
 	return nil
 }

@@ -88,7 +88,7 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	return kafka.Await(ctx, "Kafka to serve", m.say, func(ctx context.Context) error {
+	err = kafka.Await(ctx, "Kafka to serve", m.say, func(ctx context.Context) error {
 		conn, err := kafka.Dial(ctx, address, config)
 		if err != nil {
 			return err
@@ -96,6 +96,10 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 		defer conn.Close()
 		return ready(ctx, conn)
 	})
+	if ctx.Err() != nil {
+		return nil // The unit is being stopped, or Kafka ended; with an error here it would count as failed.
+	}
+	return err
 }
 
 // kafkaNode is the cluster and this node, which has a role of Kafka.

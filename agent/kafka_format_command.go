@@ -58,29 +58,38 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 		m.say(err.Error())
 	}
 	format := func(ctx context.Context, voters []kafka.Voter) error {
-		if err := storage.Clear(); err != nil {
-			return err
-		}
 		return storage.Format(ctx, voters, filepath.Join(dir, "server.properties"), filepath.Join(dir, "format.properties"), m.kafkaTool)
 	}
-	if !slices.Contains(c.KafkaControllers(), n.Name) {
-		empty, err := storage.Empty()
-		if err != nil || !empty {
-			return err
-		}
-		return format(ctx, nil)
-	}
-	_, err = m.enterQuorum(ctx, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
-		if p.Kind != formation.Form {
-			return format(ctx, nil)
-		}
-		voters, err := m.kafkaVoters(storage.Cluster, p)
+	if slices.Contains(c.KafkaControllers(), n.Name) {
+		_, err := m.enterQuorum(ctx, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
+			if err := storage.Clear(); err != nil {
+				return err
+			}
+			if p.Kind != formation.Form {
+				return format(ctx, nil)
+			}
+			voters, err := m.kafkaVoters(storage.Cluster, p)
+			if err != nil {
+				return err
+			}
+			return format(ctx, voters)
+		})
 		if err != nil {
 			return err
 		}
-		return format(ctx, voters)
-	})
-	return err
+	}
+	// What is left is a broker's that is no controller, or a disk that is new.
+	if empty, err := storage.Empty(); err != nil {
+		return err
+	} else if empty {
+		if err := storage.Clear(); err != nil {
+			return err
+		}
+	}
+	if left, err := storage.Unformatted(); err != nil || len(left) == 0 {
+		return err
+	}
+	return format(ctx, nil)
 }
 
 // kafkaArchive says in the runtime directory which archive of classes the JVM is to use.

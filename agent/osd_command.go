@@ -19,6 +19,7 @@ import (
 	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/agent/stage1/gpt"
+	"spore/agent/wait"
 )
 
 // Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.
@@ -27,6 +28,9 @@ const (
 	osdKeyring     = "keyring"
 	osdEnvironment = "osd.env"
 )
+
+// deviceBound is the longest wait for udev to give a disk to Ceph.
+const deviceBound = 30 * time.Second
 
 // osdCommand makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
 func osdCommand(ctx context.Context, m *machine, args []string) error {
@@ -68,13 +72,39 @@ func osdCommand(ctx context.Context, m *machine, args []string) error {
 		}
 		*into = strings.TrimSpace(string(data))
 	}
+	if err := awaitDevice(ctx, o.Device, o.Waiting); err != nil {
+		return err
+	}
 	id, err := osd.Prepare(ctx, o)
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("OSD_ID=%d\n", id)
-	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o600)
+	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o644)
 	return err
+}
+
+// awaitDevice waits until the disk can be written to: udev gives a partition to Ceph when it has looked at it, and the kernel
+// makes its node anew when the table is read again.
+func awaitDevice(ctx context.Context, device string, waiting func(string)) error {
+	var last error
+	open := func() bool {
+		var f *os.File
+		if f, last = os.OpenFile(device, os.O_RDWR, 0); last == nil {
+			f.Close()
+		}
+		return last == nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := wait.Until(ctx, wait.Condition{
+		For: device + " to be given to Ceph", Bound: deviceBound, Every: 100 * time.Millisecond, Met: open,
+		Say: func(string) { waiting(device + " to be given to Ceph") },
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %v", err, last)
+	}
+	return nil
 }
 
 // diskNumber finds a disk by the number that the unit's instance is.

@@ -99,10 +99,10 @@ var badKafka = []badInput{
 		},
 	},
 	{
-		"a user with the name of a certificate",
-		[]edit{{"services/kafka.yaml", "name: sensor", "name: CN=kafka-01,O=spore:kafka-brokers"}},
+		"a user with the name of the nodes",
+		[]edit{{"services/kafka.yaml", "name: sensor", "name: spore:kafka-brokers"}},
 		[]string{
-			`services/kafka.yaml:5:11: error: the user name "CN=kafka-01,O=spore:kafka-brokers" is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit`,
+			`services/kafka.yaml:5:11: error: the user name "spore:kafka-brokers" is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit`,
 		},
 	},
 	{

@@ -226,32 +226,4 @@ var badServices = []badInput{
 			`services/dns.yaml:16:11: error: the name "mqtt" is there already, at services/dns.yaml:14; a name has one record (with all its addresses), and nodes have theirs by themselves`,
 		},
 	},
-	{
-		"more copies than OSD hosts",
-		[]edit{{"services/ceph.yaml", "poolSize: 2", "poolSize: 3"}},
-		[]string{
-			`services/ceph.yaml:2:11: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
-		},
-	},
-	{
-		"the default of three copies on two hosts",
-		[]edit{{"services/ceph.yaml", "poolSize: 2\n", ""}},
-		[]string{
-			`services/ceph.yaml:2:1: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
-		},
-	},
-	{
-		"one copy",
-		[]edit{{"services/ceph.yaml", "poolSize: 2", "poolSize: 1"}},
-		[]string{
-			`services/ceph.yaml:2:11: warning: with poolSize 1 every disk that fails loses data; write 2, or better 3`,
-		},
-	},
-	{
-		"a failure domain that does not exist",
-		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: rack"}},
-		[]string{
-			`services/ceph.yaml:3:16: error: the failure domain "rack" is unknown; write host or osd`,
-		},
-	},
 }

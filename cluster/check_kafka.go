@@ -21,8 +21,8 @@ const (
 	kafkaMostHeap = 31 << 10
 )
 
-// kafkaUser is what SCRAM (RFC 5802, section 5.1) and principals carry without escapes. Names of nodes' certificates have =
-// and commas in them, so no user can be one.
+// kafkaUser is what SCRAM (RFC 5802, section 5.1) and principals carry without escapes. That of the nodes has a colon in it, so no
+// user can be it.
 var kafkaUser = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // kafkaTopic is a topic's name (org.apache.kafka.common.internals.Topic).

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"spore/cluster/roles"
 )
@@ -46,10 +45,6 @@ func (k *checker) checkRoles() {
 	}
 	k.checkServicesHaveRoles(members)
 	k.checkMembers(members)
-	for _, p := range k.c.Unbuildable() {
-		p.Severity = Note
-		k.report = append(k.report, p)
-	}
 }
 
 func (k *checker) checkServicesHaveRoles(members map[string][]int) {
@@ -130,43 +125,6 @@ func (k *checker) quorum(p place, n int, what, whose string) {
 		fail = "fails"
 	}
 	k.warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, which is no better than with %d; have %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
-}
-
-// Unbuildable returns one error for each role in use whose programs no image can carry yet. Validate has them as notes.
-func (c *Config) Unbuildable() []Problem {
-	type use struct {
-		first place
-		nodes int
-	}
-	uses := map[string]*use{}
-	for i, n := range c.Cluster.Nodes {
-		for j, name := range n.Roles {
-			r, ok := roles.Lookup(name)
-			if !ok || len(r.Programs) > 0 {
-				continue
-			}
-			if uses[r.Name] == nil {
-				uses[r.Name] = &use{first: in(c.cluster, "nodes", i, "roles", j)}
-			}
-			uses[r.Name].nodes++
-		}
-	}
-	var out Report
-	for name, u := range uses {
-		line, column := u.first.src.at(u.first.path...)
-		out = append(out, Problem{Error, u.first.src.path, line, column, fmt.Sprintf("the role %s (of %s) cannot be built into an image yet; the roles that can: %s", name, count(u.nodes, "node"), strings.Join(buildable(), ", "))})
-	}
-	return out.sorted()
-}
-
-func buildable() []string {
-	var out []string
-	for _, r := range roles.Roles() {
-		if len(r.Programs) > 0 {
-			out = append(out, r.Name)
-		}
-	}
-	return out
 }
 
 // count is "1 node" or "3 nodes".

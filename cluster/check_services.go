@@ -49,51 +49,6 @@ func (k *checker) secretRef(p place, what string, ref spec.SecretRef) {
 	}
 }
 
-// failureDomains are CRUSH bucket types.
-var failureDomains = []string{"host", "osd"}
-
-// defaultPoolSize is the number of copies that Ceph keeps unless told otherwise (osd_pool_default_size).
-const defaultPoolSize = 3
-
-func (k *checker) checkCeph(src *source, s *spec.Ceph) {
-	p := in(src)
-	size := s.PoolSize
-	if size == 0 {
-		size = defaultPoolSize
-	} else {
-		p = in(src, "poolSize")
-	}
-	if !k.between(p, "poolSize", size, 1, 10) {
-		return
-	}
-	domain := s.FailureDomain
-	if domain == "" {
-		domain = "host"
-	} else if !k.oneOf(in(src, "failureDomain"), "the failure domain", domain, failureDomains) {
-		return
-	}
-	hosts, disks := k.membersOf("ceph-osd"), 0
-	for _, i := range hosts {
-		if f, ok := k.files[k.c.Cluster.Nodes[i].Name]; ok {
-			for _, d := range k.c.NodeFiles[f].Disks {
-				if d.Use == "osd" {
-					disks++
-				}
-			}
-		}
-	}
-	have, what := len(hosts), "nodes with OSDs"
-	if domain == "osd" {
-		have, what = disks, "OSD disks"
-	}
-	switch {
-	case have > 0 && size > have:
-		k.errorf(p, "poolSize %d with failureDomain %s needs %d %s, and there are %d, so pools would never be clean; lower poolSize or add disks", size, domain, size, what, have)
-	case size == 1:
-		k.warningf(p, "with poolSize 1 every disk that fails loses data; write 2, or better 3")
-	}
-}
-
 // forwardersOf returns where the DNS servers' forwarders stand.
 func (k *checker) forwardersOf(src *source, s *spec.DNS) ([]string, func(i int) place) {
 	if len(s.Forwarders) > 0 {

@@ -16,6 +16,7 @@ func Choices() map[string][]string {
 		"Disk.use":               diskUses,
 		"MQTTACL.access":         mqttAccess,
 		"KafkaACL.operations":    allKafkaOperations(),
+		"CephPool.application":   poolApplications,
 		"Ceph.failureDomain":     failureDomains,
 		"Kubernetes.podSecurity": podSecurityLevels,
 		"Kubernetes.audit":       auditLevels,

@@ -68,8 +68,8 @@ func lastWords(said string) string {
 	return text
 }
 
-// connectBound is how long a command looks for a quorum, in seconds.
-const connectBound = "10"
+// connectBound is how long a command looks for a quorum, in seconds; an emulated machine needs some for the cryptography.
+const connectBound = "30"
 
 // Client gives commands to the monitors.
 type Client struct {

@@ -92,6 +92,7 @@ func (s Store) Join(ctx context.Context, others []string) error {
 	client := Client{Run: s.Run, Conf: s.Conf, Entity: "mon."}
 	return s.make(ctx, func(path string) error {
 		what := fmt.Sprintf("waits for a quorum of the other monitors (%s)", strings.Join(others, ", "))
+		s.Say(what)
 		return again(ctx, pause, s.Say, what, func() error {
 			return client.Command(ctx, nil, "mon", "getmap", "-o", path)
 		})

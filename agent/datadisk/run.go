@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/ext4"
@@ -20,6 +22,12 @@ import (
 
 // diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.
 const diskBound = 45 * time.Second
+
+// Attempts to mount a file system, and the pause between them.
+const (
+	mountTries = 3
+	mountPause = time.Second
+)
 
 // Options is what Run works with.
 type Options struct {
@@ -148,7 +156,7 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 		o.Say(fmt.Sprintf("making %s on %s (serial %s)", r.use.title(r.number), p.disk.Path(), p.disk.Serial()))
 		ro.FromScratch = r.use.made(p.want)
 		if o.Use == OSD {
-			ro.Finish = func(ctx context.Context) error { return o.begin(ctx, r, p) }
+			ro.Finish = func(ctx context.Context) error { return quiet(p.disk, func() error { return o.begin(ctx, r, p) }) }
 		}
 	}
 	err := repart.Run(ctx, ro)
@@ -157,6 +165,20 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 		return nil
 	}
 	return err
+}
+
+// quiet calls fn while udev leaves the disk alone (systemd.io, "Locking Block Device Access"). When repart has written a table
+// and closed the disk, udev has the kernel read the table again, which takes the partitions away for a moment.
+func quiet(d disk.Disk, fn func() error) error {
+	f, err := os.Open(d.Path())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", d.Path(), err)
+	}
+	return fn()
 }
 
 // begin clears where an OSD's label will be, since the proof that a disk is empty is one by sampling and an old label must
@@ -188,8 +210,12 @@ func (o Options) bare(ctx context.Context, node string, encrypted bool, p plan) 
 			return "", err
 		}
 	}
-	// udev keeps the owner: its rules set only group and mode of disks (50-udev-default.rules).
-	return node, os.Chown(node, o.UID, o.GID)
+	// What is decrypted keeps its owner: udev's rules set only group and mode of disks (50-udev-default.rules). A partition may
+	// be away for a moment, see quiet, and is given to Ceph by a rule when it is back.
+	if err := os.Chown(node, o.UID, o.GID); err != nil && !away(err) {
+		return "", err
+	}
+	return node, nil
 }
 
 // fileSystem checks and mounts a file system, and lets it grow.
@@ -197,11 +223,8 @@ func (o Options) fileSystem(ctx context.Context, node string, number int) error 
 	if err := o.mountPoints(); err != nil {
 		return err
 	}
-	if err := ext4.Check(ctx, node, o.Exec, o.Say); err != nil {
-		return err
-	}
 	dir := filepath.Join(o.Mounts, strconv.Itoa(number))
-	if err := o.Mount(ctx, node, dir); err != nil {
+	if err := o.checkAndMount(ctx, node, dir); err != nil {
 		return err
 	}
 	if err := o.claim(dir); err != nil {
@@ -215,6 +238,27 @@ func (o Options) fileSystem(ctx context.Context, node string, number int) error 
 	}
 	return nil
 }
+
+// checkAndMount tries a second and a third time, since the partition may be away for a moment: see quiet.
+func (o Options) checkAndMount(ctx context.Context, node, dir string) (err error) {
+	for range mountTries {
+		if err = ext4.Check(ctx, node, o.Exec, o.Say); err == nil {
+			err = o.Mount(ctx, node, dir)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		o.Say(fmt.Sprintf("%s: %v; trying again", node, err))
+		select {
+		case <-ctx.Done():
+		case <-time.After(mountPause):
+		}
+	}
+	return err
+}
+
+// away tells whether an error means that a partition is not there at this moment.
+func away(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) }
 
 // mountPoints makes the directory of the mount points, which is root's: where a disk is missing, the service finds no
 // directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own.

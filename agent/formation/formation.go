@@ -66,6 +66,8 @@ type Service struct {
 	Name string
 	// Unit is whose start the gate holds back.
 	Unit string
+	// Data is the directory of a member's data, for people; NODE stands for the member's name.
+	Data string
 	// Initial lists the members by the configuration, sorted.
 	Initial func(*facts.Cluster) []string
 }
@@ -77,12 +79,12 @@ func Services() []Service {
 
 // CephMon is the monitors of Ceph.
 func CephMon() Service {
-	return Service{"ceph-mon", "ceph-mon.service", func(c *facts.Cluster) []string { return c.Members["ceph-mon"] }}
+	return Service{"ceph-mon", "ceph-mon.service", "/var/lib/ceph/mon/ceph-NODE", func(c *facts.Cluster) []string { return c.Members["ceph-mon"] }}
 }
 
 // Kafka is the controllers of Kafka.
 func Kafka() Service {
-	return Service{"kafka", "kafka.service", (*facts.Cluster).KafkaControllers}
+	return Service{"kafka", "kafka.service", "/var/lib/kafka/metadata", (*facts.Cluster).KafkaControllers}
 }
 
 // Lookup finds a quorum service by its name.

@@ -78,6 +78,35 @@ func TestDataThatIsThereRunsWithoutAnyQuestion(t *testing.T) {
 	require.Empty(t, d.plans)
 }
 
+func TestWhatItFormsByIsOnTheDiskBeforeAnyDataIs(t *testing.T) {
+	dir, d := t.TempDir(), &disk{}
+	o := d.options(t, dir, heard{"A": {Err: errors.New("off")}}, "B")
+	var during State
+	o.Make = func(_ context.Context, p Plan) error {
+		file, err := Read(dir, "s")
+		require.NoError(t, err)
+		during = *file
+		return nil
+	}
+	require.Equal(t, Form, enter(t, o))
+	require.True(t, during.Making && !during.Made && !during.Formed)
+	require.Equal(t, map[string]string{"B": during.Nonce}, during.Record.Members)
+	after, err := Read(dir, "s")
+	require.NoError(t, err)
+	require.True(t, !after.Making && after.Made && after.Formed)
+}
+
+func TestDataOfWhichNothingCouldBeNotedStartsNoService(t *testing.T) {
+	dir, d := t.TempDir(), &disk{}
+	o := d.options(t, dir, nil, "B")
+	o.Make = func(context.Context, Plan) error {
+		d.full = true
+		return os.Remove(filepath.Join(dir, "s.json"))
+	}
+	_, err := Enter(context.Background(), o)
+	require.Error(t, err, "the service does not start with data that nothing is noted of")
+}
+
 func TestMakingThatWasCutOffIsDoneAgainWithTheSamePlan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		h       heard

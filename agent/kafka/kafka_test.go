@@ -236,9 +236,14 @@ func TestFormattingTakesWhatIsThere(t *testing.T) {
 		data, err := os.ReadFile(scratch)
 		require.NoError(t, err)
 		require.Equal(t, "node.id=1065704995\nlog.dirs="+s.Disks[0]+"\nx=y\n", string(data), "the disk that is away is left out")
-		write(t, filepath.Join(s.Metadata, metaFile), meta)
+		for _, dir := range []string{s.Metadata, s.Disks[0]} {
+			write(t, filepath.Join(dir, metaFile), meta)
+		}
 		return nil
 	}
+	left, err := s.Unformatted()
+	require.NoError(t, err)
+	require.Equal(t, []string{s.Metadata, s.Disks[0]}, left)
 	require.NoError(t, s.Format(context.Background(), nil, properties, scratch, tool))
 	require.Equal(t, []string{"format", "--cluster-id", s.Cluster, "--config", scratch, "--ignore-formatted", "--no-initial-controllers"}, asked)
 	require.NoFileExists(t, scratch)

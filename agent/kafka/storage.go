@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"spore/agent/atomicfile"
 )
 
 // Storage is where a node's Kafka keeps its data, and for whom.
@@ -86,11 +88,25 @@ func (s *Storage) directories() []string {
 	return out
 }
 
-// Empty tells whether the metadata directory was never formatted. Log directories that are new need nobody: the broker takes
-// them when it starts.
+// Empty tells whether the metadata directory was never formatted.
 func (s *Storage) Empty() (bool, error) {
 	m, err := ReadMeta(s.Metadata)
 	return m == nil, err
+}
+
+// Unformatted lists the directories that are to be formatted: a broker does not start with one that is there and blank.
+func (s *Storage) Unformatted() ([]string, error) {
+	var out []string
+	for _, dir := range s.directories() {
+		m, err := ReadMeta(dir)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			out = append(out, dir)
+		}
+	}
+	return out, nil
 }
 
 // Clear takes away what an interrupted formatting left in the metadata directory, which Kafka has never run with. It refuses
@@ -118,7 +134,8 @@ func (s *Storage) Clear() error {
 // Formatter runs Kafka's StorageTool with these arguments.
 type Formatter func(ctx context.Context, arguments []string) error
 
-// Format formats all directories that are not, as one of the first controllers where voters are given, and makes it last. properties
+// Format formats all directories that are not, as one of the first controllers where voters are given, and makes it last. What
+// is formatted stays as it is. properties
 // is server.properties; scratch is where a copy of it goes that has the present directories alone.
 func (s *Storage) Format(ctx context.Context, voters []Voter, properties, scratch string, run Formatter) error {
 	if err := limitDirectories(properties, scratch, s.directories()); err != nil {
@@ -139,10 +156,12 @@ func (s *Storage) Format(ctx context.Context, voters []Voter, properties, scratc
 	if err := run(ctx, args); err != nil {
 		return fmt.Errorf("format the storage of Kafka: %w", err)
 	}
-	if empty, err := s.Empty(); err != nil {
+	left, err := s.Unformatted()
+	if err != nil {
 		return err
-	} else if empty {
-		return fmt.Errorf("format the storage of Kafka: %s is not formatted although Kafka's tool says so", s.Metadata)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("format the storage of Kafka: %s is not formatted although Kafka's tool says so", strings.Join(left, ", "))
 	}
 	for _, dir := range s.directories() {
 		if err := syncFilesystem(dir); err != nil {
@@ -176,7 +195,8 @@ func limitDirectories(from, to string, present []string) error {
 	if !found {
 		return fmt.Errorf("read Kafka's configuration: %s has no log.dirs", from)
 	}
-	if err := os.WriteFile(to, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+	// Readable to the tool, which is not root, whatever the unit's umask is.
+	if _, err := atomicfile.Write(to, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 		return fmt.Errorf("write a configuration to format by: %w", err)
 	}
 	return nil

@@ -82,6 +82,8 @@ func kafka(in Input) (map[string]File, error) {
 		// Kafka wants the key and the chain in one file (KIP-651).
 		"keystore.pem": {slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), 0o600},
 		"jvm.args":     {kafkaJVM(heap), 0o600},
+		// For root's use of Kafka's tools on the node, as the node.
+		"client.properties": {kafkaClientProperties(in.Dir), 0o600},
 	}, nil
 }
 
@@ -141,7 +143,7 @@ func kafkaProperties(in Input, heap int) ([]byte, error) {
 		set("controller.quorum.auto.join.enable", true)
 	}
 
-	kafkaSecurity(in, set)
+	kafkaSecurity(in.Dir, set)
 	kafkaStorage(in, set, broker)
 	set("log.cleaner.dedupe.buffer.size", min(heap/64, kafkaMostCleaner)<<20)
 	return b.Bytes(), nil
@@ -165,12 +167,8 @@ func kafkaQuorum(in Input) ([]string, error) {
 }
 
 // kafkaSecurity says who may connect, as whom, and who may do everything.
-func kafkaSecurity(in Input, set func(string, any)) {
-	set("ssl.keystore.type", "PEM")
-	set("ssl.keystore.location", filepath.Join(in.Dir, "keystore.pem"))
-	set("ssl.truststore.type", "PEM")
-	set("ssl.truststore.location", pkiFile("kafka.crt"))
-	set("ssl.enabled.protocols", "TLSv1.3,TLSv1.2")
+func kafkaSecurity(dir string, set func(string, any)) {
+	kafkaTLS(dir, set)
 	client := "listener.name." + strings.ToLower(kafkaClient) + "."
 	set(client+"ssl.client.auth", "none")
 	set(client+"sasl.enabled.mechanisms", "SCRAM-SHA-512")
@@ -180,13 +178,28 @@ func kafkaSecurity(in Input, set func(string, any)) {
 	}
 	set("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
 	set("allow.everyone.if.no.acl.found", false)
-	// By name and not by organization: a node that leaves cluster.yaml loses its rights with it. The names of users have no
-	// = in them, so none of them can be one of these.
-	supers := []string{"User:" + KafkaAdmin}
-	for _, name := range in.Cluster.KafkaNodes() {
-		supers = append(supers, "User:CN="+name+",O="+kafkaOrganization)
-	}
-	set("super.users", strings.Join(supers, ";"))
+	// All nodes are one principal, so that a new one needs no other configuration on those that are there. The names of users
+	// have no colon in them, so none of them can be this one.
+	set("ssl.principal.mapping.rules", "RULE:^CN=[^,]+,O="+kafkaOrganization+"$/"+kafkaOrganization+"/,DEFAULT")
+	set("super.users", "User:"+KafkaAdmin+";User:"+kafkaOrganization)
+}
+
+// kafkaTLS is the node's certificate, and whom it trusts.
+func kafkaTLS(dir string, set func(string, any)) {
+	set("ssl.keystore.type", "PEM")
+	set("ssl.keystore.location", filepath.Join(dir, "keystore.pem"))
+	set("ssl.truststore.type", "PEM")
+	set("ssl.truststore.location", pkiFile("kafka.crt"))
+	set("ssl.enabled.protocols", "TLSv1.3,TLSv1.2")
+}
+
+// kafkaClientProperties are those of a client of the listeners for brokers and controllers.
+func kafkaClientProperties(dir string) []byte {
+	var b bytes.Buffer
+	set := func(key string, value any) { fmt.Fprintf(&b, "%s=%v\n", key, value) }
+	set("security.protocol", "SSL")
+	kafkaTLS(dir, set)
+	return b.Bytes()
 }
 
 // kafkaStorage says where data is and in how many copies.

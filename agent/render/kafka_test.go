@@ -80,10 +80,14 @@ func TestTheHeapOfKafka(t *testing.T) {
 	}
 }
 
-func TestTheRightsOfANodeThatLeavesKafkaGo(t *testing.T) {
-	files, err := Render("kafka", kafkaInput("kafka-01", []string{"kafka-01", "kafka-02"}, nil))
+// Nodes that are there accept a new one with the configuration that they have.
+func TestANewBrokerChangesNothingOfTheControllers(t *testing.T) {
+	controllers := []string{"kafka-01", "kafka-02", "kafka-03"}
+	before, err := Render("kafka", kafkaInput("kafka-01", controllers, controllers))
 	require.NoError(t, err)
-	require.Contains(t, string(files["server.properties"].Data), "\nsuper.users=User:admin;User:CN=kafka-01,O=spore:kafka-brokers;User:CN=kafka-02,O=spore:kafka-brokers\n")
+	after, err := Render("kafka", kafkaInput("kafka-01", append([]string{"kafka-04"}, controllers...), controllers))
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 func TestKafkaRefuses(t *testing.T) {

@@ -76,9 +76,6 @@ type Result struct {
 
 // Build builds an image.
 func Build(ctx context.Context, o Options) (*Result, error) {
-	if err := checkBuildable(o.Config); err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
@@ -146,14 +143,6 @@ func (b *build) wants(format string) bool {
 		}
 	}
 	return false
-}
-
-// checkBuildable refuses roles that no program of the image can run: validate only notes them.
-func checkBuildable(c *cluster.Config) error {
-	if problems := c.Unbuildable(); len(problems) > 0 {
-		return cluster.Report(problems).Err()
-	}
-	return nil
 }
 
 // enabledPrograms are the programs of all roles whose service is enabled, by name.

@@ -76,16 +76,6 @@ func TestTheLargestPackageIsFirst(t *testing.T) {
 	require.Equal(t, []int{2, 0, 1}, largestFirst([]apt.Package{{Size: 5}, {Size: 5}, {Size: 9}}))
 }
 
-func TestRolesThatNoImageRunsStopTheBuild(t *testing.T) {
-	c, report := cluster.Check(os.DirFS("../../cluster/testdata/six-nodes"), cluster.Options{})
-	require.NoError(t, report.Err(), "validate only notes them")
-	require.Error(t, checkBuildable(c))
-
-	c, report = cluster.Check(os.DirFS("../../examples/edge"), cluster.Options{})
-	require.NoError(t, report.Err())
-	require.NoError(t, checkBuildable(c))
-}
-
 func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "x")

@@ -24,6 +24,7 @@ var unneededDependencies = []unneeded{
 	{"ceph-common", "libcurl3t64-gnutls", "only for programs that are left out"},
 	{"ceph-common", "libicu76", "only for programs that are left out"},
 	{"ceph-common", "libldap2", "only for programs that are left out"},
+	{"ceph-common", "liblua5.3-0", "only for programs that are left out"},
 	{"ceph-common", "liboath0t64", "only for programs that are left out"},
 	{"ceph-common", "librabbitmq4", "only for programs that are left out"},
 	{"ceph-common", "python3-requests", "the command ceph does not use it; the manager asks for it by itself"},

@@ -22,6 +22,11 @@ type made struct {
 	text      string
 }
 
+// osdRules give partitions with Ceph's type for OSDs to the user that OSDs run as, as Ceph's own rules once did. spore-agent
+// does it too; but when a table was written, the kernel makes the nodes of its partitions anew.
+const osdRules = `SUBSYSTEM=="block", ENV{DEVTYPE}=="partition", ENV{ID_PART_ENTRY_TYPE}=="4fbd7e29-9d25-41b8-afd0-062c0ceff05d", OWNER="ceph", GROUP="ceph", MODE="0660"
+`
+
 // madeFiles replays the postinst of the packages named, when they are there and the file is not.
 var madeFiles = []made{
 	{pkg: "base-files", path: "/root/.profile", from: "/usr/share/base-files/dot.profile"},
@@ -52,9 +57,12 @@ var madeFiles = []made{
 	{pkg: "base-files", path: "/usr/local/man", link: "share/man"},
 	{pkg: "base-files", path: "/usr/share/info/dir", from: "/usr/share/base-files/info.dir"},
 	{pkg: "ca-certificates", path: "/usr/local/share/ca-certificates", dir: true, mode: 0o755},
+	// What people type on a node with a monitor finds the cluster and the administrator's key.
+	{pkg: "ceph-common", path: "/etc/ceph/ceph.conf", link: "/run/ceph-bootstrap/ceph.conf"},
 	// The manager runs each of its modules in a Python of its own, and Debian's bcrypt refuses to be loaded into a second one
 	// (PyO3/pyo3#576), so that no module would work. They load it for a function that only the dashboard calls.
 	{pkg: "ceph-mgr-modules-core", path: "/usr/lib/python3/dist-packages/bcrypt.py", mode: 0o644, text: noBcrypt},
+	{pkg: "ceph-osd", path: "/usr/lib/udev/rules.d/95-spore-osd.rules", mode: 0o644, text: osdRules},
 	{pkg: "debianutils", path: "/etc/shells", from: "/usr/share/debianutils/shells"},
 	{pkg: "java-common", path: "/etc/.java", dir: true, mode: 0o755},
 	{pkg: "java-common", path: "/etc/.java/.systemPrefs", dir: true, mode: 0o755},

@@ -53,7 +53,7 @@ func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 	files := Environment(c, n)
 	require.Contains(t, files, "coredns.env")
 	require.NotContains(t, files, "mosquitto.env")
-	require.Equal(t, []string{"dns.target"}, NodeTargets(n))
+	require.Equal(t, []string{"ceph-osd.target", "dns.target"}, NodeTargets(n))
 }
 
 func TestNodesOfKubernetesRunPods(t *testing.T) {

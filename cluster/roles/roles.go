@@ -18,7 +18,7 @@ type Role struct {
 	Target string
 	// Service is the entry of cluster.yaml's services list that the role belongs to.
 	Service string
-	// Programs names what the target runs, each a row of Programs; empty while the image cannot run the role.
+	// Programs names what the target runs, each a row of Programs.
 	Programs []string
 }
 

@@ -139,7 +139,7 @@ type Ceph struct {
 	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
 	// Pools are made when they are missing and never deleted; one called rbd, which Kubernetes is given, when empty.
 	Pools []CephPool `yaml:"pools,omitempty" json:"pools,omitempty"`
-	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; Ceph's 4096 when 0.
+	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; when 0, the OSDs of a machine share half of its memory, with at most 4096 each.
 	OSDMemory int `yaml:"osdMemory,omitempty" json:"osdMemory,omitempty"`
 }
 

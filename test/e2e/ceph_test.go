@@ -137,7 +137,8 @@ func (s *storage) healthy() {
 
 func (s *storage) becomesHealthy(t *testing.T) {
 	line := s.g.await("the OSDs run", func(l vm.Status) bool {
-		return l.Services["ceph-osd-disk@1.service"] == "active" && l.Services["ceph-osd-disk@2.service"] == "active" && l.System == "degraded"
+		return l.Services["ceph-osd-disk@1.service"] == "active" && l.Services["ceph-osd-disk@2.service"] == "active" && l.System == "degraded" &&
+			strings.Contains(l.Raw, `"osd":0`) && strings.Contains(l.Raw, `"osd":1`)
 	})
 	require.Equal(t, []string{"ceph-mon", "ceph-osd"}, line.Roles)
 	require.Equal(t, []string{"ceph-disks.service"}, line.Failed, line.Raw)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -87,4 +88,18 @@ func kafka(t *testing.T, b image) {
 	segment := filepath.Join(dir, "data", "zstd-0", "00000000000000000000.log")
 	dump := b.run(t, nil, "/usr/bin/kafka-dump-log", "--files", segment)
 	require.Contains(t, dump, "compresscodec: zstd")
+}
+
+// kafkaComplains: the journal takes each line for a message, and its priority from the number before it (sd-daemon(3)).
+func kafkaComplains(t *testing.T, b image) {
+	config := filepath.Join(t.TempDir(), "server.properties")
+	require.NoError(t, os.WriteFile(config, []byte("node.id=1\n"), 0o600))
+	cmd := exec.Command("java", "-Dlog4j2.configurationFile="+b.path("/usr/share/kafka/log4j2.properties"), "-cp", b.path("/usr/share/kafka/libs")+"/*", "kafka.Kafka", config)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Regexp(t, `(?m)^<3>Kafka\$: .* \| .*ConfigException: Missing required configuration "process.roles".* \| \s*at `, string(out))
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		require.Regexp(t, `^<[0-7]>`, line)
+	}
 }

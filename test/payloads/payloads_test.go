@@ -114,6 +114,7 @@ func TestThePayloads(t *testing.T) {
 		"calico prints the definitions of its objects":    calicoDefinitions,
 		"calico refuses what it does not know":            calicoRefuses,
 		"kafka keeps what it is given":                    kafka,
+		"kafka says in one line why it ends":              kafkaComplains,
 		"pause ends when it is told, and reaps till then": pause,
 		"sizes": sizes,
 	} {

@@ -152,10 +152,21 @@ func (n *kafkaNode) render() {
 	require.NoError(n.t, render.Write(run, files))
 }
 
+// at is where a path below /var/lib/kafka is.
+func (n *kafkaNode) at(path string) string {
+	return strings.Replace(path, "/var/lib/kafka", filepath.Join(n.dir, "lib"), 1)
+}
+
 func (n *kafkaNode) storage() *kafka.Storage {
 	s := &kafka.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: facts.KafkaID(n.Name)}
 	if slices.Contains(n.cluster.KafkaBrokers(), n.Name) {
-		s.Data = filepath.Join(n.dir, "lib/data")
+		disks, data := render.KafkaLogs(&n.Node)
+		for _, d := range disks {
+			s.Disks = append(s.Disks, n.at(d))
+		}
+		if data != "" {
+			s.Data = n.at(data)
+		}
 	}
 	return s
 }

@@ -19,6 +19,7 @@ import (
 
 	"spore/agent/kafka"
 	"spore/agent/render"
+	"spore/cluster/spec"
 )
 
 const kafkaUsers = `
@@ -80,7 +81,7 @@ func TestOneKafkaNode(t *testing.T) {
 			"a wrong password":            {l.client("sensor", l.password("sensor")+"x"), "SASL_AUTHENTICATION_FAILED"},
 			"another's password":          {l.client("sensor", l.password("historian")), "SASL_AUTHENTICATION_FAILED"},
 			"a user that there is not":    {l.client("nobody", l.password("sensor")), "SASL_AUTHENTICATION_FAILED"},
-			"a node's name as a user":     {l.client("CN=kafka-01,O=spore:kafka-brokers", l.password("admin")), "SASL_AUTHENTICATION_FAILED"},
+			"the nodes' name as a user":   {l.client("spore:kafka-brokers", l.password("admin")), "SASL_AUTHENTICATION_FAILED"},
 			"a client of another CA":      {l.as("sensor", foreign(&tls.Config{RootCAs: l.roots("agent")})), "x509"},
 			"no password at all":          {l.anonymous(), "SASL"},
 			"a client of another address": {l.as("sensor", foreign(&tls.Config{RootCAs: l.roots("kafka"), ServerName: "10.77.0.99"})), "x509"},
@@ -175,6 +176,49 @@ func TestFormattingGoesOnAfterAKill(t *testing.T) {
 	l.topic("t", 1)
 	n.stop()
 	require.ErrorContains(t, n.storage().Clear(), "holds a metadata log although its formatting was never finished")
+}
+
+// A data disk that is away stops nothing, and one that is new is taken.
+func TestADiskThatIsAwayAndComesLater(t *testing.T) {
+	l := newKafkaLab(t, "{}", "kafka-broker")
+	n := l.nodes[0]
+	n.Disks = []spec.Disk{{Use: "kafka"}, {Use: "kafka"}}
+	logs, _ := render.KafkaLogs(&n.Node)
+	first, second := n.at(logs[0]), n.at(logs[1])
+	require.NoError(t, os.MkdirAll(first, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Dir(second), nil, 0o600), "where nobody can make a directory, as the user kafka cannot on a node")
+	n.format(l.voters())
+	n.start()
+	n.ready()
+	n.bootstrap()
+	l.topic("t", 4)
+	require.NoError(t, l.produce(l.as("admin"), "t", "a", "b"))
+	n.stop()
+
+	require.NoError(t, os.Remove(filepath.Dir(second)))
+	require.NoError(t, os.MkdirAll(second, 0o700))
+	before, err := kafka.ReadMeta(first)
+	require.NoError(t, err)
+	left, err := n.storage().Unformatted()
+	require.NoError(t, err)
+	require.Equal(t, []string{second}, left)
+	run := filepath.Join(n.dir, "run")
+	require.NoError(t, n.storage().Format(l.ctx, nil, filepath.Join(run, "server.properties"), filepath.Join(run, "format.properties"), n.tool))
+	after, err := kafka.ReadMeta(first)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "what is formatted stays")
+	n.start()
+	n.ready()
+	m, err := kafka.ReadMeta(second)
+	require.NoError(t, err)
+	require.NotNil(t, m)
+	require.Equal(t, n.secrets["kafka-cluster-id"], m.Cluster)
+	require.NoError(t, n.storage().Check())
+	l.topic("u", 4)
+	used, err := filepath.Glob(filepath.Join(second, "u-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, used, "it has partitions of its own")
+	require.Equal(t, []string{"a", "b"}, l.consume("admin", "t", 2))
 }
 
 // Three controllers: one that loses its data comes back as another voter, and the former one is gone.

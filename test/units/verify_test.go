@@ -16,7 +16,7 @@ import (
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
-var newer = regexp.MustCompile(`Unknown key '(ImportCredential|RestartSteps|RestartMaxDelaySec)' in section`)
+var newer = regexp.MustCompile(`Unknown key '(ImportCredential|LogFilterPatterns|RestartSteps|RestartMaxDelaySec)' in section`)
 
 // TestSystemdAcceptsEveryUnit lets systemd load the units beside its own, with stand-ins for the programs.
 func TestSystemdAcceptsEveryUnit(t *testing.T) {

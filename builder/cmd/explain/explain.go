@@ -26,8 +26,6 @@ type Answer struct {
 	Node     *facts.Node     `json:"node,omitempty"`
 	Targets  []string        `json:"targets,omitempty"`
 	Programs []roles.Program `json:"programs,omitempty"`
-	// Unbuildable holds roles that no image can carry yet.
-	Unbuildable []string `json:"unbuildable,omitempty"`
 	// Files lists what the node's programs and people read.
 	Files []string `json:"files,omitempty"`
 	// Environment holds the text of the environment files by path.
@@ -150,11 +148,6 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 
 func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
 	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(shared, n)
-	for _, name := range n.Roles {
-		if r, ok := roles.Lookup(name); ok && len(r.Programs) == 0 {
-			a.Unbuildable = append(a.Unbuildable, name)
-		}
-	}
 	env := facts.Environment(shared, n)
 	a.Environment = map[string]string{}
 	for name, text := range env {
@@ -208,9 +201,6 @@ func (a *Answer) print(w io.Writer) {
 	row("node", "%s (%s)", a.Node.Name, a.Node.FQDN)
 	row("because", "%s", because(a.Match))
 	row("roles", "%s", orNone(a.Node.Roles))
-	if len(a.Unbuildable) > 0 {
-		row("", "not built into images yet: %s", strings.Join(a.Unbuildable, ", "))
-	}
 	row("targets", "%s", orNone(a.Targets))
 	for i, p := range a.Programs {
 		key := "programs"

@@ -1,0 +1,107 @@
+package cluster
+
+// badCeph holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
+var badCeph = []badInput{
+	{
+		"more copies than OSD hosts",
+		[]edit{{"services/ceph.yaml", "poolSize: 2", "poolSize: 3"}},
+		[]string{
+			`services/ceph.yaml:2:11: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
+		},
+	},
+	{
+		"the default of three copies on two hosts",
+		[]edit{{"services/ceph.yaml", "poolSize: 2\n", ""}},
+		[]string{
+			`services/ceph.yaml:2:1: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
+		},
+	},
+	{
+		"one copy",
+		[]edit{{"services/ceph.yaml", "poolSize: 2", "poolSize: 1"}},
+		[]string{
+			`services/ceph.yaml:2:11: warning: with poolSize 1 every disk that fails loses data; write 2, or better 3`,
+		},
+	},
+	{
+		"a failure domain that does not exist",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: rack"}},
+		[]string{
+			`services/ceph.yaml:3:16: error: the failure domain "rack" is unknown; write host or osd`,
+		},
+	},
+	{
+		"a monitor without an address",
+		[]edit{{"cluster.yaml", "    ips: [10.77.0.15]\n", ""}},
+		[]string{
+			`cluster.yaml:36:12: error: node storage-01 has the role ceph-mon and no address, by which the other monitors and all clients would find it; give it one under ips`,
+		},
+	},
+	{
+		"an OSD with less memory than it takes",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nosdMemory: 512"}},
+		[]string{
+			`services/ceph.yaml:4:12: error: osdMemory 512 is out of bounds; write 896 to 1048576`,
+		},
+	},
+	{
+		"a pool with a name of Ceph's own",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: .mgr}]"}},
+		[]string{
+			`services/ceph.yaml:4:16: error: the pool name ".mgr" is not valid; write 1 to 64 letters, digits, -, _ and dots inside, the first a letter or digit`,
+		},
+	},
+	{
+		"a pool twice",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a}, {name: a}]"}},
+		[]string{
+			`services/ceph.yaml:4:27: error: the pool "a" is there already, at services/ceph.yaml:4; each pool has one entry`,
+		},
+	},
+	{
+		"a pool for something unknown",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, application: cephfs}]"}},
+		[]string{
+			`services/ceph.yaml:4:32: error: the application of a pool "cephfs" is unknown; write rbd or rados`,
+		},
+	},
+	{
+		"a pool for Kubernetes that has no block devices",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, application: rados, kubernetes: true}]"}},
+		[]string{
+			`services/ceph.yaml:4:51: error: Kubernetes makes block devices, and the pool a is for rados; write application: rbd, or remove kubernetes`,
+		},
+	},
+	{
+		"a pool with more copies than hosts",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, size: 3}]"}},
+		[]string{
+			`services/ceph.yaml:4:25: error: size 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower size or add disks`,
+		},
+	},
+	{
+		"a pool with one copy",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, size: 1}]"}},
+		[]string{
+			`services/ceph.yaml:4:25: warning: with size 1 every disk that fails loses data; write 2, or better 3`,
+		},
+	},
+	{
+		"a pool that is written with more copies than it has",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, minSize: 3}]"}},
+		[]string{
+			`services/ceph.yaml:4:28: error: minSize 3 is not 1 to the pool's 2 copies, so that nothing could be written; correct it, or leave it out`,
+		},
+	},
+	{
+		"monitors that speak different protocols",
+		[]edit{
+			{"cluster.yaml", "nodeSubnets: [10.77.0.0/24]", "nodeSubnets: [10.77.0.0/24, \"fd77::/64\"]"},
+			{"cluster.yaml", "ips: [10.77.0.14]\n    roles: [kafka-broker]", "ips: [\"fd77::14\"]\n    roles: [kafka-broker, ceph-mon]"},
+			{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, ceph-mon]"},
+		},
+		[]string{
+			`cluster.yaml:36:11: error: the monitor storage-01 has an address of IPv4 and the monitor kafka-01 one of IPv6; Ceph speaks one of them: put the addresses of the same kind first`,
+		},
+	},
+}

@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"net/netip"
+	"regexp"
+
+	"spore/cluster/spec"
+)
+
+var (
+	failureDomains   = []string{spec.FailureDomainHost, spec.FailureDomainOSD}
+	poolApplications = []string{spec.PoolRBD, spec.PoolRADOS}
+)
+
+const (
+	// mostCopies is more than anybody keeps; Ceph takes as many (OSDMonitor::prepare_command_pool_set).
+	mostCopies = 10
+	// leastOSDMemory is Ceph's own bound (osd_memory_target_min would still be taken; below this OSDs stay above the target).
+	leastOSDMemory = 896
+	mostOSDMemory  = 1 << 20
+)
+
+// poolName is narrower than what Ceph takes: names that begin with a dot are Ceph's own, and the rest has to stand in
+// capabilities and command lines.
+var poolName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$`)
+
+func (k *checker) checkCeph(src *source, s *spec.Ceph) {
+	k.checkCephMonitors()
+	if s.OSDMemory != 0 {
+		k.between(in(src, "osdMemory"), "osdMemory", s.OSDMemory, leastOSDMemory, mostOSDMemory)
+	}
+	p := in(src)
+	if s.PoolSize != 0 {
+		p = in(src, "poolSize")
+	}
+	if !k.between(p, "poolSize", s.Copies(), 1, mostCopies) {
+		return
+	}
+	if s.FailureDomain != "" && !k.oneOf(in(src, "failureDomain"), "the failure domain", s.FailureDomain, failureDomains) {
+		return
+	}
+	k.checkCopies(p, "poolSize", s.Copies(), s.Domain())
+	k.checkPools(src, s)
+}
+
+// checkCephMonitors holds that each monitor has an address that the others and all clients know beforehand.
+func (k *checker) checkCephMonitors() {
+	var first netip.Addr
+	var whose string
+	for _, i := range k.membersOf("ceph-mon") {
+		name, p := k.nodeName(i), in(k.c.cluster, "nodes", i, "roles")
+		ips := k.c.Cluster.Nodes[i].IPs
+		if len(ips) == 0 {
+			k.errorf(p, "node %s has the role ceph-mon and no address, by which the other monitors and all clients would find it; give it one under ips", name)
+			continue
+		}
+		a, err := netip.ParseAddr(ips[0])
+		if err != nil {
+			continue // an error of its own
+		}
+		if !first.IsValid() {
+			first, whose = a, name
+		} else if a.Is4() != first.Is4() {
+			k.errorf(in(k.c.cluster, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph speaks one of them: put the addresses of the same kind first", name, family(a), whose, family(first))
+			return
+		}
+	}
+}
+
+// checkCopies holds that there are places for all copies of an object.
+func (k *checker) checkCopies(p place, what string, size int, domain string) {
+	hosts, disks := k.membersOf("ceph-osd"), 0
+	for _, i := range hosts {
+		if f, ok := k.files[k.c.Cluster.Nodes[i].Name]; ok {
+			for _, d := range k.c.NodeFiles[f].Disks {
+				if d.Use == "osd" {
+					disks++
+				}
+			}
+		}
+	}
+	have, places := len(hosts), "nodes with OSDs"
+	if domain == spec.FailureDomainOSD {
+		have, places = disks, "OSD disks"
+	}
+	switch {
+	case have > 0 && size > have:
+		k.errorf(p, "%s %d with failureDomain %s needs %d %s, and there are %d, so pools would never be clean; lower %s or add disks", what, size, domain, size, places, have, what)
+	case size == 1:
+		k.warningf(p, "with %s 1 every disk that fails loses data; write 2, or better 3", what)
+	}
+}
+
+func (k *checker) checkPools(src *source, s *spec.Ceph) {
+	seen := k.unique()
+	for i, pool := range s.Pools {
+		p := in(src, "pools", i)
+		if !poolName.MatchString(pool.Name) {
+			k.errorf(p.then("name"), "the pool name %q is not valid; write 1 to 64 letters, digits, -, _ and dots inside, the first a letter or digit", clip(pool.Name))
+		} else {
+			seen.add(p.then("name"), "the pool", pool.Name, "each pool has one entry")
+		}
+		if pool.Application != "" {
+			k.oneOf(p.then("application"), "the application of a pool", pool.Application, poolApplications)
+		}
+		if pool.Kubernetes && pool.Application == spec.PoolRADOS {
+			k.errorf(p.then("kubernetes"), "Kubernetes makes block devices, and the pool %s is for rados; write application: rbd, or remove kubernetes", clip(pool.Name))
+		}
+		size := s.Copies()
+		if pool.Size != 0 {
+			if size = pool.Size; !k.between(p.then("size"), "size", size, 1, mostCopies) {
+				continue
+			}
+			k.checkCopies(p.then("size"), "size", size, s.Domain())
+		}
+		if pool.MinSize != 0 && (pool.MinSize < 0 || pool.MinSize > size) {
+			k.errorf(p.then("minSize"), "minSize %d is not 1 to the pool's %d copies, so that nothing could be written; correct it, or leave it out", pool.MinSize, size)
+		} else if size > 2 && pool.MinSize == 1 {
+			k.warningf(p.then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
+		}
+	}
+}
