@@ -44,13 +44,19 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
+	_, inSync := c.KafkaReplication()
+	defaults := map[string]string{"min.insync.replicas": strconv.Itoa(inSync)}
 	var done kafka.Done
+	var changed []string
 	err = kafka.Await(ctx, "Kafka to take its users", m.say, func(ctx context.Context) error {
 		conn, err := kafka.Dial(ctx, address, config)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
+		if changed, err = conn.SetDefaults(ctx, defaults); err != nil {
+			return err
+		}
 		done, err = conn.Apply(ctx, users, rules)
 		return err
 	})
@@ -58,6 +64,9 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	m.say(fmt.Sprintf("Kafka has %d users; rights: %d new, %d taken away", done.Users, done.Allowed, done.Withdrawn))
+	for _, name := range changed {
+		m.say(fmt.Sprintf("%s is now %s by default", name, defaults[name]))
+	}
 	if len(done.Dropped) > 0 {
 		m.say("users who are not in kafka.yaml are gone: " + strings.Join(done.Dropped, ", "))
 	}

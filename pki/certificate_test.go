@@ -50,7 +50,6 @@ var wants = []want{
 	{"front-proxy-client/master-01", "front-proxy", "front-proxy-client", nil, nil, nil, false, true},
 	{"kafka-broker/kafka-01", "kafka", "kafka-01", []string{"spore:kafka-brokers"}, append([]string{"kafka.plant.example"}, hostsOf("kafka-01")...), []string{"10.77.0.14"}, true, true},
 	{"mqtt-server/edge-01", "mqtt", "edge-01", nil, append([]string{"mqtt.plant.example"}, hostsOf("edge-01")...), []string{"10.77.0.16"}, true, false},
-	{"ceph-mgr-server/storage-01", "other", "storage-01", nil, hostsOf("storage-01"), []string{"10.77.0.15"}, true, false},
 }
 
 func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {

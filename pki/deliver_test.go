@@ -94,7 +94,7 @@ func TestOnlyAMastersBundleHoldsKeysThatSign(t *testing.T) {
 			require.Equal(t, []string{
 				"agent-ca-key of agent", "etcd-ca-key of etcd", "etcd-client-ca-key of etcd-client", "front-proxy-ca-key of front-proxy",
 				"kafka-ca-key of kafka", "kubelet-serving-ca-key of kubelet-serving", "kubernetes-client-ca-key of kubernetes-client",
-				"kubernetes-server-ca-key of kubernetes-server", "mqtt-ca-key of mqtt", "other-ca-key of other", "service-account-key of service-account",
+				"kubernetes-server-ca-key of kubernetes-server", "mqtt-ca-key of mqtt", "service-account-key of service-account",
 			}, held, n.Name)
 		} else {
 			require.Empty(t, held, n.Name)

@@ -84,7 +84,7 @@ func TestARotationIsRefusedItsEndByEveryNodeThatUsesTheOld(t *testing.T) {
 				"signing": {"edge-01", "kafka-01", "master-01", "worker-01", "worker-02"}, "etcd": {"master-01"}, "etcd-client": {"master-01"},
 				"front-proxy": {"master-01"}, "service-account": {"master-01"}, "kubernetes-server": {"master-01", "worker-01", "worker-02"},
 				"kubernetes-client": {"master-01", "worker-01", "worker-02"}, "kubelet-serving": {"master-01", "worker-01", "worker-02"},
-				"kafka": {"kafka-01", "master-01"}, "mqtt": {"edge-01", "master-01"}, "other": {"master-01"},
+				"kafka": {"kafka-01", "master-01"}, "mqtt": {"edge-01", "master-01"},
 			}[authority], users)
 			for _, last := range users {
 				require.Error(t, tree.Finish(authority, c, nodes))

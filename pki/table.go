@@ -84,7 +84,6 @@ func Authorities() []AuthorityRow {
 		{Name: ServiceAccountName, Kind: KeyPair, Service: "kubernetes", Users: master, Issuers: master, Key: "service-account-key"},
 		{Name: "kafka", Kind: CA, Title: "Spore Kafka CA", Service: "kafka", Usage: Server | Client},
 		{Name: "mqtt", Kind: CA, Title: "Spore MQTT CA", Service: "mqtt", Usage: Server},
-		{Name: "other", Kind: CA, Title: "Spore services CA", Service: "ceph", Users: []string{"ceph-mon"}, Usage: Server},
 	}
 	for i := range rows {
 		if r := &rows[i]; r.Kind == CA && r.Name != RootName {
@@ -167,7 +166,6 @@ func Leaves() []LeafRow {
 
 		{Name: "kafka-broker", Authority: "kafka", Roles: kafka, CommonName: "{node}", Organization: []string{"spore:kafka-brokers"}, SANs: append([]string{"kafka.{domain}", "{aliases}"}, hostNames...), Usage: Server | Client},
 		{Name: "mqtt-server", Authority: "mqtt", Roles: []string{"mqtt-broker"}, CommonName: "{node}", SANs: append([]string{"mqtt.{domain}", "{aliases}"}, hostNames...), Usage: Server, Certificate: "{mqtt-certificate}", Key: "{mqtt-key}"},
-		{Name: "ceph-mgr-server", Authority: "other", Roles: []string{"ceph-mon"}, CommonName: "{node}", SANs: hostNames, Usage: Server},
 	}
 	for i := range rows {
 		r := &rows[i]

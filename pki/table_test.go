@@ -164,7 +164,7 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 func TestTheShareOfEachRole(t *testing.T) {
 	issuing := []string{
 		"agent-ca-key", "etcd-ca-key", "etcd-client-ca-key", "front-proxy-ca-key", "kafka-ca-key", "kubelet-serving-ca-key",
-		"kubernetes-client-ca-key", "kubernetes-server-ca-key", "mqtt-ca-key", "other-ca-key", "service-account-key",
+		"kubernetes-client-ca-key", "kubernetes-server-ca-key", "mqtt-ca-key", "service-account-key",
 	}
 	kubernetes := []string{
 		"calico-cni-certificate", "calico-cni-key", "calico-node-certificate", "calico-node-key", "kube-proxy-certificate", "kube-proxy-key",
@@ -184,7 +184,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 		"worker":           append([]string{"ceph-fsid", "ceph-kubernetes-rbd-key"}, kubernetes...),
 		"kafka-broker":     {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id", "kafka-password-historian", "kafka-password-sensor", "kafka-scram-admin"},
 		"kafka-controller": {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id"},
-		"ceph-mon":         {"ceph-admin-key", "ceph-bootstrap-osd-key", "ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-mgr-key", "ceph-mgr-server-certificate", "ceph-mgr-server-key", "ceph-mon-key"},
+		"ceph-mon":         {"ceph-admin-key", "ceph-bootstrap-osd-key", "ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-mgr-key", "ceph-mon-key"},
 		"ceph-osd":         {"ceph-bootstrap-osd-key", "ceph-fsid", "ceph-osd-encryption-key"},
 		"mqtt-broker":      {"mqtt-password-operator", "mqtt-password-sensor", "mqtt-tls-certificate", "mqtt-tls-key"},
 		"dns-server":       {},

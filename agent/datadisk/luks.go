@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"spore/agent/stage1/gpt"
 )
@@ -16,16 +17,20 @@ func (o Options) encrypt(ctx context.Context, node string, want gpt.GUID) error 
 	if err := o.key(); err != nil {
 		return err
 	}
+	if _, err := os.Stat(mapped(want)); err == nil { // An attempt of this boot did not come to its end.
+		if err := o.Exec(ctx, nil, "cryptsetup", "close", "--disable-locks", mapped(want)); err != nil {
+			return err
+		}
+	}
 	return o.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
 		"--uuid", want.String(), "--key-file", o.KeyFile, node)
 }
 
 // decrypt maps an encrypted partition, where it is not mapped yet.
 func (o Options) decrypt(ctx context.Context, node string, want gpt.GUID) (string, error) {
-	name := "spore-" + want.String()
-	mapped := "/dev/mapper/" + name
-	if _, err := os.Stat(mapped); err == nil {
-		return mapped, nil
+	device := mapped(want)
+	if _, err := os.Stat(device); err == nil {
+		return device, nil
 	}
 	if what, err := signature(node); err != nil || what != luks {
 		if err == nil {
@@ -36,12 +41,15 @@ func (o Options) decrypt(ctx context.Context, node string, want gpt.GUID) (strin
 	if err := o.key(); err != nil {
 		return "", err
 	}
-	err := o.Exec(ctx, nil, "cryptsetup", "open", "--batch-mode", "--disable-locks", "--type", "luks2", "--key-file", o.KeyFile, node, name)
+	err := o.Exec(ctx, nil, "cryptsetup", "open", "--batch-mode", "--disable-locks", "--type", "luks2", "--key-file", o.KeyFile, node, filepath.Base(device))
 	if err != nil {
 		return "", fmt.Errorf("the key of the bundle does not open it: %w", err)
 	}
-	return mapped, nil
+	return device, nil
 }
+
+// mapped is what an encrypted partition is decrypted to.
+func mapped(want gpt.GUID) string { return "/dev/mapper/spore-" + want.String() }
 
 func (o Options) key() error {
 	if o.KeyFile == "" {

@@ -188,18 +188,27 @@ func (o Options) begin(ctx context.Context, r request, p plan) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(node, os.O_WRONLY, 0)
+	if err := clearBeginning(node); err != nil || !r.want.Encrypt {
+		return err
+	}
+	if err := o.encrypt(ctx, node, p.want); err != nil {
+		return err
+	}
+	// Zeros that were not written through the cipher are noise behind it.
+	mapped, err := o.decrypt(ctx, node, p.want)
 	if err != nil {
 		return err
 	}
-	err = blank.Write(f, make([]byte, 4<<20), 0)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil || !r.want.Encrypt {
+	return clearBeginning(mapped)
+}
+
+func clearBeginning(device string) error {
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	if err != nil {
 		return err
 	}
-	return o.encrypt(ctx, node, p.want)
+	defer f.Close()
+	return blank.Write(f, make([]byte, 4<<20), 0)
 }
 
 // bare gives the service a partition, decrypted where it is encrypted.

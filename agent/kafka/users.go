@@ -86,8 +86,8 @@ type Done struct {
 }
 
 // Apply makes the cluster's users and rules exactly the given ones: what is not given is taken away, whoever made it.
-// Passwords are set anew each time, since nobody can ask for the ones that are there. New rules come before what they rest
-// on is there for anybody: rules first, then users; and a user goes before its rules do.
+// Passwords are set anew each time, since nobody can ask for the ones that are there. What is allowed comes before the users
+// whom it is for, and what is withdrawn goes last, so that nobody who stays is without rights in between.
 func (c *Conn) Apply(ctx context.Context, users map[string]Credential, rules []Rule) (Done, error) {
 	var done Done
 	have, err := c.rules(ctx)

@@ -71,6 +71,8 @@ func provisionerRules() []any {
 		rule("", []string{"persistentvolumes"}, "get", "list", "watch", "create", "patch", "delete"),
 		rule("", []string{"persistentvolumeclaims"}, "get", "list", "watch", "update"),
 		rule("storage.k8s.io", []string{"storageclasses"}, "get", "list", "watch"),
+		// The node that the scheduler has chosen for a pod, without which the claim is not served.
+		rule("", []string{"nodes"}, "get"),
 		rule("", []string{"events"}, "list", "watch", "create", "update", "patch"),
 	}
 }

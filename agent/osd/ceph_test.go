@@ -25,7 +25,7 @@ import (
 // This runs where Ceph's programs are, as in the tree of an image:
 //
 //	CGO_ENABLED=0 go test -c -tags ceph -o osd.test ./agent/osd
-//	unshare -n sh -c 'ip link set lo up; exec chroot TREE osd.test -test.v'
+//	unshare -n sh -c 'ip link set lo up; exec chroot TREE osd.test -test.v -test.run EmptyDisk'
 
 const fsid = "11112222-3333-4444-8555-666677778888"
 
@@ -41,6 +41,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, dir: t.TempDir()}
 	c.write("ceph.conf", `[global]
 fsid = `+fsid+`
+keyring = `+c.dir+`/bootstrap.keyring
 mon_host = [v2:127.0.0.1:3300]
 ms_bind_msgr1 = false
 log_to_file = false
@@ -55,6 +56,7 @@ mon_warn_on_pool_no_redundancy = false
 auth_allow_insecure_global_id_reclaim = false
 osd_crush_chooseleaf_type = 0
 [mon.a]
+keyring = `+c.dir+`/mon/keyring
 mon_data = `+c.dir+`/mon
 public_addrv = [v2:127.0.0.1:3300]
 [mgr.a]
@@ -157,7 +159,8 @@ func (c *cluster) options(device string, uuid gpt.GUID) Options {
 
 // startOSD starts a prepared OSD and waits until the cluster has it.
 func (c *cluster) startOSD(o Options, id int) (kill func()) {
-	kill = c.start("ceph-osd", "--id", fmt.Sprint(id), "--osd-data", filepath.Join(o.Dir, Data))
+	data := filepath.Join(o.Dir, Data)
+	kill = c.start("ceph-osd", "--id", fmt.Sprint(id), "--osd-data", data, "--keyring", filepath.Join(data, "keyring")) // As the unit does.
 	require.Eventually(c.t, func() bool {
 		var s struct {
 			OSDs []struct{ OSD, Up, In int }

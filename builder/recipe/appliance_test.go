@@ -85,6 +85,18 @@ func TestTablesHaveAReasonForEachRow(t *testing.T) {
 	}
 }
 
+func TestEachDependencyThatIsNotFollowedHasAReason(t *testing.T) {
+	seen := map[unneeded]bool{}
+	for _, u := range unneededDependencies {
+		require.NotEmpty(t, u.why, u.dependency)
+		key := unneeded{pkg: u.pkg, dependency: u.dependency}
+		require.False(t, seen[key], "%s of %s is there twice", u.dependency, u.pkg)
+		seen[key] = true
+		require.Contains(t, UnneededDependencies()[u.pkg], u.dependency)
+	}
+	require.NotContains(t, UnneededDependencies(), "systemd")
+}
+
 func TestTmpfilesPathsAreEscaped(t *testing.T) {
 	require.Equal(t, `/var/a\x20b%%c\\d\x22e`, escapeTmpfiles(`/var/a b%c\d"e`))
 }

@@ -179,7 +179,7 @@ var unusedFiles = []drop{
 	{"/etc/ceph/rbdmap", "images are mapped by whoever uses them"},
 	{"/etc/default/ceph", "our units run the programs"},
 	{"/etc/sudoers.d/ceph-smartctl", "no sudo"},
-	{"/usr/lib/tmpfiles.d/ceph-common.conf", "each program has a runtime directory of its own"},
+	{"/usr/lib/tmpfiles.d/ceph*.conf", "each program has a runtime directory of its own"},
 	{"/usr/lib/python3*/pydoc_data", "documentation"},
 	{"/usr/lib/x86_64-linux-gnu/rados-classes/libcls_lua.so*", "no OSD loads it: clients' scripts do not run in OSDs"},
 	{"/usr/lib/x86_64-linux-gnu/rados-classes/libcls_rgw*", "no object gateway"},

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -78,7 +79,7 @@ func TestAMachineWithCeph(t *testing.T) {
 			step.run(t)
 		})
 		if !passed && step.needed {
-			t.Log(strings.Join(s.g.shell("systemctl --no-pager list-units --failed; journalctl -q -b --no-pager -p warning | tail -n 60"), "\n"))
+			t.Log(strings.Join(s.g.shell("ls -lL /dev/mapper /dev/vd*; journalctl -q -b --no-pager -u ceph-disks -u 'ceph-osd-disk@*' | cut -c1-300 | tail -n 80"), "\n"))
 			t.Fatal("the rest stands on this")
 		}
 	}
@@ -136,10 +137,14 @@ func (s *storage) healthy() {
 }
 
 func (s *storage) becomesHealthy(t *testing.T) {
-	line := s.g.await("the OSDs run", func(l vm.Status) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), cephStep)
+	defer cancel()
+	line, _, mark, err := s.g.Console.AwaitStatus(ctx, s.g.mark, "both OSDs run", func(l vm.Status) bool {
 		return l.Services["ceph-osd-disk@1.service"] == "active" && l.Services["ceph-osd-disk@2.service"] == "active" && l.System == "degraded" &&
 			strings.Contains(l.Raw, `"osd":0`) && strings.Contains(l.Raw, `"osd":1`)
 	})
+	require.NoError(t, err)
+	s.g.mark = mark
 	require.Equal(t, []string{"ceph-mon", "ceph-osd"}, line.Roles)
 	require.Equal(t, []string{"ceph-disks.service"}, line.Failed, line.Raw)
 	var got struct{ Disks []dataDisk }

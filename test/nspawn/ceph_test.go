@@ -87,6 +87,14 @@ func TestOneMonitorAndItsManager(t *testing.T) {
 		n.MustExec("systemctl", "restart", "ceph-bootstrap.service")
 		require.Equal(t, before, strings.Count(n.MustExec("journalctl", "-u", "ceph-bootstrap.service", "--no-pager"), applied))
 	})
+	m.Step("its manager sees no key but its own", func(t *testing.T) {
+		pid := n.MustExec("systemctl", "show", "--value", "-p", "MainPID", "ceph-mgr.service")
+		require.Contains(t, n.MustExec("cat", "/proc/"+pid+"/root/run/ceph-mgr/keyring"), "[mgr.mon-1]")
+		for _, path := range []string{"/run/ceph-mon", "/run/ceph-bootstrap", "/var/lib/ceph"} {
+			require.Empty(t, n.MustExec("ls", "-A", "/proc/"+pid+"/root"+path), path)
+			require.NotEmpty(t, n.MustExec("ls", "-A", path), path)
+		}
+	})
 	m.Step("nobody who speaks the older protocol is heard, and the journal is not flooded", func(t *testing.T) {
 		out := n.MustExec("ceph", "mon", "dump")
 		require.Contains(t, out, "0: v2:10.81.0.11:3300/0 mon.mon-1")

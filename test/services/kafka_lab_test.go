@@ -289,6 +289,31 @@ func (n *kafkaNode) bootstrap() kafka.Done {
 	return done
 }
 
+// setDefaults sets what the metadata keeps of the configuration, as `spore-agent kafka` does.
+func (n *kafkaNode) setDefaults() []string {
+	n.t.Helper()
+	c, err := kafka.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
+	require.NoError(n.t, err)
+	defer c.Close()
+	_, inSync := n.cluster.KafkaReplication()
+	changed, err := c.SetDefaults(n.ctx, map[string]string{"min.insync.replicas": strconv.Itoa(inSync)})
+	require.NoError(n.t, err)
+	return changed
+}
+
+// minInSync is how many copies a topic's acknowledged records have at least.
+func (l *kafkaLab) minInSync(topic string) string {
+	l.t.Helper()
+	r, err := kadm.NewClient(l.as("admin")).DescribeTopicConfigs(l.ctx, topic)
+	require.NoError(l.t, err)
+	for _, c := range r[0].Configs {
+		if c.Key == "min.insync.replicas" {
+			return c.MaybeValue()
+		}
+	}
+	return ""
+}
+
 // stop ends Kafka as systemd does.
 func (n *kafkaNode) stop() {
 	n.t.Helper()

@@ -221,6 +221,44 @@ func TestADiskThatIsAwayAndComesLater(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, l.consume("admin", "t", 2))
 }
 
+// A controller and a broker apart; a second broker comes without anything new on those that are there.
+func TestANewBrokerNeedsNothingOfTheOthers(t *testing.T) {
+	l := newKafkaLab(t, "{}", "kafka-controller", "kafka-broker")
+	l.nodes[0].format(l.voters())
+	l.nodes[1].format(nil)
+	for _, n := range l.nodes {
+		n.start()
+	}
+	for _, n := range l.nodes {
+		n.ready()
+	}
+	require.NoDirExists(t, filepath.Join(l.nodes[0].dir, "lib/data"), "a controller keeps no partitions")
+	l.nodes[1].bootstrap()
+	l.topic("first", 1)
+	require.NoError(t, l.produce(l.as("admin"), "first", "a", "b"))
+
+	l.configure("{}", "kafka-controller", "kafka-broker", "kafka-broker")
+	second := l.nodes[2]
+	second.format(nil)
+	second.start()
+	second.ready()
+	require.Equal(t, kafka.Done{Users: 1}, second.bootstrap())
+	require.Equal(t, "1", l.minInSync("first"), "what the controllers saw first")
+	l.configure("minInsyncReplicas: 2\n", "kafka-controller", "kafka-broker", "kafka-broker")
+	require.Equal(t, []string{"min.insync.replicas"}, second.setDefaults())
+	require.Eventually(t, func() bool { return len(second.setDefaults()) == 0 }, time.Minute, time.Second, "the broker has heard of it, and nothing is left to do")
+	require.Equal(t, "2", l.minInSync("first"), "the file counts, also when it changes")
+	admin := kadm.NewClient(l.as("admin"))
+	r, err := admin.CreateTopic(l.ctx, 1, 2, nil, "copied")
+	require.NoError(t, err)
+	require.NoError(t, r.Err)
+	require.NoError(t, l.produce(l.as("admin"), "copied", "c", "d"))
+	require.Eventually(t, func() bool {
+		topics, err := admin.ListTopics(l.ctx, "copied")
+		return err == nil && len(topics["copied"].Partitions[0].ISR) == 2
+	}, time.Minute, 500*time.Millisecond, "the brokers give each other copies")
+}
+
 // Three controllers: one that loses its data comes back as another voter, and the former one is gone.
 func TestAWipedControllerTakesItsPlaceAgain(t *testing.T) {
 	l := newKafkaLab(t, "{}", "kafka-broker", "kafka-broker", "kafka-broker")

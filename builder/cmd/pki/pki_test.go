@@ -161,7 +161,7 @@ func (b *bench) hides(secrets ...string) {
 func TestFromInitToABundleForMQTT(t *testing.T) {
 	b := newBench(t)
 	out := b.ok("init", "@configs")
-	require.Contains(t, out, "configs.pki: 13 authorities, 37 certificates, 23 secrets\nencrypted with the passphrase")
+	require.Contains(t, out, "configs.pki: 12 authorities, 36 certificates, 23 secrets\nencrypted with the passphrase")
 	out = b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle")
 	require.Contains(t, out, "bundle 1 of node edge-01\nnot encrypted: whoever has such a file has the node's secrets")
 	st, err := os.Stat(b.path("edge-01.bundle"))
@@ -263,7 +263,7 @@ func TestExportOfThePublicHalfNeedsNoPassphrase(t *testing.T) {
 	b.ok("init", "@configs")
 	code, out, errs := b.run("export", "@configs", "-o", "@out")
 	require.Equal(t, exit.OK, code, errs)
-	require.Equal(t, 13, strings.Count(out, "\n"))
+	require.Equal(t, 12, strings.Count(out, "\n"))
 	require.Contains(t, b.read("out/mqtt.crt"), "BEGIN CERTIFICATE")
 	require.Contains(t, b.read("out/signing.pub"), "BEGIN PUBLIC KEY")
 	require.Contains(t, b.fails(exit.Failed, "export", "@configs", "-o", "@out", "--name", "kubernetes-admin"), "no terminal")

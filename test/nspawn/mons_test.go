@@ -1,0 +1,243 @@
+//go:build e2e
+
+package nspawn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+)
+
+const (
+	// cephLimit bounds what the monitors take to agree on something on a busy machine.
+	cephLimit = 4 * time.Minute
+	monPort   = "3300"
+	// cephConf is what people use on a node with a monitor.
+	cephConf = "/run/ceph-bootstrap/ceph.conf"
+)
+
+// mons is a running set of monitors.
+type mons struct{ *Lab }
+
+// ceph runs ceph(8) on a node.
+func (m *mons) ceph(on *Node, args ...string) (string, error) {
+	return on.Exec(append([]string{"ceph", "-c", cephConf, "--connect-timeout", "15"}, args...)...)
+}
+
+// within tries until there is no error any more.
+func (m *mons) within(what string, try func() error) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), cephLimit)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			require.NoError(m.t, err, "%s, after %s", what, cephLimit)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// quorumStatus is what a test reads of `ceph quorum_status`.
+type quorumStatus struct {
+	Names  []string `json:"quorum_names"`
+	Leader string   `json:"quorum_leader_name"`
+	MonMap struct {
+		FSID string `json:"fsid"`
+		Mons []struct {
+			Name string `json:"name"`
+		} `json:"mons"`
+	} `json:"monmap"`
+}
+
+// quorum waits until exactly these monitors are the quorum, as the first of them says.
+func (m *mons) quorum(names ...string) quorumStatus {
+	m.t.Helper()
+	var q quorumStatus
+	m.within(fmt.Sprintf("%v are the quorum", names), func() error {
+		out, err := m.ceph(m.Node(names[0]), "quorum_status", "--format=json")
+		if err != nil {
+			return err
+		}
+		// Names and monitors are appended where the last answer is still there.
+		q = quorumStatus{}
+		if err := json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &q); err != nil {
+			return fmt.Errorf("read %q: %w", out, err)
+		}
+		if len(q.Names) != len(names) {
+			return fmt.Errorf("the quorum is %v", q.Names)
+		}
+		for _, name := range names {
+			if !strings.Contains(strings.Join(q.Names, " ")+" ", name+" ") {
+				return fmt.Errorf("the quorum is %v", q.Names)
+			}
+		}
+		return nil
+	})
+	require.Len(m.t, q.MonMap.Mons, 3, "the map has three monitors at all times")
+	return q
+}
+
+// notes are keys that were written and acknowledged.
+type notes struct {
+	mu   sync.Mutex
+	keys []string
+	stop chan struct{}
+	done chan struct{}
+}
+
+// write writes keys by a node, one after the other, until stopped.
+func (m *mons) write(on *Node, prefix string) *notes {
+	n := &notes{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(n.done)
+		for i := 0; ; i++ {
+			select {
+			case <-n.stop:
+				return
+			default:
+			}
+			key := fmt.Sprintf("lab/%s/%d", prefix, i)
+			if _, err := m.ceph(on, "config-key", "set", key, key); err == nil {
+				n.mu.Lock()
+				n.keys = append(n.keys, key)
+				n.mu.Unlock()
+			}
+		}
+	}()
+	return n
+}
+
+func (n *notes) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.keys)
+}
+
+func (n *notes) end() []string {
+	close(n.stop)
+	<-n.done
+	return n.keys
+}
+
+// holds requires that every key is there, as one node says.
+func (m *mons) holds(on *Node, keys []string) {
+	m.t.Helper()
+	var have []string
+	m.within("the keys can be listed", func() error {
+		out, err := m.ceph(on, "config-key", "ls", "--format=json")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(out[strings.Index(out, "["):]), &have)
+	})
+	for _, key := range keys {
+		require.Contains(m.t, have, key, "an acknowledged key is lost")
+	}
+}
+
+// TestThreeMons runs three monitors of Ceph.
+func TestThreeMons(t *testing.T) {
+	m := &mons{New(t, Options{Source: "../..", Configs: "testdata/mons"})}
+	for _, n := range m.Nodes() {
+		n.Start()
+	}
+	all := []string{"mon-1", "mon-2", "mon-3"}
+	first := m.quorum(all...)
+	m.within("a manager is active, and the others stand by", func() error {
+		out, err := m.ceph(m.Node("mon-1"), "mgr", "stat", "--format=json")
+		if err == nil && !strings.Contains(out, `"available":true`) {
+			err = fmt.Errorf("there is none: %s", out)
+		}
+		return err
+	})
+	for _, n := range m.Nodes() {
+		require.Empty(t, n.MustExec("systemctl", "list-units", "--failed", "--plain", "--no-legend"))
+		t.Logf("%s used %.1f CPU seconds until there was a quorum with a manager", n.Facts.Name, n.CPU().Seconds())
+	}
+	var keys []string
+
+	m.Step("a monitor loses power amid acknowledged writes, the others go on, and it returns", func(t *testing.T) {
+		lost := m.Node(first.Leader)
+		var left []string
+		for _, name := range all {
+			if name != first.Leader {
+				left = append(left, name)
+			}
+		}
+		n := m.write(m.Node(left[0]), "lost")
+		m.within("keys are written", func() error { return enough(n, 3) })
+		lost.PowerLoss()
+		before := n.count()
+		m.within("keys are written without it", func() error { return enough(n, before+3) })
+		keys = append(keys, n.end()...)
+		m.quorum(left...)
+		m.holds(m.Node(left[1]), keys)
+		lost.Start()
+		m.quorum(append([]string{lost.Facts.Name}, left...)...)
+		m.holds(lost, keys)
+	})
+	wiped := m.Node("mon-1") // The first by name: the one that would write the record of a first formation.
+	m.Step("a monitor that was wiped takes the map from the quorum", func(t *testing.T) {
+		wiped.PowerLoss()
+		wiped.WipeState()
+		wiped.NewBundle()
+		wiped.Start()
+		q := m.quorum(all...)
+		require.Equal(t, first.MonMap.FSID, q.MonMap.FSID)
+		m.holds(wiped, keys)
+	})
+	m.Step("a monitor that was wiped waits alone, and says for whom", func(t *testing.T) {
+		for _, n := range m.Nodes() {
+			n.PowerLoss()
+		}
+		wiped.WipeState()
+		wiped.NewBundle()
+		wiped.Start()
+		s := wiped.Await("a monitor that waits", func(s vm.Status) bool { return waiting(s) != "" })
+		waitsFor(t, s, "ceph-mon.service", "mon-2", "mon-3")
+		store := filepath.Join(wiped.Var(), "lib", "ceph", "mon", "ceph-mon-1", "store.db")
+		for end := time.Now().Add(quietForVoter); time.Now().Before(end); time.Sleep(time.Second) {
+			require.NoDirExists(t, store, "it made a store of its own")
+			_, err := net.DialTimeout("tcp", net.JoinHostPort(wiped.IP(), monPort), time.Second)
+			require.Error(t, err, "it serves as a monitor")
+		}
+		m.Node("mon-2").Start()
+		m.Node("mon-3").Start()
+		q := m.quorum(all...)
+		require.DirExists(t, store)
+		require.Equal(t, first.MonMap.FSID, q.MonMap.FSID)
+		m.holds(wiped, keys)
+	})
+	m.Step("one monitor of three is no quorum", func(t *testing.T) {
+		write := func() error {
+			_, err := wiped.Exec("timeout", "30", "ceph", "-c", cephConf, "config-key", "set", "lab/alone", "1")
+			return err
+		}
+		m.within("a key is written in time", write)
+		m.Node("mon-2").PowerLoss()
+		m.Node("mon-3").PowerLoss()
+		require.Error(t, write(), "it acknowledged a write alone")
+	})
+}
+
+// enough tells whether so many keys were acknowledged.
+func enough(n *notes, want int) error {
+	if got := n.count(); got < want {
+		return fmt.Errorf("%d of %d are", got, want)
+	}
+	return nil
+}
