@@ -78,6 +78,7 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 }
 
 func TestInspectTellsWhatIsInAnImage(t *testing.T) {
+	t.Parallel()
 	repo, spore := buildSpore(t)
 	out := t.TempDir()
 	built := build(t, spore, repo, filepath.Join(repo, "configs"), out)
@@ -114,6 +115,7 @@ func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 }
 
 func TestEveryFileOfTheRootHasAnOrigin(t *testing.T) {
+	t.Parallel()
 	repo, spore := buildSpore(t)
 	out := t.TempDir()
 	built := build(t, spore, repo, filepath.Join(repo, "configs"), out)
