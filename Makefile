@@ -13,8 +13,8 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-# Two emulated machines that form a cluster of Kubernetes take another twenty minutes: `make kubernetes`.
-KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
+# At most two machines run at a time; meanwhile other tests prepare theirs. Those of Kubernetes run alone.
+E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
 .PHONY: help image boot test kubernetes check soak bench fuzz generate deps clean
 
@@ -53,16 +53,16 @@ test: ## everything, with a table of where the time went
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
 	@$(STAGE) "several nodes" go test -count=1 -tags e2e -timeout 30m -v ./test/nspawn
-	@$(STAGE) "boots in QEMU" env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 60m -v -skip $(KUBERNETES_E2E) ./test/e2e
+	@$(STAGE) "boots in QEMU" $(E2E) -timeout 90m ./test/e2e
 	@$(STAGE) --table
 
-kubernetes: ## boot a cluster of Kubernetes of two machines in QEMU: twenty minutes
+kubernetes: ## of the boots in QEMU, those of Kubernetes alone
 	@mkdir -p $(OUT)/results
-	SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -timeout 2h -v -run $(KUBERNETES_E2E) ./test/e2e
+	$(E2E) -timeout 2h -run TestAClusterOfKubernetesFromTheImageAlone ./test/e2e
 
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
-	SPORE_RESULTS=$(abspath $(OUT)/results) SPORE_SOAK=30 go test -count=1 -tags e2e -timeout 6h -v -run PowerCut ./test/e2e
+	SPORE_SOAK=30 $(E2E) -timeout 6h -run PowerCut ./test/e2e
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...

@@ -107,7 +107,7 @@ func newSuite(t *testing.T) suite {
 	require.NoError(t, err)
 	n, err := c.Node("control-plane")
 	require.NoError(t, err)
-	r, err := c.Prepare(n, t.TempDir(), func(name string) string { return filepath.Join(dir, "usr", "bin", name) })
+	r, err := c.Prepare(n, t.TempDir(), filepath.Join(sourceTree, "units"), func(name string) string { return filepath.Join(dir, "usr", "bin", name) })
 	require.NoError(t, err)
 	t.Cleanup(r.Stop)
 	require.NoError(t, r.Start(context.Background(), "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"))

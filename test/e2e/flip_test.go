@@ -70,6 +70,7 @@ func requireStop(t *testing.T, g *guest) {
 }
 
 func TestAFlippedByteStopsTheMachine(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, partition string
 		offset          func(t *testing.T) int64
@@ -87,6 +88,7 @@ func TestAFlippedByteStopsTheMachine(t *testing.T) {
 }
 
 func TestAFlippedByteOfMosquittosBinary(t *testing.T) {
+	t.Parallel()
 	disk := flipped(t, "root-a", blockOf(t, mosquittoPath))
 	over := func(t *testing.T) vm.Disk {
 		path := filepath.Join(t.TempDir(), "disk.qcow2")

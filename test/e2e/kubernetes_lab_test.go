@@ -32,10 +32,11 @@ const (
 	labDomain = "works.example."
 	// helloImage is the image of test/hello.
 	helloImage = "spore.local/hello:1"
-	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines.
-	kubeLimit = 12 * time.Minute
+	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines: five times of
+	// what it takes on a host that does nothing else.
+	kubeLimit = 25 * time.Minute
 	// kubeStep bounds one thing that it does when it runs.
-	kubeStep = 5 * time.Minute
+	kubeStep = 10 * time.Minute
 	// kubeDisk is the size of a node's disk in bytes.
 	kubeDisk = 16 << 30
 )

@@ -26,8 +26,9 @@ const otherUser = 65534
 
 // TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and an empty
 // compiler cache, with another umask, time zone, locale and a single processor, and compares every output file with those
-// of the first build.
+// of the first build. The other tests have the other processor in the meantime.
 func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
+	t.Parallel()
 	repo, built := buildSpore(t)
 	work, err := os.MkdirTemp("", "spore-reproduce-")
 	require.NoError(t, err)

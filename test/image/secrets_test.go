@@ -253,6 +253,7 @@ func (o *operator) build(t *testing.T, configs, source string) string {
 }
 
 func TestTheImageHoldsNoSecret(t *testing.T) {
+	t.Parallel()
 	o := newOperator(t)
 	s := o.searcher(t)
 	out := o.build(t, o.configs, o.repo)

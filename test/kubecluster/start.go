@@ -38,6 +38,7 @@ type Running struct {
 
 	cluster  *Cluster
 	node     *facts.Node
+	units    string
 	program  func(string) string
 	replace  []string
 	commands []*exec.Cmd
@@ -51,10 +52,10 @@ const LeakGrace = 8 * time.Second
 // readyBound is the longest wait for the API.
 const readyBound = 2 * time.Minute
 
-// Prepare lays out what the programs of a master find on a node. program returns the file of a program. Where the node has
-// its address and well-known ports, the programs get loopback and free ports.
-func (c *Cluster) Prepare(n *facts.Node, dir string, program func(name string) string) (*Running, error) {
-	r := &Running{Dir: dir, cluster: c, node: n, program: program}
+// Prepare lays out what the programs of a master find on a node. units is the folder of the units, program returns the file
+// of a program. Where the node has its address and well-known ports, the programs get loopback and free ports.
+func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name string) string) (*Running, error) {
+	r := &Running{Dir: dir, cluster: c, node: n, units: units, program: program}
 	for name, data := range c.Tree.Public().Files() {
 		if err := write(filepath.Join(dir, name), data); err != nil {
 			return nil, err
@@ -178,9 +179,14 @@ func (r *Running) start(name string) error {
 		return err
 	}
 	defer log.Close()
+	environment, err := unitEnvironment(filepath.Join(r.units, row.Unit))
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(r.program(name), args...)
+	cmd.Env = append(os.Environ(), environment...)
 	if f, ok := files["environment"]; ok {
-		cmd.Env = append(os.Environ(), strings.Split(strings.TrimSpace(string(f.Data)), "\n")...)
+		cmd.Env = append(cmd.Env, strings.Split(strings.TrimSpace(string(f.Data)), "\n")...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -189,6 +195,21 @@ func (r *Running) start(name string) error {
 	}
 	r.commands, r.names = append(r.commands, cmd), append(r.names, name)
 	return nil
+}
+
+// unitEnvironment is what a unit sets with Environment=, one variable a line.
+func unitEnvironment(path string) ([]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok {
+			out = append(out, v)
+		}
+	}
+	return out, nil
 }
 
 // arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's, and LeakGrace.

@@ -49,7 +49,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	n, err := c.Node("control-plane")
 	require.NoError(t, err)
 	dir := t.TempDir()
-	r, err := c.Prepare(n, dir, func(name string) string {
+	r, err := c.Prepare(n, dir, "../../units", func(name string) string {
 		switch name {
 		case "calico-controllers":
 			return calicoProgram(t, "/usr/bin/calico")
