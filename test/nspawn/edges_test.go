@@ -5,6 +5,8 @@ package nspawn
 import (
 	"net"
 	"regexp"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,10 +126,17 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	})
 }
 
+// dial connects to a node's broker. Whoever asked for a machine while it had no power is told for some seconds more that there
+// is no way to it (EHOSTUNREACH of ARP), so that is asked again.
 func dial(l *Lab, n *Node, name string) (*client.MQTT, error) {
-	return client.DialMQTT(client.MQTTOptions{
-		Address: net.JoinHostPort(n.IP(), "8883"), ServerName: name, Roots: l.Authority("mqtt"), ID: "test", User: "operator", Password: edgePassword,
-	})
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		c, err := client.DialMQTT(client.MQTTOptions{
+			Address: net.JoinHostPort(n.IP(), "8883"), ServerName: name, Roots: l.Authority("mqtt"), ID: "test", User: "operator", Password: edgePassword,
+		})
+		if err == nil || !strings.Contains(err.Error(), syscall.EHOSTUNREACH.Error()) || time.Now().After(end) {
+			return c, err
+		}
+	}
 }
 
 // kept is the retained message of a node's broker.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/stage1/gpt"
 	"spore/cluster"
@@ -114,9 +115,14 @@ func (l *Lab) build(o Options, dir string) {
 // onHost runs a program in the host's network, where the archive of packages is.
 func (l *Lab) onHost(folder, name string, args ...string) {
 	l.t.Helper()
+	// A copy, since a file closes its descriptor when it is collected, and the next lab needs it too.
+	network, err := unix.FcntlInt(hostNetwork, unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(l.t, err)
+	file := os.NewFile(uintptr(network), "the host's network")
+	defer file.Close()
 	cmd := exec.Command("nsenter", append([]string{"--net=/proc/self/fd/" + fmt.Sprint(hostNetwork), "--", name}, args...)...)
 	cmd.Dir = folder
-	cmd.ExtraFiles = []*os.File{os.NewFile(hostNetwork, "the host's network")}
+	cmd.ExtraFiles = []*os.File{file}
 	out, err := cmd.CombinedOutput()
 	require.NoError(l.t, err, "%s %v\n%s", name, args, out)
 }
