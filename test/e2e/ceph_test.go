@@ -127,8 +127,9 @@ func (s *storage) healthy() {
 	s.t.Helper()
 	end := time.Now().Add(cephStep)
 	for {
-		health := s.sh("ceph " + asPeople + " --connect-timeout 60 health detail; ceph " + asPeople + " --connect-timeout 60 osd stat")
-		if strings.HasPrefix(health, "HEALTH_OK") && strings.Contains(health, "2 osds: 2 up") {
+		health := s.sh("ceph " + asPeople + " --connect-timeout 60 health detail; ceph " + asPeople + " --connect-timeout 60 osd stat; ceph " + asPeople + " --connect-timeout 60 mgr stat")
+		// Without a manager all is well, too: nobody has looked.
+		if strings.HasPrefix(health, "HEALTH_OK") && strings.Contains(health, "2 osds: 2 up") && strings.Contains(health, `"available": true`) {
 			return
 		}
 		require.True(s.t, time.Now().Before(end), "not healthy after %s: %s", cephStep, health)
