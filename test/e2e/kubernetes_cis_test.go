@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,29 +37,14 @@ func (l *lab) isWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// look collects what a node is known by, and prints what its programs take of memory.
+// look collects what a node is known by.
 func (l *lab) look(pod string, like cis.Node) cis.Node {
 	l.t.Helper()
 	out, err := l.in(pod, append([]string{"node", "/host"}, slices.Sorted(maps.Keys(like.Files))...)...)
 	require.NoError(l.t, err)
-	var n struct {
-		cis.Node
-		Memory map[string]int // kB, by program
-	}
+	var n cis.Node
 	require.NoError(l.t, json.Unmarshal([]byte(out), &n))
-	var b strings.Builder
-	total := 0
-	fmt.Fprintf(&b, "\nMemory of the programs (PSS), seen by %s\n\n| program | MB |\n|---|---|\n", pod)
-	for _, name := range slices.Sorted(maps.Keys(n.Memory)) {
-		total += n.Memory[name]
-		if n.Memory[name] > 1024 {
-			fmt.Fprintf(&b, "| %s | %.0f |\n", name, float64(n.Memory[name])/1024)
-		}
-	}
-	fmt.Fprintf(&b, "| all | %.0f |\n", float64(total)/1024)
-	fmt.Print(b.String())
-	writeResult("memory-"+filepath.Base(pod)+".md", b.String())
-	return n.Node
+	return n
 }
 
 // ourObjects are those of the API that Kubernetes does not make of itself, and that the test has not made.

@@ -119,6 +119,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"a worker is no other node and no master", l.boundsWorkers, false},
 		{"an unknown machine gets no certificate", l.refusesStrangers, false},
 		{"the running nodes are what the CIS table says", l.isWhatTheTableSays, false},
+		{"the programs of a master fit into their bound of memory", l.fitsIntoMemory, false},
 		{"nothing asked a registry", l.askedNoRegistry, false},
 		{"what was acknowledged outlives a power cut of both", func(t *testing.T) { l.outlivesAPowerCut(t, log) }, true},
 		{"a worker with an empty disk joins again", l.takesAWipedWorker, false},

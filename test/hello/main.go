@@ -145,15 +145,17 @@ type node struct {
 	Arguments map[string][]string
 	Configs   map[string]json.RawMessage
 	Files     map[string]file
-	// Memory is the proportional set size in kB, by program.
-	Memory map[string]int
+	Memory    map[string]memory
 }
 
 type file struct{ Mode, Owner string }
 
+// memory is the proportional set size of a program's processes in kB, and how much of it is no file's.
+type memory struct{ All, Anonymous int }
+
 // look needs the node's process namespace.
 func look(root string, paths []string) node {
-	out := node{map[string][]string{}, map[string]json.RawMessage{}, map[string]file{}, map[string]int{}}
+	out := node{map[string][]string{}, map[string]json.RawMessage{}, map[string]file{}, map[string]memory{}}
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range lines {
 		data, err := os.ReadFile(p)
@@ -161,7 +163,7 @@ func look(root string, paths []string) node {
 		if err == nil && words[0] != "" {
 			name := filepath.Base(words[0])
 			out.Arguments[name] = words[1:]
-			out.Memory[name] += pss(filepath.Dir(p))
+			out.Memory[name] = out.Memory[name].with(filepath.Dir(p))
 		}
 	}
 	users, groups := names(root+"/etc/passwd"), names(root+"/etc/group")
@@ -179,16 +181,22 @@ func look(root string, paths []string) node {
 	return out
 }
 
-// pss is the field of that name of proc_pid_smaps(5); 0 for what has ended.
-func pss(dir string) int {
+// with adds a process, whose folder of proc_pid_smaps(5) is dir; one that has ended has nothing.
+func (m memory) with(dir string) memory {
 	data, _ := os.ReadFile(dir + "/smaps_rollup")
 	for _, line := range strings.Split(string(data), "\n") {
-		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
-			kb, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
-			return kb
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		switch kb, _ := strconv.Atoi(f[1]); f[0] {
+		case "Pss:":
+			m.All += kb
+		case "Pss_Anon:":
+			m.Anonymous += kb
 		}
 	}
-	return 0
+	return m
 }
 
 // names reads passwd(5) or group(5).
