@@ -40,18 +40,32 @@ func (l *Log) Cut(n int, seed uint64) (Cut, error) {
 	if n < 1 || n > l.Writes() {
 		return Cut{}, fmt.Errorf("cut at write %d: there are %d", n, l.Writes())
 	}
-	c := Cut{Write: n, Seed: seed}
-	end, seen := 0, 0
-	for ; seen < n; end++ {
-		e := l.Entries[end]
-		if e.Flush { // a write with this flag flushes what was before it, not itself
-			c.whole, c.Flushed = end, seen
-		}
-		if e.writes() {
+	end := 0
+	for seen := 0; seen < n; end++ {
+		if l.Entries[end].writes() {
 			seen++
 		}
 	}
-	rng := rand.New(rand.NewPCG(seed, uint64(n)))
+	return l.cut(end, seed), nil
+}
+
+// CutAtEnd cuts the power when the machine was turned off. A flush after the last write counts, unlike with Cut: whoever was
+// told that it is done may rely on it. (QEMU counts its log's entries at each flush and every 4096 of them, so most of what came
+// after the last flush is not in the log: that is lost.)
+func (l *Log) CutAtEnd(seed uint64) Cut { return l.cut(len(l.Entries), seed) }
+
+// cut cuts the power after the first end entries.
+func (l *Log) cut(end int, seed uint64) Cut {
+	c := Cut{Seed: seed}
+	for i, e := range l.Entries[:end] {
+		if e.Flush { // a write with this flag flushes what was before it, not itself
+			c.whole, c.Flushed = i, c.Write
+		}
+		if e.writes() {
+			c.Write++
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, uint64(c.Write)))
 	// Between a cache that had nothing written and one that had nearly everything.
 	keep := rng.Float64()
 	for i := c.whole; i < end; i++ {
@@ -61,7 +75,7 @@ func (l *Log) Cut(n int, seed uint64) (Cut, error) {
 		}
 		for pos := int64(0); pos < e.Length; {
 			length := min(pieceSize-(e.Offset+pos)%pieceSize, e.Length-pos)
-			// The last write was sent, not done: FUA promises nothing for it.
+			// The last entry was sent, not done: FUA promises nothing for it.
 			if (e.FUA && i != end-1) || rng.Float64() < keep {
 				c.pieces = append(c.pieces, piece{i, pos, length})
 				c.Kept++
@@ -71,7 +85,7 @@ func (l *Log) Cut(n int, seed uint64) (Cut, error) {
 			pos += length
 		}
 	}
-	return c, nil
+	return c
 }
 
 // Replay puts what the cut left onto dst, which holds what was on the disk before the first entry.

@@ -66,6 +66,25 @@ func replay(t *testing.T, l *Log, n int, seed uint64) (disk, Cut) {
 	return d, c
 }
 
+func TestWhatWasFlushedBeforeTheEndIsThereAtTheEnd(t *testing.T) {
+	l := read(t, logOf(
+		request{sector: 0, sectors: 1, fill: 'a'},
+		request{flags: flagFlush},
+		request{sector: 1, sectors: 1, fill: 'b'},
+		request{flags: flagFlush},
+	))
+	for seed := range uint64(50) {
+		c := l.CutAtEnd(seed)
+		require.Equal(t, 2, c.Write)
+		require.Equal(t, 2, c.Flushed)
+		require.Zero(t, c.Dropped)
+		d := make(disk, 64*sector)
+		require.NoError(t, l.Replay(d, c))
+		require.Equal(t, "ab", string([]byte{d[0], d[sector]}))
+	}
+	require.Zero(t, read(t, logOf()).CutAtEnd(1).Write, "a disk that nobody wrote to")
+}
+
 func TestFlushedWritesAreAlwaysThere(t *testing.T) {
 	l := read(t, logOf(
 		request{sector: 0, sectors: 1, fill: 'a'},
