@@ -33,9 +33,6 @@ var kernelArguments = []string{
 	"systemd.condition_needs_update=0", "systemd.firstboot=off",
 	// The kernel's self-tests of ciphers cost seconds on slow machines and change nothing.
 	"cryptomgr.notests=1",
-	// Debian's kernel gives every heap huge pages, and so keeps whole what a collector has freed in part (go.dev/doc/gc-guide,
-	// "Linux transparent huge pages"). Who wants them asks for them, as a Java machine is told to.
-	"transparent_hugepage=madvise",
 }
 
 // writeClusterPart writes the verified configuration to a temporary file.
