@@ -14,7 +14,7 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
 # Machines with Kubernetes take another half hour: `make kubernetes`.
-KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone|TestAPod
+KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone|TestPodsHaveVolumesOfCeph
 
 # At most two machines run at a time; meanwhile other tests prepare theirs. Those of Kubernetes run alone.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
