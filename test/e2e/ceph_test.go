@@ -112,6 +112,7 @@ func (s *storage) boot(name string) {
 		NICs: []vm.NIC{{MAC: storageMAC, Net: network}},
 	})
 	s.g.awaitLine(`login: root \(automatic login\)`)
+	s.g.awaitShell()
 }
 
 // sh runs a command on the console.

@@ -293,6 +293,24 @@ func (m metal) testStage1Failure(t *testing.T) {
 	t.Logf("%s (%.1f s, %.1f s)", failed.Text, failed.Wall.Seconds(), again.Wall.Seconds())
 }
 
+// awaitShell waits until the shell of the console answers: what is typed between the login and its first prompt is lost.
+func (g *guest) awaitShell() {
+	g.t.Helper()
+	answer := regexp.MustCompile(`^shell 42$`)
+	end := time.Now().Add(bootLimit)
+	for {
+		require.NoError(g.t, g.Type("echo shell $((6 * 7))\r"))
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		_, mark, err := g.Console.AwaitMatch(ctx, g.mark, answer)
+		cancel()
+		if err == nil {
+			g.mark = mark
+			return
+		}
+		require.True(g.t, time.Now().Before(end), "no shell on the console: %v", err)
+	}
+}
+
 // shell types a command on the console and returns what it prints.
 func (g *guest) shell(command string) []string {
 	g.t.Helper()
