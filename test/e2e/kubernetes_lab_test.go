@@ -80,6 +80,15 @@ func (l *lab) build() {
 	plant := filepath.Join(l.dir, "plant")
 	require.NoError(l.t, os.CopyFS(plant, os.DirFS(filepath.Join(sourceTree, "examples", "kubernetes"))))
 	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.3]", "nameservers: ["+observerIP.String()+"]")
+	l.addHello(plant)
+	l.spore("pki", "init", plant, "--plain")
+	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
+	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--pki", plant+".pki")
+}
+
+// addHello has the nodes of a configuration bring the image of test/hello.
+func (l *lab) addHello(plant string) {
+	l.t.Helper()
 	l.edit(filepath.Join(plant, "services", "kubernetes.yaml"), "images: []", "images: [images/hello.tar]")
 	hello := filepath.Join(l.dir, "hello")
 	l.run(exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", hello, "../hello"), "CGO_ENABLED=0")
@@ -90,10 +99,6 @@ func (l *lab) build() {
 	require.NoError(l.t, err)
 	require.NoError(l.t, os.Mkdir(filepath.Join(plant, "images"), 0o755))
 	require.NoError(l.t, os.WriteFile(filepath.Join(plant, "images", "hello.tar"), archive.Bytes(), 0o644))
-
-	l.spore("pki", "init", plant, "--plain")
-	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
-	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--pki", plant+".pki")
 }
 
 // edit replaces what is in a file once.

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -29,6 +31,9 @@ hello watch URL              fetch for ever, one line each
 hello lookup NAME            print the addresses of NAME
 hello write FILE TEXT        write a file
 hello cat FILE [ROOT]        print a file; its links are below ROOT
+hello fill FILE BYTES        write random bytes to a new file, and print their SHA-256 when they are synced
+hello sum FILE               print the SHA-256 of a file
+hello append FILE            append numbered lines for ever, and print each when it is synced
 hello find DIR HEX…          print which of the byte strings HEX are in files below DIR
 hello node ROOT PATH…        print what runs on the node, whose root is ROOT, and what its files are, as JSON`
 
@@ -64,6 +69,12 @@ func run(args []string) error {
 		data, err := os.ReadFile(path)
 		os.Stdout.Write(data)
 		return err
+	case name == "fill" && len(rest) == 2:
+		return fill(rest[0], rest[1])
+	case name == "sum" && len(rest) == 1:
+		return sum(rest[0])
+	case name == "append" && len(rest) == 1:
+		return appendLines(rest[0])
 	case name == "find" && len(rest) > 1:
 		return find(rest[0], rest[1:])
 	case name == "node" && len(rest) > 0:
@@ -108,6 +119,71 @@ func watch(url string) error {
 		}
 		time.Sleep(time.Second)
 	}
+}
+
+func fill(path, size string) error {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(f, h), rand.Reader, n); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), syncDir(filepath.Dir(path))); err != nil {
+		return err
+	}
+	fmt.Printf("%x\n", h.Sum(nil))
+	return nil
+}
+
+func sum(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	fmt.Printf("%x\n", h.Sum(nil))
+	return nil
+}
+
+func appendLines(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		if _, err := fmt.Fprintln(f, i); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		fmt.Println(i)
+	}
+}
+
+// syncDir keeps the names of new files.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
 }
 
 // find takes its words in hexadecimal, so that asking for one does not write it into a log of requests.
