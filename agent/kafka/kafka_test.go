@@ -212,7 +212,7 @@ func TestForeignDirectoriesAreRefusedAndLeft(t *testing.T) {
 	write(t, file, meta)
 	require.NoError(t, s.Check(), "its own")
 	for name, tt := range map[string]struct{ text, want string }{
-		"another cluster": {strings.Replace(meta, "4L6g", "XXXX", 1), `/disks/1/log holds data of another Kafka cluster ("XXXX3nShT-eMCtK--X86sw", and this one is "4L6g3nShT-eMCtK--X86sw")`},
+		"another cluster": {strings.Replace(meta, "4L6g", "9Zq8", 1), `/disks/1/log holds data of another Kafka cluster ("9Zq83nShT-eMCtK--X86sw", and this one is "4L6g3nShT-eMCtK--X86sw")`},
 		"another node":    {strings.Replace(meta, "1065704995", "17", 1), "/disks/1/log holds data of another node of this Kafka (node.id 17, and this one is 1065704995)"},
 		"nonsense":        {"\x00\x00", "is not KEY=VALUE"},
 		"a huge file":     {strings.Repeat("#", maxMeta+1), "read whose"},
