@@ -1,5 +1,5 @@
 # make image   builds out/spore.img from configs/
-# make test    everything: vet, lint, unit tests, the image twice, boots in QEMU
+# make test    vet, lint, unit tests, the image twice, boots in QEMU
 # make help    the rest
 
 SHELL := /bin/bash
@@ -46,7 +46,7 @@ check: ## the fast part: formatting, vet, lint, unit tests
 	go test ./...
 	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./... && go test ./...
 
-test: ## everything, with a table of where the time went
+test: ## all but machines with Kubernetes, with a table of where the time went
 	@rm -f $(OUT)/stages.txt
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
