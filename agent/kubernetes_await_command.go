@@ -21,15 +21,18 @@ func kubernetesNodeCommand(ctx context.Context, m *machine, args []string) error
 	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes.Slow(), m.say)
 }
 
-// kubernetesReadyCommand waits until an API server is ready, for programs that end when none is. LEAF names the certificate
-// of the unit.
+// kubernetesReadyCommand waits until an API server is ready, for programs that end when none is or try again all the time.
+// LEAF names the certificate of the unit; VERB RESOURCE is what its user is to be allowed besides.
 func kubernetesReadyCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) != 1 {
-		return usageError{"usage: spore-agent kubernetes-ready LEAF"}
+	if len(args) != 1 && len(args) != 3 {
+		return usageError{"usage: spore-agent kubernetes-ready LEAF [VERB RESOURCE]"}
 	}
 	client, c, _, err := m.kubernetesNode(args[0])
 	if err != nil {
 		return err
+	}
+	if len(args) == 3 {
+		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.say)
 	}
 	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.say)
 }

@@ -42,7 +42,7 @@ func commands() []command {
 		{"formation", "[show|force SERVICE]", "answer the other members of this node's quorums, until stopped; show them, or form one anew by force", formationCommand},
 		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
 		{"kubernetes-node", "", "wait until Kubernetes knows this node", kubernetesNodeCommand},
-		{"kubernetes-ready", "LEAF", "wait until an API server is ready, with the certificate LEAF", kubernetesReadyCommand},
+		{"kubernetes-ready", "LEAF [VERB RESOURCE]", "wait until an API server is ready (and allows VERB RESOURCE), with the certificate LEAF", kubernetesReadyCommand},
 		{"kubernetes-network", "", "wait until felix is ready, and let pods have a network", kubernetesNetworkCommand},
 	}
 }

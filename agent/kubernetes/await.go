@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -32,6 +33,33 @@ func (c *Client) AwaitNode(ctx context.Context, name string, slow int, say func(
 // AwaitReady waits until an API server is ready, and says what it waits for. It ends with the context.
 func (c *Client) AwaitReady(ctx context.Context, slow int, say func(string)) error {
 	return await(ctx, "an API server that is ready", slow, say, func() error { return c.Ready(ctx) })
+}
+
+// AwaitAllowed waits until an API server is ready and lets the client do a thing, such as "create" "widgets.example.org", and
+// says what it waits for: a cluster that begins has rules only when a master has applied them. It ends with the context.
+func (c *Client) AwaitAllowed(ctx context.Context, verb, resource string, slow int, say func(string)) error {
+	return await(ctx, fmt.Sprintf("an API server that is ready and allows to %s %s", verb, resource), slow, say, func() error {
+		if err := c.Ready(ctx); err != nil {
+			return err
+		}
+		return c.allowed(ctx, verb, resource)
+	})
+}
+
+// allowed asks the API server what it would say (authorization.k8s.io/v1, SelfSubjectAccessReview).
+func (c *Client) allowed(ctx context.Context, verb, resource string) error {
+	name, group, _ := strings.Cut(resource, ".")
+	var answer struct {
+		Status struct{ Allowed bool }
+	}
+	err := c.do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "application/json", Object{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": Object{"resourceAttributes": Object{"verb": verb, "group": group, "resource": name}},
+	}, &answer)
+	if err == nil && !answer.Status.Allowed {
+		err = errors.New("no master has applied the rules of this cluster yet")
+	}
+	return err
 }
 
 // await asks again and again until there is no error.

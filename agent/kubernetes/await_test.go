@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -33,6 +35,28 @@ func TestAWaitForANodeEndsWhenItsKubeletHasRegisteredIt(t *testing.T) {
 	require.NoError(t, c.AwaitNode(context.Background(), "n", 1, func(s string) { said = append(said, s) }))
 	require.EqualValues(t, 2, asked.Load())
 	require.Equal(t, []string{"waiting for node n of Kubernetes: its kubelet has not registered it yet"}, said)
+}
+
+func TestAWaitForRulesEndsWhenAMasterHasAppliedThem(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			return
+		}
+		require.Equal(t, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", r.URL.Path)
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",
+			"spec":{"resourceAttributes":{"verb":"create","group":"certificates.k8s.io","resource":"certificatesigningrequests"}}}`, string(body))
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"status":{"allowed":%t}}`, asked.Add(1) > 1)
+	}))
+	t.Cleanup(s.Close)
+	c := &Client{server: s.URL, http: s.Client(), time: time.Minute}
+	var said []string
+	require.NoError(t, c.AwaitAllowed(context.Background(), "create", "certificatesigningrequests.certificates.k8s.io", 1, func(s string) { said = append(said, s) }))
+	require.EqualValues(t, 2, asked.Load())
+	require.Equal(t, []string{"waiting for an API server that is ready and allows to create certificatesigningrequests.certificates.k8s.io: no master has applied the rules of this cluster yet"}, said)
 }
 
 func TestAWaitForANodeEndsWithItsContext(t *testing.T) {

@@ -50,8 +50,8 @@ func balancer(in Input) (map[string]File, error) {
 	line("  option httpchk GET /readyz")
 	line("  http-check expect status 200")
 	line("  option allbackups")
-	line("  default-server check check-ssl verify required ca-file %s inter %dms fall 3 rise 1 on-marked-down shutdown-sessions",
-		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second))
+	line("  default-server check check-ssl verify required ca-file %s inter %dms downinter %dms fall 3 rise 1 on-marked-down shutdown-sessions",
+		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second), milliseconds(time.Second))
 	for _, m := range masters {
 		other := ""
 		if hasRole(in, "control-plane") && m.name != in.Node.Name {

@@ -102,7 +102,7 @@ func TestASlowMachineGetsMoreTime(t *testing.T) {
 	in.Hosts = strings.NewReader(kubeHosts)
 	files, err = Render("kube-balancer", in)
 	require.NoError(t, err)
-	require.Contains(t, string(files["haproxy.cfg"].Data), " inter 10000ms ")
+	require.Contains(t, string(files["haproxy.cfg"].Data), " inter 10000ms downinter 5000ms ")
 }
 
 func TestANodeWithTheAddressOfItsLease(t *testing.T) {

@@ -49,7 +49,7 @@ type Program struct {
 func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
 
 // everyKubernetesNode is what both roles of Kubernetes run.
-var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubelet", "kube-proxy", "calico-node", "rbd-node"}
+var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node"}
 
 // controlPlane is what a control plane runs besides.
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}
@@ -105,6 +105,8 @@ func Programs() []Program {
 		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "crictl"}, User: "root"},
 		{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
 		{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer"},
+		// Part of spore-agent.
+		{Name: "kubernetes-api", Unit: "kubernetes-api.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},
 		{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kubernetes"}, Ports: []string{"10250/tcp"}, User: "root", NeedsSecrets: true, Secrets: pairs("kubelet-bootstrap")},
 		{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kubernetes"}, User: "root", NeedsSecrets: true, Secrets: pairs("kube-proxy")},
 		{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, Ports: []string{"4789/udp"}, User: "root", NeedsSecrets: true,
