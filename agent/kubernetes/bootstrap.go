@@ -50,6 +50,8 @@ type bootstrap struct {
 	servers []server
 	said    map[string]bool
 	pause   time.Duration
+	// changed counts the objects that had to be applied.
+	changed int
 }
 
 // Run applies everything whenever the API server is there (again), and works in between, until the context ends. It returns
@@ -123,10 +125,11 @@ func (b *bootstrap) await(ctx context.Context) error {
 	}
 }
 
-// applyAll applies every object; what is as it should be already is not written by the API server.
+// applyAll applies every object that is not there as it should be.
 func (b *bootstrap) applyAll(ctx context.Context) error {
 	b.Status("applies roles, cluster DNS and namespaces")
 	begin := time.Now()
+	b.changed = 0
 	list, err := objects(b.Cluster)
 	if err != nil {
 		return err
@@ -158,12 +161,21 @@ func (b *bootstrap) applyAll(ctx context.Context) error {
 			return err
 		}
 	}
-	b.Say(fmt.Sprintf("applied %d objects in %s", len(list)+1+len(kinds)+len(settings), time.Since(begin).Round(time.Millisecond)))
+	b.Say(fmt.Sprintf("applied %d of %d objects in %s", b.changed, len(list)+len(kinds)+len(settings), time.Since(begin).Round(time.Millisecond)))
 	return nil
 }
 
+// apply applies an object where it is not there as it should be.
 func (b *bootstrap) apply(ctx context.Context, a applied) error {
-	err := b.Client.Apply(ctx, a.object, !a.theirs)
+	object, err := marked(a.object)
+	if err != nil {
+		return err
+	}
+	if there, err := b.Client.present(ctx, object); err == nil && there {
+		return nil
+	}
+	b.changed++
+	err = b.Client.Apply(ctx, object, !a.theirs)
 	if a.theirs && isStatus(err, http.StatusConflict) {
 		b.sayOnce(nameOf(a.object) + " has been changed by a person and stays as it is")
 		return nil
@@ -318,6 +330,9 @@ func ParseKinds(data []byte) ([]Object, error) {
 			return nil, fmt.Errorf("definition %d is a %v and no CustomResourceDefinition", len(out)+1, o["kind"])
 		}
 		delete(o, "status")
+		if metadata, ok := o["metadata"].(map[string]any); ok && metadata["creationTimestamp"] == nil {
+			delete(metadata, "creationTimestamp") // Go writes null where there is no time.
+		}
 		out = append(out, o)
 	}
 	if len(out) == 0 {

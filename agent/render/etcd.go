@@ -81,8 +81,11 @@ func etcd(in Input) (map[string]File, error) {
 		// Compares the hashes of the members before it serves: data that differ are never mixed.
 		"feature-gates": "InitialCorruptCheck=true",
 		"log-level":     "warn",
-		"logger":        "zap",
-		"log-outputs":   []string{"stderr"},
+		// etcd's own bounds; on a slow machine every request would be beyond them, and writing that down makes it slower.
+		"warning-apply-duration":         slow(in, 100*time.Millisecond).Nanoseconds(),
+		"warning-unary-request-duration": slow(in, 300*time.Millisecond).Nanoseconds(),
+		"logger":                         "zap",
+		"log-outputs":                    []string{"stderr"},
 	}, 0o644)
 	if err != nil {
 		return nil, err

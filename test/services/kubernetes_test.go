@@ -59,8 +59,9 @@ func TestBootstrapIsAppliedTwiceWithoutAChange(t *testing.T) {
 		return fmt.Sprint(former) == fmt.Sprint(first)
 	}, 30*time.Second, time.Second)
 	m.stop()
-	p.daemon(p.cluster.Nodes)
+	m = p.daemon(p.cluster.Nodes)
 	require.Equal(t, first, versions())
+	require.Contains(t, m.lines(), "applied 0 of ", "to apply what is there costs the API server a hundred times more than to ask for it")
 
 	t.Run("what has been taken away is there again when the API comes back", func(t *testing.T) {
 		m := p.daemon(p.cluster.Nodes)
