@@ -134,7 +134,7 @@ func (l *lab) smbios(node string) vm.SMBIOS {
 func (l *lab) bootMaster() {
 	l.t.Helper()
 	l.master = boot(l.t, vm.Config{
-		Name: masterName, Memory: 3072, CPUs: 2, RTC: l.rtc, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
+		Name: masterName, Memory: 3072, RTC: l.rtc, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
 		NICs: []vm.NIC{
 			{MAC: masterMAC, Links: []vm.Link{l.masterLink}},
 			{Net: network, Hub: 1, Links: []vm.Link{l.gateway}, Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}}},
