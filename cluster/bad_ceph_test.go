@@ -94,6 +94,87 @@ var badCeph = []badInput{
 		},
 	},
 	{
+		"a file system with a name that cannot be a StorageClass's",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: My_files}]"}},
+		[]string{
+			`services/ceph.yaml:4:22: error: the name "My_files" of a file system is not valid; write 1 to 50 lower-case letters and digits, and - inside`,
+		},
+	},
+	{
+		"a file system twice, and more of them than metadata servers",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}, {name: a}]"}},
+		[]string{
+			`services/ceph.yaml:4:26: error: there are more file systems, 2, than metadata servers, 1, one beside each monitor; each file system needs one: remove file systems or add monitors`,
+			`services/ceph.yaml:4:33: error: the file system "a" is there already, at services/ceph.yaml:4; each file system has one entry`,
+		},
+	},
+	{
+		"a file system with more copies than hosts",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a, size: 3}]"}},
+		[]string{
+			`services/ceph.yaml:4:31: error: size 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower size or add disks`,
+		},
+	},
+	{
+		"a file system with one copy",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a, size: 1}]"}},
+		[]string{
+			`services/ceph.yaml:4:31: warning: with size 1 every disk that fails loses data; write 2, or better 3`,
+		},
+	},
+	{
+		"a file system that is written with more copies than it has",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a, minSize: 3}]"}},
+		[]string{
+			`services/ceph.yaml:4:34: error: minSize 3 is not 1 to the pool's 2 copies, so that nothing could be written; correct it, or leave it out`,
+		},
+	},
+	{
+		"a pool that is called as one of a file system",
+		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: cephfs.a.data}]\nfilesystems: [{name: a}]"}},
+		[]string{
+			`services/ceph.yaml:5:22: error: the file system a has a pool cephfs.a.data of its own, and so is one of pools called; call that pool otherwise`,
+		},
+	},
+	{
+		"as many file systems as metadata servers",
+		[]edit{
+			{"cluster.yaml", "roles: [worker]", "roles: [worker, ceph-mon]"},
+			{"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka-broker, ceph-mon]"},
+			{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}, {name: b}, {name: c}]"},
+		},
+		[]string{
+			`services/ceph.yaml:4:37: warning: there are as many file systems as metadata servers, so that none stands by: where one fails, its file system stands still; remove a file system`,
+		},
+	},
+	{
+		"a metadata server whose name Ceph refuses",
+		[]edit{
+			{"cluster.yaml", "name: kafka-01", "name: 1-kafka"},
+			{"nodes/kafka-01.yaml", "node: kafka-01", "node: 1-kafka"},
+			{"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka-broker, ceph-mon]"},
+			{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}]"},
+		},
+		[]string{
+			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
+			`cluster.yaml:29:11: error: beside the monitor of node 1-kafka runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml`,
+			`nodes/kafka-01.yaml:2:7: warning: this file is about node 1-kafka; people would look for it under the name 1-kafka.yaml`,
+		},
+	},
+	{
+		"a file system without any OSD",
+		[]edit{
+			{"cluster.yaml", "roles: [worker, ceph-osd]", "roles: [worker]"},
+			{"cluster.yaml", "roles: [ceph-mon, ceph-osd]", "roles: [ceph-mon]"},
+			{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}]"},
+		},
+		[]string{
+			`nodes/storage-01.yaml:16:11: error: the disk is for osd, but node storage-01 has no role ceph-osd; add the role in cluster.yaml or remove the disk`,
+			`nodes/worker-02.yaml:4:11: error: the disk is for osd, but node worker-02 has no role ceph-osd; add the role in cluster.yaml or remove the disk`,
+			`services/ceph.yaml:4:14: error: no node has the role ceph-osd, so that a file system has no place to be; give nodes the role, or remove filesystems`,
+		},
+	},
+	{
 		"monitors that speak different protocols",
 		[]edit{
 			{"cluster.yaml", "nodeSubnets: [10.77.0.0/24]", "nodeSubnets: [10.77.0.0/24, \"fd77::/64\"]"},

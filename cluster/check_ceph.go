@@ -24,6 +24,9 @@ const (
 // capabilities and command lines.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$`)
 
+// filesystemName leaves room for the names of its pools, and can stand in that of a StorageClass.
+var filesystemName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
+
 func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 	k.checkCephMonitors()
 	if s.OSDMemory != 0 {
@@ -41,6 +44,7 @@ func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 	}
 	k.checkCopies(p, "poolSize", s.Copies(), s.Domain())
 	k.checkPools(src, s)
+	k.checkFilesystems(src, s)
 }
 
 // checkCephMonitors holds that each monitor has an address that the others and all clients know beforehand.
@@ -106,17 +110,62 @@ func (k *checker) checkPools(src *source, s *spec.Ceph) {
 		if pool.Kubernetes && pool.Application == spec.PoolRADOS {
 			k.errorf(p.then("kubernetes"), "Kubernetes makes block devices, and the pool %s is for rados; write application: rbd, or remove kubernetes", clip(pool.Name))
 		}
-		size := s.Copies()
-		if pool.Size != 0 {
-			if size = pool.Size; !k.between(p.then("size"), "size", size, 1, mostCopies) {
-				continue
+		k.checkSizes(p, s, pool.Size, pool.MinSize)
+	}
+}
+
+// checkSizes holds that the copies of one entry's pools have places, and that they can be written.
+func (k *checker) checkSizes(p place, s *spec.Ceph, size, minSize int) {
+	if size == 0 {
+		size = s.Copies()
+	} else {
+		if !k.between(p.then("size"), "size", size, 1, mostCopies) {
+			return
+		}
+		k.checkCopies(p.then("size"), "size", size, s.Domain())
+	}
+	if minSize != 0 && (minSize < 0 || minSize > size) {
+		k.errorf(p.then("minSize"), "minSize %d is not 1 to the pool's %d copies, so that nothing could be written; correct it, or leave it out", minSize, size)
+	} else if size > 2 && minSize == 1 {
+		k.warningf(p.then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
+	}
+}
+
+func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
+	if len(s.Filesystems) == 0 {
+		return
+	}
+	if len(k.membersOf("ceph-osd")) == 0 {
+		k.errorf(in(src, "filesystems"), "no node has the role ceph-osd, so that a file system has no place to be; give nodes the role, or remove filesystems")
+	}
+	mons := k.membersOf("ceph-mon")
+	for _, i := range mons {
+		// src/ceph_mds.cc of Ceph refuses such a name.
+		if name := k.nodeName(i); name != "" && name[0] >= '0' && name[0] <= '9' {
+			k.errorf(in(k.c.cluster, "nodes", i, "name"), "beside the monitor of node %s runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml", name)
+		}
+	}
+	if n := len(s.Filesystems); n > len(mons) && len(mons) > 0 {
+		k.errorf(in(src, "filesystems", len(mons)), "there are more file systems, %d, than metadata servers, %d, one beside each monitor; each file system needs one: remove file systems or add monitors", n, len(mons))
+	} else if n == len(mons) && n > 1 {
+		k.warningf(in(src, "filesystems", n-1), "there are as many file systems as metadata servers, so that none stands by: where one fails, its file system stands still; remove a file system")
+	}
+	seen, pools := k.unique(), map[string]bool{}
+	for _, pool := range s.Pools {
+		pools[pool.Name] = true
+	}
+	for i, f := range s.Filesystems {
+		p := in(src, "filesystems", i)
+		if !filesystemName.MatchString(f.Name) {
+			k.errorf(p.then("name"), "the name %q of a file system is not valid; write 1 to 50 lower-case letters and digits, and - inside", clip(f.Name))
+			continue
+		}
+		seen.add(p.then("name"), "the file system", f.Name, "each file system has one entry")
+		for _, own := range []string{f.MetadataPool(), f.DataPool()} {
+			if pools[own] {
+				k.errorf(p.then("name"), "the file system %s has a pool %s of its own, and so is one of pools called; call that pool otherwise", f.Name, own)
 			}
-			k.checkCopies(p.then("size"), "size", size, s.Domain())
 		}
-		if pool.MinSize != 0 && (pool.MinSize < 0 || pool.MinSize > size) {
-			k.errorf(p.then("minSize"), "minSize %d is not 1 to the pool's %d copies, so that nothing could be written; correct it, or leave it out", pool.MinSize, size)
-		} else if size > 2 && pool.MinSize == 1 {
-			k.warningf(p.then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
-		}
+		k.checkSizes(p, s, f.Size, f.MinSize)
 	}
 }

@@ -228,11 +228,15 @@ func Secrets() []SecretRow {
 		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: formCephx},                // mon.
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
 		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
+		{Name: "ceph-mds-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mds.NAME
 		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
 		// Opens encrypted disks. One for all nodes, so that a disk can go to another one.
 		{Name: "ceph-osd-encryption-key", Service: "ceph", Roles: osd, Form: formKey},
 		// client.kubernetes-rbd, as which pods' volumes are made and mapped.
 		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
+		// client.kubernetes-cephfs, as which pods' shared volumes are made and mounted. It and ceph-mds-key are there before a
+		// file system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
+		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -56,6 +56,9 @@ func fulfilled(w Want) Have {
 	for _, p := range w.Pools {
 		h.Pools[p.Name] = Pool{p.Size, p.MinSize, w.Rule, []string{p.Application}}
 	}
+	for _, f := range w.Filesystems {
+		h.Filesystems = append(h.Filesystems, f.Name)
+	}
 	return h
 }
 
@@ -96,9 +99,59 @@ func TestAnEmptyStorageClusterIsGivenEverything(t *testing.T) {
 	}
 }
 
+func TestAFileSystemIsMadeOfItsPools(t *testing.T) {
+	c := &spec.Ceph{PoolSize: 2, Pools: []spec.CephPool{{Name: "rbd"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}, {Name: "mine", Size: 3, MinSize: 1}}}
+	w := testWant(t, c, 1)
+	changes, err := Changes(w, Have{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"import [client.admin]", "import [mgr.a]", "import [client.bootstrap-osd]", "import [mds.a]", "import [client.kubernetes-cephfs]",
+	}, words(changes)[:5])
+	all := words(changes)
+	require.Equal(t, []string{
+		"osd pool create cephfs.files.meta 32 32 replicated spore_host --size 2",
+		"osd pool set cephfs.files.meta min_size 1",
+		"osd pool create cephfs.files.data 32 32 replicated spore_host --size 2",
+		"osd pool set cephfs.files.data min_size 1",
+		"osd pool create cephfs.mine.meta 32 32 replicated spore_host --size 3",
+		"osd pool set cephfs.mine.meta min_size 1",
+		"osd pool create cephfs.mine.data 32 32 replicated spore_host --size 3",
+		"osd pool set cephfs.mine.data min_size 1",
+		"fs new files cephfs.files.meta cephfs.files.data",
+		"fs new mine cephfs.mine.meta cephfs.mine.data",
+	}, all[len(all)-10:])
+
+	h := fulfilled(w)
+	h.Filesystems = []string{"mine", "of-somebody"}
+	h.Pools["cephfs.files.data"] = Pool{3, 1, "spore_host", nil}
+	changes, err = Changes(w, h)
+	require.NoError(t, err)
+	require.Equal(t, []string{"osd pool set cephfs.files.data size 2", "osd pool set cephfs.files.data min_size 1", "fs new files cephfs.files.meta cephfs.files.data"}, words(changes),
+		"what its pools are for is said by fs new")
+}
+
+func TestWhoWorksWithFileSystems(t *testing.T) {
+	names := func(c *spec.Ceph, kubernetes bool) (out []string) {
+		cluster := testCluster(c)
+		if !kubernetes {
+			cluster.Services.Kubernetes = nil
+		}
+		w, err := Wanted(cluster, "a", func(string) (string, error) { return testKey(1, 1), nil })
+		require.NoError(t, err)
+		for _, e := range w.Entities[3:] {
+			out = append(out, e.Name)
+		}
+		return out
+	}
+	require.Equal(t, []string{"client.kubernetes-rbd"}, names(&spec.Ceph{}, true), "no file system, no metadata server")
+	require.Equal(t, []string{"mds.a"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}, false))
+	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, false), "a Kubernetes elsewhere may use it")
+}
+
 func TestWhatIsThereIsLeftAlone(t *testing.T) {
 	for name, c := range map[string]*spec.Ceph{
 		"the defaults": {}, "one copy": {PoolSize: 1, FailureDomain: "osd"}, "pools": {Pools: []spec.CephPool{{Name: "a"}, {Name: "b", Size: 1}}},
+		"file systems": {Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testWant(t, c, 1)
@@ -205,7 +258,7 @@ func (f *scripted) run(_ context.Context, input []byte, program string, args ...
 }
 
 func (f *scripted) answers() string {
-	var auth, config, pools, rules []string
+	var auth, config, pools, rules, filesystems []string
 	for _, e := range f.have.Entities {
 		var caps []string
 		for k, v := range e.Caps {
@@ -223,7 +276,10 @@ func (f *scripted) answers() string {
 		pools = append(pools, fmt.Sprintf(`{"pool_name": %q, "size": %d, "min_size": %d, "crush_rule": %d, "application_metadata": {%q: {}}}`, name, p.Size, p.MinSize, f.have.Rules[p.Rule], p.Applications[0]))
 	}
 	list := func(s []string) string { return "[" + strings.Join(s, ",") + "]" }
-	return fmt.Sprintf(`{"auth_dump": %s}`+"\n%s\n\n%s\n%s\n"+`{"mons": [{"name": "a"}, {"name": "old"}]}`, list(auth), list(config), list(rules), list(pools))
+	for _, name := range f.have.Filesystems {
+		filesystems = append(filesystems, fmt.Sprintf(`{"name": %q, "metadata_pool": "m"}`, name))
+	}
+	return fmt.Sprintf(`{"auth_dump": %s}`+"\n%s\n\n%s\n%s\n%s\n"+`{"mons": [{"name": "a"}, {"name": "old"}]}`, list(auth), list(config), list(rules), list(pools), list(filesystems))
 }
 
 func bootstrap(f *scripted) (said, status []string, err error) {
@@ -270,9 +326,9 @@ func TestAnswersThatAreNotWhatWasAskedAreRefused(t *testing.T) {
 		"one is missing":   {strings.Join(strings.Split(whole, "\n")[:4], "\n"), "read the answer to [osd pool ls detail]"},
 		"another order":    {`[]` + whole, "read the answer to [auth ls]"},
 		"cut off":          {whole[:len(whole)-3], "read the answer to [mon dump]: unexpected EOF"},
-		"nobody is in it":  {`{} [] [] [] {}`, "they name no user and no monitor"},
+		"nobody is in it":  {`{} [] [] [] [] {}`, "they name no user and no monitor"},
 		"text in between":  {"Error ENOENT\n" + whole, "read the answer to [auth ls]: invalid character"},
-		"pools of nothing": {`{"auth_dump": []} [] [] {"a": 1} {"mons": []}`, "read the answer to [osd pool ls detail]"},
+		"pools of nothing": {`{"auth_dump": []} [] [] {"a": 1} [] {"mons": []}`, "read the answer to [osd pool ls detail]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseHave(strings.NewReader(tc.text))
@@ -458,13 +514,13 @@ func TestAnAnswerIsReadWithinBounds(t *testing.T) {
 
 func FuzzHave(f *testing.F) {
 	f.Add((&scripted{have: Have{Entities: map[string]Entity{"x": {}}}}).answers())
-	f.Add(`{"auth_dump": []} [] [] [] {"mons": []}`)
+	f.Add(`{"auth_dump": []} [] [] [] [] {"mons": []}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := parseHave(strings.NewReader(text))
 		if err != nil {
 			return
 		}
-		w := Want{Rule: "r", Domain: "host", Pools: (&spec.Ceph{}).AllPools(), Entities: []Entity{{"client.admin", testKey(1, 1), nil}}}
+		w := Want{Rule: "r", Domain: "host", Pools: (&spec.Ceph{}).AllPools(), Filesystems: []spec.CephFilesystem{{Name: "files"}}, Entities: []Entity{{"client.admin", testKey(1, 1), nil}}}
 		_, _ = Changes(w, h)
 	})
 }

@@ -30,12 +30,14 @@ type Have struct {
 	// Rules are the numbers of the CRUSH rules, by their names.
 	Rules map[string]int
 	Pools map[string]Pool
+	// Filesystems are the names of those of CephFS.
+	Filesystems []string
 	// Monitors are the names in the map of monitors.
 	Monitors []string
 }
 
 // questions are what ReadHave asks, in the order in which parseHave reads the answers.
-var questions = [][]string{{"auth", "ls"}, {"config", "dump"}, {"osd", "crush", "rule", "dump"}, {"osd", "pool", "ls", "detail"}, {"mon", "dump"}}
+var questions = [][]string{{"auth", "ls"}, {"config", "dump"}, {"osd", "crush", "rule", "dump"}, {"osd", "pool", "ls", "detail"}, {"fs", "ls"}, {"mon", "dump"}}
 
 // ReadHave asks a storage cluster what it has.
 func ReadHave(ctx context.Context, c Client) (Have, error) {
@@ -77,12 +79,15 @@ func parseHave(r io.Reader) (Have, error) {
 		Rule         int                        `json:"crush_rule"`
 		Applications map[string]json.RawMessage `json:"application_metadata"`
 	}
+	var filesystems []struct {
+		Name string `json:"name"`
+	}
 	var mons struct {
 		Mons []struct {
 			Name string `json:"name"`
 		} `json:"mons"`
 	}
-	for i, into := range []any{&auth, &config, &rules, &pools, &mons} {
+	for i, into := range []any{&auth, &config, &rules, &pools, &filesystems, &mons} {
 		if err := d.Decode(into); err != nil {
 			return Have{}, fmt.Errorf("read the answer to %v: %w", questions[i], err)
 		}
@@ -105,6 +110,9 @@ func parseHave(r io.Reader) (Have, error) {
 	}
 	for _, p := range pools {
 		h.Pools[p.Name] = Pool{p.Size, p.MinSize, byID[p.Rule], slices.Sorted(maps.Keys(p.Applications))}
+	}
+	for _, f := range filesystems {
+		h.Filesystems = append(h.Filesystems, f.Name)
 	}
 	for _, m := range mons.Mons {
 		h.Monitors = append(h.Monitors, m.Name)

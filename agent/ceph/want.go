@@ -28,6 +28,7 @@ type Want struct {
 	// Rule is the CRUSH rule of all pools, and Domain the bucket type of which it takes each once.
 	Rule, Domain string
 	Pools        []spec.CephPool
+	Filesystems  []spec.CephFilesystem
 	// Monitors are the names of those in cluster.yaml.
 	Monitors []string
 }
@@ -38,20 +39,25 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	if s == nil {
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
-	w := Want{Rule: "spore_" + s.Domain(), Domain: s.Domain(), Pools: s.AllPools(), Monitors: c.Members["ceph-mon"], Options: options(s)}
-	rows := []struct {
+	w := Want{Rule: "spore_" + s.Domain(), Domain: s.Domain(), Pools: everyPool(s), Filesystems: s.AllFilesystems(), Monitors: c.Members["ceph-mon"], Options: options(s)}
+	type row struct {
 		entity, ref string
 		caps        map[string]string
-	}{
+	}
+	rows := []row{
 		{"client.admin", "ceph-admin-key", render.CephCaps["client.admin"]},
 		{"mgr." + node, "ceph-mgr-key", render.CephCaps["mgr"]},
 		{"client.bootstrap-osd", "ceph-bootstrap-osd-key", render.CephCaps["client.bootstrap-osd"]},
 	}
 	if c.Services.Kubernetes != nil && len(s.KubernetesPools()) > 0 {
-		rows = append(rows, struct {
-			entity, ref string
-			caps        map[string]string
-		}{"client." + spec.CephKubernetesUser, "ceph-kubernetes-rbd-key", render.CephKubernetesCaps(s)})
+		rows = append(rows, row{"client." + spec.CephKubernetesUser, "ceph-kubernetes-rbd-key", render.CephKubernetesCaps(s)})
+	}
+	if len(w.Filesystems) > 0 {
+		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
+	}
+	// Also for a Kubernetes that is not this cluster's.
+	if len(s.KubernetesFilesystems()) > 0 {
+		rows = append(rows, row{"client." + spec.CephFSKubernetesUser, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s)})
 	}
 	for _, r := range rows {
 		value, err := key(r.ref)
@@ -66,10 +72,13 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	return w, nil
 }
 
+// everyPool lists the pools of ceph.yaml, and those of its file systems.
+func everyPool(s *spec.Ceph) []spec.CephPool { return append(s.AllPools(), s.FilesystemPools()...) }
+
 // options are settings that hold for the whole storage cluster. Each is written with both values, so that it is taken back
 // when its reason is gone.
 func options(s *spec.Ceph) []Option {
-	single := slices.ContainsFunc(s.AllPools(), func(p spec.CephPool) bool { return p.Size == 1 })
+	single := slices.ContainsFunc(everyPool(s), func(p spec.CephPool) bool { return p.Size == 1 })
 	return []Option{
 		// Clients that reuse the ids of others are older than any that this cluster ever had (CVE-2021-20288).
 		{"mon", "auth_allow_insecure_global_id_reclaim", "false"},
@@ -108,6 +117,11 @@ func Changes(w Want, h Have) ([]Change, error) {
 	}
 	for _, p := range w.Pools {
 		out = append(out, poolChanges(p, w.Rule, h)...)
+	}
+	for _, f := range w.Filesystems {
+		if !slices.Contains(h.Filesystems, f.Name) {
+			out = append(out, Change{What: "the file system " + f.Name, Args: []string{"fs", "new", f.Name, f.MetadataPool(), f.DataPool()}})
+		}
 	}
 	return out, nil
 }
@@ -181,7 +195,8 @@ func poolChanges(p spec.CephPool, rule string, h Have) []Change {
 	if had.MinSize != p.MinSize || had.Size != p.Size { // Ceph chooses another one with each size.
 		set("min_size", strconv.Itoa(p.MinSize))
 	}
-	if !slices.Contains(had.Applications, p.Application) {
+	// `fs new` says what the pools of a file system are for, and which of them is for what.
+	if p.Application != spec.PoolCephFS && !slices.Contains(had.Applications, p.Application) {
 		out = append(out, Change{What: "what the pool " + p.Name + " is for", Args: []string{"osd", "pool", "application", "enable", p.Name, p.Application}})
 	}
 	return out

@@ -50,7 +50,7 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		// Another default that a person chooses is left alone.
 		{object: storageClass(!provisions(c)), theirs: true},
 	}
-	if provisions(c) {
+	if provisions(c) || shares(c) {
 		out = append(out, volumeObjects(c)...)
 	}
 	return out, nil

@@ -1,10 +1,14 @@
 package kubernetes
 
-import "spore/cluster/facts"
+import (
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
 
 const (
-	// volumeDriver is the name of the driver in payloads/spore-rbd.
+	// volumeDriver and sharedDriver are the names of the drivers in payloads/spore-rbd.
 	volumeDriver = "rbd.csi.spore"
+	sharedDriver = "cephfs.csi.spore"
 	// defaultClass says, at a StorageClass, that it is for claims that name none.
 	defaultClass = "storageclass.kubernetes.io/is-default-class"
 	// provisionersGroup is that of the provisioners of all masters (package pki).
@@ -16,34 +20,46 @@ func provisions(c *facts.Cluster) bool {
 	return c.Enabled("ceph") && len(c.Services.Ceph.KubernetesPools()) > 0
 }
 
-// volumeObjects are what claims for volumes on Ceph need: the driver as kubelets see it, a class for each pool, and the roles
-// of the provisioner.
+// shares tells whether the cluster's own Ceph gives pods shared volumes.
+func shares(c *facts.Cluster) bool { return c.Enabled(spec.PartCephFSVolumes) }
+
+// volumeObjects are what claims for volumes on Ceph need: the drivers as kubelets see them, a class for each pool and file
+// system, and the roles of the provisioners.
 func volumeObjects(c *facts.Cluster) []applied {
-	out := []applied{
-		{object: csiDriver()},
-		{object: role("spore:rbd-provisioner", provisionerRules())},
-		{object: binding("spore:rbd-provisioner", "spore:rbd-provisioner", "Group", provisionersGroup)},
-		{object: Object{
+	var out []applied
+	if provisions(c) {
+		out = append(out, applied{object: csiDriver(volumeDriver)})
+	}
+	if shares(c) {
+		out = append(out, applied{object: csiDriver(sharedDriver)})
+	}
+	out = append(out,
+		applied{object: role("spore:rbd-provisioner", provisionerRules())},
+		applied{object: binding("spore:rbd-provisioner", "spore:rbd-provisioner", "Group", provisionersGroup)},
+		applied{object: Object{
 			"apiVersion": rbac + "/v1", "kind": "Role", "metadata": map[string]any{"name": "spore:rbd-provisioner", "namespace": "kube-system"},
 			"rules": provisionerLeaseRules(),
 		}},
-		{object: Object{
+		applied{object: Object{
 			"apiVersion": rbac + "/v1", "kind": "RoleBinding", "metadata": map[string]any{"name": "spore:rbd-provisioner", "namespace": "kube-system"},
 			"roleRef":  map[string]any{"apiGroup": rbac, "kind": "Role", "name": "spore:rbd-provisioner"},
 			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "Group", "name": provisionersGroup}},
 		}},
-	}
+	)
 	for i, pool := range c.Services.Ceph.KubernetesPools() {
 		out = append(out, applied{object: volumeClass(pool, i == 0), theirs: true})
+	}
+	for i, name := range c.Services.Ceph.KubernetesFilesystems() {
+		out = append(out, applied{object: sharedClass(name, i == 0), theirs: true})
 	}
 	return out
 }
 
-// csiDriver tells kubelet that a volume needs no attachment object: the exclusive lock of the image is what keeps a second
-// node from it. The group of a pod is set on what it mounts.
-func csiDriver() Object {
+// csiDriver tells kubelet that a volume needs no attachment object: the exclusive lock of an image is what keeps a second node
+// from it, and a file system of Ceph is for many. The group of a pod is set on what it mounts.
+func csiDriver(name string) Object {
 	return Object{
-		"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": map[string]any{"name": volumeDriver},
+		"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"attachRequired": false, "podInfoOnMount": false, "fsGroupPolicy": "File", "volumeLifecycleModes": []string{"Persistent"},
 			"storageCapacity": false, "seLinuxMount": false, "requiresRepublish": false,
@@ -61,6 +77,19 @@ func volumeClass(pool string, first bool) Object {
 	return Object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata,
 		"provisioner": volumeDriver, "parameters": map[string]any{"pool": pool}, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
+	}
+}
+
+// sharedClass makes volumes in a file system, which any number of nodes mount. The first one's is cephfs, others have the file
+// system's name behind it; none is the default.
+func sharedClass(filesystem string, first bool) Object {
+	name := "cephfs"
+	if !first {
+		name += "-" + filesystem
+	}
+	return Object{
+		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": map[string]any{"name": name},
+		"provisioner": sharedDriver, "parameters": map[string]any{"filesystem": filesystem}, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
 	}
 }
 

@@ -51,6 +51,9 @@ func TestOneClassIsTheDefault(t *testing.T) {
 		{"with Ceph that Kubernetes has no pool of", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "mine"}}}), []string{"local"}, []string{"local"}},
 		{"with two pools", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "fast", Kubernetes: true}, {Name: "mine"}, {Name: "slow", Kubernetes: true}}}),
 			[]string{"ceph-rbd"}, []string{"local", "ceph-rbd", "ceph-rbd-slow"}},
+		{"with file systems that Kubernetes has none of", cephCluster(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}), []string{"ceph-rbd"}, []string{"local", "ceph-rbd"}},
+		{"with file systems and no pool", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "mine"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}, {Name: "more", Kubernetes: true}}}),
+			[]string{"local"}, []string{"local", "cephfs", "cephfs-more"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			usual, all := classes(t, tt.cluster)
@@ -63,7 +66,7 @@ func TestOneClassIsTheDefault(t *testing.T) {
 // The objects of volumes are in testdata/volumes.json; UPDATE=1 writes them.
 func TestTheObjectsOfVolumes(t *testing.T) {
 	var list []Object
-	for _, a := range volumeObjects(cephCluster(&spec.Ceph{})) {
+	for _, a := range volumeObjects(cephCluster(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}})) {
 		_, err := pathOf(a.object)
 		require.NoError(t, err)
 		list = append(list, a.object)

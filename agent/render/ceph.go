@@ -23,6 +23,7 @@ var CephCaps = map[string]map[string]string{
 	"mon.":                 {"mon": "allow *"},
 	"client.admin":         {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"},
 	"mgr":                  {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
+	"mds":                  {"mon": "allow profile mds", "osd": "allow rw tag cephfs *=*", "mds": "allow", "mgr": "allow profile mds"},
 	"client.bootstrap-osd": {"mon": "allow profile bootstrap-osd"},
 }
 
@@ -79,6 +80,32 @@ func cephMgr(in Input) (map[string]File, error) {
 		// It keeps nothing: all that it knows comes from the others.
 		setting{"mgr_data", in.Dir},
 	)
+}
+
+// cephMDS renders what a metadata server needs.
+func cephMDS(in Input) (map[string]File, error) {
+	own, err := nodeAddress(in)
+	if err != nil {
+		return nil, err
+	}
+	return cephFiles(in, []CephKey{{"mds." + in.Node.Name, "ceph-mds-key"}},
+		setting{"public_addr", own.String()},
+		// It keeps nothing: file systems are in their pools.
+		setting{"mds_data", in.Dir},
+		setting{"mds_cache_memory_limit", strconv.FormatUint(mdsCache(in.Memory), 10)},
+	)
+}
+
+// Bounds of the cache of a metadata server in bytes: that of its smallest use, and Ceph's own default.
+const (
+	leastMDSCache = 128 << 20
+	mostMDSCache  = 4096 << 20
+)
+
+// mdsCache is what a metadata server may keep in memory in bytes, an eighth of the machine's: the monitor, the manager and
+// mostly OSDs are beside it. The process takes up to half as much again.
+func mdsCache(machine uint64) uint64 {
+	return min(max(machine/8, leastMDSCache), mostMDSCache)
 }
 
 // cephBootstrap renders what the commands of ceph-bootstrap need; people use the same files. The key of the monitors comes
@@ -225,4 +252,19 @@ func CephKubernetesCaps(c *spec.Ceph) map[string]string {
 		pools = append(pools, "profile rbd pool="+name)
 	}
 	return map[string]string{"mon": "profile rbd", "osd": strings.Join(pools, ", "), "mgr": strings.Join(pools, ", ")}
+}
+
+// CephFSKubernetesCaps are what the user of Kubernetes may do with the file systems that are given to it: have the manager make
+// and remove subvolumes of its group, and mount what is in the group. It cannot change a quota, which would take the right p.
+func CephFSKubernetesCaps(c *spec.Ceph) map[string]string {
+	var mon, osd, mds, mgr []string
+	for _, name := range c.KubernetesFilesystems() {
+		mon = append(mon, "allow r fsname="+name)
+		osd = append(osd, "allow rw tag cephfs data="+name)
+		mds = append(mds, "allow rw fsname="+name+" path="+spec.CephFSGroups+"/"+spec.CephFSKubernetesGroup)
+		for _, command := range []string{"subvolumegroup create", "subvolume create", "subvolume info", "subvolume rm"} {
+			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, spec.CephFSKubernetesGroup))
+		}
+	}
+	return map[string]string{"mon": strings.Join(mon, ", "), "osd": strings.Join(osd, ", "), "mds": strings.Join(mds, ", "), "mgr": strings.Join(mgr, ", ")}
 }

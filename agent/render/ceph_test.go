@@ -23,7 +23,7 @@ func cephInput(c *spec.Ceph, dir string) Input {
 	in.Cluster.Services.Ceph = c
 	in.Dir = dir
 	secrets := map[string]string{"ceph-fsid": "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"}
-	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"} {
+	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-mds-key"} {
 		secrets[ref] = cephTestKey(i)
 	}
 	in.Secret = func(ref string) ([]byte, error) {
@@ -37,7 +37,7 @@ func cephInput(c *spec.Ceph, dir string) Input {
 }
 
 func TestProgramsOfCeph(t *testing.T) {
-	for _, program := range []string{"ceph-mon", "ceph-mgr", "ceph-bootstrap"} {
+	for _, program := range []string{"ceph-mon", "ceph-mgr", "ceph-mds", "ceph-bootstrap"} {
 		t.Run(program, func(t *testing.T) {
 			files, err := Render(program, cephInput(&spec.Ceph{OSDMemory: 1024}, "/run/"+program))
 			require.NoError(t, err)
@@ -51,6 +51,7 @@ func TestNoProgramOfCephIsGivenAKeyThatItDoesNotUse(t *testing.T) {
 	for program, entities := range map[string][]string{
 		"ceph-mon":       {"mon.", "client.admin", "mgr.master-02", "client.bootstrap-osd"},
 		"ceph-mgr":       {"mgr.master-02"},
+		"ceph-mds":       {"mds.master-02"},
 		"ceph-bootstrap": {"mon.", "client.admin"},
 	} {
 		files, err := Render(program, cephInput(&spec.Ceph{}, "/run/x"))
@@ -122,4 +123,21 @@ func TestCephIsRefused(t *testing.T) {
 func TestKubernetesMayWorkWithItsPoolsAlone(t *testing.T) {
 	c := &spec.Ceph{Pools: []spec.CephPool{{Name: "a", Kubernetes: true}, {Name: "b"}, {Name: "c", Kubernetes: true}}}
 	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c", "mgr": "profile rbd pool=a, profile rbd pool=c"}, CephKubernetesCaps(c))
+}
+
+func TestKubernetesMayWorkWithItsGroupOfItsFileSystemsAlone(t *testing.T) {
+	caps := CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b"}}})
+	require.Equal(t, map[string]string{
+		"mon": "allow r fsname=a", "osd": "allow rw tag cephfs data=a", "mds": "allow rw fsname=a path=/volumes/kubernetes",
+		"mgr": "allow command 'fs subvolumegroup create' with vol_name=a group_name=kubernetes, allow command 'fs subvolume create' with vol_name=a group_name=kubernetes, " +
+			"allow command 'fs subvolume info' with vol_name=a group_name=kubernetes, allow command 'fs subvolume rm' with vol_name=a group_name=kubernetes",
+	}, caps)
+	caps = CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b", Kubernetes: true}}})
+	require.Equal(t, "allow rw fsname=a path=/volumes/kubernetes, allow rw fsname=b path=/volumes/kubernetes", caps["mds"])
+}
+
+func TestTheCacheOfAMetadataServer(t *testing.T) {
+	for _, tt := range []struct{ machine, want uint64 }{{0, 128 << 20}, {1 << 30, 128 << 20}, {8 << 30, 1 << 30}, {1 << 40, 4 << 30}} {
+		require.Equal(t, tt.want, mdsCache(tt.machine), "%d", tt.machine)
+	}
 }

@@ -16,6 +16,11 @@ func rbdFiles(in Input) (map[string]File, error) {
 // rbdProvisioner renders the command line and the kubeconfig of Kubernetes' provisioner, which asks the driver for volumes.
 // Of several masters' one works, by a lease whose times are those of kube-scheduler's.
 func rbdProvisioner(in Input) (map[string]File, error) {
+	return provisioner(in, "/run/rbd-controller/csi.sock", "--default-fstype=ext4")
+}
+
+// provisioner renders them for the driver at a socket, with words of its own.
+func provisioner(in Input, socket string, more ...string) (map[string]File, error) {
 	if in.Cluster.Services.Kubernetes == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
@@ -25,8 +30,7 @@ func rbdProvisioner(in Input) (map[string]File, error) {
 	}
 	words := []string{
 		"--kubeconfig=" + in.Dir + "/kubeconfig",
-		"--csi-address=/run/rbd-controller/csi.sock",
-		"--default-fstype=ext4",
+		"--csi-address=" + socket,
 		// What the driver does takes seconds; a cluster that stands still is asked again.
 		"--timeout=" + slow(in, time.Minute).String(),
 		"--retry-interval-max=" + slow(in, 30*time.Second).String(),
@@ -37,7 +41,7 @@ func rbdProvisioner(in Input) (map[string]File, error) {
 		"--leader-election-renew-deadline=" + slow(in, renewDeadline).String(),
 		"--leader-election-retry-period=" + slow(in, retryPeriod).String(),
 	}
-	args, err := arguments(words)
+	args, err := arguments(append(words, more...))
 	if err != nil {
 		return nil, err
 	}

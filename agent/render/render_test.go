@@ -98,6 +98,9 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 		if strings.HasPrefix(name, "ceph-") {
 			input = func() Input { return cephInput(&spec.Ceph{}, "/run/x") }
 		}
+		if strings.HasPrefix(name, "cephfs-") {
+			input = func() Input { return cephfsInput(kubeMaster(), "/run/x") }
+		}
 		if strings.HasPrefix(name, "rbd-") {
 			input = func() Input { return rbdInput(kubeMaster(), "/run/x") }
 		}

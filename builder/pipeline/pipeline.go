@@ -21,6 +21,7 @@ import (
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/roles"
+	"spore/cluster/spec"
 )
 
 // Names of the files in the output folder.
@@ -150,6 +151,9 @@ func enabledPrograms(c *cluster.Config) []roles.Program {
 	enabled := map[string]bool{}
 	for _, s := range c.Cluster.Services {
 		enabled[s] = true
+	}
+	for _, part := range spec.Parts {
+		enabled[part] = c.Services.Part(part)
 	}
 	byName := map[string]roles.Program{}
 	for _, r := range roles.Roles() {

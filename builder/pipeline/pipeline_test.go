@@ -48,6 +48,34 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 	require.Equal(t, []string{}, names())
 }
 
+func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
+	has := func(c *spec.Ceph, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
+		for _, p := range enabledPrograms(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{Ceph: c, Kubernetes: kubernetes}}) {
+			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
+		}
+		return mds, volumes
+	}
+	with := func(kubernetes bool) *spec.Ceph {
+		return &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: kubernetes}}}
+	}
+	for _, tt := range []struct {
+		name         string
+		ceph         *spec.Ceph
+		kubernetes   *spec.Kubernetes
+		services     []string
+		mds, volumes bool
+	}{
+		{"no file system", &spec.Ceph{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
+		{"one that is not for Kubernetes", with(false), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, false},
+		{"one that is", with(true), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, true},
+		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},
+		{"no Ceph", nil, &spec.Kubernetes{}, []string{"kubernetes"}, false, false},
+	} {
+		mds, volumes := has(tt.ceph, tt.kubernetes, tt.services...)
+		require.Equal(t, []bool{tt.mds, tt.volumes}, []bool{mds, volumes}, tt.name)
+	}
+}
+
 func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
 	b := build{programs: []roles.Program{{Name: "a", Payloads: []string{"x", "y"}}, {Name: "b", Payloads: []string{"x"}}}}
 	require.Equal(t, []string{"x", "y"}, b.payloadNames())

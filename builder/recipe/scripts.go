@@ -45,6 +45,7 @@ var replayed = map[string]map[string]string{
 	"ca-certificates-java":    {"chown": "of a file of settings, during upgrades"},
 	"ceph-base":               {"chown": "of directories that our units make"},
 	"ceph-common":             {"chown": "step permissions"},
+	"ceph-mds":                {"chown": "of a directory that nothing uses"},
 	"ceph-mgr":                {"chown": "of a directory that nothing uses"},
 	"cpio":                    {"update-alternatives": "step alternatives"},
 	"dbus":                    {"dpkg-statoverride": "step permissions"},

@@ -42,9 +42,13 @@ type Cluster struct {
 	SigningKeys []string `json:"signingKeys,omitempty"`
 }
 
-// Enabled tells whether a service is switched on, by the name that cluster.yaml has for it, and some node runs it.
+// Enabled tells whether a service is switched on, by the name that cluster.yaml has for it, and some node runs it; or whether
+// a part of a service is (spec.Services.Part).
 func (c *Cluster) Enabled(service string) bool {
 	s := &c.Services
+	if s.Part(service) {
+		return c.Enabled("ceph")
+	}
 	on := map[string]bool{"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil}[service]
 	return on && slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(c.Members[r.Name]) > 0 })
 }

@@ -6,6 +6,8 @@ package roles
 import (
 	"slices"
 	"strings"
+
+	"spore/cluster/spec"
 )
 
 // Role is one row of the contract between cluster.yaml and the image.
@@ -41,7 +43,8 @@ type Program struct {
 	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
 	// have what they are to be given.
 	NeedsSecrets bool `json:"needsSecrets"`
-	// With is a service that the program is for, besides that of its role: without it, the role has no such program.
+	// With is a service that the program is for, besides that of its role, or a part of a service (spec.Services.Part): without
+	// it, the role has no such program.
 	With string `json:"with,omitempty"`
 }
 
@@ -49,10 +52,10 @@ type Program struct {
 func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
 
 // everyKubernetesNode is what both roles of Kubernetes run.
-var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node"}
+var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node", "cephfs-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
 
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
@@ -61,7 +64,7 @@ func Roles() []Role {
 		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
 		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka-disks", "kafka", "kafka-bootstrap"}},
 		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka"}},
-		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"formation", "ceph-mon", "ceph-bootstrap", "ceph-mgr"}},
+		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"formation", "ceph-mon", "ceph-bootstrap", "ceph-mgr", "ceph-mds"}},
 		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph", Programs: []string{"ceph-disks", "ceph-osd"}},
 		{Name: "mqtt-broker", Target: "mqtt.target", Service: "mqtt", Programs: []string{"mosquitto"}},
 		{Name: "dns-server", Target: "dns.target", Service: "dns", Programs: []string{"coredns"}},
@@ -120,17 +123,28 @@ func Programs() []Program {
 		{Name: "rbd-node", Unit: "rbd-node.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "root",
 			Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
 
+		// Shared volumes of pods: the controller makes and removes subvolumes of CephFS, the node mounts them.
+		{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: spec.PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+		{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: spec.PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
+			Secrets: pairs("rbd-provisioner")},
+		{Name: "cephfs-node", Unit: "cephfs-node.service", With: spec.PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+
 		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-base"}, Ports: []string{"3300/tcp"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"}},
 		// Part of spore-agent.
 		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key", "ceph-mds-key", "ceph-kubernetes-cephfs-key"}},
 		// Part of spore-agent; cryptsetup opens encrypted disks.
 		{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
 		{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-bootstrap-osd-key"}},
 		{Name: "ceph-mgr", Unit: "ceph-mgr.service", Packages: []string{"ceph-mgr", "ceph-mgr-modules-core"}, User: "ceph", NeedsSecrets: true,
 			Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},
+		// A metadata server of CephFS beside each monitor.
+		{Name: "ceph-mds", Unit: "ceph-mds.service", With: spec.PartCephFS, Packages: []string{"ceph-mds"}, User: "ceph", NeedsSecrets: true,
+			Secrets: []string{"ceph-fsid", "ceph-mds-key"}},
 	}
 }
 

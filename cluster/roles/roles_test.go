@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/cluster/spec"
 )
 
 func TestEveryNameAndAliasIsUniqueAndFound(t *testing.T) {
@@ -53,7 +55,7 @@ func TestEveryProgramBelongsToARole(t *testing.T) {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
-		if p.Name != "formation" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
+		if p.Name != "formation" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
 			require.NotEmpty(t, append(p.Packages, p.Payloads...), p.Name)
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
@@ -77,7 +79,7 @@ func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
 	master, _ := Lookup("master")
 	worker, _ := Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
-	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
+	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
 }
 
 func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
@@ -95,9 +97,14 @@ func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	require.Contains(t, names("worker", "ceph"), "rbd-node")
 	require.NotContains(t, names("worker", "ceph"), "rbd-provisioner", "workers make no volumes")
 	require.Subset(t, names("control-plane", "ceph"), []string{"rbd-node", "rbd-controller", "rbd-provisioner"})
+	require.NotContains(t, names("ceph-mon", "ceph"), "ceph-mds", "a cluster without file systems has no metadata servers")
+	require.Contains(t, names("ceph-mon", "ceph", spec.PartCephFS), "ceph-mds")
+	require.NotContains(t, names("worker", "ceph", spec.PartCephFS), "cephfs-node", "Kubernetes is given none of them")
+	require.Contains(t, names("worker", "ceph", spec.PartCephFS, spec.PartCephFSVolumes), "cephfs-node")
 	for _, p := range Programs() {
 		if p.With != "" {
-			require.True(t, slices.ContainsFunc(Roles(), func(r Role) bool { return r.Service == p.With }), "%s is for %s", p.Name, p.With)
+			known := slices.Contains(spec.Parts, p.With) || slices.ContainsFunc(Roles(), func(r Role) bool { return r.Service == p.With })
+			require.True(t, known, "%s is for %s", p.Name, p.With)
 		}
 	}
 }

@@ -97,6 +97,8 @@ const (
 const (
 	PoolRBD   = "rbd"
 	PoolRADOS = "rados"
+	// PoolCephFS is for the pools of file systems alone.
+	PoolCephFS = "cephfs"
 )
 
 // DefaultPool is the pool of a cluster whose ceph.yaml names none.
@@ -152,6 +154,79 @@ func (c *Ceph) KubernetesPools() []string {
 	for _, p := range c.AllPools() {
 		if p.Kubernetes {
 			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// Parts of services that only some clusters have, by names that roles.Program.With knows besides those of services.
+const (
+	// PartCephFS is CephFS.
+	PartCephFS = "cephfs"
+	// PartCephFSVolumes are volumes of Kubernetes on CephFS.
+	PartCephFSVolumes = "cephfs-volumes"
+)
+
+// Parts lists them.
+var Parts = []string{PartCephFS, PartCephFSVolumes}
+
+// Part tells whether the settings ask for a part.
+func (s *Services) Part(name string) bool {
+	switch name {
+	case PartCephFS:
+		return s.Ceph != nil && len(s.Ceph.Filesystems) > 0
+	case PartCephFSVolumes:
+		return s.Kubernetes != nil && len(s.Ceph.KubernetesFilesystems()) > 0
+	}
+	return false
+}
+
+const (
+	// CephFSKubernetesUser is the client as which Kubernetes works with the file systems that are given to it.
+	CephFSKubernetesUser = "kubernetes-cephfs"
+	// CephFSKubernetesGroup is the group of subvolumes that it works in, the folder of that name in CephFSGroups.
+	CephFSKubernetesGroup = "kubernetes"
+	// CephFSGroups is where Ceph's module "volumes" keeps groups of subvolumes.
+	CephFSGroups = "/volumes"
+)
+
+// AllFilesystems returns the file systems with their defaults filled in.
+func (c *Ceph) AllFilesystems() []CephFilesystem {
+	if c == nil {
+		return nil
+	}
+	out := make([]CephFilesystem, len(c.Filesystems))
+	for i, f := range c.Filesystems {
+		p := CephPool{Size: f.Size, MinSize: f.MinSize}.filled(c)
+		f.Size, f.MinSize = p.Size, p.MinSize
+		out[i] = f
+	}
+	return out
+}
+
+// MetadataPool is the pool of names and attributes, called as Ceph's own `fs volume create` would.
+func (f CephFilesystem) MetadataPool() string { return "cephfs." + f.Name + ".meta" }
+
+// DataPool is the pool of what is in files.
+func (f CephFilesystem) DataPool() string { return "cephfs." + f.Name + ".data" }
+
+// FilesystemPools returns the pools of all file systems.
+func (c *Ceph) FilesystemPools() []CephPool {
+	var out []CephPool
+	for _, f := range c.AllFilesystems() {
+		for _, name := range []string{f.MetadataPool(), f.DataPool()} {
+			out = append(out, CephPool{Name: name, Application: PoolCephFS, Size: f.Size, MinSize: f.MinSize})
+		}
+	}
+	return out
+}
+
+// KubernetesFilesystems returns the names of the file systems in which Kubernetes makes volumes, the first one first.
+func (c *Ceph) KubernetesFilesystems() []string {
+	var out []string
+	for _, f := range c.AllFilesystems() {
+		if f.Kubernetes {
+			out = append(out, f.Name)
 		}
 	}
 	return out

@@ -139,6 +139,8 @@ type Ceph struct {
 	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
 	// Pools are made when they are missing and never deleted; one called rbd, which Kubernetes is given, when empty.
 	Pools []CephPool `yaml:"pools,omitempty" json:"pools,omitempty"`
+	// Filesystems are those of CephFS. They are made when they are missing and never deleted; without any, there are no metadata servers.
+	Filesystems []CephFilesystem `yaml:"filesystems,omitempty" json:"filesystems,omitempty"`
 	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; when 0, the OSDs of a machine share half of its memory, with at most 4096 each.
 	OSDMemory int `yaml:"osdMemory,omitempty" json:"osdMemory,omitempty"`
 }
@@ -154,5 +156,17 @@ type CephPool struct {
 	// MinSize is the number of copies that must be there for reads and writes; more than half of Size when 0.
 	MinSize int `yaml:"minSize,omitempty" json:"minSize,omitempty"`
 	// Kubernetes lets the user of Kubernetes make volumes in this pool, which has to be one for rbd.
+	Kubernetes bool `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
+}
+
+// CephFilesystem is one file system of CephFS, with pools of its own for its metadata and for its data.
+type CephFilesystem struct {
+	// Name is 1 to 50 lower-case letters and digits, and - inside.
+	Name string `yaml:"name" json:"name"`
+	// Size is the number of copies in both pools; poolSize when 0.
+	Size int `yaml:"size,omitempty" json:"size,omitempty"`
+	// MinSize is the number of copies that must be there for reads and writes; more than half of Size when 0.
+	MinSize int `yaml:"minSize,omitempty" json:"minSize,omitempty"`
+	// Kubernetes lets the user of Kubernetes make shared volumes in this file system, and use nothing else of it.
 	Kubernetes bool `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
 }

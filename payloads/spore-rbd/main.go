@@ -1,5 +1,6 @@
-// Command spore-rbd is the CSI driver that gives pods volumes of Ceph: `spore-rbd controller` on masters makes and removes
-// RBD images, `spore-rbd node` on each node of Kubernetes mounts them.
+// Command spore-rbd has the CSI drivers that give pods volumes of Ceph. `spore-rbd controller` on masters makes and removes RBD
+// images, `spore-rbd node` on each node of Kubernetes mounts them; `spore-rbd cephfs-controller` and `spore-rbd cephfs-node` do so
+// with subvolumes of CephFS.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"spore/payloads/spore-rbd/cephfs"
 	"spore/payloads/spore-rbd/driver"
 	"spore/payloads/spore-rbd/rbd"
 	"spore/payloads/spore-rbd/registration"
@@ -27,9 +29,11 @@ import (
 
 const usage = `usage: spore-rbd controller --conf FILE --user NAME --socket FILE
        spore-rbd node --conf FILE --user NAME --socket FILE --registration FILE --node NAME
+       spore-rbd cephfs-controller --conf FILE --user NAME --socket FILE
+       spore-rbd cephfs-node --fsid ID --monitors ADDRESS:PORT/... --key FILE --user NAME --socket FILE --registration FILE --node NAME
 
-A CSI driver for RBD images of Ceph, called ` + driver.Name + `. The controller makes and removes images for Kubernetes'
-external-provisioner; the node maps and mounts them for kubelet.
+CSI drivers for volumes on Ceph: ` + driver.Name + ` for RBD images, ` + driver.FilesName + ` for CephFS. The controllers make and remove
+volumes for Kubernetes' external-provisioner; the nodes mount them for kubelet.
 
 Example: spore-rbd controller --conf /run/rbd-controller/ceph.conf --user kubernetes-rbd --socket /run/rbd-controller/csi.sock
 `
@@ -53,50 +57,104 @@ var errUsage = errors.New("wrong usage")
 
 func say(line string) { fmt.Fprintln(os.Stderr, "spore-rbd: "+line) }
 
+// options are those of all commands; each needs some.
+type options struct {
+	conf, user, socket, registration, node string
+	fsid, monitors, key                    string
+	rbd, ceph                              string
+}
+
+// command is one of those that the first word chooses.
+type command struct {
+	// needs are the options without which it does nothing.
+	needs []string
+	run   func(context.Context, options) error
+}
+
+var commands = map[string]command{
+	"controller":        {[]string{"conf", "user", "socket"}, controller},
+	"node":              {[]string{"conf", "user", "socket", "registration", "node"}, node},
+	"cephfs-controller": {[]string{"conf", "user", "socket"}, filesController},
+	"cephfs-node":       {[]string{"fsid", "monitors", "key", "user", "socket", "registration", "node"}, filesNode},
+}
+
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
 		fmt.Print(usage)
 		if len(args) == 0 {
-			return fmt.Errorf("%w: name controller or node", errUsage)
+			return fmt.Errorf("%w: name what to run", errUsage)
 		}
 		return nil
 	}
+	c, ok := commands[args[0]]
+	if !ok {
+		return fmt.Errorf("%w: there is controller, node, cephfs-controller and cephfs-node", errUsage)
+	}
 	flags := flag.NewFlagSet("spore-rbd", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Print(usage) }
-	ceph := rbd.Command{}
-	var socket, register, node string
-	flags.StringVar(&ceph.Program, "rbd", "/usr/bin/rbd", "")
-	flags.StringVar(&ceph.Conf, "conf", "", "")
-	flags.StringVar(&ceph.User, "user", "", "")
-	flags.StringVar(&socket, "socket", "", "")
-	flags.StringVar(&register, "registration", "", "")
-	flags.StringVar(&node, "node", "", "")
+	var o options
+	for name, to := range map[string]*string{
+		"conf": &o.conf, "user": &o.user, "socket": &o.socket, "registration": &o.registration, "node": &o.node,
+		"fsid": &o.fsid, "monitors": &o.monitors, "key": &o.key,
+	} {
+		flags.StringVar(to, name, "", "")
+	}
+	flags.StringVar(&o.rbd, "rbd", "/usr/bin/rbd", "")
+	flags.StringVar(&o.ceph, "ceph", "/usr/bin/ceph", "")
 	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if ceph.Conf == "" || ceph.User == "" || socket == "" || flags.NArg() > 0 {
-		return fmt.Errorf("%w: --conf, --user and --socket are needed, and nothing else stands alone", errUsage)
+	for _, name := range c.needs {
+		if flags.Lookup(name).Value.String() == "" {
+			return fmt.Errorf("%w: %s needs --%s", errUsage, args[0], name)
+		}
 	}
-	switch {
-	case args[0] == "controller":
-		return serve(ctx, service{socket, func(s *grpc.Server) {
-			csi.RegisterIdentityServer(s, &driver.Identity{Controller: true})
-			csi.RegisterControllerServer(s, &driver.Controller{RBD: ceph})
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%w: %q stands alone", errUsage, flags.Arg(0))
+	}
+	return c.run(ctx, o)
+}
+
+func controller(ctx context.Context, o options) error {
+	return serve(ctx, service{o.socket, func(s *grpc.Server) {
+		csi.RegisterIdentityServer(s, &driver.Identity{Name: driver.Name, Controller: true})
+		csi.RegisterControllerServer(s, &driver.Controller{RBD: rbd.Command{Program: o.rbd, Conf: o.conf, User: o.user}})
+	}})
+}
+
+func node(ctx context.Context, o options) error {
+	return serveNode(ctx, o, driver.Name, &driver.Node{RBD: rbd.Command{Program: o.rbd, Conf: o.conf, User: o.user}, ID: o.node})
+}
+
+func filesController(ctx context.Context, o options) error {
+	return serve(ctx, service{o.socket, func(s *grpc.Server) {
+		csi.RegisterIdentityServer(s, &driver.Identity{Name: driver.FilesName, Controller: true})
+		csi.RegisterControllerServer(s, &driver.FilesController{CephFS: cephfs.Command{Program: o.ceph, Conf: o.conf, User: o.user}})
+	}})
+}
+
+func filesNode(ctx context.Context, o options) error {
+	monitors, err := cephfs.ParseMonitors(o.monitors)
+	if err != nil {
+		return fmt.Errorf("%w: --monitors: %w", errUsage, err)
+	}
+	mounter := cephfs.Mounter{FSID: o.fsid, Monitors: monitors, User: o.user, KeyFile: o.key}
+	return serveNode(ctx, o, driver.FilesName, &driver.FilesNode{CephFS: mounter, ID: o.node})
+}
+
+// serveNode serves a driver of this machine, and tells kubelet of it.
+func serveNode(ctx context.Context, o options, name string, server csi.NodeServer) error {
+	return serve(ctx,
+		service{o.socket, func(s *grpc.Server) {
+			csi.RegisterIdentityServer(s, &driver.Identity{Name: name})
+			csi.RegisterNodeServer(s, server)
+		}},
+		// Kubelet calls the driver as soon as it sees this one, so it is the last.
+		service{o.registration, func(s *grpc.Server) {
+			registerapi.RegisterRegistrationServer(s, &registration.Server{Driver: name, Socket: o.socket, Say: say})
 		}})
-	case args[0] == "node" && node != "" && register != "":
-		return serve(ctx,
-			service{socket, func(s *grpc.Server) {
-				csi.RegisterIdentityServer(s, &driver.Identity{})
-				csi.RegisterNodeServer(s, &driver.Node{RBD: ceph, ID: node})
-			}},
-			// Kubelet calls the driver as soon as it sees this one, so it is the last.
-			service{register, func(s *grpc.Server) {
-				registerapi.RegisterRegistrationServer(s, &registration.Server{Driver: driver.Name, Socket: socket, Say: say})
-			}})
-	}
-	return fmt.Errorf("%w: name controller, or node with --node and --registration", errUsage)
 }
 
 // service is what answers at a socket.

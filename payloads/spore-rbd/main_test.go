@@ -21,7 +21,8 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	whole := []string{"--conf", "c", "--user", "u", "--socket", "s"}
 	for _, args := range [][]string{
 		nil, {"mount"}, {"controller"}, {"node"}, append([]string{"node"}, whole...), append([]string{"mount"}, whole...),
-		append(append([]string{"controller"}, whole...), "more"), {"controller", "--what"},
+		append(append([]string{"controller"}, whole...), "more"), {"controller", "--what"}, {"cephfs-controller"}, append([]string{"cephfs-node"}, whole...),
+		append([]string{"cephfs-node", "--fsid", "f", "--monitors", "nowhere", "--key", "k", "--registration", "r", "--node", "n"}, whole...),
 	} {
 		require.ErrorIs(t, run(t.Context(), args), errUsage, "%v", args)
 	}
@@ -29,7 +30,14 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	require.NoError(t, run(t.Context(), []string{"--help"}))
 }
 
-func TestTheNodeServesKubeletAtBothSockets(t *testing.T) {
+func TestTheNodesServeKubeletAtBothSockets(t *testing.T) {
+	t.Run("RBD", func(t *testing.T) { servesKubelet(t, driver.Name, "node", "--conf", "c") })
+	t.Run("CephFS", func(t *testing.T) {
+		servesKubelet(t, driver.FilesName, "cephfs-node", "--fsid", "f", "--monitors", "10.0.0.1:3300/[fd00::1]:3300", "--key", "k")
+	})
+}
+
+func servesKubelet(t *testing.T, name string, args ...string) {
 	dir := t.TempDir()
 	socket, register := filepath.Join(dir, "plugins", "csi.sock"), filepath.Join(dir, "registry", "reg.sock")
 	require.NoError(t, os.MkdirAll(filepath.Dir(socket), 0o755))
@@ -37,7 +45,7 @@ func TestTheNodeServesKubeletAtBothSockets(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"node", "--conf", "c", "--user", "u", "--socket", socket, "--registration", register, "--node", "worker-01"})
+		ended <- run(ctx, append(args, "--user", "u", "--socket", socket, "--registration", register, "--node", "worker-01"))
 	}()
 
 	connect := func(path string) *grpc.ClientConn {
@@ -56,7 +64,7 @@ func TestTheNodeServesKubeletAtBothSockets(t *testing.T) {
 	require.Equal(t, "worker-01", node.GetNodeId())
 	plugin, err := csi.NewIdentityClient(connect(socket)).GetPluginInfo(call, &csi.GetPluginInfoRequest{})
 	require.NoError(t, err)
-	require.Equal(t, driver.Name, plugin.GetName())
+	require.Equal(t, name, plugin.GetName())
 	for _, s := range []string{socket, register} {
 		st, err := os.Stat(s)
 		require.NoError(t, err)

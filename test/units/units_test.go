@@ -20,6 +20,7 @@ var exceptions = map[string]float64{
 	"containerd.service":    9.7, // containers inherit what is taken from it
 	"kubelet.service":       8.4, // mounts for pods
 	"rbd-node.service":      4.2, // so does it, and mount(8) calls fchown
+	"cephfs-node.service":   4.2, // likewise
 }
 
 func TestServicesAreHardened(t *testing.T) {

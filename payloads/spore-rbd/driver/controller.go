@@ -36,14 +36,18 @@ type Controller struct {
 
 // ControllerGetCapabilities returns what the controller can do.
 func (*Controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	return controllerCapabilities(), nil
+}
+
+func controllerCapabilities() *csi.ControllerGetCapabilitiesResponse {
 	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{
 		Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}},
-	}}}, nil
+	}}}
 }
 
 // CreateVolume makes the image of a volume, whose name is the image's, so that a second call finds what the first has made.
 func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if err := checkCreate(req); err != nil {
+	if err := checkCreate(req, PoolParameter, unsupported); err != nil {
 		return nil, err
 	}
 	image, err := rbd.NewImage(req.GetParameters()[PoolParameter], req.GetName())
@@ -65,7 +69,8 @@ func (c *Controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: image.String(), CapacityBytes: size}}, nil
 }
 
-func checkCreate(req *csi.CreateVolumeRequest) error {
+// checkCreate refuses what no volume is made of. parameter is the one that a StorageClass may have.
+func checkCreate(req *csi.CreateVolumeRequest, parameter string, unsupported func(*csi.VolumeCapability) string) error {
 	if req.GetName() == "" {
 		return status.Error(codes.InvalidArgument, "the volume has no name")
 	}
@@ -81,8 +86,8 @@ func checkCreate(req *csi.CreateVolumeRequest) error {
 		return status.Error(codes.InvalidArgument, "volumes are not made of snapshots or other volumes")
 	}
 	for name := range req.GetParameters() {
-		if name != PoolParameter {
-			return status.Errorf(codes.InvalidArgument, "parameter %.80q is not known; there is %s", name, PoolParameter)
+		if name != parameter {
+			return status.Errorf(codes.InvalidArgument, "parameter %.80q is not known; there is %s", name, parameter)
 		}
 	}
 	return nil

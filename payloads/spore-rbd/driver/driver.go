@@ -1,8 +1,9 @@
-// Package driver is a CSI driver (container-storage-interface/spec, v1) for RBD images: the controller makes and removes
-// them, the node maps, formats and mounts them. A volume's handle is POOL/IMAGE, whoever made the image.
+// Package driver has two CSI drivers (container-storage-interface/spec, v1). That for RBD images makes and removes them in its
+// controller, and maps, formats and mounts them on the node; a volume's handle is POOL/IMAGE, whoever made the image, and one
+// node at a time mounts it. That for CephFS makes and removes subvolumes and mounts them on as many nodes as want them; a
+// volume's handle is FILESYSTEM/NAME, and its folder is in the volume's attributes.
 //
-// A volume is a file system that one node mounts at a time. There are no block volumes, snapshots, clones and topologies, and
-// volumes do not grow.
+// There are no block volumes, snapshots, clones and topologies, and volumes do not grow.
 package driver
 
 import (
@@ -17,23 +18,29 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"spore/payloads/spore-rbd/cephfs"
 	"spore/payloads/spore-rbd/filesystem"
 	"spore/payloads/spore-rbd/rbd"
 )
 
-// Name is how Kubernetes' objects call the driver. It never changes: volumes name it.
-const Name = "rbd.csi.spore"
+// How Kubernetes' objects call the drivers. It never changes: volumes name it.
+const (
+	Name      = "rbd.csi.spore"
+	FilesName = "cephfs.csi.spore"
+)
 
-// Identity tells who the driver is.
+// Identity tells who a driver is.
 type Identity struct {
 	csi.UnimplementedIdentityServer
+	// Name is the driver's.
+	Name string
 	// Controller tells that the controller's service is served at the same socket.
 	Controller bool
 }
 
 // GetPluginInfo returns the name of the driver.
-func (*Identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: Name, VendorVersion: "1"}, nil
+func (i *Identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: i.Name, VendorVersion: "1"}, nil
 }
 
 // GetPluginCapabilities returns whether volumes can be made by this socket.
@@ -130,9 +137,9 @@ func failure(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, rbd.ErrNotFound):
+	case errors.Is(err, rbd.ErrNotFound), errors.Is(err, cephfs.ErrNotFound):
 		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, rbd.ErrInUse), errors.Is(err, rbd.ErrSnapshots):
+	case errors.Is(err, rbd.ErrInUse), errors.Is(err, rbd.ErrSnapshots), errors.Is(err, cephfs.ErrSnapshots):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, err.Error())

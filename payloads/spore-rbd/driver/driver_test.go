@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"spore/payloads/spore-rbd/cephfs"
 	"spore/payloads/spore-rbd/rbd"
 )
 
@@ -111,6 +112,78 @@ func TestCallsOfTheNodeThatAreRefused(t *testing.T) {
 	}
 }
 
+// Of CephFS, too, there is none here.
+func TestSharedVolumesThatAreNotMade(t *testing.T) {
+	many := csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	good := func() *csi.CreateVolumeRequest {
+		return &csi.CreateVolumeRequest{Name: "pvc-1", Parameters: map[string]string{"filesystem": "files"}, VolumeCapabilities: []*csi.VolumeCapability{capability("", many)}}
+	}
+	for _, tt := range []struct {
+		name, want string
+		change     func(*csi.CreateVolumeRequest)
+	}{
+		{"no name", "has no name", func(r *csi.CreateVolumeRequest) { r.Name = "" }},
+		{"an option as its name", "is no name of a volume", func(r *csi.CreateVolumeRequest) { r.Name = "--force" }},
+		{"no file system", "the StorageClass has the file system as parameter filesystem", func(r *csi.CreateVolumeRequest) { r.Parameters = nil }},
+		{"a pool", `parameter "pool" is not known; there is filesystem`, func(r *csi.CreateVolumeRequest) { r.Parameters["pool"] = "rbd" }},
+		{"another file system", "leave it out", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].GetMount().FsType = "ext4" }},
+		{"a block device", "volumeMode: Filesystem", func(r *csi.CreateVolumeRequest) {
+			r.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		}},
+		{"nobody says who writes", "ReadWriteMany", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessMode.Mode = 0 }},
+		{"options of the kernel's", `mount option "ms_mode=crc" is not provided`, func(r *csi.CreateVolumeRequest) {
+			r.VolumeCapabilities[0].GetMount().MountFlags = []string{"ms_mode=crc"}
+		}},
+		{"a snapshot", "snapshots", func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := good()
+			tt.change(r)
+			_, err := (&FilesController{}).CreateVolume(context.Background(), r)
+			require.Equal(t, codes.InvalidArgument, status.Code(err), "%v", err)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+	for mode := range csi.VolumeCapability_AccessMode_Mode_name {
+		if mode != 0 {
+			r := good()
+			r.VolumeCapabilities[0].AccessMode.Mode = csi.VolumeCapability_AccessMode_Mode(mode)
+			_, err := (&FilesController{CephFS: cephfs.Command{Program: "/nonexistent/ceph"}}).CreateVolume(context.Background(), r)
+			require.Equal(t, codes.Internal, status.Code(err), "each way to share is one that there is: %v", err)
+		}
+	}
+}
+
+func TestSharedVolumesThatAreNotMounted(t *testing.T) {
+	n := &FilesNode{ID: "here"}
+	many := capability("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
+	stage := func(volume, path, folder string, c *csi.VolumeCapability) error {
+		_, err := n.NodeStageVolume(context.Background(), &csi.NodeStageVolumeRequest{VolumeId: volume, StagingTargetPath: path, VolumeCapability: c, VolumeContext: map[string]string{"folder": folder}})
+		return err
+	}
+	for _, tt := range []struct {
+		name string
+		code codes.Code
+		err  error
+	}{
+		{"no volume", codes.InvalidArgument, stage("", "/x", "/f", many)},
+		{"no path", codes.InvalidArgument, stage("files/x", "", "/f", many)},
+		{"a path that climbs", codes.InvalidArgument, stage("files/x", "/x/../y", "/f", many)},
+		{"no capability", codes.InvalidArgument, stage("files/x", "/x", "/f", nil)},
+		{"no folder", codes.InvalidArgument, stage("files/x", "/x", "", many)},
+		{"a folder that climbs", codes.InvalidArgument, stage("files/x", "/x", "/volumes/kubernetes/../other", many)},
+		{"a handle that cannot be", codes.NotFound, stage("files/--force", "/x", "/f", many)},
+		{"something else at the path", codes.Internal, stage("files/x", "/proc", "/f", many)},
+		{"no key", codes.Internal, stage("files/x", t.TempDir(), "/f", many)},
+	} {
+		require.Equal(t, tt.code, status.Code(tt.err), "%s: %v", tt.name, tt.err)
+	}
+	_, err := n.NodeUnstageVolume(context.Background(), &csi.NodeUnstageVolumeRequest{VolumeId: "files/x", StagingTargetPath: "/proc"})
+	require.ErrorContains(t, err, "something that is not this volume is mounted at /proc")
+	_, err = n.NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{VolumeId: "files/x", StagingTargetPath: t.TempDir(), TargetPath: "/x", VolumeCapability: many})
+	require.Equal(t, codes.FailedPrecondition, status.Code(err), "%v", err)
+}
+
 func TestOneCallAtATimeWorksWithAVolume(t *testing.T) {
 	var l locks
 	free, err := l.take("rbd/a")
@@ -130,6 +203,7 @@ func TestTheCodesOfFailures(t *testing.T) {
 	require.NoError(t, failure(nil))
 	for err, want := range map[error]codes.Code{
 		rbd.ErrNotFound: codes.NotFound, rbd.ErrInUse: codes.FailedPrecondition, rbd.ErrSnapshots: codes.FailedPrecondition,
+		cephfs.ErrNotFound: codes.NotFound, cephfs.ErrSnapshots: codes.FailedPrecondition,
 		context.DeadlineExceeded: codes.DeadlineExceeded, context.Canceled: codes.Canceled, errors.New("x"): codes.Internal,
 	} {
 		require.Equal(t, want, status.Code(failure(fmt.Errorf("wrapped: %w", err))), "%v", err)
@@ -137,8 +211,10 @@ func TestTheCodesOfFailures(t *testing.T) {
 }
 
 // Kubernetes bounds the name (CSIDriver, "metadata.name"), and the socket's path is bounded by the kernel (unix(7)).
-func TestTheNameOfTheDriver(t *testing.T) {
-	require.Regexp(t, `^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`, Name)
-	require.Less(t, len("/var/lib/kubelet/plugins_registry/"+Name+"-reg.sock"), 108)
-	require.True(t, strings.Contains(Name, "."))
+func TestTheNamesOfTheDrivers(t *testing.T) {
+	for _, name := range []string{Name, FilesName} {
+		require.Regexp(t, `^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`, name)
+		require.Less(t, len("/var/lib/kubelet/plugins_registry/"+name+"-reg.sock"), 108)
+		require.True(t, strings.Contains(name, "."))
+	}
 }

@@ -41,11 +41,15 @@ type Node struct {
 
 // NodeGetCapabilities returns what the node can do.
 func (*Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	return nodeCapabilities(), nil
+}
+
+func nodeCapabilities() *csi.NodeGetCapabilitiesResponse {
 	out := &csi.NodeGetCapabilitiesResponse{}
 	for _, t := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS} {
 		out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}}})
 	}
-	return out, nil
+	return out
 }
 
 // NodeGetInfo returns who this machine is.
@@ -60,7 +64,7 @@ func (n *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		return nil, err
 	}
 	defer free()
-	if err := checkCapability(req.GetVolumeCapability()); err != nil {
+	if err := checkCapability(req.GetVolumeCapability(), unsupported); err != nil {
 		return nil, err
 	}
 	if err := n.stage(ctx, image, req.GetStagingTargetPath(), req.GetVolumeCapability().GetMount().GetMountFlags()); err != nil {
@@ -71,13 +75,8 @@ func (n *Node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 
 // begin checks what all calls have in common and takes the volume's lock.
 func (n *Node) begin(volume string, paths ...string) (rbd.Image, func(), error) {
-	if volume == "" {
-		return rbd.Image{}, nil, status.Error(codes.InvalidArgument, "no volume is named")
-	}
-	for _, p := range paths {
-		if !filepath.IsAbs(p) || filepath.Clean(p) != p {
-			return rbd.Image{}, nil, status.Errorf(codes.InvalidArgument, "%.300q is no clean absolute path", p)
-		}
+	if err := checkCall(volume, paths...); err != nil {
+		return rbd.Image{}, nil, err
 	}
 	image, err := rbd.ParseImage(volume)
 	if err != nil {
@@ -87,7 +86,20 @@ func (n *Node) begin(volume string, paths ...string) (rbd.Image, func(), error) 
 	return image, free, err
 }
 
-func checkCapability(c *csi.VolumeCapability) error {
+// checkCall refuses calls without a volume, and paths that are none.
+func checkCall(volume string, paths ...string) error {
+	if volume == "" {
+		return status.Error(codes.InvalidArgument, "no volume is named")
+	}
+	for _, p := range paths {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+			return status.Errorf(codes.InvalidArgument, "%.300q is no clean absolute path", p)
+		}
+	}
+	return nil
+}
+
+func checkCapability(c *csi.VolumeCapability, unsupported func(*csi.VolumeCapability) string) error {
 	if c == nil {
 		return status.Error(codes.InvalidArgument, "nothing is said of how the volume is used")
 	}
@@ -285,15 +297,22 @@ func (n *Node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 		return nil, err
 	}
 	defer free()
-	if err := checkCapability(req.GetVolumeCapability()); err != nil {
+	if err := checkCapability(req.GetVolumeCapability(), unsupported); err != nil {
 		return nil, err
 	}
-	readOnly := req.GetReadonly() || slices.Contains(req.GetVolumeCapability().GetMount().GetMountFlags(), "ro") ||
-		req.GetVolumeCapability().GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
-	if err := publish(ctx, req.GetStagingTargetPath(), req.GetTargetPath(), readOnly); err != nil {
+	if err := publish(ctx, req.GetStagingTargetPath(), req.GetTargetPath(), readOnly(req)); err != nil {
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// readers are the ways to use a volume in which nobody writes.
+var readers = []csi.VolumeCapability_AccessMode_Mode{csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY}
+
+// readOnly tells whether a pod may only read.
+func readOnly(req *csi.NodePublishVolumeRequest) bool {
+	c := req.GetVolumeCapability()
+	return req.GetReadonly() || slices.Contains(c.GetMount().GetMountFlags(), "ro") || slices.Contains(readers, c.GetAccessMode().GetMode())
 }
 
 func publish(ctx context.Context, staging, target string, readOnly bool) error {
@@ -327,18 +346,29 @@ func (n *Node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 		return nil, err
 	}
 	defer free()
-	if err := filesystem.Unmount(ctx, req.GetTargetPath()); err != nil {
-		return nil, failure(err)
-	}
-	// Remove and not RemoveAll: what is in the directory now is no longer the volume's, and nobody's to remove.
-	if err := os.Remove(req.GetTargetPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := unpublish(ctx, req.GetTargetPath()); err != nil {
 		return nil, failure(err)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
+func unpublish(ctx context.Context, target string) error {
+	if err := filesystem.Unmount(ctx, target); err != nil {
+		return err
+	}
+	// Remove and not RemoveAll: what is in the directory now is no longer the volume's, and nobody's to remove.
+	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // NodeGetVolumeStats returns how full a volume is.
 func (n *Node) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	return statsOf(req)
+}
+
+func statsOf(req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	if req.GetVolumeId() == "" || req.GetVolumePath() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no volume is named, or no path")
 	}

@@ -1,0 +1,47 @@
+package render
+
+import (
+	"net/netip"
+	"strings"
+
+	"spore/cluster/spec"
+)
+
+const cephfsKey = "ceph-kubernetes-cephfs-key"
+
+// cephfsController renders how the driver of shared volumes reaches Ceph: as the user of Kubernetes, who may have volumes made
+// in its group of its file systems.
+func cephfsController(in Input) (map[string]File, error) {
+	return cephFiles(in, []CephKey{{"client." + spec.CephFSKubernetesUser, cephfsKey}})
+}
+
+// cephfsProvisioner renders Kubernetes' provisioner for shared volumes, who is the same client of Kubernetes as that for others.
+func cephfsProvisioner(in Input) (map[string]File, error) {
+	return provisioner(in, "/run/cephfs-controller/csi.sock")
+}
+
+// cephfsNode renders what the kernel has to know to mount, and what the node is called. The key is a file of its own: a command
+// line is seen by everybody on the machine.
+func cephfsNode(in Input) (map[string]File, error) {
+	fsid, err := cephSecret(in, "ceph-fsid", uuidForm)
+	if err != nil {
+		return nil, err
+	}
+	key, err := cephSecret(in, cephfsKey, cephKeyForm)
+	if err != nil {
+		return nil, err
+	}
+	mons, err := CephMonitors(in)
+	if err != nil {
+		return nil, err
+	}
+	var endpoints []string
+	for _, m := range mons {
+		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, cephMonPort).String())
+	}
+	args, err := arguments([]string{"--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]File{"arguments": args, "key": {[]byte(key + "\n"), 0o600}}, nil
+}
