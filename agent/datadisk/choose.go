@@ -9,8 +9,8 @@ import (
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 // device is an open disk.

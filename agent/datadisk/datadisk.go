@@ -17,8 +17,8 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/disk"
 	"spore/agent/paths"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 // Uses of disks, as node files write them.

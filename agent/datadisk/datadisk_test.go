@@ -16,8 +16,8 @@ import (
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/paths"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 const (

@@ -25,7 +25,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/blank"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Programs of Ceph.

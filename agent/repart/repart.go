@@ -13,8 +13,8 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/blank"
 	"spore/agent/disk"
-	"spore/agent/stage1/gpt"
 	"spore/agent/wait"
+	"spore/gpt"
 )
 
 // NodeBound is the longest wait for the device node of a new partition.

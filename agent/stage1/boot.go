@@ -20,9 +20,9 @@ import (
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
 	"spore/agent/stage1/kcmdline"
 	"spore/agent/stage1/modules"
+	"spore/gpt"
 )
 
 // Paths in the initramfs.

@@ -14,9 +14,9 @@ import (
 
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
-	"spore/agent/stage1/gpt"
 	"spore/agent/stage1/modules"
 	"spore/agent/stage1/uevent"
+	"spore/gpt"
 )
 
 // longestSearch bounds the search for the boot disk even when devices come and go all the time.

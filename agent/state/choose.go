@@ -8,8 +8,8 @@ import (
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 // Request says whose state is looked for, and where.

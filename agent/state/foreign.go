@@ -13,7 +13,7 @@ import (
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Adopt makes a foreign state partition this node's: first the binding on it, then its PARTUUID. It can be cut off and

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/disk"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // slot is a partition that an update will need.

@@ -13,8 +13,8 @@ import (
 	"spore/agent/blank"
 	"spore/agent/disk"
 	"spore/agent/ext4"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 func TestDefinitionsLeaveWhatIsThere(t *testing.T) {

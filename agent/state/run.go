@@ -10,9 +10,9 @@ import (
 	"spore/agent/disk"
 	"spore/agent/ext4"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	"spore/gpt"
 )
 
 // DiskBound is the longest wait for a named disk that is not there yet; a shelf of disks spins up for as long.

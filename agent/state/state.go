@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"strings"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Partition types (Discoverable Partitions Specification; cluster is ours).

@@ -12,7 +12,7 @@ import (
 
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Silences after which what is there is taken to be all there is: no new device came for so long. USB sticks take seconds to

@@ -10,7 +10,7 @@ import (
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const (

@@ -29,7 +29,7 @@ var ErrNone = errors.New("no GUID partition table")
 // GUID is a GUID in the byte order of its text form.
 type GUID [16]byte
 
-// Types of partitions that stage1 asks for.
+// ESP is the type of EFI system partitions (UEFI 2.10, section 5.3.3).
 var ESP = MustParseGUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 
 // ParseGUID reads the text form 8-4-4-4-12, in either case.

@@ -14,7 +14,7 @@ import (
 	diskfsgpt "github.com/diskfs/go-diskfs/partition/gpt"
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const (
