@@ -6,10 +6,10 @@ import (
 	"io"
 	"slices"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

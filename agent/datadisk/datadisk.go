@@ -15,9 +15,9 @@ import (
 	"strings"
 
 	"spore/agent/atomicfile"
-	"spore/agent/disk"
 	"spore/agent/paths"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

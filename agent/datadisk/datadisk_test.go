@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/paths"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
-	"spore/agent/blank"
+	"spore/blank"
 	"spore/gpt"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/wait"
+	"spore/blank"
+	"spore/disk"
 	"spore/gpt"
 )
 

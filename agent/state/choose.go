@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 )
 
 func TestPartUUID(t *testing.T) {

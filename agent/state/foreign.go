@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
+	"spore/blank"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/disk"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/ext4"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -7,11 +7,11 @@ import (
 	"os"
 	"time"
 
-	"spore/agent/disk"
 	"spore/agent/ext4"
 	"spore/agent/repart"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	"spore/disk"
 	"spore/gpt"
 )
 

@@ -23,9 +23,9 @@ import (
 
 // Options say what goes into an image.
 type Options struct {
-	// Root, Verity and Cluster are files with the content of the partitions: the root's squashfs, its hash tree, and
-	// the cluster part, which holds its own hash tree.
-	Root, Verity, Cluster string
+	// Root, Verity and Cluster are the content of the partitions: the root's squashfs, its hash tree, and the cluster
+	// part, which holds its own hash tree.
+	Root, Verity, Cluster Source
 	// RootHash and ClusterHash are the root hashes of the hash trees: 64 hexadecimal digits. The partitions' UUIDs
 	// derive from them.
 	RootHash, ClusterHash string
@@ -33,6 +33,8 @@ type Options struct {
 	UKI, SystemdBoot []byte
 	// Node is this medium's choice of a node, or empty.
 	Node string
+	// Files are further files of the ESP by their path, such as those that Own found on another medium.
+	Files map[string][]byte
 	// Slots are the sizes of the partitions.
 	Slots Slots
 	// Time is the date of the files on the ESP. The zero time is FAT's first, 1980.
@@ -90,7 +92,7 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 	if err := disk.writeTo(f); err != nil {
 		return nil, err
 	}
-	for i, src := range []string{o.Root, o.Verity, o.Cluster} {
+	for i, src := range []Source{o.Root, o.Verity, o.Cluster} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -110,27 +112,23 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
 }
 
-// fill copies a file into a partition.
-func fill(dst *os.File, p Partition, src string) error {
-	f, err := os.Open(src)
+// fill copies content into a partition.
+func fill(dst *os.File, p Partition, src Source) error {
+	f, size, err := src.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > p.Size {
+	if size > p.Size {
 		key := strings.TrimSuffix(p.Name, "-a")
 		return fmt.Errorf("%s has %d MiB and its slot %d MiB: raise slots.%s in image.yaml to %d or more, or leave out packages",
-			key, (info.Size()+mib-1)/mib, p.Size/mib, key, (info.Size()+mib-1)/mib)
+			key, (size+mib-1)/mib, p.Size/mib, key, (size+mib-1)/mib)
 	}
-	if info.Size() == 0 {
-		return fmt.Errorf("internal error: %s, the content of %s, is empty", src, p.Name)
+	if size == 0 {
+		return fmt.Errorf("internal error: %s, the content of %s, is empty", src.Path, p.Name)
 	}
-	if err := copyRange(dst, p.Offset, f, info.Size()); err != nil {
-		return fmt.Errorf("copy %s into %s: %w", src, p.Name, err)
+	if err := copyRange(dst, p.Offset, f, src.Offset, size); err != nil {
+		return fmt.Errorf("copy %s into %s: %w", src.Path, p.Name, err)
 	}
 	return nil
 }

@@ -73,10 +73,10 @@ func verityTree() []byte {
 func options(t testing.TB) Options {
 	t.Helper()
 	dir := t.TempDir()
-	file := func(name string, data []byte) string {
+	file := func(name string, data []byte) Source {
 		p := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(p, data, 0o644))
-		return p
+		return Source{Path: p}
 	}
 	return Options{
 		Root: file("root", squash(100000)), Verity: file("verity", verityTree()), Cluster: file("cluster", append(squash(5000), verityTree()...)),
@@ -279,8 +279,8 @@ func TestContentIsCopiedWhole(t *testing.T) {
 	f, err := os.Open(build(t, o))
 	require.NoError(t, err)
 	defer f.Close()
-	for off, src := range map[int64]string{65 * mib: o.Root, 66 * mib: o.Verity, 67 * mib: o.Cluster} {
-		want, err := os.ReadFile(src)
+	for off, src := range map[int64]Source{65 * mib: o.Root, 66 * mib: o.Verity, 67 * mib: o.Cluster} {
+		want, err := os.ReadFile(src.Path)
 		require.NoError(t, err)
 		got := make([]byte, len(want))
 		_, err = f.ReadAt(got, off)
@@ -290,10 +290,10 @@ func TestContentIsCopiedWhole(t *testing.T) {
 }
 
 func TestRefusedInputs(t *testing.T) {
-	big := func(o *Options, field *string, size int64) func(testing.TB) {
+	big := func(o *Options, field *Source, size int64) func(testing.TB) {
 		return func(t testing.TB) {
-			*field = filepath.Join(t.TempDir(), "big")
-			f, err := os.Create(*field)
+			*field = Source{Path: filepath.Join(t.TempDir(), "big")}
+			f, err := os.Create(field.Path)
 			require.NoError(t, err)
 			require.NoError(t, f.Truncate(size))
 			require.NoError(t, f.Close())
@@ -310,7 +310,7 @@ func TestRefusedInputs(t *testing.T) {
 		"a cluster part larger than its slot": {func(t *testing.T, o *Options) { big(o, &o.Cluster, 5*mib)(t) },
 			"cluster has 5 MiB and its slot 1 MiB: raise slots.cluster in image.yaml"},
 		"an empty root":  {func(t *testing.T, o *Options) { big(o, &o.Root, 0)(t) }, "is empty"},
-		"a missing root": {func(t *testing.T, o *Options) { o.Root = "/nonexistent/root" }, "no such file"},
+		"a missing root": {func(t *testing.T, o *Options) { o.Root.Path = "/nonexistent/root" }, "no such file"},
 		"an ESP without room for three UKIs": {func(t *testing.T, o *Options) {
 			o.Slots.ESP = 64
 			o.UKI = make([]byte, 30*mib)
@@ -338,7 +338,7 @@ func TestRefusedInputs(t *testing.T) {
 func TestAnOldImageStaysWhenTheNewOneFails(t *testing.T) {
 	o := options(t)
 	p := build(t, o)
-	o.Root = "/nonexistent/root"
+	o.Root.Path = "/nonexistent/root"
 	_, err := Write(context.Background(), p, o)
 	require.Error(t, err)
 	_, err = inspect(t, p)

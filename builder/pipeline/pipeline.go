@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"sort"
 
+	"spore/builder/media"
 	"spore/builder/oci"
 	"spore/builder/progress"
 	"spore/builder/store"
@@ -93,11 +94,11 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
 	}
-	defer b.removeClusterPart()
-	if err := b.writeClusterPart(); err != nil {
+	if err := b.makeMedia(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.writeUKI(ctx); err != nil {
+	defer b.media.Close()
+	if err := b.writeUKI(); err != nil {
 		return nil, err
 	}
 	if err := b.writeDisk(ctx); err != nil {
@@ -113,21 +114,19 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 type build struct {
 	Options
 	// programs are the rows of roles.Programs that the enabled services need.
-	programs    []roles.Program
-	packages    packageSet
-	binaries    binaries
-	images      []containerImage
-	root        root
-	clusterFile string
-	clusterHash string
-	uki         []byte
-	disk        string
+	programs []roles.Program
+	packages packageSet
+	binaries binaries
+	images   []containerImage
+	root     root
+	media    *media.Media
+	disk     string
 }
 
 func (b *build) result() *Result {
 	r := &Result{
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
-		RootHash: b.root.Hash, ClusterHash: b.clusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
+		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk,
 	}
 	if b.wants("uki") {
