@@ -17,6 +17,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/operator"
 	"spore/builder/pipeline"
 	"spore/builder/vm"
 	"spore/cluster/facts"
@@ -34,7 +35,7 @@ type flags struct {
 	memory      int
 	cpus        int
 	credentials []string
-	keys        operator
+	keys        operator.Folder
 	tpm         bool
 	remove      bool
 }
@@ -72,9 +73,7 @@ is kept there too.`,
 	cmd.Flags().IntVar(&f.memory, "memory", 1024, "memory in MiB")
 	cmd.Flags().IntVar(&f.cpus, "cpus", 2, "number of processors")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machine, as NAME=FILE")
-	cmd.Flags().StringVar(&f.keys.dir, "pki", "", "the operator's folder, which the node's bundle is made from (default: the one of this cluster, here or beside OUT)")
-	cmd.Flags().StringVar(&f.keys.passphraseFile, "passphrase-file", "", "read that folder's passphrase from this file instead of the terminal")
-	cmd.Flags().StringVar(&f.keys.identity, "identity", "", "age identity file, where that folder is encrypted for recipients")
+	f.keys.Register(cmd)
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give the machine a TPM 2.0")
 	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machine's disk and TPM first")
 	return cmd
@@ -102,16 +101,17 @@ func run(ctx context.Context, w io.Writer, out string, f flags) error {
 	if err != nil {
 		return err
 	}
-	if _, given := credentials[bundleCredential]; !given {
-		data, said, err := f.keys.bundle(cluster, node, time.Now(), ".", filepath.Dir(filepath.Clean(out)))
+	if _, given := credentials[operator.Credential]; !given {
+		bundles, none, err := f.keys.Bundles(cluster, []*facts.Node{node}, operator.Options{Now: time.Now(), Near: []string{".", filepath.Dir(filepath.Clean(out))}})
 		if err != nil {
 			return fmt.Errorf("bundle of %s: %w", f.node, err)
 		}
-		if data != nil {
-			credentials[bundleCredential] = data
+		for _, b := range bundles {
+			credentials[operator.Credential] = b.Data
+			none = fmt.Sprintf("bundle %d from %s", b.Serial, b.Folder)
 		}
-		fmt.Fprintf(w, "%s: %s\n", f.node, said)
-	} else if f.keys.dir != "" {
+		fmt.Fprintf(w, "%s: %s\n", f.node, none)
+	} else if f.keys.Dir != "" {
 		return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
 	}
 	accel, err := vm.DetectAccel(ctx)

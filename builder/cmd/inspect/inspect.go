@@ -107,7 +107,23 @@ func Read(name string) (*Summary, error) {
 
 // ReadNode returns what a disk image tells one of its nodes, and what it tells all of them.
 func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
-	var n facts.Node
+	nodes, c, err := ReadNodes(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	for i := range nodes {
+		if nodes[i].Name == node {
+			return &nodes[i], c, nil
+		}
+		names = append(names, nodes[i].Name)
+	}
+	return nil, nil, fmt.Errorf("%s: no node %q; its nodes are %s", name, node, strings.Join(names, ", "))
+}
+
+// ReadNodes returns what a disk image tells each of its nodes, sorted by name, and what it tells all of them.
+func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
+	var nodes []facts.Node
 	var c facts.Cluster
 	err := withCluster(name, func(config fs.FS) error {
 		if err := readJSON(config, facts.ClusterFile, &c); err != nil {
@@ -117,16 +133,17 @@ func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 		if err != nil {
 			return err
 		}
-		var names []string
 		for _, f := range files {
-			names = append(names, strings.TrimSuffix(f.Name(), ".json"))
+			var n facts.Node
+			if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
+				return err
+			}
+			nodes = append(nodes, n)
 		}
-		if !slices.Contains(names, node) {
-			return fmt.Errorf("no node %q; its nodes are %s", node, strings.Join(names, ", "))
-		}
-		return readJSON(config, path.Join(facts.NodeDir, node+".json"), &n)
+		return nil
 	})
-	return &n, &c, err
+	slices.SortFunc(nodes, func(a, b facts.Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, &c, err
 }
 
 // DiskUUID tells one build of a disk image from another.

@@ -1,4 +1,4 @@
-package boot
+package operator
 
 import (
 	"bytes"
@@ -66,19 +66,31 @@ func (p plant) open(t *testing.T, data []byte) bundle.Bundle {
 	return b
 }
 
+// make makes the bundle of the plant's node.
+func (p plant) make(f Folder, o Options) (Bundle, string, error) {
+	o.Now = issued.Add(time.Hour)
+	bundles, none, err := f.Bundles(&p.cluster, []*facts.Node{&p.node}, o)
+	if len(bundles) == 0 {
+		return Bundle{}, none, err
+	}
+	return bundles[0], none, err
+}
+
 func TestTheBundleIsMadeFromTheFolderOfTheImagesCluster(t *testing.T) {
 	near := t.TempDir()
 	p := makePlant(t, near, "configs", plain(), 1)
 	require.NoError(t, os.Mkdir(filepath.Join(near, "empty.pki"), 0o700))
-	first, said, err := operator{}.bundle(&p.cluster, &p.node, issued, t.TempDir(), near, near)
+	first, none, err := p.make(Folder{}, Options{Near: []string{t.TempDir(), near, near}})
 	require.NoError(t, err)
-	require.Equal(t, "bundle 1 from "+p.dir, said)
-	require.EqualValues(t, 1, p.open(t, first).Serial)
-	require.Contains(t, p.open(t, first).Secrets, "mqtt-password-sensor")
+	require.Empty(t, none)
+	require.Equal(t, p.dir, first.Folder)
+	require.EqualValues(t, 1, first.Serial)
+	require.EqualValues(t, 1, p.open(t, first.Data).Serial)
+	require.Contains(t, p.open(t, first.Data).Secrets, "mqtt-password-sensor")
 
-	second, _, err := operator{dir: p.dir}.bundle(&p.cluster, &p.node, issued)
+	second, _, err := p.make(Folder{Dir: p.dir}, Options{})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, p.open(t, second).Serial, "a serial is used once")
+	require.EqualValues(t, 2, p.open(t, second.Data).Serial, "a serial is used once")
 }
 
 // What `rotate-ca --finish` goes by is what the real node was given.
@@ -90,7 +102,7 @@ func TestARehearsalIsNoRecordOfTheNodesBundle(t *testing.T) {
 		return v
 	}
 	rehearse := func() {
-		_, _, err := operator{dir: p.dir}.bundle(&p.cluster, &p.node, issued.Add(time.Hour))
+		_, _, err := p.make(Folder{Dir: p.dir}, Options{})
 		require.NoError(t, err)
 	}
 	rehearse()
@@ -113,11 +125,11 @@ func TestAFolderWithAPassphraseIsOpenedByIt(t *testing.T) {
 	p := makePlant(t, dir, "configs", vault.Settings{Keep: vault.KeepPassphrase}, 1)
 	file := filepath.Join(dir, "passphrase")
 	require.NoError(t, os.WriteFile(file, []byte("of the plant\n"), 0o600))
-	data, _, err := operator{passphraseFile: file}.bundle(&p.cluster, &p.node, issued, dir)
+	b, _, err := p.make(Folder{PassphraseFile: file}, Options{Near: []string{dir}})
 	require.NoError(t, err)
-	require.Equal(t, "edge-01", p.open(t, data).Node)
+	require.Equal(t, "edge-01", p.open(t, b.Data).Node)
 	require.NoError(t, os.WriteFile(file, []byte("another one\n"), 0o600))
-	_, _, err = operator{passphraseFile: file}.bundle(&p.cluster, &p.node, issued, dir)
+	_, _, err = p.make(Folder{PassphraseFile: file}, Options{Near: []string{dir}})
 	require.ErrorContains(t, err, "passphrase")
 }
 
@@ -131,29 +143,47 @@ func TestWithoutTheImagesKeysThereIsNoBundle(t *testing.T) {
 	keyless.SigningKeys = nil
 	for _, tt := range []struct {
 		name      string
-		o         operator
+		f         Folder
 		c         *facts.Cluster
-		said, err string
+		none, err string
 	}{
-		{"no folder of the cluster", operator{}, &foreign, "no bundle: no folder with the keys of cluster plant", ""},
-		{"an image without keys", operator{}, &keyless, "no bundle: the image was built without keys", ""},
-		{"an image without keys and a folder that is named", operator{dir: p.dir}, &keyless, "", "built without keys and takes no bundle"},
-		{"a folder that does not exist", operator{dir: filepath.Join(near, "nothing")}, &p.cluster, "", "nothing"},
-		{"a folder of another cluster", operator{dir: p.dir}, &foreign, "", "are of the cluster with the id " + p.cluster.ID},
-		{"a folder with other keys", operator{dir: other.dir}, &p.cluster, "", "the image was built with other keys"},
+		{"no folder of the cluster", Folder{}, &foreign, "no bundle: no folder with the keys of cluster plant", ""},
+		{"an image without keys", Folder{}, &keyless, "no bundle: the image was built without keys", ""},
+		{"an image without keys and a folder that is named", Folder{Dir: p.dir}, &keyless, "", "built without keys and takes no bundle"},
+		{"a folder that does not exist", Folder{Dir: filepath.Join(near, "nothing")}, &p.cluster, "", "nothing"},
+		{"a folder of another cluster", Folder{Dir: p.dir}, &foreign, "", "are of the cluster with the id " + p.cluster.ID},
+		{"a folder with other keys", Folder{Dir: other.dir}, &p.cluster, "", "the image was built with other keys"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			data, said, err := tt.o.bundle(tt.c, &p.node, issued, near)
-			require.Nil(t, data)
+			of := p
+			of.cluster = *tt.c
+			b, none, err := of.make(tt.f, Options{Near: []string{near}})
+			require.Nil(t, b.Data)
 			if tt.err != "" {
 				require.ErrorContains(t, err, tt.err)
 				return
 			}
 			require.NoError(t, err)
-			require.Contains(t, said, tt.said)
+			require.Contains(t, none, tt.none)
 		})
 	}
-	_, _, err := operator{}.bundle(&p.cluster, &p.node, issued, near, filepath.Dir(other.dir))
+	_, _, err := p.make(Folder{}, Options{Near: []string{near, filepath.Dir(other.dir)}})
 	require.ErrorContains(t, err, "name one with --pki")
 	require.Equal(t, exit.Misuse, exit.Code(err))
+}
+
+func TestTheBundlesOfManyNodesAreMadeAtOnce(t *testing.T) {
+	p := makePlant(t, t.TempDir(), "configs", plain(), 1)
+	config, report := cluster.Load(os.DirFS("../../../examples/edge"))
+	require.NoError(t, report.Err())
+	_, nodes := cluster.Facts(config)
+	bundles, none, err := Folder{Dir: p.dir}.Bundles(&p.cluster, []*facts.Node{&nodes[0], &nodes[1]}, Options{Now: issued, Record: true})
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.Equal(t, []string{nodes[0].Name, nodes[1].Name}, []string{bundles[0].Node, bundles[1].Node})
+	require.Equal(t, []uint64{1, 2}, []uint64{bundles[0].Serial, bundles[1].Serial})
+	v, err := vault.Open(p.dir, vault.Keys{})
+	require.NoError(t, err)
+	defer v.Close()
+	require.EqualValues(t, 2, v.Tree.Issued[nodes[1].Name].Serial, "what is recorded")
 }
