@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
+	"spore/fat"
 )
 
 const (
@@ -439,8 +440,8 @@ func FuzzInspect(f *testing.F) {
 		r := &patched{base: bytes.NewReader(base), change: change, off: off}
 		_, _ = Inspect(r, int64(len(base)))
 		_, _ = Inspect(bytes.NewReader(change), int64(len(change)))
-		if fsys, err := openFAT(bytes.NewReader(change), int64(len(change))); err == nil {
-			_, _ = fsys.list(ukiDir)
+		if fsys, err := fat.Open(bytes.NewReader(change), int64(len(change))); err == nil {
+			_, _ = fsys.List(ukiDir)
 		}
 	})
 }
