@@ -28,10 +28,14 @@ type Manifest struct {
 	// Format is the version of this form.
 	Format int `json:"format"`
 	// BuildTime is in seconds since the epoch; it comes from the package archive or SOURCE_DATE_EPOCH.
-	BuildTime int64     `json:"buildTime"`
-	Suite     string    `json:"suite"`
-	Kernel    string    `json:"kernel"`
-	Programs  []string  `json:"programs"`
+	BuildTime int64  `json:"buildTime"`
+	Suite     string `json:"suite"`
+	Kernel    string `json:"kernel"`
+	// ConfigFormat is the form of the configuration that the agent reads (facts.Format).
+	ConfigFormat string   `json:"configFormat"`
+	Programs     []string `json:"programs"`
+	// Requested are the names of packages that the configuration asked for, sorted; the other packages came with them.
+	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
 	Payloads  []Payload `json:"payloads"`
 	// Images are container images that the root carries.

@@ -14,9 +14,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 
 	"spore/builder/media"
+	"spore/builder/needs"
 	"spore/builder/oci"
 	"spore/builder/progress"
 	"spore/builder/store"
@@ -80,7 +80,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
-	b := &build{Options: o, programs: enabledPrograms(o.Config)}
+	b := &build{Options: o, programs: needs.Programs(o.Config)}
 
 	if err := b.resolvePackages(ctx); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 // build is what the steps hand on.
 type build struct {
 	Options
-	// programs are the rows of roles.Programs that the enabled services need.
+	// programs are what the enabled services need.
 	programs []roles.Program
 	packages packageSet
 	binaries binaries
@@ -142,29 +142,6 @@ func (b *build) wants(format string) bool {
 		}
 	}
 	return false
-}
-
-// enabledPrograms are the programs of all roles whose service is enabled, by name.
-func enabledPrograms(c *cluster.Config) []roles.Program {
-	enabled := map[string]bool{}
-	for _, s := range c.Cluster.Services {
-		enabled[s] = true
-	}
-	byName := map[string]roles.Program{}
-	for _, r := range roles.Roles() {
-		if !enabled[r.Service] {
-			continue
-		}
-		for _, p := range r.Enabled(func(service string) bool { return enabled[service] }) {
-			byName[p.Name] = p
-		}
-	}
-	out := make([]roles.Program, 0, len(byName))
-	for _, p := range byName {
-		out = append(out, p)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
 }
 
 // writeFile writes a small output file whole or not at all.

@@ -12,9 +12,7 @@ import (
 	"spore/builder/apt"
 	"spore/builder/manifest"
 	"spore/builder/payload"
-	"spore/cluster"
 	"spore/cluster/roles"
-	"spore/cluster/spec"
 )
 
 func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
@@ -33,19 +31,6 @@ func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
 	require.ErrorContains(t, none.findKernel(), "leads to 0")
 	two := named("linux-image-6.12.48+deb13-amd64", "linux-image-6.12.48+deb13-cloud-amd64")
 	require.ErrorContains(t, two.findKernel(), "check kernel and packages in image.yaml")
-}
-
-func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
-	names := func(services ...string) []string {
-		out := []string{}
-		for _, p := range enabledPrograms(&cluster.Config{Cluster: spec.Cluster{Services: services}}) {
-			out = append(out, p.Name)
-		}
-		return out
-	}
-	require.Equal(t, []string{"coredns", "mosquitto"}, names("mqtt", "dns"))
-	require.Equal(t, []string{"coredns"}, names("dns"))
-	require.Equal(t, []string{}, names())
 }
 
 func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
