@@ -1,7 +1,8 @@
-// Package gpt reads GUID partition tables (UEFI specification 2.10, section 5.3), as little of them as finding a partition
-// by its GUID takes. Everything it reads is outside data: sizes are bounded and both checksums must be right.
+// Package gpt reads and encodes GUID partition tables (UEFI specification 2.10, section 5.3). Everything it reads is outside
+// data: sizes are bounded and both checksums must be right.
 //
-// It does not write, does not read the protective MBR and knows no partition names.
+// It does not write to disks: in which order the copies of a table are replaced is for whoever replaces them. It does not
+// read the protective MBR.
 package gpt
 
 import (
@@ -12,6 +13,7 @@ import (
 	"hash/crc32"
 	"io"
 	"strings"
+	"unicode/utf16"
 )
 
 // Bounds of what is read. The specification asks for room for 128 entries of 128 bytes; tools allow more.
@@ -77,10 +79,18 @@ type Partition struct {
 	GUID   GUID
 	// Start and Size are in bytes.
 	Start, Size int64
+	// Name is the label, of at most 36 UTF-16 units.
+	Name string
+	// Attributes are the 64 bits of the entry.
+	Attributes uint64
 }
 
 // Table is a valid table.
 type Table struct {
+	// Disk is the GUID of the disk.
+	Disk GUID
+	// Alternate is where the header that was read says that the other one is, in bytes.
+	Alternate int64
 	// Backup says that the primary table was bad and the backup was used. The kernel does not use it by itself.
 	Backup     bool
 	Partitions []Partition
@@ -142,6 +152,7 @@ type disk struct {
 
 // header is a header whose own checksum is right.
 type header struct {
+	disk                GUID
 	alternate, arrayLBA uint64
 	count, entrySize    uint32
 	arraySum            uint32
@@ -179,7 +190,7 @@ func (d disk) header(lba int64) (header, error) {
 		return header{}, fmt.Errorf("header of sector %d says that it is in sector %d", lba, le.Uint64(b[24:]))
 	}
 	return header{
-		alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),
+		disk: fromDisk(b[56:72]), alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),
 	}, nil
 }
 
@@ -198,7 +209,9 @@ func (d disk) table(h header) (Table, error) {
 	if crc32.ChecksumIEEE(array) != h.arraySum {
 		return Table{}, errors.New("wrong checksum of the entries")
 	}
-	return parseEntries(array, int(h.entrySize), d.sectors, d.sectorSize)
+	t, err := parseEntries(array, int(h.entrySize), d.sectors, d.sectorSize)
+	t.Disk, t.Alternate = h.disk, int64(min(h.alternate, uint64(d.sectors)))*int64(d.sectorSize)
+	return t, err
 }
 
 func parseEntries(array []byte, entrySize int, sectors int64, sectorSize int) (Table, error) {
@@ -214,9 +227,23 @@ func parseEntries(array []byte, entrySize int, sectors int64, sectorSize int) (T
 			return Table{}, fmt.Errorf("partition %d: sectors %d to %d of %d", n, first, last, sectors)
 		}
 		p.Start, p.Size = int64(first)*int64(sectorSize), int64(last-first+1)*int64(sectorSize)
+		p.Name, p.Attributes = nameOf(array[56:minEntry]), le.Uint64(array[48:])
 		t.Partitions = append(t.Partitions, p)
 	}
 	return t, nil
+}
+
+// nameOf reads a label.
+func nameOf(b []byte) string {
+	var units []uint16
+	for ; len(b) > 1; b = b[2:] {
+		u := binary.LittleEndian.Uint16(b)
+		if u == 0 {
+			break
+		}
+		units = append(units, u)
+	}
+	return string(utf16.Decode(units))
 }
 
 func readFull(r io.ReaderAt, b []byte, off int64) error {

@@ -82,10 +82,12 @@ func requireBoth(t *testing.T, table gpt.Table) {
 	esp, ok := table.ByGUID(gpt.MustParseGUID(espGUID))
 	require.True(t, ok)
 	require.Equal(t, gpt.ESP, esp.Type)
+	require.Contains(t, []string{"esp", "EFI system partition"}, esp.Name, "sgdisk names what it makes")
+	esp.Name = ""
 	require.Equal(t, gpt.Partition{Number: 1, Type: gpt.ESP, GUID: esp.GUID, Start: 1 << 20, Size: 1 << 20}, esp)
 	root, ok := table.ByGUID(gpt.MustParseGUID(rootGUID))
 	require.True(t, ok)
-	require.Equal(t, gpt.Partition{Number: 3, Type: gpt.MustParseGUID(rootType), GUID: root.GUID, Start: 2 << 20, Size: 2 << 20}, root)
+	require.Equal(t, gpt.Partition{Number: 3, Type: gpt.MustParseGUID(rootType), GUID: root.GUID, Start: 2 << 20, Size: 2 << 20, Name: "root-a"}, root)
 	_, ok = table.ByGUID(gpt.GUID{})
 	require.False(t, ok)
 }

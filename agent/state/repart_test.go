@@ -196,7 +196,7 @@ func TestEditingTheTableKeepsBothCopiesValid(t *testing.T) {
 	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, editTable(f, d, 5, func(e []byte) { copy(e[16:32], onDiskGUID(want)) }))
+	require.NoError(t, editTable(f, d, 5, func(e []byte) { copy(e[16:32], want.OnDisk()) }))
 	require.Contains(t, tool(t, "sgdisk", "-v", d.Path()), "No problems found")
 	require.Contains(t, tool(t, "sgdisk", "-i5", d.Path()), strings.ToUpper(want.String()))
 	require.NoError(t, editTable(f, d, 5, func(e []byte) { clear(e) }))
