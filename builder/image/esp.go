@@ -47,8 +47,9 @@ func (o *Options) espFiles() map[string][]byte {
 		bootPath:        o.SystemdBoot,
 		systemdBootPath: o.SystemdBoot,
 		UKIPath(o.UKI):  o.UKI,
-		loaderPath:      []byte(loaderConf),
+		loaderPath:      o.Enroll.conf(),
 	}
+	maps.Copy(files, o.Enroll.files())
 	if o.Node != "" {
 		files[nodePath] = []byte(o.Node)
 	}
@@ -73,7 +74,7 @@ func (o *Options) checkESP(size int64) error {
 	if len(o.Node) > maxNode {
 		return fmt.Errorf("the node name %q is longer than %d characters", o.Node, maxNode)
 	}
-	return nil
+	return o.Enroll.check()
 }
 
 // writeESP makes a FAT32 filesystem with the files in the partition p of a disk.

@@ -31,6 +31,8 @@ type Options struct {
 	RootHash, ClusterHash string
 	// UKI is the unified kernel image, SystemdBoot the boot loader (systemd-bootx64.efi).
 	UKI, SystemdBoot []byte
+	// Enroll has the boot loader enrol keys for Secure Boot; nil leaves the firmware's alone.
+	Enroll *Enrolment
 	// Node is this medium's choice of a node, or empty.
 	Node string
 	// Files are further files of the ESP by their path, such as those that Own found on another medium.
