@@ -24,6 +24,8 @@ type Status struct {
 		Reason string `json:"reason"`
 	} `json:"held"`
 	Failed []string `json:"failed"`
+	// Waiting says for which other nodes the start of a service waits.
+	Waiting map[string]string `json:"waiting"`
 	// Services holds the active state of the roles' programs by unit.
 	Services map[string]string `json:"services"`
 	State    struct {
