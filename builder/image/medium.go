@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"spore/fat"
@@ -82,4 +83,14 @@ func readBounded(f fat.File, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", f.Path, err)
 	}
 	return data, nil
+}
+
+// HasSlots tells whether a disk image has the layout that Write gives it for these sizes.
+func (i *Info) HasSlots(s Slots) bool {
+	s, err := s.withDefaults()
+	if err != nil {
+		return false
+	}
+	parts, size := layOut(s, i.RootHash, i.ClusterHash)
+	return size == i.Size && slices.Equal(parts, i.Partitions)
 }

@@ -3,7 +3,6 @@ package build
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,14 +21,13 @@ import (
 
 	"spore/builder/apt"
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/folder"
 	"spore/builder/oci"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
 	"spore/builder/store"
-	"spore/cluster"
-	"spore/pki/vault"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
@@ -84,11 +82,11 @@ written into the image, else the date of the package archive is.`,
 }
 
 func run(cmd *cobra.Command, dir, version string, f flags) error {
-	config, err := load(cmd, dir, f.strict)
-	if err != nil {
-		return err
+	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.pki, f.strict)
+	if errors.Is(err, folder.ErrConfig) {
+		return fmt.Errorf("%w; nothing was built", err)
 	}
-	if config.Public, err = readKeys(dir, f.pki, config.Cluster.ID); err != nil {
+	if err != nil {
 		return err
 	}
 	chosen, err := chooseFormats(f.formats, config.Image.Formats)
@@ -143,45 +141,6 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	}
 	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
 	return show(cmd.OutOrStdout(), result, f.json)
-}
-
-// load reads and validates the configuration; warnings and notes go to standard error.
-func load(cmd *cobra.Command, dir string, strict bool) (*cluster.Config, error) {
-	config, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
-	for _, p := range report.Under(dir) {
-		fmt.Fprintln(cmd.ErrOrStderr(), p)
-	}
-	if report.Failed() {
-		return nil, errors.New("the configuration has errors; nothing was built")
-	}
-	return config, nil
-}
-
-// readKeys reads the public half of the cluster's keys. A folder that was not named need not exist.
-func readKeys(config, dir, clusterID string) (cluster.Public, error) {
-	named := dir != ""
-	if !named {
-		dir = strings.TrimRight(config, "/") + ".pki"
-	}
-	public, err := vault.ReadPublic(dir)
-	if errors.Is(err, vault.ErrNone) && !named {
-		return cluster.Public{}, nil
-	}
-	if err != nil {
-		return cluster.Public{}, fmt.Errorf("read the cluster's keys: %w", err)
-	}
-	if !strings.EqualFold(public.Cluster, clusterID) {
-		return cluster.Public{}, fmt.Errorf("the keys in %s are of the cluster with the id %s, and the configuration has %s", dir, public.Cluster, clusterID)
-	}
-	keys, err := public.SigningKeys()
-	if err != nil {
-		return cluster.Public{}, err
-	}
-	out := cluster.Public{Files: public.Files()}
-	for _, k := range keys {
-		out.SigningKeys = append(out.SigningKeys, base64.StdEncoding.EncodeToString(k))
-	}
-	return out, nil
 }
 
 func chooseFormats(flag, configured []string) ([]string, error) {
