@@ -40,8 +40,8 @@ func (s Source) open() (*os.File, int64, error) {
 	return f, size, nil
 }
 
-// copyRange copies n bytes at an offset of src to an offset of dst in the cheapest way there is: by sharing the blocks
-// (btrfs, XFS), else inside the kernel, else through memory.
+// copyRange copies n bytes at an offset of src to an offset of dst, which has nothing there yet, in the cheapest way there
+// is: by sharing the blocks (btrfs, XFS), else inside the kernel, else through memory. Holes of src stay holes.
 func copyRange(dst *os.File, off int64, src *os.File, from, n int64) error {
 	err := unix.IoctlFileCloneRange(int(dst.Fd()), &unix.FileCloneRange{
 		Src_fd: int64(src.Fd()), Src_offset: uint64(from), Src_length: uint64(n), Dest_offset: uint64(off),
@@ -49,6 +49,42 @@ func copyRange(dst *os.File, off int64, src *os.File, from, n int64) error {
 	if err == nil {
 		return nil
 	}
+	for end := from + n; from < end; {
+		data, length, err := nextData(src, from, end)
+		if err != nil {
+			return err
+		}
+		off += data - from
+		if err := copyData(dst, off, src, data, length); err != nil {
+			return err
+		}
+		off, from = off+length, data+length
+	}
+	return nil
+}
+
+// nextData finds the next piece of a file that is no hole, in the range of bytes from one to another. Where there is none,
+// it is empty and lies at the end.
+func nextData(f *os.File, from, to int64) (data, length int64, err error) {
+	data, err = unix.Seek(int(f.Fd()), from, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // nothing but a hole
+		return to, 0, nil
+	case errors.Is(err, unix.EINVAL): // a file that knows no holes
+		return from, to - from, nil
+	case err != nil:
+		return 0, 0, fmt.Errorf("find the data of %s: %w", f.Name(), err)
+	}
+	data = min(data, to)
+	hole, err := unix.Seek(int(f.Fd()), data, unix.SEEK_HOLE)
+	if err != nil {
+		hole = to
+	}
+	return data, min(hole, to) - data, nil
+}
+
+// copyData copies n bytes inside the kernel, else through memory.
+func copyData(dst *os.File, off int64, src *os.File, from, n int64) error {
 	for n > 0 {
 		to, at := off, from
 		m, err := unix.CopyFileRange(int(src.Fd()), &at, int(dst.Fd()), &to, int(min(n, 1<<30)), 0)

@@ -61,13 +61,18 @@ func (o *Options) espFiles() map[string][]byte {
 	return files
 }
 
-// checkESP refuses what would not fit, now or at the third update.
-func (o *Options) checkESP(size int64) error {
+// espNeed is how large the ESP has to be, in bytes: updates need room for three UKIs.
+func (o *Options) espNeed() int64 {
 	var others int64
 	for _, data := range o.Files {
 		others += int64(len(data))
 	}
-	if need := 3*int64(len(o.UKI)) + 2*int64(len(o.SystemdBoot)) + others + espReserve; need > size {
+	return 3*int64(len(o.UKI)) + 2*int64(len(o.SystemdBoot)) + others + espReserve
+}
+
+// checkESP refuses what would not fit, now or at the third update.
+func (o *Options) checkESP(size int64) error {
+	if need := o.espNeed(); need > size {
 		return fmt.Errorf("three UKIs of %d MiB do not fit the ESP of %d MiB, and updates need that room: raise slots.esp in image.yaml to %d",
 			len(o.UKI)/mib+1, size/mib, need/mib+1)
 	}

@@ -1,11 +1,12 @@
 // Package image makes the disk image: a GPT (UEFI 2.10, section 5.3) with the EFI system partition and one slot each of
-// root, its hash tree and the cluster part. It also takes such an image apart again.
+// root, its hash tree and the cluster part; and the hybrid ISO, which has the same partitions (hybrid.go). It also takes
+// such an image apart again.
 //
 // The file is sparse and ends with the backup GPT right after the last slot, so that it fits small media; the second
 // slots and the state partition are made on the machine. The work is that of copying the content: only the partition
 // table and the ESP pass through memory.
 //
-// It leaves out BIOS boot, hybrid ISO images and network boot.
+// It leaves out network boot. Of the two, the ISO alone boots without UEFI.
 package image
 
 import (
@@ -62,7 +63,7 @@ func Write(ctx context.Context, name string, o Options) (*Result, error) {
 	return res, nil
 }
 
-func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
+func write(ctx context.Context, name string, o Options) (*Result, error) {
 	slots, err := o.Slots.withDefaults()
 	if err != nil {
 		return nil, err
@@ -78,9 +79,18 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 	if err := writeTable(disk, parts, derivedUUID("spore disk", o.RootHash, o.ClusterHash)); err != nil {
 		return nil, fmt.Errorf("partition table: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	err = create(name, disk, func(f *os.File) error { return o.fillSlots(ctx, f, parts[1:]) })
 	if err != nil {
 		return nil, err
+	}
+	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+}
+
+// create makes a file of what a disk in memory holds and of what fill adds; it appears whole or not at all.
+func create(name string, disk *sparse, fill func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -88,30 +98,35 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	if err := f.Truncate(size); err != nil {
-		return nil, err
+	if err := f.Truncate(disk.size); err != nil {
+		return err
 	}
 	if err := disk.writeTo(f); err != nil {
-		return nil, err
+		return err
 	}
-	for i, src := range []Source{o.Root, o.Verity, o.Cluster} {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := fill(f, parts[i+1], src); err != nil {
-			return nil, err
-		}
+	if err := fill(f); err != nil {
+		return err
 	}
 	if err := f.Chmod(0o644); err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.Close(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return nil, err
+	return os.Rename(f.Name(), name)
+}
+
+// fillSlots copies the content of root, verity and cluster into their partitions.
+func (o *Options) fillSlots(ctx context.Context, f *os.File, parts []Partition) error {
+	for i, src := range []Source{o.Root, o.Verity, o.Cluster} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fill(f, parts[i], src); err != nil {
+			return err
+		}
 	}
-	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+	return nil
 }
 
 // fill copies content into a partition.

@@ -29,6 +29,8 @@ type Info struct {
 	// Root and Cluster tell where the filesystems lie that belong to these hashes.
 	Root    *Filesystem `json:"root,omitempty"`
 	Cluster *Filesystem `json:"cluster,omitempty"`
+	// ISO is set when the image is a hybrid ISO.
+	ISO *ISO `json:"iso,omitempty"`
 	// Problems are faults that do not hide the rest, in plain words.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -75,6 +77,7 @@ func Inspect(r io.ReaderAt, size int64) (*Info, error) {
 		return nil, fmt.Errorf("inspect image: ESP: %w", err)
 	}
 	info.findFilesystems(r)
+	info.readISO(r)
 	return info, nil
 }
 
