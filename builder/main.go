@@ -15,6 +15,7 @@ import (
 	"spore/builder/cmd/explain"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/keys"
 	"spore/builder/cmd/pki"
 	"spore/builder/cmd/validate"
 )
@@ -34,7 +35,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(), pki.Command(), pki.KubeconfigCommand(),
+		build.Command(version), inspect.Command(), boot.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

@@ -31,7 +31,8 @@ var enrolled = []string{"PK", "KEK", "db"}
 
 func keyPath(name string) string { return path.Join(keysDir, name+".auth") }
 
-func (e *Enrolment) check() error {
+// Check makes sure that the mode is known and all keys are there. A nil Enrolment is fine.
+func (e *Enrolment) Check() error {
 	if e == nil {
 		return nil
 	}
@@ -81,7 +82,7 @@ func readEnrolment(conf []byte, files map[string][]byte) (*Enrolment, error) {
 		e.Keys[name] = files[keyPath(name)]
 		delete(files, keyPath(name))
 	}
-	if err := e.check(); err != nil {
+	if err := e.Check(); err != nil {
 		return nil, errors.New("its loader.conf enrols keys of which not all are there, or in an unknown way")
 	}
 	return e, nil

@@ -35,12 +35,12 @@ func TestWithoutAnEnrolmentTheFirmwareIsLeftAlone(t *testing.T) {
 }
 
 func TestEnrolmentsThatAreRefused(t *testing.T) {
-	require.NoError(t, (*Enrolment)(nil).check())
-	require.NoError(t, enrolment("force").check())
-	require.ErrorContains(t, enrolment("always").check(), "use off, manual, if-safe, force")
+	require.NoError(t, (*Enrolment)(nil).Check())
+	require.NoError(t, enrolment("force").Check())
+	require.ErrorContains(t, enrolment("always").Check(), "use off, manual, if-safe, force")
 	part := enrolment("force")
 	delete(part.Keys, "db")
-	require.ErrorContains(t, part.check(), "db is not among them")
+	require.ErrorContains(t, part.Check(), "db is not among them")
 	_, err := readEnrolment([]byte("secure-boot-enroll force\n"), map[string][]byte{keyPath("PK"): {1}})
 	require.Error(t, err)
 	_, err = readEnrolment([]byte("secure-boot-enroll sometimes\n"), part.files())

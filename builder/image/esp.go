@@ -79,7 +79,7 @@ func (o *Options) checkESP(size int64) error {
 	if len(o.Node) > maxNode {
 		return fmt.Errorf("the node name %q is longer than %d characters", o.Node, maxNode)
 	}
-	return o.Enroll.check()
+	return o.Enroll.Check()
 }
 
 // writeESP makes a FAT32 filesystem with the files in the partition p of a disk.

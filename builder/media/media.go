@@ -56,6 +56,8 @@ type Options struct {
 	Root Root
 	// Config is a configuration without errors whose needs the root meets.
 	Config *cluster.Config
+	// Keys sign UKI and boot loader.
+	Keys Keys
 	// Temp is a folder for the cluster part, which Close removes.
 	Temp string
 	// Progress tells a person what goes on. May be nil.
@@ -68,6 +70,8 @@ type Media struct {
 	ClusterHash, ClusterFile string
 	// UKI is the unified kernel image, Loader the boot loader, as they go to an ESP.
 	UKI, Loader []byte
+	// Enroll is that of Keys, for whoever writes an ESP.
+	Enroll *image.Enrolment
 
 	root   Root
 	config *cluster.Config
@@ -75,7 +79,7 @@ type Media struct {
 
 // Make makes cluster part and UKI.
 func Make(o Options) (_ *Media, err error) {
-	m := &Media{Loader: o.Root.Loader, root: o.Root, config: o.Config}
+	m := &Media{Enroll: o.Keys.Enroll, root: o.Root, config: o.Config}
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -90,8 +94,11 @@ func Make(o Options) (_ *Media, err error) {
 	step.Done()
 
 	step = o.Progress.Step("UKI")
-	if m.UKI, err = uki.Build(m.parts()); err != nil {
+	if m.UKI, err = o.Keys.uki(m.parts()); err != nil {
 		return nil, fmt.Errorf("make the UKI: %w", err)
+	}
+	if m.Loader, err = o.Keys.loader(o.Root.Loader); err != nil {
+		return nil, err
 	}
 	step.Note("%.1f MiB, initramfs %.1f", float64(len(m.UKI))/(1<<20), float64(len(o.Root.Initrd))/(1<<20))
 	step.Done()
@@ -143,7 +150,7 @@ func (m *Media) WriteDisk(ctx context.Context, name string, files map[string][]b
 	_, err := image.Write(ctx, name, image.Options{
 		RootHash: m.root.Hash, ClusterHash: m.ClusterHash,
 		Root: m.root.Squashfs, Verity: m.root.Verity, Cluster: image.Source{Path: m.ClusterFile},
-		UKI: m.UKI, SystemdBoot: m.Loader, Files: files,
+		UKI: m.UKI, SystemdBoot: m.Loader, Files: files, Enroll: m.Enroll,
 		Slots: image.Slots(m.config.Image.Slots), Time: time.Unix(m.root.BuildTime, 0).UTC(),
 	})
 	if err != nil {

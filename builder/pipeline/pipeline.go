@@ -50,6 +50,8 @@ type Options struct {
 	Folder fs.FS
 	// Registry gives container images; one without a transport only those that the store has.
 	Registry oci.Registry
+	// Keys sign what machines start; none is fine.
+	Keys media.Keys
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
 	// Version is the version of the image, for os-release.

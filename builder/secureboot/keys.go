@@ -26,7 +26,8 @@ type Options struct {
 	Bits int
 	// Now is the time of the keys; variables that are written later need a later one.
 	Now time.Time
-	// KEK and DB are further certificates that go into the variables of these names, such as Microsoft's.
+	// KEK and DB are further certificates that go into the variables of these names, such as Microsoft's. One without an
+	// owner has ours.
 	KEK, DB []Entry
 }
 
@@ -105,6 +106,11 @@ func (k *Keys) variables(owner uuid.UUID, o Options) ([]Variable, error) {
 		{"db", "db", imageSecurityDatabase, k.KEK, append([]Entry{of(k.DB)}, o.DB...)},
 		{"PK", "noPK", globalVariable, k.PK, nil},
 	} {
+		for i := range v.entries {
+			if v.entries[i].Owner == uuid.Nil {
+				v.entries[i].Owner = owner
+			}
+		}
 		list := EncodeList(v.entries)
 		auth, err := v.by.authenticate(v.name, v.vendor, list, o.Now)
 		if err != nil {

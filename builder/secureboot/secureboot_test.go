@@ -308,6 +308,7 @@ func FuzzVariables(f *testing.F) {
 			require.Len(t, again, len(list))
 		}
 		_, _ = CheckWrite(data, "db", k.KEK.Certificate)
+		_, _ = WrittenCertificates(data)
 		_, _ = StoredVariables(data)
 	})
 }

@@ -147,6 +147,18 @@ func efiTime(t time.Time) []byte {
 	return b
 }
 
+// WrittenCertificates are the certificates that a write of a variable (.auth) brings. Its signature is not checked.
+func WrittenCertificates(auth []byte) ([]Entry, error) {
+	if len(auth) < authHeader || len(auth) > maxVariable {
+		return nil, fmt.Errorf("%d bytes cannot be a write of a variable", len(auth))
+	}
+	length := uint64(binary.LittleEndian.Uint32(auth[timeSize:]))
+	if length < 8+ownerSize || length > uint64(len(auth)-timeSize) {
+		return nil, errors.New("a write of a variable whose sizes do not fit each other")
+	}
+	return ParseList(auth[timeSize+length:])
+}
+
 // CheckWrite reads a write of a variable (.auth), verifies its signature with the certificate of by, and returns the content
 // that it writes.
 func CheckWrite(data []byte, name string, by *x509.Certificate) ([]byte, error) {

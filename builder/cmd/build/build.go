@@ -22,6 +22,7 @@ import (
 	"spore/builder/apt"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
+	"spore/builder/cmd/signing"
 	"spore/builder/oci"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
@@ -43,6 +44,7 @@ type flags struct {
 	out, source, cache string
 	pki                string
 	formats            []string
+	signing            signing.Flags
 	offline, update    bool
 	strict, json       bool
 }
@@ -78,6 +80,7 @@ written into the image, else the date of the package archive is.`,
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	f.signing.Register(cmd)
 	return cmd
 }
 
@@ -90,6 +93,11 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		return err
 	}
 	chosen, err := chooseFormats(f.formats, config.Image.Formats)
+	if err != nil {
+		return err
+	}
+	// Before all that takes long: a passphrase may be asked for.
+	keys, err := f.signing.Load()
 	if err != nil {
 		return err
 	}
@@ -133,7 +141,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
 	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
-		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch,
+		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
 		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
 	})
 	if err != nil {
