@@ -34,6 +34,7 @@ type flags struct {
 	memory      []string
 	cpus        int
 	credentials []string
+	words       []string
 	keys        operator.Folder
 	tpm         bool
 	json        bool
@@ -92,6 +93,7 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
 	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
 	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several)")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machines, as NAME=FILE")
+	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
 	f.keys.Register(cmd)
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON: what was started, each status line, what has ended; no console")

@@ -97,7 +97,7 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 	c := vm.Config{
 		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(), Reboots: true,
 		Disks: disks, NICs: m.plan.NICs, Network: s.folder.Network(),
-		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials},
+		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: s.flags.words},
 	}
 	if s.flags.tpm {
 		c.TPM = filepath.Join(m.state.Dir, "tpm")
