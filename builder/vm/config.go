@@ -71,6 +71,8 @@ type Disk struct {
 	Path, Format string
 	// USB makes it a memory stick; otherwise it is on Bus.
 	USB bool
+	// CDROM makes it a disc in a drive, which nothing writes to.
+	CDROM bool
 	// Bus is what it is attached to: virtio (when empty), scsi, sata or nvme.
 	Bus string
 	// Serial is what the disk reports, at most 20 characters, on scsi 36.
@@ -247,8 +249,8 @@ func (d Disk) args(i int) []string {
 	}
 	node := fmt.Sprintf("disk%d", i)
 	args := []string{
-		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s", node, escape(d.Path)),
-		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file", format, node, node),
+		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s%s", node, escape(d.Path), d.readOnly()),
+		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file%s", format, node, node, d.readOnly()),
 	}
 	if d.WriteLog != "" {
 		args = append(args,
@@ -281,6 +283,9 @@ func (d Disk) device(args []string, i int, node string) ([]string, string) {
 	case d.USB:
 		controller(fmt.Sprintf("qemu-xhci,id=xhci%d", i))
 		return args, fmt.Sprintf("usb-storage,bus=xhci%d.0,drive=%s,removable=on", i, node)
+	case d.CDROM:
+		controller(fmt.Sprintf("ahci,id=cd%d", i))
+		return args, fmt.Sprintf("ide-cd,bus=cd%d.0,drive=%s", i, node)
 	case d.Bus == "scsi":
 		controller(fmt.Sprintf("virtio-scsi-pci,id=scsi%d", i))
 		return args, options(fmt.Sprintf("scsi-hd,bus=scsi%d.0,drive=%s", i, node), "wwn", d.WWN, "vendor", d.Vendor, "product", d.Model)
@@ -293,6 +298,14 @@ func (d Disk) device(args []string, i int, node string) ([]string, string) {
 		return args, options(fmt.Sprintf("nvme-ns,bus=nvme%d,drive=%s", i, node), "eui64", d.EUI, "uuid", d.UUID)
 	}
 	return args, "virtio-blk-pci,drive=" + node
+}
+
+// readOnly is what is open for reading alone.
+func (d Disk) readOnly() string {
+	if d.CDROM {
+		return ",read-only=on"
+	}
+	return ""
 }
 
 // escape doubles the comma, which would end an option.

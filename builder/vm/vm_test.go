@@ -363,3 +363,36 @@ func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 		})
 	}
 }
+
+// QEMU itself says whether it has such disks: a name that it does not know ends it at once.
+func TestDisksOfEveryKindAreMade(t *testing.T) {
+	ctx := within(t, time.Minute)
+	disks := []Disk{
+		{Serial: "A,B"}, {USB: true, Serial: "STICK"}, {CDROM: true, BootIndex: 1},
+		{Bus: "scsi", Serial: strings.Repeat("S", 36)}, {Bus: "scsi", WWN: "0x5000c500a1b2c3d4", Vendor: "SEAGATE", Model: "ST4000"},
+		{Bus: "sata", Model: "Samsung_SSD_860", Serial: "S3Z"}, {Bus: "nvme", EUI: "0x0025385b71b0a1b2"},
+		{Bus: "nvme", UUID: "3a5b8f0e-0000-4000-8000-00000000000b", Serial: "N1"},
+	}
+	dir := t.TempDir()
+	for i := range disks {
+		disks[i].Path = filepath.Join(dir, fmt.Sprintf("disk,%d.img", i))
+		require.NoError(t, os.WriteFile(disks[i].Path, make([]byte, 1<<20), 0o600))
+	}
+	m, err := Start(ctx, Config{Name: "disks", Dir: dir, Accel: Accel{Name: "tcg", CPU: "max"}, Memory: 256, Disks: disks, Display: true, Args: []string{"-S"}})
+	require.NoError(t, err)
+	defer m.Kill()
+	var seen []struct {
+		Inserted struct {
+			ReadOnly bool `json:"ro"`
+		} `json:"inserted"`
+	}
+	require.NoError(t, m.Monitor("query-block", nil, &seen))
+	readOnly := 0
+	for _, d := range seen {
+		if d.Inserted.ReadOnly {
+			readOnly++
+		}
+	}
+	require.Equal(t, 2, readOnly, "the disc and the firmware")
+	require.NoError(t, m.Quit())
+}
