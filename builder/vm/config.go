@@ -23,9 +23,6 @@ import (
 
 const (
 	qemu = "qemu-system-x86_64"
-	// ovmfCode and ovmfVars are the firmware without Secure Boot (Debian package ovmf).
-	ovmfCode = "/usr/share/OVMF/OVMF_CODE_4M.fd"
-	ovmfVars = "/usr/share/OVMF/OVMF_VARS_4M.fd"
 	// networkFolder is Config.Network as QEMU sees it, which inherits the open folder: the path of a socket may have 107
 	// characters only (unix(7)), and that of an output folder has as many as its user likes.
 	networkFolder = "/proc/self/fd/3/"
@@ -43,6 +40,9 @@ type Config struct {
 	Memory int
 	// CPUs is 1 when 0.
 	CPUs int
+	// Firmware is UEFI, BIOS or SecureBoot. Vars is a file with the variables that a UEFI firmware begins with; they are
+	// empty, and the firmware in setup mode, when it is left out.
+	Firmware, Vars string
 	// Kernel, Initrd and Append boot without firmware, when Kernel is set.
 	Kernel, Initrd, Append string
 	// Disks are in the order in which the guest is to find them.
@@ -214,31 +214,6 @@ func orDefault(v, def int) int {
 		return def
 	}
 	return v
-}
-
-// bootArgs is either a kernel or the firmware with variables of its own, which last for all starts with the same Dir.
-func (c Config) bootArgs() ([]string, error) {
-	if c.Kernel != "" {
-		args := []string{"-kernel", c.Kernel, "-append", c.Append}
-		if c.Initrd != "" {
-			args = append(args, "-initrd", c.Initrd)
-		}
-		return args, nil
-	}
-	vars := filepath.Join(c.Dir, c.Name+".vars.fd")
-	if _, err := os.Stat(vars); err != nil {
-		data, err := os.ReadFile(ovmfVars)
-		if err != nil {
-			return nil, fmt.Errorf("firmware: %w; run make deps", err)
-		}
-		if err := os.WriteFile(vars, data, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return []string{
-		"-drive", "if=pflash,format=raw,readonly=on,file=" + ovmfCode,
-		"-drive", "if=pflash,format=raw,file=" + vars,
-	}, nil
 }
 
 // args builds the block graph of a disk: file, format and, where asked for, the driver that records writes.
