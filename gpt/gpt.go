@@ -140,7 +140,8 @@ func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	if errors.Is(err, ErrNone) && errors.Is(backupErr, ErrNone) {
 		return Table{}, ErrNone
 	}
-	return Table{}, fmt.Errorf("GUID partition table: primary: %w; backup: %w", err, backupErr)
+	// Not wrapped: one of the two may be ErrNone, and a damaged table is not the same as none.
+	return Table{}, fmt.Errorf("GUID partition table: primary: %v; backup: %v", err, backupErr)
 }
 
 // disk is what tables are read from.

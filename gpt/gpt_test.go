@@ -234,3 +234,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestADamagedTableIsNotTakenForNone(t *testing.T) {
+	for name, damage := range map[string]func([]byte){
+		"a damaged primary without a backup": func(d []byte) { d[512+60] ^= 1; clear(d[len(d)-512:]) },
+		"a damaged backup without a primary": func(d []byte) { clear(d[512:1024]); d[len(d)-512+60] ^= 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := sgdiskImage(t)
+			damage(disk)
+			_, err := gpt.Read(bytes.NewReader(disk), diskSize, 512)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, gpt.ErrNone)
+		})
+	}
+}
