@@ -112,6 +112,7 @@ func (b *build) writeDisk(ctx context.Context) error {
 // writeManifest writes manifest and SBOM beside the image.
 func (b *build) writeManifest() error {
 	m := b.root.Manifest
+	m.MediaPackages = b.mediaPackages
 	if err := writeFile(filepath.Join(b.Out, ManifestName), m.Encode); err != nil {
 		return err
 	}

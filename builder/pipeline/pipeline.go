@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spore/builder/manifest"
 	"spore/builder/media"
 	"spore/builder/needs"
 	"spore/builder/oci"
@@ -27,6 +28,7 @@ import (
 // Names of the files in the output folder.
 const (
 	DiskName     = "spore.img"
+	ISOName      = "spore.iso"
 	UKIName      = "spore.efi"
 	ManifestName = "spore.manifest.json"
 	SBOMName     = "spore.cdx.json"
@@ -40,7 +42,7 @@ type Options struct {
 	Source string
 	// Out is the folder for the image; it is made where needed.
 	Out string
-	// Formats are the outputs: "disk", "uki".
+	// Formats are the outputs: "disk", "iso", "netboot", "uki".
 	Formats []string
 	// Store is the cache.
 	Store *store.Store
@@ -67,6 +69,8 @@ type Options struct {
 // Result says what was built.
 type Result struct {
 	Disk        string `json:"disk,omitempty"`
+	ISO         string `json:"iso,omitempty"`
+	Netboot     string `json:"netboot,omitempty"`
 	UKI         string `json:"uki,omitempty"`
 	Manifest    string `json:"manifest"`
 	SBOM        string `json:"sbom"`
@@ -106,6 +110,12 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeDisk(ctx); err != nil {
 		return nil, err
 	}
+	if err := b.writeISO(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeNetboot(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
@@ -123,13 +133,17 @@ type build struct {
 	root     root
 	media    *media.Media
 	disk     string
+	iso      string
+	netboot  string
+	// mediaPackages are those that media have files of, beside the root.
+	mediaPackages []manifest.Package
 }
 
 func (b *build) result() *Result {
 	r := &Result{
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
-		Disk: b.disk,
+		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}
 	if b.wants("uki") {
 		r.UKI = filepath.Join(b.Out, UKIName)

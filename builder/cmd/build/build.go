@@ -38,7 +38,7 @@ const maxIndexAge = 12 * time.Hour
 var omitted = []string{"initramfs-tools"}
 
 // formats are the outputs that can be built.
-var formats = []string{"disk", "uki"}
+var formats = []string{"disk", "iso", "netboot", "uki"}
 
 type flags struct {
 	out, source, cache string
@@ -61,7 +61,7 @@ it to the folder OUT, with a manifest and a software bill of materials beside it
 It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
 takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
 written into the image, else the date of the package archive is.`,
-		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,uki --offline",
+		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "configs"
@@ -72,7 +72,7 @@ written into the image, else the date of the package archive is.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
-	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, uki (default: formats of image.yaml, else disk)")
+	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, iso, netboot, uki (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.source, "source", "", "the source tree of spore (default: found from here upwards)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
@@ -220,7 +220,7 @@ func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}
