@@ -2,8 +2,10 @@ package boot
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -183,4 +185,63 @@ func TestCredentials(t *testing.T) {
 	require.Equal(t, exit.Misuse, exit.Code(err))
 	_, err = readCredentials([]string{"a=" + file + ".not"})
 	require.Equal(t, exit.Failed, exit.Code(err))
+}
+
+func TestTheMediumIsWhatWasBuilt(t *testing.T) {
+	out := t.TempDir()
+	for _, tt := range []struct {
+		f    flags
+		want string
+	}{
+		{flags{}, "spore build -o " + out + " --format disk"},
+		{flags{install: true}, "--format disk"},
+		{flags{medium: mediumUSB}, "--format disk"},
+		{flags{medium: mediumISO}, filepath.Join(out, "spore.iso") + "; build it with"},
+	} {
+		tt.f.out = out
+		_, err := tt.f.findMedium()
+		require.ErrorContains(t, err, tt.want)
+		require.Equal(t, exit.Misuse, exit.Code(err))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(out, "spore.iso"), []byte("no image"), 0o600))
+	m, err := flags{out: out, install: true}.findMedium()
+	require.Equal(t, mediumISO, m.kind, "where there is one")
+	require.ErrorContains(t, err, "spore.iso")
+}
+
+func TestAMachineHasTheDisksThatItsMediumAsksFor(t *testing.T) {
+	img := filepath.Join(t.TempDir(), "spore.img")
+	require.NoError(t, os.WriteFile(img, make([]byte, 1<<20), 0o600))
+	plan := rehearsal.Machine{Node: &facts.Node{Name: "a"}, Disks: []rehearsal.Disk{{Name: "osd-A", Size: 1 << 20, Device: vm.Disk{Serial: "A"}}}}
+	for _, tt := range []struct {
+		kind     string
+		install  bool
+		want     string
+		installs string
+	}{
+		{mediumDisk, false, "disk.qcow2 1, osd-A.qcow2 0", ""},
+		{mediumUSB, false, "stick.qcow2 2 usb, osd-A.qcow2 0", ""},
+		{mediumUSB, true, "disk.qcow2 1, stick.qcow2 2 usb, osd-A.qcow2 0", "a"},
+		{mediumISO, false, "spore.img 2 disc, osd-A.qcow2 0", ""},
+		{mediumISO, true, "disk.qcow2 1, spore.img 2 disc, osd-A.qcow2 0", "a"},
+	} {
+		state, err := rehearsal.Folder(t.TempDir()).Hold("a")
+		require.NoError(t, err)
+		disks, installs, err := medium{kind: tt.kind, image: img, id: "one"}.disks(t.Context(), plan, state, tt.install)
+		require.NoError(t, err)
+		require.Equal(t, tt.installs, installs)
+		var got []string
+		for _, d := range disks {
+			text := fmt.Sprintf("%s %d", filepath.Base(d.Path), d.BootIndex)
+			if d.USB {
+				text += " usb"
+			}
+			if d.CDROM {
+				text += " disc"
+			}
+			got = append(got, text)
+		}
+		require.Equal(t, tt.want, strings.Join(got, ", "))
+		require.NoError(t, state.Close())
+	}
 }

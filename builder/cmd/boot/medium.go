@@ -2,9 +2,7 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +18,10 @@ import (
 const (
 	mediumDisk = "disk"
 	mediumUSB  = "usb"
+	mediumISO  = "iso"
 )
 
-var media = []string{mediumDisk, mediumUSB}
+var media = []string{mediumDisk, mediumUSB, mediumISO}
 
 // installCredential is the systemd credential that names the disk that an image installs itself on, by its serial number.
 const installCredential = "spore.install"
@@ -37,21 +36,31 @@ type medium struct {
 // findMedium is the medium that the flags ask for.
 func (f flags) findMedium() (medium, error) {
 	m := medium{kind: f.medium}
-	if m.kind == "" {
-		m.kind = mediumDisk
-		if f.install {
-			m.kind = mediumUSB
-		}
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(f.out, name))
+		return err == nil
 	}
-	image, err := filepath.Abs(filepath.Join(f.out, pipeline.DiskName))
-	if err != nil {
+	switch {
+	case m.kind != "":
+	case f.install && there(pipeline.ISOName):
+		m.kind = mediumISO
+	case f.install:
+		m.kind = mediumUSB
+	default:
+		m.kind = mediumDisk
+	}
+	name, format := pipeline.DiskName, "disk"
+	if m.kind == mediumISO {
+		name, format = pipeline.ISOName, "iso"
+	}
+	if !there(name) {
+		return m, exit.Usage(fmt.Errorf("there is no %s; build it with `spore build -o %s --format %s`", filepath.Join(f.out, name), f.out, format))
+	}
+	var err error
+	if m.image, err = filepath.Abs(filepath.Join(f.out, name)); err != nil {
 		return m, err
 	}
-	if _, err := os.Stat(image); errors.Is(err, fs.ErrNotExist) {
-		return m, exit.Usage(fmt.Errorf("there is no %s; build it with `spore build -o %s`", filepath.Join(f.out, pipeline.DiskName), f.out))
-	}
-	m.image = image
-	m.id, err = inspect.DiskUUID(image)
+	m.id, err = inspect.DiskUUID(m.image)
 	return m, err
 }
 
@@ -71,7 +80,10 @@ func (m medium) disks(ctx context.Context, plan rehearsal.Machine, s *rehearsal.
 	if err != nil {
 		return nil, "", err
 	}
-	if m.kind == mediumUSB {
+	switch m.kind {
+	case mediumISO:
+		disks = append(disks, vm.Disk{Path: m.image, CDROM: true, BootIndex: 2})
+	case mediumUSB:
 		stick := vm.Disk{Format: "qcow2", Serial: "STICK", USB: true, BootIndex: 2}
 		if stick.Path, err = s.Stick(ctx, m.image, m.id); err != nil {
 			return nil, "", err
