@@ -30,7 +30,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-2"
+	modulesStep = "initrd-modules-3"
 	initStep    = "initrd-init-1"
 )
 
