@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/build"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
+	"spore/builder/cmd/flash"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/keys"
@@ -35,7 +36,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), inspect.Command(), boot.Command(), flash.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

@@ -106,8 +106,8 @@ func (t target) fits(size int64, sector int, end int64) error {
 	return nil
 }
 
-// complete tells whether the device has a sound table with all partitions of the layout, beside others that were made on the
-// machine, and the head of the layout: then the table is left alone as long as the content is.
+// complete tells whether the device has a sound table with all partitions of the layout, beside what was made on the machine
+// and is to be kept: then the table is left alone as long as the content is.
 func (t target) complete(dev Device, old gpt.Table) bool {
 	if old.Backup || old.Disk != t.layout.Table.Disk {
 		return false
@@ -115,6 +115,11 @@ func (t target) complete(dev Device, old gpt.Table) bool {
 	for _, want := range t.layout.Table.Partitions {
 		if p, ok := old.ByGUID(want.GUID); !ok || p != want {
 			return false
+		}
+	}
+	for _, p := range old.Partitions {
+		if p.Type == typeState && !slices.ContainsFunc(t.kept, func(k gpt.Partition) bool { return k.GUID == p.GUID }) {
+			return false // It is given up.
 		}
 	}
 	mbr := make([]byte, len(t.final.MBR))
