@@ -11,6 +11,7 @@ import (
 
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
+	"spore/builder/cmd/customize"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
 	"spore/builder/cmd/flash"
@@ -36,7 +37,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(), flash.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), customize.Command(), inspect.Command(), boot.Command(), flash.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/builder/iso"
 	"spore/fat"
 )
 
@@ -15,15 +16,34 @@ const (
 	maxUKI    = 1 << 30
 	maxLoader = 16 << 20
 	maxOthers = 16 << 20
+	maxConf   = 64 << 10
 )
 
 // ESP is the content of an EFI system partition as Write made it.
 type ESP struct {
 	// UKI and Loader are its one unified kernel image and its boot loader.
 	UKI, Loader []byte
+	// Enroll has the boot loader enrol keys; nil where it does not.
+	Enroll *Enrolment
 	// Files are all other files by their path, without the loader's configuration: this medium's choice of a node, a
-	// bundle, keys for the firmware.
+	// bundle.
 	Files map[string][]byte
+}
+
+// ReadKernel reads the kernel of an ISO that Inspect has taken apart: at its own length, where the UKI has it padded.
+func (i *Info) ReadKernel(r io.ReaderAt) ([]byte, error) {
+	if i.ISO == nil {
+		return nil, errors.New("read kernel: the image is no ISO")
+	}
+	f, ok := iso.Find(i.ISO.Files, isoKernel)
+	if !ok || f.Size > maxUKI {
+		return nil, fmt.Errorf("read kernel: the ISO has no %s of at most %d bytes", isoKernel, maxUKI)
+	}
+	data := make([]byte, f.Size)
+	if _, err := r.ReadAt(data, f.Sector*iso.SectorSize); err != nil {
+		return nil, fmt.Errorf("read kernel: %w", err)
+	}
+	return data, nil
 }
 
 // ReadESP reads the ESP in size bytes. One that a machine has updated, so that it has several UKIs, is an error.
@@ -46,9 +66,12 @@ func readESP(r io.ReaderAt, size int64) (*ESP, error) {
 	}
 	out := &ESP{Files: map[string][]byte{}}
 	var others int64
+	var conf []byte
 	for _, file := range list {
 		switch {
-		case file.Path == loaderPath || strings.EqualFold(file.Path, systemdBootPath):
+		case strings.EqualFold(file.Path, systemdBootPath):
+		case file.Path == loaderPath:
+			conf, err = readBounded(file, maxConf)
 		case strings.EqualFold(file.Path, bootPath):
 			out.Loader, err = readBounded(file, maxLoader)
 		case isUKI(file.Path) && out.UKI != nil:
@@ -66,7 +89,8 @@ func readESP(r io.ReaderAt, size int64) (*ESP, error) {
 	if out.UKI == nil || out.Loader == nil {
 		return nil, fmt.Errorf("it has no unified kernel image in %s, or no boot loader %s", ukiDir, bootPath)
 	}
-	return out, nil
+	out.Enroll, err = readEnrolment(conf, out.Files)
+	return out, err
 }
 
 func isUKI(name string) bool {
@@ -84,6 +108,9 @@ func readBounded(f fat.File, limit int64) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// ESP is the EFI system partition, or nil.
+func (i *Info) ESP() *Partition { return i.partition(TypeESP, "") }
 
 // HasSlots tells whether a disk image has the layout that Write gives it for these sizes.
 func (i *Info) HasSlots(s Slots) bool {
