@@ -21,6 +21,7 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
+	"spore/agent/firmware"
 	"spore/agent/nic"
 	"spore/agent/paths"
 	"spore/agent/state"
@@ -99,6 +100,7 @@ func (a *agent) begin() {
 	}
 	l.MachineID = a.m.boot.MachineID
 	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
+	l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
 	if a.m.boot.Stage1End > 0 {
 		l.Times["kernel"], l.Times["stage1"] = a.m.boot.Stage1Start, a.m.boot.Stage1End
 	}
@@ -316,6 +318,10 @@ func (a *agent) report(ctx context.Context) error {
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
+	if l.Firmware != nil && l.Firmware.PCR11 == "" {
+		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
+		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
+	}
 	l.Addresses = nil
 	if have, err := nic.Addresses(); err == nil {
 		for _, h := range have {
