@@ -24,6 +24,7 @@ import (
 	"spore/agent/firmware"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/screen"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/wait"
@@ -356,12 +357,18 @@ func (a *agent) say(l status.Line) {
 		a.m.say(err.Error())
 	}
 	fmt.Print(text)
-	console, err := os.OpenFile(a.m.root.At("/dev/console"), os.O_WRONLY|unix.O_NOCTTY, 0)
+	a.print("/dev/console", text)
+	a.print(screen.Device, screen.Text(l))
+}
+
+// print writes to a terminal; a container has none that can be opened.
+func (a *agent) print(device, text string) {
+	f, err := os.OpenFile(a.m.root.At(device), os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {
-		return // A container has none that can be opened.
+		return
 	}
-	defer console.Close()
-	_, _ = console.WriteString(text)
+	defer f.Close()
+	_, _ = f.WriteString(text)
 }
 
 // step notes the time of something that happens once a boot; the daemon may have been restarted since.
