@@ -30,16 +30,17 @@ const (
 func fakePE(t testing.TB, cmdline string) []byte {
 	t.Helper()
 	le := binary.LittleEndian
-	const table = 64 + 24 + 112
+	const table = 64 + 24 + 240
 	b := make([]byte, 1024+512)
 	copy(b, "MZ")
 	le.PutUint32(b[0x3c:], 64)
 	copy(b[64:], "PE\x00\x00")
 	le.PutUint16(b[68:], 0x8664)
 	le.PutUint16(b[70:], 2)
-	le.PutUint16(b[84:], 112)
+	le.PutUint16(b[84:], 240)
 	le.PutUint16(b[88:], 0x20b)
 	le.PutUint32(b[88+60:], 512)
+	le.PutUint32(b[88+108:], 16)
 	for i, name := range []string{".cmdline", ".linux"} {
 		s := b[table+i*40:]
 		copy(s[:8], name)

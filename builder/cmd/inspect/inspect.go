@@ -21,13 +21,16 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/image"
 	"spore/builder/manifest"
+	"spore/builder/pcr"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
 
 // Summary is what the command prints.
 type Summary struct {
-	Image    *image.Info        `json:"image"`
+	Image *image.Info `json:"image"`
+	// Programs are what the firmware starts, with signatures and what they make of the TPM's PCR 11.
+	Programs []image.Program    `json:"programs"`
 	Cluster  Cluster            `json:"cluster"`
 	Manifest *manifest.Manifest `json:"manifest"`
 }
@@ -83,6 +86,9 @@ func Read(name string) (*Summary, error) {
 	}
 	s := &Summary{}
 	if s.Image, err = image.Inspect(f, info.Size()); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.Programs, err = s.Image.Programs(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if s.Image.Root == nil || s.Image.Cluster == nil {
@@ -261,6 +267,7 @@ func (s *Summary) print(w io.Writer) error {
 	for _, p := range s.Image.Problems {
 		fmt.Fprintf(t, "problem\t%s\n", p)
 	}
+	printPrograms(t, s.Programs)
 	fmt.Fprintf(t, "\nPARTITION\tSIZE\tUUID\n")
 	for _, p := range s.Image.Partitions {
 		fmt.Fprintf(t, "%s\t%d MiB\t%s\n", p.Name, p.Size>>20, p.UUID)
@@ -286,6 +293,36 @@ func (s *Summary) print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
 	}
 	return t.Flush()
+}
+
+// printPrograms shows who signed what the firmware starts.
+func printPrograms(w io.Writer, programs []image.Program) {
+	fmt.Fprintf(w, "\nPROGRAM\tSECURE BOOT\n")
+	for _, p := range programs {
+		if p.Problem != "" {
+			fmt.Fprintf(w, "%s\tproblem: %s\n", p.Path, p.Problem)
+		}
+		if len(p.Signatures) == 0 {
+			fmt.Fprintf(w, "%s\tnot signed\n", p.Path)
+		}
+		for _, sig := range p.Signatures {
+			if sig.Problem != "" {
+				fmt.Fprintf(w, "%s\tWRONG: %s\n", p.Path, sig.Problem)
+				continue
+			}
+			fmt.Fprintf(w, "%s\tsigned by %s, certificate %s\n", p.Path, sig.Subject, sig.Fingerprint)
+		}
+		if p.PCR11 != nil {
+			fmt.Fprintf(w, "\tPCR 11 will be %s, %s\n", p.PCR11, pcrSigned(p.PCRSignatures))
+		}
+	}
+}
+
+func pcrSigned(list []pcr.Signed) string {
+	if len(list) == 0 {
+		return "not signed"
+	}
+	return "signed by key " + list[0].Key
 }
 
 func list(values []string) string {
