@@ -31,6 +31,7 @@ func commands() []command {
 		{"bundle", "[--ask]", "take the node's bundle of secrets, and keep it sealed; --ask asks for its passphrase", bundleCommand},
 		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
 		{"status", "[--json]", "print the last status line", statusCommand},
+		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
 		{"ceph", "", "give the storage cluster the keys, settings and pools of ceph.yaml", cephCommand},

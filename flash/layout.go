@@ -85,7 +85,7 @@ func Image(r io.ReaderAt, size int64) (Layout, error) {
 	}
 	for _, p := range sorted(t.Partitions) {
 		part := io.NewSectionReader(r, p.Start, p.Size)
-		l.Extents = append(l.Extents, Extent{p.Start, used(part, p), part})
+		l.Extents = append(l.Extents, Extent{p.Start, Used(part, p.Type, p.Size), part})
 	}
 	return l, nil
 }

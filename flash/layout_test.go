@@ -96,7 +96,7 @@ func TestSizesThatCannotBeCountWhole(t *testing.T) {
 			}
 			padded := make([]byte, mebi)
 			copy(padded, content)
-			require.Equal(t, want, used(bytes.NewReader(padded), p))
+			require.Equal(t, want, Used(bytes.NewReader(padded), p.Type, p.Size))
 		})
 	}
 }

@@ -18,26 +18,26 @@ const (
 	hashesInBlock = block / 32
 )
 
-// used is how much of a partition has a meaning: a filesystem and its hash tree say where they end, and nobody ever reads
-// what is behind. Anything else counts whole.
-func used(r io.ReaderAt, p gpt.Partition) int64 {
-	if p.Type != typeRoot && p.Type != typeVerity && p.Type != typeCluster {
-		return p.Size
+// Used is how much of a partition of a type and size has a meaning: a filesystem and its hash tree say where they end, and
+// nobody ever reads what is behind. Anything else counts whole.
+func Used(r io.ReaderAt, kind gpt.GUID, size int64) int64 {
+	if kind != typeRoot && kind != typeVerity && kind != typeCluster {
+		return size
 	}
 	end := int64(0)
 	super := make([]byte, squashfsSuper)
 	if _, err := r.ReadAt(super, 0); err == nil && string(super[:4]) == squashfsMagic {
 		n := binary.LittleEndian.Uint64(super[40:])
-		if n > uint64(p.Size) {
-			return p.Size
+		if n > uint64(size) {
+			return size
 		}
 		end = (int64(n) + block - 1) / block * block
 	}
 	if tree, ok := treeSize(r, end); ok {
 		end += tree
 	}
-	if end == 0 || end > p.Size {
-		return p.Size
+	if end == 0 || end > size {
+		return size
 	}
 	return end
 }
