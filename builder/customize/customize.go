@@ -209,5 +209,8 @@ func (c *Change) same() bool {
 	if o.format == "disk" && !o.info.HasSlots(image.Slots(c.options.Config.Image.Slots)) {
 		return false
 	}
-	return bytes.Equal(c.media.UKI, o.uki) && (o.loader == nil || bytes.Equal(c.media.Loader, o.loader)) && reflect.DeepEqual(c.media.Enroll, o.enroll)
+	if o.format != "netboot" && !(bytes.Equal(c.media.Loader, o.loader) && reflect.DeepEqual(c.media.Enroll, o.enroll)) {
+		return false
+	}
+	return bytes.Equal(c.media.UKI, o.uki)
 }

@@ -97,8 +97,10 @@ func Make(o Options) (_ *Media, err error) {
 	if m.UKI, err = o.Keys.uki(m.parts()); err != nil {
 		return nil, fmt.Errorf("make the UKI: %w", err)
 	}
-	if m.Loader, err = o.Keys.loader(o.Root.Loader); err != nil {
-		return nil, err
+	if o.Root.Loader != nil { // a folder for network boot has none
+		if m.Loader, err = o.Keys.loader(o.Root.Loader); err != nil {
+			return nil, err
+		}
 	}
 	step.Note("%.1f MiB, initramfs %.1f", float64(len(m.UKI))/(1<<20), float64(len(o.Root.Initrd))/(1<<20))
 	step.Done()
