@@ -29,6 +29,7 @@ func commands() []command {
 		{"disks", "kafka|osd, or reset DISK SERIAL", "prepare the disks that the node's file gives to a service; delete what is on one that was refused", disksCommand},
 		{"osd", "NUMBER", "make or find the Ceph OSD on a disk of the node, and prepare its start", osdCommand},
 		{"bundle", "[--ask]", "take the node's bundle of secrets, and keep it sealed; --ask asks for its passphrase", bundleCommand},
+		{"enroll", "", "ask the server that the machine was booted from for its bundle, until it is taken", enrollCommand},
 		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
 		{"status", "[--json]", "print the last status line", statusCommand},
 		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
