@@ -112,7 +112,12 @@ func (k *Keys) variables(owner uuid.UUID, o Options) ([]Variable, error) {
 			}
 		}
 		list := EncodeList(v.entries)
-		auth, err := v.by.authenticate(v.name, v.vendor, list, o.Now)
+		when := o.Now
+		if len(list) == 0 {
+			// A write has to be later than the one before (8.2.2), which is that of the same variable.
+			when = when.Add(time.Second)
+		}
+		auth, err := v.by.authenticate(v.name, v.vendor, list, when)
 		if err != nil {
 			return nil, fmt.Errorf("sign the variable %s: %w", v.name, err)
 		}

@@ -217,6 +217,17 @@ func TestEachVariableIsSignedByWhomTheFirmwareAsksFor(t *testing.T) {
 	}
 }
 
+func TestThePlatformKeyIsTakenAwayLaterThanItCame(t *testing.T) {
+	k, err := testKeys()
+	require.NoError(t, err)
+	stamp := map[string]string{}
+	for _, v := range k.Variables {
+		stamp[v.File] = string(v.Auth[:timeSize])
+	}
+	require.Equal(t, stamp["PK"], stamp["db"])
+	require.Equal(t, stamp["PK"][6]+1, stamp["noPK"][6], "by a second: firmware refuses a write of the same time")
+}
+
 func TestCertificatesOfOthersAreInTheVariablesToo(t *testing.T) {
 	k, err := testKeys()
 	require.NoError(t, err)
