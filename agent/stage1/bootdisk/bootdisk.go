@@ -100,6 +100,9 @@ type Decision struct {
 	Err  error
 }
 
+// Certain says that the decision holds whatever else there is.
+func (d Decision) Certain() bool { return d.Err == nil && d.Quiet == 0 }
+
 // Decide chooses among seen. lateDevices says that there are buses on which disks appear late (USB).
 func Decide(seen []Seen, w Wanted, boot efi.Boot, lateDevices bool) Decision {
 	candidates := filter(seen, all(seen), func(s Seen) bool { return s.holds(w) })
