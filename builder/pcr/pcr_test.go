@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"os/exec"
@@ -17,41 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
+	"spore/builder/uki/ukitest"
 )
-
-// makePE is a PE32+ program with the sections of names, each of one 512-byte page of its name's second letter; extra is how
-// much larger it is in memory than in the file.
-func makePE(extra uint32, names ...string) []byte {
-	le := binary.LittleEndian
-	const newHeader, headers = 128, 2048
-	b := make([]byte, headers)
-	copy(b, "MZ")
-	le.PutUint32(b[0x3c:], newHeader)
-	copy(b[newHeader:], "PE\x00\x00")
-	coff, opt := newHeader+4, newHeader+24
-	le.PutUint16(b[coff:], 0x8664)
-	le.PutUint16(b[coff+2:], uint16(len(names)))
-	le.PutUint16(b[coff+16:], 240)
-	le.PutUint16(b[opt:], 0x20b)
-	le.PutUint32(b[opt+32:], 4096)
-	le.PutUint32(b[opt+36:], 512)
-	le.PutUint32(b[opt+60:], headers)
-	le.PutUint32(b[opt+108:], 16)
-	for i, name := range names {
-		row := b[opt+240+i*40:]
-		copy(row[:8], name)
-		for j, v := range []uint32{512 + extra, uint32(i+1) << 12, 512, uint32(len(b))} {
-			le.PutUint32(row[8+4*j:], v)
-		}
-		b = append(b, bytes.Repeat([]byte(name[1:2]), 512)...)
-	}
-	le.PutUint32(b[opt+56:], uint32(len(names)+1)<<12+extra)
-	return b
-}
 
 func options() uki.Options {
 	return uki.Options{
-		Stub: makePE(0, ".text", ".sbat"), Kernel: makePE(100000, ".text"), Initrd: bytes.Repeat([]byte("initrd"), 1000),
+		Stub: ukitest.Program(0, ".text", ".sbat"), Kernel: ukitest.Program(100000, ".text"), Initrd: bytes.Repeat([]byte("initrd"), 1000),
 		Cmdline: "roothash=abc ro", OSRelease: []byte("ID=spore\n"), Uname: "6.12.0-test", Microcode: []byte("070701 microcode"),
 	}
 }
@@ -105,7 +75,7 @@ func TestEachPartButTheSignatureChangesTheValue(t *testing.T) {
 	seen := map[Value]string{}
 	for name, change := range map[string]func(*uki.Options){
 		"nothing":      func(*uki.Options) {},
-		"kernel":       func(o *uki.Options) { o.Kernel = makePE(200000, ".text") },
+		"kernel":       func(o *uki.Options) { o.Kernel = ukitest.Program(200000, ".text") },
 		"initrd":       func(o *uki.Options) { o.Initrd[5]++ },
 		"command line": func(o *uki.Options) { o.Cmdline += " quiet" },
 		"os-release":   func(o *uki.Options) { o.OSRelease = nil },
@@ -194,10 +164,10 @@ func TestImagesWhoseMeasurementIsNotKnownAreRefused(t *testing.T) {
 		err   string
 	}{
 		"no image":               {[]byte("x"), "not a PE file"},
-		"another program":        {makePE(0, ".text"), "no .linux section"},
-		"two of one name":        {makePE(0, ".linux", ".osrelx", ".dtb", ".dtb"), "two sections .dtb"},
-		"profiles":               {makePE(0, ".linux", ".profile"), "not known here"},
-		"a section that is away": {makePE(0, ".dtb", ".linux")[:2100], "of its 512 bytes"},
+		"another program":        {ukitest.Program(0, ".text"), "no .linux section"},
+		"two of one name":        {ukitest.Program(0, ".linux", ".osrelx", ".dtb", ".dtb"), "two sections .dtb"},
+		"profiles":               {ukitest.Program(0, ".linux", ".profile"), "not known here"},
+		"a section that is away": {ukitest.Program(0, ".dtb", ".linux")[:2100], "of its 512 bytes"},
 	} {
 		_, err := Predict(bytes.NewReader(c.image))
 		require.ErrorContains(t, err, c.err, name)
@@ -212,8 +182,8 @@ func TestSystemdMeasureSaysTheSame(t *testing.T) {
 		t.Skip("there is no systemd-measure on this machine")
 	}
 	o := options()
-	o.Stub, o.Uname, o.Microcode = makePE(0, ".text"), "", nil
-	o.Kernel = append(makePE(0, ".text"), make([]byte, 8192-2560)...)
+	o.Stub, o.Uname, o.Microcode = ukitest.Program(0, ".text"), "", nil
+	o.Kernel = append(ukitest.Program(0, ".text"), make([]byte, 8192-2560)...)
 	var err error
 	o.PCRPublicKey, err = signer(t).PublicKey()
 	require.NoError(t, err)
@@ -240,7 +210,7 @@ func FuzzPredict(f *testing.F) {
 	out, err := Build(options(), signer(f))
 	require.NoError(f, err)
 	f.Add(out)
-	f.Add(makePE(0, ".linux", ".pcrsig", ".sbat"))
+	f.Add(ukitest.Program(0, ".linux", ".pcrsig", ".sbat"))
 	f.Add([]byte("MZ"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// What a section claims to be in memory costs only time; keep that short.
