@@ -50,7 +50,7 @@ type Node struct {
 	// Change is added, removed or changed.
 	Change string `json:"change"`
 	// Roles, Identity, Services, Network and Other are what the node is told, Services with the settings of the services
-	// that it runs.
+	// that it runs before and after.
 	Roles    []Value `json:"roles,omitempty"`
 	Identity []Value `json:"identity,omitempty"`
 	Services []Value `json:"services,omitempty"`
@@ -104,8 +104,14 @@ func (c *Change) medium() []Value {
 		{"cluster part", o.clusterHash, m.ClusterHash},
 		{"cluster partition", partUUID(o.clusterHash), partUUID(m.ClusterHash)},
 		{"UKI", image.UKIPath(o.uki), image.UKIPath(m.UKI)},
-		{"command line", o.cmdline, m.Cmdline()},
+		{"kernel arguments", arguments(o.cmdline), arguments(m.Cmdline())},
 	}
+}
+
+// arguments is a kernel command line without the two hashes at its beginning.
+func arguments(cmdline string) string {
+	words := strings.Fields(cmdline)
+	return strings.Join(words[min(2, len(words)):], " ")
 }
 
 func partUUID(hash string) string {
@@ -211,6 +217,9 @@ func compareServices(old, fresh *state, was, is *facts.Node) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Of a service that comes or goes the programs tell enough.
+	maps.DeleteFunc(before, func(service string, _ any) bool { return after[service] == nil })
+	maps.DeleteFunc(after, func(service string, _ any) bool { return before[service] == nil })
 	changed, err := compare(before, after)
 	return append(out, changed...), err
 }

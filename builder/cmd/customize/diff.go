@@ -49,10 +49,10 @@ func printDiff(w io.Writer, d *customize.Diff) error {
 	fmt.Fprintln(t, "medium")
 	for _, v := range d.Medium {
 		if v.Old == v.New {
-			fmt.Fprintf(t, "  %s\t%s\tstays\n", v.Name, v.Old)
+			fmt.Fprintf(t, "  %s\t%s  stays\n", v.Name, v.Old)
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%s\n  \t→ %s\n", v.Name, v.Old, v.New)
+		fmt.Fprintf(t, "  %s\t%s → %s\n", v.Name, v.Old, v.New)
 	}
 	return t.Flush()
 }
