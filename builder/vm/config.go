@@ -98,6 +98,10 @@ type NIC struct {
 	Net, Gateway, Nameserver string
 	// DHCPStart is the address that DHCP gives; Hostname what it says in option 12.
 	DHCPStart, Hostname string
+	// TFTP is a folder that the gateway serves, and Bootfile the file in it that DHCP names to firmware.
+	TFTP, Bootfile string
+	// BootIndex orders the firmware's attempts, from 1, as those of disks; 0 leaves the card out.
+	BootIndex int
 	// Forwards are listeners on the host's loopback.
 	Forwards []Forward
 	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
@@ -312,8 +316,12 @@ func (n NIC) args(i int, ports []int, joins bool) []string {
 		peer = fmt.Sprintf("port%d", i)
 		args = append(args, "-netdev", fmt.Sprintf("hubport,id=%s,hubid=%d", peer, n.Hub))
 	}
-	// No option ROM: the firmware is not to try the network.
-	return append(args, "-device", fmt.Sprintf("virtio-net-pci,id=nic%d,netdev=%s,mac=%s,romfile=", i, peer, n.MAC))
+	// No option ROM: SeaBIOS is not to try the network, and OVMF has a driver of its own.
+	device := fmt.Sprintf("virtio-net-pci,id=nic%d,netdev=%s,mac=%s,romfile=", i, peer, n.MAC)
+	if n.BootIndex > 0 {
+		device += ",bootindex=" + strconv.Itoa(n.BootIndex)
+	}
+	return append(args, "-device", device)
 }
 
 // user is the user-mode network of card i.
@@ -333,6 +341,9 @@ func (n NIC) user(i int, ports []int) string {
 	}
 	if n.Hostname != "" {
 		net += ",hostname=" + n.Hostname
+	}
+	if n.TFTP != "" {
+		net += ",tftp=" + escape(n.TFTP) + ",bootfile=" + escape(n.Bootfile)
 	}
 	for j, f := range n.Forwards {
 		host, port, _ := strings.Cut(f.Guest, ":")

@@ -138,6 +138,12 @@ func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 		"-netdev socket,id=net0,udp=127.0.0.1:1,localaddr=127.0.0.1:2 -device virtio-net-pci,id=nic0,netdev=net0,mac=b,romfile=": {
 			MAC: "b", Links: []Link{{Own: 2, Peer: 1}},
 		},
+		"-netdev user,id=net0,net=10.1.0.0/24,host=10.1.0.1,dns=10.1.0.9,tftp=/a,,b,bootfile=x.efi -device virtio-net-pci,id=nic0,netdev=net0,mac=c,romfile=,bootindex=2": {
+			MAC: "c", Net: "10.1.0.0/24", Gateway: "10.1.0.1", Nameserver: "10.1.0.9", TFTP: "/a,b", Bootfile: "x.efi", BootIndex: 2,
+		},
+		"-netdev dgram,id=net0,local.type=unix,local.path=/proc/self/fd/3/d.0,remote.type=unix,remote.path=/proc/self/fd/3/switch -device virtio-net-pci,id=nic0,netdev=net0,mac=d,romfile=": {
+			MAC: "d", Links: []Link{{Name: "d.0"}},
+		},
 		"-netdev user,id=net0 -netdev socket,id=link0-0,udp=127.0.0.1:6,localaddr=127.0.0.1:5 -netdev hubport,id=cable0-0,hubid=2,netdev=link0-0 " +
 			"-netdev hubport,id=uplink0,hubid=2,netdev=net0": {
 			Hub: 2, Links: []Link{{Own: 5, Peer: 6}},
