@@ -24,9 +24,14 @@ type Disk struct {
 	Size       int64
 	SectorSize int
 	ReadOnly   bool
+	// Optical says that it is a drive for discs; Size is the kernel's guess until somebody has opened it.
+	Optical bool
 	// Serials, WWNs and ByID are the names that a selector can use.
 	Serials, WWNs, ByID []string
 }
+
+// scsiDisc is the SCSI peripheral device type of drives for discs (SPC-4, table 138).
+const scsiDisc = "5"
 
 // Path is the device node.
 func (d Disk) Path() string { return "/dev/" + d.Name }
@@ -69,6 +74,7 @@ func List(sys, udev fs.FS) ([]Disk, error) {
 			Name: e.Name(), Size: sectors * 512, // sysfs counts in 512 bytes whatever the disk's sector.
 			SectorSize: int(number(sys, dir+"/queue/logical_block_size")), ReadOnly: number(sys, dir+"/ro") == 1,
 		}
+		d.Optical = text(sys, dir+"/device/type") == scsiDisc
 		if d.SectorSize == 0 {
 			d.SectorSize = 512
 		}

@@ -13,7 +13,7 @@ import (
 
 func file(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 
-// machine has a virtio disk, an NVMe, two paths to one SAN disk, a loop device and an empty drive.
+// machine has a virtio disk, an NVMe, two paths to one SAN disk, a loop device, an empty drive and one with a disc.
 func machine() (sys, udev fstest.MapFS) {
 	sys = fstest.MapFS{
 		"block/vda/size": file("16777216\n"), "block/vda/device/vendor": file("0x1af4"), "block/vda/serial": file("BOOT\n"), "block/vda/dev": file("254:0\n"),
@@ -23,6 +23,7 @@ func machine() (sys, udev fstest.MapFS) {
 		"block/sdb/size": file("2000\n"), "block/sdb/device/wwid": file("naa.5000c500a1b2c3d4\n"), "block/sdb/dev": file("8:16\n"),
 		"block/loop0/size": file("2000\n"), "block/loop0/dev": file("7:0\n"),
 		"block/sr0/size": file("0\n"), "block/sr0/device/x": file(""), "block/sr0/dev": file("11:0\n"),
+		"block/sr1/size": file("524288\n"), "block/sr1/device/type": file("5\n"), "block/sr1/dev": file("11:1\n"), "block/sr1/queue/logical_block_size": file("2048\n"),
 	}
 	udev = fstest.MapFS{
 		"data/b254:0": file("S:disk/by-id/virtio-BOOT\nI:123\nE:ID_SERIAL=BOOT\nG:systemd\n"),
@@ -39,6 +40,7 @@ func TestList(t *testing.T) {
 		{Name: "nvme0n1", Size: 512000, SectorSize: 4096, ReadOnly: true, Serials: []string{"S5H9NX0"}, WWNs: []string{"eui.0025385"}},
 		{Name: "sda", Size: 1024000, SectorSize: 512, Serials: []string{"ZA1", "ST4_ZA1"}, WWNs: []string{"naa.5000c500a1b2c3d4", "0x5000c500a1b2c3d4"}, ByID: []string{"wwn-0x5000c500a1b2c3d4"}},
 		{Name: "sdb", Size: 1024000, SectorSize: 512, Serials: []string{"ZA1"}, WWNs: []string{"naa.5000c500a1b2c3d4", "0x5000c500a1b2c3d4"}, ByID: []string{"wwn-0x5000c500a1b2c3d4"}},
+		{Name: "sr1", Size: 256 << 20, SectorSize: 2048, Optical: true},
 		{Name: "vda", Size: 8 << 30, SectorSize: 512, Serials: []string{"BOOT"}, ByID: []string{"virtio-BOOT"}},
 	}, disks)
 	require.Equal(t, "/dev/nvme0n1p3", disks[0].Partition(3))
