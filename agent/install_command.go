@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,11 +35,12 @@ const (
 	installRetry = 30 * time.Second
 	// installSay is how often a line tells how far it is.
 	installSay = 5 * time.Second
-	// networkUKI is where stage1 leaves the UKI that it fetched from the server that the system came from.
-	networkUKI = "/run/spore/spore.efi"
-	// maxUKI bounds that file.
+	// ukiName is the UKI beside the image on the server that the system came from, maxUKI its bound in bytes.
+	ukiName = "spore.efi"
 	maxUKI  = 512 << 20
-	efiVars = "/sys/firmware/efi/efivars"
+	// fetchBound is the longest that it may take.
+	fetchBound = 10 * time.Minute
+	efiVars    = "/sys/firmware/efi/efivars"
 )
 
 const installUsage = "usage: spore-agent install [--yes] [--node NAME] [--erase-state SERIAL] SERIAL|wwn:WWN|id:NAME, or install --unattended"
@@ -62,7 +64,7 @@ func installCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	o, done, err := m.installOptions(selector, *node)
+	o, done, err := m.installOptions(ctx, selector, *node)
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,7 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 	if err := wait.Udev(ctx, m.root.At("/run/udev"), detect.UdevBound, m.say); err != nil {
 		return err
 	}
-	o, done, err := m.installOptions(selector, "")
+	o, done, err := m.installOptions(ctx, selector, "")
 	if err != nil {
 		return err
 	}
@@ -211,7 +213,7 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 }
 
 // installOptions gathers what is installed and where. done closes the medium.
-func (m *machine) installOptions(selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
+func (m *machine) installOptions(ctx context.Context, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
 	if !m.boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
@@ -226,7 +228,7 @@ func (m *machine) installOptions(selector spec.DiskSelector, node string) (o ins
 		return o, nil, err
 	}
 	o.Open = func(t flash.Target) (install.Device, error) { return t.Open() }
-	o.Source, done, err = m.installSource()
+	o.Source, done, err = m.installSource(ctx)
 	return o, done, err
 }
 
@@ -250,14 +252,14 @@ func (m *machine) installChoice(node string) (flash.Choice, error) {
 }
 
 // installSource opens what the machine was started from.
-func (m *machine) installSource() (install.Source, func(), error) {
+func (m *machine) installSource(ctx context.Context) (install.Source, func(), error) {
 	w, err := bootdisk.WantedFor(m.boot.RootHash, m.boot.ClusterHash)
 	if err != nil {
 		return install.Source{}, nil, fmt.Errorf("what stage1 found: %w", err)
 	}
 	want := install.Wanted{w.Root, w.Verity, w.Cluster}
 	if m.boot.NetworkURL != "" {
-		return m.networkSource(want)
+		return m.networkSource(ctx, want)
 	}
 	if m.boot.BootDisk.Path == "" {
 		return install.Source{}, nil, errors.New("it is not known which medium this machine was started from")
@@ -278,17 +280,18 @@ func (m *machine) installSource() (install.Source, func(), error) {
 	return s, func() { f.Close() }, nil
 }
 
-// networkSource takes the verified parts from memory, and the UKI that stage1 fetched.
-func (m *machine) networkSource(want install.Wanted) (s install.Source, done func(), err error) {
+// networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its hashes
+// ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
+func (m *machine) networkSource(ctx context.Context, want install.Wanted) (s install.Source, done func(), err error) {
 	var files []io.Closer
-	done = func() {
+	closeAll := func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}
 	defer func() {
 		if err != nil {
-			done()
+			closeAll()
 		}
 	}()
 	for i, path := range []string{m.boot.RootPart, m.boot.VerityPart, m.boot.ClusterPart} {
@@ -299,18 +302,41 @@ func (m *machine) networkSource(want install.Wanted) (s install.Source, done fun
 		files = append(files, f)
 		s.Parts[i] = install.Part{GUID: want[i], Size: f.Size(), Content: f}
 	}
-	uki, err := os.ReadFile(m.root.At(networkUKI))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil, errors.New("the server has no spore.efi beside the image, and without it no disk can be made to start: start the machine from a stick or disc instead")
-	}
+	uki, err := fetch(ctx, m.boot.NetworkURL+ukiName)
 	if err != nil {
-		return s, nil, err
+		return s, nil, fmt.Errorf("%w; without it the disk would not start", err)
 	}
-	if len(uki) > maxUKI || !bytes.Contains(uki, []byte("roothash="+m.boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.boot.ClusterHash)) {
-		return s, nil, errors.New("the server's spore.efi belongs to another build than the system that runs: start the machine again")
+	if !bytes.Contains(uki, []byte("roothash="+m.boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.boot.ClusterHash)) {
+		return s, nil, fmt.Errorf("%s%s belongs to another build than the system that runs: start the machine again", m.boot.NetworkURL, ukiName)
 	}
 	s.ESP = []fat.File{{Path: install.LoaderPath, Size: int64(len(uki)), Content: bytes.NewReader(uki)}}
-	return s, done, nil
+	return s, closeAll, nil
+}
+
+// fetch downloads a UKI.
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchBound)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: the server says %s", url, response.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxUKI+1))
+	if err == nil && len(data) > maxUKI {
+		err = fmt.Errorf("it has more than %d MiB", maxUKI>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", url, err)
+	}
+	return data, nil
 }
 
 // registerBoot makes the disk the first that the firmware starts from, and says how that went.
