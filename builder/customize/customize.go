@@ -70,7 +70,7 @@ func Plan(o Options) (_ *Change, err error) {
 		}
 	}()
 	step := o.Progress.Step("read")
-	if c.original, err = open(o.Image); err != nil {
+	if c.original, err = open(o.Image, o.Output == ""); err != nil {
 		return nil, err
 	}
 	step.Note("root hash %.16s…", c.original.root.Hash)

@@ -21,7 +21,7 @@ const (
 )
 
 // readNetboot reads a folder for network boot.
-func (o *original) readNetboot(int64) error {
+func (o *original) readNetboot(inPlace bool) error {
 	o.format = "netboot"
 	uki, err := o.bootFile(ipxe.UKI)
 	if errors.Is(err, os.ErrNotExist) {
@@ -48,6 +48,8 @@ func (o *original) readNetboot(int64) error {
 			return fmt.Errorf("the command line of its UKI has the hash %q", hash)
 		}
 	}
+	// In place the new folder takes the files of the old one, which goes.
+	o.root.Link = inPlace
 	o.root.Squashfs = image.Source{Path: filepath.Join(o.path, media.NetbootRoot)}
 	o.root.Verity = image.Source{Path: filepath.Join(o.path, media.NetbootVerity)}
 	if err := o.withFile(media.NetbootRoot, o.readManifest); err != nil {

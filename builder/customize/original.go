@@ -52,8 +52,8 @@ type original struct {
 // Close closes the image.
 func (o *original) Close() error { return o.file.Close() }
 
-// open reads an image.
-func open(name string) (_ *original, err error) {
+// open reads an image, to change it in place or to write another one.
+func open(name string, inPlace bool) (_ *original, err error) {
 	o := &original{}
 	if o.path, err = filepath.EvalSymlinks(name); err != nil {
 		return nil, err
@@ -65,12 +65,12 @@ func open(name string) (_ *original, err error) {
 	if err != nil {
 		return nil, err
 	}
-	read := o.readImage
+	read := func() error { return o.readImage(info.Size()) }
 	switch {
 	case info.Mode()&fs.ModeDevice != 0:
 		return nil, fmt.Errorf("%s is a device, and an interrupted change would leave it half: customize the image in a file, and write that with `spore flash`", name)
 	case info.IsDir():
-		read = o.readNetboot
+		read = func() error { return o.readNetboot(inPlace) }
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no image; name a file or a folder that `spore build` wrote", name)
 	}
@@ -82,7 +82,7 @@ func open(name string) (_ *original, err error) {
 			o.Close()
 		}
 	}()
-	if err := read(info.Size()); err != nil {
+	if err := read(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return o, nil

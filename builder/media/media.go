@@ -42,6 +42,8 @@ type Root struct {
 	Hash string
 	// Squashfs is the filesystem, Verity its hash tree.
 	Squashfs, Verity image.Source
+	// Link says that these are whole files that end with the change, so that a folder may have them by another name.
+	Link bool
 	// Stub, Kernel, Initrd, Microcode, OSRelease and Uname are parts of the UKI (see uki.Options).
 	Stub, Kernel, Initrd, Microcode, OSRelease []byte
 	Uname                                      string

@@ -102,7 +102,11 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := copySource(filepath.Join(dir, name), source); err != nil {
+		to := filepath.Join(dir, name)
+		if m.root.Link && name != NetbootCluster && os.Link(source.Path, to) == nil {
+			continue
+		}
+		if err := copySource(to, source); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
