@@ -176,6 +176,9 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 	} else {
 		args = append(args, "-machine", "q35,graphics=off")
 	}
+	if c.Firmware == BIOS {
+		c.Accel = c.Accel.withoutArguments() // isolinux reads no SMBIOS
+	}
 	args = append(args, c.Accel.args()...)
 	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,17 @@ func TestQEMUVersions(t *testing.T) {
 	}
 	_, ok := qemuMajor("something else")
 	require.False(t, ok)
+}
+
+func TestUnderABIOSTheProcessorSaysWhatTheKernelIsNotTold(t *testing.T) {
+	accel := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check", noCX16}}
+	for firmware, want := range map[string]string{BIOS: "max,-cx16", UEFI: "max"} {
+		args, err := Config{Name: "m", Dir: t.TempDir(), Accel: accel, Firmware: firmware}.commandLine(scratch(t.TempDir()), nil)
+		require.NoError(t, err)
+		require.Equal(t, want, args[slices.Index(args, "-cpu")+1])
+		require.Equal(t, firmware == UEFI, strings.Contains(strings.Join(args, " "), noCX16))
+	}
+	require.Equal(t, "host", Accel{Name: "kvm", CPU: "host"}.withoutArguments().CPU)
 }
 
 func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
