@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
 	"spore/builder/cmd/customize"
@@ -19,6 +20,7 @@ import (
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/keys"
 	"spore/builder/cmd/pki"
+	"spore/builder/cmd/serve"
 	"spore/builder/cmd/validate"
 )
 
@@ -37,7 +39,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), customize.Command(), inspect.Command(), boot.Command(), flash.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), customize.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

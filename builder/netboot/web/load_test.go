@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 func serveAlone(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), Handler(Options{Dir: dir}))
+	s, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), Options{Dir: dir})
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,7 @@ type Options struct {
 	// Dir is the folder. Its files are opened at each request, so that it can be exchanged for that of another build.
 	Dir string
 	// Base is the URL of the folder, which ends in a slash, where a request does not say by which name the server was found.
+	// Listen fills it in.
 	Base string
 	// Roster says who a machine is.
 	Roster *roster.Roster
@@ -113,19 +114,29 @@ func Handler(o Options) http.Handler {
 // Server is an HTTP server that is listening.
 type Server struct {
 	listener net.Listener
+	base     string
 	http     *http.Server
 }
 
+// Base is the URL of the folder; it ends in a slash.
+func (s *Server) Base() string { return s.base }
+
 // Listen opens the port at an address of this machine.
-func Listen(ctx context.Context, address netip.AddrPort, h http.Handler) (*Server, error) {
+func Listen(ctx context.Context, address netip.AddrPort, o Options) (*Server, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp4", address.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on TCP port %d of %s for HTTP: %w", address.Port(), address.Addr(), err)
 	}
+	// The port may be one that the kernel has chosen.
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	o.Base = "http://" + at.String() + "/"
+	if at.Port() == 80 {
+		o.Base = "http://" + at.Addr().String() + "/"
+	}
 	limited := &limitedListener{l.(*net.TCPListener), make(chan struct{}, maxConnections)}
-	return &Server{limited, &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: stall, WriteTimeout: stall, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+	return &Server{limited, o.Base, &http.Server{
+		Handler: Handler(o), ReadHeaderTimeout: headerTime, ReadTimeout: stall, WriteTimeout: stall, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if tcp, ok := c.(*net.TCPConn); ok {
 				// Without it the server works as well.

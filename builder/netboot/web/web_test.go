@@ -185,7 +185,7 @@ func TestEnrolmentIsBounded(t *testing.T) {
 func running(t testing.TB, o Options) netip.AddrPort {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), Handler(o))
+	s, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), o)
 	require.NoError(t, err)
 	done := make(chan error)
 	go func() { done <- s.Serve(ctx) }()
