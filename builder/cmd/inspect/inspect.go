@@ -264,6 +264,9 @@ func (s *Summary) print(w io.Writer) error {
 	fmt.Fprintf(t, "root hash\t%s\n", s.Image.RootHash)
 	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
 	fmt.Fprintf(t, "kernel\t%s\n", s.Manifest.Kernel)
+	if s.Image.ISO != nil {
+		fmt.Fprintf(t, "boots\t%s\n", boots(s.Image.ISO))
+	}
 	for _, p := range s.Image.Problems {
 		fmt.Fprintf(t, "problem\t%s\n", p)
 	}
@@ -293,6 +296,18 @@ func (s *Summary) print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
 	}
 	return t.Flush()
+}
+
+// boots says how an ISO is booted as a disc; as a disk it is by its partitions.
+func boots(i *image.ISO) string {
+	var by []string
+	if i.UEFI {
+		by = append(by, "UEFI")
+	}
+	if i.BIOS {
+		by = append(by, "BIOS")
+	}
+	return fmt.Sprintf("as the disc %s under %s; as a stick by its partitions", i.Label, list(by))
 }
 
 // printPrograms shows who signed what the firmware starts.
