@@ -121,7 +121,7 @@ func plan(c *facts.Cluster, all []facts.Node) (*network, error) {
 		named []string
 		usual netip.Addr
 	}{{"gateway", &n.gateway, c.Network.Gateways, second}, {"nameserver", &n.nameserver, c.Network.Nameservers, second.Next()}} {
-		a, err := n.take(append(host.named, host.usual.String()))
+		a, err := n.take(slices.Concat(host.named, []string{host.usual.String()}))
 		if err != nil {
 			return nil, fmt.Errorf("%s of the rehearsal: %w", host.what, err)
 		}
