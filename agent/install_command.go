@@ -214,15 +214,19 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 
 // installOptions gathers what is installed and where. done closes the medium.
 func (m *machine) installOptions(ctx context.Context, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
-	if !m.boot.EFI {
-		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
-	}
 	o.Selector = selector
 	if o.Host, err = flash.ThisHost(m.root.At("/")); err != nil {
 		return o, nil, err
 	}
 	if m.boot.BootDisk.Path != "" {
 		o.BootDisk = filepath.Base(m.boot.BootDisk.Path)
+	}
+	// First of all: a node that runs from the disk needs none of what follows.
+	if _, err := install.Find(o); err != nil {
+		return o, nil, err
+	}
+	if !m.boot.EFI {
+		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
 	if o.Choice, err = m.installChoice(node); err != nil {
 		return o, nil, err

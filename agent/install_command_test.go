@@ -70,8 +70,33 @@ func TestInstallIsCalledRightly(t *testing.T) {
 		err := installCommand(t.Context(), newMachine(paths.Root(t.TempDir())), args)
 		require.ErrorAs(t, err, &usageError{}, "%q", args)
 	}
-	err := installCommand(t.Context(), newMachine(paths.Root(t.TempDir())), []string{"SERIAL"})
-	require.ErrorContains(t, err, "started without UEFI")
+}
+
+// withDisk is a machine with the disk vda.
+func withDisk(t *testing.T) *machine {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"proc/self/mountinfo": "", "sys/block/vda/size": "16777216", "sys/block/vda/serial": "INNER", "sys/block/vda/device/x": "", "sys/block/vda/dev": "254:0",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content+"\n"), 0o600))
+	}
+	return newMachine(paths.Root(root))
+}
+
+func TestWithoutUEFIThereIsNoInstall(t *testing.T) {
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"INNER"}), "started without UEFI")
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"OTHER"}), `no disk has the serial "OTHER"`)
+}
+
+func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("INNER"), 0o600))
+	m := withDisk(t)
+	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	require.NoError(t, bootinfo.Write(m.root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
+	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
 }
 
 func TestTheQuestionWantsAYes(t *testing.T) {

@@ -71,6 +71,12 @@ func Find(o Options) (flash.Target, error) {
 	var disks []disk.Disk
 	for _, t := range targets {
 		disks = append(disks, t.Disk)
+		if o.BootDisk != "" && t.Name == o.BootDisk {
+			// Whatever else has that name: a node that runs from its disk is not held up by one that was plugged in.
+			if _, err := disk.Select([]disk.Disk{t.Disk}, o.Selector); err == nil {
+				return t, fmt.Errorf("%s: %w", t.Where(), ErrBooted)
+			}
+		}
 	}
 	d, err := disk.Select(disks, o.Selector)
 	if err != nil {
@@ -78,9 +84,6 @@ func Find(o Options) (flash.Target, error) {
 	}
 	t := targets[slices.IndexFunc(targets, func(t flash.Target) bool { return t.Name == d.Name })]
 	t.Named = true
-	if o.BootDisk != "" && t.Name == o.BootDisk {
-		return t, fmt.Errorf("%s: %w", t.Where(), ErrBooted)
-	}
 	return t, flash.Refuse(t)
 }
 
