@@ -65,7 +65,7 @@ kubernetes: ## boot machines with Kubernetes in QEMU: half an hour
 
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
-	SPORE_SOAK=30 $(E2E) -timeout 6h -run PowerCut ./test/e2e
+	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...
