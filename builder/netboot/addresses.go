@@ -25,32 +25,36 @@ func network(n *roster.Nodes, card Card, first, last netip.Addr, now func() time
 	if !first.IsValid() {
 		first, last = dhcp.DefaultRange(subnet)
 	}
-	shared := n.Cluster.Network
-	out := dhcp.Network{Subnet: subnet, Domain: n.Cluster.Domain}
-	reserved := []netip.Addr{card.Prefix.Addr()}
-	for _, l := range []struct {
-		from []string
-		into *[]netip.Addr
-	}{{shared.Gateways, &out.Routers}, {shared.Nameservers, &out.DNS}, {shared.NTPServers, &out.NTP}, {[]string{shared.ControlPlaneEndpoint}, new([]netip.Addr)}} {
-		for _, text := range l.from {
-			// Time servers may have names, which DHCPv4 has no option for.
-			if a, err := netip.ParseAddr(text); err == nil {
-				*l.into = append(*l.into, a)
-				reserved = append(reserved, a)
-			}
-		}
-	}
-	var fixed []dhcp.Fixed
-	for _, node := range n.All {
-		for _, ip := range node.IPs {
-			if a, err := netip.ParseAddr(ip); err == nil {
-				reserved = append(reserved, a)
-			}
-		}
-		fixed = append(fixed, nodeAddresses(node, subnet)...)
-	}
+	fixed, reserved := addresses(n, card)
 	leases, err := dhcp.NewLeases(dhcp.LeaseOptions{Subnet: subnet, First: first, Last: last, Fixed: fixed, Reserved: reserved, Now: now})
-	return out, leases, err
+	shared := n.Cluster.Network
+	return dhcp.Network{
+		Subnet: subnet, Domain: n.Cluster.Domain,
+		Routers: parseAll(shared.Gateways), DNS: parseAll(shared.Nameservers), NTP: parseAll(shared.NTPServers),
+	}, leases, err
+}
+
+// addresses are those of the nodes, and those that nobody is to get.
+func addresses(n *roster.Nodes, card Card) (fixed []dhcp.Fixed, reserved []netip.Addr) {
+	shared := n.Cluster.Network
+	reserved = slices.Concat([]netip.Addr{card.Prefix.Addr()},
+		parseAll(shared.Gateways), parseAll(shared.Nameservers), parseAll(shared.NTPServers), parseAll([]string{shared.ControlPlaneEndpoint}))
+	for _, node := range n.All {
+		reserved = append(reserved, parseAll(node.IPs)...)
+		fixed = append(fixed, nodeAddresses(node, card.Prefix.Masked())...)
+	}
+	return fixed, reserved
+}
+
+// parseAll leaves out what is no address: time servers may have names, which DHCPv4 has no option for.
+func parseAll(list []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range list {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // nodeAddresses are the addresses that the cards of a node get: the card's own, or the bond's for each of its members, of which

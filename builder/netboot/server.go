@@ -73,6 +73,7 @@ type Server struct {
 	web     *web.Server
 	tftp    *tftp.Server
 	dhcp    *dhcp.Sockets
+	leases  *dhcp.Leases
 	stamp   string
 	base    string
 	install struct {
@@ -142,6 +143,7 @@ func (s *Server) listen(ctx context.Context, nodes *roster.Nodes) (err error) {
 		if d.Network, d.Leases, err = network(nodes, o.Card, o.First, o.Last, o.Now); err != nil {
 			return err
 		}
+		s.leases = d.Leases
 	}
 	server, err := dhcp.New(d)
 	if err != nil {
@@ -243,6 +245,9 @@ func (s *Server) watch(ctx context.Context) error {
 		}
 		s.stamp = now
 		s.roster.Replace(nodes)
+		if s.leases != nil {
+			s.leases.SetNodes(addresses(nodes, s.o.Card))
+		}
 		s.o.Say("another build of the image is there; machines get it from now on")
 	}
 }

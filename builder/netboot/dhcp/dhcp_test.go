@@ -264,6 +264,19 @@ func TestMachinesThatAreNoNodeShareARange(t *testing.T) {
 	require.Equal(t, "10.77.0.202", address(4), "somebody else's word does not count")
 }
 
+func TestAnotherBuildHasOtherNodes(t *testing.T) {
+	b := newBench(t, Full)
+	offered := func(from net.HardwareAddr) string {
+		out, _ := b.send(ask(dhcpv4.MessageTypeDiscover, from), ServerPort)
+		return out.YourIPAddr.String()
+	}
+	require.Equal(t, "10.77.0.200", offered(stray))
+	b.o.Leases.SetNodes([]Fixed{{MACs: []string{"52:54:00:99:00:02"}, Lease: Lease{netip.MustParseAddr("10.77.0.200"), "edge-03"}}}, []netip.Addr{server})
+	require.Equal(t, "10.77.0.200", offered(net.HardwareAddr{0x52, 0x54, 0, 0x99, 0, 2}))
+	require.Equal(t, "10.77.0.201", offered(stray), "what is a node's now is nobody else's")
+	require.Equal(t, "10.77.0.202", offered(mac), "who is no node any more is a stranger")
+}
+
 func TestAfterARestartAMachineGetsTheAddressThatItHad(t *testing.T) {
 	b := newBench(t, Full)
 	ack, _ := b.send(ask(dhcpv4.MessageTypeRequest, stray, requesting(netip.Addr{}, netip.MustParseAddr("10.77.0.202"))), ServerPort)

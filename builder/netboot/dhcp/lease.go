@@ -37,11 +37,11 @@ type Leases struct {
 	now         func() time.Time
 	first, last netip.Addr
 	subnet      netip.Prefix
-	byMAC       map[string]Lease
-	byUUID      map[string]Lease
-	reserved    map[netip.Addr]bool
 
-	mu sync.Mutex
+	mu       sync.Mutex
+	byMAC    map[string]Lease
+	byUUID   map[string]Lease
+	reserved map[netip.Addr]bool
 	// given holds the addresses of the range that are taken, by address. It is bounded by the range.
 	given map[netip.Addr]holder
 }
@@ -77,10 +77,19 @@ func NewLeases(o LeaseOptions) (*Leases, error) {
 		}
 	}
 	l := &Leases{
-		now: o.Now, first: o.First, last: o.Last, subnet: o.Subnet.Masked(),
-		byMAC: map[string]Lease{}, byUUID: map[string]Lease{}, reserved: map[netip.Addr]bool{}, given: map[netip.Addr]holder{},
+		now: o.Now, first: o.First, last: o.Last, subnet: o.Subnet.Masked(), given: map[netip.Addr]holder{},
 	}
-	for _, f := range o.Fixed {
+	l.SetNodes(o.Fixed, o.Reserved)
+	return l, nil
+}
+
+// SetNodes puts the nodes of another build in the place of those that there were. Machines that are no node keep what they have,
+// unless it is a node's address now: then they are denied it when they ask next.
+func (l *Leases) SetNodes(fixed []Fixed, reserved []netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byMAC, l.byUUID, l.reserved = map[string]Lease{}, map[string]Lease{}, map[netip.Addr]bool{}
+	for _, f := range fixed {
 		for _, m := range f.MACs {
 			l.byMAC[strings.ToLower(m)] = f.Lease
 		}
@@ -89,11 +98,15 @@ func NewLeases(o LeaseOptions) (*Leases, error) {
 		}
 		l.reserved[f.Address] = true
 	}
-	for _, a := range o.Reserved {
+	for _, a := range reserved {
 		l.reserved[a] = true
 	}
 	l.reserved[l.subnet.Addr()], l.reserved[broadcast(l.subnet)] = true, true
-	return l, nil
+	for a := range l.given {
+		if l.reserved[a] {
+			delete(l.given, a)
+		}
+	}
 }
 
 // broadcast is the last address of a network.
