@@ -88,7 +88,7 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
 	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, that of one that runs already")
 	cmd.Flags().BoolVar(&f.kill, "kill", false, "end the named nodes, or all that run with OUT")
 	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machines' disks and TPMs, before they start or after --kill")
-	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(media, ", ")+" (default disk)")
+	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(kinds, ", ")+" (default disk)")
 	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (the default then, where there is one) or usb")
 	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
 	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several)")
@@ -120,8 +120,8 @@ func (f *flags) take(args []string) ([]string, error) {
 		return nil, errors.New("name the nodes with --node, or have them --all")
 	case f.json && f.console != "":
 		return nil, errors.New("--json and --console exclude each other")
-	case f.medium != "" && !slices.Contains(media, f.medium):
-		return nil, fmt.Errorf("--medium is %q; it can be %s", f.medium, strings.Join(media, ", "))
+	case f.medium != "" && !slices.Contains(kinds, f.medium):
+		return nil, fmt.Errorf("--medium is %q; it can be %s", f.medium, strings.Join(kinds, ", "))
 	case f.install && f.medium == mediumDisk:
 		return nil, errors.New("--install needs another medium than the disk that it installs on: --medium iso or usb")
 	}
@@ -159,6 +159,9 @@ func run(ctx context.Context, r *reporter, f flags) error {
 	machines, err := rehearsal.Plan(cluster, all, names)
 	if err != nil {
 		return err
+	}
+	for i := range machines {
+		machines[i].Memory += m.memory()
 	}
 	if err := setMemory(machines, f.memory); err != nil {
 		return exit.Usage(err)

@@ -3,6 +3,8 @@ package boot
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -197,6 +199,7 @@ func TestTheMediumIsWhatWasBuilt(t *testing.T) {
 		{flags{install: true}, "--format disk"},
 		{flags{medium: mediumUSB}, "--format disk"},
 		{flags{medium: mediumISO}, filepath.Join(out, "spore.iso") + "; build it with"},
+		{flags{medium: mediumNet}, "--format disk,netboot"},
 	} {
 		tt.f.out = out
 		_, err := tt.f.findMedium()
@@ -244,4 +247,34 @@ func TestAMachineHasTheDisksThatItsMediumAsksFor(t *testing.T) {
 		require.Equal(t, tt.want, strings.Join(got, ", "))
 		require.NoError(t, state.Close())
 	}
+}
+
+func TestAMachineStartsFromTheNetworkByItsOwnGateway(t *testing.T) {
+	nics := []vm.NIC{{MAC: "a"}, {MAC: "b"}, {Gateway: "10.77.0.1"}}
+	same, words := medium{kind: mediumDisk}.plug(nics)
+	require.Equal(t, nics, same)
+	require.Empty(t, words)
+
+	m := medium{kind: mediumNet, folder: t.TempDir()}
+	require.NoError(t, os.WriteFile(filepath.Join(m.folder, "root.squashfs"), []byte("0123456789"), 0o600))
+	require.NoError(t, m.serve(t.Context()))
+	got, words := m.plug(nics)
+	require.Equal(t, []vm.NIC{{MAC: "a", BootIndex: 2}, {MAC: "b"}, {Gateway: "10.77.0.1", TFTP: m.folder, Bootfile: "spore.efi"}}, got)
+	require.Equal(t, []string{fmt.Sprintf("spore.url=http://10.77.0.1:%d/spore.efi", m.port)}, words)
+	require.Zero(t, nics[0].BootIndex, "the plan stays as it is")
+	require.Equal(t, 128, m.memory())
+	require.NoError(t, os.Truncate(filepath.Join(m.folder, "root.squashfs"), 300<<20))
+	require.Equal(t, 428, m.memory(), "what is downloaded stays in memory")
+	require.NoError(t, os.WriteFile(filepath.Join(m.folder, "root.squashfs"), []byte("0123456789"), 0o600))
+	require.Zero(t, medium{kind: mediumDisk, folder: m.folder}.memory())
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/root.squashfs", m.port), nil)
+	require.NoError(t, err)
+	request.Header.Set("Range", "bytes=4-")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, "456789", string(body), "a download that broke off goes on")
 }

@@ -71,6 +71,9 @@ func (s *session) run(ctx context.Context) error {
 	if err := lan.Join(network, s.folder.Network()); err != nil {
 		return err
 	}
+	if err := s.medium.serve(network); err != nil {
+		return err
+	}
 	for _, m := range s.machines {
 		if err := s.start(ctx, m, accel); err != nil {
 			return err
@@ -94,10 +97,11 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 	if installs != "" {
 		m.credentials[installCredential] = []byte(installs)
 	}
+	nics, words := s.medium.plug(m.plan.NICs)
 	c := vm.Config{
 		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(), Reboots: true,
-		Disks: disks, NICs: m.plan.NICs, Network: s.folder.Network(),
-		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: s.flags.words},
+		Disks: disks, NICs: nics, Network: s.folder.Network(),
+		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: append(words, s.flags.words...)},
 	}
 	if s.flags.tpm {
 		c.TPM = filepath.Join(m.state.Dir, "tpm")
