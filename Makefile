@@ -19,7 +19,7 @@ KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone|TestPodsHaveVolumesOf
 # At most two machines run at a time; meanwhile other tests prepare theirs. Those of Kubernetes run alone.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test kubernetes check soak bench fuzz generate deps clean
+.PHONY: help image boot test kubernetes check soak pictures bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ kubernetes: ## boot machines with Kubernetes in QEMU: half an hour
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
+
+pictures: image ## take the pictures in docs/pictures from a machine in QEMU
+	go run ./test/pictures $(OUT)/spore.img docs/pictures
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...
