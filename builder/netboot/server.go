@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -144,6 +145,9 @@ func (s *Server) listen(ctx context.Context, nodes *roster.Nodes) (err error) {
 			return err
 		}
 		s.leases = d.Leases
+		if err := s.alone(ctx); err != nil {
+			return err
+		}
 	}
 	server, err := dhcp.New(d)
 	if err != nil {
@@ -151,6 +155,26 @@ func (s *Server) listen(ctx context.Context, nodes *roster.Nodes) (err error) {
 	}
 	s.dhcp, err = server.Listen(ctx, o.Card.Name)
 	return err
+}
+
+// alone makes sure that no other DHCP server is on the network.
+func (s *Server) alone(ctx context.Context) error {
+	card := s.o.Card.Name
+	i, err := net.InterfaceByName(card)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", card, err)
+	}
+	other, err := dhcp.Probe(ctx, card, i.HardwareAddr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		s.o.Say("a DHCP client of this machine uses %s, so that nobody looked for another DHCP server there; there must be none", card)
+		return nil
+	case err != nil:
+		return err
+	case other.IsValid():
+		return fmt.Errorf("%s gives out addresses on %s already; use --dhcp proxy beside it, or take it off this network", other, card)
+	}
+	return nil
 }
 
 // advise says what to do about ports that may not be opened, or are taken.
