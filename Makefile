@@ -7,7 +7,7 @@ OUT   ?= out
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make \
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 curl openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
@@ -66,6 +66,7 @@ kubernetes: ## boot machines with Kubernetes in QEMU: half an hour
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
+	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
