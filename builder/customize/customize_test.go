@@ -338,10 +338,10 @@ func TestAKillLeavesAWholeImage(t *testing.T) {
 			t.Parallel()
 			name := f.build(t, before, media.Keys{}, format, nil)
 			old, fresh := content(t, name), content(t, f.build(t, after, media.Keys{}, format, nil))
-			seen := map[bool]int{}
-			for i := range 8 {
+			seen, temp := map[bool]int{}, t.TempDir()
+			for i := range 6 {
 				cmd := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
-				cmd.Env = append(os.Environ(), "SPORE_TEST_CUSTOMIZE="+name, "SPORE_TEST_CONFIGS="+other+string(filepath.ListSeparator)+example)
+				cmd.Env = append(os.Environ(), "TMPDIR="+temp, "SPORE_TEST_CUSTOMIZE="+name, "SPORE_TEST_CONFIGS="+other+string(filepath.ListSeparator)+example)
 				require.NoError(t, cmd.Start())
 				time.Sleep(time.Duration(200+37*i) * time.Millisecond)
 				require.NoError(t, cmd.Process.Kill())
