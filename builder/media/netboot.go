@@ -40,13 +40,26 @@ func (m *Media) WriteNetboot(ctx context.Context, dir string, loaders map[string
 	if err := m.fillNetboot(ctx, fresh, loaders); err != nil {
 		return fmt.Errorf("write the folder for network boot: %w", err)
 	}
-	if err := os.Chmod(fresh, 0o755); err != nil {
-		return err
+	if err := readable(fresh); err != nil {
+		return fmt.Errorf("write the folder for network boot: %w", err)
 	}
 	if err := exchange(fresh, dir); err != nil {
 		return fmt.Errorf("put the folder for network boot in its place: %w", err)
 	}
 	return nil
+}
+
+// readable lets everybody read a folder, whatever the umask is: a web server has an account of its own.
+func readable(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(name, 0o755)
+		}
+		return os.Chmod(name, 0o644)
+	})
 }
 
 // exchange puts a folder in the place of another one, which then has its name, or in a place that is free.
