@@ -111,12 +111,12 @@ func menu(ctx context.Context, m *vm.Machine) error {
 	return nil
 }
 
-// booting starts what the menu offers and waits until systemd is on its way.
+// booting starts what the menu offers and waits until stage1 has done its part.
 func booting(ctx context.Context, m *vm.Machine) error {
 	if err := m.Press("ret"); err != nil {
 		return err
 	}
-	if _, _, err := m.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`cluster-detect\.service`)); err != nil {
+	if _, _, err := m.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`switching to the root`)); err != nil {
 		return err
 	}
 	time.Sleep(settle)
