@@ -90,7 +90,7 @@ func installCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), m.registerBoot(r))
+	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true))
 	return nil
 }
 
@@ -197,12 +197,12 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 	}
 	r, err := install.Run(ctx, o, false)
 	if errors.Is(err, install.ErrThere) {
-		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, m.registerBoot(r))
+		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, m.registerBoot(r, false))
 	}
 	if err != nil {
 		return err
 	}
-	m.say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), m.registerBoot(r)))
+	m.say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true)))
 	for _, p := range r.Report.Kept {
 		m.say("kept the state partition " + p.GUID.String())
 	}
@@ -343,15 +343,16 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return data, nil
 }
 
-// registerBoot makes the disk the first that the firmware starts from, and says how that went.
-func (m *machine) registerBoot(r install.Result) string {
+// registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it says how
+// that went. Without next, a machine whose firmware prefers the medium does not go in circles.
+func (m *machine) registerBoot(r install.Result, next bool) string {
 	vars := m.root.At(efiVars)
 	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {
 		if err := unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, ""); err != nil {
 			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
 		}
 	}
-	name, err := install.Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize)
+	name, err := install.Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize, next)
 	if err != nil {
 		return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
 	}

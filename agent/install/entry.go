@@ -26,8 +26,9 @@ const attributes = 0x7
 const maxOrder = 4096
 
 // Register makes the boot entry of a disk the first of the firmware's boot order: an entry with the same path is used
-// again. vars is the directory of efivarfs. It returns the entry's name, such as Boot0003.
-func Register(vars string, description string, esp gpt.Partition, sectorSize int) (string, error) {
+// again. With next, the firmware also takes it for the very next start, since some firmware puts its own order back at each
+// start. vars is the directory of efivarfs. It returns the entry's name, such as Boot0003.
+func Register(vars string, description string, esp gpt.Partition, sectorSize int, next bool) (string, error) {
 	option := loadOption(description, esp, sectorSize)
 	number, there, err := slot(vars, option)
 	if err != nil {
@@ -52,10 +53,15 @@ func Register(vars string, description string, esp gpt.Partition, sectorSize int
 			order = append(order, old[i:i+2]...)
 		}
 	}
-	if bytes.Equal(order, old) {
+	if !bytes.Equal(order, old) {
+		if err := write(vars, "BootOrder", order); err != nil {
+			return "", err
+		}
+	}
+	if !next {
 		return name, nil
 	}
-	return name, write(vars, "BootOrder", order)
+	return name, write(vars, "BootNext", order[:2])
 }
 
 // slot is the number of the entry that is there already, or the first that is free.

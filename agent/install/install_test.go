@@ -254,31 +254,33 @@ func TestTheDiskBecomesTheFirstBootEntry(t *testing.T) {
 	put := func(name string, data []byte) { require.NoError(t, write(vars, name, data)) }
 	put("Boot0000", []byte("the stick"))
 	put("Boot0002", []byte("the network"))
-	put("BootNext", []byte{0, 0})
+	put("BootNext", []byte{7, 0})
 	put("BootOrder", []byte{2, 0, 0, 0})
 	esp := gpt.Partition{Number: 1, GUID: guid(1), Start: mib, Size: 1024 * mib}
 	for range 2 { // The second time it is there.
-		name, err := Register(vars, "Spore on INNER", esp, 512)
+		name, err := Register(vars, "Spore on INNER", esp, 512, false)
 		require.NoError(t, err)
 		require.Equal(t, "Boot0001", name)
 		require.Equal(t, []byte{1, 0, 2, 0, 0, 0}, variable(t, vars, "BootOrder"))
 	}
+	require.Equal(t, []byte{7, 0}, variable(t, vars, "BootNext"), "the next start is as it was")
 	description, path, err := efi.ParseLoadOption(variable(t, vars, "Boot0001"))
 	require.NoError(t, err)
 	require.Equal(t, "Spore on INNER", description)
 	require.Equal(t, `HD(1)/\EFI\BOOT\BOOTX64.EFI`, path.String())
 	require.False(t, path.Usable(), "it names a partition, and no hardware")
 
-	_, err = Register(vars, "Spore on OTHER", gpt.Partition{Number: 1, GUID: guid(9)}, 512)
+	_, err = Register(vars, "Spore on OTHER", gpt.Partition{Number: 1, GUID: guid(9)}, 512, true)
 	require.NoError(t, err)
 	require.Equal(t, []byte{3, 0, 1, 0, 2, 0, 0, 0}, variable(t, vars, "BootOrder"))
+	require.Equal(t, []byte{3, 0}, variable(t, vars, "BootNext"))
 }
 
 func TestBootEntriesThatCannotBeChangedAreAnError(t *testing.T) {
-	_, err := Register(filepath.Join(t.TempDir(), "none"), "x", gpt.Partition{}, 512)
+	_, err := Register(filepath.Join(t.TempDir(), "none"), "x", gpt.Partition{}, 512, false)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	vars := t.TempDir()
 	require.NoError(t, write(vars, "BootOrder", []byte{1}))
-	_, err = Register(vars, "x", gpt.Partition{}, 512)
+	_, err = Register(vars, "x", gpt.Partition{}, 512, false)
 	require.ErrorContains(t, err, "BootOrder: 1 bytes")
 }
