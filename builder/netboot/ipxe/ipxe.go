@@ -142,6 +142,8 @@ func Unknown(i Image, m Machine, problem, base string) ([]byte, error) {
 	// echo makes one blank of several, so that an indent has to be a setting.
 	b.line("set in:hex 20:20:20:20")
 	b.line("set in ${in:string}")
+	b.line("set two:hex 20:20")
+	b.line("set two ${two:string}")
 	b.line("echo")
 	b.line("echo ======================================================================")
 	b.line("echo ${in}UNKNOWN MACHINE")
@@ -152,11 +154,11 @@ func Unknown(i Image, m Machine, problem, base string) ([]byte, error) {
 	}
 	b.line("echo")
 	for _, mac := range m.MACs {
-		b.line("echo ${in}MAC       %s", text(mac))
+		b.line("echo ${in}MAC %s", text(mac))
 	}
 	for _, row := range []struct{ name, value string }{{"serial", m.Serial}, {"UUID", m.UUID}, {"address", m.Address}, {"host name", m.Hostname}} {
 		if row.value != "" {
-			b.line("echo ${in}%-9s %s", row.name, text(row.value))
+			b.line("echo ${in}%s %s", row.name, text(row.value))
 		}
 	}
 	b.line("echo")
@@ -164,11 +166,11 @@ func Unknown(i Image, m Machine, problem, base string) ([]byte, error) {
 	b.line("echo")
 	b.line("echo ${in}- name: NAME")
 	if len(m.MACs) > 0 {
-		b.line("echo ${in}${in}macs: [\"%s\"]", text(m.MACs[0]))
+		b.line("echo ${in}${two}macs: [\"%s\"]", text(m.MACs[0]))
 	} else if m.Serial != "" {
-		b.line("echo ${in}${in}serial: \"%s\"", text(m.Serial))
+		b.line("echo ${in}${two}serial: \"%s\"", text(m.Serial))
 	}
-	b.line("echo ${in}${in}roles: [ROLE]")
+	b.line("echo ${in}${two}roles: [ROLE]")
 	b.line("echo")
 	b.line("echo ${in}and build again. The server lists this machine as well.")
 	b.line("echo ======================================================================")
