@@ -7,8 +7,8 @@ OUT   ?= out
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 openssl make \
-         maven openjdk-17-jre-headless
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 curl openssl make \
+         maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
@@ -21,7 +21,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test kubernetes volumes check soak bench fuzz generate deps clean
+.PHONY: help image boot test kubernetes volumes check soak pictures bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,7 +72,11 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 
 soak: ## the long counts: 30 power cuts
 	@mkdir -p $(OUT)/results
-	SPORE_SOAK=30 $(E2E) -timeout 6h -run PowerCut ./test/e2e
+	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
+	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
+
+pictures: image ## take the pictures in docs/pictures from a machine in QEMU
+	go run ./test/pictures $(OUT)/spore.img docs/pictures
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...

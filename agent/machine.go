@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
@@ -32,6 +34,8 @@ type machine struct {
 	say  func(string)
 	// setHostname sets the kernel's host name.
 	setHostname func(string) error
+	// restart restarts the machine at once.
+	restart func() error
 	// now is the time.
 	now func() time.Time
 	// spawn is the CPU time in milliseconds that was spent in this process before main.
@@ -42,7 +46,8 @@ func newMachine(root paths.Root) *machine {
 	m := &machine{
 		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
 		setHostname: sethostname, now: time.Now,
-		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
+		restart: func() error { return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) },
+		say:     func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
 	}
 	return m
 }

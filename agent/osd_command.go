@@ -18,8 +18,8 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/osd"
 	"spore/agent/paths"
-	"spore/agent/stage1/gpt"
 	"spore/agent/wait"
+	"spore/gpt"
 )
 
 // Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.

@@ -21,8 +21,10 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
+	"spore/agent/firmware"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/screen"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/wait"
@@ -99,6 +101,7 @@ func (a *agent) begin() {
 	}
 	l.MachineID = a.m.boot.MachineID
 	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
+	l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
 	if a.m.boot.Stage1End > 0 {
 		l.Times["kernel"], l.Times["stage1"] = a.m.boot.Stage1Start, a.m.boot.Stage1End
 	}
@@ -316,6 +319,10 @@ func (a *agent) report(ctx context.Context) error {
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
+	if l.Firmware != nil && l.Firmware.PCR11 == "" {
+		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
+		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
+	}
 	l.Addresses = nil
 	if have, err := nic.Addresses(); err == nil {
 		for _, h := range have {
@@ -350,12 +357,18 @@ func (a *agent) say(l status.Line) {
 		a.m.say(err.Error())
 	}
 	fmt.Print(text)
-	console, err := os.OpenFile(a.m.root.At("/dev/console"), os.O_WRONLY|unix.O_NOCTTY, 0)
+	a.print("/dev/console", text)
+	a.print(screen.Device, screen.Text(l))
+}
+
+// print writes to a terminal; a container has none that can be opened.
+func (a *agent) print(device, text string) {
+	f, err := os.OpenFile(a.m.root.At(device), os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {
-		return // A container has none that can be opened.
+		return
 	}
-	defer console.Close()
-	_, _ = console.WriteString(text)
+	defer f.Close()
+	_, _ = f.WriteString(text)
 }
 
 // step notes the time of something that happens once a boot; the daemon may have been restarted since.

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 
 	"spore/agent/atomicfile"
-	"spore/agent/disk"
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/disk"
 )
 
 // stateCommand makes or finds the node's state partition; with adopt or reset it deals with one that was refused.

@@ -12,6 +12,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/delivery"
+	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/status"
@@ -78,6 +79,9 @@ func text(l status.Line) string {
 			row("", "%s", l.Bundle.Problem)
 		}
 	}
+	if l.Firmware != nil {
+		row("firmware", "%s", firmwareText(*l.Firmware))
+	}
 	row("addresses", "%s", or(strings.Join(l.Addresses, ", "), "none"))
 	for _, c := range l.Conflicts {
 		row("conflict", "%s is used by %s", c.IP, c.MAC)
@@ -95,6 +99,24 @@ func bundleText(b delivery.Info) string {
 	}
 	kept := map[string]string{sealed.TPM: "sealed to the TPM", sealed.Host: "sealed to the host key", "": "in memory only"}[b.Sealed]
 	return fmt.Sprintf("%d, from the %s, %s", b.Serial, map[string]string{delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium"}[b.From], kept)
+}
+
+// firmwareText says what the machine was started by.
+func firmwareText(f firmware.Info) string {
+	out := "Secure Boot off"
+	switch {
+	case f.SecureBoot:
+		out = "Secure Boot on"
+	case f.SetupMode:
+		out = "Secure Boot off, no keys enrolled"
+	}
+	if f.Lockdown != "" {
+		out += ", kernel lockdown " + f.Lockdown
+	}
+	if f.PCR11 != "" {
+		out += ", PCR 11 " + f.PCR11
+	}
+	return out
 }
 
 func or(s, other string) string {

@@ -9,13 +9,18 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
+	"spore/builder/cmd/customize"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
+	"spore/builder/cmd/flash"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/keys"
 	"spore/builder/cmd/pki"
+	"spore/builder/cmd/serve"
 	"spore/builder/cmd/validate"
 )
 
@@ -34,7 +39,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), inspect.Command(), boot.Command(), pki.Command(), pki.KubeconfigCommand(),
+		build.Command(version), customize.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

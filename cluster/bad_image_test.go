@@ -115,7 +115,7 @@ var badImage = []badInput{
 		"a format that is not built",
 		[]edit{{"image.yaml", "formats: [disk, uki]", "formats: [disk, vmdk]"}},
 		[]string{
-			`image.yaml:25:17: error: the format "vmdk" is unknown; write disk or uki`,
+			`image.yaml:26:17: error: the format "vmdk" is unknown; write disk, iso, netboot or uki`,
 		},
 	},
 }

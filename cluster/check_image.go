@@ -12,7 +12,7 @@ var (
 	suites     = []string{"trixie"}
 	components = []string{"main", "contrib", "non-free", "non-free-firmware"}
 	kernels    = []string{"generic", "cloud"}
-	formats    = []string{"disk", "uki"}
+	formats    = []string{"disk", "iso", "netboot", "uki"}
 )
 
 // packageName is the syntax of Debian Policy, section 5.6.1.

@@ -18,6 +18,8 @@ const (
 	ClusterDir = "/run/spore/cluster"
 	// EtcDir holds upper and work directory of the volatile overlay on /etc.
 	EtcDir = "/run/spore/etc"
+	// NetworkDir is the tmpfs that holds the image of a machine that was booted from the network.
+	NetworkDir = "/run/spore/image"
 	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
 	Delivered = "/run/spore/delivered/bundle"
 )
@@ -33,10 +35,13 @@ const maxSize = 64 << 10
 
 // Info is the content of Path.
 type Info struct {
-	// BootDisk is the disk that root and cluster part came from.
+	// BootDisk is the disk that root and cluster part came from; empty when they came from the network.
 	BootDisk Disk `json:"bootDisk"`
-	// ESP, RootPart, VerityPart and ClusterPart are device nodes of partitions on BootDisk. ESP is empty when the disk has
-	// none.
+	// NetworkURL is the folder of a server that they came from, with a slash at its end; empty when they came from a disk. It
+	// was not authenticated: what came from it was checked by its hashes.
+	NetworkURL string `json:"networkURL,omitempty"`
+	// ESP, RootPart, VerityPart and ClusterPart are device nodes of partitions on BootDisk, or of the image in memory. ESP is
+	// empty when the disk has none.
 	ESP         string `json:"esp"`
 	RootPart    string `json:"rootPart"`
 	VerityPart  string `json:"verityPart"`
@@ -74,6 +79,8 @@ type Disk struct {
 	DevicePath string `json:"devicePath"`
 	// Size is in bytes.
 	Size int64 `json:"size"`
+	// Optical says that it is a disc: nothing can be written to it, and its partitions are mappings that stage1 made.
+	Optical bool `json:"optical,omitempty"`
 }
 
 // Read reads an Info from path (usually Path).

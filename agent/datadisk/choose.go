@@ -6,11 +6,11 @@ import (
 	"io"
 	"slices"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // device is an open disk.

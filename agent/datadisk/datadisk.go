@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"spore/agent/atomicfile"
-	"spore/agent/disk"
 	"spore/agent/paths"
-	"spore/agent/stage1/gpt"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // Uses of disks, as node files write them.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/paths"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 const (

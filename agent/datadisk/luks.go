@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const luks = "it is encrypted with LUKS"

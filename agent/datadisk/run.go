@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/ext4"
 	"spore/agent/repart"
 	"spore/agent/wait"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 )
 
 // diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.

@@ -28,10 +28,14 @@ const (
 	State    = "state"
 	Firmware = "firmware"
 	Medium   = "medium"
+	Network  = "network"
 )
 
 // names calls these places in sentences.
-var names = map[string]string{State: "the stored bundle", Firmware: "the bundle that the firmware gave", Medium: "the bundle of the boot medium"}
+var names = map[string]string{
+	State: "the stored bundle", Firmware: "the bundle that the firmware gave", Medium: "the bundle of the boot medium",
+	Network: "the bundle that the server sent",
+}
 
 // CredentialName is the name of the bundle as a credential; the sealed file is bound to it.
 const CredentialName = "spore.bundle"
@@ -48,6 +52,8 @@ type Info struct {
 	Sealed string `json:"sealed,omitempty"`
 	// Problem says in words what is not as it should be.
 	Problem string `json:"problem,omitempty"`
+	// Fingerprint is that of the machine's key while an operator is to approve it (package enroll).
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // Vault keeps the bundle so that this machine alone can open it.

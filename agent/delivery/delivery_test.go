@@ -56,6 +56,7 @@ type machine struct {
 	t         testing.TB
 	dir       string
 	firmware  []byte
+	network   []byte
 	opened    map[string][]byte
 	noState   bool
 	noMedium  bool
@@ -129,6 +130,9 @@ func (m *machine) boot() (out Outcome, cut bool) {
 	if m.firmware != nil {
 		in.Delivered = append(in.Delivered, Delivered{From: Firmware, Data: m.firmware, Opened: m.opened[string(m.firmware)]})
 	}
+	if m.network != nil {
+		in.Delivered = append(in.Delivered, Delivered{From: Network, Data: m.network})
+	}
 	if !m.noState {
 		in.Vault = m
 	}
@@ -167,47 +171,50 @@ func TestWhichBundleIsTaken(t *testing.T) {
 		stored  uint64
 	}
 	for name, tc := range map[string]struct {
-		stored, stick, firmware []byte
-		change                  func(*machine)
-		want                    want
+		stored, stick, firmware, network []byte
+		change                           func(*machine)
+		want                             want
 	}{
-		"nothing anywhere":          {want: want{}},
-		"the stored one":            {stored: signed(t, 3), want: want{info: Info{3, State, "host", ""}, stored: 3}},
-		"one of the firmware":       {firmware: signed(t, 3), want: want{info: Info{3, Firmware, "host", ""}, stored: 3}},
-		"one of the boot medium":    {stick: signed(t, 3), want: want{info: Info{3, Medium, "host", ""}, stored: 3}},
-		"a newer one than stored":   {stored: signed(t, 3), stick: signed(t, 4), want: want{info: Info{4, Medium, "host", ""}, stored: 4}},
-		"the same again":            {stored: signed(t, 3), firmware: signed(t, 3), want: want{info: Info{3, State, "host", ""}, stored: 3}},
-		"the same again, on stick":  {stored: signed(t, 3), stick: signed(t, 3), want: want{info: Info{3, State, "host", ""}, stored: 3}},
-		"the newer of two":          {stick: signed(t, 4), firmware: signed(t, 3), want: want{info: Info{4, Medium, "host", ""}, problem: "the bundle that the firmware gave has the serial 3 and was refused", stored: 4}},
-		"a half removed one":        {stored: signed(t, 3), stick: []byte(medium.Mark + "\x00\x00"), want: want{info: Info{3, State, "host", ""}, stored: 3}},
-		"a half removed one, alone": {stick: []byte(medium.Mark), want: want{}},
+		"nothing anywhere":                   {want: want{}},
+		"the stored one":                     {stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
+		"one of the firmware":                {firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: Firmware, Sealed: "host"}, stored: 3}},
+		"one of the server":                  {network: signed(t, 3), want: want{info: Info{Serial: 3, From: Network, Sealed: "host"}, stored: 3}},
+		"an older one of the server":         {stored: signed(t, 4), network: signed(t, 3), want: want{info: Info{Serial: 4, From: State, Sealed: "host"}, problem: "the bundle that the server sent has the serial 3 and was refused", stored: 4}},
+		"without state the server's is used": {network: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Network}}},
+		"one of the boot medium":             {stick: signed(t, 3), want: want{info: Info{Serial: 3, From: Medium, Sealed: "host"}, stored: 3}},
+		"a newer one than stored":            {stored: signed(t, 3), stick: signed(t, 4), want: want{info: Info{Serial: 4, From: Medium, Sealed: "host"}, stored: 4}},
+		"the same again":                     {stored: signed(t, 3), firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
+		"the same again, on stick":           {stored: signed(t, 3), stick: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
+		"the newer of two":                   {stick: signed(t, 4), firmware: signed(t, 3), want: want{info: Info{Serial: 4, From: Medium, Sealed: "host"}, problem: "the bundle that the firmware gave has the serial 3 and was refused", stored: 4}},
+		"a half removed one":                 {stored: signed(t, 3), stick: []byte(medium.Mark + "\x00\x00"), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
+		"a half removed one, alone":          {stick: []byte(medium.Mark), want: want{}},
 		"an older one is refused": {stored: signed(t, 3), stick: signed(t, 2), want: want{
-			info: Info{3, State, "host", ""}, problem: "the bundle of the boot medium has the serial 2 and was refused: the stored bundle has 3", stick: true, stored: 3}},
+			info: Info{Serial: 3, From: State, Sealed: "host"}, problem: "the bundle of the boot medium has the serial 2 and was refused: the stored bundle has 3", stick: true, stored: 3}},
 		"the same serial with another content is refused": {stored: signed(t, 3), stick: signed(t, 3, func(b *bundle.Bundle) { b.Issued = b.Issued.Add(time.Hour) }), want: want{
-			info: Info{3, State, "host", ""}, problem: "and another content", stick: true, stored: 3}},
+			info: Info{Serial: 3, From: State, Sealed: "host"}, problem: "and another content", stick: true, stored: 3}},
 		"one that was changed is refused": {stored: signed(t, 2), stick: flipped, want: want{
-			info: Info{2, State, "host", ""}, problem: "the bundle of the boot medium was refused: the secret bundle is not signed by this cluster", stick: true, stored: 2}},
+			info: Info{Serial: 2, From: State, Sealed: "host"}, problem: "the bundle of the boot medium was refused: the secret bundle is not signed by this cluster", stick: true, stored: 2}},
 		"one that was cut is refused":     {firmware: signed(t, 3)[:400], want: want{problem: "not signed by this cluster"}},
 		"one of another cluster's keys":   {firmware: forged, want: want{problem: "not signed by this cluster"}},
 		"one of another node is refused":  {stick: signed(t, 3, func(b *bundle.Bundle) { b.Node = "dns-01" }), want: want{problem: `it is for node "dns-01", and this is "edge-01"`, stick: true}},
 		"one of another cluster":          {stick: signed(t, 3, func(b *bundle.Bundle) { b.Cluster = "x" }), want: want{problem: `for the cluster with the id "x"`, stick: true}},
 		"nonsense is refused":             {stick: []byte("hunter2"), want: want{problem: "not of its form", stick: true}},
 		"an empty file is refused":        {stick: []byte{}, want: want{problem: "not of its form", stick: true}},
-		"one that stands on other keys":   {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["mqtt"] = "k2" }), stored: signed(t, 3), want: want{info: Info{3, State, "host", ""}, problem: `a key of the authority "mqtt" that this image does not know; build the image again`, stick: true, stored: 3}},
+		"one that stands on other keys":   {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["mqtt"] = "k2" }), stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, problem: `a key of the authority "mqtt" that this image does not know; build the image again`, stick: true, stored: 3}},
 		"one of an authority that is not": {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["etcd"] = "k1" }), want: want{problem: `"etcd"`, stick: true}},
 		"without state it stays where it is": {stick: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{
-			info: Info{3, Medium, "", ""}, problem: "the bundle stays on the boot medium: /var is a tmpfs", stick: true}},
-		"without state the firmware's is normal": {firmware: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{3, Firmware, "", ""}}},
+			info: Info{Serial: 3, From: Medium}, problem: "the bundle stays on the boot medium: /var is a tmpfs", stick: true}},
+		"without state the firmware's is normal": {firmware: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Firmware}}},
 		"a read-only medium is said": {stick: signed(t, 3), change: func(m *machine) { m.mount = errors.New("it is read-only") }, want: want{
-			info: Info{3, Medium, "host", ""}, problem: "the bundle stays on the boot medium: mount the boot medium: it is read-only", stick: true, stored: 3}},
+			info: Info{Serial: 3, From: Medium, Sealed: "host"}, problem: "the bundle stays on the boot medium: mount the boot medium: it is read-only", stick: true, stored: 3}},
 		"a medium that was not found is said": {stick: signed(t, 3), change: func(m *machine) { m.noMedium = true }, want: want{
-			info: Info{3, Medium, "host", ""}, problem: "its partition was not found", stick: true, stored: 3}},
+			info: Info{Serial: 3, From: Medium, Sealed: "host"}, problem: "its partition was not found", stick: true, stored: 3}},
 		"what cannot be sealed is used and stays": {stick: signed(t, 3), change: func(m *machine) { m.sealFails = errors.New("no space left") }, want: want{
-			info: Info{3, Medium, "", ""}, problem: "the bundle is used and is not kept: no space left; the bundle stays on the boot medium", stick: true}},
+			info: Info{Serial: 3, From: Medium}, problem: "the bundle is used and is not kept: no space left; the bundle stays on the boot medium", stick: true}},
 		"a stored one that cannot be opened is said": {stored: signed(t, 3), change: func(m *machine) { m.unopened = errors.New("was the TPM cleared?") }, want: want{
 			problem: "the stored bundle cannot be opened and was kept as it is: was the TPM cleared?", stored: 3}},
 		"and another is taken instead": {stored: signed(t, 3), stick: signed(t, 3), change: func(m *machine) { m.unopened = errors.New("was the TPM cleared?") }, want: want{
-			info: Info{3, Medium, "host", ""}, problem: "was the TPM cleared?", stored: 3}},
+			info: Info{Serial: 3, From: Medium, Sealed: "host"}, problem: "was the TPM cleared?", stored: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -217,7 +224,7 @@ func TestWhichBundleIsTaken(t *testing.T) {
 			if tc.stick != nil {
 				m.put(tc.stick)
 			}
-			m.firmware = tc.firmware
+			m.firmware, m.network = tc.firmware, tc.network
 			if tc.change != nil {
 				tc.change(m)
 			}
@@ -305,7 +312,7 @@ func TestACutAtAnyPointLosesNothingAndLeavesNothing(t *testing.T) {
 				require.Empty(t, out.Info.Problem, "cut %d", cut)
 				require.False(t, m.bundleOnStick(), "cut %d: nothing is left", cut)
 				out, _ = m.boot()
-				require.Equal(t, Info{want, State, "host", ""}, out.Info, "cut %d: and so it stays", cut)
+				require.Equal(t, Info{Serial: want, From: State, Sealed: "host"}, out.Info, "cut %d: and so it stays", cut)
 				require.Empty(t, m.steps)
 			}
 		})
@@ -326,11 +333,11 @@ func TestAnEncryptedBundleWaitsForItsPassphrase(t *testing.T) {
 	require.NoError(t, err)
 	m.opened[string(box)] = opened
 	out, _ = m.boot()
-	require.Equal(t, Info{4, Firmware, "host", ""}, out.Info)
+	require.Equal(t, Info{Serial: 4, From: Firmware, Sealed: "host"}, out.Info)
 
 	m.opened = nil
 	out, _ = m.boot()
-	require.Equal(t, Info{4, State, "host", ""}, out.Info, "the same file does not ask again")
+	require.Equal(t, Info{Serial: 4, From: State, Sealed: "host"}, out.Info, "the same file does not ask again")
 	require.Nil(t, out.Ask)
 
 	m.firmware = locked(t, signed(t, 5))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // This runs where Ceph's programs are, as in the tree of an image:

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // labelSize is the size of the label in bytes (Ceph 18, BDEV_LABEL_BLOCK_SIZE).

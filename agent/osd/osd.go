@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
-	"spore/agent/blank"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
+	"spore/gpt"
 )
 
 // Programs of Ceph.

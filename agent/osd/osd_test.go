@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const (

@@ -51,6 +51,8 @@ const (
 	BundleTaken = "/var/lib/spore/bundle.taken"
 	// Leaves holds, sealed, the certificates that were made again on the node.
 	Leaves = "/var/lib/spore/leaves.cred"
+	// EnrollKey is the sealed key by which the machine asks for its bundle.
+	EnrollKey = "/var/lib/spore/enroll.cred"
 	// Formation holds what this node's member of each quorum service knows of itself (package formation).
 	Formation = "/var/lib/spore/formation"
 	// HostKey is systemd's key of this machine (systemd-creds(1)).

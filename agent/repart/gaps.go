@@ -3,7 +3,7 @@ package repart
 import (
 	"sort"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Gap is free space, in bytes.

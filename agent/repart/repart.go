@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
-	"spore/agent/blank"
-	"spore/agent/disk"
-	"spore/agent/stage1/gpt"
 	"spore/agent/wait"
+	"spore/blank"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // NodeBound is the longest wait for the device node of a new partition.

@@ -20,9 +20,9 @@ import (
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
 	"spore/agent/stage1/kcmdline"
 	"spore/agent/stage1/modules"
+	"spore/gpt"
 )
 
 // Paths in the initramfs.
@@ -59,6 +59,8 @@ type boot struct {
 	firmware    efi.Boot
 	seen        []bootdisk.Seen
 	scanned     bool
+	// discPending says that a drive has no disc, or none that can be read yet.
+	discPending bool
 	disk        bootdisk.Seen
 	parts       map[gpt.GUID]part
 	info        bootinfo.Info
@@ -149,6 +151,10 @@ func (b *boot) raiseClock() (string, error) {
 // readFirmware reads what firmware and boot loader say. None of it is needed when one disk alone holds the image.
 func (b *boot) readFirmware() (string, error) {
 	if _, err := os.Stat("/sys/firmware/efi"); err != nil {
+		b.firmware.LoaderPartition = b.args.Loader
+		if b.args.Loader != (gpt.GUID{}) {
+			return fmt.Sprintf("started by a BIOS, from the medium with the partition %s", b.args.Loader), nil
+		}
 		return "not started by UEFI firmware: one disk alone must hold the image", nil
 	}
 	b.info.EFI = true
@@ -248,9 +254,10 @@ func (b *boot) writeBootInfo() (string, error) {
 			esp = "/dev/" + name
 		}
 	}
-	d := b.disk.Disk
-	b.info.BootDisk = bootinfo.Disk{
-		Path: "/dev/" + d.Name, Serial: d.Serial, Model: d.Model, Size: d.Size, DevicePath: strings.TrimPrefix(d.SysPath, "devices/"),
+	if d := b.disk.Disk; d.Name != "" {
+		b.info.BootDisk = bootinfo.Disk{
+			Path: "/dev/" + d.Name, Serial: d.Serial, Model: d.Model, Size: d.Size, DevicePath: strings.TrimPrefix(d.SysPath, "devices/"), Optical: d.Optical,
+		}
 	}
 	b.info.ESP = esp
 	b.info.RootPart, b.info.VerityPart, b.info.ClusterPart = b.parts[b.wanted.Root].Node, b.parts[b.wanted.Verity].Node, b.parts[b.wanted.Cluster].Node

@@ -14,9 +14,9 @@ import (
 
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
-	"spore/agent/stage1/gpt"
 	"spore/agent/stage1/modules"
 	"spore/agent/stage1/uevent"
+	"spore/gpt"
 )
 
 // longestSearch bounds the search for the boot disk even when devices come and go all the time.
@@ -201,7 +201,7 @@ func (b *boot) findDisk() (string, error) {
 			said = d.WaitFor
 			b.say(notice, "waiting for %s, until no device has come for %.0f s; disks so far: %s", d.WaitFor, d.Quiet.Seconds(), b.diskNames())
 		}
-		if b.pump(max(d.Quiet-(now-last), 0)) {
+		if b.pump(b.patience(max(d.Quiet-(now-last), 0))) {
 			last = sinceBoot()
 		}
 	}
@@ -214,7 +214,12 @@ func (b *boot) lookAtDisks() (bootdisk.Decision, error) {
 		return bootdisk.Decision{}, err
 	}
 	b.seen, b.scanned = b.seen[:0], true
+	var drives []blockdev.Disk
 	for _, d := range disks {
+		if d.Optical {
+			drives = append(drives, d)
+			continue
+		}
 		s := bootdisk.Seen{Disk: d, Verdict: b.firmware.Path.Match(b.sys, d)}
 		if s.Table, err = readTable(d); err != nil {
 			s.Problem = err.Error()
@@ -222,6 +227,11 @@ func (b *boot) lookAtDisks() (bootdisk.Decision, error) {
 		b.seen = append(b.seen, s)
 	}
 	usb, _ := fs.ReadDir(b.sys, "bus/usb/devices")
+	d := bootdisk.Decide(b.seen, b.wanted, b.firmware, len(usb) > 0)
+	if len(drives) == 0 || d.Certain() {
+		return d, nil
+	}
+	b.lookAtDiscs(drives)
 	return bootdisk.Decide(b.seen, b.wanted, b.firmware, len(usb) > 0), nil
 }
 
@@ -264,6 +274,12 @@ func (b *boot) takeDisk(s bootdisk.Seen) (missing string, err error) {
 		p, ok := s.Table.ByGUID(g)
 		if !ok {
 			return "", fmt.Errorf("internal error: partition %s is gone", g)
+		}
+		if s.Disk.Optical {
+			if b.parts[g], err = b.mapOnDisc(s.Disk, p); err != nil {
+				return "", err
+			}
+			continue
 		}
 		name, dev, ok := blockdev.Partition(b.sys, s.Disk, p.Number)
 		if !ok {

@@ -1,6 +1,6 @@
-// Command stage1 is the /init of the initramfs: it finds the disk that the machine was booted from, maps the verified root
-// and cluster part, makes /etc writable in memory and hands over to systemd. It never asks the network, never writes to a
-// disk, and offers no shell.
+// Command stage1 is the /init of the initramfs: it finds the disk that the machine was booted from, or downloads the
+// image where the kernel itself came from the network, maps the verified root and cluster part, makes /etc writable in memory
+// and hands over to systemd. It never writes to a disk, and offers no shell.
 //
 // What it expects in the initramfs: /etc/spore/stage1.json (type config), and /lib/modules/VERSION with uncompressed
 // modules and depmod's text indexes. What it leaves to the main system: see package bootinfo.
@@ -44,7 +44,7 @@ func main() {
 		{"read the list of kernel modules", b.readModules},
 		{"read the EFI variables", b.readFirmware},
 		{"load kernel modules", b.loadModules},
-		{"find the boot disk", b.findDisk},
+		{"find the image", b.findImage},
 		{"map the root", b.mapRoot},
 		{"map the cluster part", b.mapCluster},
 		{"mount the root", b.mountRoot},
@@ -53,6 +53,7 @@ func main() {
 		{"write the machine-id", b.writeMachineID},
 		{"read the node choice of the ESP", b.readESPChoice},
 		{"hand over the bundle of the ESP", b.handOverBundle},
+		{"hand over the signature of PCR 11", b.handOverPCRSignature},
 		{"write the boot info", b.writeBootInfo},
 		{"switch to the root", b.switchRoot},
 	}))

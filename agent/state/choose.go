@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // Request says whose state is looked for, and where.
@@ -70,6 +70,9 @@ func Choose(r Request) (Plan, error) {
 
 // chooseBoot looks on the boot disk: beside the image's own partitions there may only be state of this node, or free space.
 func chooseBoot(r Request, d disk.Disk) (Plan, error) {
+	if d.Optical {
+		return Plan{}, fmt.Errorf("the machine was booted from the disc in %s, which can keep nothing: give the node a disk for state", d.Path())
+	}
 	dev, err := r.Open(d)
 	if err != nil {
 		return Plan{}, refuse("the boot disk %s cannot be read: %v", d.Path(), err)
@@ -102,6 +105,9 @@ func chooseBoot(r Request, d disk.Disk) (Plan, error) {
 
 // chooseData looks on a disk that the node names: there may be nothing at all, or state of this node.
 func chooseData(r Request, d disk.Disk) (Plan, error) {
+	if d.Optical {
+		return Plan{}, refuse("the disk for state %s (serial %s) is a drive for discs", d.Path(), d.Serial())
+	}
 	dev, err := r.Open(d)
 	if err != nil {
 		return Plan{}, refuse("the disk for state %s (serial %s) cannot be read: %v", d.Path(), d.Serial(), err)

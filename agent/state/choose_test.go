@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
 )
 
 func TestPartUUID(t *testing.T) {
@@ -44,6 +44,9 @@ func TestTheBootDisk(t *testing.T) {
 		"no larger at all": {func(t *testing.T) disk.Disk { return bootImage(t, 40<<20, "B") }, plan{}, "has no free space", false},
 		"read-only": {
 			func(t *testing.T) disk.Disk { d := bootImage(t, 1<<30, "B"); d.ReadOnly = true; return d }, plan{}, "is read-only", false,
+		},
+		"a disc": {
+			func(t *testing.T) disk.Disk { d := bootImage(t, 1<<30, "B"); d.Optical = true; return d }, plan{}, "booted from the disc in", false,
 		},
 		"without a table": {func(t *testing.T) disk.Disk { return imageDisk(t, 1<<30, "B") }, plan{}, "no partition table that could take state", false},
 		"with this node's state to the end": {
@@ -142,6 +145,7 @@ func TestANamedDisk(t *testing.T) {
 		"with data in the middle only": {with(strings.Repeat("x", 64<<10), size/65*30/4096*4096), plan{}, "there is data at byte", true},
 		"with data at the end only":    {with("x", size-1), plan{}, "there is data at byte 536870911", true},
 		"read-only":                    {func(t *testing.T) disk.Disk { d := zeros(t); d.ReadOnly = true; return d }, plan{}, "is read-only", true},
+		"a drive for discs":            {func(t *testing.T) disk.Disk { d := zeros(t); d.Optical = true; return d }, plan{}, "is a drive for discs", true},
 		"too small":                    {func(t *testing.T) disk.Disk { return imageDisk(t, 100<<20, "DATA") }, plan{}, "has only 100 MiB", true},
 		"not there":                    {func(t *testing.T) disk.Disk { d := zeros(t); d.Serials = []string{"OTHER"}; return d }, plan{}, `no disk has the serial "DATA"`, true},
 		"not readable":                 {func(t *testing.T) disk.Disk { d := zeros(t); d.Name += "x"; return d }, plan{}, "cannot be read", true},

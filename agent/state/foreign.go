@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // Adopt makes a foreign state partition this node's: first the binding on it, then its PARTUUID. It can be cut off and
@@ -36,7 +36,7 @@ func Adopt(o Options, d disk.Disk, partUUID string) error {
 		if err != nil {
 			return fmt.Errorf("adopt %s: %w", d.Partition(p.Number), err)
 		}
-		return editTable(f, d, p.Number, func(entry []byte) { copy(entry[16:32], onDiskGUID(want)) })
+		return editTable(f, d, p.Number, func(entry []byte) { copy(entry[16:32], want.OnDisk()) })
 	})
 }
 
@@ -143,9 +143,4 @@ func editCopy(f table, header []byte, at, sector int64, number int, edit func([]
 		return fmt.Errorf("write the partition table: %w", err)
 	}
 	return nil
-}
-
-// onDiskGUID is the mixed-endian form (UEFI specification, appendix A).
-func onDiskGUID(g gpt.GUID) []byte {
-	return []byte{g[3], g[2], g[1], g[0], g[5], g[4], g[7], g[6], g[8], g[9], g[10], g[11], g[12], g[13], g[14], g[15]}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/disk"
-	"spore/agent/stage1/gpt"
+	"spore/disk"
+	"spore/gpt"
 )
 
 const (

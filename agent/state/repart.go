@@ -2,9 +2,10 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // slot is a partition that an update will need.
@@ -14,11 +15,19 @@ type slot struct {
 	size  int64
 }
 
-// missingSlots lists the partitions of the B side that are not there yet, each as large as its A side.
+// fixedLayout are the slots of the fixed layout, in bytes; image.yaml may raise them, not lower them.
+var fixedLayout = []slot{{"root-b", typeRoot, 2048 << 20}, {"verity-b", typeVerity, 32 << 20}, {"cluster-b", typeCluster, 64 << 20}}
+
+// missingSlots lists the partitions of the B side that are not there yet, each as large as its A side. On a medium that an
+// ISO was written to, whose A side is only as large as its content, they are those of the fixed layout.
 func missingSlots(t gpt.Table) []slot {
+	iso := slices.ContainsFunc(t.Partitions, func(p gpt.Partition) bool { return p.Type == typeISO })
 	var out []slot
-	for _, s := range []slot{{label: "root-b", kind: typeRoot}, {label: "verity-b", kind: typeVerity}, {label: "cluster-b", kind: typeCluster}} {
+	for _, s := range fixedLayout {
 		n := 0
+		if !iso {
+			s.size = 0
+		}
 		for _, p := range t.Partitions {
 			if p.Type == s.kind {
 				n++

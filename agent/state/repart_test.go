@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/blank"
-	"spore/agent/disk"
 	"spore/agent/ext4"
-	"spore/agent/stage1/gpt"
+	"spore/blank"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 func TestDefinitionsLeaveWhatIsThere(t *testing.T) {
@@ -100,6 +100,28 @@ func TestRepartMakesTheStateOfAFreshBootDiskAndGrowsIt(t *testing.T) {
 	require.Equal(t, state.Start, grown.Start)
 	require.Greater(t, grown.Size, state.Size+900<<20)
 	checkFileSystem(t, d, grown)
+	require.False(t, step(t, request(&d), o).Repart)
+}
+
+func TestAStickWithAnISOGetsStateAndSlotsOfTheFixedLayout(t *testing.T) {
+	d, o := imageDisk(t, 40<<20, "STICK"), options(t)
+	sfdisk(t, d, "label: gpt\nfirst-lba: 2048\nstart=8192, size=8MiB, type=%s, name=esp\nstart=2048, size=1MiB, type=%s, name=root-a\n"+
+		"start=4096, size=1MiB, type=%s, name=verity-a\nstart=6144, size=1MiB, type=%s, name=cluster-a\nstart=24576, size=8MiB, type=%s, name=spore-iso\n",
+		typeESP, typeRoot, typeVerity, typeCluster, typeISO)
+	before := readTable(t, d)
+	enlarge(t, &d, 4<<30)
+	p := step(t, request(&d), o)
+	require.Empty(t, p.Warning)
+	made := readTable(t, d)
+	require.Equal(t, before.Partitions, made.Partitions[:5], "what the ISO has is left as it is")
+	require.Len(t, made.Partitions, 9)
+	for i, size := range []int64{2048 << 20, 32 << 20, 64 << 20} {
+		require.Equal(t, size, made.Partitions[5+i].Size)
+		require.GreaterOrEqual(t, made.Partitions[5+i].Start, int64(20<<20))
+	}
+	state, ok := made.ByGUID(want)
+	require.True(t, ok)
+	require.Greater(t, state.Size, int64(1800<<20))
 	require.False(t, step(t, request(&d), o).Repart)
 }
 
@@ -196,7 +218,7 @@ func TestEditingTheTableKeepsBothCopiesValid(t *testing.T) {
 	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, editTable(f, d, 5, func(e []byte) { copy(e[16:32], onDiskGUID(want)) }))
+	require.NoError(t, editTable(f, d, 5, func(e []byte) { copy(e[16:32], want.OnDisk()) }))
 	require.Contains(t, tool(t, "sgdisk", "-v", d.Path()), "No problems found")
 	require.Contains(t, tool(t, "sgdisk", "-i5", d.Path()), strings.ToUpper(want.String()))
 	require.NoError(t, editTable(f, d, 5, func(e []byte) { clear(e) }))

@@ -7,12 +7,12 @@ import (
 	"os"
 	"time"
 
-	"spore/agent/disk"
 	"spore/agent/ext4"
 	"spore/agent/repart"
-	"spore/agent/stage1/gpt"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
 )
 
 // DiskBound is the longest wait for a named disk that is not there yet; a shelf of disks spins up for as long.

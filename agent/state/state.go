@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"strings"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Partition types (Discoverable Partitions Specification; cluster is ours).
@@ -24,7 +24,9 @@ var (
 	typeRoot    = gpt.MustParseGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709")
 	typeVerity  = gpt.MustParseGUID("2c7357ed-ebd2-46d9-aec1-23d437ec2bf5")
 	typeCluster = gpt.MustParseGUID("6b0d4b7e-5c0a-4e0e-9d55-73706f726500")
-	typeVar     = gpt.MustParseGUID("4d21b016-b534-45c2-a9fb-5c16e091fd2d")
+	// typeISO is that of the ISO's own files.
+	typeISO = gpt.MustParseGUID("8da63339-0007-60c0-c436-083ac8230908")
+	typeVar = gpt.MustParseGUID("4d21b016-b534-45c2-a9fb-5c16e091fd2d")
 )
 
 // Label is the GPT name of state partitions.

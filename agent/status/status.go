@@ -17,6 +17,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
+	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/state"
 )
@@ -42,6 +43,8 @@ type Line struct {
 	Waiting map[string]string `json:"waiting,omitempty"`
 	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
 	Bundle *delivery.Info `json:"bundle,omitempty"`
+	// Firmware says how the machine was started; there is none on one without UEFI.
+	Firmware *firmware.Info `json:"firmware,omitempty"`
 	// System is what `systemctl is-system-running` says.
 	System    string     `json:"system"`
 	Conflicts []arp.Used `json:"conflicts,omitempty"`

@@ -2,33 +2,99 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// copyRange copies the first n bytes of src to an offset of dst in the cheapest way there is: by sharing the blocks
-// (btrfs, XFS), else inside the kernel, else through memory.
-func copyRange(dst *os.File, off int64, src *os.File, n int64) error {
+// Source is a range of bytes in a file.
+type Source struct {
+	Path string
+	// Offset is where the range begins, in bytes.
+	Offset int64
+	// Size is its length; 0 is all that follows.
+	Size int64
+}
+
+// open opens the file and returns the length of the range, which the file has.
+func (s Source) open() (*os.File, int64, error) {
+	f, err := os.Open(s.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	size := s.Size
+	if size == 0 {
+		size = info.Size() - s.Offset
+	}
+	if s.Offset < 0 || size < 0 || size > info.Size()-s.Offset {
+		f.Close()
+		return nil, 0, fmt.Errorf("internal error: bytes %d to %d of %s are taken, and it has %d", s.Offset, s.Offset+size, s.Path, info.Size())
+	}
+	return f, size, nil
+}
+
+// copyRange copies n bytes at an offset of src to an offset of dst, which has nothing there yet, in the cheapest way there
+// is: by sharing the blocks (btrfs, XFS), else inside the kernel, else through memory. Holes of src stay holes.
+func copyRange(dst *os.File, off int64, src *os.File, from, n int64) error {
 	err := unix.IoctlFileCloneRange(int(dst.Fd()), &unix.FileCloneRange{
-		Src_fd: int64(src.Fd()), Src_offset: 0, Src_length: uint64(n), Dest_offset: uint64(off),
+		Src_fd: int64(src.Fd()), Src_offset: uint64(from), Src_length: uint64(n), Dest_offset: uint64(off),
 	})
 	if err == nil {
 		return nil
 	}
-	var from int64
-	for from < n {
-		to := off + from
-		at := from
-		m, err := unix.CopyFileRange(int(src.Fd()), &at, int(dst.Fd()), &to, int(min(n-from, 1<<30)), 0)
+	for end := from + n; from < end; {
+		data, length, err := nextData(src, from, end)
+		if err != nil {
+			return err
+		}
+		off += data - from
+		if err := copyData(dst, off, src, data, length); err != nil {
+			return err
+		}
+		off, from = off+length, data+length
+	}
+	return nil
+}
+
+// nextData finds the next piece of a file that is no hole, in the range of bytes from one to another. Where there is none,
+// it is empty and lies at the end.
+func nextData(f *os.File, from, to int64) (data, length int64, err error) {
+	data, err = unix.Seek(int(f.Fd()), from, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // nothing but a hole
+		return to, 0, nil
+	case errors.Is(err, unix.EINVAL): // a file that knows no holes
+		return from, to - from, nil
+	case err != nil:
+		return 0, 0, fmt.Errorf("find the data of %s: %w", f.Name(), err)
+	}
+	data = min(data, to)
+	hole, err := unix.Seek(int(f.Fd()), data, unix.SEEK_HOLE)
+	if err != nil {
+		hole = to
+	}
+	return data, min(hole, to) - data, nil
+}
+
+// copyData copies n bytes inside the kernel, else through memory.
+func copyData(dst *os.File, off int64, src *os.File, from, n int64) error {
+	for n > 0 {
+		to, at := off, from
+		m, err := unix.CopyFileRange(int(src.Fd()), &at, int(dst.Fd()), &to, int(min(n, 1<<30)), 0)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || m == 0 {
-			return copyThrough(dst, off+from, src, from, n-from)
+			return copyThrough(dst, off, src, from, n)
 		}
-		from += int64(m)
+		off, from, n = off+int64(m), from+int64(m), n-int64(m)
 	}
 	return nil
 }

@@ -1,11 +1,12 @@
 // Package image makes the disk image: a GPT (UEFI 2.10, section 5.3) with the EFI system partition and one slot each of
-// root, its hash tree and the cluster part. It also takes such an image apart again.
+// root, its hash tree and the cluster part; and the hybrid ISO, which has the same partitions (hybrid.go). It also takes
+// such an image apart again.
 //
 // The file is sparse and ends with the backup GPT right after the last slot, so that it fits small media; the second
 // slots and the state partition are made on the machine. The work is that of copying the content: only the partition
 // table and the ESP pass through memory.
 //
-// It leaves out BIOS boot, hybrid ISO images and network boot.
+// It leaves out network boot. Of the two, the ISO alone boots without UEFI.
 package image
 
 import (
@@ -23,16 +24,20 @@ import (
 
 // Options say what goes into an image.
 type Options struct {
-	// Root, Verity and Cluster are files with the content of the partitions: the root's squashfs, its hash tree, and
-	// the cluster part, which holds its own hash tree.
-	Root, Verity, Cluster string
+	// Root, Verity and Cluster are the content of the partitions: the root's squashfs, its hash tree, and the cluster
+	// part, which holds its own hash tree.
+	Root, Verity, Cluster Source
 	// RootHash and ClusterHash are the root hashes of the hash trees: 64 hexadecimal digits. The partitions' UUIDs
 	// derive from them.
 	RootHash, ClusterHash string
 	// UKI is the unified kernel image, SystemdBoot the boot loader (systemd-bootx64.efi).
 	UKI, SystemdBoot []byte
+	// Enroll has the boot loader enrol keys for Secure Boot; nil leaves the firmware's alone.
+	Enroll *Enrolment
 	// Node is this medium's choice of a node, or empty.
 	Node string
+	// Files are further files of the ESP by their path, such as those that Own found on another medium.
+	Files map[string][]byte
 	// Slots are the sizes of the partitions.
 	Slots Slots
 	// Time is the date of the files on the ESP. The zero time is FAT's first, 1980.
@@ -58,7 +63,7 @@ func Write(ctx context.Context, name string, o Options) (*Result, error) {
 	return res, nil
 }
 
-func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
+func write(ctx context.Context, name string, o Options) (*Result, error) {
 	slots, err := o.Slots.withDefaults()
 	if err != nil {
 		return nil, err
@@ -74,9 +79,18 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 	if err := writeTable(disk, parts, derivedUUID("spore disk", o.RootHash, o.ClusterHash)); err != nil {
 		return nil, fmt.Errorf("partition table: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	err = create(name, disk, func(f *os.File) error { return o.fillSlots(ctx, f, parts[1:]) })
 	if err != nil {
 		return nil, err
+	}
+	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+}
+
+// create makes a file of what a disk in memory holds and of what fill adds; it appears whole or not at all.
+func create(name string, disk *sparse, fill func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -84,53 +98,54 @@ func write(ctx context.Context, name string, o Options) (_ *Result, err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	if err := f.Truncate(size); err != nil {
-		return nil, err
+	if err := f.Truncate(disk.size); err != nil {
+		return err
 	}
 	if err := disk.writeTo(f); err != nil {
-		return nil, err
+		return err
 	}
-	for i, src := range []string{o.Root, o.Verity, o.Cluster} {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := fill(f, parts[i+1], src); err != nil {
-			return nil, err
-		}
+	if err := fill(f); err != nil {
+		return err
 	}
 	if err := f.Chmod(0o644); err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.Close(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return nil, err
-	}
-	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+	return os.Rename(f.Name(), name)
 }
 
-// fill copies a file into a partition.
-func fill(dst *os.File, p Partition, src string) error {
-	f, err := os.Open(src)
+// fillSlots copies the content of root, verity and cluster into their partitions.
+func (o *Options) fillSlots(ctx context.Context, f *os.File, parts []Partition) error {
+	for i, src := range []Source{o.Root, o.Verity, o.Cluster} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fill(f, parts[i], src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill copies content into a partition.
+func fill(dst *os.File, p Partition, src Source) error {
+	f, size, err := src.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > p.Size {
+	if size > p.Size {
 		key := strings.TrimSuffix(p.Name, "-a")
 		return fmt.Errorf("%s has %d MiB and its slot %d MiB: raise slots.%s in image.yaml to %d or more, or leave out packages",
-			key, (info.Size()+mib-1)/mib, p.Size/mib, key, (info.Size()+mib-1)/mib)
+			key, (size+mib-1)/mib, p.Size/mib, key, (size+mib-1)/mib)
 	}
-	if info.Size() == 0 {
-		return fmt.Errorf("internal error: %s, the content of %s, is empty", src, p.Name)
+	if size == 0 {
+		return fmt.Errorf("internal error: %s, the content of %s, is empty", src.Path, p.Name)
 	}
-	if err := copyRange(dst, p.Offset, f, info.Size()); err != nil {
-		return fmt.Errorf("copy %s into %s: %w", src, p.Name, err)
+	if err := copyRange(dst, p.Offset, f, src.Offset, size); err != nil {
+		return fmt.Errorf("copy %s into %s: %w", src.Path, p.Name, err)
 	}
 	return nil
 }

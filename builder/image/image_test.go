@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
+	"spore/fat"
 )
 
 const (
@@ -29,16 +30,17 @@ const (
 func fakePE(t testing.TB, cmdline string) []byte {
 	t.Helper()
 	le := binary.LittleEndian
-	const table = 64 + 24 + 112
+	const table = 64 + 24 + 240
 	b := make([]byte, 1024+512)
 	copy(b, "MZ")
 	le.PutUint32(b[0x3c:], 64)
 	copy(b[64:], "PE\x00\x00")
 	le.PutUint16(b[68:], 0x8664)
 	le.PutUint16(b[70:], 2)
-	le.PutUint16(b[84:], 112)
+	le.PutUint16(b[84:], 240)
 	le.PutUint16(b[88:], 0x20b)
 	le.PutUint32(b[88+60:], 512)
+	le.PutUint32(b[88+108:], 16)
 	for i, name := range []string{".cmdline", ".linux"} {
 		s := b[table+i*40:]
 		copy(s[:8], name)
@@ -73,10 +75,10 @@ func verityTree() []byte {
 func options(t testing.TB) Options {
 	t.Helper()
 	dir := t.TempDir()
-	file := func(name string, data []byte) string {
+	file := func(name string, data []byte) Source {
 		p := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(p, data, 0o644))
-		return p
+		return Source{Path: p}
 	}
 	return Options{
 		Root: file("root", squash(100000)), Verity: file("verity", verityTree()), Cluster: file("cluster", append(squash(5000), verityTree()...)),
@@ -279,8 +281,8 @@ func TestContentIsCopiedWhole(t *testing.T) {
 	f, err := os.Open(build(t, o))
 	require.NoError(t, err)
 	defer f.Close()
-	for off, src := range map[int64]string{65 * mib: o.Root, 66 * mib: o.Verity, 67 * mib: o.Cluster} {
-		want, err := os.ReadFile(src)
+	for off, src := range map[int64]Source{65 * mib: o.Root, 66 * mib: o.Verity, 67 * mib: o.Cluster} {
+		want, err := os.ReadFile(src.Path)
 		require.NoError(t, err)
 		got := make([]byte, len(want))
 		_, err = f.ReadAt(got, off)
@@ -290,10 +292,10 @@ func TestContentIsCopiedWhole(t *testing.T) {
 }
 
 func TestRefusedInputs(t *testing.T) {
-	big := func(o *Options, field *string, size int64) func(testing.TB) {
+	big := func(o *Options, field *Source, size int64) func(testing.TB) {
 		return func(t testing.TB) {
-			*field = filepath.Join(t.TempDir(), "big")
-			f, err := os.Create(*field)
+			*field = Source{Path: filepath.Join(t.TempDir(), "big")}
+			f, err := os.Create(field.Path)
 			require.NoError(t, err)
 			require.NoError(t, f.Truncate(size))
 			require.NoError(t, f.Close())
@@ -310,7 +312,7 @@ func TestRefusedInputs(t *testing.T) {
 		"a cluster part larger than its slot": {func(t *testing.T, o *Options) { big(o, &o.Cluster, 5*mib)(t) },
 			"cluster has 5 MiB and its slot 1 MiB: raise slots.cluster in image.yaml"},
 		"an empty root":  {func(t *testing.T, o *Options) { big(o, &o.Root, 0)(t) }, "is empty"},
-		"a missing root": {func(t *testing.T, o *Options) { o.Root = "/nonexistent/root" }, "no such file"},
+		"a missing root": {func(t *testing.T, o *Options) { o.Root.Path = "/nonexistent/root" }, "no such file"},
 		"an ESP without room for three UKIs": {func(t *testing.T, o *Options) {
 			o.Slots.ESP = 64
 			o.UKI = make([]byte, 30*mib)
@@ -338,7 +340,7 @@ func TestRefusedInputs(t *testing.T) {
 func TestAnOldImageStaysWhenTheNewOneFails(t *testing.T) {
 	o := options(t)
 	p := build(t, o)
-	o.Root = "/nonexistent/root"
+	o.Root.Path = "/nonexistent/root"
 	_, err := Write(context.Background(), p, o)
 	require.Error(t, err)
 	_, err = inspect(t, p)
@@ -439,8 +441,8 @@ func FuzzInspect(f *testing.F) {
 		r := &patched{base: bytes.NewReader(base), change: change, off: off}
 		_, _ = Inspect(r, int64(len(base)))
 		_, _ = Inspect(bytes.NewReader(change), int64(len(change)))
-		if fsys, err := openFAT(bytes.NewReader(change), int64(len(change))); err == nil {
-			_, _ = fsys.list(ukiDir)
+		if fsys, err := fat.Open(bytes.NewReader(change), int64(len(change))); err == nil {
+			_, _ = fsys.List(ukiDir)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"spore/builder/uki"
+	"spore/fat"
 )
 
 // Info is what Inspect finds in an image.
@@ -28,6 +29,8 @@ type Info struct {
 	// Root and Cluster tell where the filesystems lie that belong to these hashes.
 	Root    *Filesystem `json:"root,omitempty"`
 	Cluster *Filesystem `json:"cluster,omitempty"`
+	// ISO is set when the image is a hybrid ISO.
+	ISO *ISO `json:"iso,omitempty"`
 	// Problems are faults that do not hide the rest, in plain words.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -74,6 +77,7 @@ func Inspect(r io.ReaderAt, size int64) (*Info, error) {
 		return nil, fmt.Errorf("inspect image: ESP: %w", err)
 	}
 	info.findFilesystems(r)
+	info.readISO(r)
 	return info, nil
 }
 
@@ -114,34 +118,34 @@ func (i *Info) partition(kind, uuid string) *Partition {
 }
 
 func (i *Info) readESP(r io.ReaderAt, size int64) error {
-	f, err := openFAT(r, size)
+	f, err := fat.Open(r, size)
 	if err != nil {
 		return err
 	}
-	entries, err := f.list(ukiDir)
+	entries, err := f.List(ukiDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	slices.SortFunc(entries, func(a, b fatEntry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(entries, func(a, b fat.Entry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range entries {
-		if e.dir || !strings.HasSuffix(strings.ToLower(e.name), ".efi") {
+		if e.Dir || !strings.HasSuffix(strings.ToLower(e.Name), ".efi") {
 			continue
 		}
 		if len(i.UKIs) == maxUKIs {
 			i.note("the ESP has more than %d UKIs; the others are not listed", maxUKIs)
 			break
 		}
-		content, err := f.open(e)
+		content, err := f.Open(e)
 		if err != nil {
-			i.note("%s/%s: %v", ukiDir, e.name, err)
+			i.note("%s/%s: %v", ukiDir, e.Name, err)
 			continue
 		}
 		u, err := uki.Inspect(content)
 		if err != nil {
-			i.note("%s/%s: %v", ukiDir, e.name, err)
+			i.note("%s/%s: %v", ukiDir, e.Name, err)
 			continue
 		}
-		i.UKIs = append(i.UKIs, UKI{Path: ukiDir + "/" + e.name, Size: e.size, Info: *u})
+		i.UKIs = append(i.UKIs, UKI{Path: ukiDir + "/" + e.Name, Size: e.Size, Info: *u})
 	}
 	if len(i.UKIs) == 0 {
 		i.note("the ESP has no unified kernel image")
@@ -150,20 +154,20 @@ func (i *Info) readESP(r io.ReaderAt, size int64) error {
 }
 
 // readNode reads the choice of a node, if there is one.
-func (i *Info) readNode(f *fatFS) error {
+func (i *Info) readNode(f *fat.FS) error {
 	dir, base := nodePath[:strings.LastIndexByte(nodePath, '/')], nodePath[strings.LastIndexByte(nodePath, '/')+1:]
-	entries, err := f.list(dir)
+	entries, err := f.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	e, ok := find(entries, base)
-	if !ok || e.dir {
+	e, ok := fat.Find(entries, base)
+	if !ok || e.Dir {
 		return nil
 	}
-	content, err := f.open(e)
+	content, err := f.Open(e)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"sort"
@@ -29,7 +30,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-1"
+	modulesStep = "initrd-modules-3"
 	initStep    = "initrd-init-1"
 )
 
@@ -125,7 +126,7 @@ var skeleton = []cpio.Record{
 var indexFiles = []string{"modules.alias", "modules.dep", "modules.softdep"}
 
 // ModulesArchive is the compressed archive of the skeleton and of the modules of Select, themselves decompressed, with
-// index files that name only them.
+// index files that name only them; and of the drivers of network cards, apart and as they are.
 func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte, error) {
 	selected, err := Select(m)
 	if err != nil {
@@ -156,6 +157,11 @@ func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte,
 		files[path.Join(dir, name)] = indexes[name]
 	}
 	files[path.Join(dir, "modules.builtin")] = builtinText(m.Builtin)
+	drivers, err := networkFiles(ctx, t, m, selected)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, drivers)
 	records := append([]cpio.Record{}, skeleton...)
 	return archive(append(records, fileRecords(files, 0o644)...))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +141,36 @@ func TestCompressedModulesAreUnpacked(t *testing.T) {
 	plain, err := Build(context.Background(), options(t))
 	require.NoError(t, err)
 	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter")
+}
+
+func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {
+	kernel := append(slices.Clone(kmodtest.Kernel),
+		kmodtest.Module{Path: "kernel/drivers/net/virtio_net.ko", Info: []string{"alias=virtio:d00000001v*"}, Needs: []string{"net_failover_create"}},
+		kmodtest.Module{Path: "kernel/drivers/net/net_failover.ko", Exports: []string{"net_failover_create"}, Needs: []string{"dm_register_target"}})
+	dir := t.TempDir()
+	require.NoError(t, kmodtest.Write(dir, kernel))
+	base := filepath.Join(dir, modDir)
+	out, err := exec.Command("xz", "--check=crc32", filepath.Join(base, "kernel/drivers/net/virtio_net.ko")).CombinedOutput()
+	require.NoError(t, err, string(out))
+	packaged, err := os.ReadFile(filepath.Join(base, "kernel/drivers/net/virtio_net.ko.xz"))
+	require.NoError(t, err)
+	tr, err := kmodtest.Tree(kernel)
+	require.NoError(t, err)
+	require.NoError(t, tr.Remove("/usr/"+modDir+"/kernel/drivers/net/virtio_net.ko"))
+	require.NoError(t, tr.WriteFile("/usr/"+modDir+"/kernel/drivers/net/virtio_net.ko.xz", packaged, 0o644, ""))
+	o := options(t)
+	o.Tree = func() (*tree.Tree, error) { return tr, nil }
+	initrd, err := Build(context.Background(), o)
+	require.NoError(t, err)
+	files := unpack(t, initrd)
+
+	require.Equal(t, string(packaged), content(t, files, modDir+"/kernel/drivers/net/virtio_net.ko.xz"))
+	require.Equal(t, "../kernel/drivers/md/dm-mod.ko:\n../kernel/drivers/net/virtio_net.ko.xz: ../kernel/drivers/net/net_failover.ko ../kernel/drivers/md/dm-mod.ko\n"+
+		"../kernel/drivers/net/net_failover.ko: ../kernel/drivers/md/dm-mod.ko\n", content(t, files, modDir+"/network/modules.dep"))
+	require.Contains(t, content(t, files, modDir+"/network/modules.alias"), "alias virtio:d00000001v* virtio_net\n")
+	for _, index := range []string{"modules.dep", "modules.alias"} {
+		require.NotContains(t, content(t, files, modDir+"/"+index), "virtio_net", "a machine that starts from a disk would load it")
+	}
 }
 
 func TestARebuildReadsNoModule(t *testing.T) {

@@ -26,13 +26,15 @@ var hardware = []string{
 	"hv_vmbus", "hv_storvsc", "pci_hyperv", "xen-blkfront", "xen-scsifront", "vmw_pvscsi", "mptspi", "mptsas",
 	// discs and what they hang on
 	"nvme", "vmd", "ahci", "ata_piix", "ata_generic", "sd_mod", "sr_mod",
+	// what drives for discs hang on in machines without UEFI
+	"pata_atiixp", "pata_amd", "pata_via", "pata_jmicron", "sata_nv", "sata_sil", "sata_via",
 	// servers' controllers
 	"megaraid_sas", "mpt3sas", "hpsa", "aacraid", "smartpqi", "arcmsr", "isci", "mvsas", "mpi3mr",
 	// sticks and cards
 	"xhci_pci", "ehci_pci", "ohci_pci", "uhci_hcd", "usb-storage", "uas",
 	"mmc_block", "sdhci_pci", "sdhci_acpi",
-	// media that are not disks: the ISO, and an image inside a file
-	"isofs", "loop",
+	// an image that is a file; a disc needs no driver for its file system, as its partitions are mapped
+	"loop",
 }
 
 // Always returns the names of the modules that stage1 has to load on every machine, in no need of order: the list

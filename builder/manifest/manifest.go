@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -28,12 +29,18 @@ type Manifest struct {
 	// Format is the version of this form.
 	Format int `json:"format"`
 	// BuildTime is in seconds since the epoch; it comes from the package archive or SOURCE_DATE_EPOCH.
-	BuildTime int64     `json:"buildTime"`
-	Suite     string    `json:"suite"`
-	Kernel    string    `json:"kernel"`
-	Programs  []string  `json:"programs"`
+	BuildTime int64  `json:"buildTime"`
+	Suite     string `json:"suite"`
+	Kernel    string `json:"kernel"`
+	// ConfigFormat is the form of the configuration that the agent reads (facts.Format).
+	ConfigFormat string   `json:"configFormat"`
+	Programs     []string `json:"programs"`
+	// Requested are the names of packages that the configuration asked for, sorted; the other packages came with them.
+	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
 	Payloads  []Payload `json:"payloads"`
+	// MediaPackages are Debian packages of which media have files beside the root, such as an ISO's boot loader for BIOS.
+	MediaPackages []Package `json:"mediaPackages,omitempty"`
 	// Images are container images that the root carries.
 	Images []Image `json:"images,omitempty"`
 	// Files lists every path of the root with its origin.
@@ -162,6 +169,17 @@ func FilePayload(name, version, path string, data []byte) Payload {
 	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 }
 
+// allPackages are those of the root and of the media, each once.
+func (m Manifest) allPackages() []Package {
+	all := slices.Clone(m.Packages)
+	for _, p := range m.MediaPackages {
+		if !slices.ContainsFunc(all, func(q Package) bool { return q.Name == p.Name }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // WithoutFiles is the short form that the image carries.
 func (m Manifest) WithoutFiles() Manifest {
 	m.Files = nil
@@ -184,7 +202,7 @@ func (m Manifest) SBOM(w io.Writer, imageName string) error {
 		Component: &cdx.Component{Type: cdx.ComponentTypeOS, Name: imageName, Version: m.Kernel},
 	}
 	var components []cdx.Component
-	for _, p := range m.Packages {
+	for _, p := range m.allPackages() {
 		components = append(components, cdx.Component{
 			Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version,
 			BOMRef:     "deb:" + p.Name,

@@ -23,6 +23,20 @@ func Repack(w io.Writer, r io.ReaderAt, size int64) (Image, error) {
 	return finish(w, names, top, a.open)
 }
 
+// Peek tells which image an OCI archive holds, without its size, and reads no blob.
+func Peek(r io.ReaderAt, size int64) (Image, error) {
+	a, err := openArchive(r, size)
+	if err != nil {
+		return Image{}, err
+	}
+	top, names, err := a.top()
+	if err != nil {
+		return Image{}, err
+	}
+	slices.Sort(names)
+	return Image{Names: names, Digest: top.Digest}, nil
+}
+
 // archive is the list of a tar's regular files.
 type archive struct {
 	r       io.ReaderAt

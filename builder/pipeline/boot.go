@@ -3,63 +3,16 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
-	"spore/builder/clusterpart"
 	"spore/builder/image"
 	"spore/builder/initrd"
+	"spore/builder/media"
 	"spore/builder/packs"
 	"spore/builder/tree"
-	"spore/builder/uki"
 )
-
-// kernelArguments are on the command line of every image, besides the two hashes and what image.yaml adds.
-var kernelArguments = []string{
-	"ro",
-	"console=tty0", "console=ttyS0,115200",
-	// The console shows notices and worse. A serial line takes seconds for the rest, which the journal has.
-	"loglevel=6",
-	// A machine that cannot go on starts over.
-	"panic=10",
-	// /var is mounted by the identity of the node, not by what a disk says of itself.
-	"systemd.gpt_auto=0",
-	// /etc and /var are new at each boot; nothing is to be updated or set up on account of that.
-	"systemd.condition_needs_update=0", "systemd.firstboot=off",
-	// The kernel's self-tests of ciphers cost seconds on slow machines and change nothing.
-	"cryptomgr.notests=1",
-}
-
-// writeClusterPart writes the verified configuration to a temporary file.
-func (b *build) writeClusterPart() (err error) {
-	step := b.Progress.Step("cluster part")
-	f, err := os.CreateTemp(filepath.Join(b.Store.Dir(), "tmp"), "cluster-*")
-	if err != nil {
-		return err
-	}
-	b.clusterFile = f.Name()
-	defer func() { err = errors.Join(err, f.Close()) }()
-	part, err := clusterpart.Write(f, b.Config, b.BuildTime)
-	if err != nil {
-		return err
-	}
-	b.clusterHash = part.RootHash
-	step.Note("%d KiB, hash %.16s…", part.Size>>10, part.RootHash)
-	step.Done()
-	return nil
-}
-
-// removeClusterPart takes the temporary file away once the outputs hold its content, or a step has failed.
-func (b *build) removeClusterPart() {
-	if b.clusterFile != "" {
-		os.Remove(b.clusterFile)
-	}
-}
 
 // stage1Config is stage1.json of the initramfs.
 type stage1Config struct {
@@ -69,37 +22,41 @@ type stage1Config struct {
 	Modules []string `json:"modules"`
 }
 
-// writeUKI joins stub, kernel, initramfs and command line.
-func (b *build) writeUKI(ctx context.Context) error {
-	step := b.Progress.Step("UKI")
+// makeMedia makes the cluster part and the UKI, and what the root has for them.
+func (b *build) makeMedia(ctx context.Context) error {
+	step := b.Progress.Step("initramfs")
 	initramfs, err := b.initramfs(ctx)
 	if err != nil {
 		return err
 	}
-	o := uki.Options{Initrd: initramfs, Cmdline: b.cmdline(), Uname: b.root.Manifest.Kernel}
-	for name, into := range map[string]*[]byte{objStub: &o.Stub, objKernel: &o.Kernel, objRelease: &o.OSRelease, objMicrocode: &o.Microcode} {
+	step.Done()
+	r := media.Root{
+		Hash: b.root.Hash, Squashfs: b.source(objSquashfs), Verity: b.source(objVerity),
+		Initrd: initramfs, Uname: b.root.Manifest.Kernel, BuildTime: b.BuildTime,
+	}
+	for name, into := range map[string]*[]byte{objStub: &r.Stub, objKernel: &r.Kernel, objRelease: &r.OSRelease, objMicrocode: &r.Microcode, objLoader: &r.Loader} {
 		if *into, err = b.Store.ReadAll(b.root.object(name)); err != nil {
 			return fmt.Errorf("read %s of the root: %w", name, err)
 		}
 	}
-	if b.uki, err = uki.Build(o); err != nil {
-		return fmt.Errorf("make the UKI: %w", err)
-	}
-	if b.wants("uki") {
-		err = writeFile(filepath.Join(b.Out, UKIName), func(w io.Writer) error {
-			_, err := w.Write(b.uki)
-			return err
-		})
-	}
-	step.Note("%.1f MiB, initramfs %.1f", float64(len(b.uki))/(1<<20), float64(len(initramfs))/(1<<20))
-	step.Done()
+	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: filepath.Join(b.Store.Dir(), "tmp"), Progress: b.Progress})
 	return err
 }
 
-func (b *build) cmdline() string {
-	words := []string{"roothash=" + b.root.Hash, "spore.clusterhash=" + b.clusterHash}
-	words = append(words, kernelArguments...)
-	return strings.Join(append(words, b.Config.Image.KernelArguments...), " ")
+// source is a part of the root in the store.
+func (b *build) source(name string) image.Source {
+	return image.Source{Path: b.Store.Path(b.root.object(name))}
+}
+
+// writeUKI writes the UKI alone.
+func (b *build) writeUKI() error {
+	if !b.wants("uki") {
+		return nil
+	}
+	return writeFile(filepath.Join(b.Out, UKIName), func(w io.Writer) error {
+		_, err := w.Write(b.media.UKI)
+		return err
+	})
 }
 
 func (b *build) initramfs(ctx context.Context) ([]byte, error) {
@@ -143,18 +100,9 @@ func (b *build) writeDisk(ctx context.Context) error {
 		return nil
 	}
 	step := b.Progress.Step("disk")
-	loader, err := b.Store.ReadAll(b.root.object(objLoader))
-	if err != nil {
-		return fmt.Errorf("read the boot loader of the root: %w", err)
-	}
 	b.disk = filepath.Join(b.Out, DiskName)
-	_, err = image.Write(ctx, b.disk, image.Options{
-		RootHash: b.root.Hash, ClusterHash: b.clusterHash,
-		Root: b.Store.Path(b.root.object(objSquashfs)), Verity: b.Store.Path(b.root.object(objVerity)), Cluster: b.clusterFile,
-		UKI: b.uki, SystemdBoot: loader, Slots: image.Slots(b.Config.Image.Slots), Time: time.Unix(b.BuildTime, 0).UTC(),
-	})
-	if err != nil {
-		return fmt.Errorf("write the disk image: %w", err)
+	if err := b.media.WriteDisk(ctx, b.disk, nil); err != nil {
+		return err
 	}
 	step.Note("%s", b.disk)
 	step.Done()
@@ -164,6 +112,7 @@ func (b *build) writeDisk(ctx context.Context) error {
 // writeManifest writes manifest and SBOM beside the image.
 func (b *build) writeManifest() error {
 	m := b.root.Manifest
+	m.MediaPackages = b.mediaPackages
 	if err := writeFile(filepath.Join(b.Out, ManifestName), m.Encode); err != nil {
 		return err
 	}

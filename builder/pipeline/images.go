@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"spore/builder/manifest"
+	"spore/builder/needs"
 	"spore/builder/oci"
 	"spore/builder/packs"
 	"spore/builder/payload"
@@ -52,15 +53,15 @@ type containerImage struct {
 
 // collectImages brings the container images of Kubernetes into the store.
 func (b *build) collectImages(ctx context.Context) error {
-	k := b.Config.Services.Kubernetes
-	if !b.carries("kubernetes-images") {
+	names, some := needs.ContainerImages(b.Config)
+	if !some {
 		return nil
 	}
 	step := b.Progress.Step("images")
 	if err := b.pauseImage(ctx); err != nil {
 		return fmt.Errorf("container image %s: %w", spec.PauseImage, err)
 	}
-	for i, name := range k.Images {
+	for i, name := range names {
 		step.Update("container image %s", name)
 		add := b.pulledImage
 		if cluster.IsImageArchive(name) {
@@ -84,16 +85,6 @@ func (b *build) collectImages(ctx context.Context) error {
 	step.Note("%d, %.1f MiB", len(b.images), float64(size)/(1<<20))
 	step.Done()
 	return nil
-}
-
-// carries tells whether the image has a program.
-func (b *build) carries(program string) bool {
-	for _, p := range b.programs {
-		if p.Name == program {
-			return true
-		}
-	}
-	return false
 }
 
 func (b *build) pauseImage(ctx context.Context) error {

@@ -22,7 +22,6 @@ import (
 	"spore/builder/oci"
 	"spore/builder/store"
 	"spore/cluster"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 )
 
@@ -38,9 +37,11 @@ func imageBuild(t *testing.T, st *store.Store, images ...string) *build {
 	return &build{
 		Options: Options{
 			Store: st, Source: "../..", Folder: os.DirFS(dir), Env: os.Environ(),
-			Config: &cluster.Config{Services: spec.Services{Kubernetes: &spec.Kubernetes{Images: images}}},
+			Config: &cluster.Config{
+				Cluster:  spec.Cluster{Services: []string{"kubernetes"}},
+				Services: spec.Services{Kubernetes: &spec.Kubernetes{Images: images}},
+			},
 		},
-		programs: []roles.Program{{Name: "kubernetes-images"}},
 	}
 }
 
@@ -124,8 +125,7 @@ func TestContainerImagesAreLaidIntoTheRootWithTheirList(t *testing.T) {
 
 func TestWithoutKubernetesThereAreNoContainerImages(t *testing.T) {
 	b := imageBuild(t, openTestStore(t))
-	b.programs = []roles.Program{{Name: "coredns"}}
-	b.Config.Services.Kubernetes = nil
+	b.Config.Cluster.Services, b.Config.Services.Kubernetes = []string{"dns"}, nil
 	require.NoError(t, b.collectImages(context.Background()))
 	laid, err := b.recipeImages(nil)
 	require.NoError(t, err)

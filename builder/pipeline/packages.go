@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/apt"
+	"spore/builder/needs"
 	"spore/builder/packs"
-	"spore/builder/recipe"
 )
 
 // Archive is what the pipeline needs of the package archive; *apt.Archive is one.
@@ -38,6 +38,8 @@ type Archive interface {
 type packageSet struct {
 	list   []apt.Package
 	kernel apt.Package
+	// requested are the names that the configuration asked for, sorted.
+	requested []string
 	// release is the kernel's release, as uname -r says it.
 	release string
 }
@@ -48,23 +50,16 @@ func (b *build) resolvePackages(ctx context.Context) error {
 	if err := b.Archive.Update(ctx); err != nil {
 		return err
 	}
-	image := b.Config.Image
-	list, err := recipe.BasePackages(image.Kernel)
+	list, err := needs.Packages(b.Config)
 	if err != nil {
 		return err
-	}
-	list = append(list, image.Packages...)
-	if image.Microcode {
-		list = append(list, "amd64-microcode", "intel-microcode")
-	}
-	for _, p := range b.programs {
-		list = append(list, p.Packages...)
 	}
 	resolved, err := b.Archive.Resolve(list)
 	if err != nil {
 		return err
 	}
-	b.packages.list = resolved
+	slices.Sort(list)
+	b.packages.list, b.packages.requested = resolved, slices.Compact(list)
 	if err := b.packages.findKernel(); err != nil {
 		return err
 	}

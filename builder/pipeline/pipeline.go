@@ -14,8 +14,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 
+	"spore/builder/manifest"
+	"spore/builder/media"
+	"spore/builder/needs"
 	"spore/builder/oci"
 	"spore/builder/progress"
 	"spore/builder/store"
@@ -27,6 +29,7 @@ import (
 // Names of the files in the output folder.
 const (
 	DiskName     = "spore.img"
+	ISOName      = "spore.iso"
 	UKIName      = "spore.efi"
 	ManifestName = "spore.manifest.json"
 	SBOMName     = "spore.cdx.json"
@@ -40,7 +43,7 @@ type Options struct {
 	Source string
 	// Out is the folder for the image; it is made where needed.
 	Out string
-	// Formats are the outputs: "disk", "uki".
+	// Formats are the outputs: "disk", "iso", "netboot", "uki".
 	Formats []string
 	// Store is the cache.
 	Store *store.Store
@@ -50,6 +53,8 @@ type Options struct {
 	Folder fs.FS
 	// Registry gives container images; one without a transport only those that the store has.
 	Registry oci.Registry
+	// Keys sign what machines start; none is fine.
+	Keys media.Keys
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
 	// Version is the version of the image, for os-release.
@@ -65,6 +70,8 @@ type Options struct {
 // Result says what was built.
 type Result struct {
 	Disk        string `json:"disk,omitempty"`
+	ISO         string `json:"iso,omitempty"`
+	Netboot     string `json:"netboot,omitempty"`
 	UKI         string `json:"uki,omitempty"`
 	Manifest    string `json:"manifest"`
 	SBOM        string `json:"sbom"`
@@ -80,7 +87,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
-	b := &build{Options: o, programs: enabledPrograms(o.Config)}
+	b := &build{Options: o, programs: needs.Programs(o.Config)}
 
 	if err := b.resolvePackages(ctx); err != nil {
 		return nil, err
@@ -94,14 +101,20 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
 	}
-	defer b.removeClusterPart()
-	if err := b.writeClusterPart(); err != nil {
+	if err := b.makeMedia(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.writeUKI(ctx); err != nil {
+	defer b.media.Close()
+	if err := b.writeUKI(); err != nil {
 		return nil, err
 	}
 	if err := b.writeDisk(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeISO(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.writeNetboot(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.writeManifest(); err != nil {
@@ -113,23 +126,25 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 // build is what the steps hand on.
 type build struct {
 	Options
-	// programs are the rows of roles.Programs that the enabled services need.
-	programs    []roles.Program
-	packages    packageSet
-	binaries    binaries
-	images      []containerImage
-	root        root
-	clusterFile string
-	clusterHash string
-	uki         []byte
-	disk        string
+	// programs are what the enabled services need.
+	programs []roles.Program
+	packages packageSet
+	binaries binaries
+	images   []containerImage
+	root     root
+	media    *media.Media
+	disk     string
+	iso      string
+	netboot  string
+	// mediaPackages are those that media have files of, beside the root.
+	mediaPackages []manifest.Package
 }
 
 func (b *build) result() *Result {
 	r := &Result{
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
-		RootHash: b.root.Hash, ClusterHash: b.clusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
-		Disk: b.disk,
+		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
+		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}
 	if b.wants("uki") {
 		r.UKI = filepath.Join(b.Out, UKIName)
@@ -144,32 +159,6 @@ func (b *build) wants(format string) bool {
 		}
 	}
 	return false
-}
-
-// enabledPrograms are the programs of all roles whose service is enabled, by name.
-func enabledPrograms(c *cluster.Config) []roles.Program {
-	enabled := map[string]bool{}
-	for _, s := range c.Cluster.Services {
-		enabled[s] = true
-	}
-	for _, part := range spec.Parts {
-		enabled[part] = c.Services.Part(part)
-	}
-	byName := map[string]roles.Program{}
-	for _, r := range roles.Roles() {
-		if !enabled[r.Service] {
-			continue
-		}
-		for _, p := range r.Enabled(func(service string) bool { return enabled[service] }) {
-			byName[p.Name] = p
-		}
-	}
-	out := make([]roles.Program, 0, len(byName))
-	for _, p := range byName {
-		out = append(out, p)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
 }
 
 // writeFile writes a small output file whole or not at all.

@@ -12,9 +12,7 @@ import (
 	"spore/builder/apt"
 	"spore/builder/manifest"
 	"spore/builder/payload"
-	"spore/cluster"
 	"spore/cluster/roles"
-	"spore/cluster/spec"
 )
 
 func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
@@ -33,47 +31,6 @@ func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
 	require.ErrorContains(t, none.findKernel(), "leads to 0")
 	two := named("linux-image-6.12.48+deb13-amd64", "linux-image-6.12.48+deb13-cloud-amd64")
 	require.ErrorContains(t, two.findKernel(), "check kernel and packages in image.yaml")
-}
-
-func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
-	names := func(services ...string) []string {
-		out := []string{}
-		for _, p := range enabledPrograms(&cluster.Config{Cluster: spec.Cluster{Services: services}}) {
-			out = append(out, p.Name)
-		}
-		return out
-	}
-	require.Equal(t, []string{"coredns", "mosquitto"}, names("mqtt", "dns"))
-	require.Equal(t, []string{"coredns"}, names("dns"))
-	require.Equal(t, []string{}, names())
-}
-
-func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
-	has := func(c *spec.Ceph, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
-		for _, p := range enabledPrograms(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{Ceph: c, Kubernetes: kubernetes}}) {
-			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
-		}
-		return mds, volumes
-	}
-	with := func(kubernetes bool) *spec.Ceph {
-		return &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: kubernetes}}}
-	}
-	for _, tt := range []struct {
-		name         string
-		ceph         *spec.Ceph
-		kubernetes   *spec.Kubernetes
-		services     []string
-		mds, volumes bool
-	}{
-		{"no file system", &spec.Ceph{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
-		{"one that is not for Kubernetes", with(false), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, false},
-		{"one that is", with(true), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, true},
-		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},
-		{"no Ceph", nil, &spec.Kubernetes{}, []string{"kubernetes"}, false, false},
-	} {
-		mds, volumes := has(tt.ceph, tt.kubernetes, tt.services...)
-		require.Equal(t, []bool{tt.mds, tt.volumes}, []bool{mds, volumes}, tt.name)
-	}
 }
 
 func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"spore/builder/store"
 	"spore/builder/tree"
 	"spore/builder/verity"
+	"spore/cluster/facts"
 )
 
 // Names of the objects that make up a root in the store, each kept under the root's key and its name.
@@ -90,6 +91,8 @@ func (b *build) rootKey() (store.Key, error) {
 	for _, p := range b.packages.list {
 		in = append(in, p.Name, p.Version, p.SHA256)
 	}
+	// Of two configurations that lead to the same packages, each root says what its own asked for.
+	in = append(in, strings.Join(b.packages.requested, " "))
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
 		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -242,7 +245,10 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
-	m := manifest.Manifest{Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release, Programs: []string{}}
+	m := manifest.Manifest{
+		Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
+		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
+	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)
 	}

@@ -1,7 +1,7 @@
 // Package uki makes unified kernel images: one PE file for UEFI that holds systemd's EFI stub, the kernel, the initramfs
 // and the kernel command line as sections (UAPI.5, Unified Kernel Image).
 //
-// It leaves out signatures (they go over the finished file), addons, profiles, device trees and splash screens, and does
+// It leaves out signatures (packages secureboot and pcr make them), addons, profiles, device trees and splash screens, and does
 // not merge the .sbat section of the kernel into the stub's.
 package uki
 
@@ -30,6 +30,9 @@ type Options struct {
 	Uname string
 	// Microcode is an uncompressed cpio with processor microcode, or nothing.
 	Microcode []byte
+	// PCRPublicKey is the key, PEM, that PCRSignature is checked with. Machines are handed both; the key is measured into
+	// PCR 11, its signature is not. Either may be empty.
+	PCRPublicKey, PCRSignature []byte
 }
 
 // maxCmdline is the kernel's limit on x86 (COMMAND_LINE_SIZE), with its final NUL.
@@ -60,6 +63,8 @@ func (o Options) parts() ([]part, error) {
 		{".cmdline", append([]byte(o.Cmdline), 0), 0, data},
 		{".uname", []byte(o.Uname), 0, data},
 		{".ucode", o.Microcode, 0, data},
+		{".pcrpkey", o.PCRPublicKey, 0, data},
+		{".pcrsig", o.PCRSignature, 0, data},
 		{".initrd", o.Initrd, 0, data},
 		{".linux", o.Kernel, kernel.sizeOfImage(), flagCode | flagRead},
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -72,9 +73,21 @@ func emulation(ctx context.Context) (Accel, error) {
 	// to emulate both evenly. Under KVM it leaves the test out by itself.
 	a := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check"}}
 	if major, ok := qemuMajor(string(out)); ok && major < 10 {
-		a.KernelArguments = append(a.KernelArguments, "clearcpuid=cx16")
+		a.KernelArguments = append(a.KernelArguments, noCX16)
 	}
 	return a, nil
+}
+
+// noCX16 tells the kernel that there is no cmpxchg16b.
+const noCX16 = "clearcpuid=cx16"
+
+// withoutArguments is for machines whose kernel gets no further words: cmpxchg16b is gone for programs, too.
+func (a Accel) withoutArguments() Accel {
+	if slices.Contains(a.KernelArguments, noCX16) {
+		a.CPU += ",-cx16"
+	}
+	a.KernelArguments = nil
+	return a
 }
 
 var versionLine = regexp.MustCompile(`version (\d+)\.`)

@@ -6,6 +6,7 @@
 package vm
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,13 +17,15 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"spore/builder/vm/lan"
 )
 
 const (
 	qemu = "qemu-system-x86_64"
-	// ovmfCode and ovmfVars are the firmware without Secure Boot (Debian package ovmf).
-	ovmfCode = "/usr/share/OVMF/OVMF_CODE_4M.fd"
-	ovmfVars = "/usr/share/OVMF/OVMF_VARS_4M.fd"
+	// networkFolder is Config.Network as QEMU sees it, which inherits the open folder: the path of a socket may have 107
+	// characters only (unix(7)), and that of an output folder has as many as its user likes.
+	networkFolder = "/proc/self/fd/3/"
 )
 
 // Config describes a machine.
@@ -37,11 +40,18 @@ type Config struct {
 	Memory int
 	// CPUs is 1 when 0.
 	CPUs int
+	// Firmware is UEFI, BIOS or SecureBoot. Vars is a file with the variables that a UEFI firmware begins with; they are
+	// empty, and the firmware in setup mode, when it is left out.
+	Firmware, Vars string
 	// Kernel, Initrd and Append boot without firmware, when Kernel is set.
 	Kernel, Initrd, Append string
 	// Disks are in the order in which the guest is to find them.
 	Disks []Disk
 	NICs  []NIC
+	// Network is the folder of a network's sockets (package lan) that links with a Name are plugged into.
+	Network string
+	// Display gives the machine a VGA card, which Screen takes pictures of.
+	Display bool
 	// SMBIOS is what the machine says about itself.
 	SMBIOS SMBIOS
 	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same folder is
@@ -59,10 +69,18 @@ type Config struct {
 type Disk struct {
 	// Path is the image file, Format raw (when empty) or qcow2.
 	Path, Format string
-	// USB makes it a memory stick; otherwise it is a virtio disk.
+	// USB makes it a memory stick; otherwise it is on Bus.
 	USB bool
-	// Serial is what the disk reports, at most 20 characters.
+	// CDROM makes it a disc in a drive, which nothing writes to.
+	CDROM bool
+	// Bus is what it is attached to: virtio (when empty), scsi, sata or nvme.
+	Bus string
+	// Serial is what the disk reports, at most 20 characters, on scsi 36.
 	Serial string
+	// WWN is 0x and 16 hexadecimal digits on scsi; on nvme EUI is an EUI-64 in that form, or UUID is set.
+	WWN, EUI, UUID string
+	// Vendor and Model are what a scsi disk says that it is, Model also what a sata disk does; QEMU's when empty.
+	Vendor, Model string
 	// BootIndex orders the firmware's attempts, from 1; 0 leaves the disk out.
 	BootIndex int
 	// WriteLog records every write in this file (QEMU's blklogwrites driver); it is made anew.
@@ -75,10 +93,15 @@ type NIC struct {
 	// the machines at their other ends. It is not to share a hub with cards of several machines, as it answers for every
 	// address that it sees a connection to.
 	MAC string
-	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver.
-	Net string
+	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver, where Gateway
+	// and Nameserver are empty.
+	Net, Gateway, Nameserver string
 	// DHCPStart is the address that DHCP gives; Hostname what it says in option 12.
 	DHCPStart, Hostname string
+	// TFTP is a folder that the gateway serves, and Bootfile the file in it that DHCP names to firmware.
+	TFTP, Bootfile string
+	// BootIndex orders the firmware's attempts, from 1, as those of disks; 0 leaves the card out.
+	BootIndex int
 	// Forwards are listeners on the host's loopback.
 	Forwards []Forward
 	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
@@ -93,10 +116,16 @@ type NIC struct {
 type Link struct {
 	// Own is the port of this end, Peer that of the other.
 	Own, Peer int
+	// Name plugs the cable into the switch of Config.Network instead; it is the name of this end's socket there.
+	Name string
 }
 
 // netdev is the end of the link as a network device of QEMU.
 func (l Link) netdev(id string) []string {
+	if l.Name != "" {
+		return []string{"-netdev", fmt.Sprintf("dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s",
+			id, networkFolder+l.Name, networkFolder+lan.Socket)}
+	}
 	return []string{"-netdev", fmt.Sprintf("socket,id=%s,udp=127.0.0.1:%d,localaddr=127.0.0.1:%d", id, l.Peer, l.Own)}
 }
 
@@ -141,7 +170,15 @@ func (s scratch) forget() error {
 // commandLine is QEMU's command line; it writes the files that it needs. ports are those of the host for each forward,
 // in order.
 func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
-	args := []string{"-name", c.Name, "-machine", "q35,graphics=off"}
+	args := []string{"-name", c.Name}
+	if c.Display {
+		args = append(args, "-machine", "q35", "-device", "VGA")
+	} else {
+		args = append(args, "-machine", "q35,graphics=off")
+	}
+	if c.Firmware == BIOS {
+		c.Accel = c.Accel.withoutArguments() // isolinux reads no SMBIOS
+	}
 	args = append(args, c.Accel.args()...)
 	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
@@ -186,31 +223,6 @@ func orDefault(v, def int) int {
 	return v
 }
 
-// bootArgs is either a kernel or the firmware with variables of its own, which last for all starts with the same Dir.
-func (c Config) bootArgs() ([]string, error) {
-	if c.Kernel != "" {
-		args := []string{"-kernel", c.Kernel, "-append", c.Append}
-		if c.Initrd != "" {
-			args = append(args, "-initrd", c.Initrd)
-		}
-		return args, nil
-	}
-	vars := filepath.Join(c.Dir, c.Name+".vars.fd")
-	if _, err := os.Stat(vars); err != nil {
-		data, err := os.ReadFile(ovmfVars)
-		if err != nil {
-			return nil, fmt.Errorf("firmware: %w; run make deps", err)
-		}
-		if err := os.WriteFile(vars, data, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return []string{
-		"-drive", "if=pflash,format=raw,readonly=on,file=" + ovmfCode,
-		"-drive", "if=pflash,format=raw,file=" + vars,
-	}, nil
-}
-
 // args builds the block graph of a disk: file, format and, where asked for, the driver that records writes.
 func (d Disk) args(i int) []string {
 	format := d.Format
@@ -219,28 +231,67 @@ func (d Disk) args(i int) []string {
 	}
 	node := fmt.Sprintf("disk%d", i)
 	args := []string{
-		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s", node, d.Path),
-		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file", format, node, node),
+		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s%s", node, escape(d.Path), d.readOnly()),
+		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file%s", format, node, node, d.readOnly()),
 	}
 	if d.WriteLog != "" {
 		args = append(args,
-			"-blockdev", fmt.Sprintf("driver=file,node-name=%s-logfile,filename=%s", node, d.WriteLog),
+			"-blockdev", fmt.Sprintf("driver=file,node-name=%s-logfile,filename=%s", node, escape(d.WriteLog)),
 			"-blockdev", fmt.Sprintf("driver=blklogwrites,node-name=%s-log,file=%s,log=%s-logfile,log-sector-size=512", node, node, node))
 		node += "-log"
 	}
-	device := fmt.Sprintf("virtio-blk-pci,drive=%s", node)
-	if d.USB {
-		args = append(args, "-device", fmt.Sprintf("qemu-xhci,id=xhci%d", i))
-		device = fmt.Sprintf("usb-storage,bus=xhci%d.0,drive=%s,removable=on", i, node)
-	}
-	if d.Serial != "" {
-		device += ",serial=" + d.Serial
+	args, device := d.device(args, i, node)
+	if d.Serial != "" && d.Bus != "nvme" {
+		device += ",serial=" + escape(d.Serial)
 	}
 	if d.BootIndex > 0 {
 		device += ",bootindex=" + strconv.Itoa(d.BootIndex)
 	}
 	return append(args, "-device", device)
 }
+
+// device is the disk with what it says of itself, behind the controllers that it needs.
+func (d Disk) device(args []string, i int, node string) ([]string, string) {
+	controller := func(device string) { args = append(args, "-device", device) }
+	options := func(device string, keys ...string) string {
+		for j := 0; j < len(keys); j += 2 {
+			if keys[j+1] != "" {
+				device += "," + keys[j] + "=" + escape(keys[j+1])
+			}
+		}
+		return device
+	}
+	switch {
+	case d.USB:
+		controller(fmt.Sprintf("qemu-xhci,id=xhci%d", i))
+		return args, fmt.Sprintf("usb-storage,bus=xhci%d.0,drive=%s,removable=on", i, node)
+	case d.CDROM:
+		controller(fmt.Sprintf("ahci,id=cd%d", i))
+		return args, fmt.Sprintf("ide-cd,bus=cd%d.0,drive=%s", i, node)
+	case d.Bus == "scsi":
+		controller(fmt.Sprintf("virtio-scsi-pci,id=scsi%d", i))
+		return args, options(fmt.Sprintf("scsi-hd,bus=scsi%d.0,drive=%s", i, node), "wwn", d.WWN, "vendor", d.Vendor, "product", d.Model)
+	case d.Bus == "sata":
+		controller(fmt.Sprintf("ahci,id=sata%d", i))
+		return args, options(fmt.Sprintf("ide-hd,bus=sata%d.0,drive=%s", i, node), "wwn", d.WWN, "model", d.Model)
+	case d.Bus == "nvme":
+		// The serial number is the controller's, and it must have one.
+		controller(options(fmt.Sprintf("nvme,id=nvme%d", i), "serial", cmp.Or(d.Serial, fmt.Sprintf("NVME%d", i))))
+		return args, options(fmt.Sprintf("nvme-ns,bus=nvme%d,drive=%s", i, node), "eui64", d.EUI, "uuid", d.UUID)
+	}
+	return args, "virtio-blk-pci,drive=" + node
+}
+
+// readOnly is what is open for reading alone.
+func (d Disk) readOnly() string {
+	if d.CDROM {
+		return ",read-only=on"
+	}
+	return ""
+}
+
+// escape doubles the comma, which would end an option.
+func escape(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 // args are those of card i. joins says that an earlier card has made its hub's network.
 func (n NIC) args(i int, ports []int, joins bool) []string {
@@ -268,8 +319,12 @@ func (n NIC) args(i int, ports []int, joins bool) []string {
 		peer = fmt.Sprintf("port%d", i)
 		args = append(args, "-netdev", fmt.Sprintf("hubport,id=%s,hubid=%d", peer, n.Hub))
 	}
-	// No option ROM: the firmware is not to try the network.
-	return append(args, "-device", fmt.Sprintf("virtio-net-pci,id=nic%d,netdev=%s,mac=%s,romfile=", i, peer, n.MAC))
+	// No option ROM: SeaBIOS is not to try the network, and OVMF has a driver of its own.
+	device := fmt.Sprintf("virtio-net-pci,id=nic%d,netdev=%s,mac=%s,romfile=", i, peer, n.MAC)
+	if n.BootIndex > 0 {
+		device += ",bootindex=" + strconv.Itoa(n.BootIndex)
+	}
+	return append(args, "-device", device)
 }
 
 // user is the user-mode network of card i.
@@ -278,11 +333,20 @@ func (n NIC) user(i int, ports []int) string {
 	if n.Net != "" {
 		net += ",net=" + n.Net
 	}
+	if n.Gateway != "" {
+		net += ",host=" + n.Gateway
+	}
+	if n.Nameserver != "" {
+		net += ",dns=" + n.Nameserver
+	}
 	if n.DHCPStart != "" {
 		net += ",dhcpstart=" + n.DHCPStart
 	}
 	if n.Hostname != "" {
 		net += ",hostname=" + n.Hostname
+	}
+	if n.TFTP != "" {
+		net += ",tftp=" + escape(n.TFTP) + ",bootfile=" + escape(n.Bootfile)
 	}
 	for j, f := range n.Forwards {
 		host, port, _ := strings.Cut(f.Guest, ":")

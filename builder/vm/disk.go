@@ -28,6 +28,15 @@ func Overlay(ctx context.Context, base, path string, size int64) error {
 	return nil
 }
 
+// Blank makes an empty qcow2 disk of the given size in bytes.
+func Blank(ctx context.Context, path string, size int64) error {
+	out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", path, fmt.Sprint(size)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("make a disk: %w: %s; run make deps if qemu-img is missing", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
 // Copy copies an image and leaves its holes; the copy is at least size bytes long.
 func Copy(src, dst string, size int64) error {
 	in, err := os.Open(src)

@@ -113,6 +113,15 @@ func (m *Machine) run(s scratch) error {
 	m.cmd.Stderr = &m.stderr
 	// QEMU ends with the test program, however that ends.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if m.Config.Network != "" {
+		network, err := os.Open(m.Config.Network)
+		if err != nil {
+			raw.Close()
+			return fmt.Errorf("network: %w", err)
+		}
+		defer network.Close()
+		m.cmd.ExtraFiles = []*os.File{network}
+	}
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
 		raw.Close()
@@ -244,6 +253,9 @@ func statCPU(s string) time.Duration {
 func (m *Machine) Monitor(command string, args, result any) error {
 	return m.qmp.run(command, args, result)
 }
+
+// PID is QEMU's process.
+func (m *Machine) PID() int { return m.cmd.Process.Pid }
 
 // Type types on the serial console. Nobody may be listening.
 func (m *Machine) Type(text string) error {

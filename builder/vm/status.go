@@ -24,6 +24,8 @@ type Status struct {
 		Reason string `json:"reason"`
 	} `json:"held"`
 	Failed []string `json:"failed"`
+	// Waiting says for which other nodes the start of a service waits.
+	Waiting map[string]string `json:"waiting"`
 	// Services holds the active state of the roles' programs by unit.
 	Services map[string]string `json:"services"`
 	State    struct {
@@ -37,10 +39,12 @@ type Status struct {
 	// Bundle is the node's secret bundle; its serial is 0 when there is none that could be opened.
 	Bundle struct {
 		Serial uint64 `json:"serial"`
-		// From is state, firmware or medium; Sealed is tpm2 or host, where a copy is kept.
+		// From is state, firmware, medium or network; Sealed is tpm2 or host, where a copy is kept.
 		From    string `json:"from"`
 		Sealed  string `json:"sealed"`
 		Problem string `json:"problem"`
+		// Fingerprint is that of the machine's key while the operator is to approve it.
+		Fingerprint string `json:"fingerprint"`
 	} `json:"bundle"`
 	System string `json:"system"`
 	// Conflicts are addresses that other machines have.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,17 @@ func TestQEMUVersions(t *testing.T) {
 	}
 	_, ok := qemuMajor("something else")
 	require.False(t, ok)
+}
+
+func TestUnderABIOSTheProcessorSaysWhatTheKernelIsNotTold(t *testing.T) {
+	accel := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check", noCX16}}
+	for firmware, want := range map[string]string{BIOS: "max,-cx16", UEFI: "max"} {
+		args, err := Config{Name: "m", Dir: t.TempDir(), Accel: accel, Firmware: firmware}.commandLine(scratch(t.TempDir()), nil)
+		require.NoError(t, err)
+		require.Equal(t, want, args[slices.Index(args, "-cpu")+1])
+		require.Equal(t, firmware == UEFI, strings.Contains(strings.Join(args, " "), noCX16))
+	}
+	require.Equal(t, "host", Accel{Name: "kvm", CPU: "host"}.withoutArguments().CPU)
 }
 
 func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
@@ -137,6 +149,12 @@ func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 		},
 		"-netdev socket,id=net0,udp=127.0.0.1:1,localaddr=127.0.0.1:2 -device virtio-net-pci,id=nic0,netdev=net0,mac=b,romfile=": {
 			MAC: "b", Links: []Link{{Own: 2, Peer: 1}},
+		},
+		"-netdev user,id=net0,net=10.1.0.0/24,host=10.1.0.1,dns=10.1.0.9,tftp=/a,,b,bootfile=x.efi -device virtio-net-pci,id=nic0,netdev=net0,mac=c,romfile=,bootindex=2": {
+			MAC: "c", Net: "10.1.0.0/24", Gateway: "10.1.0.1", Nameserver: "10.1.0.9", TFTP: "/a,b", Bootfile: "x.efi", BootIndex: 2,
+		},
+		"-netdev dgram,id=net0,local.type=unix,local.path=/proc/self/fd/3/d.0,remote.type=unix,remote.path=/proc/self/fd/3/switch -device virtio-net-pci,id=nic0,netdev=net0,mac=d,romfile=": {
+			MAC: "d", Links: []Link{{Name: "d.0"}},
 		},
 		"-netdev user,id=net0 -netdev socket,id=link0-0,udp=127.0.0.1:6,localaddr=127.0.0.1:5 -netdev hubport,id=cable0-0,hubid=2,netdev=link0-0 " +
 			"-netdev hubport,id=uplink0,hubid=2,netdev=net0": {
@@ -362,4 +380,37 @@ func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)
 		})
 	}
+}
+
+// QEMU itself says whether it has such disks: a name that it does not know ends it at once.
+func TestDisksOfEveryKindAreMade(t *testing.T) {
+	ctx := within(t, time.Minute)
+	disks := []Disk{
+		{Serial: "A,B"}, {USB: true, Serial: "STICK"}, {CDROM: true, BootIndex: 1},
+		{Bus: "scsi", Serial: strings.Repeat("S", 36)}, {Bus: "scsi", WWN: "0x5000c500a1b2c3d4", Vendor: "SEAGATE", Model: "ST4000"},
+		{Bus: "sata", Model: "Samsung_SSD_860", Serial: "S3Z"}, {Bus: "nvme", EUI: "0x0025385b71b0a1b2"},
+		{Bus: "nvme", UUID: "3a5b8f0e-0000-4000-8000-00000000000b", Serial: "N1"},
+	}
+	dir := t.TempDir()
+	for i := range disks {
+		disks[i].Path = filepath.Join(dir, fmt.Sprintf("disk,%d.img", i))
+		require.NoError(t, os.WriteFile(disks[i].Path, make([]byte, 1<<20), 0o600))
+	}
+	m, err := Start(ctx, Config{Name: "disks", Dir: dir, Accel: Accel{Name: "tcg", CPU: "max"}, Memory: 256, Disks: disks, Display: true, Args: []string{"-S"}})
+	require.NoError(t, err)
+	defer m.Kill()
+	var seen []struct {
+		Inserted struct {
+			ReadOnly bool `json:"ro"`
+		} `json:"inserted"`
+	}
+	require.NoError(t, m.Monitor("query-block", nil, &seen))
+	readOnly := 0
+	for _, d := range seen {
+		if d.Inserted.ReadOnly {
+			readOnly++
+		}
+	}
+	require.Equal(t, 2, readOnly, "the disc and the firmware")
+	require.NoError(t, m.Quit())
 }

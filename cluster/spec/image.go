@@ -20,7 +20,7 @@ type Image struct {
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.
 	Slots Slots `yaml:"slots,omitempty" json:"slots"`
-	// Formats holds the outputs: disk, uki.
+	// Formats holds the outputs: disk, iso, netboot, uki.
 	Formats []string `yaml:"formats,omitempty" json:"formats,omitempty"`
 }
 

@@ -77,7 +77,7 @@ func prepare(dir string) error {
 	if suite.accel, err = vm.DetectAccel(ctx); err != nil {
 		return err
 	}
-	suite.plant, err = buildPlant("examples/edge", dir, given())
+	suite.plant, err = buildPlant("examples/edge", dir, given(), "disk", "iso", "netboot", "uki")
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,9 @@ import (
 
 // plant is an image, what its configuration says, and the keys that it was built with.
 type plant struct {
-	image   string
+	image string
+	// iso is there when the plant was built with that format.
+	iso     string
 	cluster facts.Cluster
 	nodes   []facts.Node
 	// dir is the operator's folder.
@@ -44,14 +47,18 @@ func spore(args ...string) error {
 }
 
 // buildPlant makes the keys of a configuration and builds its image, as an operator does; both come into the folder dir.
-// secrets are those that the operator brings.
-func buildPlant(configs, dir string, secrets map[string]string) (*plant, error) {
+// secrets are those that the operator brings; formats are those of the configuration when none are given.
+func buildPlant(configs, dir string, secrets map[string]string, formats ...string) (*plant, error) {
 	p, err := makeKeys(configs, dir, secrets)
 	if err != nil {
 		return nil, err
 	}
-	p.image = filepath.Join(dir, "spore.img")
-	return p, spore("build", configs, "-o", dir, "--pki", p.dir)
+	p.image, p.iso = filepath.Join(dir, "spore.img"), filepath.Join(dir, "spore.iso")
+	args := []string{"build", configs, "-o", dir, "--pki", p.dir}
+	if len(formats) > 0 {
+		args = append(args, "--format", strings.Join(formats, ","))
+	}
+	return p, spore(args...)
 }
 
 // makeKeys is buildPlant without the image.

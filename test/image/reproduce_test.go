@@ -42,7 +42,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	require.NoError(t, os.WriteFile(spore, program, 0o755))
 
 	first := filepath.Join(work, "first")
-	run(t, exec.Command(spore, "build", filepath.Join(repo, "examples", "edge"), "-o", first, "--format", "disk,uki", "--source", repo))
+	run(t, exec.Command(spore, "build", filepath.Join(repo, "examples", "edge"), "-o", first, "--format", "disk,iso,netboot,uki", "--source", repo))
 
 	elsewhere := filepath.Join(work, "elsewhere", "a folder")
 	require.NoError(t, copyTree(repo, elsewhere))
@@ -51,7 +51,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	second := filepath.Join(home, "second")
 	// umask has no field in SysProcAttr, so the shell sets it.
 	cmd := exec.Command("sh", "-c", `umask 077 && exec "$@"`, "sh",
-		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"))
+		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,iso,netboot,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"))
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TZ=Pacific/Chatham", "LC_ALL=tr_TR.UTF-8", "GOMAXPROCS=1",
@@ -66,7 +66,16 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	}
 	run(t, cmd)
 
-	for _, name := range []string{"spore.img", "spore.efi", "spore.manifest.json", "spore.cdx.json"} {
+	names := []string{"spore.img", "spore.iso", "spore.efi", "spore.manifest.json", "spore.cdx.json"}
+	for _, pattern := range []string{"netboot/*.*", "netboot/ipxe/*", "netboot/vmlinuz", "netboot/initrd", "netboot/cmdline"} {
+		found, err := filepath.Glob(filepath.Join(first, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		for _, f := range found {
+			names = append(names, strings.TrimPrefix(f, first+"/"))
+		}
+	}
+	for _, name := range names {
 		require.Equal(t, hash(t, filepath.Join(first, name)), hash(t, filepath.Join(second, name)), "%s differs", name)
 	}
 }

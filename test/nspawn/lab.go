@@ -27,9 +27,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/stage1/gpt"
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/gpt"
 	"spore/pki"
 	"spore/pki/vault"
 )

@@ -76,6 +76,7 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		{"spore-bundle.service", "After=var.mount cluster-detect.service cluster-detect-network.service"},
 		{"spore-bundle.service", "Before=spore-agent.service shutdown.target"},
 		{"spore-passphrase.service", "Type=exec"},
+		{"spore-enroll.service", "Type=exec"},
 		{"var.mount", "After=spore-state.service cluster-detect.service cluster-detect-network.service"},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../units", tc.unit))

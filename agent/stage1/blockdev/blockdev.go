@@ -20,10 +20,12 @@ type Disk struct {
 	// that stands for several NVMe controllers it is below the first controller.
 	SysPath       string
 	Model, Serial string
-	// Size is in bytes; 0 for a drive without a medium.
+	// Size is in bytes; 0 for a drive without a medium. That of an optical drive is the kernel's guess until somebody opens it.
 	Size int64
 	// SectorSize is the logical one, in bytes.
 	SectorSize int
+	// Optical says that it is a drive for discs: the kernel makes no partitions of what is in it.
+	Optical bool
 }
 
 // String names the disk for people.
@@ -39,9 +41,12 @@ func sizeText(n int64) string {
 }
 
 // notDisks are block devices that no image is on.
-var notDisks = regexp.MustCompile(`^(ram|loop|zram|dm-|md|nbd|fd|sr|mtdblock|ubiblock)[0-9]|^mmcblk[0-9]+(boot[0-9]|rpmb)|^nvme[0-9]+c[0-9]+n`)
+var notDisks = regexp.MustCompile(`^(ram|loop|zram|dm-|md|nbd|fd|mtdblock|ubiblock)[0-9]|^mmcblk[0-9]+(boot[0-9]|rpmb)|^nvme[0-9]+c[0-9]+n`)
 
-// List returns the disks in sysfs, sorted by name. sys is /sys.
+// optical are the drives for discs (Linux, drivers/scsi/sr.c).
+var optical = regexp.MustCompile(`^sr[0-9]+$`)
+
+// List returns the disks in sysfs, sorted by name, drives for discs included. sys is /sys.
 func List(sys fs.FS) ([]Disk, error) {
 	entries, err := fs.ReadDir(sys, "block")
 	if err != nil {
@@ -70,7 +75,7 @@ func read(sys fs.FS, name string) (Disk, bool) {
 	if err != nil || sectors < 0 {
 		return Disk{}, false
 	}
-	d := Disk{Name: name, SysPath: controllerPath(sys, real), Size: sectors * 512, SectorSize: 512}
+	d := Disk{Name: name, SysPath: controllerPath(sys, real), Size: sectors * 512, SectorSize: 512, Optical: optical.MatchString(name)}
 	if n, err := strconv.Atoi(Text(sys, real+"/queue/logical_block_size")); err == nil {
 		d.SectorSize = n
 	}

@@ -12,7 +12,7 @@ import (
 
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Silences after which what is there is taken to be all there is: no new device came for so long. USB sticks take seconds to
@@ -99,6 +99,9 @@ type Decision struct {
 	Why  string
 	Err  error
 }
+
+// Certain says that the decision holds whatever else there is.
+func (d Decision) Certain() bool { return d.Err == nil && d.Quiet == 0 }
 
 // Decide chooses among seen. lateDevices says that there are buses on which disks appear late (USB).
 func Decide(seen []Seen, w Wanted, boot efi.Boot, lateDevices bool) Decision {

@@ -10,7 +10,7 @@ import (
 	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/stage1/efi"
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 const (
@@ -121,6 +121,7 @@ func TestTheBootedDiskIsChosen(t *testing.T) {
 			d := bootdisk.Decide(c.seen, w, c.boot, c.late)
 			require.Equal(t, c.quiet, d.Quiet)
 			require.Equal(t, c.quiet > 0, d.WaitFor != "", "whoever waits says for what")
+			require.Equal(t, c.quiet == 0 && c.err == nil, d.Certain())
 			if c.err != nil {
 				require.Error(t, d.Err)
 				for _, part := range c.err {

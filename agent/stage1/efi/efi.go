@@ -12,7 +12,7 @@ import (
 	"io/fs"
 	"unicode/utf16"
 
-	"spore/agent/stage1/gpt"
+	"spore/gpt"
 )
 
 // Vendors of variables.

@@ -106,7 +106,38 @@ func TestPathsAreWrittenAsInTheSpecification(t *testing.T) {
 	require.Equal(t, "Acpi(0x60402,0x1)/Ata(1,1)/UsbClass(0xffff,0xffff,0x8,0x6,0x50)", p.String())
 }
 
+// As OVMF has them for a virtio card: over PXE, and over HTTP from a server that DHCP names and one that is set.
+const (
+	pathPXE   = "02010c00d041030a00000000" + "010106000003" + "030b2500525400123456" + "0000000000000000000000000000000000000000000000000000" + "01" + "030c1b00" + "0000000000000000000000000000000000000000000000"
+	pathHTTP  = pathPXE + "03180400"
+	pathHTTPS = pathPXE + "03180e00687474703a2f2f612f78"
+)
+
+func TestAStartFromTheNetworkIsTold(t *testing.T) {
+	for path, want := range map[string]string{
+		pathPXE:   "PciRoot(0x0)/Pci(0x3,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0)",
+		pathHTTP:  "PciRoot(0x0)/Pci(0x3,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0)/Uri()",
+		pathHTTPS: "PciRoot(0x0)/Pci(0x3,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0)/Uri(http://a/x)",
+	} {
+		p := pathOf(t, option(path))
+		require.True(t, p.Network(), want)
+		require.Equal(t, want, p.String())
+		require.Equal(t, "52:54:00:12:34:56", p.MAC())
+	}
+	for name, path := range map[string]string{
+		"a disk": "02010c00d041030a00000000" + "010106000003", "a disk by iSCSI": pathPXE + "03131400" + "00000000" + "0000000000000000" + "0000" + "0000", "nothing": "",
+	} {
+		require.False(t, pathOf(t, option(path)).Network(), name)
+	}
+	require.Empty(t, pathOf(t, option("")).MAC())
+	for _, short := range []string{"030b2400" + strings.Repeat("00", 32), "030c1200" + strings.Repeat("00", 14), "030d2a00" + strings.Repeat("00", 38)} {
+		_, err := efi.ParsePath(bytesOf(t, short+"7fff0400"))
+		require.ErrorContains(t, err, "device path: a node of type")
+	}
+}
+
 func FuzzReadBoot(f *testing.F) {
+	f.Add(bytesOf(f, option(pathHTTPS)), bytesOf(f, loaderPart))
 	for _, option := range []string{bootVirtioBlk, bootAHCI, bootNVMe, bootVirtioSCSI, bootUSB, bootUSBHub, bootShell} {
 		f.Add(bytesOf(f, option), bytesOf(f, loaderPart))
 	}
@@ -117,6 +148,8 @@ func FuzzReadBoot(f *testing.F) {
 			"LoaderDevicePartUUID" + loader: {Data: part},
 		})
 		_ = b.Path.String()
+		_ = b.Path.Network()
+		_ = b.Path.MAC()
 		for _, d := range lab(t) {
 			_ = b.Path.Match(sysLab, d)
 			_ = b.Path.OnWay(sysLab, d.SysPath)

@@ -24,10 +24,15 @@ const (
 	kindATAPI     = typeMessaging<<8 | 1
 	kindSCSI      = typeMessaging<<8 | 2
 	kindUSB       = typeMessaging<<8 | 5
+	kindMAC       = typeMessaging<<8 | 11
+	kindIPv4      = typeMessaging<<8 | 12
+	kindIPv6      = typeMessaging<<8 | 13
 	kindUSBClass  = typeMessaging<<8 | 15
 	kindUSBWWID   = typeMessaging<<8 | 16
 	kindSATA      = typeMessaging<<8 | 18
+	kindISCSI     = typeMessaging<<8 | 19
 	kindNVMe      = typeMessaging<<8 | 23
+	kindURI       = typeMessaging<<8 | 24
 	kindSD        = typeMessaging<<8 | 26
 	kindEMMC      = typeMessaging<<8 | 29
 	kindHardDrive = typeMedia<<8 | 1
@@ -50,6 +55,7 @@ type Path []Node
 // sizes are the smallest lengths of the nodes whose data is looked into, in bytes without the header.
 var sizes = map[int]int{
 	kindPCI: 2, kindACPI: 8, kindATAPI: 4, kindSCSI: 4, kindUSB: 2, kindUSBClass: 7, kindUSBWWID: 6, kindSATA: 6, kindNVMe: 12, kindHardDrive: 38,
+	kindMAC: 33, kindIPv4: 15, kindIPv6: 39,
 }
 
 // ParsePath reads the first instance of a device path.
@@ -107,6 +113,12 @@ func (n Node) String() string {
 		return fmt.Sprintf("Sata(%#x,%#x,%#x)", le.Uint16(d), le.Uint16(d[2:]), le.Uint16(d[4:]))
 	case kindNVMe:
 		return fmt.Sprintf("NVMe(%#x,%s)", le.Uint32(d), hex.EncodeToString(d[4:12]))
+	case kindMAC:
+		return fmt.Sprintf("MAC(%s,%#x)", hex.EncodeToString(d[:macSize(d)]), d[32])
+	case kindIPv4:
+		return fmt.Sprintf("IPv4(%d.%d.%d.%d)", d[4], d[5], d[6], d[7])
+	case kindURI:
+		return fmt.Sprintf("Uri(%s)", printable(d))
 	case kindHardDrive:
 		return fmt.Sprintf("HD(%d)", le.Uint32(d))
 	case kindFilePath:
@@ -122,4 +134,56 @@ func (n Node) pciRoot() bool {
 	}
 	hid := binary.LittleEndian.Uint32(n.Data)
 	return hid == pnpPCIRoot || hid == pnpPCIeRoot
+}
+
+// Network says whether the firmware loaded from a server: by PXE or by HTTP (sections 10.3.4.9 to 10.3.4.11 and 10.3.4.23). A
+// disk that is reached over the network (iSCSI) is a disk.
+func (p Path) Network() bool {
+	found := false
+	for _, n := range p {
+		switch n.Kind {
+		case kindMAC, kindIPv4, kindIPv6, kindURI:
+			found = true
+		case kindISCSI, kindHardDrive:
+			return false
+		}
+	}
+	return found
+}
+
+// MAC is the address of the network card that the path goes through, as sysfs writes it; empty when it names none.
+func (p Path) MAC() string {
+	for _, n := range p {
+		if n.Kind == kindMAC && macSize(n.Data) == 6 {
+			return colons(n.Data[:6])
+		}
+	}
+	return ""
+}
+
+// macSize is 6 for the interface types of Ethernet, and all that there is for others.
+func macSize(d []byte) int {
+	if d[32] <= 1 {
+		return 6
+	}
+	return 32
+}
+
+func colons(mac []byte) string {
+	text := make([]string, len(mac))
+	for i, b := range mac {
+		text[i] = fmt.Sprintf("%02x", b)
+	}
+	return strings.Join(text, ":")
+}
+
+// printable is text of the firmware that can be shown.
+func printable(b []byte) string {
+	out := []byte(string(b[:min(len(b), 200)]))
+	for i, c := range out {
+		if c < 0x20 || c > 0x7e {
+			out[i] = '?'
+		}
+	}
+	return string(out)
 }

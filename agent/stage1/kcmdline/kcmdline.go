@@ -6,12 +6,18 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"spore/gpt"
 )
 
 // Args are the arguments of stage1.
 type Args struct {
 	// RootHash and ClusterHash are verity root hashes of 64 hex digits, lower case.
 	RootHash, ClusterHash string
+	// URL is the folder, or a file in it, that has the image when it comes from the network; empty when nobody says.
+	URL string
+	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware does.
+	Loader gpt.GUID
 }
 
 // Parse reads Args. Both hashes must be there; one that is given twice must say the same.
@@ -37,6 +43,17 @@ func Parse(line string) (Args, error) {
 		}
 		if *p.to == "" {
 			return Args{}, fmt.Errorf("kernel command line: %s= is missing; this initramfs only boots with the command line that its image was built with", p.key)
+		}
+	}
+	for _, word := range words(line) {
+		if value, ok := strings.CutPrefix(word, "spore.url="); ok {
+			a.URL = value // The last: whoever starts the kernel appends.
+		}
+		if value, ok := strings.CutPrefix(word, "spore.loader="); ok {
+			var err error
+			if a.Loader, err = gpt.ParseGUID(value); err != nil {
+				return Args{}, fmt.Errorf("kernel command line: spore.loader: %w", err)
+			}
 		}
 	}
 	return a, nil

@@ -27,6 +27,28 @@ func TestBothHashesAreRead(t *testing.T) {
 	}
 }
 
+func TestTheURLOfTheImageIsTheLastThatIsSaid(t *testing.T) {
+	line := "roothash=" + a + " spore.clusterhash=" + b
+	for text, want := range map[string]string{
+		"": "", " spore.url=http://a/x": "http://a/x", ` spore.url=http://a/x "spore.url=http://b/x"`: "http://b/x", " xspore.url=http://a/": "", " spore.url": "", " spore.url=": "",
+	} {
+		got, err := kcmdline.Parse(line + text)
+		require.NoError(t, err)
+		require.Equal(t, want, got.URL, text)
+	}
+}
+
+func TestTheMediumThatABIOSStartedIsRead(t *testing.T) {
+	line := "roothash=" + a + " spore.clusterhash=" + b
+	got, err := kcmdline.Parse(line + " spore.loader=DEADBEEF-1111-4222-8333-444455556666")
+	require.NoError(t, err)
+	require.Equal(t, "deadbeef-1111-4222-8333-444455556666", got.Loader.String())
+	for _, bad := range []string{"", "sda1", "deadbeef-1111-4222-8333-44445555666"} {
+		_, err := kcmdline.Parse(line + " spore.loader=" + bad)
+		require.ErrorContains(t, err, "spore.loader: \""+bad+"\" is not a GUID")
+	}
+}
+
 func TestBadHashesAreRefused(t *testing.T) {
 	for line, message := range map[string]string{
 		"":                                 "roothash= is missing",

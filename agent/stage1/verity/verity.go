@@ -65,8 +65,7 @@ func Parse(b []byte) (Superblock, error) {
 // TreeBlocks is the number of hash blocks behind the superblock's block: none for a single data block, whose hash is the root.
 func (s Superblock) TreeBlocks() int64 {
 	var total int64
-	for n := s.DataBlocks; n > 1; {
-		n = (n + hashesPerBlock - 1) / hashesPerBlock
+	for _, n := range s.levels() {
 		total += n
 	}
 	return total

@@ -1,4 +1,4 @@
-// Package boot is the command `spore boot`: rehearse a node in QEMU with the very image that the machine would get.
+// Package boot is the command `spore boot`: rehearse nodes in QEMU with the very image that the machines would get.
 package boot
 
 import (
@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,209 +17,240 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inspect"
-	"spore/builder/pipeline"
-	"spore/builder/vm"
+	"spore/builder/cmd/operator"
+	"spore/builder/rehearsal"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 )
 
-// defaultMAC is the card of a node that is not recognised by its MAC.
-const defaultMAC = "52:54:00:77:ff:01"
-
-// diskSize is the disk that the machine has, in bytes: room for the second slots and for state.
-const diskSize = 12 << 30
-
 type flags struct {
-	node        string
-	memory      int
+	out         string
+	nodes       []string
+	all         bool
+	console     string
+	kill        bool
+	remove      bool
+	medium      string
+	install     bool
+	memory      []string
 	cpus        int
 	credentials []string
-	keys        operator
+	words       []string
+	keys        operator.Folder
 	tpm         bool
-	remove      bool
+	json        bool
 }
 
 // Command returns the command.
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "boot [OUT] --node NAME",
-		Short: "Boot a node of an image in QEMU",
-		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named node: with its MAC addresses,
-or with a DHCP server that gives its address or host name. The ports of its roles are forwarded from free ports of this
-machine's loopback, which are printed. The console is shown, and gets what you type, until you press Ctrl-C, which is a power
-cut.
+		Use:   "boot [OUT] {--node NAME… | --all | --console NAME | --kill [NAME…]}",
+		Short: "Rehearse nodes of an image in QEMU",
+		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its MAC
+addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives its address
+or host name. All are on one private network. The ports of their roles are forwarded from free ports of this machine's
+loopback, which are printed.
 
-The machine is given the node's bundle of secrets, from the folder that holds the keys that the image was built with. It
-is looked for in the current folder and beside OUT. --credential spore.bundle=FILE hands over another one.
+One machine's console is shown and gets what you type; of several machines each change of their status is. Ctrl-C is a power
+cut for all of them. --console NAME shows one among them, or attaches to one that runs in another terminal; Ctrl-C then only
+detaches. --kill ends those that run in the background or in another terminal.
 
-The machine's disk is kept in OUT/vm/NAME, so the next boot finds its state. It belongs to one build of the image. Its TPM
-is kept there too.`,
-		Example: "  spore boot out --node edge-01\n  spore boot out --node edge-01 --tpm\n  spore boot out --node edge-01 --credential spore.bundle=edge-01.bundle\n  spore boot out --node edge-01 --rm",
-		Args:    exit.Args(cobra.MaximumNArgs(1)),
+Bundles are made with the keys that the image was built with, from the operator's folder, which is looked for in the current
+folder and beside OUT. --credential spore.bundle=FILE hands over another one.
+
+What a machine keeps is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
+finds it there. The disk belongs to one build of the image; --rm forgets it all.`,
+		Example: `  spore boot out --node edge-01
+  spore boot out --all
+  spore boot out --node kafka-01,storage-01 --console kafka-01 --memory kafka-01=3072
+  spore boot out --node edge-01 --medium usb --install
+  spore boot out --console kafka-01
+  spore boot out --kill
+  spore boot out --kill kafka-01 --rm`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := "out"
-			if len(args) == 1 {
-				out = args[0]
+			args, err := f.take(args)
+			if err != nil {
+				return exit.Usage(err)
 			}
-			if f.node == "" {
-				return exit.Usage(errors.New("name the node with --node"))
+			r := &reporter{w: cmd.OutOrStdout(), json: f.json}
+			switch {
+			case f.kill:
+				return kill(cmd.Context(), r, f.folder(), args, f.remove)
+			case len(f.nodes) == 0 && !f.all:
+				return attach(cmd.Context(), cmd.OutOrStdout(), f.folder(), f.console)
 			}
-			return run(cmd.Context(), cmd.OutOrStdout(), out, f)
+			return run(cmd.Context(), r, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
-	cmd.Flags().IntVar(&f.memory, "memory", 1024, "memory in MiB")
-	cmd.Flags().IntVar(&f.cpus, "cpus", 2, "number of processors")
-	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machine, as NAME=FILE")
-	cmd.Flags().StringVar(&f.keys.dir, "pki", "", "the operator's folder, which the node's bundle is made from (default: the one of this cluster, here or beside OUT)")
-	cmd.Flags().StringVar(&f.keys.passphraseFile, "passphrase-file", "", "read that folder's passphrase from this file instead of the terminal")
-	cmd.Flags().StringVar(&f.keys.identity, "identity", "", "age identity file, where that folder is encrypted for recipients")
-	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give the machine a TPM 2.0")
-	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machine's disk and TPM first")
+	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "name of a node; several times, or several with commas")
+	cmd.Flags().BoolVar(&f.all, "all", false, "every node of the image")
+	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, that of one that runs already")
+	cmd.Flags().BoolVar(&f.kill, "kill", false, "end the named nodes, or all that run with OUT")
+	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machines' disks and TPMs, before they start or after --kill")
+	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(kinds, ", ")+" (default disk)")
+	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (the default then, where there is one) or usb")
+	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
+	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several)")
+	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machines, as NAME=FILE")
+	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
+	f.keys.Register(cmd)
+	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON: what was started, each status line, what has ended; no console")
 	return cmd
 }
 
-func run(ctx context.Context, w io.Writer, out string, f flags) error {
-	image, err := filepath.Abs(filepath.Join(out, pipeline.DiskName))
-	if err != nil {
-		return err
+// take takes OUT from the arguments and returns the nodes that are to end.
+func (f *flags) take(args []string) ([]string, error) {
+	f.out = "out"
+	// Of one argument to --kill only its being a folder tells whether it is OUT.
+	if len(args) > 0 && (!f.kill || len(args) > 1 || isFolder(args[0])) {
+		f.out, args = args[0], args[1:]
 	}
-	node, cluster, err := inspect.ReadNode(image, f.node)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(out, "vm", f.node)
-	disk, err := prepareDisk(ctx, image, dir, f.remove)
-	if err != nil {
-		return err
-	}
-	nic, err := network(cluster, node)
-	if err != nil {
-		return err
-	}
-	credentials, err := readCredentials(f.credentials)
-	if err != nil {
-		return err
-	}
-	if _, given := credentials[bundleCredential]; !given {
-		data, said, err := f.keys.bundle(cluster, node, time.Now(), ".", filepath.Dir(filepath.Clean(out)))
-		if err != nil {
-			return fmt.Errorf("bundle of %s: %w", f.node, err)
-		}
-		if data != nil {
-			credentials[bundleCredential] = data
-		}
-		fmt.Fprintf(w, "%s: %s\n", f.node, said)
-	} else if f.keys.dir != "" {
-		return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
-	}
-	accel, err := vm.DetectAccel(ctx)
-	if err != nil {
-		return err
-	}
-	tpm := ""
-	if f.tpm {
-		tpm = filepath.Join(dir, "tpm")
-	}
-	machine, err := vm.Start(ctx, vm.Config{
-		Name: f.node, Dir: dir, Accel: accel, Memory: f.memory, CPUs: f.cpus, Reboots: true,
-		Disks:  []vm.Disk{{Path: disk, Format: "qcow2", Serial: f.node, BootIndex: 1}},
-		NICs:   []vm.NIC{nic},
-		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: credentials},
-		TPM:    tpm,
-	})
-	if err != nil {
-		return err
-	}
-	defer machine.Kill()
-	fmt.Fprintf(w, "%s: %s, %d processors, %d MiB, disk %s\n", f.node, accel.Name, f.cpus, f.memory, disk)
-	for i, forward := range nic.Forwards {
-		fmt.Fprintf(w, "%s: 127.0.0.1:%d leads to %s/%s\n", f.node, machine.Ports[i], forward.Guest, forward.Protocol)
-	}
-	return follow(ctx, w, machine)
-}
-
-// follow shows the console, and types on it what is typed here, until the machine ends or the user has enough.
-func follow(ctx context.Context, w io.Writer, m *vm.Machine) error {
-	restore, err := typeThere(os.Stdin, m.Type)
-	if err != nil {
-		return errors.Join(err, m.Quit())
-	}
-	defer restore()
-	err = m.Console.Follow(ctx, w)
-	if ctx.Err() != nil {
-		return m.Quit()
-	}
-	return errors.Join(err, m.Wait(ctx))
-}
-
-// prepareDisk makes the machine's disk on top of the image, or takes the one that is there. An overlay is worth nothing
-// without the very image that it was made on, so it is kept beside the image's identity.
-func prepareDisk(ctx context.Context, image, dir string, remove bool) (string, error) {
-	if remove {
-		if err := os.RemoveAll(dir); err != nil {
-			return "", err
-		}
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	id, err := inspect.DiskUUID(image)
-	if err != nil {
-		return "", err
-	}
-	disk, stamp := filepath.Join(dir, "disk.qcow2"), filepath.Join(dir, "image-id")
-	known, err := os.ReadFile(stamp)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := vm.Overlay(ctx, image, disk, diskSize); err != nil {
-			return "", err
-		}
-		return disk, os.WriteFile(stamp, []byte(id), 0o644)
-	case err != nil:
-		return "", err
-	case string(known) != id:
-		return "", fmt.Errorf("the disk in %s was made for another build of the image; start afresh with --rm", dir)
+	case f.kill && (f.all || f.console != "" || f.install || f.medium != ""):
+		return nil, errors.New("--kill goes with names of nodes, and with --rm")
+	case f.kill:
+		return append(args, f.nodes...), nil
+	case len(args) > 0:
+		return nil, fmt.Errorf("what is %q? Nodes are named with --node", args[0])
+	case f.all && len(f.nodes) > 0:
+		return nil, errors.New("--all and --node exclude each other")
+	case len(f.nodes) == 0 && !f.all && f.console == "":
+		return nil, errors.New("name the nodes with --node, or have them --all")
+	case f.json && f.console != "":
+		return nil, errors.New("--json and --console exclude each other")
+	case f.medium != "" && !slices.Contains(kinds, f.medium):
+		return nil, fmt.Errorf("--medium is %q; it can be %s", f.medium, strings.Join(kinds, ", "))
+	case f.install && f.medium == mediumDisk:
+		return nil, errors.New("--install needs another medium than the disk that it installs on: --medium iso or usb")
 	}
-	return disk, nil
+	return nil, nil
 }
 
-// network puts the node's card on a network as its cluster.yaml has it, with a DHCP server that makes the node known.
-func network(c *facts.Cluster, n *facts.Node) (vm.NIC, error) {
-	nic := vm.NIC{MAC: defaultMAC, Hostname: n.Hostname}
-	if len(n.MACs) > 0 {
-		nic.MAC = n.MACs[0]
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// folder is where the machines keep what they keep.
+func (f flags) folder() rehearsal.Folder { return rehearsal.Folder(filepath.Join(f.out, "vm")) }
+
+// run starts the machines and shows them until they have ended, or the user has enough.
+func run(ctx context.Context, r *reporter, f flags) error {
+	m, err := f.findMedium()
+	if err != nil {
+		return err
 	}
-	for _, s := range c.Network.NodeSubnets {
-		if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is4() {
-			nic.Net = p.Masked().String()
+	all, cluster, err := inspect.ReadNodes(m.image)
+	if err != nil {
+		return err
+	}
+	names := f.nodes
+	if f.all {
+		for _, n := range all {
+			names = append(names, n.Name)
 		}
 	}
-	if nic.Net == "" {
-		return nic, errors.New("QEMU's user network needs an IPv4 node subnet in cluster.yaml")
+	names = once(names)
+	if f.console != "" && !slices.Contains(names, f.console) {
+		return exit.Usage(fmt.Errorf("--console names %s, which is not among the nodes that are started", f.console))
 	}
-	address := ""
-	for _, ip := range n.IPs {
-		if a, err := netip.ParseAddr(ip); err == nil && a.Is4() {
-			address = a.String()
+	machines, err := rehearsal.Plan(cluster, all, names)
+	if err != nil {
+		return err
+	}
+	for i := range machines {
+		machines[i].Memory += m.memory()
+	}
+	if err := setMemory(machines, f.memory); err != nil {
+		return exit.Usage(err)
+	}
+	// Before the passphrase is asked for, and before anything is removed.
+	s := &session{flags: f, medium: m, reporter: r, folder: f.folder()}
+	defer s.close()
+	if err := s.hold(machines); err != nil {
+		return err
+	}
+	if err := s.secrets(cluster, all); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// once leaves out repetitions.
+func once(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
 		}
 	}
-	nic.DHCPStart = address
-	if address == "" {
-		return nic, nil
-	}
-	for _, role := range n.Roles {
-		r, _ := roles.Lookup(role)
-		for _, program := range r.Programs {
-			p, _ := roles.LookupProgram(program)
-			for _, port := range p.Ports {
-				number, protocol, _ := strings.Cut(port, "/")
-				nic.Forwards = append(nic.Forwards, vm.Forward{Protocol: protocol, Guest: address + ":" + number})
+	return out
+}
+
+// setMemory sets what --memory says, for all machines or for one.
+func setMemory(machines []rehearsal.Machine, list []string) error {
+	for _, s := range list {
+		node, amount, one := strings.Cut(s, "=")
+		if !one {
+			node, amount = "", s
+		}
+		mib, err := strconv.Atoi(amount)
+		if err != nil || mib < 256 {
+			return fmt.Errorf("--memory is %q; write MiB, at least 256, or NODE=MIB", s)
+		}
+		found := false
+		for i := range machines {
+			if !one || machines[i].Node.Name == node {
+				machines[i].Memory, found = mib, true
 			}
 		}
+		if !found {
+			return fmt.Errorf("--memory names %q, which is not among the nodes that are started", node)
+		}
 	}
-	return nic, nil
+	return nil
+}
+
+// secrets reads the credentials that are given, and makes the bundles of the nodes where none is.
+func (s *session) secrets(cluster *facts.Cluster, all []facts.Node) error {
+	given, err := readCredentials(s.flags.credentials)
+	if err != nil {
+		return err
+	}
+	if _, ok := given[operator.Credential]; ok {
+		if s.flags.keys.Dir != "" {
+			return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
+		}
+		if len(s.machines) > 1 {
+			return exit.Usage(errors.New("a bundle is of one node: --credential spore.bundle=FILE goes with one --node"))
+		}
+	}
+	var nodes []*facts.Node
+	for _, m := range s.machines {
+		m.credentials = map[string][]byte{}
+		for name, data := range given {
+			m.credentials[name] = data
+		}
+		nodes = append(nodes, m.plan.Node)
+	}
+	if _, ok := given[operator.Credential]; ok {
+		return nil
+	}
+	near := []string{".", filepath.Dir(filepath.Clean(s.flags.out))}
+	bundles, none, err := s.flags.keys.Bundles(cluster, nodes, operator.Options{Now: time.Now(), Near: near})
+	if err != nil {
+		return fmt.Errorf("bundles: %w", err)
+	}
+	for i, m := range s.machines {
+		m.bundle = none
+		if none == "" {
+			m.credentials[operator.Credential] = bundles[i].Data
+			m.bundle = fmt.Sprintf("bundle %d from %s", bundles[i].Serial, bundles[i].Folder)
+		}
+	}
+	return nil
 }
 
 func readCredentials(list []string) (map[string][]byte, error) {
@@ -236,4 +267,49 @@ func readCredentials(list []string) (map[string][]byte, error) {
 		out[name] = data
 	}
 	return out, nil
+}
+
+// kill ends machines that other processes have started, all of the folder where none is named.
+func kill(ctx context.Context, r *reporter, folder rehearsal.Folder, names []string, remove bool) error {
+	there, err := folder.Nodes()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = there
+	}
+	var errs []error
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			errs = append(errs, fmt.Errorf("nothing of a node %q is in %s", name, folder))
+			continue
+		}
+		killed, err := folder.Kill(ctx, name)
+		if err == nil && remove {
+			err = forget(folder, name)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.killed(name, killed, remove)
+	}
+	return errors.Join(errs...)
+}
+
+func forget(folder rehearsal.Folder, node string) error {
+	state, err := folder.Hold(node)
+	if err != nil {
+		return err
+	}
+	return errors.Join(state.Forget(), state.Close())
+}
+
+// attach shows the console of a machine that another process has started.
+func attach(ctx context.Context, w io.Writer, folder rehearsal.Folder, node string) error {
+	conn, err := dial(folder, node)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, w, conn)
 }

@@ -3,7 +3,6 @@ package build
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,14 +21,14 @@ import (
 
 	"spore/builder/apt"
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/folder"
+	"spore/builder/cmd/signing"
 	"spore/builder/oci"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
 	"spore/builder/store"
-	"spore/cluster"
-	"spore/pki/vault"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
@@ -39,12 +38,13 @@ const maxIndexAge = 12 * time.Hour
 var omitted = []string{"initramfs-tools"}
 
 // formats are the outputs that can be built.
-var formats = []string{"disk", "uki"}
+var formats = []string{"disk", "iso", "netboot", "uki"}
 
 type flags struct {
 	out, source, cache string
 	pki                string
 	formats            []string
+	signing            signing.Flags
 	offline, update    bool
 	strict, json       bool
 }
@@ -61,7 +61,7 @@ it to the folder OUT, with a manifest and a software bill of materials beside it
 It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
 takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
 written into the image, else the date of the package archive is.`,
-		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,uki --offline",
+		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "configs"
@@ -72,7 +72,7 @@ written into the image, else the date of the package archive is.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
-	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, uki (default: formats of image.yaml, else disk)")
+	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, iso, netboot, uki (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.source, "source", "", "the source tree of spore (default: found from here upwards)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
@@ -80,18 +80,24 @@ written into the image, else the date of the package archive is.`,
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	f.signing.Register(cmd)
 	return cmd
 }
 
 func run(cmd *cobra.Command, dir, version string, f flags) error {
-	config, err := load(cmd, dir, f.strict)
+	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.pki, f.strict)
+	if errors.Is(err, folder.ErrConfig) {
+		return fmt.Errorf("%w; nothing was built", err)
+	}
 	if err != nil {
 		return err
 	}
-	if config.Public, err = readKeys(dir, f.pki, config.Cluster.ID); err != nil {
+	chosen, err := chooseFormats(f.formats, config.Image.Formats)
+	if err != nil {
 		return err
 	}
-	chosen, err := chooseFormats(f.formats, config.Image.Formats)
+	// Before all that takes long: a passphrase may be asked for.
+	keys, err := f.signing.Load()
 	if err != nil {
 		return err
 	}
@@ -135,7 +141,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
 	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
-		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch,
+		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
 		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
 	})
 	if err != nil {
@@ -143,45 +149,6 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	}
 	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
 	return show(cmd.OutOrStdout(), result, f.json)
-}
-
-// load reads and validates the configuration; warnings and notes go to standard error.
-func load(cmd *cobra.Command, dir string, strict bool) (*cluster.Config, error) {
-	config, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
-	for _, p := range report.Under(dir) {
-		fmt.Fprintln(cmd.ErrOrStderr(), p)
-	}
-	if report.Failed() {
-		return nil, errors.New("the configuration has errors; nothing was built")
-	}
-	return config, nil
-}
-
-// readKeys reads the public half of the cluster's keys. A folder that was not named need not exist.
-func readKeys(config, dir, clusterID string) (cluster.Public, error) {
-	named := dir != ""
-	if !named {
-		dir = strings.TrimRight(config, "/") + ".pki"
-	}
-	public, err := vault.ReadPublic(dir)
-	if errors.Is(err, vault.ErrNone) && !named {
-		return cluster.Public{}, nil
-	}
-	if err != nil {
-		return cluster.Public{}, fmt.Errorf("read the cluster's keys: %w", err)
-	}
-	if !strings.EqualFold(public.Cluster, clusterID) {
-		return cluster.Public{}, fmt.Errorf("the keys in %s are of the cluster with the id %s, and the configuration has %s", dir, public.Cluster, clusterID)
-	}
-	keys, err := public.SigningKeys()
-	if err != nil {
-		return cluster.Public{}, err
-	}
-	out := cluster.Public{Files: public.Files()}
-	for _, k := range keys {
-		out.SigningKeys = append(out.SigningKeys, base64.StdEncoding.EncodeToString(k))
-	}
-	return out, nil
 }
 
 func chooseFormats(flag, configured []string) ([]string, error) {
@@ -253,7 +220,7 @@ func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}

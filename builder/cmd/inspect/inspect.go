@@ -21,13 +21,16 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/image"
 	"spore/builder/manifest"
+	"spore/builder/pcr"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
 
 // Summary is what the command prints.
 type Summary struct {
-	Image    *image.Info        `json:"image"`
+	Image *image.Info `json:"image"`
+	// Programs are what the firmware starts, with signatures and what they make of the TPM's PCR 11.
+	Programs []image.Program    `json:"programs"`
 	Cluster  Cluster            `json:"cluster"`
 	Manifest *manifest.Manifest `json:"manifest"`
 }
@@ -85,6 +88,9 @@ func Read(name string) (*Summary, error) {
 	if s.Image, err = image.Inspect(f, info.Size()); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if s.Programs, err = s.Image.Programs(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	if s.Image.Root == nil || s.Image.Cluster == nil {
 		return nil, fmt.Errorf("%s: the partitions that its UKI names are not there", name)
 	}
@@ -107,7 +113,23 @@ func Read(name string) (*Summary, error) {
 
 // ReadNode returns what a disk image tells one of its nodes, and what it tells all of them.
 func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
-	var n facts.Node
+	nodes, c, err := ReadNodes(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	for i := range nodes {
+		if nodes[i].Name == node {
+			return &nodes[i], c, nil
+		}
+		names = append(names, nodes[i].Name)
+	}
+	return nil, nil, fmt.Errorf("%s: no node %q; its nodes are %s", name, node, strings.Join(names, ", "))
+}
+
+// ReadNodes returns what a disk image tells each of its nodes, sorted by name, and what it tells all of them.
+func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
+	var nodes []facts.Node
 	var c facts.Cluster
 	err := withCluster(name, func(config fs.FS) error {
 		if err := readJSON(config, facts.ClusterFile, &c); err != nil {
@@ -117,16 +139,17 @@ func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 		if err != nil {
 			return err
 		}
-		var names []string
 		for _, f := range files {
-			names = append(names, strings.TrimSuffix(f.Name(), ".json"))
+			var n facts.Node
+			if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
+				return err
+			}
+			nodes = append(nodes, n)
 		}
-		if !slices.Contains(names, node) {
-			return fmt.Errorf("no node %q; its nodes are %s", node, strings.Join(names, ", "))
-		}
-		return readJSON(config, path.Join(facts.NodeDir, node+".json"), &n)
+		return nil
 	})
-	return &n, &c, err
+	slices.SortFunc(nodes, func(a, b facts.Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, &c, err
 }
 
 // DiskUUID tells one build of a disk image from another.
@@ -241,9 +264,13 @@ func (s *Summary) print(w io.Writer) error {
 	fmt.Fprintf(t, "root hash\t%s\n", s.Image.RootHash)
 	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
 	fmt.Fprintf(t, "kernel\t%s\n", s.Manifest.Kernel)
+	if s.Image.ISO != nil {
+		fmt.Fprintf(t, "boots\t%s\n", boots(s.Image.ISO))
+	}
 	for _, p := range s.Image.Problems {
 		fmt.Fprintf(t, "problem\t%s\n", p)
 	}
+	printPrograms(t, s.Programs)
 	fmt.Fprintf(t, "\nPARTITION\tSIZE\tUUID\n")
 	for _, p := range s.Image.Partitions {
 		fmt.Fprintf(t, "%s\t%d MiB\t%s\n", p.Name, p.Size>>20, p.UUID)
@@ -269,6 +296,48 @@ func (s *Summary) print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
 	}
 	return t.Flush()
+}
+
+// boots says how an ISO is booted as a disc; as a disk it is by its partitions.
+func boots(i *image.ISO) string {
+	var by []string
+	if i.UEFI {
+		by = append(by, "UEFI")
+	}
+	if i.BIOS {
+		by = append(by, "BIOS")
+	}
+	return fmt.Sprintf("as the disc %s under %s; as a stick by its partitions", i.Label, list(by))
+}
+
+// printPrograms shows who signed what the firmware starts.
+func printPrograms(w io.Writer, programs []image.Program) {
+	fmt.Fprintf(w, "\nPROGRAM\tSECURE BOOT\n")
+	for _, p := range programs {
+		if p.Problem != "" {
+			fmt.Fprintf(w, "%s\tproblem: %s\n", p.Path, p.Problem)
+		}
+		if len(p.Signatures) == 0 {
+			fmt.Fprintf(w, "%s\tnot signed\n", p.Path)
+		}
+		for _, sig := range p.Signatures {
+			if sig.Problem != "" {
+				fmt.Fprintf(w, "%s\tWRONG: %s\n", p.Path, sig.Problem)
+				continue
+			}
+			fmt.Fprintf(w, "%s\tsigned by %s, certificate %s\n", p.Path, sig.Subject, sig.Fingerprint)
+		}
+		if p.PCR11 != nil {
+			fmt.Fprintf(w, "\tPCR 11 will be %s, %s\n", p.PCR11, pcrSigned(p.PCRSignatures))
+		}
+	}
+}
+
+func pcrSigned(list []pcr.Signed) string {
+	if len(list) == 0 {
+		return "not signed"
+	}
+	return "signed by key " + list[0].Key
 }
 
 func list(values []string) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/cluster/facts"
 	"spore/pki/seal"
@@ -115,7 +116,7 @@ func (s *session) bundlePassphrase(f bundleFlags) (string, error) {
 	var p string
 	var err error
 	if f.passphraseFile != "" {
-		p, err = readPassphrase(f.passphraseFile)
+		p, err = ask.Passphrase(f.passphraseFile)
 	} else {
 		p, err = s.world.ask("passphrase of the bundle", true)
 	}

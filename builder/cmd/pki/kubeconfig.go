@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
+	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/cluster/facts"
 	tree "spore/pki"
@@ -20,7 +21,7 @@ import (
 
 // KubeconfigCommand returns the command `spore kubeconfig`, which takes from the operator's folder as `spore pki` does.
 func KubeconfigCommand() *cobra.Command {
-	return kubeconfigCommand(outside{now: time.Now, random: rand.Reader, ask: askTerminal})
+	return kubeconfigCommand(outside{now: time.Now, random: rand.Reader, ask: ask.Terminal})
 }
 
 type kubeconfigFlags struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/cluster"
 	"spore/cluster/facts"
@@ -31,7 +32,7 @@ type outside struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return command(outside{now: time.Now, random: rand.Reader, ask: askTerminal})
+	return command(outside{now: time.Now, random: rand.Reader, ask: ask.Terminal})
 }
 
 func command(world outside) *cobra.Command {
@@ -93,7 +94,7 @@ func (c *common) keys() vault.Keys {
 		WorkFactor: c.world.workFactor,
 		Passphrase: func(isNew bool) (string, error) {
 			if c.passphraseFile != "" {
-				return readPassphrase(c.passphraseFile)
+				return ask.Passphrase(c.passphraseFile)
 			}
 			return c.world.ask("passphrase of "+c.dir, isNew)
 		},
@@ -101,7 +102,7 @@ func (c *common) keys() vault.Keys {
 			if c.identity == "" {
 				return nil, exit.Usage(errors.New("the folder is encrypted for recipients; name your age identity file with --identity"))
 			}
-			return readSmall(c.identity)
+			return ask.Small(c.identity)
 		},
 	}
 }

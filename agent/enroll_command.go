@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"spore/agent/atomicfile"
+	"spore/agent/delivery"
+	"spore/agent/enrolment"
+	"spore/agent/paths"
+	"spore/pki/enroll"
+)
+
+// enrollName is the name that the machine's key is sealed under.
+const enrollName = "spore.enroll"
+
+// enrollCommand asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
+// machine that is no node asks, too: so the operator sees it.
+func enrollCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent enroll"}
+	}
+	m.readBoot()
+	if m.boot.NetworkURL == "" {
+		return nil // It was booted from a disk, where bundles come from.
+	}
+	c, err := m.part.Cluster()
+	if err != nil || len(c.SigningKeys) == 0 {
+		return err // Nothing could be verified; `spore-agent bundle` has said so.
+	}
+	t, err := newTaker(m)
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		var info bundleInfo
+		if err := atomicfile.ReadJSON(m.root.At(paths.BundleInfo), &info); err == nil && info.Serial > 0 {
+			return nil
+		}
+	}
+	err = enrollAs(ctx, m, t, c.ID)
+	if ctx.Err() != nil {
+		return nil // It is told to stop.
+	}
+	return err
+}
+
+// enrollAs asks for the taker's node; a nil taker is a machine that is no node.
+func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
+	id, err := m.identity()
+	if err != nil {
+		return err
+	}
+	key, err := enrollKey(ctx, m, t)
+	if err != nil {
+		return err
+	}
+	claim := enroll.NewClaim(enroll.Claim{Cluster: cluster, Key: key.Public(), MACs: id.Seen.MACs, Serial: plain(id.Seen.Serial), UUID: plain(id.Seen.UUID)})
+	if t != nil {
+		claim.Node = t.node.Name
+	}
+	client := enroll.Client{Base: m.boot.NetworkURL}
+	return enrolment.Run(ctx, enrolment.Input{
+		Claim: claim, Base: m.boot.NetworkURL, Sleep: enrolment.Sleep,
+		Ask: func(ctx context.Context) (enroll.Answer, error) { return client.Ask(ctx, claim) },
+		Take: func(ctx context.Context, sealed []byte) error {
+			if t == nil {
+				return errors.New("this machine is no node")
+			}
+			return t.takeSealed(ctx, key, sealed)
+		},
+		Show: func(problem string) error {
+			m.say(problem)
+			if t == nil {
+				return nil // What it is told to do is in the status line already.
+			}
+			return t.show(problem, claim.Fingerprint())
+		},
+	})
+}
+
+// enrollKey is the machine's key: kept sealed where something lasts, so that an approval holds over a restart, else new at
+// each boot.
+func enrollKey(ctx context.Context, m *machine, t *taker) (enroll.Key, error) {
+	path := m.root.At(paths.EnrollKey)
+	if t == nil || t.vault == nil {
+		return enroll.NewKey()
+	}
+	secret, _, err := t.vault.Open(ctx, path, enrollName)
+	if err == nil {
+		var key enroll.Key
+		if key, err = enroll.ParseKey(secret); err == nil {
+			return key, nil
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		m.say(fmt.Sprintf("the key that asks for the bundle is lost, and made again: %v", err))
+	}
+	key, err := enroll.NewKey()
+	if err != nil {
+		return key, err
+	}
+	if _, err := t.vault.Seal(ctx, path, enrollName, key.Secret()); err != nil {
+		m.say(fmt.Sprintf("the key that asks for the bundle is not kept, and is another at the next boot: %v", err))
+	}
+	return key, nil
+}
+
+// takeSealed takes a bundle that the server sent.
+func (t *taker) takeSealed(ctx context.Context, key enroll.Key, sealed []byte) error {
+	data, err := key.Open(sealed)
+	if err != nil {
+		return err
+	}
+	before := t.in.Delivered
+	t.in.Delivered = append(before[:len(before):len(before)], delivery.Delivered{From: delivery.Network, Data: data})
+	out, err := t.take(ctx)
+	if err == nil && out.Bundle == nil {
+		err = errors.New(out.Info.Problem)
+	}
+	if err != nil {
+		t.in.Delivered = before
+		return err
+	}
+	if t.vault == nil {
+		t.m.say("the bundle is used and not kept, so that the next boot wants an approval again: " + t.noVault)
+	}
+	return nil
+}
+
+// show puts what is waited for into what the status line says of the bundle.
+func (t *taker) show(problem, fingerprint string) error {
+	info := bundleInfo{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}}
+	return atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
+}
+
+// plain is text of the firmware as a claim takes it.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r > 0x7e {
+			return '?'
+		}
+		return r
+	}, s[:min(len(s), 64)])
+}

@@ -1,0 +1,102 @@
+// Package enrolment asks the server that a machine was booted from for the machine's bundle, until it is taken: with
+// patience, and each change of what is waited for is said once.
+package enrolment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"spore/pki/enroll"
+)
+
+// Waits between two questions.
+const (
+	// first is the wait after the first failure, and for an approval; longest the longest after failures.
+	first   = 5 * time.Second
+	longest = time.Minute
+	// patient is the wait for an approval after asked questions: the operator has gone home.
+	patient = 15 * time.Second
+	asked   = 120
+)
+
+// Input is what Run works with.
+type Input struct {
+	// Claim is what is sent. Base is the server's folder.
+	Claim enroll.Claim
+	Base  string
+	// Ask asks once.
+	Ask func(ctx context.Context) (enroll.Answer, error)
+	// Take takes a bundle that is encrypted to the machine's key. Its error says why it was refused.
+	Take func(ctx context.Context, sealed []byte) error
+	// Show says what is waited for, wherever it can be seen, when that has changed.
+	Show func(problem string) error
+	// Sleep waits; tests do without.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Run returns when the bundle is taken, or ctx is done.
+func Run(ctx context.Context, in Input) error {
+	shown := ""
+	for n, failures := 0, 0; ; n++ {
+		problem, failed := in.once(ctx)
+		if problem == "" {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if problem != shown {
+			if err := in.Show(problem); err != nil {
+				return err
+			}
+			shown = problem
+		}
+		wait := first
+		if n >= asked {
+			wait = patient
+		}
+		if failures++; !failed {
+			failures = 0
+		} else {
+			wait = min(first<<min(failures-1, 8), longest)
+		}
+		if err := in.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// once asks once; an empty problem means that the bundle is taken.
+func (in Input) once(ctx context.Context) (problem string, failed bool) {
+	fingerprint := in.Claim.Fingerprint()
+	a, err := in.Ask(ctx)
+	if err != nil {
+		return fmt.Sprintf("no bundle came with the machine, and the server that it was booted from does not answer: %v; the key of this machine has the fingerprint %s", err, fingerprint), true
+	}
+	if a.Sealed != nil {
+		if err := in.Take(ctx, a.Sealed); err != nil {
+			return fmt.Sprintf("the bundle that %s sent was refused: %v", in.Base, err), true
+		}
+		return "", false
+	}
+	switch a.Pending.State {
+	case enroll.Waiting:
+		return fmt.Sprintf("no bundle came with the machine; waiting for the operator to approve its key at %s: spore serve must show the fingerprint %s", in.Base, fingerprint), false
+	case enroll.Unknown:
+		return fmt.Sprintf("no bundle came with the machine, and %s has none for it: %s", in.Base, a.Pending.Message), false
+	}
+	return fmt.Sprintf("no bundle came with the machine, and the operator refused its key, with the fingerprint %s, at %s; start it again for another key, or approve it after all", fingerprint, in.Base), false
+}
+
+// Sleep waits for d, or until ctx is done.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,91 @@
+package enrolment
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/pki/enroll"
+)
+
+func TestItAsksUntilTheBundleIsTaken(t *testing.T) {
+	key, err := enroll.NewKey()
+	require.NoError(t, err)
+	claim := enroll.NewClaim(enroll.Claim{Cluster: "c", Node: "edge-1", Key: key.Public()})
+	pending := func(state, message string) enroll.Answer {
+		return enroll.Answer{Pending: enroll.Pending{State: state, Fingerprint: "made up by the server", Message: message}}
+	}
+	answers := []struct {
+		answer enroll.Answer
+		err    error
+		take   error
+	}{
+		{err: errors.New("connection refused")}, {err: errors.New("connection refused")}, {answer: pending(enroll.Waiting, "")}, {answer: pending(enroll.Waiting, "")},
+		{answer: pending(enroll.Denied, "")}, {answer: pending(enroll.Unknown, "no such node")}, {err: errors.New("connection refused")},
+		{answer: enroll.Answer{Sealed: []byte("x")}, take: errors.New("not signed")}, {answer: enroll.Answer{Sealed: []byte("x")}},
+	}
+	n := -1
+	var shown []string
+	var waits []time.Duration
+	err = Run(context.Background(), Input{
+		Claim: claim, Base: "http://10.0.0.1/", Show: func(p string) error { shown = append(shown, p); return nil },
+		Ask: func(context.Context) (enroll.Answer, error) { n++; return answers[n].answer, answers[n].err },
+		Take: func(_ context.Context, sealed []byte) error {
+			require.Equal(t, "x", string(sealed))
+			return answers[n].take
+		},
+		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+	})
+	require.NoError(t, err)
+	require.Equal(t, len(answers)-1, n)
+	fp := claim.Fingerprint()
+	silent := "no bundle came with the machine, and the server that it was booted from does not answer: connection refused; the key of this machine has the fingerprint " + fp
+	require.Equal(t, []string{
+		silent,
+		"no bundle came with the machine; waiting for the operator to approve its key at http://10.0.0.1/: spore serve must show the fingerprint " + fp,
+		"no bundle came with the machine, and the operator refused its key, with the fingerprint " + fp + ", at http://10.0.0.1/; start it again for another key, or approve it after all",
+		"no bundle came with the machine, and http://10.0.0.1/ has none for it: no such node",
+		silent,
+		"the bundle that http://10.0.0.1/ sent was refused: not signed",
+	}, shown, "each change once, and never a fingerprint that somebody sent")
+	require.Equal(t, []time.Duration{first, 2 * first, first, first, first, first, first, 2 * first}, waits)
+}
+
+func TestItsPatienceGrowsAndEnds(t *testing.T) {
+	var waits []time.Duration
+	stop := errors.New("stop")
+	fails := true
+	in := Input{
+		Show: func(string) error { return nil },
+		Ask: func(context.Context) (enroll.Answer, error) {
+			if fails {
+				return enroll.Answer{}, errors.New("x")
+			}
+			return enroll.Answer{Pending: enroll.Pending{State: enroll.Waiting}}, nil
+		},
+		Sleep: func(_ context.Context, d time.Duration) error {
+			if waits = append(waits, d); len(waits) == 200 {
+				return stop
+			}
+			return nil
+		},
+	}
+	require.ErrorIs(t, Run(context.Background(), in), stop)
+	require.Equal(t, longest, waits[199])
+	fails, waits = false, nil
+	require.ErrorIs(t, Run(context.Background(), in), stop)
+	require.Equal(t, first, waits[0])
+	require.Equal(t, patient, waits[199])
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	in.Sleep = Sleep
+	require.ErrorIs(t, Run(ctx, in), context.Canceled)
+	require.ErrorIs(t, Sleep(ctx, time.Hour), context.Canceled)
+	require.NoError(t, Sleep(context.Background(), time.Nanosecond))
+	in.Show = func(string) error { return stop }
+	require.ErrorIs(t, Run(context.Background(), in), stop)
+}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/bootinfo"
+	"spore/agent/detect"
+	"spore/agent/install"
+	"spore/agent/medium"
+	"spore/agent/stage1/bootdisk"
+	"spore/agent/wait"
+	"spore/cluster/spec"
+	"spore/fat"
+	"spore/flash"
+)
+
+const (
+	// installName is the credential, and with = the word of the kernel command line, that names a disk.
+	installName = "spore.install"
+	// installRetry is the wait after a refusal: the disk may be plugged in.
+	installRetry = 30 * time.Second
+	// installSay is how often a line tells how far it is.
+	installSay = 5 * time.Second
+	// ukiName is the UKI beside the image on the server that the system came from, maxUKI its bound in bytes.
+	ukiName = "spore.efi"
+	maxUKI  = 512 << 20
+	// fetchBound is the longest that it may take.
+	fetchBound = 10 * time.Minute
+	efiVars    = "/sys/firmware/efi/efivars"
+)
+
+const installUsage = "usage: spore-agent install [--yes] [--node NAME] [--erase-state SERIAL] SERIAL|wwn:WWN|id:NAME, or install --unattended"
+
+// installCommand puts the system that runs on a disk of the machine.
+func installCommand(ctx context.Context, m *machine, args []string) error {
+	flags := flag.NewFlagSet("install", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	unattended := flags.Bool("unattended", false, "")
+	yes := flags.Bool("yes", false, "")
+	node := flags.String("node", "", "")
+	erase := flags.String("erase-state", "", "")
+	if err := flags.Parse(args); err != nil || *unattended && (flags.NArg() > 0 || *erase != "" || *node != "") || !*unattended && flags.NArg() != 1 {
+		return usageError{installUsage}
+	}
+	m.readBoot()
+	if *unattended {
+		return m.installUnattended(ctx)
+	}
+	selector, err := install.ParseSelector(flags.Arg(0))
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	o, done, err := m.installOptions(ctx, selector, *node)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if *erase != "" {
+		t, err := install.Find(o)
+		if err != nil {
+			return err
+		}
+		if !strings.EqualFold(t.Serial(), *erase) {
+			return fmt.Errorf("--erase-state names %q, and %s has the serial number %s; nothing was written", *erase, t.Path(), t.Serial())
+		}
+		o.EraseState = true
+	}
+	o.Confirm = func(t flash.Target, content string) error {
+		fmt.Printf("%s holds: %s.\n", t.Where(), content)
+		if *yes {
+			return nil
+		}
+		return confirmInstall(os.Stdin, os.Stdout)
+	}
+	r, err := install.Run(ctx, o, true)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true))
+	return nil
+}
+
+func confirmInstall(in io.Reader, out io.Writer) error {
+	fmt.Fprint(out, "Install on it? What it holds is lost, but for state that is kept. [y/N] ")
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was written; answer y, or give --yes")
+	}
+	return nil
+}
+
+// installUnattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
+// else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
+func (m *machine) installUnattended(ctx context.Context) error {
+	name, err := m.askedInstall()
+	if name == "" && err == nil {
+		return nil
+	}
+	for said := ""; ; {
+		if err == nil {
+			err = m.installOnce(ctx, name)
+		}
+		switch {
+		case err == nil:
+			m.say("restarting from the disk")
+			unix.Sync()
+			if err = m.restart(); err == nil {
+				<-ctx.Done()
+				return nil
+			}
+		case errors.Is(err, install.ErrBooted):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if text := err.Error(); text != said {
+			said = text
+			m.say("not installed: " + text + ". The machine waits, and tries again every " + installRetry.String())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(installRetry):
+		}
+		name, err = m.askedInstall()
+	}
+}
+
+// askedInstall is the disk that the firmware or the kernel command line names; empty when neither does.
+func (m *machine) askedInstall() (string, error) {
+	var given []string
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
+		data, err := os.ReadFile(filepath.Join(dir, installName))
+		if err == nil && len(data) <= 256 {
+			given = append(given, strings.TrimSpace(string(data)))
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	cmdline, _ := os.ReadFile(m.root.At("/proc/cmdline"))
+	for _, word := range strings.Fields(string(cmdline)) {
+		if value, ok := strings.CutPrefix(word, installName+"="); ok {
+			given = append(given, value)
+		}
+	}
+	for _, g := range given {
+		if g != given[0] {
+			return "", fmt.Errorf("two disks are named for the system, %q and %q: name one", given[0], g)
+		}
+	}
+	if len(given) == 0 {
+		return "", nil
+	}
+	return given[0], nil
+}
+
+func (m *machine) installOnce(ctx context.Context, name string) error {
+	selector, err := install.ParseSelector(name)
+	if err != nil {
+		return err
+	}
+	if err := wait.Udev(ctx, m.root.At("/run/udev"), detect.UdevBound, m.say); err != nil {
+		return err
+	}
+	o, done, err := m.installOptions(ctx, selector, "")
+	if err != nil {
+		return err
+	}
+	defer done()
+	meter, last := flash.Meter{Now: m.now}, m.now()
+	o.Confirm = func(t flash.Target, content string) error {
+		m.say("installing on " + t.Where() + ", which holds: " + content)
+		return nil
+	}
+	o.Progress = func(p flash.Progress) {
+		if now := m.now(); now.Sub(last) >= installSay || p.Done == p.Total {
+			last = now
+			m.say(meter.Line(p))
+		}
+	}
+	r, err := install.Run(ctx, o, false)
+	if errors.Is(err, install.ErrThere) {
+		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, m.registerBoot(r, false))
+	}
+	if err != nil {
+		return err
+	}
+	m.say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true)))
+	for _, p := range r.Report.Kept {
+		m.say("kept the state partition " + p.GUID.String())
+	}
+	if r.Report.Note != "" {
+		m.say(r.Report.Note)
+	}
+	return nil
+}
+
+// installOptions gathers what is installed and where. done closes the medium.
+func (m *machine) installOptions(ctx context.Context, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
+	o.Selector = selector
+	if o.Host, err = flash.ThisHost(m.root.At("/")); err != nil {
+		return o, nil, err
+	}
+	if m.boot.BootDisk.Path != "" {
+		o.BootDisk = filepath.Base(m.boot.BootDisk.Path)
+	}
+	// First of all: a node that runs from the disk needs none of what follows.
+	if _, err := install.Find(o); err != nil {
+		return o, nil, err
+	}
+	if !m.boot.EFI {
+		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
+	}
+	if o.Choice, err = m.installChoice(node); err != nil {
+		return o, nil, err
+	}
+	o.Open = func(t flash.Target) (install.Device, error) { return t.Open() }
+	o.Source, done, err = m.installSource(ctx)
+	return o, done, err
+}
+
+// installChoice is the node that the medium chose, or another one, and the bundle that the medium brought.
+func (m *machine) installChoice(node string) (flash.Choice, error) {
+	c := flash.Choice{Node: m.boot.ESPNode, Time: time.Unix(m.boot.BuildTime, 0)}
+	if node != "" {
+		if _, err := m.part.Node(node); err != nil {
+			return c, fmt.Errorf("node %q: %w", node, err)
+		}
+		c.Node = node
+	}
+	data, err := os.ReadFile(m.root.At(bootinfo.Delivered))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c, err
+	}
+	if !medium.Erased(data) {
+		c.Bundle = data
+	}
+	return c, nil
+}
+
+// installSource opens what the machine was started from.
+func (m *machine) installSource(ctx context.Context) (install.Source, func(), error) {
+	w, err := bootdisk.WantedFor(m.boot.RootHash, m.boot.ClusterHash)
+	if err != nil {
+		return install.Source{}, nil, fmt.Errorf("what stage1 found: %w", err)
+	}
+	want := install.Wanted{w.Root, w.Verity, w.Cluster}
+	if m.boot.NetworkURL != "" {
+		return m.networkSource(ctx, want)
+	}
+	if m.boot.BootDisk.Path == "" {
+		return install.Source{}, nil, errors.New("it is not known which medium this machine was started from")
+	}
+	f, err := flash.OpenRead(m.root.At(m.boot.BootDisk.Path))
+	if err != nil {
+		return install.Source{}, nil, err
+	}
+	sector := f.SectorSize()
+	if m.boot.BootDisk.Optical {
+		sector = 512 // The table of a hybrid image has those of a disk.
+	}
+	s, err := install.Medium(f, f.Size(), sector, want)
+	if err != nil {
+		f.Close()
+		return install.Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.boot.BootDisk.Path, err)
+	}
+	return s, func() { f.Close() }, nil
+}
+
+// networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its hashes
+// ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
+func (m *machine) networkSource(ctx context.Context, want install.Wanted) (s install.Source, done func(), err error) {
+	var files []io.Closer
+	closeAll := func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	for i, path := range []string{m.boot.RootPart, m.boot.VerityPart, m.boot.ClusterPart} {
+		f, err := flash.OpenRead(m.root.At(path))
+		if err != nil {
+			return s, nil, err
+		}
+		files = append(files, f)
+		s.Parts[i] = install.Part{GUID: want[i], Size: f.Size(), Content: f}
+	}
+	uki, err := fetch(ctx, m.boot.NetworkURL+ukiName)
+	if err != nil {
+		return s, nil, fmt.Errorf("%w; without it the disk would not start", err)
+	}
+	if !bytes.Contains(uki, []byte("roothash="+m.boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.boot.ClusterHash)) {
+		return s, nil, fmt.Errorf("%s%s belongs to another build than the system that runs: start the machine again", m.boot.NetworkURL, ukiName)
+	}
+	s.ESP = []fat.File{{Path: install.LoaderPath, Size: int64(len(uki)), Content: bytes.NewReader(uki)}}
+	return s, closeAll, nil
+}
+
+// fetch downloads a UKI.
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchBound)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: the server says %s", url, response.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxUKI+1))
+	if err == nil && len(data) > maxUKI {
+		err = fmt.Errorf("it has more than %d MiB", maxUKI>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", url, err)
+	}
+	return data, nil
+}
+
+// registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it says how
+// that went. Without next, a machine whose firmware prefers the medium does not go in circles.
+func (m *machine) registerBoot(r install.Result, next bool) string {
+	vars := m.root.At(efiVars)
+	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {
+		if err := unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, ""); err != nil {
+			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
+		}
+	}
+	name, err := install.Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize, next)
+	if err != nil {
+		return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
+	}
+	return "The firmware's boot entry " + name + " leads to it and is the first"
+}

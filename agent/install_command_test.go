@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/bootinfo"
+	"spore/agent/install"
+	"spore/agent/paths"
+)
+
+func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
+	for name, tc := range map[string]struct{ credential, cmdline, want, err string }{
+		"nobody asks":                   {"", "quiet roothash=aa", "", ""},
+		"the firmware":                  {"S5H9\n", "quiet", "S5H9", ""},
+		"the command line":              {"", "quiet spore.install=wwn:0x5 ro", "wwn:0x5", ""},
+		"both, and they agree":          {"S5H9", "spore.install=S5H9", "S5H9", ""},
+		"both, and they do not":         {"S5H9", "spore.install=OTHER", "", "name one"},
+		"the command line, twice":       {"", "spore.install=A spore.install=B", "", "name one"},
+		"a word that only begins alike": {"", "spore.installed=A", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, credentials := t.TempDir(), t.TempDir()
+			t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+			require.NoError(t, os.Mkdir(filepath.Join(root, "proc"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(root, "proc/cmdline"), []byte(tc.cmdline+"\n"), 0o600))
+			if tc.credential != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(credentials, installName), []byte(tc.credential), 0o600))
+			}
+			m := newMachine(paths.Root(root))
+			got, err := m.askedInstall()
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestWithoutARequestNothingIsInstalled(t *testing.T) {
+	m := newMachine(paths.Root(t.TempDir()))
+	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
+}
+
+func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("/dev/sda"), 0o600))
+	m := newMachine(paths.Root(t.TempDir()))
+	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	said := ""
+	m.say = func(s string) { said = s; cancel() }
+	require.ErrorIs(t, installCommand(ctx, m, []string{"--unattended"}), context.Canceled)
+	require.Contains(t, said, "changes from boot to boot")
+	require.Contains(t, said, "The machine waits")
+}
+
+func TestInstallIsCalledRightly(t *testing.T) {
+	for _, args := range [][]string{nil, {"A", "B"}, {"--unattended", "A"}, {"--unattended", "--erase-state", "A"}, {"--what"}, {"/dev/sda"}} {
+		err := installCommand(t.Context(), newMachine(paths.Root(t.TempDir())), args)
+		require.ErrorAs(t, err, &usageError{}, "%q", args)
+	}
+}
+
+// withDisk is a machine with the disk vda.
+func withDisk(t *testing.T) *machine {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"proc/self/mountinfo": "", "sys/block/vda/size": "16777216", "sys/block/vda/serial": "INNER", "sys/block/vda/device/x": "", "sys/block/vda/dev": "254:0",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content+"\n"), 0o600))
+	}
+	return newMachine(paths.Root(root))
+}
+
+func TestWithoutUEFIThereIsNoInstall(t *testing.T) {
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"INNER"}), "started without UEFI")
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"OTHER"}), `no disk has the serial "OTHER"`)
+}
+
+func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("INNER"), 0o600))
+	m := withDisk(t)
+	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	require.NoError(t, bootinfo.Write(m.root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
+	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
+}
+
+func TestTheQuestionWantsAYes(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, confirmInstall(strings.NewReader("Yes\n"), &out))
+	for _, answer := range []string{"", "\n", "no\n", "yellow\n"} {
+		require.ErrorContains(t, confirmInstall(strings.NewReader(answer), &out), "nothing was written")
+	}
+	require.Contains(t, out.String(), "[y/N]")
+}
+
+func TestFromTheNetworkTheUKIOfTheSameBuildIsTaken(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "dev"), 0o755))
+	for _, name := range []string{"loop0", "loop1", "loop2"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "dev", name), make([]byte, 4096), 0o600))
+	}
+	uki := "MZ roothash=aaaa spore.clusterhash=bbbb"
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/boot/spore.efi" {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(uki))
+	}))
+	defer server.Close()
+	m := newMachine(paths.Root(root))
+	m.boot = bootinfo.Info{NetworkURL: server.URL + "/boot/", RootPart: "/dev/loop0", VerityPart: "/dev/loop1", ClusterPart: "/dev/loop2", RootHash: "aaaa", ClusterHash: "bbbb"}
+	s, done, err := m.networkSource(t.Context(), install.Wanted{})
+	require.NoError(t, err)
+	done()
+	require.Len(t, s.ESP, 1)
+	require.Equal(t, install.LoaderPath, s.ESP[0].Path)
+	require.EqualValues(t, len(uki), s.ESP[0].Size)
+
+	m.boot.ClusterHash = "cccc"
+	_, _, err = m.networkSource(t.Context(), install.Wanted{})
+	require.ErrorContains(t, err, "another build")
+	status = http.StatusNotFound
+	_, _, err = m.networkSource(t.Context(), install.Wanted{})
+	require.ErrorContains(t, err, "404")
+}

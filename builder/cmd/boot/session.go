@@ -1,0 +1,287 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"spore/builder/rehearsal"
+	"spore/builder/vm"
+	"spore/builder/vm/lan"
+)
+
+// session is the machines of one command.
+type session struct {
+	flags    flags
+	medium   medium
+	reporter *reporter
+	folder   rehearsal.Folder
+	machines []*machine
+}
+
+// machine is one of them.
+type machine struct {
+	plan  rehearsal.Machine
+	state *rehearsal.State
+	// bundle says where its bundle is from, or why it has none.
+	bundle      string
+	credentials map[string][]byte
+	*vm.Machine
+}
+
+// hold takes the folders of the machines, so that nobody else starts them.
+func (s *session) hold(plans []rehearsal.Machine) error {
+	for _, p := range plans {
+		state, err := s.folder.Hold(p.Node.Name)
+		if err != nil {
+			return err
+		}
+		s.machines = append(s.machines, &machine{plan: p, state: state})
+	}
+	return nil
+}
+
+// close ends what still runs and lets go of everything.
+func (s *session) close() {
+	for _, m := range s.machines {
+		if m.Machine != nil {
+			m.Kill()
+		}
+		m.state.Close()
+	}
+}
+
+// run starts the machines and shows them until the last one has ended, or the user has enough.
+func (s *session) run(ctx context.Context) error {
+	accel, err := vm.DetectAccel(ctx)
+	if err != nil {
+		return err
+	}
+	s.warnOfMemory()
+	// The network outlives the user's patience by as long as machines need to end.
+	network, done := context.WithCancel(context.WithoutCancel(ctx))
+	defer done()
+	if err := lan.Join(network, s.folder.Network()); err != nil {
+		return err
+	}
+	if err := s.medium.serve(network); err != nil {
+		return err
+	}
+	for _, m := range s.machines {
+		if err := s.start(ctx, m, accel); err != nil {
+			return err
+		}
+	}
+	return s.show(ctx)
+}
+
+// start starts one machine with what it kept.
+func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
+	node := m.plan.Node
+	if s.flags.remove {
+		if err := m.state.Forget(); err != nil {
+			return err
+		}
+	}
+	disks, installs, err := s.medium.disks(ctx, m.plan, m.state, s.flags.install)
+	if err != nil {
+		return fmt.Errorf("%s: %w", node.Name, err)
+	}
+	if installs != "" {
+		m.credentials[installCredential] = []byte(installs)
+	}
+	nics, words := s.medium.plug(m.plan.NICs)
+	c := vm.Config{
+		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(), Reboots: true,
+		Disks: disks, NICs: nics, Network: s.folder.Network(),
+		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: append(words, s.flags.words...)},
+	}
+	if s.flags.tpm {
+		c.TPM = filepath.Join(m.state.Dir, "tpm")
+	}
+	if m.Machine, err = vm.Start(ctx, c); err != nil {
+		return err
+	}
+	record := rehearsal.Record{Node: node.Name, PID: m.PID()}
+	i := 0
+	for _, n := range c.NICs {
+		for _, f := range n.Forwards {
+			record.Forwards = append(record.Forwards, rehearsal.Forward{Host: m.Ports[i], Guest: f.Guest, Protocol: f.Protocol})
+			i++
+		}
+	}
+	if err := m.state.Record(record); err != nil {
+		return fmt.Errorf("%s: %w", node.Name, err)
+	}
+	s.reporter.started(m, accel.Name, record.Forwards)
+	return nil
+}
+
+// cpus is the number of processors of each machine. Where code is emulated, several machines cost the least with one each.
+func (s *session) cpus() int {
+	switch {
+	case s.flags.cpus > 0:
+		return s.flags.cpus
+	case len(s.machines) > 1:
+		return 1
+	}
+	return 2
+}
+
+// warnOfMemory compares what the machines are given with what this host has free.
+func (s *session) warnOfMemory() {
+	sum := 0
+	for _, m := range s.machines {
+		sum += m.plan.Memory
+	}
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if free, ok := available(string(data)); ok && sum > free {
+			s.reporter.warn("", fmt.Sprintf("the machines are given %d MiB, and this host has %d free: start fewer, or give less with --memory NODE=MIB", sum, free))
+		}
+	}
+}
+
+// available is MemAvailable of /proc/meminfo (proc(5)) in MiB.
+func available(meminfo string) (int, bool) {
+	for line := range strings.Lines(meminfo) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemAvailable:" {
+			kib, err := strconv.Atoi(f[1])
+			return kib >> 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+// show tells of all machines until they have ended. One console is shown, and gets what is typed.
+func (s *session) show(ctx context.Context) error {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	shown := s.flags.console
+	if len(s.machines) == 1 && !s.flags.json {
+		shown = s.machines[0].plan.Node.Name
+	}
+	errs := make([]error, len(s.machines))
+	var all sync.WaitGroup
+	for i, m := range s.machines {
+		node := m.plan.Node.Name
+		stop, err := serve(s.folder, node, m.Machine)
+		if err != nil {
+			return fmt.Errorf("console of %s: %w", node, err)
+		}
+		all.Go(func() {
+			defer stop()
+			if node != shown {
+				s.reporter.watch(ctx, node, m.Console)
+			} else {
+				errs[i] = s.follow(ctx, m.Machine)
+			}
+			if ctx.Err() != nil {
+				errs[i] = errors.Join(errs[i], m.Quit())
+			} else {
+				errs[i] = errors.Join(errs[i], m.Wait(ctx))
+			}
+			errs[i] = errors.Join(errs[i], m.state.Ended(), m.state.Close())
+			s.reporter.ended(node, len(s.machines) > 1)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// follow shows a console, and types on it what is typed here, until the machine ends or the user has enough.
+func (s *session) follow(ctx context.Context, m *vm.Machine) error {
+	restore, err := typeThere(os.Stdin, m.Type)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	err = m.Console.Follow(ctx, s.reporter.w)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// serve lets other processes show the console and type on it.
+func serve(folder rehearsal.Folder, node string, m *vm.Machine) (stop func(), err error) {
+	path, done, err := folder.Console(node)
+	if err != nil {
+		return nil, err
+	}
+	// What a machine that was cut off left there is nobody's.
+	_ = os.Remove(path)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, errors.Join(err, done())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				context.AfterFunc(ctx, func() { conn.Close() })
+				go typed(conn, m)
+				// Who has gone away is told nothing.
+				_ = m.Console.Follow(ctx, conn)
+			}()
+		}
+	}()
+	return func() {
+		cancel()
+		l.Close()
+		_ = done()
+	}, nil
+}
+
+// typed types what comes from elsewhere.
+func typed(r io.Reader, m *vm.Machine) {
+	for keys := make([]byte, 256); ; {
+		n, err := r.Read(keys)
+		if err != nil || m.Type(string(keys[:n])) != nil {
+			return
+		}
+	}
+}
+
+// dial connects to the console of a machine of another process.
+func dial(folder rehearsal.Folder, node string) (net.Conn, error) {
+	path, done, err := folder.Console(node)
+	if err == nil {
+		defer done()
+		var conn net.Conn
+		if conn, err = net.Dial("unix", path); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, fmt.Errorf("%s does not run (%w); start it with --node %s", node, err, node)
+}
+
+// follow shows a console of another process until its machine ends or the user has enough.
+func follow(ctx context.Context, w io.Writer, conn net.Conn) error {
+	defer conn.Close()
+	restore, err := typeThere(os.Stdin, func(keys string) error {
+		_, err := io.WriteString(conn, keys)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer restore()
+	context.AfterFunc(ctx, func() { conn.Close() })
+	_, err = io.Copy(w, conn)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

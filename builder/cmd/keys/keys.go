@@ -1,0 +1,53 @@
+// Package keys is the command `spore keys`: the keys of UEFI Secure Boot and the one for PCR 11.
+package keys
+
+import (
+	"crypto/rand"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/ask"
+	"spore/builder/cmd/exit"
+)
+
+// outside is what the commands take from the world; tests bring their own.
+type outside struct {
+	now    func() time.Time
+	random io.Reader
+	// ask asks the person at the terminal for a passphrase.
+	ask func(what string, twice bool) (string, error)
+	// workFactor is scrypt's; 0 for the usual one.
+	workFactor int
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	return command(outside{now: time.Now, random: rand.Reader, ask: ask.Terminal})
+}
+
+func command(world outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make the keys of Secure Boot, and what machines are told of them",
+		Long: `Keys makes the three keys of UEFI Secure Boot and a key for the TPM's PCR 11 in a folder of yours. Machines are told the
+public halves; the private ones sign images and never leave the folder. These keys have nothing to do with those of the
+cluster (spore pki): one set can serve many clusters.`,
+		Example: "  spore keys init secureboot\n  spore keys show secureboot",
+		Args:    exit.Args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(initCommand(world), showCommand())
+	return cmd
+}
+
+// defaultDir is the folder when none is named.
+const defaultDir = "secureboot"
+
+func folder(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return defaultDir
+}

@@ -1,0 +1,173 @@
+// Package serve is the command `spore serve`: boot machines over the network.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/operator"
+	"spore/builder/media"
+	"spore/builder/netboot"
+	"spore/builder/netboot/control"
+	"spore/builder/netboot/dhcp"
+	"spore/builder/netboot/roster"
+	"spore/builder/pipeline"
+)
+
+type flags struct {
+	card, dhcp, addresses string
+	http                  int
+	tftp                  string
+	install               []string
+	keys                  operator.Folder
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "serve [OUT]",
+		Short: "Boot machines over the network",
+		Long: `Serve boots machines with the image in the folder OUT/netboot (see spore build --format netboot): by PXE with BIOS or UEFI,
+by UEFI HTTP boot, and by an iPXE that is there already. Each machine is told by its cards, serial number or UUID which node it
+is. One that is no node shows a screen that says so, and is listed here.
+
+With --dhcp proxy another DHCP server gives the addresses, and this one tells machines that boot from the network what to
+load. With --dhcp full it is the only DHCP server of the network, and nodes get their addresses of cluster.yaml. Never use
+that on a network that has a DHCP server.
+
+A node that has no secrets shows a fingerprint on its console. When it is the one that is printed here, type
+approve FINGERPRINT, or run spore approve OUT FINGERPRINT elsewhere: the machine gets its node's bundle, encrypted to its
+own key. Further words: list, deny FINGERPRINT, help.
+
+Ports 67, 69 and 80 need root, or the capability cap_net_bind_service.`,
+		Example: "  sudo spore serve out\n  sudo spore serve out --dhcp full --interface eth1\n  spore serve out --dhcp off --tftp-port off --http-port 8080\n  sudo spore serve out --dhcp full --install edge-01=S4EVNF0M123456",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := "out"
+			if len(args) == 1 {
+				out = args[0]
+			}
+			return run(cmd.Context(), cmd.OutOrStdout(), cmd.InOrStdin(), out, f)
+		},
+	}
+	cmd.Flags().StringVar(&f.card, "interface", "", "network interface that the machines are at, or its address (default: the one in the nodes' network)")
+	cmd.Flags().StringVar(&f.dhcp, "dhcp", "proxy", "proxy: beside another DHCP server; full: the only one; off")
+	cmd.Flags().StringVar(&f.addresses, "range", "", "FIRST-LAST, the addresses for machines that are no node, with --dhcp full (default: the last ones of the network)")
+	cmd.Flags().IntVar(&f.http, "http-port", netboot.HTTPPort, "TCP port of HTTP")
+	cmd.Flags().StringVar(&f.tftp, "tftp-port", strconv.Itoa(netboot.TFTPPort), "UDP port of TFTP, or off")
+	cmd.Flags().StringArrayVar(&f.install, "install", nil, "NODE=SERIAL: have the node install itself on the disk with this serial number, once")
+	f.keys.Register(cmd)
+	return cmd
+}
+
+// options makes sense of the flags.
+func (f flags) options(out string) (netboot.Options, error) {
+	o := netboot.Options{Dir: filepath.Join(out, pipeline.NetbootName), HTTPPort: f.http, Install: map[string]string{}, Now: time.Now}
+	switch f.dhcp {
+	case string(dhcp.Proxy), string(dhcp.Full):
+		o.DHCP = dhcp.Mode(f.dhcp)
+	case "off":
+	default:
+		return o, fmt.Errorf("--dhcp is %q; use proxy, full or off", f.dhcp)
+	}
+	if f.http < 0 || f.http > 65535 {
+		return o, fmt.Errorf("--http-port is %d; use 1 to 65535, or 0 for a free one", f.http)
+	}
+	o.TFTPPort = -1
+	if f.tftp != "off" {
+		n, err := strconv.ParseUint(f.tftp, 10, 16)
+		if err != nil {
+			return o, fmt.Errorf("--tftp-port is %q; use a port or off", f.tftp)
+		}
+		o.TFTPPort = int(n)
+	}
+	if f.addresses != "" {
+		first, last, ok := strings.Cut(f.addresses, "-")
+		var err1, err2 error
+		o.First, err1 = netip.ParseAddr(first)
+		o.Last, err2 = netip.ParseAddr(last)
+		if !ok || err1 != nil || err2 != nil {
+			return o, fmt.Errorf("--range is %q; write two addresses, such as 10.0.0.200-10.0.0.250", f.addresses)
+		}
+		if o.DHCP != dhcp.Full {
+			return o, errors.New("--range goes with --dhcp full")
+		}
+	}
+	for _, i := range f.install {
+		node, serial, ok := strings.Cut(i, "=")
+		if !ok || node == "" || serial == "" || strings.ContainsFunc(serial, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return o, fmt.Errorf("--install is %q; write NODE=SERIAL, with the serial number of a disk", i)
+		}
+		o.Install[node] = serial
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) error {
+	o, err := f.options(out)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	nodes, err := roster.Read(filepath.Join(o.Dir, media.NetbootCluster))
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w; make the folder with `spore build --format netboot -o %s`", err, out)
+	}
+	if err != nil {
+		return err
+	}
+	cards, err := netboot.Cards()
+	if err != nil {
+		return err
+	}
+	if o.Card, err = netboot.Choose(cards, f.card, nodes.Cluster.Network.NodeSubnets); err != nil {
+		return err
+	}
+	t := &terminal{w: w, now: time.Now}
+	o.Say = t.say
+	var s *netboot.Server
+	o.Bundle = func(_ context.Context, node string) ([]byte, error) {
+		return Bundle(f.keys, s.Nodes(), node, out)
+	}
+	if s, err = netboot.Open(ctx, o); err != nil {
+		return err
+	}
+	defer s.Close()
+	t.server = s
+	t.say("cluster %s, %d nodes, at %s on %s", nodes.Cluster.Name, len(nodes.All), s.Base(), o.Card.Name)
+	t.say("DHCP %s, TFTP %s; type help for what can be typed", f.dhcp, f.tftp)
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Serve(ctx) })
+	group.Go(func() error { return control.Serve(ctx, out, s) })
+	// Nothing waits for it: a read of the terminal cannot be ended.
+	go t.read(ctx, in)
+	return group.Wait()
+}
+
+// terminal writes lines that begin with the time, and takes words.
+type terminal struct {
+	w      io.Writer
+	now    func() time.Time
+	server *netboot.Server
+	mu     sync.Mutex
+}
+
+func (t *terminal) say(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.w, t.now().Format("15:04:05")+" "+format+"\n", args...)
+}

@@ -1,0 +1,147 @@
+package customize
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"spore/builder/manifest"
+	"spore/builder/media"
+	"spore/builder/pipeline"
+)
+
+// members are the media in an output folder of `spore build`, in the order in which they are changed.
+var members = []string{pipeline.DiskName, pipeline.ISOName, pipeline.NetbootName}
+
+// Set is the changes of all media in an output folder, or of one image by itself.
+type Set struct {
+	Changes []*Change
+
+	// dir is the output folder, or empty.
+	dir     string
+	options Options
+}
+
+// PlanAll is Plan for an image, or for all that are in an output folder of `spore build`; Output is a folder then.
+func PlanAll(o Options) (_ *Set, err error) {
+	s := &Set{options: o}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	found, err := s.find()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range found {
+		one := o
+		if one.Image = name; s.dir != "" && o.Output != "" {
+			one.Output = filepath.Join(o.Output, filepath.Base(name))
+		}
+		c, err := Plan(one)
+		if err != nil {
+			return nil, err
+		}
+		s.Changes = append(s.Changes, c)
+		if first := s.Changes[0]; first.original.root.Hash != c.original.root.Hash {
+			return nil, fmt.Errorf("%s and %s have different roots, so they are of different builds; customize each by itself", first.options.Image, name)
+		}
+	}
+	return s, nil
+}
+
+// find lists the images.
+func (s *Set) find() ([]string, error) {
+	info, err := os.Stat(s.options.Image)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(s.options.Image, media.NetbootRoot)); err == nil || !info.IsDir() {
+		return []string{s.options.Image}, nil
+	}
+	s.dir = s.options.Image
+	var found []string
+	for _, name := range members {
+		name = filepath.Join(s.dir, name)
+		if _, err := os.Stat(name); err == nil {
+			found = append(found, name)
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%s has no image: it is neither a folder for network boot nor one with %s", s.dir, strings.Join(members, ", "))
+	}
+	return found, nil
+}
+
+// Close closes all images.
+func (s *Set) Close() {
+	for _, c := range s.Changes {
+		c.Close()
+	}
+}
+
+// Write writes all images, each whole or not at all, and what else is in the folder: the UKI alone, and the bill of
+// materials, which has the cluster's name. An interrupted run is finished by the next.
+func (s *Set) Write(ctx context.Context) ([]*Result, error) {
+	if s.dir != "" && s.options.Output != "" {
+		if err := os.MkdirAll(s.options.Output, 0o755); err != nil {
+			return nil, fmt.Errorf("make the output folder: %w", err)
+		}
+	}
+	var out []*Result
+	for _, c := range s.Changes {
+		r, err := c.Write(ctx)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, r)
+	}
+	if s.dir == "" {
+		return out, nil
+	}
+	return out, s.writeRest()
+}
+
+// writeRest brings the other files of the folder up to date.
+func (s *Set) writeRest() error {
+	if _, err := os.Stat(filepath.Join(s.dir, pipeline.UKIName)); err == nil {
+		if err := s.update(pipeline.UKIName, s.Changes[0].media.UKI); err != nil {
+			return err
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, pipeline.ManifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var m manifest.Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Join(s.dir, pipeline.ManifestName), err)
+	}
+	var sbom bytes.Buffer
+	if err := m.SBOM(&sbom, s.options.Config.Cluster.Name); err != nil {
+		return err
+	}
+	return errors.Join(s.update(pipeline.ManifestName, text), s.update(pipeline.SBOMName, sbom.Bytes()))
+}
+
+// update writes a file of the folder unless it is so already.
+func (s *Set) update(name string, data []byte) error {
+	dst := filepath.Join(s.dir, name)
+	if s.options.Output != "" {
+		dst = filepath.Join(s.options.Output, name)
+	}
+	if old, err := os.ReadFile(dst); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return replace(dst, nil, func(name string) error { return os.WriteFile(name, data, 0o644) })
+}

@@ -1,0 +1,77 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"spore/builder/pcr"
+	"spore/builder/secureboot"
+	"spore/builder/uki"
+	"spore/fat"
+)
+
+// Program is a program for the firmware on the ESP.
+type Program struct {
+	Path string `json:"path"`
+	// Signatures are those for Secure Boot, each checked against the content.
+	Signatures []secureboot.Signature `json:"signatures,omitempty"`
+	// PCR11 is what the TPM's PCR 11 will be; nil for what is no unified kernel image.
+	PCR11 *pcr.Value `json:"pcr11,omitempty"`
+	// PCRSignatures are the signatures of that, by the fingerprints of their keys.
+	PCRSignatures []pcr.Signed `json:"pcrSignatures,omitempty"`
+	// Problem says what could not be read.
+	Problem string `json:"problem,omitempty"`
+}
+
+// maxPrograms bounds what is listed.
+const maxPrograms = 2 * maxUKIs
+
+// Programs reads all programs on the ESP of an image that Inspect has taken apart. Unlike Inspect it reads them whole.
+func (i *Info) Programs(r io.ReaderAt) ([]Program, error) {
+	esp := i.partition(TypeESP, "")
+	if esp == nil {
+		return nil, errors.New("inspect programs: the image has no EFI system partition")
+	}
+	f, err := fat.Open(io.NewSectionReader(r, esp.Offset, esp.Size), esp.Size)
+	if err != nil {
+		return nil, fmt.Errorf("inspect programs: %w", err)
+	}
+	files, err := f.Walk()
+	if err != nil {
+		return nil, fmt.Errorf("inspect programs: %w", err)
+	}
+	var out []Program
+	for _, file := range files {
+		if !strings.HasSuffix(strings.ToLower(file.Path), ".efi") {
+			continue
+		}
+		if len(out) == maxPrograms {
+			return nil, fmt.Errorf("inspect programs: there are more than %d", maxPrograms)
+		}
+		out = append(out, inspectProgram(file.Path, file.Content, file.Size))
+	}
+	return out, nil
+}
+
+func inspectProgram(name string, r io.ReaderAt, size int64) Program {
+	p := Program{Path: name}
+	var err error
+	if p.Signatures, err = secureboot.Signatures(r, size); err != nil {
+		p.Problem = err.Error()
+		return p
+	}
+	if _, err := uki.Inspect(r); err != nil {
+		return p // another kind of program
+	}
+	v, err := pcr.Predict(r)
+	if err == nil {
+		p.PCR11 = &v
+		p.PCRSignatures, err = pcr.ReadSignatures(r)
+	}
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	return p
+}

@@ -1,0 +1,202 @@
+package needs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"spore/builder/manifest"
+	"spore/builder/oci"
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+)
+
+// Missing tells what a configuration needs and a root does not have, each with the entry that asks for it. folder is the
+// configuration folder, which has the archives of container images.
+func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (cluster.Report, error) {
+	m := missing{config: c, root: root, packages: map[string]bool{}}
+	for _, p := range root.Packages {
+		m.packages[p.Name] = true
+	}
+	// A name that packages only provide is in the image when the image was built for it.
+	for _, name := range root.Requested {
+		m.packages[name] = true
+	}
+	m.format()
+	m.suite()
+	if err := m.imagePackages(); err != nil {
+		return nil, err
+	}
+	m.services()
+	if err := m.images(folder); err != nil {
+		return nil, err
+	}
+	return m.report, nil
+}
+
+type missing struct {
+	config   *cluster.Config
+	root     *manifest.Manifest
+	packages map[string]bool
+	report   cluster.Report
+}
+
+func (m *missing) errorf(at cluster.Problem, format string, args ...any) {
+	at.Severity, at.Message = cluster.Error, fmt.Sprintf(format, args...)
+	m.report = append(m.report, at)
+}
+
+// format refuses a root whose agent would read another form of configuration than the one that this program writes.
+func (m *missing) format() {
+	if m.root.ConfigFormat != facts.Format() {
+		m.errorf(m.config.At(clusterFile), "the agent in the image reads the configuration in form %q, and this spore writes form %q: use the spore that built the image, or build it anew", m.root.ConfigFormat, facts.Format())
+	}
+}
+
+func (m *missing) suite() {
+	if want := m.config.Image.Suite; want != m.root.Suite {
+		m.errorf(m.config.At(imageFile, "suite"), "asks for the suite %s, and the image was built from %s", want, m.root.Suite)
+	}
+}
+
+// imagePackages compares what image.yaml adds: kernel, microcode, packages.
+func (m *missing) imagePackages() error {
+	base := *m.config
+	base.Cluster.Services, base.Image.Packages, base.Image.Microcode = nil, nil, false
+	list, err := Packages(&base)
+	if err != nil {
+		return err
+	}
+	if absent := m.absent(list); len(absent) > 0 {
+		m.errorf(m.config.At(imageFile, "kernel"), "the kernel %s needs %s, which the image does not carry; it has kernel %s", m.config.Image.Kernel, join("package", absent), m.root.Kernel)
+	}
+	if m.config.Image.Microcode {
+		if absent := m.absent(microcode); len(absent) > 0 {
+			m.errorf(m.config.At(imageFile, "microcode"), "microcode needs %s, which the image does not carry", join("package", absent))
+		}
+	}
+	for i, name := range m.config.Image.Packages {
+		if !m.packages[name] {
+			m.errorf(m.config.At(imageFile, "packages", i), "package %s is not in the image", name)
+		}
+	}
+	return nil
+}
+
+func (m *missing) absent(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !m.packages[name] && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// services names, for each service, the programs and packages that it lacks.
+func (m *missing) services() {
+	programs, packages := map[string][]string{}, map[string][]string{}
+	for _, p := range Programs(m.config) {
+		s := m.service(p)
+		if !slices.Contains(m.root.Programs, p.Name) {
+			programs[s] = append(programs[s], p.Name)
+		}
+		packages[s] = append(packages[s], m.absent(p.Packages)...)
+	}
+	for i, s := range m.config.Cluster.Services {
+		var what []string
+		if len(programs[s]) > 0 {
+			what = append(what, join("program", programs[s]))
+		}
+		slices.Sort(packages[s])
+		if absent := slices.Compact(packages[s]); len(absent) > 0 {
+			what = append(what, join("package", absent))
+		}
+		if what != nil {
+			m.errorf(m.config.At(clusterFile, "services", i), "service %s needs %s, which the image does not carry", s, strings.Join(what, " and "))
+		}
+	}
+}
+
+// service is the one that brings a program: of two that it needs, the one that the image may not know.
+func (m *missing) service(p roles.Program) string {
+	if p.With != "" {
+		return p.With
+	}
+	for _, r := range roles.Roles() {
+		if slices.Contains(r.Programs, p.Name) && slices.Contains(m.config.Cluster.Services, r.Service) {
+			return r.Service
+		}
+	}
+	return ""
+}
+
+// images compares container images: references by themselves, since they name their content, and archives by their digest.
+func (m *missing) images(folder fs.FS) error {
+	names, _ := ContainerImages(m.config)
+	for i, name := range names {
+		at := m.config.At(kubernetesFile, "images", i)
+		if !cluster.IsImageArchive(name) {
+			if !slices.ContainsFunc(m.root.Images, func(i manifest.Image) bool { return i.From == name }) {
+				m.errorf(at, "container image %s is not in the image", name)
+			}
+			continue
+		}
+		archive, err := describeArchive(folder, name)
+		if err != nil {
+			return fmt.Errorf("container image %s: %w", name, err)
+		}
+		if !slices.ContainsFunc(m.root.Images, func(i manifest.Image) bool {
+			return i.Digest == archive.Digest && slices.Equal(i.Names, archive.Names)
+		}) {
+			m.errorf(at, "the archive %s holds %s with the digest %s, which is not in the image", name, strings.Join(archive.Names, ", "), archive.Digest)
+		}
+	}
+	return nil
+}
+
+func describeArchive(folder fs.FS, name string) (oci.Image, error) {
+	f, err := folder.Open(name)
+	if err != nil {
+		return oci.Image{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return oci.Image{}, err
+	}
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		return oci.Image{}, errors.New("internal error: the configuration folder's files cannot be read at any place")
+	}
+	return oci.Peek(r, info.Size())
+}
+
+// join counts and lists: "package a", "packages a, b".
+func join(what string, names []string) string {
+	if len(names) > 1 {
+		what += "s"
+	}
+	return what + " " + strings.Join(names, ", ")
+}
+
+// Unneeded are programs that a root has and the configuration does not need, sorted. They do no harm: no role starts them.
+// `spore build` would leave them out.
+func Unneeded(c *cluster.Config, root *manifest.Manifest) []string {
+	needed := map[string]bool{}
+	for _, p := range Programs(c) {
+		needed[p.Name] = true
+	}
+	var out []string
+	for _, name := range root.Programs {
+		if !needed[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,77 @@
+// Package needs tells what a configuration needs of a root, and who asks for it. `spore build` makes the root of it;
+// `spore customize` compares it with what the root of an image has.
+package needs
+
+import (
+	"slices"
+	"sort"
+
+	"spore/builder/recipe"
+	"spore/cluster"
+	"spore/cluster/roles"
+	"spore/cluster/spec"
+)
+
+// Files of the configuration folder that ask for something.
+const (
+	clusterFile    = "cluster.yaml"
+	imageFile      = "image.yaml"
+	kubernetesFile = "services/kubernetes.yaml"
+)
+
+// imagesProgram is the program that brings container images into containerd.
+const imagesProgram = "kubernetes-images"
+
+// microcode has the packages that image.yaml's key of that name adds.
+var microcode = []string{"amd64-microcode", "intel-microcode"}
+
+// Programs are the programs of all roles whose service is enabled, by name.
+func Programs(c *cluster.Config) []roles.Program {
+	enabled := map[string]bool{}
+	for _, s := range c.Cluster.Services {
+		enabled[s] = true
+	}
+	for _, part := range spec.Parts {
+		enabled[part] = c.Services.Part(part)
+	}
+	byName := map[string]roles.Program{}
+	for _, r := range roles.Roles() {
+		if !enabled[r.Service] {
+			continue
+		}
+		for _, p := range r.Enabled(func(service string) bool { return enabled[service] }) {
+			byName[p.Name] = p
+		}
+	}
+	out := make([]roles.Program, 0, len(byName))
+	for _, p := range byName {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// Packages are the Debian packages that the configuration asks for, without what those depend on; some may be there twice.
+func Packages(c *cluster.Config) ([]string, error) {
+	list, err := recipe.BasePackages(c.Image.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, c.Image.Packages...)
+	if c.Image.Microcode {
+		list = append(list, microcode...)
+	}
+	for _, p := range Programs(c) {
+		list = append(list, p.Packages...)
+	}
+	return list, nil
+}
+
+// ContainerImages are the references and archives that the root carries for Kubernetes, as services/kubernetes.yaml names
+// them, and whether there are any at all: the pause image is in every root with Kubernetes.
+func ContainerImages(c *cluster.Config) (names []string, some bool) {
+	if !slices.ContainsFunc(Programs(c), func(p roles.Program) bool { return p.Name == imagesProgram }) {
+		return nil, false
+	}
+	return c.Services.Kubernetes.Images, true
+}

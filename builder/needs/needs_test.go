@@ -1,0 +1,51 @@
+package needs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster"
+	"spore/cluster/spec"
+)
+
+func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
+	names := func(services ...string) []string {
+		out := []string{}
+		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}}) {
+			out = append(out, p.Name)
+		}
+		return out
+	}
+	require.Equal(t, []string{"coredns", "mosquitto"}, names("mqtt", "dns"))
+	require.Equal(t, []string{"coredns"}, names("dns"))
+	require.Equal(t, []string{}, names())
+}
+
+func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
+	has := func(c *spec.Ceph, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
+		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{Ceph: c, Kubernetes: kubernetes}}) {
+			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
+		}
+		return mds, volumes
+	}
+	with := func(kubernetes bool) *spec.Ceph {
+		return &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: kubernetes}}}
+	}
+	for _, tt := range []struct {
+		name         string
+		ceph         *spec.Ceph
+		kubernetes   *spec.Kubernetes
+		services     []string
+		mds, volumes bool
+	}{
+		{"no file system", &spec.Ceph{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
+		{"one that is not for Kubernetes", with(false), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, false},
+		{"one that is", with(true), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, true},
+		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},
+		{"no Ceph", nil, &spec.Kubernetes{}, []string{"kubernetes"}, false, false},
+	} {
+		mds, volumes := has(tt.ceph, tt.kubernetes, tt.services...)
+		require.Equal(t, []bool{tt.mds, tt.volumes}, []bool{mds, volumes}, tt.name)
+	}
+}

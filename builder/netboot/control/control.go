@@ -1,0 +1,169 @@
+// Package control is how a second command speaks with a `spore serve` that is running: HTTP over a Unix socket in the output
+// folder, which only the same user (and root) can open.
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/builder/netboot"
+	"spore/pki/bundle"
+)
+
+// Name is the socket's in the output folder.
+const Name = "serve.sock"
+
+// timeout bounds one request.
+const timeout = time.Minute
+
+// ErrNone says that nobody serves a folder.
+var ErrNone = errors.New("no `spore serve` is running for this folder")
+
+// Server is what is controlled; *netboot.Server is one.
+type Server interface {
+	State() netboot.State
+	Approve(ctx context.Context, fingerprint string, bundle []byte) error
+	Deny(fingerprint string) error
+}
+
+// approval is what is posted to approve a machine; without a bundle it refuses the machine.
+type approval struct {
+	Fingerprint string `json:"fingerprint"`
+	Bundle      []byte `json:"bundle,omitempty"`
+}
+
+// socket is a path to the socket that is short enough for any folder: unix(7) allows 107 characters. The folder is to stay open
+// as long as the path is used.
+func socket(out string) (dir *os.File, path string, err error) {
+	if dir, err = os.Open(out); err != nil {
+		return nil, "", err
+	}
+	return dir, fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), Name), nil
+}
+
+// Serve answers until the context ends.
+func Serve(ctx context.Context, out string, s Server) error {
+	dir, path, err := socket(out)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return fmt.Errorf("another `spore serve` is running for %s", out)
+	}
+	// What is left of one that was killed.
+	_ = os.Remove(path)
+	mask := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(mask)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", filepath.Join(out, Name), err)
+	}
+	server := &http.Server{Handler: handler(s), ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: 8 << 10}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("serve %s: %w", filepath.Join(out, Name), err)
+	}
+	return nil
+}
+
+func handler(s Server) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.State())
+	})
+	post := func(do func(r *http.Request, a approval) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			var a approval
+			// Base64 makes four bytes of three.
+			err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*bundle.MaxSize)).Decode(&a)
+			if err == nil {
+				err = do(r, a)
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+			}
+		}
+	}
+	mux.HandleFunc("POST /approve", post(func(r *http.Request, a approval) error {
+		if len(a.Bundle) == 0 {
+			return errors.New("an approval comes with a bundle")
+		}
+		return s.Approve(r.Context(), a.Fingerprint, a.Bundle)
+	}))
+	mux.HandleFunc("POST /deny", post(func(_ *http.Request, a approval) error { return s.Deny(a.Fingerprint) }))
+	return mux
+}
+
+// State asks what the server knows.
+func State(ctx context.Context, out string) (netboot.State, error) {
+	var state netboot.State
+	data, err := request(ctx, out, http.MethodGet, "/state", nil)
+	if err != nil {
+		return state, err
+	}
+	return state, json.Unmarshal(data, &state)
+}
+
+// Approve hands a machine's bundle over.
+func Approve(ctx context.Context, out, fingerprint string, bundle []byte) error {
+	_, err := request(ctx, out, http.MethodPost, "/approve", approval{fingerprint, bundle})
+	return err
+}
+
+// Deny refuses a machine.
+func Deny(ctx context.Context, out, fingerprint string) error {
+	_, err := request(ctx, out, http.MethodPost, "/deny", approval{Fingerprint: fingerprint})
+	return err
+}
+
+func request(ctx context.Context, out, method, path string, body any) ([]byte, error) {
+	dir, name, err := socket(out)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://serve"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", name)
+	}}
+	answer, err := transport.RoundTrip(r)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, fmt.Errorf("%s: %w", out, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("speak with `spore serve`: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 16<<20))
+	if err != nil {
+		return nil, fmt.Errorf("speak with `spore serve`: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, errors.New(strings.TrimSpace(string(text)))
+	}
+	return text, nil
+}

@@ -1,0 +1,45 @@
+package facts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"reflect"
+)
+
+// Format names the form of Cluster and Node: 16 hexadecimal digits that change whenever a field of them, or of what they
+// hold, is added, removed, renamed or retyped. A root says which form its agent reads, so that nobody hands it another one.
+func Format() string { return formatOf(Cluster{}, Node{}) }
+
+func formatOf(values ...any) string {
+	h := sha256.New()
+	seen := map[reflect.Type]bool{}
+	for _, v := range values {
+		describe(h, reflect.TypeOf(v), seen)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// describe writes a type down to its scalars; a type that it has seen is named alone.
+func describe(w io.Writer, t reflect.Type, seen map[reflect.Type]bool) {
+	fmt.Fprintf(w, "%s %s\n", t.Kind(), t.Name())
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		describe(w, t.Elem(), seen)
+	case reflect.Map:
+		describe(w, t.Key(), seen)
+		describe(w, t.Elem(), seen)
+	case reflect.Struct:
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		for i := range t.NumField() {
+			f := t.Field(i)
+			fmt.Fprintf(w, "%s %q ", f.Name, f.Tag.Get("json"))
+			describe(w, f.Type, seen)
+		}
+		fmt.Fprintln(w, "end")
+	}
+}

@@ -1,0 +1,217 @@
+// Package enroll is how a machine that was booted from the network gets its bundle of secrets: it makes a key (X25519 of
+// age-encryption.org/v1), shows the key's fingerprint on its console and sends key and node name to the server that it was
+// booted from. The operator compares the fingerprint and approves it; then the server hands out the bundle of that node,
+// encrypted to that key alone.
+//
+// The way is plain HTTP: POST BASE/enroll with a Claim in JSON. The answer is 202 with a Pending, or 200 with the bundle. What
+// it stands on is the operator's look at the fingerprint on one side, and on the other the signature of the bundle (package
+// bundle), which the machine checks against the cluster part of its verified image. A fingerprint stands for cluster, node and
+// key together, so that another key, or another node for the same key, is another one, and wants an approval of its own.
+package enroll
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"filippo.io/age"
+
+	"spore/pki/bundle"
+	"spore/pki/seal"
+)
+
+// Path is where the server answers, below the folder of the image.
+const Path = "enroll"
+
+// Bounds, in bytes but for maxMACs.
+const (
+	maxClaim  = 16 << 10
+	maxText   = 128
+	maxMACs   = 64
+	maxSealed = bundle.MaxSize + 4<<10
+)
+
+const version = 1
+
+// Claim is what a machine says of itself. Nothing of it is proved.
+type Claim struct {
+	// Version is 1.
+	Version int `json:"version"`
+	// Cluster is the cluster's id.
+	Cluster string `json:"cluster"`
+	// Node is which node the machine found itself to be; empty when it is none.
+	Node string `json:"node"`
+	// Key is the age recipient that the bundle is to be encrypted to.
+	Key string `json:"key"`
+	// MACs, Serial and UUID are what the machine could be known by.
+	MACs   []string `json:"macs,omitempty"`
+	Serial string   `json:"serial,omitempty"`
+	UUID   string   `json:"uuid,omitempty"`
+}
+
+// NewClaim fills in the version.
+func NewClaim(c Claim) Claim {
+	c.Version = version
+	return c
+}
+
+// ErrForm is a message that is not of its form.
+var ErrForm = errors.New("the message is not of its form")
+
+// ParseClaim reads a claim and holds it to its bounds.
+func ParseClaim(data []byte) (Claim, error) {
+	var c Claim
+	if len(data) > maxClaim {
+		return c, fmt.Errorf("%w: it has more than %d bytes", ErrForm, maxClaim)
+	}
+	if err := decode(data, &c); err != nil {
+		return c, err
+	}
+	if c.Version != version {
+		return c, fmt.Errorf("%w: version %d, known is %d", ErrForm, c.Version, version)
+	}
+	if key, err := age.ParseX25519Recipient(c.Key); err != nil || key.String() != c.Key {
+		return c, fmt.Errorf("%w: its key is no age recipient", ErrForm)
+	}
+	if c.Node != "" && !bundle.ValidName(c.Node) {
+		return c, fmt.Errorf("%w: %.64q is no name of a node", ErrForm, c.Node)
+	}
+	for _, text := range []string{c.Cluster, c.Serial, c.UUID} {
+		if !printable(text) {
+			return c, fmt.Errorf("%w: it has text that is long or cannot be printed", ErrForm)
+		}
+	}
+	if len(c.MACs) > maxMACs {
+		return c, fmt.Errorf("%w: it has %d MACs", ErrForm, len(c.MACs))
+	}
+	for _, m := range c.MACs {
+		if hw, err := net.ParseMAC(m); err != nil || hw.String() != m {
+			return c, fmt.Errorf("%w: %.64q is no MAC", ErrForm, m)
+		}
+	}
+	return c, nil
+}
+
+// decode reads one JSON value without fields that nobody knows.
+func decode(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%w: its JSON is not as it must be", ErrForm)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%w: something follows its JSON", ErrForm)
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	for _, c := range []byte(s) {
+		if c < 0x20 || c > 0x7e {
+			return false
+		}
+	}
+	return len(s) <= maxText
+}
+
+// Fingerprint is what operator and console compare: 100 bits of a hash over cluster, node and key, in five groups of four
+// characters of base32.
+func (c Claim) Fingerprint() string {
+	// No part can hold a newline (ParseClaim), so no two claims give the same text.
+	sum := sha256.Sum256(fmt.Appendf(nil, "spore enroll 1\n%s\n%s\n%s\n", strings.ToLower(c.Cluster), c.Node, c.Key))
+	text := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
+	var groups []string
+	for i := 0; i < 20; i += 4 {
+		groups = append(groups, text[i:i+4])
+	}
+	return strings.Join(groups, "-")
+}
+
+// States of a request.
+const (
+	// Waiting is for the operator's approval.
+	Waiting = "waiting"
+	// Unknown is a machine that is no node of the configuration; it can be given nothing.
+	Unknown = "unknown"
+	// Denied is what the operator refused.
+	Denied = "denied"
+	// Approved is what the bundle is handed out for.
+	Approved = "approved"
+)
+
+// Pending is the answer while there is no bundle to hand out.
+type Pending struct {
+	State       string `json:"state"`
+	Fingerprint string `json:"fingerprint"`
+	// Message says in words what is waited for, or what is wrong.
+	Message string `json:"message,omitempty"`
+}
+
+// ParsePending reads a server's answer. What it says is shown on a console and is held to what can be printed.
+func ParsePending(data []byte) (Pending, error) {
+	var p Pending
+	if len(data) > maxClaim {
+		return p, fmt.Errorf("%w: it has more than %d bytes", ErrForm, maxClaim)
+	}
+	if err := decode(data, &p); err != nil {
+		return p, err
+	}
+	if p.State != Waiting && p.State != Unknown && p.State != Denied {
+		return p, fmt.Errorf("%w: the state %.40q", ErrForm, p.State)
+	}
+	if !printable(p.Fingerprint) || !printable(p.Message) {
+		return p, fmt.Errorf("%w: it has text that is long or cannot be printed", ErrForm)
+	}
+	return p, nil
+}
+
+// Key is the machine's.
+type Key struct{ identity *age.X25519Identity }
+
+// NewKey makes one.
+func NewKey() (Key, error) {
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		return Key{}, fmt.Errorf("make a key: %w", err)
+	}
+	return Key{id}, nil
+}
+
+// ParseKey reads what Secret returned; its error quotes nothing.
+func ParseKey(secret []byte) (Key, error) {
+	id, err := age.ParseX25519Identity(string(secret))
+	if err != nil {
+		return Key{}, errors.New("it is no key")
+	}
+	return Key{id}, nil
+}
+
+// Secret is the key as text, to be kept sealed.
+func (k Key) Secret() []byte { return []byte(k.identity.String()) }
+
+// Public is the recipient that a Claim names.
+func (k Key) Public() string { return k.identity.Recipient().String() }
+
+// String and Format never show the secret half.
+func (k Key) String() string { return k.Public() }
+
+// Format implements fmt.Formatter.
+func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.Public()) }
+
+// Open decrypts what the server handed out: the bundle as it was signed, which nobody has verified yet.
+func (k Key) Open(sealed []byte) ([]byte, error) {
+	if len(sealed) > maxSealed {
+		return nil, fmt.Errorf("it has more than %d bytes", maxSealed)
+	}
+	data, err := seal.OpenIdentities(sealed, k.Secret(), bundle.MaxSize)
+	if errors.Is(err, seal.ErrPassphrase) {
+		return nil, errors.New("it is not encrypted to this machine's key")
+	}
+	return data, err
+}

@@ -1,0 +1,57 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/netboot"
+	"spore/builder/vm"
+)
+
+// TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS, whose card brings iPXE. The operator adds it to the
+// configuration while it waits; nobody touches the machine or the server.
+func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
+	t.Parallel()
+	mac := foreignMAC + "7"
+	w, out := newWire(t), netbootFolder(t)
+	w.serve(out)
+	g := w.boot(vm.Config{Name: "bios", Firmware: vm.BIOS, SMBIOS: vm.SMBIOS{Serial: "SN-4711", UUID: "3a5b8f0e-0000-4000-8000-0000000000fe"}, Args: []string{
+		"-netdev", "tap,id=wire,ifname=" + tap + ",script=no,downscript=no",
+		"-device", "virtio-net-pci,netdev=wire,mac=" + mac + ",bootindex=1",
+	}})
+	g.awaitLine(`UNKNOWN MACHINE`)
+	g.awaitLine(`MAC +` + mac)
+	g.awaitLine(`serial +SN-4711`)
+	g.awaitLine(`UUID +3a5b8f0e-0000-4000-8000-0000000000fe`)
+	g.awaitLine(`macs: \["` + mac + `"\]`)
+
+	path, err := program()
+	require.NoError(t, err)
+	text, err := exec.Command(path, "approve", out, "--json").Output()
+	require.NoError(t, err)
+	var state netboot.State
+	require.NoError(t, json.Unmarshal(text, &state))
+	require.Len(t, state.Machines, 1, "the operator is shown it too")
+	require.Equal(t, []string{mac}, state.Machines[0].MACs)
+	require.Equal(t, "SN-4711", state.Machines[0].Serial)
+	require.True(t, strings.HasPrefix(state.Machines[0].Address, "10.77.0."), state.Machines[0].Address)
+	require.Empty(t, state.Machines[0].Node)
+
+	configs := editedConfigs(t, [3]string{"cluster.yaml", "  - name: dns-01\n", "  - name: dns-01\n    macs: [\"" + mac + "\"]\n"})
+	said, err := exec.Command(path, "customize", filepath.Join(out, "netboot"), "--config", configs, "--pki", suite.dir).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	g.awaitLine(`Spore: this machine is dns-01 of cluster plant, by its mac ` + mac)
+	g.awaitLine(`spore stage1:.*the image comes from the network: the kernel command line says spore\.url=http://` + serverIP + `/`)
+	s := g.running()
+	require.Equal(t, "dns-01", s.Node)
+	require.Equal(t, "mac", s.Matched.By)
+	require.Equal(t, []string{dnsOwnIP}, s.Addresses)
+	require.Equal(t, "active", s.Services["coredns.service"])
+}

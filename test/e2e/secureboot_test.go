@@ -1,0 +1,180 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/pcr"
+	"spore/builder/secureboot"
+	"spore/builder/vm"
+)
+
+// Scenario: Secure Boot. One machine takes the keys of its medium and starts the signed image; with the same keys its
+// firmware refuses an image with one changed byte, and one that is not signed.
+
+// started is what the status line says of the machine's start.
+type started struct {
+	Firmware *struct {
+		SecureBoot bool   `json:"secureBoot"`
+		SetupMode  bool   `json:"setupMode"`
+		Lockdown   string `json:"lockdown"`
+		PCR11      string `json:"pcr11"`
+	} `json:"firmware"`
+}
+
+func startOf(t *testing.T, s vm.Status) started {
+	t.Helper()
+	var out started
+	require.NoError(t, json.Unmarshal([]byte(s.Raw), &out))
+	require.NotNil(t, out.Firmware, s.Raw)
+	return out
+}
+
+// signedImage is an image with keys of its own, in a folder with the keys.
+type signedImage struct {
+	disk, uki, keys string
+}
+
+// buildSigned makes keys and the image of the suite's configuration, signed. Under Secure Boot systemd's stub takes no
+// words from outside, so those that the emulation needs are in the image.
+func buildSigned(t *testing.T) signedImage {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "edge")
+	require.NoError(t, os.CopyFS(config, os.DirFS(filepath.Join(sourceTree, "examples/edge"))))
+	if words := suite.accel.KernelArguments; len(words) > 0 {
+		f, err := os.OpenFile(filepath.Join(config, "image.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(f, "kernelArguments: [%s]\n", strings.Join(words, ", "))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	i := signedImage{filepath.Join(dir, "out", "spore.img"), filepath.Join(dir, "out", "spore.efi"), filepath.Join(dir, "keys")}
+	require.NoError(t, spore("keys", "init", i.keys, "--plain"))
+	require.NoError(t, spore("build", config, "-o", filepath.Dir(i.disk), "--pki", suite.dir, "--format", "disk,uki",
+		"--secure-boot-key", filepath.Join(i.keys, "db.key"), "--secure-boot-cert", filepath.Join(i.keys, "db.crt"),
+		"--pcr-key", filepath.Join(i.keys, "pcr.key"), "--enroll", "if-safe"))
+	return i
+}
+
+// changed is a disk with the image in which one letter of the UKI is another: in the title that boot menus show, so that
+// the rest of it works as before.
+func (i signedImage) changed(t *testing.T) string {
+	t.Helper()
+	uki, err := os.ReadFile(i.uki)
+	require.NoError(t, err)
+	title := bytes.Index(uki, []byte("PRETTY_NAME="))
+	require.Positive(t, title)
+	disk := copyOf(t, i.disk)
+	esp, err := vm.FindPartition(disk, "esp")
+	require.NoError(t, err)
+	f, err := os.Open(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	// A file of our FAT lies in one piece.
+	const cluster = 4096
+	block := make([]byte, cluster)
+	for at := esp.Start; at < esp.Start+esp.Size; at += 512 {
+		_, err := f.ReadAt(block, at)
+		require.NoError(t, err)
+		if bytes.Equal(block, uki[:cluster]) {
+			require.NoError(t, vm.Flip(disk, at+int64(title+len("PRETTY_NAME=")+2)))
+			return disk
+		}
+	}
+	t.Fatal("the UKI is not on the ESP")
+	return ""
+}
+
+// copyOf is a disk with an image.
+func copyOf(t *testing.T, image string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, vm.Copy(image, path, diskSize))
+	return path
+}
+
+// requireRefusal makes sure that the firmware says that it does not start a program, and that no kernel runs.
+func requireRefusal(t *testing.T, g *guest, pattern string) {
+	t.Helper()
+	line := g.awaitLine(pattern)
+	t.Log(line.Text)
+	g.off()
+	_, seen := g.Console.Find(0, regexp.MustCompile(`Linux version|spore stage1`))
+	require.False(t, seen)
+}
+
+func TestSecureBoot(t *testing.T) {
+	t.Parallel()
+	image := buildSigned(t)
+	f, err := os.Open(image.uki)
+	require.NoError(t, err)
+	predicted, err := pcr.Predict(f)
+	require.NoError(t, err)
+	list, err := pcr.ReadSignatures(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	secure := func(name, disk, vars string) vm.Config {
+		c := edge(name, bootDisk(disk))
+		c.Firmware, c.Vars, c.Dir = vm.SecureBoot, vars, t.TempDir()
+		return c
+	}
+	c := secure("secureboot", copyOf(t, image.disk), "")
+	c.TPM, c.Reboots = filepath.Join(t.TempDir(), "tpm"), true
+	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+	g := boot(t, c)
+	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
+	g.awaitLine(`stage1: .*the image has a signature of PCR 11`)
+	s := g.running()
+	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, "tpm2", s.Bundle.Sealed, "a bundle is sealed to the TPM and to none of its registers, signed image or not: %s", s.Raw)
+	at := startOf(t, s).Firmware
+	require.True(t, at.SecureBoot, s.Raw)
+	require.False(t, at.SetupMode, s.Raw)
+	require.Equal(t, "integrity", at.Lockdown, s.Raw)
+	t.Run("the TPM has measured what was predicted", func(t *testing.T) {
+		require.Equal(t, predicted.String(), at.PCR11)
+		public, err := os.ReadFile(filepath.Join(image.keys, "pcr.pub"))
+		require.NoError(t, err)
+		require.NoError(t, pcr.Check(list, predicted, public))
+	})
+	g.off()
+	t.Run("the firmware has the keys of the folder", func(t *testing.T) {
+		fd, err := os.ReadFile(c.VarsPath())
+		require.NoError(t, err)
+		vars, err := secureboot.StoredVariables(fd)
+		require.NoError(t, err)
+		for _, name := range []string{"PK", "KEK", "db"} {
+			want, err := os.ReadFile(filepath.Join(image.keys, name+".esl"))
+			require.NoError(t, err)
+			var have []byte
+			for _, v := range vars {
+				if v.Name == name {
+					have = v.Data
+				}
+			}
+			require.Equal(t, want, have, name)
+		}
+	})
+	changed, enrolled := image.changed(t), c.VarsPath()
+	t.Run("an image with one changed byte is refused", func(t *testing.T) {
+		g := boot(t, secure("secureboot-changed", changed, enrolled))
+		g.awaitLine(`BdsDxe: starting Boot`) // its boot loader is as it was
+		requireRefusal(t, g, `(?i)access denied|security violation`)
+	})
+	t.Run("an image that is not signed is refused", func(t *testing.T) {
+		g := boot(t, secure("secureboot-unsigned", overlay(t), enrolled))
+		requireRefusal(t, g, `(?i)BdsDxe: failed to (load|start).*(access denied|security violation)`)
+	})
+}
