@@ -23,7 +23,6 @@ import (
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/roles"
-	"spore/cluster/spec"
 )
 
 // Names of the files in the output folder.
