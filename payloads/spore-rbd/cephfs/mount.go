@@ -94,8 +94,9 @@ func explain(err error) error {
 		{unix.ENOENT, "there is no such folder or file system, or the user may not see it"},
 		{unix.EACCES, "the user may not mount it"},
 		{unix.EPERM, "the user may not mount it, or the key is not Ceph's"},
-		{unix.ETIMEDOUT, "no monitor or metadata server answers"},
-		{unix.EHOSTUNREACH, "no metadata server serves the file system"},
+		// The kernel tries again for a minute where a metadata server refuses it.
+		{unix.ETIMEDOUT, "no monitor or metadata server answers, or the user may not mount this folder"},
+		{unix.EHOSTUNREACH, "no metadata server serves the file system, or the monitors cannot be spoken to"},
 		{unix.ENODEV, "the kernel has no module ceph"},
 	} {
 		if errors.Is(err, row.is) {
