@@ -208,6 +208,7 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 	g.awaitLine(`spore stage1:.*the image comes from the network: the firmware started .*/MAC\(52540077000b,0x1\)/IPv4\(.*\)/Uri\(`)
 	g.awaitLine(`spore stage1:.*DHCP: ` + edgeIP + `/24 on \S+ \(` + edgeMAC + `\) from ` + serverIP + `, http://` + serverIP + `/`)
 	g.awaitLine(`spore stage1:.* root\.verity: `)
+	time.Sleep(200 * time.Millisecond) // A megabyte of the root in emulation, and not all of it on a fast machine.
 	stop()
 	g.awaitLine(`spore stage1:.*waiting for root\.squashfs: .*; trying again in `)
 	w.serve(out, "--tftp-port", "off")

@@ -25,6 +25,7 @@ const (
 	codeNotFound = 1
 	codeAccess   = 2
 	codeIllegal  = 4
+	codeOptions  = 8 // RFC 2347
 )
 
 const (
@@ -127,6 +128,16 @@ func (t *sender) negotiate(r *request) []byte {
 	return out
 }
 
+// clientError is what a client says when it ends a transfer.
+type clientError struct {
+	code uint16
+	text string
+}
+
+func (e *clientError) Error() string {
+	return fmt.Sprintf("the client says: %q (error %d)", e.text, e.code)
+}
+
 // errNoAnswer is a packet of the client that says nothing.
 var errNoAnswer = errors.New("no answer")
 
@@ -140,7 +151,7 @@ func parseAnswer(b []byte) (block uint16, err error) {
 		return binary.BigEndian.Uint16(b[2:]), nil
 	case opError:
 		text, _, _ := bytes.Cut(b[4:], []byte{0})
-		return 0, fmt.Errorf("the client says: %.100q (error %d)", text, binary.BigEndian.Uint16(b[2:]))
+		return 0, &clientError{binary.BigEndian.Uint16(b[2:]), string(text[:min(len(text), 100)])}
 	}
 	return 0, errNoAnswer
 }

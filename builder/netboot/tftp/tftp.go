@@ -118,7 +118,9 @@ func (s *Server) begin(ctx context.Context, packet []byte, from netip.AddrPort) 
 	}
 	s.all.Go(func() {
 		defer s.leave(from)
-		s.report(from, r.name, s.transfer(ctx, from, r, data))
+		if err := s.transfer(ctx, from, r, data); !errors.Is(err, errAskedSize) {
+			s.report(from, r.name, err)
+		}
 	})
 }
 
@@ -171,6 +173,9 @@ func (s *Server) transfer(ctx context.Context, to netip.AddrPort, r *request, da
 	return nil
 }
 
+// errAskedSize is the end of a transfer that a client began for the size of the file alone, as UEFI firmware does.
+var errAskedSize = errors.New("the client asked for the size alone")
+
 // sender is one transfer.
 type sender struct {
 	conn          *net.UDPConn
@@ -183,6 +188,10 @@ type sender struct {
 func (t *sender) run(r *request) error {
 	if answer := t.negotiate(r); answer != nil {
 		if _, err := t.await(func() error { return t.write(answer) }, -1, 0); err != nil {
+			var said *clientError
+			if errors.As(err, &said) && said.code == codeOptions {
+				return errAskedSize
+			}
 			return fmt.Errorf("options: %w", err)
 		}
 	}

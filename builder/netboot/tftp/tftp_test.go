@@ -265,10 +265,21 @@ func TestAClientThatIsGoneIsGivenUp(t *testing.T) {
 
 	m = newMachine(t, s, readRequest("f", "octet", "tsize", "0"))
 	require.NotNil(t, m.next(time.Second))
-	_, err := m.conn.WriteToUDP(append([]byte{0, opError, 0, 8}, "no room\x00"...), m.peer)
+	_, err := m.conn.WriteToUDP(append([]byte{0, opError, 0, 3}, "no room\x00"...), m.peer)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(ended()) == 2 }, 5*time.Second, time.Millisecond)
-	require.ErrorContains(t, ended()[1], `options: the client says: "no room" (error 8)`)
+	require.ErrorContains(t, ended()[1], `options: the client says: "no room" (error 3)`)
+}
+
+func TestAQuestionForTheSizeIsNoTransferThatFailed(t *testing.T) {
+	s, ended := serve(t, map[string][]byte{"f": content(5000)}, time.Second)
+	m := newMachine(t, s, readRequest("f", "octet", "tsize", "0"))
+	require.Contains(t, string(m.next(time.Second)), "tsize\x005000\x00")
+	_, err := m.conn.WriteToUDP(append([]byte{0, opError, 0, codeOptions}, "User aborted the transfer\x00"...), m.peer)
+	require.NoError(t, err)
+	newMachine(t, s, readRequest("g", "octet"))
+	require.Eventually(t, func() bool { return len(ended()) == 1 }, 5*time.Second, time.Millisecond)
+	require.ErrorIs(t, ended()[0], os.ErrNotExist, "only the file that is not there is told")
 }
 
 func TestOneMachineDoesNotTakeAllTransfers(t *testing.T) {

@@ -1,0 +1,270 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+	"spore/flash"
+	"spore/gpt"
+)
+
+// Media: flashing, cutting that off, keeping state, installing.
+
+const (
+	// defaultKills is how often flash is killed in a run of the tests.
+	defaultKills = 3
+	// innerDisk is the serial number of the disk that is installed on.
+	innerDisk = "INNER001"
+)
+
+// tool is the program spore, built once.
+var tool struct {
+	sync.Once
+	path string
+	out  []byte
+	err  error
+}
+
+func flashTool(t *testing.T) string {
+	t.Helper()
+	tool.Do(func() {
+		tool.path = filepath.Join(filepath.Dir(suite.image), "spore")
+		cmd := exec.Command("go", "build", "-o", tool.path, "./builder")
+		cmd.Dir = sourceTree
+		tool.out, tool.err = cmd.CombinedOutput()
+	})
+	require.NoError(t, tool.err, "%s", tool.out)
+	return tool.path
+}
+
+// emptyFile is a file that stands for a disk.
+func emptyFile(t *testing.T, size int64) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "disk.img")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Truncate(name, size))
+	return name
+}
+
+// layoutOf is what flash writes of an image.
+func layoutOf(t *testing.T, image string) flash.Layout {
+	t.Helper()
+	f, err := flash.OpenRead(image)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	l, err := flash.Image(f, f.Size())
+	require.NoError(t, err)
+	return l
+}
+
+// holds tells whether a disk has the content of an image.
+func holds(t *testing.T, disk, image string) bool {
+	t.Helper()
+	f, err := os.Open(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	want, have := make([]byte, 4<<20), make([]byte, 4<<20)
+	for _, e := range layoutOf(t, image).Extents {
+		for at := int64(0); at < e.Size; at += int64(len(want)) {
+			n := min(int64(len(want)), e.Size-at)
+			_, err := e.Content.ReadAt(want[:n], at)
+			require.NoError(t, err)
+			_, err = f.ReadAt(have[:n], e.At+at)
+			require.NoError(t, err)
+			if !bytes.Equal(want[:n], have[:n]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// bootable tells whether firmware finds an ESP on a disk: by the first table, or by the last where that is not sound.
+func bootable(t *testing.T, disk string) bool {
+	t.Helper()
+	f, err := flash.OpenRead(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	table, err := gpt.Read(f, f.Size(), 512)
+	if err != nil {
+		return false
+	}
+	for _, p := range table.Partitions {
+		if p.Type == gpt.ESP {
+			return true
+		}
+	}
+	return false
+}
+
+// otherImage is an image of the same layout whose root differs in every MiB.
+func otherImage(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "other.img")
+	require.NoError(t, vm.Copy(suite.image, name, 0))
+	l := layoutOf(t, name)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, e := range l.Extents[1:] {
+		for at := e.At + 4096; at+512 < e.At+e.Size; at += 1 << 20 {
+			b := make([]byte, 512)
+			_, err := f.ReadAt(b, at)
+			require.NoError(t, err)
+			for i := range b {
+				b[i] ^= 0xff
+			}
+			_, err = f.WriteAt(b, at)
+			require.NoError(t, err)
+		}
+	}
+	return name
+}
+
+// Package flash's tests cut after every write and lose what was not flushed; here the program itself is killed.
+func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
+	t.Parallel()
+	kills, seed := int(setting(t, "SPORE_SOAK", defaultKills)), setting(t, "SPORE_SEED", defaultSeed)
+	rng := rand.New(rand.NewPCG(seed, 9))
+	spore, images := flashTool(t), []string{suite.image, otherImage(t)}
+	disk := emptyFile(t, 5<<30)
+	flashed := func(image string) *exec.Cmd { return exec.Command(spore, "flash", image, disk, "--yes") }
+	whole := func(image string) bool { return holds(t, disk, image) }
+	out, err := flashed(images[0]).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	state := addForeignState(t, disk)
+	before, err := vm.HashRange(disk, state.Start, state.Size)
+	require.NoError(t, err)
+	start := time.Now()
+	out, err = flashed(images[1]).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	took := time.Since(start)
+	require.Contains(t, string(out), "were there already")
+	require.True(t, whole(images[1]))
+
+	var old, none, complete int
+	for i := range kills {
+		image, other := images[i%2], images[1-i%2]
+		after := time.Duration(rng.Int64N(int64(took)))
+		cmd := flashed(image)
+		require.NoError(t, cmd.Start())
+		time.Sleep(after)
+		require.NoError(t, cmd.Process.Kill())
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		require.True(t, err == nil || errors.As(err, &exit), "%v", err)
+		switch {
+		case !bootable(t, disk):
+			none++
+		case whole(image):
+			complete++
+		default:
+			require.True(t, whole(other), "killed after %s of %s (SPORE_SEED=%d): it boots, and is neither the old system nor the new", after, took, seed)
+			old++
+		}
+		kept, err := vm.FindPartition(disk, state.Name)
+		require.NoError(t, err, "the state is still named")
+		require.Equal(t, state.UUID, kept.UUID)
+		out, err := flashed(image).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.True(t, whole(image) && bootable(t, disk), "the next run makes it whole")
+	}
+	now, err := vm.HashRange(disk, state.Start, state.Size)
+	require.NoError(t, err)
+	require.Equal(t, before, now, "the state's bytes are as they were")
+	t.Logf("seed %d: %d kills within %s left the old system %d times, none %d times, the new one %d times", seed, kills, took.Round(time.Millisecond), old, none, complete)
+}
+
+// A stick for one node is flashed, booted as a memory stick, and flashed again with another build's content.
+func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
+	t.Parallel()
+	spore, stick := flashTool(t), emptyFile(t, smallDisk)
+	out, err := exec.Command(spore, "flash", suite.image, stick, "--yes", "--node", "mqtt-01", "--pki", suite.dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "the machine that boots from it becomes mqtt-01")
+	run(t, "sgdisk", "-v", stick)
+
+	d := bootDisk(stick)
+	d.USB, d.Serial = true, "FLASHED1"
+	c := stranger("flashed", "9", mqttIP, "", d)
+	c.SMBIOS = vm.SMBIOS{UUID: machineUUID("mqtt-01")}
+	g := boot(t, c)
+	s := g.running()
+	require.Equal(t, "mqtt-01", s.Node)
+	require.Contains(t, s.BootDisk, "FLASHED1")
+	require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
+	require.Equal(t, "medium", s.Bundle.From)
+	require.Equal(t, "partition", s.State.Kind)
+	g.off()
+
+	p, err := vm.FindPartition(stick, "spore-state")
+	require.NoError(t, err)
+	before, err := vm.HashRange(stick, p.Start, p.Size)
+	require.NoError(t, err)
+	out, err = exec.Command(spore, "flash", otherImage(t), stick, "--yes").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "a system of Spore, and state of")
+	require.Contains(t, string(out), "kept the state partition "+strings.ToLower(p.UUID))
+	after, err := vm.HashRange(stick, p.Start, p.Size)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	again, err := vm.FindPartition(stick, "spore-state")
+	require.NoError(t, err)
+	require.Equal(t, p.Start, again.Start)
+	require.Equal(t, p.Size, again.Size)
+}
+
+// The image is started from a disc where the suite builds one, else from a stick, installs itself, and starts from the disk: once
+// beside the medium, and then without it.
+func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
+	t.Parallel()
+	inner := emptyFile(t, smallDisk)
+	medium := vm.Disk{Path: overlay(t), Format: "qcow2", USB: true, Serial: "STICK001", BootIndex: 1}
+	if iso := filepath.Join(filepath.Dir(suite.image), "spore.iso"); exists(iso) {
+		medium = vm.Disk{Path: iso, CDROM: true, BootIndex: 1}
+	}
+	b := newBroker(t)
+	c := edge("install", medium)
+	c.SMBIOS = b.bundle(t, "edge-01")
+	c.SMBIOS.Credentials["spore.install"] = []byte(innerDisk)
+	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2})
+	c.Reboots, c.Dir = true, t.TempDir()
+	g := boot(t, c)
+	g.awaitLine(`spore-agent: installing on /dev/vd. .*serial INNER001.*, which holds: nothing`)
+	g.awaitLine(`spore-agent: installed on /dev/vd.: wrote \d+ MiB of \d+ MiB.*read back and compared`)
+	g.awaitLine(`restarting from the disk`)
+	// QEMU puts the medium first at each start; the installer's entry counts all the same, for the next one.
+	g.awaitLine(`spore stage1: .*booted by "Boot[0-9A-F]{4} Spore on INNER001"`)
+	g.off()
+	require.Contains(t, run(t, "sgdisk", "-v", inner), "No problems found")
+
+	// The medium is gone, and so is what the firmware knew.
+	c = edge("installed", vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 1})
+	c.SMBIOS = b.bundle(t, "edge-01")
+	g = boot(t, c)
+	s := g.running()
+	require.Contains(t, s.BootDisk, innerDisk)
+	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, "partition", s.State.Kind)
+	require.Equal(t, innerDisk, s.State.Disk)
+	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+	requireServes(t, g, edgeIP, "edge-01")
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
