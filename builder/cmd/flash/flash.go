@@ -93,7 +93,7 @@ operator's folder. Whoever has the medium has the bundle until the node has seal
 	cmd.Flags().BoolVar(&f.keepState, "keep-state", true, "keep the state partition that is on the disk")
 	cmd.Flags().StringVar(&f.eraseState, "erase-state", "", "give up the state partition on the disk with this serial number")
 	cmd.Flags().StringVar(&f.node, "node", "", "node that the machine becomes which boots from it")
-	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on it, such as an encrypted one of `spore pki bundle`, instead of making one")
+	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on it, such as an encrypted one of spore pki bundle, instead of making one")
 	f.keys.Register(cmd)
 	return cmd
 }

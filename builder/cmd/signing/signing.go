@@ -41,7 +41,7 @@ type Flags struct {
 func (f *Flags) Register(cmd *cobra.Command) {
 	f.ask = ask.Terminal
 	flags := cmd.Flags()
-	flags.StringVar(&f.Key, "secure-boot-key", "", "sign for Secure Boot with this key, such as db.key.age of `spore keys init` (RSA, PEM; may be encrypted with age)")
+	flags.StringVar(&f.Key, "secure-boot-key", "", "sign for Secure Boot with this key, such as db.key.age of spore keys init (RSA, PEM; may be encrypted with age)")
 	flags.StringVar(&f.Certificate, "secure-boot-cert", "", "the certificate of that key, such as db.crt")
 	flags.StringVar(&f.PCRKey, "pcr-key", "", "sign the value that the TPM's PCR 11 will have with this key, such as pcr.key.age")
 	flags.StringVar(&f.Enroll, "enroll", "", "put keys on the medium for firmware in setup mode; systemd-boot enrols them: "+strings.Join(image.EnrolModes, ", ")+" (default: none)")
@@ -154,7 +154,7 @@ func (f *Flags) enrolment(signer *secureboot.Signer) (*image.Enrolment, error) {
 	for _, name := range []string{"PK", "KEK", "db"} {
 		data, err := ask.Small(filepath.Join(dir, name+".auth"))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read what is to be enrolled: %w; `spore keys init` makes it, and --enroll-keys names its folder", err)
+			return nil, fmt.Errorf("read what is to be enrolled: %w; spore keys init makes it, and --enroll-keys names its folder", err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read what is to be enrolled: %w", err)
