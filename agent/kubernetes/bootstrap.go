@@ -85,7 +85,7 @@ func (b *bootstrap) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lost := make(chan error, 2)
-	// A kubelet asks for its certificate as soon as the API server answers, and needs nothing of what is applied for it.
+	// A node that was there before asks for its next certificate at any time.
 	go func() { lost <- b.followRequests(ctx) }()
 	go func() { lost <- b.keep(ctx) }()
 	err := <-lost
@@ -161,8 +161,32 @@ func (b *bootstrap) applyAll(ctx context.Context) error {
 			return err
 		}
 	}
-	b.Say(fmt.Sprintf("applied %d of %d objects in %s", b.changed, len(list)+len(kinds)+len(settings), time.Since(begin).Round(time.Millisecond)))
+	if err := b.letKubeletsAsk(ctx); err != nil {
+		return err
+	}
+	b.Say(fmt.Sprintf("applied %d of %d objects in %s", b.changed, len(list)+len(kinds)+len(settings)+1, time.Since(begin).Round(time.Millisecond)))
 	return nil
+}
+
+// defaultAccount is there when the controllers work: one of them makes it, and none begins before all are made.
+const defaultAccount = "/api/v1/namespaces/kube-system/serviceaccounts/default"
+
+// letKubeletsAsk lets kubelets ask for certificates when there is somebody who signs them. Before, their programs would ask the
+// API server without end while kube-controller-manager makes its controllers through it, one after the other.
+func (b *bootstrap) letKubeletsAsk(ctx context.Context) error {
+	for {
+		err := b.Client.get(ctx, defaultAccount, nil)
+		if err == nil {
+			return b.apply(ctx, kubeletsMayAsk())
+		}
+		if !isStatus(err, http.StatusNotFound) {
+			return fmt.Errorf("ask whether the controllers work: %w", err)
+		}
+		b.Status("waits for kube-controller-manager, which signs the certificates of kubelets, to work")
+		if sleep(ctx, pause); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // apply applies an object where it is not there as it should be.

@@ -34,9 +34,6 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		{object: namespace("kube-public", "restricted")},
 		{object: namespace("kube-node-lease", "restricted")},
 
-		// A kubelet with the certificate of its bundle may ask for one of its own. Approving is Known.Decide's alone: no
-		// role lets kube-controller-manager do it.
-		{object: binding("spore:kubelet-bootstrap", "system:node-bootstrapper", "Group", bootstrapGroup)},
 		{object: binding("spore:kubelet-api-admins", "system:kubelet-api-admin", "Group", "spore:kubelet-api-admins")},
 
 		{object: ownNodePolicy()}, {object: ownNodeBinding()},
@@ -56,6 +53,12 @@ func objects(c *facts.Cluster) ([]applied, error) {
 	return out, nil
 }
 
+// kubeletsMayAsk lets a kubelet with the certificate of its bundle ask for one of its own. Approving is Known.Decide's alone: no
+// role lets kube-controller-manager do it. kubernetes-api.service of every node waits for this right.
+func kubeletsMayAsk() applied {
+	return applied{object: binding("spore:kubelet-bootstrap", "system:node-bootstrapper", "Group", bootstrapGroup)}
+}
+
 // Objects are all that the daemon applies for a cluster, without the definitions of Calico's kinds and the nodes' own.
 func Objects(c *facts.Cluster) ([]Object, error) {
 	list, err := objects(c)
@@ -67,7 +70,7 @@ func Objects(c *facts.Cluster) ([]Object, error) {
 		return nil, err
 	}
 	var out []Object
-	for _, a := range append(list, settings...) {
+	for _, a := range append(append(list, settings...), kubeletsMayAsk()) {
 		out = append(out, a.object)
 	}
 	return out, nil
