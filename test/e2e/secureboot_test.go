@@ -177,4 +177,32 @@ func TestSecureBoot(t *testing.T) {
 		g := boot(t, secure("secureboot-unsigned", overlay(t), enrolled))
 		requireRefusal(t, g, `(?i)BdsDxe: failed to (load|start).*(access denied|security violation)`)
 	})
+	// That the one that is not signed starts there is what all the other tests show.
+	t.Run("without Secure Boot the changed one starts", func(t *testing.T) {
+		off := edge("secureboot-off", bootDisk(changed))
+		off.Vars = switchedOff(t, enrolled)
+		at := startOf(t, boot(t, off).await("a status line", func(s vm.Status) bool { return s.Node == "edge-01" })).Firmware
+		require.False(t, at.SecureBoot)
+		require.False(t, at.SetupMode, "the keys are there")
+		require.Equal(t, "none", at.Lockdown)
+	})
+}
+
+// switchedOff is the firmware's variables with the switch of its setup off (SecurityPkg of EDK II, SecureBootEnable).
+func switchedOff(t *testing.T, vars string) string {
+	t.Helper()
+	fd, err := os.ReadFile(vars)
+	require.NoError(t, err)
+	list, err := secureboot.StoredVariables(fd)
+	require.NoError(t, err)
+	found := false
+	for _, v := range list {
+		if v.Name == "SecureBootEnable" && len(v.Data) == 1 {
+			v.Data[0], found = 0, true // a part of fd
+		}
+	}
+	require.True(t, found)
+	off := filepath.Join(t.TempDir(), "off.fd")
+	require.NoError(t, os.WriteFile(off, fd, 0o600))
+	return off
 }
