@@ -33,8 +33,9 @@ const (
 	fullShare, smallShare = 500_000_000, 16_000_000
 	// mostMemory is what the server may use more than idle, in KiB.
 	mostMemory = 64 << 10
-	// mostSpread is how much longer the slowest may take than the fastest.
-	mostSpread = 3.0
+	// mostSpread is how many times longer than the fastest the slowest may take; of the small share, which is over in seconds,
+	// who begins first decides more.
+	mostSpread, smallSpread = 3.0, 5.0
 )
 
 // serverVariable has the folder that this program serves when it runs as the server, whose memory can be measured alone so.
@@ -81,9 +82,9 @@ func resident(t *testing.T, pid int, field string) int {
 
 // Two hundred machines take the root at the same time.
 func TestTwoHundredMachinesAtOnce(t *testing.T) {
-	share := smallShare
+	share, bound := smallShare, smallSpread
 	if os.Getenv("SPORE_SOAK") != "" {
-		share = fullShare
+		share, bound = fullShare, mostSpread
 	}
 	dir := t.TempDir()
 	want := writeRandom(t, filepath.Join(dir, "root.squashfs"), share)
@@ -112,7 +113,7 @@ func TestTwoHundredMachinesAtOnce(t *testing.T) {
 	var wall time.Duration
 	for range 6 {
 		took, wall = crowd(t, url, share, want)
-		if spreadOf(took) <= mostSpread {
+		if spreadOf(took) <= bound {
 			break
 		}
 	}
@@ -130,7 +131,7 @@ func TestTwoHundredMachinesAtOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(results, "netboot-load.md"), []byte(table), 0o644))
 	}
 	require.LessOrEqual(t, more, mostMemory)
-	require.LessOrEqual(t, spread, mostSpread)
+	require.LessOrEqual(t, spread, bound)
 }
 
 // crowd has all clients load the file at the same time, and returns what each took, the fastest first.
