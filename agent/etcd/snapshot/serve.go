@@ -1,0 +1,89 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Path is where snapshots are asked for: itself for the list, a name behind it for one of them.
+const Path = "/v1/snapshots"
+
+// listed is the answer to a question for the list.
+type listed struct {
+	Snapshots []listedEntry `json:"snapshots"`
+}
+
+type listedEntry struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
+// slowest is how many bytes a second whoever gets a snapshot has to take.
+const slowest = 64 << 10
+
+// Handler answers GET /v1/snapshots with a list, and GET /v1/snapshots/NAME with a snapshot, encrypted as it is. Who may ask
+// is decided before.
+func Handler(d Dir) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "only GET is answered", http.StatusMethodNotAllowed)
+			return
+		}
+		switch rest := strings.TrimPrefix(r.URL.Path, Path); {
+		case rest == "":
+			serveList(w, d)
+		case rest[0] == '/':
+			serveOne(w, r, d, rest[1:])
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+func serveList(w http.ResponseWriter, d Dir) {
+	list, err := d.List()
+	if err != nil {
+		http.Error(w, "the snapshots cannot be listed; see the journal of this node", http.StatusInternalServerError)
+		return
+	}
+	Sort(list, time.Now())
+	out := listed{Snapshots: []listedEntry{}}
+	for _, e := range list {
+		out.Snapshots = append(out.Snapshots, listedEntry{e.Name.String(), e.Size})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+func serveOne(w http.ResponseWriter, r *http.Request, d Dir, text string) {
+	name, err := Parse(text)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f, err := os.Open(d.At(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		http.Error(w, "there is no such snapshot", http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		http.Error(w, "the snapshot cannot be read; see the journal of this node", http.StatusInternalServerError)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		http.Error(w, "the snapshot cannot be read; see the journal of this node", http.StatusInternalServerError)
+		return
+	}
+	// The server's own bound is for small answers. Not every server lets it be changed, and then its bound is as good.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(info.Size()/slowest)*time.Second))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", name.Taken, f)
+}
