@@ -10,12 +10,13 @@ import (
 	"spore/builder/payload"
 	"spore/builder/recipe"
 	"spore/builder/source"
+	"spore/cluster/roles"
 )
 
 // binaries are the programs that are not Debian packages.
 type binaries struct {
 	agent, stage1 payload.Program
-	// payloads are the programs of the payloads that the enabled services need.
+	// payloads are the programs that the enabled services need: those of payloads, and ours that not every image has.
 	payloads []payload.Program
 }
 
@@ -29,6 +30,14 @@ func (b *build) compilePrograms(ctx context.Context) error {
 	}
 	if b.binaries.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
 		return err
+	}
+	for _, name := range b.ownNames() {
+		p, err := payload.BuildOwn(ctx, b.Store, b.Source, "agent/"+name, name, o)
+		if err != nil {
+			return err
+		}
+		p.Payload = name
+		b.binaries.payloads = append(b.binaries.payloads, p)
 	}
 	for _, name := range b.payloadNames() {
 		list, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
@@ -50,10 +59,19 @@ func (b *build) compilePrograms(ctx context.Context) error {
 
 // payloadNames are the payloads of the enabled programs, each once, in the order of the programs.
 func (b *build) payloadNames() []string {
+	return b.namesOf(func(p roles.Program) []string { return p.Payloads })
+}
+
+// ownNames are our own programs that the enabled programs need, in the same way.
+func (b *build) ownNames() []string {
+	return b.namesOf(func(p roles.Program) []string { return p.Own })
+}
+
+func (b *build) namesOf(what func(roles.Program) []string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, p := range b.programs {
-		for _, name := range p.Payloads {
+		for _, name := range what(p) {
 			if !seen[name] {
 				seen[name] = true
 				out = append(out, name)

@@ -34,6 +34,8 @@ type Program struct {
 	Packages []string `json:"packages,omitempty"`
 	// Payloads are entries of payloads/ that carry it.
 	Payloads []string `json:"payloads,omitempty"`
+	// Own are programs of this source tree, agent/NAME, that it needs besides the agent.
+	Own []string `json:"own,omitempty"`
 	// Ports are its listeners, as port/protocol.
 	Ports []string `json:"ports,omitempty"`
 	// User is the account that it runs as.
@@ -57,14 +59,17 @@ var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-bala
 // controlPlane is what a control plane runs besides.
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
 
+// EveryNode names the programs of every node, whatever its roles are. They start when the node has their secrets.
+func EveryNode() []string { return []string{"api"} }
+
 // Roles lists every role, in the order in which people think of them.
 func Roles() []Role {
 	return []Role{
 		{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Service: "kubernetes", Programs: slices.Concat(controlPlane, everyKubernetesNode)},
 		{Name: "worker", Target: "kubernetes-worker.target", Service: "kubernetes", Programs: slices.Clone(everyKubernetesNode)},
-		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka-disks", "kafka", "kafka-bootstrap"}},
-		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"formation", "kafka"}},
-		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"formation", "ceph-mon", "ceph-bootstrap", "ceph-mgr", "ceph-mds"}},
+		{Name: "kafka-broker", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka-disks", "kafka", "kafka-bootstrap"}},
+		{Name: "kafka-controller", Target: "kafka.target", Service: "kafka", Programs: []string{"kafka"}},
+		{Name: "ceph-mon", Target: "ceph-mon.target", Service: "ceph", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr", "ceph-mds"}},
 		{Name: "ceph-osd", Target: "ceph-osd.target", Service: "ceph", Programs: []string{"ceph-disks", "ceph-osd"}},
 		{Name: "mqtt-broker", Target: "mqtt.target", Service: "mqtt", Programs: []string{"mosquitto"}},
 		{Name: "dns-server", Target: "dns.target", Service: "dns", Programs: []string{"coredns"}},
@@ -75,8 +80,8 @@ func Roles() []Role {
 func Programs() []Program {
 	return []Program{
 		{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, Ports: []string{"8883/tcp"}, User: "mosquitto", NeedsSecrets: true},
-		// Part of spore-agent. Its certificate is also what the members of quorums ask with.
-		{Name: "formation", Unit: "spore-formation.service", Ports: []string{"8643/tcp"}, User: "spore-formation", Secrets: pairs("agent")},
+		// Part of spore-agent. Its certificate is also what this node asks others with.
+		{Name: "api", Unit: "spore-api.service", Ports: []string{"8643/tcp"}, User: "spore-api", Secrets: pairs("agent")},
 		{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, Ports: []string{"53/udp", "53/tcp"}, User: "coredns"},
 
 		// Broker, controller or both, as the node's roles are: clients, brokers, controllers.
@@ -88,7 +93,7 @@ func Programs() []Program {
 		{Name: "kafka-bootstrap", Unit: "kafka-bootstrap.service", User: "spore-kafka", NeedsSecrets: true,
 			Secrets: append(pairs("kafka-broker"), "kafka-scram-admin")},
 
-		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
+		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
 			Secrets: pairs("etcd-server", "etcd-peer")},
 		{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kubernetes"}, Ports: []string{"6443/tcp"}, User: "kube-apiserver", NeedsSecrets: true,
 			Secrets: pairs("kube-apiserver", "etcd-apiserver", "kube-apiserver-kubelet", "front-proxy-client", "service-account-key", "etcd-encryption-key")},
