@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,26 +13,21 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"spore/agent/api"
 	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/nodeapi"
 )
 
 // formationUsage is said of wrong usage.
-const formationUsage = "usage: spore-agent formation [show [--json] | force SERVICE [--lose NAME,...]]"
+const formationUsage = "usage: spore-agent formation show [--json] | force SERVICE [--lose NAME,...]"
 
-// formationProgram is the program whose secrets the gate shares, and formationLeaf the certificate among them.
-const (
-	formationProgram = "formation"
-	formationLeaf    = "agent"
-)
-
-// formationCommand answers the other members of this node's quorums until it is stopped; or shows them, or forces one.
+// formationCommand shows the members of this node's quorums, or forms one by force.
 func formationCommand(ctx context.Context, m *machine, args []string) error {
 	switch {
 	case len(args) == 0:
-		return serveFormation(ctx, m)
 	case args[0] == "show" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
 		return showFormation(ctx, m, len(args) == 2)
 	case args[0] == "force" && (len(args) == 2 || len(args) == 4 && args[2] == "--lose"):
@@ -64,58 +59,18 @@ func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
 	return out
 }
 
-func serveFormation(ctx context.Context, m *machine) error {
-	c, n, err := m.quorumMember()
-	if err != nil {
-		return err
-	}
-	// A broker that is no controller is one.
-	status := "this node is a member of no quorum"
+// formationRow is how this node answers the other members of its quorums.
+func (m *machine) formationRow(c *facts.Cluster, n *facts.Node) api.Row {
 	members := map[string][]string{}
 	for _, s := range quorums(c, n) {
 		members[s.Name] = s.Initial(c)
-		status = "answering the members of this node's quorums"
 	}
-	ready := func() {
-		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS="+status); err != nil {
-			m.say(err.Error())
-		}
-	}
-	if len(members) == 0 {
-		ready()
-		<-ctx.Done()
-		return nil
-	}
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
-	}
-	id, err := m.formationIdentity(func(ref string) string { return filepath.Join(dir, "secret_"+ref) })
-	if err != nil {
-		return err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", formation.Port))
-	if err != nil {
-		return fmt.Errorf("answer other members: %w", err)
-	}
-	ready()
-	server := formation.Server{Cluster: c.ID, Node: n.Name, Members: members, Dir: m.root.At(paths.Formation), Identity: id, Say: m.say}
-	return server.Serve(ctx, l)
-}
-
-// formationIdentity reads the certificate of the node's agent, whose entries of the bundle lie where at says.
-func (m *machine) formationIdentity(at func(ref string) string) (id formation.Identity, err error) {
-	for ref, into := range map[string]*[]byte{formationLeaf + "-certificate": &id.Certificate, formationLeaf + "-key": &id.Key} {
-		if *into, err = atomicfile.ReadLimited(at(ref), maxSecret); err != nil {
-			return id, fmt.Errorf("secret %s of the node's agent: %w", ref, err)
-		}
-	}
-	id.Authorities, err = m.part.Public("agent.crt")
-	return id, err
+	server := &formation.Server{Cluster: c.ID, Node: n.Name, Members: members, Dir: m.root.At(paths.Formation), Say: m.say}
+	return api.Row{Method: http.MethodGet, Path: nodeapi.FormationPath + "{service}", Who: []nodeapi.Role{nodeapi.Node}, Handle: server.Answer}
 }
 
 // formationOptions are what this node's member of a quorum service works with. The certificate is the one that was laid out
-// for the unit that answers: the gate of another unit runs as root, before the service, which never gets to see it.
+// for the node's API: the gate of another unit runs as root, before the service, which never gets to see it.
 func (m *machine) formationOptions(c *facts.Cluster, n *facts.Node, s formation.Service) formation.Options {
 	status := func(text string) {
 		if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " ")); err != nil {
@@ -125,28 +80,10 @@ func (m *machine) formationOptions(c *facts.Cluster, n *facts.Node, s formation.
 			m.say(err.Error())
 		}
 	}
-	client := &formation.Client{
-		Cluster: c.ID, Port: formation.Port,
-		Identity: func() (formation.Identity, error) {
-			return m.formationIdentity(func(ref string) string { return m.root.At(filepath.Join(paths.Secrets, formationProgram, ref)) })
-		},
-		Addresses: m.addressesOf,
-	}
+	client := &formation.Client{Cluster: c.ID, API: m.apiClient()}
 	return formation.Options{
 		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.root.At(paths.Formation), Asker: client, Say: m.say, Status: status,
 	}
-}
-
-// addressesOf lists where another node is asked: its addresses by the configuration, and its name where it has none there.
-func (m *machine) addressesOf(name string) ([]string, error) {
-	n, err := m.part.Node(name)
-	if err != nil {
-		return nil, err
-	}
-	if len(n.IPs) == 0 {
-		return []string{n.FQDN}, nil
-	}
-	return n.IPs, nil
 }
 
 // sayWaiting writes for what the start of a service waits, for the status line; "" when it waits no longer.

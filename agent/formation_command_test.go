@@ -73,11 +73,11 @@ func brokers(t *testing.T, addresses ...string) map[string]*machine {
 	return out
 }
 
-// serve is spore-formation.service of a machine.
+// serve is spore-api.service of a machine.
 func serve(t *testing.T, m *machine) (stop func()) {
 	t.Helper()
 	credentials := t.TempDir()
-	dir := m.root.At(paths.Secrets + "/formation")
+	dir := m.root.At(paths.Secrets + "/api")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "its unit is given the agent's certificate and key, and nothing else")
@@ -89,7 +89,7 @@ func serve(t *testing.T, m *machine) (stop func()) {
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- dispatch(ctx, m, []string{"spore-agent", "formation"}) }()
+	go func() { done <- dispatch(ctx, m, []string{"spore-agent", "api"}) }()
 	return func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -148,7 +148,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 
 func TestWrongUsageOfFormation(t *testing.T) {
 	m := brokers(t, "10.77.0.11")["kafka-1"]
-	for _, args := range [][]string{{"x"}, {"show", "x"}, {"force"}, {"force", "kafka", "--lose"}, {"force", "mqtt"}} {
+	for _, args := range [][]string{{}, {"x"}, {"show", "x"}, {"force"}, {"force", "kafka", "--lose"}, {"force", "mqtt"}} {
 		require.ErrorAs(t, dispatch(context.Background(), m, append([]string{"spore-agent", "formation"}, args...)), new(usageError), "%v", args)
 	}
 	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "formation", "force", "ceph-mon"}), "is no member of ceph-mon")
@@ -157,7 +157,7 @@ func TestWrongUsageOfFormation(t *testing.T) {
 func TestWithoutItsCredentialsNothingIsAnswered(t *testing.T) {
 	m := brokers(t, "10.77.0.11")["kafka-1"]
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "formation"}), "CREDENTIALS_DIRECTORY")
+	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "api"}), "CREDENTIALS_DIRECTORY")
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "formation"}), "of the node's agent")
+	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "api"}), "of the node's agent")
 }

@@ -151,12 +151,22 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 			fresh = append(fresh, targets[i])
 		}
 	}
+	every := in.Units()
 	if len(fresh) == 0 {
-		return nil
+		a.watchUnits(every)
+		return activate.Start(ctx, a.bus, every)
 	}
+	// What every node runs needs no address of its own, and can tell the operator what is waited for.
+	err := activate.Start(ctx, a.bus, every)
 	a.awaitAddresses(ctx, addressBound)
 	a.line.Roles = slices.DeleteFunc(slices.Clone(a.node.Roles), func(role string) bool { return !runs(role) && !slices.Contains(may, role) })
-	a.units = nil
+	a.watchUnits(every)
+	return errors.Join(err, activate.Start(ctx, a.bus, fresh))
+}
+
+// watchUnits has the status line tell how the units of the node's roles are, and those of every node.
+func (a *agent) watchUnits(every []string) {
+	a.units = slices.Clone(every)
 	for _, name := range a.line.Roles {
 		role, _ := roles.Lookup(name)
 		a.units = append(a.units, role.Target)
@@ -166,7 +176,6 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 			}
 		}
 	}
-	return activate.Start(ctx, a.bus, fresh)
 }
 
 // readBundle reads what became of the node's bundle.

@@ -53,6 +53,18 @@ func Plan(in Input) (start, targets []string, held []Held) {
 	return start, targets, held
 }
 
+// Units are the units of every node's programs that have their secrets.
+func (in Input) Units() []string {
+	var out []string
+	for _, name := range roles.EveryNode() {
+		program, _ := roles.LookupProgram(name)
+		if in.Unit(program.Unit) && !slices.ContainsFunc(program.Secrets, func(ref string) bool { return !in.Have(name, ref) }) {
+			out = append(out, program.Unit)
+		}
+	}
+	return out
+}
+
 // reason says why a role does not start; empty when it does.
 func (in Input) reason(name string) string {
 	role, ok := roles.Lookup(name)
@@ -125,9 +137,13 @@ func HaveIn(dir string) func(program, ref string) bool {
 	}
 }
 
-// Secrets lists, by program, the entries of the bundle that the programs of the node's roles are given.
+// Secrets lists, by program, the entries of the bundle that the programs of every node and of the node's roles are given.
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
+	for _, name := range roles.EveryNode() {
+		program, _ := roles.LookupProgram(name)
+		out[name] = slices.Clone(program.Secrets)
+	}
 	for _, name := range n.Roles {
 		role, _ := roles.Lookup(name)
 		for _, program := range role.Enabled(c.Enabled) {

@@ -11,7 +11,7 @@
 // # Protocol
 //
 // Each member keeps one small file (State) on its state partition, which only its own gate writes, and which
-// spore-formation.service serves to the other members to read. The gate runs before the service starts (Enter):
+// the node's API (package nodeapi) serves to the other members to read. The gate runs before the service starts (Enter):
 //
 //   - A member with data runs. Nobody is asked, so a cluster that comes back from a power cut needs no quorum for this.
 //   - A member that had data and has none has lost it: it takes a new nonce and joins.
@@ -56,9 +56,6 @@ import (
 
 	"spore/cluster/facts"
 )
-
-// Port is where members ask each other, TCP.
-const Port = 8643
 
 // Service is a quorum service.
 type Service struct {

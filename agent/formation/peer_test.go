@@ -3,16 +3,9 @@ package formation
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,9 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/api"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/nodeapi"
 	"spore/pki"
 	"spore/pki/bundle"
 )
@@ -78,8 +73,8 @@ func newLab(t *testing.T) *lab {
 }
 
 // identity is a certificate of a node's bundle.
-func (l *lab) identity(node, leaf string) Identity {
-	id := Identity{Certificate: []byte(l.bundles[node][leaf+"-certificate"]), Key: []byte(l.bundles[node][leaf+"-key"]), Authorities: l.tree.Public().Files()[pki.PublicDir+"/agent.crt"]}
+func (l *lab) identity(node, leaf string) nodeapi.Identity {
+	id := nodeapi.Identity{Certificate: []byte(l.bundles[node][leaf+"-certificate"]), Key: []byte(l.bundles[node][leaf+"-key"]), Authorities: l.tree.Public().Files()[pki.PublicDir+"/agent.crt"]}
 	require.NotEmpty(l.t, id.Certificate)
 	require.NotEmpty(l.t, id.Key)
 	return id
@@ -95,9 +90,11 @@ func (l *lab) serve(name string) {
 	listener, err := net.Listen("tcp", at)
 	require.NoError(l.t, err)
 	l.listeners[name] = listener.Addr().String()
-	s := &Server{
-		Cluster: l.cluster.ID, Node: name, Members: map[string][]string{"kafka": Kafka().Initial(l.cluster)}, Dir: l.dirs[name],
-		Identity: l.identity(name, "agent"), Say: func(s string) { l.t.Log(s) },
+	say := func(s string) { l.t.Log(s) }
+	members := &Server{Cluster: l.cluster.ID, Node: name, Members: map[string][]string{"kafka": Kafka().Initial(l.cluster)}, Dir: l.dirs[name], Say: say}
+	s := &api.Server{
+		Rows:     []api.Row{{Method: http.MethodGet, Path: nodeapi.FormationPath + "{service}", Who: []nodeapi.Role{nodeapi.Node}, Handle: members.Answer}},
+		Identity: func() (nodeapi.Identity, error) { return l.identity(name, "agent"), nil }, Say: say, Now: time.Now,
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -108,17 +105,15 @@ func (l *lab) serve(name string) {
 // asker asks with an identity. Every member has its own port of loopback.
 type asker struct {
 	l  *lab
-	id Identity
+	id nodeapi.Identity
 }
 
 func (a asker) Ask(ctx context.Context, service, member string) (Answer, error) {
-	host, port, err := net.SplitHostPort(a.l.listeners[member])
-	if err != nil {
+	at := a.l.listeners[member]
+	if at == "" {
 		return Answer{}, fmt.Errorf("it is off")
 	}
-	var n int
-	_, _ = fmt.Sscan(port, &n)
-	c := &Client{Cluster: a.l.cluster.ID, Port: n, Identity: func() (Identity, error) { return a.id, nil }, Addresses: func(string) ([]string, error) { return []string{host}, nil }}
+	c := &Client{Cluster: a.l.cluster.ID, API: nodeapi.Client{Identity: func() (nodeapi.Identity, error) { return a.id, nil }, Addresses: func(string) ([]string, error) { return []string{at}, nil }}}
 	return c.Ask(ctx, service, member)
 }
 
@@ -191,20 +186,15 @@ func TestOnlyMembersAreAnswered(t *testing.T) {
 	own := l.identity("c-2", "agent")
 	mixed := other.identity("c-2", "agent")
 	mixed.Authorities = own.Authorities
-	brokers := l.identity("c-2", "kafka-broker")
 	for name, tc := range map[string]struct {
-		id      Identity
+		id      nodeapi.Identity
 		service string
 		problem string
 	}{
-		"a member":                               {own, "kafka", ""},
-		"a node that is no member":               {l.identity("edge", "agent"), "kafka", "has no such member"},
-		"a service that is none here":            {own, "ceph-mon", "no member of such a service"},
-		"a path that is not clean":               {own, "../../x", "no member of such a service"},
-		"an agent of another cluster":            {mixed, "kafka", "tls: unknown certificate authority"},
-		"another certificate of the same node":   {brokers, "kafka", "tls: certificate required"},
-		"a member that trusts another authority": {other.identity("c-2", "agent"), "kafka", "x509: certificate signed by unknown authority"},
-		"a member without key":                   {Identity{Certificate: own.Certificate, Authorities: own.Authorities}, "kafka", "certificate of this node's agent"},
+		"a member":                    {own, "kafka", ""},
+		"a node that is no member":    {l.identity("edge", "agent"), "kafka", "has no such member"},
+		"a service that is none here": {own, "ceph-mon", "no member of such a service"},
+		"an agent of another cluster": {mixed, "kafka", "bad certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := asker{l, tc.id}.Ask(context.Background(), tc.service, "c-1")
@@ -216,93 +206,18 @@ func TestOnlyMembersAreAnswered(t *testing.T) {
 			require.ErrorContains(t, err, tc.problem)
 		})
 	}
-	t.Run("without certificate", func(t *testing.T) {
-		pool := x509.NewCertPool()
-		require.True(t, pool.AppendCertsFromPEM(own.Authorities))
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "c-1"}}}
-		_, err := client.Get("https://" + l.listeners["c-1"] + path + "kafka")
-		require.ErrorContains(t, err, "certificate required")
-	})
-	t.Run("another server of the same authority", func(t *testing.T) {
-		l.listeners["c-3"] = l.listeners["c-1"]
-		_, err := asker{l, own}.Ask(context.Background(), "kafka", "c-3")
-		require.ErrorContains(t, err, "certificate is valid for")
-	})
-	t.Run("other methods", func(t *testing.T) {
-		w := httptest.NewRecorder()
-		(&Server{Members: map[string][]string{"kafka": members}}).ServeHTTP(w, httptest.NewRequest(http.MethodPut, path+"kafka", nil))
-		require.Equal(t, http.StatusMethodNotAllowed, w.Code)
-		w = httptest.NewRecorder()
-		(&Server{Members: map[string][]string{"kafka": {""}}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path+"kafka", nil))
-		require.Equal(t, http.StatusForbidden, w.Code, "nobody is no member")
-	})
-}
-
-// An authority may issue more than the certificates of agents.
-func TestACertificateIsThatOfAnAgentByItsSubject(t *testing.T) {
-	l := newLab(t)
-	authority := newAuthority(t)
-	serve := func(id Identity) {
-		config, err := id.config()
-		require.NoError(t, err)
-		s := httptest.NewUnstartedServer(&Server{Cluster: l.cluster.ID, Node: "c-1", Members: map[string][]string{"kafka": members}, Dir: l.dirs["c-1"]})
-		s.TLS = config
-		s.StartTLS()
-		t.Cleanup(s.Close)
-		l.listeners["c-1"] = s.Listener.Addr().String()
+	for name, caller := range map[string]nodeapi.Caller{
+		"nobody":                   {},
+		"a node without a name":    {Roles: []nodeapi.Role{nodeapi.Node}},
+		"an operator named as one": {Name: "c-2", Roles: []nodeapi.Role{nodeapi.Admin, nodeapi.Reader}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, nodeapi.FormationPath+"kafka", nil)
+			r.SetPathValue("service", "kafka")
+			(&Server{Members: map[string][]string{"kafka": {"", "c-2"}}}).Answer(w, r, caller)
+			require.Equal(t, http.StatusForbidden, w.Code)
+		})
 	}
-	agent := authority.issue(t, pkix.Name{CommonName: "c-2", Organization: []string{nodes}}, "c-2")
-	stranger := authority.issue(t, pkix.Name{CommonName: "c-2"}, "c-2")
-
-	serve(authority.issue(t, pkix.Name{CommonName: "c-1", Organization: []string{nodes}}, "c-1"))
-	_, err := asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
-	require.NoError(t, err)
-	_, err = asker{l, stranger}.Ask(context.Background(), "kafka", "c-1")
-	require.ErrorContains(t, err, "has no such member")
-
-	serve(authority.issue(t, pkix.Name{CommonName: "c-1"}, "c-1"))
-	_, err = asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
-	require.ErrorContains(t, err, "the certificate is that of", "no agent, whatever its name")
-
-	serve(authority.issue(t, pkix.Name{CommonName: "c-3", Organization: []string{nodes}}, "c-1"))
-	_, err = asker{l, agent}.Ask(context.Background(), "kafka", "c-1")
-	require.ErrorContains(t, err, `the certificate is that of "c-3"`)
-}
-
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "agents"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	certificate, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return authority{certificate, key}
-}
-
-func (a authority) issue(t *testing.T, subject pkix.Name, name string) Identity {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: subject, DNSNames: []string{name}, NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	require.NoError(t, err)
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	block := func(kind string, data []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}) }
-	return Identity{Certificate: block("CERTIFICATE", der), Key: block("PRIVATE KEY", raw), Authorities: block("CERTIFICATE", a.certificate.Raw)}
 }
 
 // A node that has the right certificate may still talk nonsense.
@@ -329,7 +244,7 @@ func TestAnswersOfAMemberAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) }))
-			config, err := l.identity("c-1", "agent").config()
+			config, err := l.identity("c-1", "agent").ServerConfig(time.Now(), func(nodeapi.Caller) {})
 			require.NoError(t, err)
 			s.TLS = config
 			s.StartTLS()

@@ -32,6 +32,7 @@ func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (cluster.
 		return nil, err
 	}
 	m.services()
+	m.state()
 	if err := m.images(folder); err != nil {
 		return nil, err
 	}
@@ -67,6 +68,7 @@ func (m *missing) suite() {
 func (m *missing) imagePackages() error {
 	base := *m.config
 	base.Cluster.Services, base.Image.Packages, base.Image.Microcode = nil, nil, false
+	base.Cluster.State, base.NodeFiles = nil, nil
 	list, err := Packages(&base)
 	if err != nil {
 		return err
@@ -120,6 +122,22 @@ func (m *missing) services() {
 			m.errorf(m.config.At(clusterFile, "services", i), "service %s needs %s, which the image does not carry", s, strings.Join(what, " and "))
 		}
 	}
+}
+
+// state names the packages for encrypted state, with the entry that asks for it.
+func (m *missing) state() {
+	absent := m.absent(encryption)
+	if len(absent) == 0 || !EncryptsState(m.config) {
+		return
+	}
+	at := m.config.At(clusterFile, "state", "encrypt")
+	for _, f := range m.config.NodeFiles {
+		if !m.config.Cluster.State.Encrypted() && f.State.Encrypted() {
+			at = m.config.At("nodes/"+f.Node+".yaml", "state", "encrypt")
+			break
+		}
+	}
+	m.errorf(at, "encrypted state needs %s, which the image does not carry", join("package", absent))
 }
 
 // service is the one that brings a program: of two that it needs, the one that the image may not know.

@@ -68,7 +68,7 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 		"a package that another brought":     {services: "dns", image: "packages: [htop]"},
 		"a package that packages provide":    {services: "dns", image: "packages: [awk]"},
 		"words of the command line":          {services: "dns", image: "kernelArguments: [quiet]"},
-		"a service":                          {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs formation, kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry"}},
+		"a service":                          {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry"}},
 		"a package of image.yaml":            {services: "dns", image: "packages: [awk, tmux]", want: []string{"image.yaml:1:17: error: package tmux is not in the image"}},
 		"microcode":                          {services: "dns", image: "microcode: true", want: []string{"image.yaml:1:12: error: microcode needs packages amd64-microcode, intel-microcode, which the image does not carry"}},
 		"another kernel":                     {services: "dns", image: "kernel: cloud", want: []string{"image.yaml:1:9: error: the kernel cloud needs package linux-image-cloud-amd64, which the image does not carry; it has kernel 6.12.1-amd64"}},
@@ -78,10 +78,18 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 			services: "dns, mqtt", change: func(m *manifest.Manifest) { m.Programs = []string{"coredns"} },
 			want: []string{"cluster.yaml:2:17: error: service mqtt needs program mosquitto, which the image does not carry"},
 		},
+		"encrypted state": {
+			more: fstest.MapFS{"cluster.yaml": {Data: []byte("name: plant\nservices: [dns]\nstate: {encrypt: tpm2}\n")}},
+			want: []string{"cluster.yaml:3:18: error: encrypted state needs package systemd-cryptsetup, which the image does not carry"},
+		},
+		"encrypted state of one node": {
+			services: "dns", more: fstest.MapFS{"nodes/a.yaml": {Data: []byte("node: a\nstate: {encrypt: passphrase}\n")}},
+			want: []string{"nodes/a.yaml:2:18: error: encrypted state needs package systemd-cryptsetup, which the image does not carry"},
+		},
 		"several": {services: "kafka", image: "packages: [tmux]\nsuite: forky", want: []string{
 			"image.yaml:2:8: error: asks for the suite forky, and the image was built from trixie",
 			"image.yaml:1:12: error: package tmux is not in the image",
-			"cluster.yaml:2:12: error: service kafka needs programs formation, kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry",
+			"cluster.yaml:2:12: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

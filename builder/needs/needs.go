@@ -25,7 +25,15 @@ const imagesProgram = "kubernetes-images"
 // microcode has the packages that image.yaml's key of that name adds.
 var microcode = []string{"amd64-microcode", "intel-microcode"}
 
-// Programs are the programs of all roles whose service is enabled, by name.
+// encryption has the packages that open encrypted state. The kernel's modules for it are those that every root has.
+var encryption = []string{"systemd-cryptsetup"}
+
+// EncryptsState tells whether the configuration asks for encrypted state anywhere.
+func EncryptsState(c *cluster.Config) bool {
+	return c.Cluster.State.Encrypted() || slices.ContainsFunc(c.NodeFiles, func(f spec.NodeFile) bool { return f.State.Encrypted() })
+}
+
+// Programs are the programs of every node, and of all roles whose service is enabled, by name.
 func Programs(c *cluster.Config) []roles.Program {
 	enabled := map[string]bool{}
 	for _, s := range c.Cluster.Services {
@@ -35,6 +43,9 @@ func Programs(c *cluster.Config) []roles.Program {
 		enabled[part] = c.Services.Part(part)
 	}
 	byName := map[string]roles.Program{}
+	for _, name := range roles.EveryNode() {
+		byName[name], _ = roles.LookupProgram(name)
+	}
 	for _, r := range roles.Roles() {
 		if !enabled[r.Service] {
 			continue
@@ -63,6 +74,9 @@ func Packages(c *cluster.Config) ([]string, error) {
 	}
 	for _, p := range Programs(c) {
 		list = append(list, p.Packages...)
+	}
+	if EncryptsState(c) {
+		list = append(list, encryption...)
 	}
 	return list, nil
 }

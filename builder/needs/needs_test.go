@@ -17,7 +17,7 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"coredns", "mosquitto"}, names("mqtt", "dns"))
+	require.Equal(t, []string{"api", "coredns", "mosquitto"}, names("mqtt", "dns"))
 	require.Equal(t, []string{"coredns"}, names("dns"))
 	require.Equal(t, []string{}, names())
 }

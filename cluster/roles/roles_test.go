@@ -44,8 +44,11 @@ func TestTheContractOfRolesAndTargets(t *testing.T) {
 	}
 }
 
-func TestEveryProgramBelongsToARole(t *testing.T) {
+func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 	used := map[string]bool{}
+	for _, p := range EveryNode() {
+		used[p] = true
+	}
 	for _, r := range Roles() {
 		for _, p := range r.Programs {
 			used[p] = true
@@ -55,7 +58,7 @@ func TestEveryProgramBelongsToARole(t *testing.T) {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
-		if p.Name != "formation" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
+		if p.Name != "api" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
 			require.NotEmpty(t, append(p.Packages, p.Payloads...), p.Name)
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)

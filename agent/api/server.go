@@ -1,0 +1,193 @@
+// Package api is the node's API: what this node answers to the other nodes of its cluster and to its operator (protocol:
+// package nodeapi). It is a table of rows {method, path, who may ask, handler}; everything that holds for all of them is
+// here: certificates, rights, and the bounds of what one asker can take up.
+//
+// The server runs without privileges. What takes root it leaves to a unit of root, by a socket or by a directory that a path
+// unit looks at.
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"spore/nodeapi"
+)
+
+// Bounds of a request. maxHeader is in bytes.
+const (
+	// handshakeBound is for TLS and for the header, on a slow machine.
+	handshakeBound = 30 * time.Second
+	// usualBound is for a whole request and its answer where the row says nothing else.
+	usualBound = time.Minute
+	maxHeader  = 16 << 10
+	// usualAtOnce is how many requests of one row are answered at once.
+	usualAtOnce = 64
+)
+
+// Row is one thing that the node answers.
+type Row struct {
+	Method string
+	// Path is a pattern of http.ServeMux, such as /v1/formation/{service}.
+	Path string
+	// Who may ask.
+	Who []nodeapi.Role
+	// May looks closer at a caller who has one of the roles; the error is what is answered. Empty is everybody.
+	May func(nodeapi.Caller) error
+	// Body is how many bytes the request's body may have; 0 for none.
+	Body int64
+	// Bound is how long reading the request and answering it may take; 0 is a minute. A handler that answers for longer
+	// moves the deadline by itself (http.ResponseController).
+	Bound time.Duration
+	// AtOnce is how many of these are answered at once; 0 is the usual. Others are told to come again.
+	AtOnce int
+	// Ended lets nodes ask whose certificate has ended. The handler must not take their names for proved (Caller.Ended).
+	Ended bool
+	// Handle answers. It is called with a caller who may ask. The request's context ends with the caller's
+	// certificate, where that has an end to come.
+	Handle func(http.ResponseWriter, *http.Request, nodeapi.Caller)
+}
+
+// Plain is a handler to whom it is the same who of those who may is asking.
+func Plain(h http.Handler) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
+	return func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) { h.ServeHTTP(w, r) }
+}
+
+// Server answers for this node.
+type Server struct {
+	// Rows is the table.
+	Rows []Row
+	// Identity reads what the node shows and whom it trusts. It is called for each connection, so that what was renewed is
+	// shown from then on.
+	Identity func() (nodeapi.Identity, error)
+	// Say is told what goes wrong.
+	Say func(string)
+	// Now is time.Now but in tests.
+	Now func() time.Time
+}
+
+// Serve answers on a listener until the context ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if _, err := s.config(func(nodeapi.Caller) {}); err != nil { // Rather than to refuse everybody.
+		return err
+	}
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: handshakeBound, ReadTimeout: usualBound, WriteTimeout: usualBound,
+		IdleTimeout: usualBound, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c.(*tls.Conn).NetConn())
+		},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := s.config(hello.Conn.(*connection).greet)
+			if err != nil {
+				s.Say(err.Error())
+			}
+			return config, err
+		}},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: see nodeapi.Identity
+		// Handshakes that fail are told to those who asked; here they would fill the journal.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.ServeTLS(&listener{Listener: l, room: make(chan struct{}, maxConnections)}, "", "")
+	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("answer nodes and operators: %w", err)
+}
+
+// config is what a connection begins with.
+func (s *Server) config(greet func(nodeapi.Caller)) (*tls.Config, error) {
+	id, err := s.Identity()
+	if err != nil {
+		return nil, err
+	}
+	return id.ServerConfig(s.Now(), greet)
+}
+
+// handler is the table as one handler.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.Rows {
+		mux.Handle(r.Method+" "+r.Path, s.guard(r))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		// Whoever may ask nothing at all learns nothing of what there is, either.
+		if len(callerOf(r).Roles) == 0 {
+			http.Error(w, "this certificate is neither that of a node nor that of an operator", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// guard holds a row to its bounds, and others than those who may ask off it.
+func (s *Server) guard(row Row) http.Handler {
+	atOnce, bound := row.AtOnce, row.Bound
+	if atOnce == 0 {
+		atOnce = usualAtOnce
+	}
+	if bound == 0 {
+		bound = usualBound
+	}
+	room := make(chan struct{}, atOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller := callerOf(r)
+		if !caller.Is(row.Who...) {
+			http.Error(w, fmt.Sprintf("%s %s is for certificates of %s", row.Method, row.Path, names(row.Who)), http.StatusForbidden)
+			return
+		}
+		// A connection may outlive the certificate that it was opened with.
+		left := caller.Ends.Sub(s.Now())
+		if left <= 0 && !row.Ended {
+			http.Error(w, "the certificate has ended at "+caller.Ends.Format(time.RFC3339), http.StatusForbidden)
+			return
+		}
+		if row.May != nil {
+			if err := row.May(caller); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+		}
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		default:
+			http.Error(w, "too many ask this at once; come again", http.StatusServiceUnavailable)
+			return
+		}
+		control := http.NewResponseController(w)
+		until := time.Now().Add(bound)
+		if err := errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)); err != nil {
+			s.Say(fmt.Sprintf("bound %s %s: %v", row.Method, row.Path, err))
+			return
+		}
+		if !row.Ended {
+			ctx, cancel := context.WithTimeout(r.Context(), left)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, row.Body)
+		row.Handle(w, r, caller)
+	})
+}
+
+func names(who []nodeapi.Role) string {
+	var out []string
+	for _, r := range who {
+		out = append(out, string(r))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " or ")
+}

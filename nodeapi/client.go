@@ -1,0 +1,143 @@
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxHeader bounds the header of an answer, maxRefusal what is shown of why a node refuses, in bytes.
+const (
+	maxHeader  = 16 << 10
+	maxRefusal = 300
+)
+
+// Client asks nodes.
+type Client struct {
+	// Identity reads what the client shows. It is read for every question: a certificate may be renewed while somebody waits.
+	Identity func() (Identity, error)
+	// Addresses lists where a node is asked, in this order: hosts or addresses, with a port where it is not Port.
+	Addresses func(node string) ([]string, error)
+}
+
+// Request is one question.
+type Request struct {
+	// Method is GET when it is empty.
+	Method string
+	Path   string
+	Query  url.Values
+	Body   io.Reader
+	// Header is added to what is sent.
+	Header http.Header
+}
+
+// Refusal is the answer of a node that refuses.
+type Refusal struct {
+	// Status is that of HTTP, and Text what the node says.
+	Status int
+	Text   string
+}
+
+func (r Refusal) Error() string { return fmt.Sprintf("it answers %d: %q", r.Status, r.Text) }
+
+// Ask asks a node, and returns its answer to read and close; an answer of another status than 200 to 299 is a Refusal.
+func (c *Client) Ask(ctx context.Context, node string, q Request) (io.ReadCloser, error) {
+	id, err := c.Identity()
+	if err != nil {
+		return nil, err
+	}
+	config, err := id.clientConfig(node)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, node) },
+	}
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	u := url.URL{Scheme: "https", Host: net.JoinHostPort(node, strconv.Itoa(Port)), Path: q.Path, RawQuery: q.Query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, q.Method, u.String(), q.Body)
+	if err != nil {
+		return nil, fmt.Errorf("internal error: %w", err)
+	}
+	for name, values := range q.Header {
+		req.Header[name] = values
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, reason(err)
+	}
+	if res.StatusCode/100 != 2 {
+		defer res.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
+		return nil, Refusal{res.StatusCode, strings.TrimSpace(string(text))}
+	}
+	return res.Body, nil
+}
+
+// Read asks a node and returns its whole answer, which has at most so many bytes.
+func (c *Client) Read(ctx context.Context, node string, q Request, most int64) ([]byte, error) {
+	body, err := c.Ask(ctx, node, q)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read its answer: %w", reason(err))
+	}
+	if int64(len(data)) > most {
+		return nil, fmt.Errorf("its answer has more than %d bytes", most)
+	}
+	return data, nil
+}
+
+// dial tries one address after the other.
+func (c *Client) dial(ctx context.Context, node string) (net.Conn, error) {
+	addresses, err := c.Addresses(node)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.New("it has no address")
+	for i, a := range addresses {
+		// An address that swallows packets must leave time for the next.
+		each, cancel := context.WithCancel(ctx)
+		if deadline, ok := ctx.Deadline(); ok {
+			cancel()
+			each, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i+1))
+		}
+		if _, _, bare := net.SplitHostPort(a); bare != nil {
+			a = net.JoinHostPort(strings.Trim(a, "[]"), strconv.Itoa(Port))
+		}
+		var conn net.Conn
+		conn, err = new(net.Dialer).DialContext(each, "tcp", a)
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// reason takes off what an error says of the request, which is the same in every line.
+func reason(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	var op *net.OpError
+	if errors.As(err, &op) { // It has a port of ours, which is another one each time.
+		err = op.Err
+	}
+	return fmt.Errorf("no answer: %w", err)
+}

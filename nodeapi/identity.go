@@ -1,0 +1,98 @@
+package nodeapi
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxEnded is for how long after its end the certificate of a node is still known as one that was (Caller.Ended): a node that
+// was off asks with it for another one.
+const maxEnded = 366 * 24 * time.Hour
+
+// Identity is what one side shows and whom it trusts; all is PEM.
+type Identity struct {
+	// Certificate, with the chain that leads to it, and Key are its own; Authorities are those that the other side's
+	// certificate may be from.
+	Certificate, Key, Authorities []byte
+}
+
+// parse returns the pair and whom it trusts.
+func (i Identity) parse() (tls.Certificate, *x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(i.Authorities) {
+		return tls.Certificate{}, nil, errors.New("the file of the authority of agents has no certificate")
+	}
+	pair, err := tls.X509KeyPair(i.Certificate, i.Key)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("own certificate of the authority agent: %w", err)
+	}
+	return pair, pool, nil
+}
+
+// ServerConfig is how a node answers: to nobody without a certificate that holds, or, of a node, held. greet is told who the
+// caller is before the first request is read.
+func (i Identity) ServerConfig(now time.Time, greet func(Caller)) (*tls.Config, error) {
+	pair, pool, err := i.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+		// Whose certificates are asked for. They are verified below, since TLS's own way knows no certificate that has ended.
+		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			c, err := verify(s.PeerCertificates, pool, now)
+			if err == nil {
+				greet(c)
+			}
+			return err
+		},
+		// A session that goes on would be one whose certificate is not looked at again.
+		SessionTicketsDisabled: true,
+		// Only HTTP/1.1: one request of a connection at a time, so that what is bounded by connections is bounded.
+		NextProtos: []string{"http/1.1"},
+	}, nil
+}
+
+// verify tells who shows a chain of certificates.
+func verify(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) (Caller, error) {
+	if len(chain) == 0 {
+		return Caller{}, errors.New("no certificate was shown")
+	}
+	c := callerOf(chain[0])
+	o := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, link := range chain[1:] {
+		o.Intermediates.AddCert(link)
+	}
+	_, err := chain[0].Verify(o)
+	if err != nil && now.After(c.Ends) && now.Sub(c.Ends) <= maxEnded && c.Is(Node) {
+		// As it was on its last day.
+		o.CurrentTime, c.Ended = c.Ends, true
+		_, err = chain[0].Verify(o)
+	}
+	if err != nil {
+		return Caller{}, err
+	}
+	return c, nil
+}
+
+// clientConfig is how a node is asked: it must be the one with that name.
+func (i Identity) clientConfig(node string) (*tls.Config, error) {
+	pair, pool, err := i.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: node, SessionTicketsDisabled: true,
+		// The authority issues the certificates of operators, too, and a node's may hold names of others.
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if c := callerOf(s.PeerCertificates[0]); c.Name != node || !c.Is(Node) {
+				return fmt.Errorf("the certificate is that of %q", c.Name)
+			}
+			return nil
+		},
+	}, nil
+}

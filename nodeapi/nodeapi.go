@@ -1,0 +1,67 @@
+// Package nodeapi is the protocol by which the nodes of a cluster and its operator speak to a node's agent: HTTPS on port
+// 8643, where both sides show a certificate of the authority `agent`. It holds who may ask, the paths, the forms of what is
+// answered, and the client; the server is agent/api.
+//
+// A server proves that it is a node by its certificate's organization, and which one by its common name. A client is what its
+// organization says: a node, an administrator or a reader. Nothing is answered without a certificate.
+package nodeapi
+
+import (
+	"crypto/x509"
+	"slices"
+	"time"
+)
+
+// Port is where agents answer, TCP.
+const Port = 8643
+
+// Paths. What follows FormationPath is the name of a quorum service.
+const (
+	FormationPath = "/v1/formation/"
+	StatusPath    = "/v1/status"
+	LogsPath      = "/v1/logs"
+	HealthPath    = "/v1/health"
+)
+
+// Role is what a caller may do: the organization in its certificate (table of package pki).
+type Role string
+
+// Roles.
+const (
+	// Node is the agent of a node of the cluster.
+	Node Role = "spore:nodes"
+	// Admin is an operator who may change nodes, and Reader one who may only look.
+	Admin  Role = "spore:admin"
+	Reader Role = "spore:reader"
+)
+
+// Operators may look.
+func Operators() []Role { return []Role{Reader, Admin} }
+
+// Caller is who shows a certificate.
+type Caller struct {
+	// Name is the common name: of a node, its name; of an operator, the person's.
+	Name string
+	// Roles are those of the certificate that are known here.
+	Roles []Role
+	// Ends is when the certificate ends.
+	Ends time.Time
+	// Ended is true when it had ended already when it was shown. Such a caller was a node once and nothing else is known of it.
+	Ended bool
+}
+
+// Is tells whether the caller has one of the roles.
+func (c Caller) Is(roles ...Role) bool {
+	return slices.ContainsFunc(c.Roles, func(r Role) bool { return slices.Contains(roles, r) })
+}
+
+// callerOf is whose certificate this is; it says nothing of whether it holds.
+func callerOf(certificate *x509.Certificate) Caller {
+	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter}
+	for _, known := range []Role{Node, Admin, Reader} {
+		if slices.Contains(certificate.Subject.Organization, string(known)) {
+			c.Roles = append(c.Roles, known)
+		}
+	}
+	return c
+}
