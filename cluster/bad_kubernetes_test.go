@@ -46,6 +46,15 @@ var badKubernetes = []badInput{
 		},
 	},
 	{
+		"snapshots every minute, of which one is kept for years",
+		kube("snapshots: {every: 1, keep: 1, days: 1000}"),
+		[]string{
+			`services/kubernetes.yaml:2:20: error: every (minutes) 1 is out of bounds; write 10 to 10080`,
+			`services/kubernetes.yaml:2:29: error: keep 1 is out of bounds; write 2 to 1000`,
+			`services/kubernetes.yaml:2:38: error: days 1000 is out of bounds; write -1 to 366`,
+		},
+	},
+	{
 		"a level of audit that does not exist",
 		kube("audit: requests"),
 		[]string{

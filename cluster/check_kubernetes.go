@@ -26,6 +26,10 @@ const (
 	maxServiceBits = 20
 	// minServiceBits leaves room for the tenth address, which is the cluster's DNS server.
 	minServiceBits = 4
+	// minSnapshotEvery is beyond what masters take to fetch a snapshot from each other, in minutes; maxSnapshotEvery is a week.
+	minSnapshotEvery, maxSnapshotEvery = 10, 7 * 24 * 60
+	// maxSnapshotKeep and maxSnapshotDays bound how many files there are.
+	maxSnapshotKeep, maxSnapshotDays = 1000, 366
 	// podBlockBits is the size of the blocks in which nodes take pod addresses (Calico's blockSize: /26 and /122).
 	podBlockBits = 6
 )
@@ -49,10 +53,24 @@ func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
 	if s.Audit != "" {
 		k.oneOf(in(src, "audit"), "the audit level", s.Audit, auditLevels)
 	}
+	k.checkSnapshots(src, s)
 	k.checkServiceDomain(src, s)
 	k.checkContainerImages(src, s)
 	k.checkKubernetesNodes()
 	k.checkKubernetesNetworks(s)
+}
+
+func (k *checker) checkSnapshots(src *source, s *spec.Kubernetes) {
+	if s.Snapshots == nil {
+		return
+	}
+	if every := s.Snapshots.Every; every != 0 {
+		k.between(in(src, "snapshots", "every"), "every (minutes)", every, minSnapshotEvery, maxSnapshotEvery)
+	}
+	if keep := s.Snapshots.Keep; keep != 0 {
+		k.between(in(src, "snapshots", "keep"), "keep", keep, 2, maxSnapshotKeep)
+	}
+	k.between(in(src, "snapshots", "days"), "days", s.Snapshots.Days, -1, maxSnapshotDays)
 }
 
 func (k *checker) checkServiceDomain(src *source, s *spec.Kubernetes) {

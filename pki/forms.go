@@ -22,6 +22,7 @@ const (
 	formCephx    = "cephx key"        // src/auth/Crypto.cc of Ceph, CryptoKey::encode: AES, base64
 	formKafkaID  = "kafka uuid"       // 16 bytes, URL-safe base64 (org.apache.kafka.common.Uuid)
 	formSCRAM    = "scram credential" // as kafka-storage.sh format --add-scram takes it, without the name
+	formAge      = "age identity"     // X25519 (C2SP, age.md), as age-keygen writes it
 	formRecovery = "recovery key"     // systemd-cryptenroll(1): 256 bits in eight groups of modhex
 )
 
@@ -47,6 +48,7 @@ var forms = map[string]form{
 	formCephx:    cephx,
 	formKafkaID:  kafkaID,
 	formSCRAM:    scram,
+	formAge:      ageIdentity,
 	formRecovery: recovery,
 }
 
@@ -141,6 +143,61 @@ func recovery(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
 		out.WriteByte(modhex[c&15])
 	}
 	return Hidden(out.String()), nil
+}
+
+// ageIdentity is 32 bytes in the capital letters of Bech32 (BIP 173).
+func ageIdentity(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	b, err := read(random, 32)
+	if err != nil {
+		return "", err
+	}
+	return Hidden(strings.ToUpper(bech32("age-secret-key-", b))), nil
+}
+
+// bech32 spells bytes with their checksum (BIP 173; age lifts the bound of 90 letters).
+func bech32(prefix string, data []byte) string {
+	const alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+	var fives []byte
+	bits, n := uint32(0), 0
+	for _, c := range data {
+		bits, n = bits<<8|uint32(c), n+8
+		for ; n >= 5; n -= 5 {
+			fives = append(fives, byte(bits>>(n-5)&31))
+		}
+	}
+	if n > 0 {
+		fives = append(fives, byte(bits<<(5-n)&31))
+	}
+	sum := uint32(1)
+	add := func(v byte) {
+		top := sum >> 25
+		sum = sum&0x1ffffff<<5 ^ uint32(v)
+		for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
+			if top>>i&1 == 1 {
+				sum ^= g
+			}
+		}
+	}
+	for _, c := range []byte(prefix) {
+		add(c >> 5)
+	}
+	add(0)
+	for _, c := range []byte(prefix) {
+		add(c & 31)
+	}
+	for _, v := range append(fives, make([]byte, 6)...) {
+		add(v)
+	}
+	sum ^= 1
+	for i := range 6 {
+		fives = append(fives, byte(sum>>(5*(5-i))&31))
+	}
+	var out strings.Builder
+	out.WriteString(prefix + "1")
+	for _, v := range fives {
+		out.WriteByte(alphabet[v])
+	}
+	return out.String()
 }
 
 // maxGiven is the longest value that a user may bring, in bytes.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
@@ -23,6 +24,7 @@ func TestEveryFormIsWhatItsReaderTakes(t *testing.T) {
 		formCephx:    `^AQ[A-Za-z0-9+/]{36}==$`, // ceph-authtool --gen-print-key
 		formKafkaID:  `^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`,
 		formSCRAM:    `^SCRAM-SHA-512=\[iterations=8192,salt="[A-Za-z0-9+/]{32}",saltedpassword="[A-Za-z0-9+/]{86}=="\]$`,
+		formAge:      `^AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}$`,
 		formRecovery: `^([cbdefghijklnrtuv]{8}-){7}[cbdefghijklnrtuv]{8}$`, // systemd-cryptenroll --recovery-key
 	}
 	require.Len(t, patterns, len(forms))
@@ -48,6 +50,17 @@ func TestACephxKeyIsAsCephEncodesIt(t *testing.T) {
 	require.EqualValues(t, begin.Unix(), binary.LittleEndian.Uint32(b[2:]))
 	require.Zero(t, binary.LittleEndian.Uint32(b[6:]))
 	require.EqualValues(t, 16, binary.LittleEndian.Uint16(b[10:]))
+}
+
+func TestAnAgeIdentityIsOneOfAge(t *testing.T) {
+	random := rand.NewChaCha8([32]byte{4})
+	for range 200 {
+		v, err := forms[formAge](random, begin, "")
+		require.NoError(t, err)
+		id, err := age.ParseX25519Identity(string(v))
+		require.NoError(t, err)
+		require.Equal(t, string(v), id.String())
+	}
 }
 
 func TestAnIdIsAUUID(t *testing.T) {

@@ -217,6 +217,8 @@ func Secrets() []SecretRow {
 	rows := []SecretRow{
 		{Name: "state-recovery-key", Roles: []string{EveryNode}, Each: OneNode, Form: formRecovery},
 		{Name: "etcd-encryption-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: formKey},
+		// Opens the snapshots of etcd. The operator's folder has it as well, for those that were brought away.
+		{Name: "etcd-snapshot-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: formAge},
 		{Name: "kafka-cluster-id", Service: "kafka", Roles: []string{"kafka-broker", "kafka-controller"}, Form: formKafkaID},
 		{Name: "kafka-password-admin", Service: "kafka", Roles: operator, Form: formPassword, Given: true},
 		{Name: "kafka-scram-admin", Service: "kafka", Roles: []string{"kafka-broker"}, Form: formSCRAM, From: "kafka-password-admin"},

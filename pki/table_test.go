@@ -173,7 +173,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 	every := []string{"agent-certificate", "agent-key", "state-recovery-key"}
 	wants := map[string][]string{
 		"control-plane": append([]string{
-			"calico-controllers-certificate", "calico-controllers-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key", "cluster-dns-certificate", "cluster-dns-key", "etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key",
+			"calico-controllers-certificate", "calico-controllers-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key", "cluster-dns-certificate", "cluster-dns-key", "etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key", "etcd-snapshot-key",
 			"etcd-peer-certificate", "etcd-peer-key", "etcd-server-certificate", "etcd-server-key", "front-proxy-client-certificate",
 			"front-proxy-client-key", "kube-apiserver-certificate", "kube-apiserver-key", "kube-apiserver-kubelet-certificate",
 			"kube-apiserver-kubelet-key", "kube-controller-manager-certificate", "kube-controller-manager-key",

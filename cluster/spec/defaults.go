@@ -87,6 +87,32 @@ func (k *Kubernetes) AuditLevel() string {
 	return k.Audit
 }
 
+// Defaults of Snapshots.
+const (
+	defaultSnapshotEvery = 60 // minutes
+	defaultSnapshotKeep  = 24
+	defaultSnapshotDays  = 7
+)
+
+// AllSnapshots is when etcd is saved and how much of it is kept, with the defaults filled in; Days is 0 for none.
+func (k *Kubernetes) AllSnapshots() Snapshots {
+	var s Snapshots
+	if k != nil && k.Snapshots != nil {
+		s = *k.Snapshots
+	}
+	if s.Every == 0 {
+		s.Every = defaultSnapshotEvery
+	}
+	if s.Keep == 0 {
+		s.Keep = defaultSnapshotKeep
+	}
+	if s.Days == 0 {
+		s.Days = defaultSnapshotDays
+	}
+	s.Days = max(s.Days, 0)
+	return s
+}
+
 // Failure domains: CRUSH bucket types.
 const (
 	FailureDomainHost = "host"

@@ -89,8 +89,20 @@ type Kubernetes struct {
 	PodSecurity string `yaml:"podSecurity,omitempty" json:"podSecurity,omitempty"`
 	// Audit is how much of each request that changes something is logged: none, metadata (default) or request, which adds bodies but those of secrets.
 	Audit string `yaml:"audit,omitempty" json:"audit,omitempty"`
+	// Snapshots says when the database of the cluster is saved, and how much of that is kept; never nothing.
+	Snapshots *Snapshots `yaml:"snapshots,omitempty" json:"snapshots,omitempty"`
 	// Images lists container images that are laid into the image: OCI archives as paths in the configuration folder that end in .tar, or references NAME:TAG@sha256:DIGEST that the build pulls.
 	Images []string `yaml:"images,omitempty" json:"images,omitempty"`
+}
+
+// Snapshots is how often etcd is saved and how much of that each master keeps.
+type Snapshots struct {
+	// Every is the time between two snapshots in minutes, at least 10; 60 when 0.
+	Every int `yaml:"every,omitempty" json:"every,omitempty"`
+	// Keep is how many of the newest are kept; 24 when 0.
+	Keep int `yaml:"keep,omitempty" json:"keep,omitempty"`
+	// Days is of how many days the last one is kept besides; 7 when 0, none when -1.
+	Days int `yaml:"days,omitempty" json:"days,omitempty"`
 }
 
 // Kafka is configs/services/kafka.yaml.
