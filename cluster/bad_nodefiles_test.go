@@ -338,6 +338,27 @@ var badNodefiles = []badInput{
 		},
 	},
 	{
+		"a key of the state that does not exist",
+		[]edit{{"nodes/kafka-01.yaml", "disks:", "state: {encrypt: tpm}\ndisks:"}},
+		[]string{
+			`nodes/kafka-01.yaml:3:18: error: the key of the state "tpm" is unknown; did you mean "tpm2"?`,
+		},
+	},
+	{
+		"what to do without a TPM, and no TPM",
+		[]edit{{"nodes/kafka-01.yaml", "disks:", "state: {encrypt: passphrase, withoutTPM: refuse}\ndisks:"}},
+		[]string{
+			`nodes/kafka-01.yaml:3:42: error: this is about encrypt: tpm2 alone; remove withoutTPM`,
+		},
+	},
+	{
+		"no key in place of a TPM",
+		[]edit{{"nodes/kafka-01.yaml", "disks:", "state: {encrypt: tpm2, withoutTPM: none}\ndisks:"}},
+		[]string{
+			`nodes/kafka-01.yaml:3:36: error: withoutTPM "none" is unknown; write refuse, passphrase or host-key`,
+		},
+	},
+	{
 		"a label key that is not valid",
 		[]edit{{"nodes/worker-02.yaml", "plant.example/hall: north", "hall of fame: north"}},
 		[]string{

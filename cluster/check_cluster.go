@@ -31,6 +31,7 @@ func (k *checker) checkCluster() {
 		}
 	}
 	k.checkServiceList()
+	k.checkState(src, c.State)
 	if src.has("nodes") && len(c.Nodes) == 0 {
 		k.errorf(in(src, "nodes"), "there are no nodes; list at least one with its name and roles")
 	}

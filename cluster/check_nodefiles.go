@@ -40,6 +40,7 @@ func (k *checker) checkNodeFiles() {
 		}
 		k.checkInterfaces(src, node, f.Interfaces, cards)
 		k.checkDisks(src, node, f.Disks)
+		k.checkState(src, f.State)
 		k.checkRack(src, node, f)
 		k.checkScheduling(src, node, f)
 		k.checkSysctl(src, f.Sysctl)

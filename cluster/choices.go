@@ -14,6 +14,8 @@ func Choices() map[string][]string {
 		"Node.roles":             roleNames(),
 		"Bond.mode":              bondModes,
 		"Disk.use":               diskUses,
+		"State.encrypt":          stateKeys,
+		"State.withoutTPM":       withoutTPM,
 		"MQTTACL.access":         mqttAccess,
 		"KafkaACL.operations":    allKafkaOperations(),
 		"CephPool.application":   poolApplications,

@@ -84,7 +84,24 @@ func nodeFacts(c *spec.Cluster, n spec.Node, f spec.NodeFile) facts.Node {
 	out.Serial = normalOrEmpty(identity.Serial, n.Serial)
 	out.UUID = normalOrEmpty(identity.UUID, n.UUID)
 	out.Interfaces = interfaces(&c.Network, out, f.Interfaces)
+	out.State = stateOf(c, f)
 	return out
+}
+
+// stateOf is how a node's state is encrypted, as its file says or else cluster.yaml; nil when it is not.
+func stateOf(c *spec.Cluster, f spec.NodeFile) *spec.State {
+	s := c.State
+	if f.State != nil {
+		s = f.State
+	}
+	if !s.Encrypted() {
+		return nil
+	}
+	out := *s
+	if out.Encrypt == spec.EncryptTPM && out.WithoutTPM == "" {
+		out.WithoutTPM = spec.RefuseWithoutTPM
+	}
+	return &out
 }
 
 // interfaces fills in the defaults of a node's interfaces. A node without any gets its addresses on its first card, or

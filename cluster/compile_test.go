@@ -129,3 +129,18 @@ func TestCompileRefusesWhatCannotIdentify(t *testing.T) {
 	_, err := Compile(c)
 	require.ErrorContains(t, err, "compile identity index")
 }
+
+func TestANodesFileSaysHowItsStateIsEncryptedOrElseClusterYAML(t *testing.T) {
+	tpm := &spec.State{Encrypt: spec.EncryptTPM, WithoutTPM: spec.EncryptHostKey}
+	for name, tc := range map[string]struct{ cluster, node, want *spec.State }{
+		"nobody asks":              {nil, nil, nil},
+		"none is no encryption":    {&spec.State{Encrypt: "none"}, nil, nil},
+		"the cluster asks":         {tpm, nil, tpm},
+		"the node asks":            {nil, tpm, tpm},
+		"the node wants none":      {tpm, &spec.State{Encrypt: "none"}, nil},
+		"the node wants another":   {tpm, &spec.State{Encrypt: "passphrase"}, &spec.State{Encrypt: "passphrase"}},
+		"without a TPM it refuses": {&spec.State{Encrypt: "tpm2"}, nil, &spec.State{Encrypt: "tpm2", WithoutTPM: "refuse"}},
+	} {
+		require.Equal(t, tc.want, stateOf(&spec.Cluster{State: tc.cluster}, spec.NodeFile{State: tc.node}), name)
+	}
+}

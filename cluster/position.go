@@ -13,6 +13,11 @@ func (c *Config) At(file string, keys ...any) Problem {
 	case imageFile:
 		s = c.image
 	}
+	for _, n := range c.nodeFiles {
+		if n.path == file {
+			s = n
+		}
+	}
 	if s != nil {
 		p.Line, p.Column = s.at(keys...)
 	}

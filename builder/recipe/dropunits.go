@@ -17,6 +17,7 @@ var unusedUnits = []drop{
 	{"console-getty.service", "no login on a container's console"},
 	{"container-getty@.service", "no login on a container's console"},
 	{"cryptdisks*", "masked by Debian"},
+	{"cryptsetup*", "spore-agent opens what is encrypted"},
 	{"dbus-org.freedesktop.*", "no bus"},
 	{"debug-shell.service", "a root shell without a password"},
 	{"dev-hugepages.mount", "whoever needs huge pages mounts them"},
@@ -33,6 +34,7 @@ var unusedUnits = []drop{
 	{"hwclock.service", "masked by Debian"},
 	{"hybrid-sleep.target", "servers do not sleep"},
 	{"initrd*", "the initramfs is ours and has no systemd"},
+	{"integritysetup*", "no volume has integrity tags"},
 	{"kmod-static-nodes.service", "udev and devtmpfs make the nodes that are used"},
 	{"kmod.service", "another name"},
 	{"ldconfig.service", "no ld.so.cache"},
@@ -45,6 +47,8 @@ var unusedUnits = []drop{
 	{"quotaon*", "no quotas"},
 	{"rbdmap.service", "images are mapped by whoever uses them"},
 	{"rc-local.service*", "no rc.local on a read-only root"},
+	{"remote-cryptsetup.target", "no encrypted volume is on the network"},
+	{"remote-veritysetup.target", "the root is mapped by stage1"},
 	{"rescue.*", "a root shell; stage1 and the status line say what is wrong"},
 	{"rpcbind.target", "no NFS"},
 	{"run-lock.mount", "/run is enough"},
@@ -85,6 +89,7 @@ var unusedUnits = []drop{
 	{"systemd-network-generator.service", "spore-agent writes the network files"},
 	{"systemd-networkd-persistent-storage.service", "networkd serves no DHCP leases"},
 	{"systemd-pcr*", "nothing is sealed to what they measure"},
+	{"system-systemd?x2d*setup.slice", "no unit opens volumes"},
 	{"systemd-quotacheck*", "no quotas"},
 	{"systemd-random-seed.service", "the kernel is seeded by the CPU, the EFI and its own jitter before /var is there"},
 	{"systemd-remount-fs.service", "no fstab"},
@@ -107,15 +112,16 @@ var unusedUnits = []drop{
 	{"udev.service", "another name"},
 	{"usb-gadget.target", "no such hardware is managed"},
 	{"user*", "no user managers"},
+	{"veritysetup*", "the root is mapped by stage1"},
 	{"x11-common.service", "masked by Debian"},
 }
 
 // unusedHelpers are programs in /usr/lib/systemd that only units of unusedUnits run.
 var unusedHelpers = []string{
-	"backlight", "battery-check", "binfmt", "bsod", "growfs", "hibernate-resume", "hostnamed", "initctl", "keyutil",
+	"backlight", "battery-check", "binfmt", "bsod", "growfs", "hibernate-resume", "hostnamed", "initctl", "integritysetup", "keyutil",
 	"localed", "logind", "measure", "network-generator", "pcrextend", "pcrlock", "quotacheck", "random-seed", "remount-fs",
 	"rfkill", "sbsign", "sleep", "ssh-proxy", "storagetm", "sysroot-fstab-check", "sysv-install", "timedated",
-	"tpm2-setup", "update-done", "user-runtime-dir", "user-sessions", "volatile-root", "xdg-autostart-condition",
+	"tpm2-setup", "update-done", "user-runtime-dir", "user-sessions", "veritysetup", "volatile-root", "xdg-autostart-condition",
 }
 
 const (

@@ -72,6 +72,8 @@ type Node struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
 	Sysctl     map[string]string `json:"sysctl,omitempty"`
+	// State says how /var is encrypted; nil when it is not.
+	State *spec.State `json:"state,omitempty"`
 }
 
 // RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.

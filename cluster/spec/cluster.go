@@ -17,6 +17,8 @@ type Cluster struct {
 	Network Network `yaml:"network" json:"network"`
 	// Services lists the enabled services by name; each has its settings in services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
+	// State says how nodes keep their /var; a node's own file may say otherwise.
+	State *State `yaml:"state,omitempty" json:"state,omitempty"`
 	// Nodes lists the machines.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
 }

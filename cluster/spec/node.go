@@ -8,6 +8,8 @@ type NodeFile struct {
 	Interfaces []Interface `yaml:"interfaces,omitempty" json:"interfaces,omitempty"`
 	// Disks names disks by unambiguous selectors and says what they are for.
 	Disks []Disk `yaml:"disks,omitempty" json:"disks,omitempty"`
+	// State says how the node keeps its /var, in place of what cluster.yaml says.
+	State *State `yaml:"state,omitempty" json:"state,omitempty"`
 	// Rack is where the machine stands; Kafka puts the copies of a partition into different racks.
 	Rack string `yaml:"rack,omitempty" json:"rack,omitempty"`
 	// Labels are Kubernetes node labels.
