@@ -232,6 +232,9 @@ func (w *Draft) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Path is where it is being written.
+func (w *Draft) Path() string { return w.file.Name() }
+
 // Hash is what the name of what was written so far has to hold.
 func (w *Draft) Hash() string { return short(w.hash) }
 
