@@ -12,6 +12,7 @@ import (
 
 	"spore/agent/api"
 	"spore/agent/atomicfile"
+	"spore/agent/live"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/nodeapi"
@@ -25,9 +26,12 @@ const (
 
 // apiRows is the table of what the node answers to other nodes and to operators.
 func (m *machine) apiRows(c *facts.Cluster, n *facts.Node) []api.Row {
-	return []api.Row{
+	return append(m.renewalRows(c, n),
 		m.formationRow(c, n),
-	}
+		m.statusRow(),
+		m.logsRow(),
+		m.healthRow(c, n),
+	)
 }
 
 // apiCommand answers other nodes and operators until it is stopped.
@@ -39,13 +43,10 @@ func apiCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
+	if _, err := m.ownIdentity(); err != nil {
+		return err
 	}
-	server := api.Server{Rows: m.apiRows(c, n), Now: m.now, Say: m.say, Identity: func() (nodeapi.Identity, error) {
-		return m.apiIdentity(func(ref string) string { return filepath.Join(dir, "secret_"+ref) })
-	}}
+	server := api.Server{Rows: m.apiRows(c, n), Now: m.now, Say: m.say, Identity: m.ownIdentity}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", nodeapi.Port))
 	if err != nil {
 		return fmt.Errorf("answer nodes and operators: %w", err)
@@ -64,6 +65,20 @@ func (m *machine) apiClient() nodeapi.Client {
 		},
 		Addresses: m.addressesOf,
 	}
+}
+
+// ownIdentity is what the API shows: the certificate of now, where it was renewed since the unit was started, else the one that
+// the unit was started with.
+func (m *machine) ownIdentity() (nodeapi.Identity, error) {
+	// Both files of one time: the link may be turned to others between the two.
+	if dir, err := filepath.EvalSymlinks(m.root.At(filepath.Join(paths.Live, apiProgram))); err == nil {
+		return m.apiIdentity(func(ref string) string { return filepath.Join(dir, ref) })
+	}
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return nodeapi.Identity{}, errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
+	}
+	return m.apiIdentity(func(ref string) string { return filepath.Join(dir, "secret_"+ref) })
 }
 
 // apiIdentity reads the certificate of the node's agent, whose entries of the bundle lie where at says.

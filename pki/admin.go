@@ -11,40 +11,54 @@ import (
 	"spore/cluster/facts"
 )
 
-// adminRow is the leaf whose kind of certificate a person is given.
-const adminRow = "kubernetes-admin"
+// Rows of Leaves whose kind of certificate people are given.
+const (
+	KubernetesAdmin = "kubernetes-admin"
+	NodeAdmin       = "node-admin"
+	NodeReader      = "node-reader"
+)
 
-// minAdminLife leaves time to use it.
-const minAdminLife = 5 * time.Minute
+// minPersonLife leaves time to use it.
+const minPersonLife = 5 * time.Minute
 
-// Admin is the right of one person to administer Kubernetes, for a time.
+// Admin is the right of one person, for a time.
 type Admin struct {
 	// Certificate is the chain without the root, and Key its key as PKCS #8, both PEM.
 	Certificate string
 	Key         Hidden
-	// Authority holds the certificates in PEM that API servers are verified with.
+	// Authority holds the certificates in PEM that servers are verified with.
 	Authority []byte
 	// Ends is when the certificate ends.
 	Ends time.Time
 }
 
-// Admin makes a client certificate with a new key for a person, who appears under that name in the audit log. The tree keeps
-// neither: nobody can take it back before it ends, except by replacing the authority.
+// Admin makes a client certificate with a new key for a person who administers Kubernetes, and appears under that name in its
+// audit log. The tree keeps neither: nobody can take it back before it ends, except by replacing the authority.
 func (t *Tree) Admin(c *facts.Cluster, person string, life time.Duration, o Options) (*Admin, error) {
+	return t.person(c, KubernetesAdmin, "kubernetes-server", person, life, o)
+}
+
+// Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin or NodeReader.
+func (t *Tree) Access(c *facts.Cluster, row, person string, life time.Duration, o Options) (*Admin, error) {
+	return t.person(c, row, "agent", person, life, o)
+}
+
+// person makes a certificate of a row of the operator's, for a person who verifies servers by the authority server.
+func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.Duration, o Options) (*Admin, error) {
 	if err := t.isFor(c); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(Leaves(), func(l LeafRow) bool { return l.Name == adminRow })
+	i := slices.IndexFunc(Leaves(), func(l LeafRow) bool { return l.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("internal error: the table has no row %s", adminRow)
+		return nil, fmt.Errorf("internal error: the table has no row %s", name)
 	}
 	row := Leaves()[i]
 	a := t.Authorities[row.Authority]
 	if a == nil {
 		return nil, fmt.Errorf("there is no authority %s; enable kubernetes, give a node the role control-plane, and run `spore pki renew`", row.Authority)
 	}
-	if life < minAdminLife || life > LeafLife {
-		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", life, minAdminLife, LeafLife)
+	if life < minPersonLife || life > LeafLife {
+		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", life, minPersonLife, LeafLife)
 	}
 	by, err := a.Current.signer(row.Authority, nil)
 	if err != nil {
@@ -69,7 +83,7 @@ func (t *Tree) Admin(c *facts.Cluster, person string, life time.Duration, o Opti
 	}
 	return &Admin{
 		Certificate: t.Chain(row.Authority, made), Key: made.Key, Ends: template.NotAfter,
-		Authority: t.Public().Files()[PublicDir+"/kubernetes-server.crt"],
+		Authority: t.Public().Files()[PublicDir+"/"+server+".crt"],
 	}, nil
 }
 

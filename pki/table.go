@@ -135,6 +135,9 @@ func Leaves() []LeafRow {
 	every, operator := []string{EveryNode}, []string{OperatorOnly}
 	rows := []LeafRow{
 		{Name: "agent", Authority: "agent", Roles: every, CommonName: "{node}", Organization: []string{"spore:nodes"}, SANs: hostNames, Usage: Server | Client},
+		// Of the operator's people, for the nodes' API (package nodeapi): who may change nodes, and who may look.
+		{Name: "node-admin", Authority: "agent", Roles: operator, CommonName: "node-admin", Organization: []string{"spore:admin"}, Usage: Client},
+		{Name: "node-reader", Authority: "agent", Roles: operator, CommonName: "node-reader", Organization: []string{"spore:reader"}, Usage: Client},
 
 		{Name: "etcd-server", Authority: "etcd", Roles: master, CommonName: "{node}", SANs: ownNames, Usage: Server},
 		{Name: "etcd-peer", Authority: "etcd", Roles: master, CommonName: "{node}", SANs: hostNames, Usage: Server | Client},

@@ -139,9 +139,25 @@ func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) 
 	c := &facts.Cluster{Services: spec.Services{
 		MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}}, DNS: &spec.DNS{},
 	}}
-	require.Equal(t, map[string][]string{"mosquitto": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))
-	require.Empty(t, Secrets(c, &facts.Node{Roles: []string{"dns-server"}}))
+	api := []string{"agent-certificate", "agent-key"} // of every node
+	require.Equal(t, map[string][]string{"api": api, "mosquitto": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))
+	require.Equal(t, map[string][]string{"api": api}, Secrets(c, &facts.Node{Roles: []string{"dns-server"}}))
 	worker := Secrets(c, &facts.Node{Roles: []string{"worker"}})
 	require.Equal(t, []string{"kubelet-bootstrap-certificate", "kubelet-bootstrap-key"}, worker["kubelet"])
 	require.NotContains(t, worker, "kube-apiserver")
+}
+
+func TestWhatEveryNodeRunsWaitsForItsSecretsAlone(t *testing.T) {
+	have := map[string]bool{}
+	in := Input{
+		Cluster: &facts.Cluster{}, Node: &facts.Node{Name: "edge-01"}, Unit: func(string) bool { return true },
+		Have: func(program, ref string) bool { return have[program+"/"+ref] },
+	}
+	require.Empty(t, in.Units())
+	have["api/agent-certificate"] = true
+	require.Empty(t, in.Units())
+	have["api/agent-key"] = true
+	require.Equal(t, []string{"spore-api.service"}, in.Units(), "whatever the roles are, and whether they are held")
+	in.Unit = func(string) bool { return false }
+	require.Empty(t, in.Units(), "an image of before has no such unit")
 }

@@ -1,0 +1,128 @@
+package nodeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of answers, in bytes, and of the conditions of a node.
+const (
+	MaxStatus     = 1 << 20
+	MaxHealth     = 1 << 20
+	maxConditions = 200
+)
+
+// State is how a condition is.
+type State string
+
+// States.
+const (
+	OK      State = "ok"
+	Warning State = "warning" // works, and wants to be looked at
+	Failing State = "failing" // does not work
+)
+
+// Condition is one thing that must hold for a node to be healthy.
+type Condition struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Reason says why it is so; it is never empty.
+	Reason string `json:"reason"`
+}
+
+// Member is how this node's member of a quorum is.
+type Member struct {
+	// Service is the quorum's, such as kafka.
+	Service string `json:"service"`
+	// Of lists the members that the node's configuration has.
+	Of []string `json:"of"`
+	// Serves is true when it is one of a quorum, and Reason says why it is not.
+	Serves bool   `json:"serves"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Health is what a node answers to GET /v1/health.
+type Health struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// Healthy is true when no condition is failing.
+	Healthy bool `json:"healthy"`
+	// Time is that of the node's clock.
+	Time time.Time `json:"time"`
+	// Conditions are in an order: each stands on those before it, so that the first that fails is where to begin.
+	Conditions []Condition `json:"conditions"`
+	// Quorums are those that the node is a member of.
+	Quorums []Member `json:"quorums,omitempty"`
+}
+
+// ParseHealth reads the answer of a node of a cluster. Whatever is not as it must be is an error.
+func ParseHealth(data []byte, cluster, node string) (Health, error) {
+	var h Health
+	if err := json.Unmarshal(data, &h); err != nil {
+		return Health{}, fmt.Errorf("its answer is none: %w", err)
+	}
+	if h.Cluster != cluster || h.Node != node {
+		return Health{}, fmt.Errorf("it answers for %.64q of cluster %.64q", h.Node, h.Cluster)
+	}
+	if len(h.Conditions) == 0 || len(h.Conditions) > maxConditions {
+		return Health{}, fmt.Errorf("its answer has %d conditions, and there must be 1 to %d", len(h.Conditions), maxConditions)
+	}
+	healthy := true
+	for _, c := range h.Conditions {
+		switch c.State {
+		case OK, Warning:
+		case Failing:
+			healthy = false
+		default:
+			return Health{}, fmt.Errorf("its condition %.64q is %.64q, which this version does not know", c.Name, c.State)
+		}
+		if c.Name == "" || c.Reason == "" {
+			return Health{}, errors.New("its answer has a condition without name or reason")
+		}
+	}
+	if healthy != h.Healthy {
+		return Health{}, errors.New("its answer contradicts itself")
+	}
+	return h, nil
+}
+
+// Status is what people are shown of a node's status line; the line has more.
+type Status struct {
+	// Spore is the version of the form.
+	Spore   int    `json:"spore"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// System is what `systemctl is-system-running` says on the node.
+	System   string            `json:"system"`
+	Roles    []string          `json:"roles"`
+	Held     []Held            `json:"held"`
+	Services map[string]string `json:"services"`
+	Failed   []string          `json:"failed"`
+	// Waiting says for which other nodes the start of a service waits.
+	Waiting   map[string]string `json:"waiting"`
+	Problem   string            `json:"problem"`
+	Addresses []string          `json:"addresses"`
+}
+
+// Held is a role that does not start, and why.
+type Held struct {
+	Role   string `json:"role"`
+	Reason string `json:"reason"`
+}
+
+// ParseStatus reads the status line of a node of the cluster with that name.
+func ParseStatus(data []byte, cluster, node string) (Status, error) {
+	var s Status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Status{}, fmt.Errorf("its status line is none: %w", err)
+	}
+	if s.Spore != 1 {
+		return Status{}, fmt.Errorf("its status line has the form %d, which this version does not know", s.Spore)
+	}
+	if s.Cluster != cluster || s.Node != node {
+		return Status{}, fmt.Errorf("its status line is that of %.64q of cluster %.64q", s.Node, s.Cluster)
+	}
+	return s, nil
+}
