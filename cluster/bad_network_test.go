@@ -153,7 +153,7 @@ var badNetwork = []badInput{
 		"a time server that is a node",
 		[]edit{{"cluster.yaml", "ntpServers: [10.77.0.2]", "ntpServers: [10.77.0.15]"}},
 		[]string{
-			`cluster.yaml:36:11: warning: the address 10.77.0.15 is in network.ntpServers, but a node serves no time; name another time server`,
+			`cluster.yaml:36:11: warning: the address 10.77.0.15 is in network.ntpServers, but nodes ask each other by themselves; name time servers outside of the cluster`,
 		},
 	},
 	{

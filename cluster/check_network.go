@@ -239,7 +239,7 @@ func (k *checker) nodeAddress(p place, node int, a netip.Addr) {
 		k.errorf(p, "the address %s is in network.nameservers, but node %s has no role dns-server: nothing would answer; add the role or correct the address", a, k.nodeName(node))
 	}
 	if slices.Contains(k.c.Cluster.Network.NTPServers, a.String()) {
-		k.warningf(p, "the address %s is in network.ntpServers, but a node serves no time; name another time server", a)
+		k.warningf(p, "the address %s is in network.ntpServers, but nodes ask each other by themselves; name time servers outside of the cluster", a)
 	}
 }
 

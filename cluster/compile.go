@@ -51,7 +51,7 @@ func encode(v any) ([]byte, error) {
 func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	shared := facts.Cluster{
 		Name: c.Cluster.Name, ID: strings.ToLower(c.Cluster.ID), Domain: c.Cluster.Domain, Network: c.Cluster.Network,
-		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys,
+		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
 	}
 	files := map[string]spec.NodeFile{}
 	for _, f := range c.NodeFiles {
@@ -68,6 +68,7 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	for _, names := range shared.Members {
 		slices.Sort(names)
 	}
+	shared.TimeNodes = facts.TimeNodes(nodes)
 	return shared, nodes
 }
 

@@ -37,6 +37,10 @@ type Cluster struct {
 	Nodes int `json:"nodes"`
 	// Members lists the node names of each role, sorted.
 	Members map[string][]string `json:"members"`
+	// TimeNodes are the nodes that serve the time, in the order in which they are asked.
+	TimeNodes []TimeNode `json:"timeNodes,omitempty"`
+	// TrialMinutes is that of cluster.yaml; see TrialBound.
+	TrialMinutes int `json:"trialMinutes,omitempty"`
 	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
 	// image was built without keys, and no bundle is taken.
 	SigningKeys []string `json:"signingKeys,omitempty"`
@@ -46,6 +50,9 @@ type Cluster struct {
 // a part of a service is (spec.Services.Part).
 func (c *Cluster) Enabled(service string) bool {
 	s := &c.Services
+	if service == spec.PartEndpoint {
+		return c.Network.ControlPlaneEndpoint != "" && c.Enabled("kubernetes")
+	}
 	if s.Part(service) {
 		return c.Enabled("ceph")
 	}
