@@ -28,6 +28,8 @@ const (
 func (m *machine) apiRows(c *facts.Cluster, n *facts.Node) []api.Row {
 	return append(m.renewalRows(c, n),
 		m.formationRow(c, n),
+		m.snapshotsRow(c, ""),
+		m.snapshotsRow(c, "/{name}"),
 		m.statusRow(),
 		m.logsRow(),
 		m.healthRow(c, n),

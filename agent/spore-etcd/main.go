@@ -19,7 +19,9 @@ type command struct {
 // commands is the table of subcommands.
 func commands() []command {
 	return []command{
+		{"restore", "[--latest|--from FILE] [--yes]", "make a new etcd of this master alone from a snapshot, when the quorum is lost", restoreCommand},
 		{"show", "[--json]", "print the members of etcd, and how they are", showCommand},
+		{"snapshot", "take|list|check|open FILE OUT", "save etcd now; list what is kept here; check or decrypt it", snapshotCommand},
 	}
 }
 

@@ -57,7 +57,7 @@ func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets
 var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node", "cephfs-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
+var controlPlane = []string{"etcd", "etcd-snapshot", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
 
 // EveryNode names the programs of every node, whatever its roles are. They start when the node has their secrets.
 func EveryNode() []string { return []string{"api"} }
@@ -95,6 +95,9 @@ func Programs() []Program {
 
 		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
 			Secrets: pairs("etcd-server", "etcd-peer")},
+		// Keeps encrypted snapshots of etcd, its own and those of the other masters.
+		{Name: "etcd-snapshot", Unit: "etcd-snapshot.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, User: "spore-snapshot", NeedsSecrets: true,
+			Secrets: pairs("etcd-agent", "agent", "etcd-snapshot-key")},
 		{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kubernetes"}, Ports: []string{"6443/tcp"}, User: "kube-apiserver", NeedsSecrets: true,
 			Secrets: pairs("kube-apiserver", "etcd-apiserver", "kube-apiserver-kubelet", "front-proxy-client", "service-account-key", "etcd-encryption-key")},
 		{Name: "kube-controller-manager", Unit: "kube-controller-manager.service", Payloads: []string{"kubernetes"}, User: "kube-controller-manager", NeedsSecrets: true,

@@ -79,7 +79,7 @@ func Pending(root paths.Root) bool {
 var ErrBusy = errors.New("another process is restoring etcd")
 
 // Begin keeps others from restoring, and removes what a restore left that was not committed. Call the returned function when
-// done.
+// done: it removes that as well.
 func (p Place) Begin() (end func(), err error) {
 	dir := p.Root.At(paths.EtcdRestore)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -102,7 +102,12 @@ func (p Place) Begin() (end func(), err error) {
 			return nil, err
 		}
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		if !Pending(p.Root) {
+			_ = p.clean() // the next one does it otherwise
+		}
+		f.Close()
+	}, nil
 }
 
 func (p Place) clean() error {

@@ -132,7 +132,9 @@ func TestARestoreThatWasNotCommittedChangesNothing(t *testing.T) {
 	require.NoFileExists(t, p.Plain())
 	_, err = p.Begin()
 	require.ErrorIs(t, err, ErrBusy)
+	write(t, p.Plain(), "database")
 	end()
+	require.NoFileExists(t, p.Plain(), "no database is left readable")
 
 	require.Error(t, p.Commit(c), "there is no data")
 	require.False(t, Pending(p.Root))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,10 @@ func (d Dir) Lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the directory of snapshots: %w", err)
 	}
+	if err := d.own(f); err != nil {
+		f.Close()
+		return nil, err
+	}
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -70,6 +75,25 @@ func (d Dir) Lock(ctx context.Context) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() { f.Close() }, nil
+}
+
+// own gives a new file to whose the directory is: root's commands work in that of the unit, which has to go on with it.
+func (d Dir) own(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(d.Path)
+	if err != nil {
+		return fmt.Errorf("look whose the snapshots are: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
+		return fmt.Errorf("give a snapshot to whose they are: %w", err)
+	}
+	return nil
 }
 
 func (d Dir) clean() error {
@@ -220,6 +244,11 @@ func (d Dir) Draft() (*Draft, error) {
 	f, err := os.CreateTemp(d.Path, draftPrefix+"*")
 	if err != nil {
 		return nil, fmt.Errorf("begin a snapshot: %w", err)
+	}
+	if err := d.own(f); err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
 	}
 	return &Draft{dir: d, file: f, hash: sha256.New()}, nil
 }
