@@ -21,7 +21,7 @@ func (t *Tree) BundleFor(c *facts.Cluster, n *facts.Node, now time.Time) ([]byte
 	}
 	b := bundle.Bundle{
 		Cluster: t.Cluster, Node: n.Name, Issued: now.UTC().Truncate(time.Second), Serial: t.Serial + 1,
-		Authorities: map[string]string{}, Secrets: map[string]string{},
+		Authorities: map[string]string{}, Secrets: map[string]string{}, Revision: t.Revision, Trust: t.Public().Trust(),
 	}
 	if err := t.fillBundle(&b, share); err != nil {
 		return nil, fmt.Errorf("bundle of %s: %w", n.Name, err)
@@ -35,7 +35,7 @@ func (t *Tree) BundleFor(c *facts.Cluster, n *facts.Node, now time.Time) ([]byte
 		return nil, fmt.Errorf("bundle of %s: %w", n.Name, err)
 	}
 	t.Serial = b.Serial
-	t.Issued[n.Name] = Record{Serial: b.Serial, Issued: b.Issued, Authorities: b.Authorities}
+	t.Issued[n.Name] = Record{Serial: b.Serial, Issued: b.Issued, Authorities: b.Authorities, Revision: b.Revision}
 	return data, nil
 }
 

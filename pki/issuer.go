@@ -1,9 +1,16 @@
 package pki
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -65,6 +72,65 @@ func (i Issuer) Issue(l Leaf, o Options) (Certificate, error) {
 	}
 	made.Certificate += encodeCertificate(i.certificate.Raw)
 	return made, nil
+}
+
+// Certify makes the certificate of a leaf for a key that is elsewhere, as the table wants it: nothing of a request but its key
+// is taken. The certificate comes with the authority's behind it.
+func (i Issuer) Certify(l Leaf, request string, o Options) (string, error) {
+	if l.Row.Authority != i.name || l.Row.Made != Operator {
+		return "", fmt.Errorf("internal error: the authority %s is asked for the certificate %s", i.name, l.ID)
+	}
+	public, err := requested(request)
+	if err != nil {
+		return "", fmt.Errorf("the request for %s: %w", l.ID, err)
+	}
+	o.Now = o.Now.UTC().Truncate(time.Second)
+	t, err := o.leafTemplate(l)
+	if err != nil {
+		return "", err
+	}
+	text, err := o.sign(t, public, i.signer)
+	return text + encodeCertificate(i.certificate.Raw), err
+}
+
+// Request makes a key, and the request by which an authority that is elsewhere is asked for its certificate (PKCS #10, as
+// PEM). It says whose key it is and proves that whoever asks has it; what is in the certificate is not the asker's to say.
+func Request(l Leaf, random io.Reader) (key Hidden, request string, err error) {
+	k, err := newECDSA(random)
+	if err != nil {
+		return "", "", err
+	}
+	if key, err = encodeKey(k); err != nil {
+		return "", "", err
+	}
+	der, err := x509.CreateCertificateRequest(random, &x509.CertificateRequest{Subject: pkix.Name{CommonName: l.CommonName}}, k)
+	if err != nil {
+		return "", "", fmt.Errorf("make a certificate request for %s: %w", l.ID, err)
+	}
+	return key, string(pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der})), nil
+}
+
+// requestType is the type of a certificate request in PEM.
+const requestType = "CERTIFICATE REQUEST"
+
+// requested is the key that a request is for; whoever made the request has its other half.
+func requested(request string) (crypto.PublicKey, error) {
+	block, rest := pem.Decode([]byte(request))
+	if block == nil || block.Type != requestType || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("it is not one certificate request in PEM")
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, errors.New("it cannot be read")
+	}
+	key, ok := r.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, errors.New("its key is not of the kind ECDSA P-256")
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, errors.New("it is not signed by its own key")
+	}
+	return key, nil
 }
 
 // leaf makes a key and its certificate.

@@ -56,6 +56,9 @@ func encodeCertificate(der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
+// ParseKey reads a private key in PEM, for those who sign with it themselves. Its errors quote nothing.
+func ParseKey(text Hidden) (crypto.Signer, error) { return parseKey(text) }
+
 // parseKey reads a private key in any of the PEM forms that openssl writes without a passphrase. Its errors quote nothing.
 func parseKey(text Hidden) (crypto.Signer, error) {
 	rest := []byte(text)

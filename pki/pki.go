@@ -66,6 +66,8 @@ type Tree struct {
 	Name    string `json:"name"`
 	// Serial is that of the last bundle.
 	Serial uint64 `json:"serial"`
+	// Revision counts the changes of the public half: a node that has it from two places takes the one that counts higher.
+	Revision uint64 `json:"revision,omitempty"`
 	// Authorities by row name, Leaves and Secrets by ID.
 	Authorities map[string]*Authority   `json:"authorities"`
 	Leaves      map[string]*Certificate `json:"leaves"`
@@ -123,6 +125,8 @@ type Record struct {
 	Issued time.Time `json:"issued"`
 	// Authorities holds the key ids that the node's work depends on by authority; see KeyID.
 	Authorities map[string]string `json:"authorities"`
+	// Revision is that of the public half in it.
+	Revision uint64 `json:"revision,omitempty"`
 }
 
 // leafDue is when an end-entity certificate is to be renewed: at two thirds of its life.

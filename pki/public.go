@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto/ed25519"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ type Public struct {
 	Version int    `json:"version"`
 	Cluster string `json:"cluster"`
 	Name    string `json:"name"`
+	// Revision is that of the tree.
+	Revision uint64 `json:"revision,omitempty"`
 	// Authorities is in the order of the table.
 	Authorities []PublicAuthority `json:"authorities"`
 }
@@ -30,7 +33,7 @@ type PublicAuthority struct {
 
 // Public returns the public half of the tree.
 func (t *Tree) Public() Public {
-	p := Public{Version: TreeVersion, Cluster: t.Cluster, Name: t.Name}
+	p := Public{Version: TreeVersion, Cluster: t.Cluster, Name: t.Name, Revision: t.Revision}
 	for _, row := range Authorities() {
 		a := t.Authorities[row.Name]
 		if a == nil {
@@ -61,16 +64,29 @@ func (a *Authority) generations() []*Generation {
 	return out
 }
 
-// Files returns the files for the cluster part by their path in it: NAME.crt with the certificates of a CA, NAME.pub with
-// the public keys of a key pair, all PEM.
+// RevisionFile is the file of PublicDir that holds the revision in decimal, with a newline. Other files there are of authorities.
+const RevisionFile = "revision"
+
+// Files returns the files for the cluster part by their path in it: those of Trust, and the revision.
 func (p Public) Files() map[string][]byte {
 	out := map[string][]byte{}
+	for name, text := range p.Trust() {
+		out[PublicDir+"/"+name] = []byte(text)
+	}
+	out[PublicDir+"/"+RevisionFile] = []byte(strconv.FormatUint(p.Revision, 10) + "\n")
+	return out
+}
+
+// Trust returns whom nodes trust, as files: NAME.crt with the certificates of a CA, NAME.pub with the public keys of a key
+// pair, all PEM, the one that signs first.
+func (p Public) Trust() map[string]string {
+	out := map[string]string{}
 	for _, a := range p.Authorities {
 		name, list := a.Name+".crt", a.Certificates
 		if a.Kind != CA {
 			name, list = a.Name+".pub", a.Keys
 		}
-		out[PublicDir+"/"+name] = []byte(strings.Join(list, ""))
+		out[name] = strings.Join(list, "")
 	}
 	return out
 }

@@ -77,6 +77,7 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 		return fmt.Errorf("rotate %s: its key is the one that is there; bring another root, with a key of its own", name)
 	}
 	a.Next = &next
+	t.Revision++
 	return nil
 }
 
@@ -92,6 +93,7 @@ func (t *Tree) Switch(name string) error {
 	}
 	previous := a.Current
 	a.Previous, a.Current, a.Next = &previous, *a.Next, nil
+	t.Revision++
 	return nil
 }
 
@@ -105,6 +107,7 @@ func (t *Tree) Withdraw(name string) error {
 		return fmt.Errorf("the rotation of %s is %s; only one that has not switched can be withdrawn", name, p)
 	}
 	a.Next = nil
+	t.Revision++
 	return nil
 }
 
@@ -150,6 +153,7 @@ func (t *Tree) Finish(name string, c *facts.Cluster, nodes []facts.Node) error {
 		return fmt.Errorf("the last bundle of %s stands on the previous %s, so ending now would cut it off; make new ones with `spore pki bundle --node NAME` and bring them to the nodes", named, name)
 	}
 	a.Previous = nil
+	t.Revision++
 	if name == RootName {
 		for _, other := range t.Authorities {
 			other.Current.Former = ""

@@ -53,6 +53,9 @@ func (t *Tree) Update(c *facts.Cluster, nodes []facts.Node, o Options) ([]Change
 	if err := u.authorities(); err != nil {
 		return nil, err
 	}
+	if len(u.changes) > 0 { // Each of them is one of an authority.
+		t.Revision++
+	}
 	shares := []Share{ShareOfOperator(c)}
 	for i := range nodes {
 		s, err := ShareOf(c, &nodes[i])

@@ -2,7 +2,7 @@
 // signature (RFC 8032), and canonical JSON behind it.
 //
 //	spore-bundle 1 KEYID SIGNATURE
-//	{"cluster":…,"node":…,"issued":…,"serial":…,"authorities":{…},"secrets":{…}}
+//	{"cluster":…,"node":…,"issued":…,"serial":…,"authorities":{…},"secrets":{…},"revision":…,"trust":{…}}
 //
 // KEYID is 16 hexadecimal digits of the SHA-256 of the public key, SIGNATURE is base64. The signature covers "spore-bundle 1",
 // a NUL byte and the JSON as it stands. A reader takes no other spelling of the JSON than the canonical one (keys in this
@@ -66,6 +66,11 @@ type Bundle struct {
 	Authorities map[string]string `json:"authorities"`
 	// Secrets holds texts by name.
 	Secrets map[string]string `json:"secrets"`
+	// Trust holds whom the node trusts, by file name: certificates of authorities (NAME.crt) and public keys (NAME.pub), as PEM.
+	// Revision counts the states of it, so that a node tells whether its image has a newer one. A bundle without either leaves
+	// it to the image.
+	Revision uint64            `json:"revision,omitempty"`
+	Trust    map[string]string `json:"trust,omitempty"`
 }
 
 // String says whose bundle it is and never what is in it.
@@ -202,12 +207,20 @@ func (b *Bundle) check() error {
 		return fmt.Errorf("%w: it names no cluster, node or serial", ErrForm)
 	case len(b.Secrets) > maxSecrets:
 		return fmt.Errorf("%w: it has %d secrets, more than %d", ErrForm, len(b.Secrets), maxSecrets)
+	case len(b.Trust) > maxAuthorities:
+		return fmt.Errorf("%w: it trusts %d authorities, more than %d", ErrForm, len(b.Trust), maxAuthorities)
 	case len(b.Authorities) > maxAuthorities:
 		return fmt.Errorf("%w: it has %d authorities, more than %d", ErrForm, len(b.Authorities), maxAuthorities)
 	}
 	for name := range b.Authorities {
 		if !ValidName(name) {
 			return fmt.Errorf("%w: it has an authority named %.64q", ErrForm, name)
+		}
+	}
+	for file, text := range b.Trust {
+		name, extension, _ := strings.Cut(file, ".")
+		if !ValidName(name) || extension != "crt" && extension != "pub" || !utf8.ValidString(text) {
+			return fmt.Errorf("%w: it trusts what is in a file named %.64q", ErrForm, file)
 		}
 	}
 	for name, value := range b.Secrets {

@@ -40,6 +40,8 @@ type Result struct {
 	Changed bool
 	// Made lists what was made now.
 	Made []pki.Change
+	// Asked lists what another node made (Ask).
+	Asked []pki.Change
 	// Problems lists what is not as it should be and could not be made.
 	Problems []Problem
 }
@@ -51,8 +53,11 @@ func (r Result) Format(s fmt.State, _ rune) {
 
 // Problem is a certificate that should be another and could not be made.
 type Problem struct {
-	// ID is that of the leaf, NAME/NODE.
-	ID string
+	// ID is that of the leaf, NAME/NODE, and Leaf itself.
+	ID   string
+	Leaf pki.Leaf
+	// Why says what is wrong with what is there.
+	Why string
 	// Works tells that what is there works for now; it ends at Ends.
 	Works bool
 	Ends  time.Time
@@ -81,6 +86,37 @@ func Leaves(in Input) (Result, error) {
 	return r, nil
 }
 
+// Ask has others make what this node could not, for want of an authority's key: by asks at once for all of that, and returns
+// what was made, and why the rest was not. kept is Input.Kept.
+func (r *Result) Ask(kept map[string]string, by func([]pki.Leaf) (map[string]pki.Certificate, map[string]error, error)) {
+	var leaves []pki.Leaf
+	for _, p := range r.Problems {
+		if errors.Is(p.Err, ErrNotHeld) {
+			leaves = append(leaves, p.Leaf)
+		}
+	}
+	if len(leaves) == 0 {
+		return
+	}
+	made, refused, err := by(leaves)
+	var rest []Problem
+	for _, p := range r.Problems {
+		c, ok := made[p.ID]
+		switch {
+		case ok:
+			r.Entries[p.Leaf.Certificate], r.Entries[p.Leaf.Key] = c.Certificate, string(c.Key)
+			r.Asked = append(r.Asked, pki.Change{ID: p.ID, Did: "renewed", Why: p.Why})
+			continue
+		case err != nil && errors.Is(p.Err, ErrNotHeld):
+			p.Err = fmt.Errorf("certificate %s: %s: %w", p.ID, p.Why, err)
+		case refused[p.ID] != nil:
+			p.Err = fmt.Errorf("certificate %s: %s: %w", p.ID, p.Why, refused[p.ID])
+		}
+		rest = append(rest, p)
+	}
+	r.Problems, r.Changed = rest, !maps.Equal(r.Entries, kept)
+}
+
 // leaf decides on one.
 func (r *Result) leaf(in Input, share pki.Share, l pki.Leaf) {
 	trusted := in.Authorities[l.Row.Authority]
@@ -104,7 +140,7 @@ func (r *Result) leaf(in Input, share pki.Share, l pki.Leaf) {
 			r.Made = append(r.Made, pki.Change{ID: l.ID, Did: did, Why: state.Why})
 			have, bundled = made, false
 		} else {
-			r.Problems = append(r.Problems, Problem{ID: l.ID, Works: state.Worth != pki.Useless, Ends: state.Ends, Err: fmt.Errorf("certificate %s: %s: %w", l.ID, state.Why, err)})
+			r.Problems = append(r.Problems, Problem{ID: l.ID, Leaf: l, Why: state.Why, Works: state.Worth != pki.Useless, Ends: state.Ends, Err: fmt.Errorf("certificate %s: %s: %w", l.ID, state.Why, err)})
 		}
 	}
 	if !bundled {
