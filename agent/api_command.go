@@ -32,6 +32,7 @@ func (m *machine) apiRows(c *facts.Cluster, n *facts.Node) []api.Row {
 		m.snapshotsRow(c, "/{name}"),
 		m.statusRow(),
 		m.logsRow(),
+		m.configRow(),
 		m.healthRow(c, n),
 	)
 }

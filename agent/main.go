@@ -35,6 +35,8 @@ func commands() []command {
 		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
+		{"stage-config", "[--force] [--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
+		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
 		{"ceph", "", "give the storage cluster the keys, settings and pools of ceph.yaml", cephCommand},
 		{"ceph-mon", "", "make the data of this node's monitor, when it is known whether to form a quorum or to join one", cephMonCommand},
 		{"ceph-quorum", "", "wait until this node's monitor is one of a quorum", cephQuorumCommand},

@@ -329,6 +329,7 @@ func (a *agent) report(ctx context.Context) error {
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
+	l.Configuration = a.m.configuration()
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
 		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
 	}

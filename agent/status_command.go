@@ -79,6 +79,12 @@ func text(l status.Line) string {
 			row("", "%s", l.Bundle.Problem)
 		}
 	}
+	if l.Configuration != nil {
+		row("config", "%s", configurationText(*l.Configuration))
+		if l.Configuration.Problem != "" {
+			row("", "%s", l.Configuration.Problem)
+		}
+	}
 	if l.Firmware != nil {
 		row("firmware", "%s", firmwareText(*l.Firmware))
 	}

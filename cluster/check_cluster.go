@@ -12,6 +12,9 @@ import (
 // serviceNames lists the services that there are settings for.
 func serviceNames() []string { return fieldNames(reflect.TypeFor[spec.Services]()) }
 
+// maxTrial bounds trialMinutes to a day.
+const maxTrial = 24 * 60
+
 func (k *checker) checkCluster() {
 	src, c := k.c.cluster, &k.c.Cluster
 	if src.has("name") {
@@ -32,6 +35,7 @@ func (k *checker) checkCluster() {
 	}
 	k.checkServiceList()
 	k.checkState(src, c.State)
+	k.between(in(src, "trialMinutes"), "trialMinutes", c.TrialMinutes, 0, maxTrial)
 	if src.has("nodes") && len(c.Nodes) == 0 {
 		k.errorf(in(src, "nodes"), "there are no nodes; list at least one with its name and roles")
 	}

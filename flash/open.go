@@ -29,6 +29,9 @@ type File struct {
 // mounted or in use otherwise.
 func Open(path string) (*File, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
 
+// OpenShared opens a disk for writing of which partitions are in use, for whoever changes nothing of those.
+func OpenShared(path string) (*File, error) { return open(path, os.O_RDWR) }
+
 // OpenRead opens a disk or file to look at it.
 func OpenRead(path string) (*File, error) { return open(path, os.O_RDONLY) }
 
@@ -49,7 +52,7 @@ func open(path string, flags int) (*File, error) {
 	if d.f, err = os.OpenFile(path, flags, 0); err != nil {
 		switch {
 		case errors.Is(err, unix.EBUSY):
-			return nil, fmt.Errorf("%s is in use: unmount what is mounted of it (findmnt, lsblk), and try again", path)
+			return nil, fmt.Errorf("%s is in use: unmount what is mounted of it (findmnt, lsblk), and try again (%w)", path, err)
 		case errors.Is(err, unix.EACCES):
 			return nil, fmt.Errorf("%w: writing disks takes root (sudo)", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
+	"spore/agent/stage"
 	"spore/agent/state"
 )
 
@@ -43,6 +44,8 @@ type Line struct {
 	Waiting map[string]string `json:"waiting,omitempty"`
 	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
 	Bundle *delivery.Info `json:"bundle,omitempty"`
+	// Configuration says which one runs, and what became of one that was pushed; there is none where stage1 did not run.
+	Configuration *stage.Info `json:"configuration,omitempty"`
 	// Firmware says how the machine was started; there is none on one without UEFI.
 	Firmware *firmware.Info `json:"firmware,omitempty"`
 	// System is what `systemctl is-system-running` says.

@@ -15,6 +15,9 @@ type Cluster struct {
 	Domain string `yaml:"domain" json:"domain"`
 	// Network is what all nodes share.
 	Network Network `yaml:"network" json:"network"`
+	// TrialMinutes is how long the roles of a node may take to come up with a configuration that was pushed to it, before it goes
+	// back to the one before, at most 1440; 10 when 0. slowMachine of kubernetes.yaml lengthens it.
+	TrialMinutes int `yaml:"trialMinutes,omitempty" json:"trialMinutes,omitempty"`
 	// Services lists the enabled services by name; each has its settings in services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
 	// State says how nodes keep their /var; a node's own file may say otherwise.

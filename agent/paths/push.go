@@ -1,0 +1,13 @@
+package paths
+
+// Files of configurations that are pushed to the node.
+const (
+	// Push is where the API of the node leaves what was pushed, for a unit of root. What lies there is untrusted.
+	Push = "/run/spore-push"
+	// PushCopy is what of it is being looked at, where nobody else can change it.
+	PushCopy = "/var/lib/spore/push.update"
+	// Update is what the node remembers of the last one (JSON, package stage).
+	Update = "/var/lib/spore/update.json"
+	// BootID is the kernel's id of this boot.
+	BootID = "/proc/sys/kernel/random/boot_id"
+)

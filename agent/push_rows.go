@@ -1,0 +1,22 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"spore/agent/api"
+	"spore/agent/paths"
+	"spore/agent/stage"
+	"spore/nodeapi"
+	"spore/update"
+)
+
+// configRow takes a new configuration from the operator.
+func (m *machine) configRow() api.Row {
+	return api.Row{
+		Method: http.MethodPost, Path: nodeapi.ConfigPath, Who: []nodeapi.Role{nodeapi.Admin}, Body: update.MaxSize, AtOnce: 1,
+		// Virtual media and radio links are slow; what comes is written to the disk, too.
+		Bound:  time.Hour,
+		Handle: api.Plain(stage.Handler(stage.Spool(m.root.At(paths.Push)))),
+	}
+}

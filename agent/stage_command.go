@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/activate"
+	"spore/agent/atomicfile"
+	"spore/agent/firmware"
+	"spore/agent/paths"
+	"spore/agent/stage"
+	"spore/agent/state"
+	"spore/agent/status"
+	"spore/agent/trial"
+	"spore/agent/wait"
+	"spore/cluster/facts"
+	"spore/flash"
+	"spore/update"
+)
+
+// espBound is the longest wait for the ESP while another unit takes the node's bundle off it.
+const espBound = 30 * time.Second
+
+const stageUsage = "usage: spore-agent stage-config [--force] [--reboot] FILE, or stage-config --spool"
+
+// stageCommand takes a configuration that `spore push` made, from a file or from the API of the node.
+func stageCommand(ctx context.Context, m *machine, args []string) error {
+	flags := flag.NewFlagSet("stage-config", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	var o stage.Wish
+	flags.BoolVar(&o.Force, "force", false, "")
+	flags.BoolVar(&o.Reboot, "reboot", false, "")
+	spool := flags.Bool("spool", false, "")
+	if err := flags.Parse(args); err != nil || *spool != (flags.NArg() == 0) || flags.NArg() > 1 {
+		return usageError{stageUsage}
+	}
+	m.readBoot()
+	if *spool {
+		return m.stageSpool(ctx)
+	}
+	f, err := os.Open(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := m.stageFile(ctx, f, o)
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	fmt.Println(r.Text())
+	if o.Reboot && !r.Unchanged {
+		return m.planReboot(ctx)
+	}
+	return nil
+}
+
+// stageSpool takes what lies in the spool, oldest first, and answers beside it.
+func (m *machine) stageSpool(ctx context.Context) error {
+	spool := stage.Spool(m.root.At(paths.Push))
+	for {
+		job, err := spool.Next()
+		if err != nil || job == nil {
+			return err
+		}
+		r := m.stageJob(ctx, job)
+		if err := job.Answer(r); err != nil {
+			return err
+		}
+		m.say(r.Text())
+		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
+			// The answer has to be on its way before the network ends.
+			time.Sleep(2 * time.Second)
+			return m.planReboot(ctx)
+		}
+	}
+}
+
+// stageJob copies an update to where the API's user cannot change it any more while it is looked at.
+func (m *machine) stageJob(ctx context.Context, job *stage.Job) stage.Answer {
+	fail := func(err error) stage.Answer { return stage.Answer{Error: err.Error()} }
+	defer job.Discard()
+	if _, err := m.stateForPush(); err != nil {
+		return fail(err)
+	}
+	f, err := os.OpenFile(m.root.At(paths.PushCopy), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fail(fmt.Errorf("keep the update: %w", err))
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := job.CopyTo(f, update.MaxSize); err != nil {
+		return fail(fmt.Errorf("keep the update: %w", err))
+	}
+	return m.stageFile(ctx, f, job.Wish)
+}
+
+// stateForPush reads what /var is.
+func (m *machine) stateForPush() (state.Info, error) {
+	var info state.Info
+	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
+		return info, fmt.Errorf("it is not known what /var is: %w", err)
+	}
+	if info.Kind != state.Partition {
+		return info, stage.Refusal{Reason: "this node has no state partition and would forget what was pushed to it: " + info.Warning}
+	}
+	return info, nil
+}
+
+// stageFile looks at an update and puts it on the disk.
+func (m *machine) stageFile(ctx context.Context, f *os.File, o stage.Wish) stage.Answer {
+	r, err := m.stageUpdate(ctx, f, o)
+	if err != nil {
+		return stage.Answer{Error: err.Error()}
+	}
+	return r
+}
+
+func (m *machine) stageUpdate(ctx context.Context, f *os.File, o stage.Wish) (stage.Answer, error) {
+	_, c, n, err := m.node()
+	if err != nil {
+		return stage.Answer{}, err
+	}
+	if n == nil {
+		return stage.Answer{}, errors.New("this machine is no node, and takes no configuration")
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return stage.Answer{}, err
+	}
+	src, err := stage.OpenSource(f, info.Size(), c.SigningKeys)
+	if err != nil {
+		return stage.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
+	}
+	sm, err := m.stageMachine(ctx, c, n)
+	if err != nil {
+		return stage.Answer{}, err
+	}
+	r, err := stage.Stage(sm, src, o.Force)
+	var refused stage.Refusal
+	if errors.As(err, &refused) {
+		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
+	}
+	if err != nil {
+		return stage.Answer{}, err
+	}
+	return stage.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}, nil
+}
+
+// stageMachine is this machine for package stage.
+func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.Node) (stage.Machine, error) {
+	info, err := m.stateForPush()
+	if err != nil {
+		return stage.Machine{}, err
+	}
+	sm := stage.Machine{
+		Boot: m.boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.root.At(paths.Update), BootID: m.bootID(), Now: m.now, Say: m.say,
+		Open: func(path string, whole bool) (stage.Device, error) { return m.openDevice(ctx, path, whole) },
+	}
+	if fw := firmware.Read(os.DirFS(m.root.At("/"))); fw != nil {
+		sm.SecureBoot = fw.SecureBoot
+	}
+	var l status.Line
+	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &l); err == nil {
+		sm.Down = trial.NotUp(l)
+	}
+	disks, err := m.disks()
+	if err != nil {
+		return stage.Machine{}, err
+	}
+	sm.Partition = func(number int) string {
+		for _, d := range disks {
+			if d.Path() == m.boot.BootDisk.Path {
+				return d.Partition(number)
+			}
+		}
+		return ""
+	}
+	return sm, nil
+}
+
+// openDevice opens a disk of which partitions are in use, or a partition for this process alone. The ESP may be mounted for a
+// moment by the unit that takes the bundle.
+func (m *machine) openDevice(ctx context.Context, path string, whole bool) (stage.Device, error) {
+	if whole {
+		return flash.OpenShared(m.root.At(path))
+	}
+	var d *flash.File
+	var openErr error
+	err := wait.Until(ctx, wait.Condition{For: path + " to be free", Bound: espBound, Every: time.Second, Say: m.say, Met: func() bool {
+		d, openErr = flash.Open(m.root.At(path))
+		return !errors.Is(openErr, unix.EBUSY)
+	}})
+	if openErr != nil {
+		return nil, openErr
+	}
+	return d, err
+}
+
+func (m *machine) bootID() string {
+	data, err := os.ReadFile(m.root.At(paths.BootID))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// planReboot restarts the machine as `systemctl reboot` does.
+func (m *machine) planReboot(ctx context.Context) error {
+	m.say("restarting the machine")
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	_, err = bus.Conn().StartUnitContext(ctx, "reboot.target", "replace-irreversibly", nil)
+	if err != nil {
+		return fmt.Errorf("restart the machine: %w", err)
+	}
+	return nil
+}
+
+// configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.
+func (m *machine) configuration() *stage.Info {
+	r, err := stage.ReadRecord(m.root.At(paths.Update))
+	i := stage.InfoOf(r, m.boot.RootHash, m.boot.ClusterHash, m.bootID(), m.counted())
+	if i != nil && err != nil {
+		i.Problem = err.Error()
+	}
+	return i
+}
+
+// counted tells whether the boot loader counted this start (systemd-boot(7), LoaderBootCountPath).
+func (m *machine) counted() bool {
+	_, err := os.Stat(m.root.At(efiVars + "/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"))
+	return err == nil
+}
+
+// configurationText says which configuration runs.
+func configurationText(i stage.Info) string {
+	out := fmt.Sprintf("%.16s…", i.ClusterHash)
+	if i.Serial > 0 {
+		out = fmt.Sprintf("%d, %s", i.Serial, out)
+	}
+	if i.Trial {
+		out += ", on trial"
+	}
+	if i.Staged != "" {
+		out += fmt.Sprintf("; %.16s… at the next start", i.Staged)
+	}
+	return out
+}
+
+// statusLine reads the last status line.
+func (m *machine) statusLine() (status.Line, error) {
+	var l status.Line
+	data, err := atomicfile.ReadLimited(m.root.At(paths.Status), 1<<20)
+	if err == nil {
+		err = json.Unmarshal(data, &l)
+	}
+	if err != nil {
+		return l, fmt.Errorf("read %s: %w", filepath.Base(paths.Status), err)
+	}
+	return l, nil
+}
