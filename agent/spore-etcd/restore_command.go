@@ -22,6 +22,7 @@ import (
 	"spore/agent/etcd/restore"
 	"spore/agent/etcd/snapshot"
 	"spore/agent/etcd/snapshot/sealing"
+	"spore/agent/etcd/snapshot/source"
 	"spore/agent/formation"
 	"spore/agent/paths"
 	"spore/cluster/facts"
@@ -232,7 +233,7 @@ func ask(ctx context.Context, conn *clientv3.Client, endpoint string, within tim
 	if s, err := conn.Status(each, endpoint); err == nil {
 		runs, revision = true, s.Header.Revision
 	}
-	return runs, revision, quorate(ctx, conn, within) == nil
+	return runs, revision, source.Quorum(ctx, conn, within) == nil
 }
 
 // refuse says why a restore would do harm.

@@ -22,6 +22,7 @@ import (
 	"spore/agent/etcd/snapshot"
 	"spore/agent/etcd/snapshot/keeper"
 	"spore/agent/etcd/snapshot/sealing"
+	"spore/agent/etcd/snapshot/source"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/nodeapi"
@@ -148,61 +149,6 @@ func (p *patient) Close() error {
 	return p.ReadCloser.Close()
 }
 
-// ownEtcd is the etcd of this master as the keeper knows it.
-type ownEtcd struct {
-	connect func() (*clientv3.Client, error)
-	slow    int
-}
-
-func (e ownEtcd) Size(ctx context.Context) (int64, error) {
-	c, err := e.connect()
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, readTime*time.Duration(e.slow))
-	defer cancel()
-	s, err := c.Status(ctx, client.Own)
-	if err != nil {
-		return 0, fmt.Errorf("ask this master's etcd for the size of its database: %w", err)
-	}
-	return s.DbSize, nil
-}
-
-// Snapshot reads a key first, linearized: the answer comes when this member has applied all that any member has acknowledged,
-// and what it gives out alone may be behind.
-func (e ownEtcd) Snapshot(ctx context.Context) (io.ReadCloser, error) {
-	c, err := e.connect()
-	if err != nil {
-		return nil, err
-	}
-	if err := quorate(ctx, c, readTime*time.Duration(e.slow)); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("this master's etcd is not up to date, or there is no quorum: %w", err)
-	}
-	s, err := c.SnapshotWithVersion(ctx)
-	if err != nil {
-		c.Close()
-		return nil, fmt.Errorf("ask this master's etcd for a snapshot: %w", err)
-	}
-	return closesBoth{s.Snapshot, c}, nil
-}
-
-type closesBoth struct {
-	io.ReadCloser
-	client *clientv3.Client
-}
-
-func (c closesBoth) Close() error { return errors.Join(c.ReadCloser.Close(), c.client.Close()) }
-
-// quorate returns when a quorum has answered by this connection.
-func quorate(ctx context.Context, c *clientv3.Client, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	_, err := c.Get(ctx, "/spore/none", clientv3.WithKeysOnly())
-	return err
-}
-
 // keeper is what keeps the snapshots of this master.
 func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error) {
 	id, err := m.snapshotIdentity()
@@ -210,12 +156,13 @@ func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error
 		return nil, err
 	}
 	s := c.Services.Kubernetes.AllSnapshots()
-	slow := c.Services.Kubernetes.Slow()
 	return &keeper.Keeper{
 		Dir: m.snapshots(), Cluster: c.ID, Node: n.Name, Masters: c.Members[masterRole],
 		Every: time.Duration(s.Every) * time.Minute, Keep: snapshot.Keep{Newest: s.Keep, Days: s.Days}, Identity: id,
-		// A connection for each snapshot: the certificate may be another one an hour later.
-		Etcd:  ownEtcd{func() (*clientv3.Client, error) { return m.connect(c, client.Own) }, slow},
+		Etcd: source.Etcd{
+			Connect:  func() (*clientv3.Client, error) { return m.connect(c, client.Own) },
+			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes.Slow()),
+		},
 		Tool:  etcdutl.Tool{Path: m.root.At(etcdutl.Program)},
 		Peers: m.otherMasters(c), Now: time.Now, Say: m.say, Status: func(string) {},
 	}, nil

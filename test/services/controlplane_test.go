@@ -36,6 +36,8 @@ type controlPlane struct {
 	*kubecluster.Running
 	t       *testing.T
 	cluster *kubecluster.Cluster
+	// programs is the folder of what it runs.
+	programs string
 }
 
 // everyProgram is what a master runs of its own, in the order of its units.
@@ -59,7 +61,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 		return filepath.Join(programs, name)
 	})
 	require.NoError(t, err)
-	p := &controlPlane{r, t, c}
+	p := &controlPlane{r, t, c, programs}
 	t.Cleanup(func() {
 		r.Stop()
 		if t.Failed() {
