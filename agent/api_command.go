@@ -12,7 +12,6 @@ import (
 
 	"spore/agent/api"
 	"spore/agent/atomicfile"
-	"spore/agent/live"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/nodeapi"
@@ -32,8 +31,8 @@ func (m *machine) apiRows(c *facts.Cluster, n *facts.Node) []api.Row {
 		m.snapshotsRow(c, "/{name}"),
 		m.statusRow(),
 		m.logsRow(),
-		m.configRow(),
 		m.healthRow(c, n),
+		m.configRow(),
 	)
 }
 

@@ -13,7 +13,10 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +25,17 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/delivery"
+	"spore/agent/live"
 	"spore/agent/medium"
 	"spore/agent/paths"
+	"spore/agent/renewal"
 	"spore/agent/sealed"
 	"spore/agent/secrets"
 	"spore/agent/state"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/pki"
 	"spore/pki/bundle"
 	"spore/pki/reissue"
 	"spore/pki/seal"
@@ -43,8 +50,8 @@ const leavesName = "spore.leaves"
 // bundleInfo is the content of paths.BundleInfo.
 type bundleInfo struct {
 	delivery.Info
-	// Changed lists programs that were given other secrets than before.
-	Changed []string `json:"changed,omitempty"`
+	// Delivery is the part of Problem that is of the bundle and not of its certificates.
+	Delivery string `json:"delivery,omitempty"`
 }
 
 // taker is what the steps of the bundle work with.
@@ -59,6 +66,10 @@ type taker struct {
 	in      delivery.Input
 	// said is the problem that was said last.
 	said string
+	// renews says that the node is up and the certificates of its bundle are looked at again; ask, when not nil, asks other nodes
+	// for those that this one cannot make.
+	renews bool
+	asks   func(ctx context.Context, agent pki.Certificate, trusted map[string]string, leaves []pki.Leaf) (map[string]pki.Certificate, map[string]error, error)
 }
 
 // bundleCommand takes the node's bundle and lays out its secrets; with --ask it asks for the passphrase of one that has one.
@@ -110,7 +121,10 @@ func newTaker(m *machine) (*taker, error) {
 	t.findVault()
 	t.in = delivery.Input{
 		Whose: bundle.Whose{Cluster: t.cluster.ID, Node: t.node.Name},
-		Knows: func(authority, keyID string) (bool, error) { return t.trust.Knows(authority, keyID), nil },
+		Knows: func(b *bundle.Bundle, authority, keyID string) (bool, error) {
+			trust, err := t.trusts(b)
+			return trust.Knows(authority, keyID), err
+		},
 		Taken: m.root.At(paths.BundleTaken), NoVault: t.noVault, Say: m.say,
 	}
 	if t.vault != nil {
@@ -119,14 +133,22 @@ func newTaker(m *machine) (*taker, error) {
 	if m.boot.ESP != "" {
 		t.in.Medium = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.ESP), Mount: medium.Mount, Unmount: medium.Unmount}
 	}
-	for _, text := range t.cluster.SigningKeys {
+	if t.in.Whose.Keys, err = m.signingKeys(t.cluster); err != nil {
+		return nil, err
+	}
+	return t, t.collect()
+}
+
+// signingKeys are those that may have signed the cluster's bundles.
+func (m *machine) signingKeys(c *facts.Cluster) (out []ed25519.PublicKey, err error) {
+	for _, text := range c.SigningKeys {
 		key, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(key) != ed25519.PublicKeySize {
 			return nil, errors.New("the cluster part has a signing key that is none; build the image again")
 		}
-		t.in.Whose.Keys = append(t.in.Whose.Keys, key)
+		out = append(out, key)
 	}
-	return t, t.collect()
+	return out, nil
 }
 
 // findVault tells whether what is sealed would last.
@@ -173,22 +195,34 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 			return out, fmt.Errorf("remove the copy of the boot medium's bundle: %w", err)
 		}
 	}
-	info := bundleInfo{Info: out.Info}
+	if t.renews && out.Bundle == nil {
+		return out, nil // What lies in memory alone is not looked at again: the next boot brings another one.
+	}
+	info := bundleInfo{Info: out.Info, Delivery: out.Info.Problem}
+	if t.renews {
+		info = t.renewed(info)
+	}
+	trust, err := t.trusts(out.Bundle)
+	if err != nil {
+		return out, err
+	}
 	var have map[string]string
 	if out.Bundle != nil {
 		t.m.raiseClockTo(out.Bundle.Issued)
-		entries, problem := t.reissue(ctx, out.Bundle)
+		entries, problem := t.reissue(ctx, out.Bundle, trust)
 		have = maps.Clone(out.Bundle.Secrets)
 		maps.Copy(have, entries)
-		info.Problem = strings.Join(nonEmpty(info.Problem, problem), "; ")
+		info.Problem = strings.Join(nonEmpty(info.Delivery, problem), "; ")
 	}
 	if info.Problem != "" && info.Problem != t.said {
 		t.m.say(info.Problem)
 	}
 	t.said = info.Problem
-	var err error
-	if info.Changed, err = secrets.Install(t.m.root.At(paths.Secrets), have, activate.Secrets(t.cluster, t.node)); err != nil {
+	if err := t.layOut(out.Bundle, have, trust); err != nil {
 		return out, err
+	}
+	if t.renews {
+		return out, atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
 	}
 	if out.Ask != nil {
 		_, err = atomicfile.Write(t.m.root.At(paths.BundleAsk), nil, 0o600)
@@ -201,9 +235,151 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	return out, atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
 }
 
+// renewed is what there is to say of a bundle that is looked at again: what was said of its delivery at the boot stays, since
+// only then the boot medium was there, unless it is another bundle.
+func (t *taker) renewed(now bundleInfo) bundleInfo {
+	var before bundleInfo
+	if err := atomicfile.ReadJSON(t.m.root.At(paths.BundleInfo), &before); err == nil && before.Serial == now.Serial {
+		now.Delivery, now.From = before.Delivery, before.From
+	}
+	return now
+}
+
+// trusts is whom the node trusts with a bundle: as its image says, or the bundle where that is newer.
+func (t *taker) trusts(b *bundle.Bundle) (clusterpart.Authorities, error) {
+	if b == nil || len(b.Trust) == 0 || b.Revision <= t.trust.Revision {
+		return t.trust, nil
+	}
+	return clusterpart.NewAuthorities(b.Trust, b.Revision)
+}
+
+// layOut puts secrets, certificates and authorities where programs read them, and notes which programs have yet to take what
+// is new.
+func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpart.Authorities) error {
+	share, err := pki.ShareOf(t.cluster, t.node)
+	if err != nil {
+		return err
+	}
+	others, err := t.layTrust(trust)
+	if err != nil {
+		return err
+	}
+	wanted := activate.Secrets(t.cluster, t.node)
+	for _, a := range share.Issues { // For nodes that hold none.
+		wanted[signerProgram] = append(wanted[signerProgram], a.Key)
+	}
+	changed, err := secrets.Install(t.m.root.At(paths.Secrets), have, wanted)
+	if err != nil {
+		return err
+	}
+	if err := t.layLive(share, have, wanted); err != nil {
+		return err
+	}
+	if err := t.layInbox(); err != nil {
+		return err
+	}
+	plan := renewal.Plan(share, changed, others, renewal.ProgramsOf(t.cluster, t.node))
+	return (&renewal.File{Path: t.m.root.At(paths.Renewal)}).Change(func(s *renewal.State) {
+		now := renewal.Clock()
+		if len(changed) > 0 || len(others) > 0 {
+			if s.Changed != 0 { // At the boot, programs start after this.
+				s.Add(plan, now)
+			}
+			s.Changed = now
+		}
+		s.Serial, s.Revision, s.Ends = 0, trust.Revision, renewal.Ends(share, have)
+		if b != nil {
+			s.Serial = b.Serial
+		}
+	})
+}
+
+// layTrust writes whom the node trusts. It returns the files that are not as they were.
+func (t *taker) layTrust(trust clusterpart.Authorities) (changed []string, err error) {
+	dir := t.m.root.At(paths.Trust)
+	for _, name := range slices.Sorted(maps.Keys(trust.Files)) {
+		did, err := atomicfile.Write(filepath.Join(dir, name), []byte(trust.Files[name]), 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if did {
+			changed = append(changed, name)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, ok := trust.Files[e.Name()]; ok {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+		changed = append(changed, e.Name())
+	}
+	return changed, nil
+}
+
+// layInbox makes the folder in which the API's server leaves a bundle that the operator sends.
+func (t *taker) layInbox() error {
+	row, _ := roles.LookupProgram(apiProgram)
+	group, err := t.m.group(row.User)
+	if err != nil {
+		return fmt.Errorf("make the folder for bundles that are sent: %w", err)
+	}
+	dir := t.m.root.At(paths.Inbox)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if group != os.Getgid() {
+		if err := os.Chown(dir, -1, group); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(dir, 0o770)
+}
+
+// layLive lays out the certificates of programs that read them again while they run.
+func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[string][]string) error {
+	dir, leaves := t.m.root.At(paths.Live), renewal.Entries(share)
+	for _, program := range slices.Sorted(maps.Keys(wanted)) {
+		files := map[string]string{}
+		for _, ref := range wanted[program] {
+			if text, ok := have[ref]; ok && leaves[ref] {
+				files[ref] = text
+			}
+		}
+		row, ok := roles.LookupProgram(program)
+		if !ok || len(files) == 0 {
+			wanted = maps.Clone(wanted)
+			delete(wanted, program)
+			continue
+		}
+		group, err := t.m.group(row.User)
+		if err != nil {
+			return fmt.Errorf("lay out the certificates of %s: %w", program, err)
+		}
+		if _, err := live.Lay(dir, program, group, files); err != nil {
+			return err
+		}
+	}
+	return live.Remove(dir, func(program string) bool { return wanted[program] != nil })
+}
+
+// groupOf is the number of the group of a user of the image.
+func groupOf(name string) (int, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(u.Gid)
+}
+
 // reissue makes certificates again whose time is over, where the node holds the key of their authority, and keeps them. What
 // it returns goes over the bundle's entries.
-func (t *taker) reissue(ctx context.Context, b *bundle.Bundle) (entries map[string]string, problem string) {
+func (t *taker) reissue(ctx context.Context, b *bundle.Bundle, trust clusterpart.Authorities) (entries map[string]string, problem string) {
 	path := t.m.root.At(paths.Leaves)
 	var kept map[string]string
 	if t.vault != nil {
@@ -217,13 +393,22 @@ func (t *taker) reissue(ctx context.Context, b *bundle.Bundle) (entries map[stri
 		}
 	}
 	r, err := reissue.Leaves(reissue.Input{
-		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: t.trust.Certificates, Now: t.m.now(), Random: rand.Reader,
+		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: trust.Certificates, Now: t.m.now(), Random: rand.Reader,
 	})
 	if err != nil {
 		return nil, fmt.Sprintf("the certificates were not looked at: %v", err)
 	}
 	for _, c := range r.Made {
 		t.m.say(fmt.Sprintf("certificate %s: %s: %s", c.ID, c.Did, c.Why))
+	}
+	if t.asks != nil {
+		agent := pki.Certificate{Certificate: or(r.Entries["agent-certificate"], b.Secrets["agent-certificate"]), Key: pki.Hidden(or(r.Entries["agent-key"], b.Secrets["agent-key"]))}
+		r.Ask(kept, func(leaves []pki.Leaf) (map[string]pki.Certificate, map[string]error, error) {
+			return t.asks(ctx, agent, trust.Certificates, leaves)
+		})
+		for _, c := range r.Asked {
+			t.m.say(fmt.Sprintf("certificate %s: %s by a master: %s", c.ID, c.Did, c.Why))
+		}
 	}
 	var problems []string
 	for _, p := range r.Problems {

@@ -36,6 +36,8 @@ type machine struct {
 	setHostname func(string) error
 	// restart restarts the machine at once.
 	restart func() error
+	// group returns the number of a user's group.
+	group func(user string) (int, error)
 	// now is the time.
 	now func() time.Time
 	// spawn is the CPU time in milliseconds that was spent in this process before main.
@@ -44,8 +46,8 @@ type machine struct {
 
 func newMachine(root paths.Root) *machine {
 	m := &machine{
-		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
-		setHostname: sethostname, now: time.Now,
+		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust)},
+		setHostname: sethostname, now: time.Now, group: groupOf,
 		restart: func() error { return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) },
 		say:     func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
 	}
@@ -79,11 +81,26 @@ func (m *machine) raiseClockTo(past time.Time) {
 	if m.boot.BuildTime == 0 {
 		return
 	}
-	raised, err := clock.Raise(m.now(), past, clock.Set)
+	now := m.now()
+	raised, err := clock.Raise(now, past, clock.Set)
 	if err != nil {
 		m.say(err.Error())
 	} else if raised {
+		if clock.FarOff(now, past) {
+			m.mark(paths.ClockWrong, true)
+		}
 		m.say("the clock was wrong; set to " + past.UTC().Format(time.RFC3339) + " until a time server answers")
+	}
+}
+
+// mark makes or removes a file that says yes.
+func (m *machine) mark(path string, yes bool) {
+	err := os.Remove(m.root.At(path))
+	if yes {
+		_, err = atomicfile.Write(m.root.At(path), nil, 0o644)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.say(err.Error())
 	}
 }
 

@@ -42,6 +42,7 @@ func testMachine(t testing.TB, n int) (*machine, *string) {
 	host := new(string)
 	m.setHostname = func(name string) error { *host = name; return nil }
 	m.say = func(s string) { t.Log(s) }
+	m.group = func(string) (int, error) { return os.Getgid(), nil }
 	c := &cluster.Config{
 		Cluster: spec.Cluster{
 			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example",

@@ -11,13 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/etcd/origin"
+	"spore/agent/live"
 	"spore/agent/nic"
+	"spore/agent/paths"
 	"spore/agent/render"
+	"spore/agent/renewal"
+	"spore/pki"
 	"spore/pki/bundle"
 )
 
 // maxSecret bounds one secret in bytes.
 const maxSecret = 1 << 20
+
+// kubeletDir is where kubelet keeps its own certificates.
+const kubeletDir = "/var/lib/kubelet"
 
 // renderCommand writes a program's configuration into its unit's runtime directory, as the program's user.
 func renderCommand(_ context.Context, m *machine, args []string) error {
@@ -45,18 +53,38 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 		return err
 	}
 	secretPath := func(ref string) string { return filepath.Join(credentials, "secret_"+ref) }
+	share, err := pki.ShareOf(c, n)
+	if err != nil {
+		return err
+	}
+	leaves := renewal.Entries(share)
 	files, err := render.Render(args[0], render.Input{
-		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: memory(), Dir: dir, SecretPath: secretPath,
+		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: memory(), Dir: dir,
+		SecretPath: func(ref string) string {
+			if leaves[ref] { // It is renewed while the program runs.
+				return live.Of(paths.Live, args[0], ref)
+			}
+			return secretPath(ref)
+		},
 		Secret: func(ref string) ([]byte, error) {
 			if credentials == "" || !bundle.ValidName(ref) {
 				return nil, fmt.Errorf("the secret %q was not given to this unit", ref)
 			}
 			return atomicfile.ReadLimited(secretPath(ref), maxSecret)
 		},
-		Authority: m.part.Public,
+		Authority: m.part.Public, EtcdOrigin: origin.Dir(m.root.At(origin.Data)).Read,
 	})
 	if err != nil {
 		return err
+	}
+	if args[0] == "kubelet" {
+		dropped, err := renewal.DropForeign(m.root.At(kubeletDir), m.part.Public)
+		for _, path := range dropped {
+			m.say("removed " + path + ": another authority signs now")
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return render.Write(dir, files)
 }

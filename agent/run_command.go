@@ -24,6 +24,7 @@ import (
 	"spore/agent/firmware"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/renewal"
 	"spore/agent/screen"
 	"spore/agent/state"
 	"spore/agent/status"
@@ -192,22 +193,26 @@ func (a *agent) readBundle() (bundleInfo, error) {
 	return info, err
 }
 
-// rebundle goes on with a bundle that came after the roles were started: it restarts programs that were given other secrets,
-// and starts roles that waited for theirs.
+// rebundle goes on with a bundle that came after the roles were started: it has programs take other
+// secrets that they were given, and starts roles that waited for theirs.
 func (a *agent) rebundle(ctx context.Context) error {
 	before := a.line.Bundle
 	info, err := a.readBundle()
 	if err != nil || a.node == nil || before != nil && *before == info.Info {
 		return err
 	}
-	var errs []error
-	for _, name := range info.Changed {
-		program, _ := roles.LookupProgram(name)
-		if state := a.line.Services[program.Unit]; state == "active" || state == "activating" {
-			errs = append(errs, a.bus.Restart(ctx, program.Unit))
-		}
+	return a.startRoles(ctx, addressBound)
+}
+
+// renew starts the renewal where it cannot wait for its timer: a certificate has ended, or programs have yet to take what came.
+func (a *agent) renew(ctx context.Context) {
+	s, err := (&renewal.File{Path: a.m.root.At(paths.Renewal)}).Read()
+	if err == nil && (len(s.Pending) > 0 || !s.Ends.IsZero() && !a.m.now().Before(s.Ends)) {
+		err = a.bus.Start(ctx, "spore-renew.service")
 	}
-	return errors.Join(append(errs, a.startRoles(ctx, addressBound))...)
+	if err != nil {
+		a.m.say(err.Error())
+	}
 }
 
 // awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same when
@@ -290,6 +295,7 @@ func (a *agent) follow(ctx context.Context) error {
 	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
 		a.m.say(err.Error())
 	}
+	a.renew(ctx)
 	a.rememberClock()
 	a.resolvers()
 	for {
@@ -310,6 +316,7 @@ func (a *agent) follow(ctx context.Context) error {
 			if err := a.rebundle(ctx); err != nil {
 				a.m.say(err.Error())
 			}
+			a.renew(ctx)
 		case <-probeTick.C:
 			a.probeAgain(ctx)
 		case <-clockTick.C:
@@ -322,6 +329,7 @@ func (a *agent) follow(ctx context.Context) error {
 func (a *agent) report(ctx context.Context) error {
 	l := &a.line
 	l.Disks = a.m.dataDisks()
+	l.Configuration = a.m.configuration()
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, osdUnits(l.Disks)))
 	if err != nil {
 		return err
@@ -329,7 +337,6 @@ func (a *agent) report(ctx context.Context) error {
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
-	l.Configuration = a.m.configuration()
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
 		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
 	}

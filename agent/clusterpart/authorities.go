@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spore/agent/atomicfile"
@@ -20,16 +21,31 @@ import (
 // maxAuthority bounds the file of an authority.
 const maxAuthority = 1 << 20
 
-// Authorities are those that the image trusts.
+// Authorities are those that a node trusts.
 type Authorities struct {
+	// Revision counts the states of the cluster's public half (pki.Tree).
+	Revision uint64
+	// Files holds them as files, by name.
+	Files map[string]string
 	// Certificates holds the certificates of CAs by name, as PEM.
 	Certificates map[string]string
 	keys         map[string][]string
 }
 
+// NewAuthorities takes a public half as a bundle has it: NAME.crt and NAME.pub.
+func NewAuthorities(files map[string]string, revision uint64) (Authorities, error) {
+	a := Authorities{Revision: revision, Files: files, Certificates: map[string]string{}, keys: map[string][]string{}}
+	for name, text := range files {
+		if err := a.add(name, []byte(text)); err != nil {
+			return a, fmt.Errorf("read the authorities of the bundle: %s: %w; make the bundle again", name, err)
+		}
+	}
+	return a, nil
+}
+
 // Authorities reads the public half of the cluster's keys; there is none in an image that was built without.
 func (p Part) Authorities() (Authorities, error) {
-	a := Authorities{Certificates: map[string]string{}, keys: map[string][]string{}}
+	a := Authorities{Files: map[string]string{}, Certificates: map[string]string{}, keys: map[string][]string{}}
 	dir := filepath.Join(p.Dir, pki.PublicDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,6 +59,13 @@ func (p Part) Authorities() (Authorities, error) {
 		if err != nil {
 			return a, fmt.Errorf("read the authorities of the cluster part: %w", err)
 		}
+		if e.Name() == pki.RevisionFile {
+			if a.Revision, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
+				return a, fmt.Errorf("read the authorities of the cluster part: %s: it is no number; build the image again", e.Name())
+			}
+			continue
+		}
+		a.Files[e.Name()] = string(data)
 		if err := a.add(e.Name(), data); err != nil {
 			return a, fmt.Errorf("read the authorities of the cluster part: %s: %w; build the image again", e.Name(), err)
 		}

@@ -4,7 +4,9 @@ package clusterpart
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -24,7 +26,12 @@ const (
 )
 
 // Part is a mounted cluster part.
-type Part struct{ Dir string }
+type Part struct {
+	Dir string
+	// Trust holds the public half of the cluster's keys as the node has it since it took its bundle, which may be newer than the
+	// part's own; it may be missing.
+	Trust string
+}
 
 // Match decides which node a machine with these facts is.
 func (p Part) Match(f identity.Facts) (identity.Result, error) {
@@ -67,6 +74,12 @@ func (p Part) Hosts() ([]byte, error) {
 
 // Public reads a file of the public half of the cluster's keys, such as kubernetes-client.crt.
 func (p Part) Public(name string) ([]byte, error) {
+	if p.Trust != "" {
+		data, err := atomicfile.ReadLimited(filepath.Join(p.Trust, filepath.Base(name)), maxPublic)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return data, err
+		}
+	}
 	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, publicDir, filepath.Base(name)), maxPublic)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster part: %w", err)

@@ -86,8 +86,8 @@ type Delivered struct {
 type Input struct {
 	// Whose says for whom the bundle must be.
 	Whose bundle.Whose
-	// Knows tells whether the cluster part has an authority's key by its id.
-	Knows func(authority, keyID string) (bool, error)
+	// Knows tells whether the node, with this bundle, trusts an authority's key by its id.
+	Knows func(b *bundle.Bundle, authority, keyID string) (bool, error)
 	// Delivered lists what came with the machine; the order decides between equals.
 	Delivered []Delivered
 	// Vault is nil when nothing lasts on this machine, and NoVault says why.
@@ -226,7 +226,7 @@ func (t *taking) verify(raw []byte) (bundle.Bundle, error) {
 	}
 	slices.Sort(list)
 	for _, name := range list {
-		known, err := t.Knows(name, b.Authorities[name])
+		known, err := t.Knows(&b, name, b.Authorities[name])
 		if err != nil {
 			return bundle.Bundle{}, err
 		}

@@ -120,7 +120,7 @@ func (m *machine) boot() (out Outcome, cut bool) {
 	m.steps, m.said = nil, nil
 	in := Input{
 		Whose:   bundle.Whose{Cluster: clusterID, Node: node, Keys: []ed25519.PublicKey{signing.Public().(ed25519.PublicKey)}},
-		Knows:   func(name, id string) (bool, error) { return name == "mqtt" && id == "k1", nil },
+		Knows:   func(_ *bundle.Bundle, name, id string) (bool, error) { return name == "mqtt" && id == "k1", nil },
 		Taken:   filepath.Join(m.dir, "taken"),
 		NoVault: "/var is a tmpfs", Say: func(s string) { m.said = append(m.said, s) },
 	}

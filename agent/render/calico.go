@@ -27,7 +27,13 @@ func calicoNode(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	cniClient, err := cniKubeconfig(in)
+	for _, ref := range []string{"calico-cni-certificate", "calico-cni-key"} {
+		if _, err := in.Secret(ref); err != nil {
+			return nil, fmt.Errorf("credentials of the CNI plugin: %w", err)
+		}
+	}
+	// The plugin is run by containerd, as root, also while calico-node is not running.
+	cniClient, err := kubeconfigFile("calico-cni", in.SecretPath("calico-cni-certificate"), in.SecretPath("calico-cni-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -145,19 +151,6 @@ func nodeFamilies(in Input, v4, v6 bool) (string, string, error) {
 		return "", "", errors.New("pods have IPv6 addresses and the node has none yet")
 	}
 	return address4, address6, nil
-}
-
-// cniKubeconfig holds certificate and key: the plugin is run by containerd, also while calico-node is not running.
-func cniKubeconfig(in Input) (File, error) {
-	certificate, err := in.Secret("calico-cni-certificate")
-	if err != nil {
-		return File{}, fmt.Errorf("credentials of the CNI plugin: %w", err)
-	}
-	key, err := in.Secret("calico-cni-key")
-	if err != nil {
-		return File{}, fmt.Errorf("credentials of the CNI plugin: %w", err)
-	}
-	return kubeconfigInline("calico-cni", certificate, key)
 }
 
 // cniNetwork is the list of plugins that containerd runs for each pod (CNI specification, "Network configuration format").

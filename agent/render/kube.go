@@ -2,7 +2,6 @@ package render
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ const (
 	// apiServer is where every program of a node finds the API: its own load balancer.
 	apiServer = "https://" + balancerAddress
 	// pkiDir holds the authorities' certificates, from the verified cluster part.
-	pkiDir = "/run/spore/cluster/pki"
+	pkiDir = "/run/spore/trust"
 	// dnsService is the place of the cluster's DNS among the addresses of Services.
 	dnsService = 10
 )
@@ -135,13 +134,6 @@ func jsonFile(v any, mode fs.FileMode) (File, error) {
 // kubeconfigFile is a kubeconfig of a client of this node that keeps its certificate and key in files.
 func kubeconfigFile(user, certificate, key string) (File, error) {
 	return kubeconfig(user, map[string]any{"client-certificate": certificate, "client-key": key})
-}
-
-// kubeconfigInline is one that holds certificate and key itself, for programs that outlive or lie outside the unit that
-// was given them.
-func kubeconfigInline(user string, certificate, key []byte) (File, error) {
-	enc := base64.StdEncoding.EncodeToString
-	return kubeconfig(user, map[string]any{"client-certificate-data": enc(certificate), "client-key-data": enc(key)})
 }
 
 func kubeconfig(user string, credentials map[string]any) (File, error) {

@@ -17,30 +17,31 @@ import (
 )
 
 // Install makes dir hold exactly those secrets that wanted names by program: one directory for each, readable by root alone,
-// so that a program is given its own secrets and no other. What nobody wants is not written. changed lists the programs
-// whose directory is not as it was.
-func Install(dir string, have map[string]string, wanted map[string][]string) (changed []string, err error) {
+// so that a program is given its own secrets and no other. What nobody wants is not written. changed lists, by program, the
+// secrets that are not as they were.
+func Install(dir string, have map[string]string, wanted map[string][]string) (changed map[string][]string, err error) {
 	if err := privateDir(dir); err != nil {
 		return nil, fmt.Errorf("install secrets: %w", err)
 	}
 	keep := map[string]bool{}
+	changed = map[string][]string{}
 	for _, program := range slices.Sorted(maps.Keys(wanted)) {
 		keep[program] = true
 		did, err := installFor(filepath.Join(dir, program), have, wanted[program])
 		if err != nil {
 			return nil, fmt.Errorf("install secrets of %s: %w", program, err)
 		}
-		if did {
-			changed = append(changed, program)
+		if len(did) > 0 {
+			changed[program] = did
 		}
 	}
 	_, err = prune(dir, keep)
 	return changed, err
 }
 
-func installFor(dir string, have map[string]string, refs []string) (changed bool, err error) {
+func installFor(dir string, have map[string]string, refs []string) (changed []string, err error) {
 	if err := privateDir(dir); err != nil {
-		return false, err
+		return nil, err
 	}
 	keep := map[string]bool{}
 	for _, ref := range refs {
@@ -51,12 +52,14 @@ func installFor(dir string, have map[string]string, refs []string) (changed bool
 		keep[ref] = true
 		did, err := atomicfile.Write(filepath.Join(dir, ref), []byte(secret), 0o600)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		changed = changed || did
+		if did {
+			changed = append(changed, ref)
+		}
 	}
-	did, err := prune(dir, keep)
-	return changed || did, err
+	gone, err := prune(dir, keep)
+	return append(changed, gone...), err
 }
 
 func privateDir(dir string) error {
@@ -67,20 +70,20 @@ func privateDir(dir string) error {
 }
 
 // prune removes what an earlier bundle left.
-func prune(dir string, keep map[string]bool) (changed bool, err error) {
+func prune(dir string, keep map[string]bool) (gone []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, e := range entries {
 		if !keep[e.Name()] {
-			changed = true
+			gone = append(gone, e.Name())
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return changed, fmt.Errorf("remove an earlier secret: %w", err)
+				return gone, fmt.Errorf("remove an earlier secret: %w", err)
 			}
 		}
 	}
-	return changed, nil
+	return gone, nil
 }
 
 // Refs lists the secrets that the settings of a service name, sorted, each once.

@@ -13,24 +13,24 @@ import (
 func TestInstallGivesEachProgramExactlyItsSecrets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "secrets")
 	wanted := map[string][]string{"mosquitto": {"a", "b", "missing"}, "kafka": {"k"}}
-	install := func(have map[string]string) []string {
+	install := func(have map[string]string) map[string][]string {
 		changed, err := Install(dir, have, wanted)
 		require.NoError(t, err)
 		return changed
 	}
 	have := map[string]string{"a": "1", "b": "2", "k": "4"}
-	require.Equal(t, []string{"kafka", "mosquitto"}, install(have))
+	require.Equal(t, map[string][]string{"kafka": {"k"}, "mosquitto": {"a", "b"}}, install(have))
 	require.FileExists(t, filepath.Join(dir, "kafka", "k"))
 	require.NoFileExists(t, filepath.Join(dir, "mosquitto", "k"), "a program gets no secret of another")
 	require.Empty(t, install(have), "the same again changes nothing")
 
 	delete(wanted, "kafka")
-	require.Equal(t, []string{"mosquitto"}, install(map[string]string{"b": "2", "k": "4", "nobody": "5"}))
+	require.Equal(t, map[string][]string{"mosquitto": {"a"}}, install(map[string]string{"b": "2", "k": "4", "nobody": "5"}), "one is gone")
 	require.NoDirExists(t, filepath.Join(dir, "kafka"))
 	entries, err := os.ReadDir(filepath.Join(dir, "mosquitto"))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, []string{"mosquitto"}, install(map[string]string{"b": "3"}))
+	require.Equal(t, map[string][]string{"mosquitto": {"b"}}, install(map[string]string{"b": "3"}))
 	data, err := os.ReadFile(filepath.Join(dir, "mosquitto", "b"))
 	require.NoError(t, err)
 	require.Equal(t, "3", string(data))

@@ -78,7 +78,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 	r.Etcd = "https://127.0.0.1:" + ports[1]
 	r.DNS = "127.0.0.1:" + ports[3]
 	r.replace = []string{
-		"/run/spore/cluster/pki/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
+		"/run/spore/trust/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
 		render.APIServer, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
 		"https://127.0.0.1:2379", r.Etcd,
 		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],

@@ -144,7 +144,7 @@ func (n *kafkaNode) render() {
 	require.NoError(n.t, err)
 	places := strings.NewReplacer(
 		"/var/lib/kafka", filepath.Join(n.dir, "lib"), "/usr/share/kafka", filepath.Join(n.root, "usr/share/kafka"),
-		"/run/spore/cluster/pki", filepath.Join(n.kafkaLab.dir, pki.PublicDir), "CLIENT://:", "CLIENT://"+n.IPs[0]+":",
+		"/run/spore/trust", filepath.Join(n.kafkaLab.dir, pki.PublicDir), "CLIENT://:", "CLIENT://"+n.IPs[0]+":",
 	)
 	for name, f := range files {
 		files[name] = render.File{Data: []byte(places.Replace(string(f.Data))), Mode: f.Mode}
