@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"spore/builder/cmd/access"
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
@@ -16,11 +17,15 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
 	"spore/builder/cmd/flash"
+	"spore/builder/cmd/health"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/keys"
+	"spore/builder/cmd/logs"
 	"spore/builder/cmd/pki"
+	"spore/builder/cmd/push"
 	"spore/builder/cmd/serve"
+	"spore/builder/cmd/status"
 	"spore/builder/cmd/validate"
 )
 
@@ -39,7 +44,8 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), customize.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), customize.Command(), push.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		access.Command(), status.Command(), logs.Command(), health.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

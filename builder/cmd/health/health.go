@@ -1,0 +1,105 @@
+// Package health is the command `spore health`: whether a running cluster is as it should be, and what is not.
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/cluster/facts"
+	"spore/nodeapi"
+)
+
+// errUnhealthy is the error for a cluster that is not healthy; what is not was printed.
+var errUnhealthy = errors.New("the cluster is not healthy")
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var f reach.Flags
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "health [DIR]",
+		Short: "Say whether a running cluster is healthy, and what is not",
+		Long: `Health asks the nodes of the cluster in DIR (configs when left out), all at the same time. Each answers with conditions in a fixed
+order, with a reason for each; one stands on those before it, so begin with the first that fails. Then come those of the cluster:
+whether all nodes answer, and how many members of each quorum serve.
+
+It prints what is not ok; with --all everything. It fails when anything is failing or a node does not answer; a warning is for
+you to look at, and no failure.`,
+		Example: "  spore health\n  spore health configs --all --node kafka-01\n  spore health configs --json",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			c, err := f.Open(cmd, dir, nodeapi.Reader)
+			if err != nil {
+				return err
+			}
+			return run(cmd, c, asJSON, all)
+		},
+	}
+	f.Register(cmd, true)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with all conditions")
+	cmd.Flags().BoolVar(&all, "all", false, "show what is ok, too")
+	return cmd
+}
+
+func run(cmd *cobra.Command, c *reach.Cluster, asJSON, all bool) error {
+	answers := reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) (nodeapi.Health, error) {
+		data, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.HealthPath}, nodeapi.MaxHealth)
+		if err != nil {
+			return nodeapi.Health{}, err
+		}
+		return nodeapi.ParseHealth(data, c.Facts.ID, n.Name)
+	})
+	found := judge(c.Facts.Name, answers)
+	var err error
+	if asJSON {
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(found)
+	} else {
+		err = printTable(cmd.OutOrStdout(), found, all)
+	}
+	if err == nil && !found.Healthy {
+		err = errUnhealthy
+	}
+	return err
+}
+
+// printTable prints a row for each condition that is not ok, and one for a node that has none.
+func printTable(w io.Writer, c Cluster, all bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tCONDITION\tSTATE\tREASON")
+	row := func(node string, c nodeapi.Condition) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", node, nodeapi.Harmless(c.Name), c.State, nodeapi.Harmless(c.Reason))
+	}
+	rows := func(node string, list []nodeapi.Condition) {
+		shown := 0
+		for _, c := range list {
+			if all || c.State != nodeapi.OK {
+				row(node, c)
+				shown++
+			}
+		}
+		if shown == 0 {
+			fmt.Fprintf(t, "%s\t-\tok\t%d conditions\n", node, len(list))
+		}
+	}
+	for _, n := range c.Nodes {
+		if n.Health == nil {
+			row(n.Node, nodeapi.Condition{Name: "answers", State: nodeapi.Failing, Reason: n.Error})
+			continue
+		}
+		rows(n.Node, n.Health.Conditions)
+	}
+	rows("(cluster)", c.Conditions)
+	return t.Flush()
+}

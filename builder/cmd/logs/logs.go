@@ -1,0 +1,117 @@
+// Package logs is the command `spore logs`: the journal of a unit on a node of a running cluster.
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/nodeapi"
+)
+
+// silence is after how long without a sign of the node a follower gives up. The node gives one every 15 seconds.
+const silence = time.Minute
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var f reach.Flags
+	q := nodeapi.Logs{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "logs [DIR] NODE UNIT",
+		Short: "Show the journal of a unit on a node of a running cluster",
+		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with --follow, what
+it writes from then on. Times are UTC. What is no text, or would be a command to the terminal, is shown as \xHH.
+
+With --json each line is an object as journalctl -o json prints it on the node.`,
+		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n  spore logs configs edge-01 spore-agent --lines 1000 --json",
+		Args:    exit.Args(cobra.RangeArgs(2, 3)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) == 3 {
+				dir, args = args[0], args[1:]
+			}
+			f.Nodes = args[:1]
+			var err error
+			if q.Unit, err = nodeapi.UnitName(args[1]); err != nil {
+				return exit.Usage(err)
+			}
+			if q.Lines < 0 || q.Lines > nodeapi.MaxLines {
+				return exit.Usage(fmt.Errorf("%d lines cannot be asked for; choose 0 to %d", q.Lines, nodeapi.MaxLines))
+			}
+			c, err := f.Open(cmd, dir, nodeapi.Reader)
+			if err != nil {
+				return err
+			}
+			return run(cmd, c, q, asJSON)
+		},
+	}
+	f.Register(cmd, false)
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is written from now on, until interrupted")
+	cmd.Flags().IntVarP(&q.Lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines to show")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line")
+	return cmd
+}
+
+func run(cmd *cobra.Command, c *reach.Cluster, q nodeapi.Logs, asJSON bool) error {
+	node := c.Nodes[0].Name
+	interrupted := cmd.Context()
+	ctx, cancel := context.WithCancelCause(interrupted)
+	defer cancel(nil)
+	// The time limit is for the node to begin, and for each sign of it from then on.
+	watchdog := time.AfterFunc(c.Timeout, func() { cancel(errors.New("no answer in time")) })
+	defer watchdog.Stop()
+	body, err := c.Client.Ask(ctx, node, nodeapi.Request{Path: nodeapi.LogsPath, Query: q.Values()})
+	if err == nil {
+		defer body.Close()
+		err = print(cmd, &alive{body, watchdog, max(c.Timeout, silence)}, node, q, asJSON)
+	}
+	switch {
+	case interrupted.Err() != nil && q.Follow:
+		return nil // That is how it ends.
+	case err != nil && context.Cause(ctx) != nil:
+		return fmt.Errorf("%s: %w", node, context.Cause(ctx))
+	case err != nil:
+		return fmt.Errorf("%s: %w", node, err)
+	case q.Follow:
+		return fmt.Errorf("%s has ended the answer; is it stopping, or has the certificate ended?", node)
+	}
+	return nil
+}
+
+// alive winds up the watchdog whenever something is read.
+type alive struct {
+	body     interface{ Read([]byte) (int, error) }
+	watchdog *time.Timer
+	patience time.Duration
+}
+
+func (a *alive) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	if n > 0 {
+		a.watchdog.Reset(a.patience)
+	}
+	return n, err
+}
+
+func print(cmd *cobra.Command, r *alive, node string, q nodeapi.Logs, asJSON bool) error {
+	shown := 0
+	err := nodeapi.ReadEntries(r, func(line []byte, e nodeapi.Entry) error {
+		shown++
+		text := e.String()
+		if asJSON {
+			text = string(line)
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
+		return err
+	})
+	if err == nil && shown == 0 && q.Lines > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has nothing of %s\n", node, q.Unit)
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+// Package reach is how commands ask the nodes of a running cluster: which nodes there are, where they answer, and by which
+// certificate they are asked. It comes from a file that `spore access` wrote, or is made for the moment from the operator's
+// folder.
+package reach
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	keys "spore/builder/cmd/pki"
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/nodeapi"
+	tree "spore/pki"
+)
+
+// momentary is how long a certificate holds that is made for one command, but for those that go on (a follower of logs): then
+// the command ends with it.
+const momentary = 12 * time.Hour
+
+// atOnce is how many nodes are asked at once.
+const atOnce = 32
+
+// PersonForm is what stands in a certificate as a person's name.
+var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
+
+// Flags say how nodes are reached.
+type Flags struct {
+	// Access is a file that `spore access` wrote; where it is empty, DIR.access is taken when it is there.
+	Access string
+	// PKI is the operator's folder, and the others open it.
+	PKI, PassphraseFile, Identity string
+	// Nodes are those that are asked; all when there are none. Addresses says where a node is asked, as NODE=HOST or
+	// NODE=HOST:PORT.
+	Nodes, Addresses []string
+	// Timeout bounds what is asked of one node.
+	Timeout time.Duration
+}
+
+// Register adds the flags to a command. Where many is true, it asks all nodes unless some are named.
+func (f *Flags) Register(cmd *cobra.Command, many bool) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Access, "access", "", "file that `spore access` wrote (default: DIR.access where it is, else the operator's folder)")
+	flags.StringVar(&f.PKI, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
+	flags.StringVar(&f.PassphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
+	flags.StringVar(&f.Identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
+	if many {
+		flags.StringArrayVar(&f.Nodes, "node", nil, "ask this node alone (may be given again)")
+	}
+	flags.StringArrayVar(&f.Addresses, "address", nil, "ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "how long to wait for one node")
+}
+
+// Cluster is a cluster whose nodes can be asked.
+type Cluster struct {
+	Facts facts.Cluster
+	// Nodes are those that are to be asked, in the order of cluster.yaml.
+	Nodes []facts.Node
+	// Client asks them, and Timeout bounds what is asked of one.
+	Client  nodeapi.Client
+	Timeout time.Duration
+}
+
+// Open finds the cluster of a configuration folder. need is nodeapi.Admin for what changes nodes, nodeapi.Reader otherwise.
+func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster, error) {
+	config, report := cluster.Check(os.DirFS(dir), cluster.Options{})
+	if err := report.Under(dir).Err(); err != nil {
+		return nil, err
+	}
+	shared, nodes := cluster.Facts(config)
+	out := &Cluster{Facts: shared, Timeout: f.Timeout}
+	if f.Timeout <= 0 {
+		return nil, exit.Usage(fmt.Errorf("the timeout %s is none; write it as 10s", f.Timeout))
+	}
+	var err error
+	if out.Nodes, err = choose(nodes, f.Nodes, dir); err != nil {
+		return nil, err
+	}
+	at, err := f.places(nodes, dir)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := f.identity(cmd, dir, &shared, need)
+	if err != nil {
+		return nil, err
+	}
+	out.Client = nodeapi.Client{
+		Identity:  func() (nodeapi.Identity, error) { return identity, nil },
+		Addresses: func(node string) ([]string, error) { return at[node], nil },
+	}
+	return out, nil
+}
+
+// choose finds the nodes that were named.
+func choose(nodes []facts.Node, names []string, dir string) ([]facts.Node, error) {
+	if len(names) == 0 {
+		return nodes, nil
+	}
+	var out []facts.Node
+	for _, n := range nodes {
+		if slices.Contains(names, n.Name) {
+			out = append(out, n)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.Name == name }) {
+			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+		}
+	}
+	return out, nil
+}
+
+// places is where each node is asked: where the operator says, else at its addresses, else by its name.
+func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, error) {
+	at := map[string][]string{}
+	for _, n := range nodes {
+		at[n.Name] = n.IPs
+		if len(n.IPs) == 0 {
+			at[n.Name] = []string{n.FQDN}
+		}
+	}
+	given := map[string][]string{}
+	for _, text := range f.Addresses {
+		name, place, ok := strings.Cut(text, "=")
+		if !ok || place == "" {
+			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
+		}
+		if _, known := at[name]; !known {
+			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+		}
+		if _, port, err := net.SplitHostPort(place); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return nil, exit.Usage(fmt.Errorf("the port of %q is none", text))
+			}
+		}
+		given[name] = append(given[name], place)
+	}
+	for name, places := range given {
+		at[name] = places
+	}
+	return at, nil
+}
+
+// identity is what the nodes are shown.
+func (f Flags) identity(cmd *cobra.Command, dir string, c *facts.Cluster, need nodeapi.Role) (nodeapi.Identity, error) {
+	clean := filepath.Clean(dir)
+	if f.Access != "" {
+		return f.fromFile(f.Access, c, need)
+	}
+	folder := f.PKI
+	if folder == "" {
+		folder = clean + ".pki"
+		usual := clean + ".access"
+		id, err := f.fromFile(usual, c, need)
+		if err == nil {
+			return id, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%v; taking the operator's folder %s\n", err, folder)
+		}
+	}
+	v, err := keys.Open(folder, f.PassphraseFile, f.Identity)
+	if err != nil {
+		return nodeapi.Identity{}, fmt.Errorf("find a certificate to ask the nodes with: %w; or name a file of `spore access` with --access", err)
+	}
+	defer v.Close()
+	row := tree.NodeReader
+	if need == nodeapi.Admin {
+		row = tree.NodeAdmin
+	}
+	made, err := v.Tree.Access(c, row, Person(), momentary, tree.Options{Now: time.Now(), Random: rand.Reader})
+	if err != nil {
+		return nodeapi.Identity{}, fmt.Errorf("make a certificate to ask the nodes with: %w", err)
+	}
+	return nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}, nil
+}
+
+// fromFile reads a file of access that is of use here.
+func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodeapi.Identity, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nodeapi.Identity{}, err
+	}
+	a, err := ParseAccess(data)
+	switch {
+	case err != nil:
+	case !strings.EqualFold(a.Cluster, c.ID):
+		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
+	case time.Now().After(a.Ends):
+		err = fmt.Errorf("it has ended at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
+	case need == nodeapi.Admin && a.Role != nodeapi.Admin:
+		err = errors.New("it is for readers; make one with `spore access --role admin`")
+	}
+	if err != nil {
+		return nodeapi.Identity{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return a.identity(), nil
+}
+
+// readFile reads a file that is bounded.
+func readFile(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > maxAccess {
+		return nil, fmt.Errorf("%s: it has more than %d bytes", path, maxAccess)
+	}
+	return os.ReadFile(path)
+}
+
+// Person is the name of whoever runs the command, for what nodes see of it.
+func Person() string {
+	if u, err := user.Current(); err == nil && PersonForm.MatchString(u.Username) {
+		return u.Username
+	}
+	return "operator"
+}
+
+// Answer is what came of asking one node.
+type Answer[T any] struct {
+	Node facts.Node
+	// Value is the answer, where Err is nil.
+	Value T
+	Err   error
+	// Asked and Answered are this machine's times of the question.
+	Asked, Answered time.Time
+}
+
+// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to. The answers
+// are in the order of the nodes.
+func Each[T any](ctx context.Context, c *Cluster, ask func(context.Context, facts.Node) (T, error)) []Answer[T] {
+	out := make([]Answer[T], len(c.Nodes))
+	room := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, n := range c.Nodes {
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			a := Answer[T]{Node: n, Asked: time.Now()}
+			a.Value, a.Err = ask(ctx, n)
+			a.Answered = time.Now()
+			out[i] = a
+		})
+	}
+	all.Wait()
+	return out
+}
