@@ -1,0 +1,215 @@
+// Package push is the command `spore push`.
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/folder"
+	keys "spore/builder/cmd/pki"
+	"spore/builder/cmd/reach"
+	"spore/builder/cmd/signing"
+	"spore/builder/customize"
+	"spore/builder/progress"
+	"spore/builder/push"
+	"spore/cluster/facts"
+	"spore/nodeapi"
+)
+
+const (
+	// sendBound is the longest that a node may take with an update.
+	sendBound = time.Hour
+	// restartBound is what two restarts of a machine may take besides the trial: server firmware takes minutes.
+	restartBound = 20 * time.Minute
+	// askEvery is how often a node that restarts is asked.
+	askEvery = 5 * time.Second
+	// maxAnswer bounds what a node answers, in bytes.
+	maxAnswer = 1 << 20
+)
+
+type flags struct {
+	reach                       reach.Flags
+	signing                     signing.Flags
+	image, output               string
+	reboot, force, strict, json bool
+}
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "push [DIR]",
+		Short: "Bring a new configuration to running nodes",
+		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), has the cluster's key sign both, and
+sends them to the nodes, one after the other. Each node checks them and writes them beside what runs; it takes them at its next
+start. The root stays, so the configuration may need nothing that the image does not carry: --image names the image that the
+nodes were written from. One that is signed for Secure Boot wants its key.
+
+With --reboot each node restarts, and the next one follows when it is up: no node restarts while another one with the same role is
+not up. A node whose roles do not come up in time goes back to the configuration before by itself, and push ends there.
+
+A configuration that is older than the last one that a node took is refused unless --force is given. With --output nothing is
+sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
+		Example: "  spore push configs --reboot\n  spore push configs --node edge-01\n  spore push configs --output edge.update",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "configs"
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			if f.output != "" && (f.reboot || f.force) {
+				return exit.Usage(errors.New("--output sends nothing; leave --reboot and --force out"))
+			}
+			return run(cmd, filepath.Clean(dir), f)
+		},
+	}
+	f.reach.Register(cmd, true)
+	f.signing.Register(cmd)
+	cmd.Flags().StringVar(&f.image, "image", "out", "the image that the nodes were written from, or the output folder of spore build")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
+	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
+	cmd.Flags().BoolVar(&f.force, "force", false, "have nodes take a configuration that is older than their last")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print what became of it as JSON")
+	return cmd
+}
+
+func run(cmd *cobra.Command, dir string, f flags) error {
+	u, err := prepare(cmd, dir, f)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	for _, note := range u.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+	}
+	if f.output != "" {
+		return save(cmd, u, f)
+	}
+	c, err := f.reach.Open(cmd, dir, nodeapi.Admin)
+	if err != nil {
+		return err
+	}
+	all := f.reach
+	all.Nodes = nil
+	everybody, err := all.Open(cmd, dir, nodeapi.Admin)
+	if err != nil {
+		return err
+	}
+	answers, err := rollout(cmd, c, everybody, u, f).Run(cmd.Context())
+	if f.json {
+		return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(answers), err)
+	}
+	return err
+}
+
+// prepare makes the update, and keeps the folder of keys, which counts what it signs.
+func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
+	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.reach.PKI, f.strict)
+	if err != nil {
+		return nil, err
+	}
+	signers, err := f.signing.Load()
+	if err != nil {
+		return nil, err
+	}
+	pki := f.reach.PKI
+	if pki == "" {
+		pki = dir + ".pki"
+	}
+	v, err := keys.Open(pki, f.reach.PassphraseFile, f.reach.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("open the cluster's keys, which sign configurations: %w", err)
+	}
+	defer v.Close()
+	u, err := push.Make(push.Options{
+		Image: f.image, Config: config, Folder: os.DirFS(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Progress: progress.New(cmd.ErrOrStderr(), time.Now),
+	})
+	var refused *customize.Refused
+	if errors.As(err, &refused) {
+		for _, p := range refused.Report.Under(dir) {
+			fmt.Fprintln(cmd.ErrOrStderr(), p)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Save(); err != nil {
+		u.Close()
+		return nil, err
+	}
+	return u, nil
+}
+
+// save writes the update to a file.
+func save(cmd *cobra.Command, u *push.Update, f flags) error {
+	out, err := os.Create(f.output)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, u.Content())
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	if f.json {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"file": f.output, "serial": u.Head.Serial, "clusterHash": u.Head.ClusterHash})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: configuration %d, cluster hash %s\n", f.output, u.Head.Serial, u.Head.ClusterHash)
+	return err
+}
+
+func rollout(cmd *cobra.Command, c, everybody *reach.Cluster, u *push.Update, f flags) push.Rollout {
+	query := url.Values{}
+	if f.force {
+		query.Set("force", "true")
+	}
+	if f.reboot {
+		query.Set("reboot", "true")
+	}
+	return push.Rollout{
+		Nodes: targets(c.Nodes), All: targets(everybody.Nodes), ClusterHash: u.Head.ClusterHash, Reboot: f.reboot, Every: askEvery,
+		Bound: c.Facts.TrialBound() + restartBound,
+		Ask: func(ctx context.Context, node string) (s push.Status, err error) {
+			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			data, err := c.Client.Read(ctx, node, nodeapi.Request{Path: nodeapi.StatusPath}, maxAnswer)
+			if err == nil {
+				err = json.Unmarshal(data, &s)
+			}
+			return s, err
+		},
+		Send: func(ctx context.Context, node string) (a push.Answer, err error) {
+			ctx, cancel := context.WithTimeout(ctx, sendBound)
+			defer cancel()
+			data, err := c.Client.Read(ctx, node, nodeapi.Request{Method: "POST", Path: nodeapi.ConfigPath, Query: query, Body: u.Content()}, maxAnswer)
+			if err == nil {
+				err = json.Unmarshal(data, &a)
+			}
+			return a, err
+		},
+		Say: func(node, text string) {
+			if !f.json {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", strings.TrimSpace(node), text)
+			}
+		},
+	}
+}
+
+func targets(nodes []facts.Node) []push.Target {
+	var out []push.Target
+	for _, n := range nodes {
+		out = append(out, push.Target{Name: n.Name, Roles: n.Roles})
+	}
+	return out
+}
