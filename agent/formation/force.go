@@ -79,6 +79,8 @@ type RefusedError struct {
 	Service string
 	// Lose are the members whose data is given up, with how they are.
 	Lose []Member
+	// Command is what is run again, `spore-agent formation force SERVICE` when it is empty.
+	Command string
 }
 
 // Names lists them.
@@ -97,7 +99,11 @@ func (e *RefusedError) Error() string {
 		fmt.Fprintf(&b, "  %s %s\n", m.Name, m)
 	}
 	b.WriteString("None of them may ever come back with its data: there would be two clusters with one name.\n")
-	fmt.Fprintf(&b, "If that data is lost for good, say so: spore-agent formation force %s --lose %s", e.Service, e.Names())
+	command := e.Command
+	if command == "" {
+		command = "spore-agent formation force " + e.Service
+	}
+	fmt.Fprintf(&b, "If that data is lost for good, say so: %s --lose %s", command, e.Names())
 	return b.String()
 }
 

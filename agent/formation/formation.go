@@ -1,4 +1,4 @@
-// Package formation is how the members of a quorum service (Kafka's controllers, Ceph's monitors) agree that all of them
+// Package formation is how the members of a quorum service (etcd, Kafka's controllers, Ceph's monitors) agree that all of them
 // are empty before one quorum is formed, and how a member that lost its data joins the quorum that is there and never forms
 // a second.
 //
@@ -71,7 +71,12 @@ type Service struct {
 
 // Services is the table of quorum services.
 func Services() []Service {
-	return []Service{Kafka(), CephMon()}
+	return []Service{Etcd(), Kafka(), CephMon()}
+}
+
+// Etcd is the database of Kubernetes' masters.
+func Etcd() Service {
+	return Service{"etcd", "etcd.service", "/var/lib/etcd/member", func(c *facts.Cluster) []string { return c.Members["control-plane"] }}
 }
 
 // CephMon is the monitors of Ceph.

@@ -12,12 +12,13 @@ import (
 	"errors"
 	"math/big"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/etcd/origin"
+	"spore/agent/formation"
 	"spore/cluster/spec"
 )
 
@@ -46,6 +47,11 @@ func masterInput(t *testing.T) (Input, authority) {
 	former, now := newAuthority(t), newAuthority(t)
 	in.Authority = func(string) ([]byte, error) {
 		return append(append([]byte{}, former.certificate...), now.certificate...), nil
+	}
+	in.EtcdOrigin = func() (*origin.Origin, error) {
+		return &origin.Origin{Kind: formation.Form, Token: in.Cluster.ID + "-0123456789abcdef", Members: map[string][]string{
+			"master-01": {"https://10.77.0.21:2380"}, "master-02": {"https://10.77.0.22:2380"}, "master-03": {"https://10.77.0.23:2380"},
+		}}, nil
 	}
 	in.Secret = func(ref string) ([]byte, error) {
 		switch ref {
@@ -85,10 +91,25 @@ func TestTheOnlyMasterElectsNobody(t *testing.T) {
 	files, err = Render("kube-scheduler", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"leaderElect": false`)
-	in.Hosts = strings.NewReader(kubeHosts)
-	files, err = Render("etcd", in)
-	require.NoError(t, err)
-	require.Contains(t, string(files["config.json"].Data), `"initial-cluster": "master-02=https://10.77.0.22:2380"`)
+}
+
+func TestEtcdWithoutDataBeginsAsItsOriginSays(t *testing.T) {
+	of := func(o *origin.Origin) map[string]any {
+		in, _ := masterInput(t)
+		in.EtcdOrigin = func() (*origin.Origin, error) { return o, nil }
+		files, err := Render("etcd", in)
+		require.NoError(t, err)
+		var config map[string]any
+		require.NoError(t, json.Unmarshal(files["config.json"].Data, &config))
+		return config
+	}
+	config := of(&origin.Origin{Kind: formation.Join, Members: map[string][]string{"master-02": {"https://10.77.0.22:2380"}, "8e9e05c52164694d": {"https://10.77.0.23:2380"}}})
+	require.Equal(t, "existing", config["initial-cluster-state"])
+	require.Equal(t, "8e9e05c52164694d=https://10.77.0.23:2380,master-02=https://10.77.0.22:2380", config["initial-cluster"])
+
+	config = of(nil)
+	require.Equal(t, "existing", config["initial-cluster-state"], "nobody forms a quorum by accident")
+	require.Equal(t, "master-02=https://10.77.0.22:2380", config["initial-cluster"])
 }
 
 func TestEtcdOnASlowMachine(t *testing.T) {
@@ -153,7 +174,13 @@ func TestControlPlaneRefuses(t *testing.T) {
 		change              func(*Input)
 	}{
 		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *Input) { in.Node.Name = "worker-01" }},
-		{"etcd", "a cluster without masters", "no node has the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
+		{"etcd", "a cluster without masters", "this node has not the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
+		{"etcd", "a member that is not let in yet", "have not let this one in yet", func(in *Input) {
+			in.EtcdOrigin = func() (*origin.Origin, error) { return &origin.Origin{Kind: formation.Join}, nil }
+		}},
+		{"etcd", "an origin that cannot be read", "damaged", func(in *Input) {
+			in.EtcdOrigin = func() (*origin.Origin, error) { return nil, errors.New("damaged") }
+		}},
 		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
 		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
 		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},

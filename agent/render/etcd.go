@@ -4,13 +4,17 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"spore/agent/etcd/origin"
+	"spore/agent/formation"
+	"spore/cluster/facts"
 )
 
 const (
-	etcdState      = "/var/lib/etcd"
+	etcdState      = origin.Home
 	etcdClientPort = 2379
 	etcdPeerPort   = 2380
 	// etcdHeartbeat and etcdElection are etcd's own defaults; a follower calls an election when it hears nothing for the
@@ -42,18 +46,9 @@ func etcd(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	masters, err := membersOf(in, "control-plane")
+	o, err := etcdOrigin(in, own)
 	if err != nil {
 		return nil, err
-	}
-	var cluster []string
-	found := false
-	for _, m := range masters {
-		cluster = append(cluster, m.name+"="+httpsURL(m.addr, etcdPeerPort))
-		found = found || m.name == in.Node.Name
-	}
-	if !found {
-		return nil, errors.New("this node has not the role control-plane")
 	}
 	config, err := jsonFile(map[string]any{
 		"name":     in.Node.Name,
@@ -63,10 +58,11 @@ func etcd(in Input) (map[string]File, error) {
 		"listen-client-urls":          httpsURL(own, etcdClientPort) + "," + httpsURL(loopback, etcdClientPort),
 		"initial-advertise-peer-urls": httpsURL(own, etcdPeerPort),
 		"advertise-client-urls":       httpsURL(own, etcdClientPort),
-		"initial-cluster":             strings.Join(cluster, ","),
-		"initial-cluster-state":       "new",
-		"initial-cluster-token":       in.Cluster.ID,
-		"strict-reconfig-check":       true,
+		// Read only while there is no data.
+		"initial-cluster":       o.InitialCluster(),
+		"initial-cluster-state": etcdStates[o.Kind],
+		"initial-cluster-token": o.Token,
+		"strict-reconfig-check": true,
 
 		"client-transport-security": etcdTLS(in, "etcd-server", "etcd-client.crt"),
 		"peer-transport-security":   etcdTLS(in, "etcd-peer", "etcd.crt"),
@@ -91,6 +87,41 @@ func etcd(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	return map[string]File{"config.json": config}, nil
+}
+
+// etcdStates is what etcd calls it.
+var etcdStates = map[formation.Kind]string{formation.Form: "new", formation.Join: "existing"}
+
+// etcdOrigin is how etcd's data begins, or began. Data of which nobody knows how it began is there: an etcd without any would
+// then form no quorum, and find none.
+func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
+	if !slices.Contains(in.Cluster.Members["control-plane"], in.Node.Name) {
+		return nil, errors.New("this node has not the role control-plane")
+	}
+	var o *origin.Origin
+	if in.EtcdOrigin != nil {
+		var err error
+		if o, err = in.EtcdOrigin(); err != nil {
+			return nil, err
+		}
+	}
+	if o == nil {
+		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, etcdPeerPort)}}}
+	}
+	if len(o.Members) == 0 {
+		return nil, errors.New("the other members have not let this one in yet")
+	}
+	return o, nil
+}
+
+// EtcdPeer is where other members of etcd find a master: its first address by the configuration, or the first of the given
+// ones, those that the node itself has.
+func EtcdPeer(n *facts.Node, addresses []netip.Addr) (string, error) {
+	own, err := nodeAddress(Input{Node: n, Addresses: addresses})
+	if err != nil {
+		return "", err
+	}
+	return httpsURL(own, etcdPeerPort), nil
 }
 
 func etcdTLS(in Input, leaf, clients string) map[string]any {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sort"
 
+	"spore/agent/etcd/origin"
 	"spore/cluster/facts"
 )
 
@@ -39,6 +40,8 @@ type Input struct {
 	Secret func(ref string) ([]byte, error)
 	// Authority returns a file of public keys or certificates that every node has, such as kubernetes-client.crt.
 	Authority func(name string) ([]byte, error)
+	// EtcdOrigin returns how the data of this master's etcd began (package origin); nil is as if that was not known.
+	EtcdOrigin func() (*origin.Origin, error)
 	// SecretPath is the file of a secret of the node's bundle, as the program will see it.
 	SecretPath func(ref string) string
 }

@@ -28,11 +28,13 @@ type machine struct {
 	root paths.Root
 	part clusterpart.Part
 	say  func(string)
+	// said is what was waited for when that was said last.
+	said string
 }
 
 func newMachine(root paths.Root) *machine {
 	return &machine{
-		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir)},
+		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust)},
 		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-etcd:", s) },
 	}
 }

@@ -19,8 +19,13 @@ type command struct {
 // commands is the table of subcommands.
 func commands() []command {
 	return []command{
+		{"endpoint", "", "hold the virtual address of the Kubernetes API when it is this master's turn, until stopped", endpointCommand},
 		{"restore", "[--latest|--from FILE] [--yes]", "make a new etcd of this master alone from a snapshot, when the quorum is lost", restoreCommand},
 		{"show", "[--json]", "print the members of etcd, and how they are", showCommand},
+		{"bootstrap", "--force [--lose NAME,...]", "form etcd anew with this master, where the others have lost their data", bootstrapCommand},
+		{"enter", "", "have the others let this master in, before etcd starts", enterCommand},
+		{"promote", "", "wait until this master's etcd votes", promoteCommand},
+		{"members", "", "keep the members of etcd as cluster.yaml has them, until stopped", membersCommand},
 		{"snapshot", "take|list|check|open FILE OUT", "save etcd now; list what is kept here; check or decrypt it", snapshotCommand},
 	}
 }

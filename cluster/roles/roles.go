@@ -57,7 +57,7 @@ func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets
 var everyKubernetesNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node", "cephfs-node"}
 
 // controlPlane is what a control plane runs besides.
-var controlPlane = []string{"etcd", "etcd-snapshot", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
+var controlPlane = []string{"etcd", "etcd-members", "etcd-snapshot", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "signer", "control-plane-endpoint", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}
 
 // EveryNode names the programs of every node, whatever its roles are. They start when the node has their secrets.
 func EveryNode() []string { return []string{"api"} }
@@ -95,6 +95,8 @@ func Programs() []Program {
 
 		{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, Ports: []string{"2379/tcp", "2380/tcp"}, User: "etcd", NeedsSecrets: true,
 			Secrets: pairs("etcd-server", "etcd-peer")},
+		// Keeps the members of etcd as cluster.yaml has the masters. What root asks etcd is asked with its certificate.
+		{Name: "etcd-members", Unit: "etcd-members.service", Own: []string{"spore-etcd"}, User: "spore-etcd", NeedsSecrets: true, Secrets: pairs("etcd-agent")},
 		// Keeps encrypted snapshots of etcd, its own and those of the other masters.
 		{Name: "etcd-snapshot", Unit: "etcd-snapshot.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, User: "spore-snapshot", NeedsSecrets: true,
 			Secrets: pairs("etcd-agent", "agent", "etcd-snapshot-key")},
@@ -112,6 +114,13 @@ func Programs() []Program {
 			Secrets: pairs("calico-controllers")},
 		// Part of spore-agent.
 		{Name: "kubernetes-bootstrap", Unit: "kubernetes-bootstrap.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: pairs("kubernetes-agent")},
+
+		// The virtual address of the API, where the cluster has one.
+		{Name: "control-plane-endpoint", Unit: "control-plane-endpoint.service", With: spec.PartEndpoint, Own: []string{"spore-etcd"}, User: "spore-endpoint", NeedsSecrets: true,
+			Secrets: pairs("etcd-agent")},
+
+		// Part of spore-agent. Signs what other nodes ask for, with the keys of all authorities.
+		{Name: "signer", Unit: "spore-signer.socket", User: "spore-signer"},
 
 		{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "crictl"}, User: "root"},
 		{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},

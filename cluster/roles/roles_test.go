@@ -59,7 +59,7 @@ func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
 		if p.Name != "api" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
-			require.NotEmpty(t, append(p.Packages, p.Payloads...), p.Name)
+			require.NotEmpty(t, slices.Concat(p.Packages, p.Payloads, p.Own), p.Name)
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
 	}
@@ -82,7 +82,7 @@ func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
 	master, _ := Lookup("master")
 	worker, _ := Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
-	require.Equal(t, []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-dns", "calico-controllers", "kubernetes-bootstrap", "rbd-controller", "rbd-provisioner", "cephfs-controller", "cephfs-provisioner"}, master.Programs[:len(master.Programs)-len(worker.Programs)])
+	require.Equal(t, controlPlane, master.Programs[:len(master.Programs)-len(worker.Programs)])
 }
 
 func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {

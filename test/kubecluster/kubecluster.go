@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"spore/agent/etcd/origin"
+	"spore/agent/formation"
 	"spore/agent/render"
 	"spore/cluster"
 	"spore/cluster/facts"
@@ -118,5 +120,10 @@ func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.
 		Secret:     func(ref string) ([]byte, error) { return c.Secret(n.Name, program, ref) },
 		SecretPath: func(ref string) string { return "/run/credentials/" + row.Unit + "/secret_" + ref },
 		Authority:  c.Public,
+		// A node of its own kind: the others of the cluster are not there.
+		EtcdOrigin: func() (*origin.Origin, error) {
+			peer, err := render.EtcdPeer(n, own)
+			return &origin.Origin{Kind: formation.Form, Token: c.Shared.ID, Members: map[string][]string{n.Name: {peer}}}, err
+		},
 	})
 }

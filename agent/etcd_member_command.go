@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/atomicfile"
+	"spore/agent/etcd/origin"
+	"spore/agent/etcd/restore"
+	"spore/agent/formation"
+	"spore/agent/nic"
+	"spore/agent/render"
+	"spore/cluster/facts"
+)
+
+// Files of etcd.service in its runtime directory and of this boot.
+const (
+	// etcdSeveral exists while there are, or may be, other members: etcd-members.service is for them.
+	etcdSeveral = "several"
+	// etcdTried exists when etcd was started in this boot before.
+	etcdTried = "/run/spore/etcd-tried"
+)
+
+// etcdMemberCommand makes this master's member of etcd such that it may start, when it is known whether to form a quorum or to
+// join the one that is there. It runs as root. Where the others have to be asked, it goes on as spore-etcd.
+func etcdMemberCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent etcd-member"}
+	}
+	runtime, state := runtimeDirectory("etcd"), os.Getenv("STATE_DIRECTORY")
+	if runtime == "" || state == "" {
+		return errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for etcd.service")
+	}
+	if restore.Pending(m.root) {
+		if err := execProgram(ctx, nil, etcdProgram, "restore", "--resume"); err != nil {
+			return fmt.Errorf("finish the restore of etcd: %w", err)
+		}
+	}
+	c, n, err := m.quorumMember()
+	if err != nil {
+		return err
+	}
+	masters := formation.Etcd().Initial(c)
+	if !slices.Contains(masters, n.Name) {
+		return fmt.Errorf("%s has not the role control-plane in cluster.yaml", n.Name)
+	}
+	dir := origin.Dir(filepath.Join(state, filepath.Base(origin.Data)))
+	o, err := m.enterEtcd(ctx, c, n, masters, dir)
+	if err != nil {
+		return err
+	}
+	alone := len(masters) == 1 && o != nil && o.Alone
+	if o != nil && o.Alone && !alone {
+		o.Alone = false
+		if err := dir.Write(*o); err != nil {
+			return err
+		}
+	}
+	if alone {
+		return nil
+	}
+	if _, err := atomicfile.Write(filepath.Join(runtime, etcdSeveral), nil, 0o644); err != nil {
+		return err
+	}
+	again, err := m.etcdTriedBefore()
+	if err != nil {
+		return err
+	}
+	// A member that formed knows the others. One that joins has to be let in by them first; and one whose etcd ended may have
+	// been removed.
+	if again || o != nil && o.Kind == formation.Join && !o.Ran {
+		return fmt.Errorf("go on as %s: %w", etcdProgram, syscall.Exec(etcdProgram, []string{etcdProgram, "enter"}, os.Environ()))
+	}
+	return nil
+}
+
+// enterEtcd has the gate decide, and returns how the data began that is there then; nil when that is not known.
+func (m *machine) enterEtcd(ctx context.Context, c *facts.Cluster, n *facts.Node, masters []string, dir origin.Dir) (*origin.Origin, error) {
+	var owner unix.Stat_t
+	if err := unix.Stat(filepath.Dir(string(dir)), &owner); err != nil {
+		return nil, fmt.Errorf("look whose the data of etcd is: %w", err)
+	}
+	_, err := m.enterQuorum(ctx, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
+		o := origin.Origin{Kind: p.Kind, Nonce: p.Nonce}
+		if p.Kind == formation.Form {
+			o.Token, o.Alone = origin.Token(c.ID, p.Members), len(p.Members) == 1 && len(masters) == 1
+			var err error
+			if o.Members, err = m.etcdPeers(n, p.Names()); err != nil {
+				return err
+			}
+		}
+		return dir.Make(o, int(owner.Uid), int(owner.Gid))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dir.Read()
+}
+
+// etcdPeers is where the members find each other. A node without an address in cluster.yaml has one that only itself knows.
+func (m *machine) etcdPeers(self *facts.Node, names []string) (map[string][]string, error) {
+	own, err := nic.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for _, name := range names {
+		n, addresses := self, own
+		if name != self.Name {
+			addresses = nil
+			if n, err = m.part.Node(name); err != nil {
+				return nil, err
+			}
+		}
+		peer, err := render.EtcdPeer(n, addresses)
+		if err != nil {
+			return nil, fmt.Errorf("master %s: %w", name, err)
+		}
+		out[name] = []string{peer}
+	}
+	return out, nil
+}
+
+// etcdTriedBefore notes that etcd is about to be started, and tells whether it was in this boot.
+func (m *machine) etcdTriedBefore() (bool, error) {
+	path := m.root.At(etcdTried)
+	if _, err := os.Stat(path); err == nil {
+		return true, nil
+	}
+	_, err := atomicfile.Write(path, nil, 0o644)
+	return false, err
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"spore/agent/etcd/client"
+	"spore/agent/etcd/member"
+	"spore/agent/etcd/origin"
+	"spore/agent/formation"
+	"spore/agent/nic"
+	"spore/agent/render"
+	"spore/cluster/facts"
+)
+
+// askEvery is the time between two rounds of questions.
+const askEvery = 2 * time.Second
+
+// enterCommand has the other members let this master in that has no data, or finds out whether one that has some is one of them
+// still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
+func enterCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent etcd enter"}
+	}
+	e, err := newEntrant(m)
+	if err != nil {
+		return err
+	}
+	defer m.waits(etcdService, "")
+	if e.origin == nil || e.origin.Ran || e.origin.Kind != formation.Join {
+		return e.stays(ctx)
+	}
+	return e.joins(ctx)
+}
+
+// entrant is a master before its etcd starts.
+type entrant struct {
+	*machine
+	cluster *facts.Cluster
+	node    *facts.Node
+	dir     origin.Dir
+	origin  *origin.Origin
+	peer    string
+	// others are the other masters, and where their etcd is asked.
+	others map[string]string
+}
+
+func newEntrant(m *machine) (*entrant, error) {
+	c, n, err := m.master()
+	if err != nil {
+		return nil, err
+	}
+	e := &entrant{machine: m, cluster: c, node: n, dir: origin.Dir(m.root.At(origin.Data)), others: map[string]string{}}
+	if e.origin, err = e.dir.Read(); err != nil {
+		return nil, err
+	}
+	own, err := nic.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	if e.peer, err = render.EtcdPeer(n, own); err != nil {
+		return nil, err
+	}
+	for _, name := range formation.Etcd().Initial(c) {
+		if name == n.Name {
+			continue
+		}
+		other, err := m.part.Node(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(other.IPs) == 0 {
+			return nil, fmt.Errorf("master %s has no address in cluster.yaml; give it one under ips", name)
+		}
+		e.others[name] = client.URL(other.IPs[0])
+	}
+	return e, nil
+}
+
+// stays has a member with data start, unless the others have removed it. Without an answer it starts: they may wait for it.
+func (e *entrant) stays(ctx context.Context) error {
+	id, cluster, err := e.dir.Member()
+	if err != nil || id == 0 {
+		return err
+	}
+	others, c, waits := e.ask(ctx)
+	if c == nil {
+		e.say("etcd starts with its data; the others cannot say whether it is one of them: " + waits)
+		return nil
+	}
+	defer c.Close()
+	switch {
+	case others.ID != cluster:
+		e.waits(etcdService, fmt.Sprintf("waiting for an operator: the other masters have another database (%016x) than this one (%016x), as after a restore or a formation by force. If what is here is given up: mv %s %s && systemctl restart etcd", others.ID, cluster, e.dir, filepath.Join(origin.Home, origin.GivenUp)))
+		select {
+		case <-ctx.Done():
+		case <-time.After(foreignPause): // then it looks again
+		}
+		return errors.New("the other masters have another database than this one")
+	case slices.ContainsFunc(others.Members, func(m member.Member) bool { return m.ID == id }):
+		return nil
+	}
+	if err := e.dir.PutAside(origin.Removed); err != nil {
+		return err
+	}
+	return fmt.Errorf("the other members have removed this one; its data was put aside as %s, and it joins anew", filepath.Join(origin.Home, origin.Removed))
+}
+
+// foreignPause is how long an operator is waited for until it is looked again.
+const foreignPause = 5 * time.Minute
+
+// joins returns when the others have let this master in, and it is noted how etcd is to start.
+func (e *entrant) joins(ctx context.Context) error {
+	for {
+		wait, err := e.step(ctx)
+		if err != nil || wait == "" {
+			return err
+		}
+		e.waits(etcdService, "waiting for "+wait)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", wait, ctx.Err())
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// step does the next step, and says for whom to wait; "" when all is done.
+func (e *entrant) step(ctx context.Context) (string, error) {
+	others, c, waits := e.ask(ctx)
+	if c == nil {
+		return waits, nil
+	}
+	defer c.Close()
+	refusing, err := e.refusing(ctx, c)
+	if err != nil {
+		return client.Reason(err).Error(), nil
+	}
+	if len(refusing) > 0 {
+		return strings.Join(refusing, ", ") + " to run with a configuration in which this node is a master", nil
+	}
+	s := member.Enter(others.Members, member.Self{Name: e.node.Name, Peer: e.peer, ID: e.origin.ID})
+	switch {
+	case s.Wait != "":
+		return s.Wait, nil
+	case s.Done:
+		return "", e.note(e.origin.ID, others)
+	case s.Remove != nil:
+		e.say(fmt.Sprintf("removes %s (%016x) from etcd: that is what this master was before it lost its data", s.Remove.Label(), s.Remove.ID))
+		if _, err := c.MemberRemove(ctx, s.Remove.ID); err != nil {
+			return "the others to remove what this master was before: " + client.Reason(err).Error(), nil
+		}
+		return e.step(ctx)
+	}
+	e.say("asks the others to let this master in")
+	answer, err := c.MemberAddAsLearner(ctx, []string{e.peer})
+	if err != nil {
+		return "the others to let this master in: " + client.Reason(err).Error(), nil
+	}
+	others.Members = append(others.Members, member.Member{ID: answer.Member.ID, Peers: answer.Member.PeerURLs})
+	return "", e.note(answer.Member.ID, others)
+}
+
+// note writes down as what this master was let in, and beside whom.
+func (e *entrant) note(id uint64, others client.Cluster) error {
+	o := *e.origin
+	o.ID, o.Members = id, map[string][]string{}
+	for _, m := range others.Members {
+		name := m.Name
+		if m.ID == id {
+			name = e.node.Name
+		} else if name == "" {
+			name = fmt.Sprintf("%016x", m.ID)
+		}
+		o.Members[name] = m.Peers
+	}
+	return e.dir.Write(o)
+}
+
+// ask asks the others who the members are, one after the other until one knows; the client is that one's. Else it says for whom
+// to wait.
+func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, string) {
+	var waits []string
+	for _, name := range formation.Etcd().Initial(e.cluster) {
+		url, other := e.others[name]
+		if !other {
+			continue
+		}
+		c, err := e.connect(e.cluster, url)
+		if err != nil {
+			return client.Cluster{}, nil, err.Error()
+		}
+		found, err := client.Members(ctx, c, e.cluster.Services.Kubernetes.Slow())
+		if err == nil {
+			return found, c, ""
+		}
+		c.Close()
+		waits = append(waits, fmt.Sprintf("%s (%v)", name, err))
+	}
+	if len(waits) == 0 {
+		return client.Cluster{}, nil, "an operator: there is no other master in cluster.yaml (docs/formation.md, By force)"
+	}
+	return client.Cluster{}, nil, strings.Join(waits, "; ")
+}
+
+// refusing lists the masters in whose configuration this node is no master: they would remove it again.
+func (e *entrant) refusing(ctx context.Context, c *clientv3.Client) (out []string, err error) {
+	lists, err := readLists(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for name := range e.others {
+		if list, ok := lists[name]; ok && !slices.Contains(list, e.node.Name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"spore/agent/etcd/client"
+	"spore/agent/etcd/member"
+	"spore/agent/formation"
+	"spore/agent/render"
+)
+
+// lookEvery is how often the members are compared with the configuration, on a machine of usual speed.
+const lookEvery = 10 * time.Second
+
+// membersCommand keeps the members of etcd as the configuration says, until it is stopped: on the leader, whoever is no master
+// any more is removed.
+func membersCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent etcd members"}
+	}
+	e, err := newEntrant(m)
+	if err != nil {
+		return err
+	}
+	own, err := m.connect(e.cluster, client.Own)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		return err
+	}
+	slow := time.Duration(e.cluster.Services.Kubernetes.Slow())
+	for {
+		round, cancel := context.WithTimeout(ctx, requestTime*slow)
+		wait, err := e.keep(round, own)
+		cancel()
+		if err != nil {
+			wait = "waiting for etcd: " + client.Reason(err).Error()
+		}
+		if wait == "" {
+			wait = "the members of etcd are the masters of cluster.yaml"
+		}
+		m.waits(promoteService, wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery * slow):
+		}
+	}
+}
+
+// keep says in etcd who the masters are, and, where this member leads, removes one that is none. It says for whom it waits.
+func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error) {
+	masters := slices.Sorted(slices.Values(formation.Etcd().Initial(e.cluster)))
+	lists, err := readLists(ctx, own)
+	if err != nil {
+		return "", err
+	}
+	if err := writeList(ctx, own, e.node.Name, masters, lists); err != nil {
+		return "", err
+	}
+	lists[e.node.Name] = masters
+	s, err := own.Status(ctx, client.Own)
+	if err != nil {
+		return "", err
+	}
+	if s.Leader != s.Header.MemberId {
+		return "", nil
+	}
+	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes.Slow())
+	if err != nil {
+		return "", err
+	}
+	peers, err := e.peers(masters)
+	if err != nil {
+		return "", err
+	}
+	step := member.Leave(found.Members, masters, lists, peers)
+	switch {
+	case step.Wait != "":
+		return "waiting for " + step.Wait, nil
+	case step.Done:
+		return "", nil
+	}
+	e.say(fmt.Sprintf("removes %s (%016x) from etcd: it is no master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
+	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil {
+		return "", fmt.Errorf("remove %s: %w", step.Remove.Label(), client.Reason(err))
+	}
+	if name := step.Remove.Name; name != "" {
+		_, err = own.Delete(ctx, listsPrefix+name)
+	}
+	return "", err
+}
+
+// peers is where the masters find each other.
+func (e *entrant) peers(masters []string) (map[string]string, error) {
+	out := map[string]string{e.node.Name: e.peer}
+	for _, name := range masters {
+		if name == e.node.Name {
+			continue
+		}
+		n, err := e.part.Node(name)
+		if err != nil {
+			return nil, err
+		}
+		if out[name], err = render.EtcdPeer(n, nil); err != nil {
+			return nil, fmt.Errorf("master %s: %w", name, err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"spore/agent/etcd/client"
+)
+
+// promoteCommand returns when this master's member votes. One that was let in is promoted by the others when it has caught up.
+// It runs as root, before etcd-members.service.
+func promoteCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent etcd promote"}
+	}
+	e, err := newEntrant(m)
+	if err != nil {
+		return err
+	}
+	defer m.waits(promoteService, "")
+	own, err := m.connect(e.cluster, client.Own)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	for {
+		votes, wait := e.promote(ctx, own)
+		if votes {
+			return nil
+		}
+		m.waits(promoteService, "waiting for "+wait)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", wait, ctx.Err())
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// promoteService is under which name it is said for whom a new member waits.
+const promoteService = "etcd-members"
+
+// promote has the others promote this member, and says whether it votes, or for whom it waits.
+func (e *entrant) promote(ctx context.Context, own *clientv3.Client) (votes bool, wait string) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime*time.Duration(e.cluster.Services.Kubernetes.Slow()))
+	defer cancel()
+	s, err := own.Status(ctx, client.Own)
+	if err != nil {
+		return false, "this master's etcd (" + client.Reason(err).Error() + ")"
+	}
+	if !s.IsLearner {
+		return true, ""
+	}
+	_, c, waits := e.ask(ctx)
+	if c == nil {
+		return false, waits + " to promote this member"
+	}
+	defer c.Close()
+	_, err = c.MemberPromote(ctx, s.Header.MemberId)
+	switch {
+	case err == nil:
+		e.say("this member of etcd votes from now on")
+		return true, ""
+	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
+		return false, "this member to catch up with the others"
+	}
+	return false, "the others to promote this member: " + client.Reason(err).Error()
+}
+
+// requestTime bounds a round of questions, on a machine of usual speed.
+const requestTime = 10 * time.Second
