@@ -86,6 +86,7 @@ func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
 	for _, s := range quorums(c, n) {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
 	}
+	in.Snapshots = m.snapshotsKept(c, n)
 	return in
 }
 

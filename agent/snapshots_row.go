@@ -1,13 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"spore/agent/api"
 	"spore/agent/etcd/snapshot"
+	"spore/agent/health"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/nodeapi"
@@ -24,8 +25,25 @@ func (m *machine) snapshotsRow(c *facts.Cluster, rest string) api.Row {
 			if caller.Is(nodeapi.Admin) || slices.Contains(c.Members["control-plane"], caller.Name) {
 				return nil
 			}
-			return errors.New("snapshots of etcd are for masters and for the operator; " + fmt.Sprintf("%q is neither", caller.Name))
+			return fmt.Errorf("snapshots of etcd are for masters and for the operator; %q is neither", caller.Name)
 		},
 		Handle: api.Plain(snapshot.Handler(snapshot.Dir{Path: m.root.At(paths.Snapshots)})),
 	}
+}
+
+// snapshotsKept are the snapshots of etcd that a master has; nil for another node.
+func (m *machine) snapshotsKept(c *facts.Cluster, n *facts.Node) *health.Snapshots {
+	if !slices.Contains(c.Members["control-plane"], n.Name) {
+		return nil
+	}
+	out := &health.Snapshots{Every: time.Duration(c.Services.Kubernetes.AllSnapshots().Every) * time.Minute}
+	list, err := snapshot.Dir{Path: m.root.At(paths.Snapshots)}.List()
+	if err != nil {
+		out.Problem = err.Error()
+		return out
+	}
+	if e, ok := snapshot.Newest(list, m.now()); ok {
+		out.Count, out.Newest, out.By = len(list), e.Name.Taken, e.Name.Node
+	}
+	return out
 }

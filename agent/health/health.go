@@ -37,6 +37,8 @@ type Input struct {
 	Addresses []string
 	// Quorums are the quorum services that the node is a member of.
 	Quorums []Quorum
+	// Snapshots are those of etcd on a master; nil elsewhere.
+	Snapshots *Snapshots
 }
 
 // Space is how full a file system is.
@@ -75,6 +77,7 @@ func Rows() []Row {
 		{"certificate", certificate},
 		{"roles", roles},
 		{"quorums", quorums},
+		{"snapshots", snapshots},
 		{"units", units},
 		{"system", system},
 	}

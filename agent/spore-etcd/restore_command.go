@@ -19,6 +19,7 @@ import (
 
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/etcdutl"
+	"spore/agent/etcd/origin"
 	"spore/agent/etcd/restore"
 	"spore/agent/etcd/snapshot"
 	"spore/agent/etcd/snapshot/sealing"
@@ -287,11 +288,10 @@ func done(others []string) string {
 	if len(others) == 0 {
 		return "etcd is restored.\n"
 	}
-	return fmt.Sprintf(`etcd is restored and has one member. %s join it by themselves when they have no data of the former one. On each that has:
-  systemctl stop %s %s
-  mv %s/member %s/member.former
-  systemctl start %s %s
-`, strings.Join(others, ", "), apiUnit, etcdUnit, paths.Etcd, paths.Etcd, etcdUnit, apiUnit)
+	return fmt.Sprintf(`etcd is restored and has one member. %s join it by themselves when they have no data of the former one. On each that has some:
+  mv %s %s
+  systemctl restart etcd
+`, strings.Join(others, ", "), origin.Data, filepath.Join(origin.Home, origin.GivenUp))
 }
 
 // choose lays the database of a snapshot ready: that of a file, or the newest that opens of all that masters have. seen
