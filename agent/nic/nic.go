@@ -94,7 +94,8 @@ func Has(index int, ip netip.Addr) bool {
 var tunnels = []string{"vxlan.calico", "vxlan-v6.calico"}
 
 // Addresses lists the addresses of all interfaces but the loopback and the pods' tunnels, link-local ones left out, that can
-// be used now.
+// be used now. A deprecated one is not for new uses (RFC 4862, section 5.5.4): it is the virtual address of the Kubernetes API
+// (package vip/address), which comes and goes and is never the node's own.
 func Addresses() ([]netip.Addr, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -110,7 +111,7 @@ func Addresses() ([]netip.Addr, error) {
 	for _, a := range list {
 		ip, ok := netip.AddrFromSlice(a.IP)
 		ip = ip.Unmap()
-		if !ok || ip.IsLoopback() || ip.IsLinkLocalUnicast() || a.Flags&unix.IFA_F_TENTATIVE != 0 || slices.Contains(inner, a.LinkIndex) {
+		if !ok || ip.IsLoopback() || ip.IsLinkLocalUnicast() || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DEPRECATED) != 0 || slices.Contains(inner, a.LinkIndex) {
 			continue
 		}
 		out = append(out, ip)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	everywhere := "0.0.0.0"
-	if own.Is6() {
+	if vip, err := netip.ParseAddr(in.Cluster.Network.ControlPlaneEndpoint); own.Is6() || err == nil && vip.Is6() {
 		everywhere = "::"
 	}
 	words := []string{

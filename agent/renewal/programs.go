@@ -71,7 +71,7 @@ func Programs() []Row {
 		{Program: "kubernetes-bootstrap", Leaves: Restarts, Trust: api},
 		// They connect to etcd at their start. The address of the API moves when its holder is restarted, so that takes turns.
 		{Program: "etcd-members", Leaves: Restarts, Trust: map[string]Way{"etcd.crt": Restarts}},
-		{Program: "control-plane-endpoint", Leaves: Restarts, Trust: map[string]Way{"etcd.crt": Restarts}, Turns: master},
+		{Program: "control-plane-endpoint", Leaves: Restarts, Trust: map[string]Way{"etcd.crt": Restarts, "kubernetes-server.crt": Restarts}, Turns: master},
 		{Program: "kube-balancer", Trust: map[string]Way{"kubernetes-server.crt": Signals, "root.crt": Signals}, Signal: "USR2"},
 		{Program: "kubernetes-api", Leaves: Reads, Trust: map[string]Way{"kubernetes-server.crt": Reads}}, // it is done when the API answers
 		// It has certificates of its own, which its start drops when another authority signs (render).

@@ -42,6 +42,8 @@ func Programs(c *cluster.Config) []roles.Program {
 	for _, part := range spec.Parts {
 		enabled[part] = c.Services.Part(part)
 	}
+	// It is in every image, so that an address can be added to a cluster without another root; without one its unit does nothing.
+	enabled[spec.PartEndpoint] = true
 	byName := map[string]roles.Program{}
 	for _, name := range roles.EveryNode() {
 		byName[name], _ = roles.LookupProgram(name)

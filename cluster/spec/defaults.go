@@ -191,10 +191,12 @@ const (
 	PartCephFS = "cephfs"
 	// PartCephFSVolumes are volumes of Kubernetes on CephFS.
 	PartCephFSVolumes = "cephfs-volumes"
+	// PartEndpoint is the virtual address of the Kubernetes API, which is a setting of the network and not of a service.
+	PartEndpoint = "control-plane-endpoint"
 )
 
 // Parts lists them.
-var Parts = []string{PartCephFS, PartCephFSVolumes}
+var Parts = []string{PartCephFS, PartCephFSVolumes, PartEndpoint}
 
 // Part tells whether the settings ask for a part.
 func (s *Services) Part(name string) bool {
