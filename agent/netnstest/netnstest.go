@@ -32,6 +32,7 @@ func Run(t *testing.T, body func(t *testing.T)) {
 	}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "in a network namespace of its own:\n%s", out)
+	t.Logf("%s", out)
 }
 
 // Veth makes a pair of connected interfaces with these MACs, both up.
