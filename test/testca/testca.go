@@ -58,18 +58,7 @@ func (c *CA) PEM() []byte {
 
 // Server issues a certificate for names and addresses and returns it and its key as PEM.
 func (c *CA) Server(hosts ...string) (cert, key []byte, err error) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, err
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: notBefore, NotAfter: notAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
+	tmpl := &x509.Certificate{Subject: pkix.Name{CommonName: hosts[0]}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
@@ -77,9 +66,28 @@ func (c *CA) Server(hosts ...string) (cert, key []byte, err error) {
 			tmpl.DNSNames = append(tmpl.DNSNames, h)
 		}
 	}
+	return c.Issue(tmpl)
+}
+
+// Issue issues a certificate with what the template says, and returns it and its key as PEM. Dates that it leaves out are wide.
+func (c *CA) Issue(tmpl *x509.Certificate) (cert, key []byte, err error) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tmpl.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, err
+	}
+	if tmpl.NotBefore.IsZero() {
+		tmpl.NotBefore = notBefore
+	}
+	if tmpl.NotAfter.IsZero() {
+		tmpl.NotAfter = notAfter
+	}
+	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, c.cert, &k.PublicKey, c.key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("issue certificate for %s: %w", hosts[0], err)
+		return nil, nil, fmt.Errorf("issue certificate for %s: %w", tmpl.Subject.CommonName, err)
 	}
 	raw, err := x509.MarshalPKCS8PrivateKey(k)
 	if err != nil {
