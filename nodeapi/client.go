@@ -113,17 +113,22 @@ func (c *Client) dial(ctx context.Context, node string) (net.Conn, error) {
 			cancel()
 			each, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i+1))
 		}
-		if _, _, bare := net.SplitHostPort(a); bare != nil {
-			a = net.JoinHostPort(strings.Trim(a, "[]"), strconv.Itoa(Port))
-		}
 		var conn net.Conn
-		conn, err = new(net.Dialer).DialContext(each, "tcp", a)
+		conn, err = new(net.Dialer).DialContext(each, "tcp", withPort(a))
 		cancel()
 		if err == nil {
 			return conn, nil
 		}
 	}
 	return nil, err
+}
+
+// withPort is an address with Port, unless it has one.
+func withPort(address string) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	return net.JoinHostPort(strings.Trim(address, "[]"), strconv.Itoa(Port))
 }
 
 // reason takes off what an error says of the request, which is the same in every line.

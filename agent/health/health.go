@@ -69,7 +69,7 @@ func Rows() []Row {
 		{"agent", agent},
 		{"identity", identity},
 		{"clock", clock},
-		{"state", state},
+		{"state", partition},
 		{"space", space},
 		{"disks", disks},
 		{"network", network},
@@ -129,7 +129,7 @@ func clock(in Input) (nodeapi.State, string) {
 	return nodeapi.Warning, "no time server has answered since the node was started"
 }
 
-func state(in Input) (nodeapi.State, string) {
+func partition(in Input) (nodeapi.State, string) {
 	s := in.Line.State
 	switch {
 	case s == nil:

@@ -1,0 +1,152 @@
+package nodeapi
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheNameOfAUnitIsNoPatternAndNoOption(t *testing.T) {
+	for name, want := range map[string]string{
+		"kafka": "kafka.service", "kafka.service": "kafka.service", "var.mount": "var.mount", "ceph-osd-disk@1": "ceph-osd-disk@1.service",
+		`dev-disk-by\x2duuid.device`: `dev-disk-by\x2duuid.device`, "a.b": "a.b.service", "--help": "--help.service",
+	} {
+		got, err := UnitName(name)
+		require.NoError(t, err, name)
+		require.Equal(t, want, got)
+	}
+	for _, name := range []string{"", "*", "kafka*", "kafka.ser?ice", "[k]afka", "a b", "a/b", "a\n", "ä", strings.Repeat("a", 300), "x=y", "'"} {
+		_, err := UnitName(name)
+		require.ErrorContains(t, err, "is no name of a unit", "%q", name)
+	}
+}
+
+func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
+	for _, q := range []Logs{{"kafka.service", 100, false}, {"kafka.service", 0, true}, {"var.mount", MaxLines, true}} {
+		got, err := ParseLogs(q.Values())
+		require.NoError(t, err)
+		require.Equal(t, q, got)
+	}
+	got, err := ParseLogs(url.Values{"unit": {"kafka"}})
+	require.NoError(t, err)
+	require.Equal(t, Logs{"kafka.service", DefaultLines, false}, got)
+}
+
+func TestWhatIsNoQuestionForLogs(t *testing.T) {
+	for query, want := range map[string]string{
+		"":                            "no unit is named",
+		"unit=":                       "is no name of a unit",
+		"unit=k*":                     "is no name of a unit",
+		"unit=k&unit=l":               "is there 2 times",
+		"unit=k&lines=-1":             "give 0 to 10000",
+		"unit=k&lines=10001":          "give 0 to 10000",
+		"unit=k&lines=x":              "give 0 to 10000",
+		"unit=k&follow=perhaps":       "give true or false",
+		"unit=k&since=yesterday":      `there is no parameter "since"`,
+		"unit=k&directory=/etc":       `there is no parameter "directory"`,
+		"unit=k&lines=99999999999999": "give 0 to 10000",
+	} {
+		v, err := url.ParseQuery(query)
+		require.NoError(t, err)
+		_, err = ParseLogs(v)
+		require.ErrorContains(t, err, want, query)
+	}
+}
+
+func TestAnEntryOfTheJournal(t *testing.T) {
+	at := time.UnixMicro(1795312345678901)
+	for name, tc := range map[string]struct {
+		line string
+		want Entry
+		text string
+	}{
+		"as usual": {
+			`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"3","SYSLOG_IDENTIFIER":"kafka","_PID":"12","MESSAGE":"hello"}`,
+			Entry{at, "kafka", "12", 3, "hello"}, "2026-11-22 01:52:25.678 kafka[12]: hello",
+		},
+		"several lines": {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"java","MESSAGE":"a\nb"}`, Entry{at, "java", "", 6, "a\nb"}, "2026-11-22 01:52:25.678 java: a\n    b"},
+		"no text, which is bytes": {
+			`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"x","MESSAGE":[27, 91, 255]}`,
+			Entry{at, "x", "", 6, "\x1b[\xff"}, `2026-11-22 01:52:25.678 x: \x1b[\xff`,
+		},
+		"fields of one name":           {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":["a","b"],"MESSAGE":["one","two"]}`, Entry{at, "a", "", 6, "one"}, "2026-11-22 01:52:25.678 a: one"},
+		"several, the first of bytes":  {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":[[104,105],"two"]}`, Entry{at, "", "", 6, "hi"}, "2026-11-22 01:52:25.678 : hi"},
+		"too long, which is null":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":null}`, Entry{at, "", "", 6, ""}, "2026-11-22 01:52:25.678 : "},
+		"a priority that is none":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"9","MESSAGE":"x"}`, Entry{at, "", "", 6, "x"}, "2026-11-22 01:52:25.678 : x"},
+		"what a terminal would obey":   {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"\u001b]0;x\u0007","MESSAGE":"\u001b[2J\u009b1m\r\u202e"}`, Entry{at, "\x1b]0;x\a", "", 6, "\x1b[2J\u009b1m\r\u202e"}, `2026-11-22 01:52:25.678 \x1b]0;x\x07: \x1b[2J\u009b1m\x0d\u202e`},
+		"letters of all the languages": {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":"Grüße\t漢"}`, Entry{at, "", "", 6, "Grüße\t漢"}, "2026-11-22 01:52:25.678 : Grüße\t漢"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := ParseEntry([]byte(tc.line))
+			require.NoError(t, err)
+			require.True(t, tc.want.Time.Equal(e.Time))
+			e.Time = tc.want.Time
+			require.Equal(t, tc.want, e)
+			require.Equal(t, tc.text, e.String())
+		})
+	}
+	for _, line := range []string{"", "x", "[]", `"x"`, "{", `{"MESSAGE":}`, strings.Repeat(" ", MaxEntry+1)} {
+		_, err := ParseEntry([]byte(line))
+		require.ErrorContains(t, err, "an entry of the journal", "%.20q", line)
+	}
+}
+
+func TestEntriesAreReadUntilTheAnswerEnds(t *testing.T) {
+	read := func(text string) (messages []string, err error) {
+		err = ReadEntries(strings.NewReader(text), func(_ []byte, e Entry) error {
+			messages = append(messages, e.Message)
+			return nil
+		})
+		return messages, err
+	}
+	messages, err := read(`{"MESSAGE":"a"}` + "\n\n\n" + `{"MESSAGE":"b"}` + "\n\n")
+	require.NoError(t, err, "an empty line is the node's pulse")
+	require.Equal(t, []string{"a", "b"}, messages)
+	_, err = read(`{"MESSAGE":"a"}` + "\n" + `{"MESS`)
+	require.ErrorContains(t, err, "is none", "cut off")
+	_, err = read(`{"MESSAGE":"` + strings.Repeat("a", MaxEntry) + `"}`)
+	require.ErrorContains(t, err, fmt.Sprintf("more than %d bytes", MaxEntry))
+	stop := errors.New("enough")
+	require.ErrorIs(t, ReadEntries(strings.NewReader(`{"MESSAGE":"a"}`), func([]byte, Entry) error { return stop }), stop)
+}
+
+func FuzzParseLogs(f *testing.F) {
+	f.Add("unit=kafka&lines=10&follow=true")
+	f.Add("unit=*")
+	f.Fuzz(func(t *testing.T, query string) {
+		v, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		q, err := ParseLogs(v)
+		if err != nil {
+			return
+		}
+		require.Regexp(t, `^[A-Za-z0-9:_.\\@-]+$`, q.Unit)
+		require.LessOrEqual(t, len(q.Unit), 255)
+		require.True(t, q.Lines >= 0 && q.Lines <= MaxLines)
+		again, err := ParseLogs(q.Values())
+		require.NoError(t, err)
+		require.Equal(t, q, again)
+	})
+}
+
+func FuzzParseEntry(f *testing.F) {
+	f.Add([]byte(`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"3","SYSLOG_IDENTIFIER":"kafka","_PID":"12","MESSAGE":"hello"}`))
+	f.Add([]byte(`{"MESSAGE":[27,91,[1,"x"]]}`))
+	f.Add([]byte(`{"MESSAGE":null,"PRIORITY":["1"]}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := ParseEntry(line)
+		if err != nil {
+			return
+		}
+		for _, r := range e.String() {
+			require.False(t, r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0, "%q reaches the terminal", r)
+		}
+	})
+}
