@@ -13,6 +13,7 @@
 package nspawn
 
 import (
+	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -52,6 +53,8 @@ type Options struct {
 	Source, Configs string
 	// Secrets are those that the operator brings.
 	Secrets map[string]string
+	// Masked are units that cannot work in a container, which the nodes do without.
+	Masked []string
 }
 
 // Lab is a cluster whose nodes can be started. The test itself has the address of the cluster's first gateway.
@@ -62,6 +65,8 @@ type Lab struct {
 	t       *testing.T
 	// root and part are the unpacked root and cluster part.
 	root, part string
+	options    Options
+	dir        string
 }
 
 // New builds the image of a configuration with keys of its own, unpacks it and lays the network. No node runs yet. Only one
@@ -76,12 +81,12 @@ func New(t *testing.T, o Options) *Lab {
 	config, report := cluster.LoadDir(o.Configs)
 	require.NoError(t, report.Err())
 	dir := t.TempDir()
-	l := &Lab{t: t, root: filepath.Join(dir, "root"), part: filepath.Join(dir, "cluster")}
+	l := &Lab{t: t, root: filepath.Join(dir, "root"), part: filepath.Join(dir, "cluster"), options: o, dir: dir}
 	var nodes []facts.Node
 	l.Cluster, nodes = cluster.Facts(config)
 	l.build(o, dir)
 	built := time.Now()
-	l.unpack(filepath.Join(dir, "out", "spore.img"))
+	l.unpack(filepath.Join(dir, "out", "spore.img"), map[int]string{rootPart: l.root, clusterPart: l.part})
 	l.plugIn()
 	for _, f := range nodes {
 		l.nodes = append(l.nodes, l.newNode(f, filepath.Join(dir, f.Name)))
@@ -127,8 +132,33 @@ func (l *Lab) onHost(folder, name string, args ...string) {
 	require.NoError(l.t, err, "%s %v\n%s", name, args, out)
 }
 
-// unpack takes root and cluster part out of a disk image, which is then removed.
-func (l *Lab) unpack(image string) {
+// Reconfigure gives every node another configuration of the same nodes, and what it is to have of the keys, at its next start.
+func (l *Lab) Reconfigure(configs string) {
+	l.t.Helper()
+	config, report := cluster.LoadDir(configs)
+	require.NoError(l.t, report.Err())
+	var nodes []facts.Node
+	l.Cluster, nodes = cluster.Facts(config)
+	require.Len(l.t, nodes, len(l.nodes))
+	_, err := l.Keys.Update(&l.Cluster, nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(l.t, err)
+	absolute, err := filepath.Abs(configs)
+	require.NoError(l.t, err)
+	out, err := os.MkdirTemp(l.dir, "out")
+	require.NoError(l.t, err)
+	l.onHost(l.options.Source, filepath.Join(l.dir, "spore"), "build", absolute, "-o", out, "--pki", filepath.Join(l.dir, "keys"), "--format", "disk")
+	// Nodes that run have the former one mounted.
+	l.part = filepath.Join(out, "cluster")
+	l.unpack(filepath.Join(out, "spore.img"), map[int]string{clusterPart: l.part})
+	for _, f := range nodes {
+		n := l.Node(f.Name)
+		n.Facts = f
+		n.NewBundle()
+	}
+}
+
+// unpack takes partitions out of a disk image, which is then removed.
+func (l *Lab) unpack(image string, into map[int]string) {
 	l.t.Helper()
 	f, err := os.Open(image)
 	require.NoError(l.t, err)
@@ -137,7 +167,6 @@ func (l *Lab) unpack(image string) {
 	require.NoError(l.t, err)
 	table, err := gpt.Read(f, info.Size(), sectorSize)
 	require.NoError(l.t, err)
-	into := map[int]string{rootPart: l.root, clusterPart: l.part}
 	for _, p := range table.Partitions {
 		if into[p.Number] == "" {
 			continue
@@ -145,8 +174,9 @@ func (l *Lab) unpack(image string) {
 		out, err := exec.Command("unsquashfs", "-quiet", "-no-progress", "-offset", fmt.Sprint(p.Start), "-dest", into[p.Number], image).CombinedOutput()
 		require.NoError(l.t, err, "unpack partition %d of the image (run make deps)\n%s", p.Number, out)
 	}
-	require.DirExists(l.t, l.root)
-	require.DirExists(l.t, l.part)
+	for _, dir := range into {
+		require.DirExists(l.t, dir)
+	}
 	require.NoError(l.t, os.Remove(image))
 }
 

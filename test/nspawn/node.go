@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
@@ -195,6 +198,11 @@ func (n *Node) prepare(boot string) error {
 			return err
 		}
 	}
+	for _, unit := range n.lab.options.Masked {
+		if err := os.Symlink("/dev/null", filepath.Join(boot, units, unit)); err != nil {
+			return err
+		}
+	}
 	return bootinfo.Write(filepath.Join(boot, "boot.json"), bootinfo.Info{MachineID: id, MachineIDFrom: source.From})
 }
 
@@ -271,6 +279,36 @@ func (n *Node) MustExec(args ...string) string {
 	out, err := n.Exec(args...)
 	require.NoError(n.lab.t, err)
 	return out
+}
+
+// Dial connects from where the node is: to what listens on its loopback, too.
+func (n *Node) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	leader, err := n.leader()
+	if err != nil {
+		return nil, err
+	}
+	its, err := os.Open(filepath.Join("/proc", leader, "ns/net"))
+	if err != nil {
+		return nil, err
+	}
+	defer its.Close()
+	runtime.LockOSThread()
+	here, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	defer here.Close()
+	if err := unix.Setns(int(its.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("enter the network of %s: %w", n.Facts.Name, err)
+	}
+	// A socket stays in the network in which it was made.
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if unix.Setns(int(here.Fd()), unix.CLONE_NEWNET) == nil {
+		runtime.UnlockOSThread() // else the thread ends with this goroutine
+	}
+	return conn, err
 }
 
 // leader is the PID of the node's systemd: the child of systemd-nspawn that is the first of its own namespace.

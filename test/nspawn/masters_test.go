@@ -1,0 +1,518 @@
+//go:build e2e
+
+package nspawn
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+	"spore/pki"
+)
+
+const (
+	// balancer is where each node finds the API.
+	balancer = "127.0.0.1:6444"
+	// mastersLimit bounds what three control planes on a busy machine take to agree on something.
+	mastersLimit = 4 * time.Minute
+	// quietForMaster is how long a lonely master is watched doing nothing.
+	quietForMaster = 20 * time.Second
+	// failoverLimit is how long nothing may be written when the master that leads loses power. etcd elects after one second
+	// without a heartbeat, and the balancer notices within six (three checks, every two seconds) that an API server is gone.
+	failoverLimit = 30 * time.Second
+	// ledgerPath is where the tests write.
+	ledgerPath = "/api/v1/namespaces/default/configmaps"
+)
+
+// withoutCGroups is what needs controllers of control groups, or a kernel of its own, and is not there in a container: kubelet and
+// containerd put pods into control groups, calico-node and kube-proxy load rules into the kernel. Nothing of these tests is in
+// a pod.
+var withoutCGroups = []string{"containerd.service", "kubernetes-images.service", "kubelet.service", "kube-proxy.service", "calico-node.service"}
+
+// masters is a cluster with several masters.
+type masters struct {
+	*Lab
+	client *pki.Admin
+}
+
+// member is one of `spore-agent etcd show --json`.
+type member struct {
+	Name, ID, Problem        string
+	Learner, Leader, Started bool
+}
+
+// api is a client of the API that asks from a node, by its balancer.
+func (m *masters) api(from *Node) *http.Client {
+	m.t.Helper()
+	roots := x509.NewCertPool()
+	require.True(m.t, roots.AppendCertsFromPEM(m.client.Authority))
+	pair, err := tls.X509KeyPair([]byte(m.client.Certificate), []byte(m.client.Key))
+	require.NoError(m.t, err)
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "kubernetes"},
+		DisableKeepAlives: true, // each request finds out anew who answers
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return from.Dial(ctx, network, balancer)
+		},
+	}}
+}
+
+func ask(c *http.Client, method, path string, body, into any) error {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(data)
+	}
+	req, err := http.NewRequest(method, "https://kubernetes"+path, content)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %s: %.300s", method, path, res.Status, data)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(data, into)
+}
+
+// book writes objects, one after the other, and keeps which of them the API acknowledged.
+type book struct {
+	mu    sync.Mutex
+	acked map[string]time.Time
+	// gap is the longest time between two of them.
+	gap  time.Duration
+	last time.Time
+	err  error
+	stop chan struct{}
+	done chan struct{}
+}
+
+// writeBook begins to write through the balancer of a node. Names begin with a prefix.
+func (m *masters) writeBook(from *Node, prefix string) *book {
+	b := &book{acked: map[string]time.Time{}, stop: make(chan struct{}), done: make(chan struct{}), last: time.Now()}
+	c := m.api(from)
+	go func() {
+		defer close(b.done)
+		for i := 0; ; i++ {
+			select {
+			case <-b.stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			name := fmt.Sprintf("%s-%d", prefix, i)
+			err := ask(c, http.MethodPost, ledgerPath, map[string]any{"metadata": map[string]any{"name": name}, "data": map[string]string{"n": strconv.Itoa(i)}}, nil)
+			b.note(name, err)
+		}
+	}()
+	return b
+}
+
+func (b *book) note(name string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err = err; err != nil {
+		return
+	}
+	now := time.Now()
+	b.gap, b.last = max(b.gap, now.Sub(b.last)), now
+	b.acked[name] = now
+}
+
+func (b *book) count() (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.acked), b.err
+}
+
+// more waits until so many more are acknowledged.
+func (m *masters) more(b *book, n int) {
+	m.t.Helper()
+	before, _ := b.count()
+	m.within(fmt.Sprintf("%d more objects are written", n), func() error {
+		now, err := b.count()
+		if now < before+n {
+			return fmt.Errorf("%d of them are, the last one with %v", now-before, err)
+		}
+		return nil
+	})
+}
+
+// end stops writing, and returns what was acknowledged.
+func (b *book) end() map[string]time.Time {
+	close(b.stop)
+	<-b.done
+	return b.acked
+}
+
+// within tries until there is no error any more.
+func (m *masters) within(what string, try func() error) {
+	m.t.Helper()
+	for end := time.Now().Add(mastersLimit); ; time.Sleep(250 * time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			require.NoError(m.t, err, "%s, after %s", what, mastersLimit)
+		}
+	}
+}
+
+// holds requires that everything that was acknowledged is there, asked from a node.
+func (m *masters) holds(from *Node, acked map[string]time.Time) {
+	m.t.Helper()
+	c := m.api(from)
+	have := map[string]bool{}
+	m.within("the objects can be listed", func() error {
+		clear(have)
+		next := ""
+		for {
+			var page struct {
+				Metadata struct{ Continue string }
+				Items    []struct{ Metadata struct{ Name string } }
+			}
+			if err := ask(c, http.MethodGet, ledgerPath+"?limit=500&continue="+url.QueryEscape(next), nil, &page); err != nil {
+				return err
+			}
+			for _, i := range page.Items {
+				have[i.Metadata.Name] = true
+			}
+			if next = page.Metadata.Continue; next == "" {
+				return nil
+			}
+		}
+	})
+	var lost []string
+	for name := range acked {
+		if !have[name] {
+			lost = append(lost, name)
+		}
+	}
+	require.Empty(m.t, lost, "acknowledged objects of %d that are lost", len(acked))
+}
+
+// members asks the etcd of a node who the members are.
+func (m *masters) members(of *Node) ([]member, error) {
+	out, err := of.Exec("spore-agent", "etcd", "show", "--json")
+	if err != nil {
+		return nil, err
+	}
+	var list []member
+	return list, json.Unmarshal([]byte(out), &list)
+}
+
+// voters waits until these masters are the members of etcd, and all of them vote and are well.
+func (m *masters) voters(names ...string) map[string]member {
+	m.t.Helper()
+	out := map[string]member{}
+	m.within("the members of etcd are "+strings.Join(names, ", "), func() error {
+		list, err := m.members(m.Node(names[0]))
+		if err != nil {
+			return err
+		}
+		clear(out)
+		leads := ""
+		for _, e := range list {
+			out[e.Name] = e
+			if e.Learner || !e.Started || e.Problem != "" || !slices.Contains(names, e.Name) {
+				return fmt.Errorf("a member is as follows: %+v", e)
+			}
+			if e.Leader {
+				leads = e.Name
+			}
+		}
+		if len(list) != len(names) || leads == "" {
+			return fmt.Errorf("the members are %+v", list)
+		}
+		return nil
+	})
+	return out
+}
+
+// leader is the node whose etcd leads.
+func (m *masters) leader(all map[string]member) *Node {
+	m.t.Helper()
+	for name, e := range all {
+		if e.Leader {
+			return m.Node(name)
+		}
+	}
+	require.FailNow(m.t, "nobody leads")
+	return nil
+}
+
+// awaits waits until a node says that etcd waits for each of those.
+func (m *masters) awaits(n *Node, unit string, names ...string) string {
+	m.t.Helper()
+	s := n.Await("etcd waits for "+strings.Join(names, " and "), func(s vm.Status) bool {
+		for _, name := range names {
+			if !strings.Contains(waiting(s), name) {
+				return false
+			}
+		}
+		return true
+	})
+	require.NotEqual(m.t, "active", s.Services[unit], s.Raw)
+	m.t.Logf("%s: %s", n.Facts.Name, waiting(s))
+	return waiting(s)
+}
+
+// data is where a node has what etcd promised.
+func data(n *Node) string { return filepath.Join(n.Var(), "lib", "etcd", "member", "wal") }
+
+// silent watches a node whose etcd must not run.
+func (m *masters) silent(n *Node, long time.Duration) {
+	m.t.Helper()
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
+		require.NoDirExists(m.t, data(n), "it made a quorum of its own")
+		_, err := net.DialTimeout("tcp", net.JoinHostPort(n.IP(), "2379"), time.Second)
+		require.Error(m.t, err, "its etcd serves")
+	}
+}
+
+func newMasters(t *testing.T) *masters {
+	t.Helper()
+	m := &masters{Lab: New(t, Options{Source: "../..", Configs: "testdata/masters", Masked: withoutCGroups})}
+	admin, err := m.Keys.Admin(&m.Cluster, "test", 24*time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	m.client = admin
+	return m
+}
+
+// TestThreeMasters has three masters form etcd, lose each other, and be replaced.
+func TestThreeMasters(t *testing.T) {
+	m := newMasters(t)
+	one, two, three, worker := m.Node("master-1"), m.Node("master-2"), m.Node("master-3"), m.Node("worker-1")
+	acked := map[string]time.Time{}
+	keep := func(b *book) {
+		for name, at := range b.end() {
+			acked[name] = at
+		}
+	}
+
+	m.Step("no master forms etcd before all are there, and each says for whom it waits", func(t *testing.T) {
+		three.Start()
+		m.awaits(three, "etcd.service", "master-1", "master-2")
+		one.Start()
+		m.awaits(one, "etcd.service", "master-2")
+		m.silent(three, 5*time.Second)
+		m.silent(one, 5*time.Second)
+		two.Start()
+		worker.Start()
+		for _, n := range m.Nodes() {
+			n.Running()
+		}
+		m.voters("master-1", "master-2", "master-3")
+	})
+	first := m.voters("master-1", "master-2", "master-3")
+
+	m.Step("the leader loses power, and the API answers again through the balancer", func(t *testing.T) {
+		lost := m.leader(first)
+		b := m.writeBook(worker, "leader")
+		m.more(b, 100)
+		lost.PowerLoss()
+		at := time.Now()
+		m.more(b, 100)
+		t.Logf("the longest time in which nothing was written: %.2f s (%s, which led, lost power %.2f s before the end)", b.gap.Seconds(), lost.Facts.Name, time.Since(at).Seconds())
+		require.Less(t, b.gap, failoverLimit)
+		keep(b)
+		m.holds(worker, acked)
+		lost.Start()
+		lost.Running()
+		require.Len(t, m.voters("master-1", "master-2", "master-3"), 3)
+		for name, e := range m.voters("master-1", "master-2", "master-3") {
+			require.Equal(t, first[name].ID, e.ID, "it is the same member")
+		}
+	})
+	m.Step("an API server alone fails, and its own node goes on through the others", func(t *testing.T) {
+		b := m.writeBook(one, "server")
+		m.more(b, 20)
+		one.MustExec("systemctl", "kill", "--signal=SIGKILL", "kube-apiserver.service")
+		m.more(b, 50)
+		t.Logf("the longest time in which nothing was written: %.2f s", b.gap.Seconds())
+		require.Less(t, b.gap, failoverLimit)
+		keep(b)
+		m.holds(worker, acked)
+	})
+	m.Step("a master that was wiped is taken in again while the others serve, as another member", func(t *testing.T) {
+		b := m.writeBook(worker, "wiped")
+		m.more(b, 50)
+		two.PowerLoss()
+		two.WipeState()
+		two.NewBundle()
+		two.Start()
+		two.Running()
+		now := m.voters("master-1", "master-2", "master-3")
+		m.more(b, 50)
+		keep(b)
+		require.NotEqual(t, first["master-2"].ID, now["master-2"].ID, "what it was is gone")
+		require.Equal(t, first["master-1"].ID, now["master-1"].ID)
+		require.Equal(t, first["master-3"].ID, now["master-3"].ID)
+		t.Logf("the longest time in which nothing was written: %.2f s", b.gap.Seconds())
+		m.holds(two, acked)
+	})
+	m.Step("a master that was wiped waits alone, and says for whom", func(t *testing.T) {
+		for _, n := range []*Node{one, two, three} {
+			n.PowerLoss()
+		}
+		one.WipeState()
+		one.NewBundle()
+		one.Start()
+		m.awaits(one, "etcd.service", "master-2", "master-3")
+		m.silent(one, quietForMaster)
+		two.Start()
+		// The other one has its data and no majority, so nobody can be let in.
+		m.awaits(one, "etcd.service", "master-2")
+		m.silent(one, 5*time.Second)
+		three.Start()
+		for _, n := range []*Node{one, two, three} {
+			n.Running()
+		}
+		m.voters("master-1", "master-2", "master-3")
+		m.holds(one, acked)
+	})
+	m.Step("all of them come back from a loss of power, in another order", func(t *testing.T) {
+		before := m.voters("master-1", "master-2", "master-3")
+		for _, n := range []*Node{one, two, three} {
+			n.PowerLoss()
+		}
+		two.Start()
+		one.Start()
+		two.Running()
+		one.Running()
+		m.holds(worker, acked) // two are enough
+		three.Start()
+		three.Running()
+		require.Equal(t, ids(before), ids(m.voters("master-1", "master-2", "master-3")))
+		m.holds(three, acked)
+	})
+	m.Step("a master of a new configuration comes in, and one that is none in it goes", func(t *testing.T) {
+		m.Reconfigure("testdata/masters-changed")
+		worker.Stop()
+		worker.Start()
+		// It may not come in before the others know it.
+		m.awaits(worker, "etcd.service", "master-1", "403")
+		for _, n := range []*Node{one, two} {
+			n.Stop()
+			n.Start()
+			n.Running()
+		}
+		worker.Running()
+		m.voters("master-1", "master-2", "worker-1")
+		m.holds(worker, acked)
+		// The one that went has the former configuration still.
+		m.within("the one that went says why it does not come back", func() error {
+			out, err := three.Exec("spore-agent", "status", "--json")
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(out, "in which this node is a master") {
+				return errors.New(out)
+			}
+			return nil
+		})
+		require.NoDirExists(t, data(three))
+		three.Stop()
+		three.Start()
+		three.Running()
+		m.voters("master-1", "master-2", "worker-1")
+		m.holds(three, acked)
+	})
+	m.Step("masters that all lost etcd form nothing but by force", func(t *testing.T) {
+		all := []*Node{one, two, worker}
+		for _, n := range all {
+			n.MustExec("systemctl", "stop", "etcd.service")
+			n.MustExec("rm", "-r", "/var/lib/etcd/member")
+		}
+		for _, n := range all {
+			n.MustExec("systemctl", "start", "--no-block", "kubernetes-master.target", "etcd.service")
+		}
+		m.awaits(one, "etcd.service", "master-2", "worker-1")
+		m.silent(one, 5*time.Second)
+		out, err := one.Exec("spore-agent", "etcd", "bootstrap", "--force")
+		require.Error(t, err)
+		require.Contains(t, out, "--lose master-1,master-2,worker-1", "it names whose data would be given up")
+		one.MustExec("spore-agent", "etcd", "bootstrap", "--force", "--lose", "master-1,master-2,worker-1")
+		m.voters("master-1", "master-2", "worker-1")
+		m.within("the API is there", func() error { return ask(m.api(three), http.MethodGet, "/readyz", nil, nil) })
+	})
+}
+
+func ids(all map[string]member) map[string]string {
+	out := map[string]string{}
+	for name, e := range all {
+		out[name] = e.ID
+	}
+	return out
+}
+
+// TestEveryOrderOfPowerForms has etcd form in each order in which three masters are switched on, and come back in each.
+func TestEveryOrderOfPowerForms(t *testing.T) {
+	if os.Getenv("SPORE_SOAK") == "" {
+		t.Skip("set SPORE_SOAK=1; `make soak` does")
+	}
+	m := newMasters(t)
+	all := []*Node{m.Node("master-1"), m.Node("master-2"), m.Node("master-3")}
+	names := []string{"master-1", "master-2", "master-3"}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		m.Step(fmt.Sprint(order), func(t *testing.T) {
+			for _, formed := range []bool{false, true} {
+				for i, which := range order {
+					all[which].Start()
+					if !formed && i < 2 {
+						m.awaits(all[which], "etcd.service", names[order[2]])
+					}
+				}
+				for _, n := range all {
+					n.Running()
+				}
+				m.voters(names...)
+				b := m.writeBook(all[order[0]], fmt.Sprintf("order-%d%d%d-%t", order[0], order[1], order[2], formed))
+				m.more(b, 10)
+				acked := b.end()
+				for _, n := range all {
+					n.PowerLoss()
+				}
+				require.NotEmpty(t, acked)
+			}
+			for _, n := range all {
+				n.WipeState()
+				n.NewBundle()
+			}
+		})
+	}
+}
