@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,9 @@ const tpmBound = 10 * time.Second
 
 // leavesName is the name that the file of re-issued certificates is sealed under.
 const leavesName = "spore.leaves"
+
+// recoveryKey is the entry of the bundle that opens encrypted state.
+const recoveryKey = "state-recovery-key"
 
 // bundleInfo is the content of paths.BundleInfo.
 type bundleInfo struct {
@@ -170,21 +174,74 @@ func (t *taker) findVault() {
 
 // collect reads what was delivered.
 func (t *taker) collect() error {
-	sources := []struct{ from, path string }{{delivery.Medium, t.m.root.At(bootinfo.Delivered)}}
-	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
-		sources = append(sources, struct{ from, path string }{delivery.Firmware, filepath.Join(dir, delivery.CredentialName)})
+	if err := t.add(delivery.Medium, t.m.root.At(bootinfo.Delivered)); err != nil {
+		return err
 	}
-	for _, s := range sources {
-		data, err := atomicfile.ReadLimited(s.path, bootinfo.MaxDelivered)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read a delivered bundle: %w", err)
-		}
-		t.in.Delivered = append(t.in.Delivered, delivery.Delivered{From: s.from, Data: data})
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
+		return t.add(delivery.Firmware, filepath.Join(dir, delivery.CredentialName))
 	}
 	return nil
+}
+
+// add reads one delivered bundle, if it is there.
+func (t *taker) add(from, path string) error {
+	data, err := atomicfile.ReadLimited(path, bootinfo.MaxDelivered)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read a delivered bundle: %w", err)
+	}
+	t.in.Delivered = append(t.in.Delivered, delivery.Delivered{From: from, Data: data, Opened: t.opened(data)})
+	return nil
+}
+
+// opened is what somebody has opened a delivered bundle to in this boot already, so that nobody is asked twice.
+func (t *taker) opened(data []byte) []byte {
+	kept, err := atomicfile.ReadLimited(t.m.root.At(paths.BundleOpened), bootinfo.MaxDelivered+sha256.Size)
+	sum := sha256.Sum256(data)
+	if err != nil || !bytes.HasPrefix(kept, sum[:]) {
+		return nil
+	}
+	return kept[sha256.Size:]
+}
+
+// deliveredRecoveryKey takes the recovery key of the state out of the bundle that came with the machine. The bundle itself is
+// taken when there is a state that it can be kept on.
+func (m *machine) deliveredRecoveryKey(ctx context.Context) (string, error) {
+	t, err := newTaker(m)
+	if err != nil {
+		return "", err
+	}
+	t.in.Vault, t.in.Medium = nil, nil
+	// Credentials of a unit would cost each boot a mount.
+	if err := t.add(delivery.Firmware, m.root.At(paths.SystemCredentials+"/"+delivery.CredentialName)); err != nil {
+		return "", err
+	}
+	for {
+		out := delivery.Take(ctx, t.in)
+		switch {
+		case out.Bundle != nil:
+			key := out.Bundle.Secrets[recoveryKey]
+			if key == "" {
+				return "", errors.New("it has none; make a new one with `spore pki bundle --node " + t.node.Name + "`")
+			}
+			return key, nil
+		case out.Ask == nil && len(t.in.Delivered) == 0:
+			return "", fmt.Errorf("none came with the machine: bring it on the boot medium (`spore flash --node %s`) or by the firmware", t.node.Name)
+		case out.Ask == nil:
+			return "", errors.New(out.Info.Problem)
+		}
+		if err := t.open(ctx, out.Ask); err != nil {
+			return "", err
+		}
+		if out.Ask.Opened != nil {
+			sum := sha256.Sum256(out.Ask.Data)
+			if _, err := atomicfile.Write(m.root.At(paths.BundleOpened), append(sum[:], out.Ask.Opened...), 0o600); err != nil {
+				return "", err
+			}
+		}
+	}
 }
 
 // take takes the bundle and lays out what came of it.
@@ -193,6 +250,11 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	if out.Removed {
 		if err := os.RemoveAll(filepath.Dir(t.m.root.At(bootinfo.Delivered))); err != nil {
 			return out, fmt.Errorf("remove the copy of the boot medium's bundle: %w", err)
+		}
+	}
+	if out.Ask == nil {
+		if err := os.Remove(t.m.root.At(paths.BundleOpened)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return out, err
 		}
 	}
 	if t.renews && out.Bundle == nil {
@@ -452,26 +514,34 @@ func (t *taker) ask(ctx context.Context) error {
 		if err != nil || out.Ask == nil {
 			return err
 		}
-		again := ""
-		for out.Ask.Opened == nil && out.Ask.Err == nil {
-			passphrase, err := askPassphrase(ctx, fmt.Sprintf("%sPassphrase of the secret bundle of %s:", again, t.node.Name))
-			if err != nil {
-				return err
-			}
-			out.Ask.Opened, err = seal.OpenOnNode(out.Ask.Data, passphrase, bundle.MaxSize)
-			if errors.Is(err, seal.ErrPassphrase) {
-				t.m.say("the passphrase was wrong")
-				again = "That was wrong. "
-			} else {
-				out.Ask.Err = err
-			}
+		if err := t.open(ctx, out.Ask); err != nil {
+			return err
 		}
 	}
 }
 
+// open asks for the passphrase of a delivered bundle until one opens it, or it is known that none will.
+func (t *taker) open(ctx context.Context, d *delivery.Delivered) error {
+	again := ""
+	for d.Opened == nil && d.Err == nil {
+		passphrase, err := askPassphrase(ctx, "spore-bundle", fmt.Sprintf("%sPassphrase of the secret bundle of %s:", again, t.node.Name))
+		if err != nil {
+			return err
+		}
+		d.Opened, err = seal.OpenOnNode(d.Data, passphrase, bundle.MaxSize)
+		if errors.Is(err, seal.ErrPassphrase) {
+			t.m.say("the passphrase was wrong")
+			again = "That was wrong. "
+		} else {
+			d.Err = err
+		}
+	}
+	return nil
+}
+
 // askPassphrase asks at the console, by systemd's agent there.
-func askPassphrase(ctx context.Context, prompt string) (string, error) {
-	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=0", "--id=spore-bundle", prompt)
+func askPassphrase(ctx context.Context, id, prompt string) (string, error) {
+	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=0", "--id="+id, prompt)
 	out, err := output(cmd)
 	return strings.TrimSuffix(string(out), "\n"), err
 }

@@ -20,13 +20,10 @@ import (
 // encryptionKey is the entry of the bundle that opens encrypted disks.
 const encryptionKey = "ceph-osd-encryption-key"
 
-// disksCommand prepares the node's disks of one use; with reset it gives one that was refused to its use.
+// disksCommand prepares the node's disks of one use.
 func disksCommand(ctx context.Context, m *machine, args []string) error {
-	switch {
-	case len(args) == 1 && (args[0] == datadisk.Kafka || args[0] == datadisk.OSD):
-	case len(args) == 3 && args[0] == "reset":
-	default:
-		return usageError{"usage: spore-agent disks kafka|osd, or disks reset DISK SERIAL"}
+	if len(args) != 1 || args[0] != datadisk.Kafka && args[0] != datadisk.OSD {
+		return usageError{"usage: spore-agent disks kafka|osd"}
 	}
 	m.readBoot()
 	_, c, n, err := m.node()
@@ -35,13 +32,6 @@ func disksCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	if n == nil {
 		return errors.New("this machine is no node, so it has no disks for services")
-	}
-	if args[0] == "reset" {
-		if err := datadisk.Reset(diskOptions(m, c, n), args[1], args[2]); err != nil {
-			return err
-		}
-		fmt.Println("Done. Restart the machine to use it.")
-		return nil
 	}
 	return prepareDisks(ctx, m, c, n, args[0])
 }

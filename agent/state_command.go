@@ -6,21 +6,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/hostkey"
+	"spore/agent/medium"
 	"spore/agent/paths"
 	"spore/agent/state"
+	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/disk"
 )
 
-// stateCommand makes or finds the node's state partition; with adopt or reset it deals with one that was refused.
+// stateCommand makes or finds the node's state partition, and opens it; with adopt it takes over one that was refused.
 func stateCommand(ctx context.Context, m *machine, args []string) error {
 	m.readBoot()
 	_, c, n, err := m.node()
 	if len(args) > 0 {
-		return foreignCommand(ctx, m, c, n, err, args)
+		return adoptCommand(m, c, n, err, args)
 	}
 	var info state.Info
 	switch {
@@ -29,13 +34,34 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 	case n == nil:
 		info = state.AsInfo(errors.New("this machine is no node"))
 	default:
-		info = state.Run(ctx, stateOptions(m, c, n))
+		o := stateOptions(m, c, n)
+		o.Lock = stateLock(m, n)
+		o.Lock.Clean()
+		info = state.Run(ctx, o)
+		if err := makeSlots(ctx, m, o, &info); err != nil {
+			m.say("making the second slot: " + err.Error())
+		}
 	}
 	if info.Warning != "" {
 		m.say(info.Warning)
 	}
 	m.record("state")
 	return atomicfile.WriteJSON(m.root.At(paths.State), info)
+}
+
+// makeSlots makes room for pushed configurations on the boot disk, where the state is elsewhere.
+func makeSlots(ctx context.Context, m *machine, o state.Options, info *state.Info) error {
+	if o.Named == nil || m.boot.BootDisk.Serial != "" && info.Disk == m.boot.BootDisk.Serial {
+		return nil
+	}
+	warning, err := state.MakeSlots(ctx, o)
+	if warning != "" && info.Warning != "" {
+		warning = info.Warning + "; " + warning
+	}
+	if warning != "" {
+		info.Warning = warning
+	}
+	return err
 }
 
 func stateOptions(m *machine, c *facts.Cluster, n *facts.Node) state.Options {
@@ -63,10 +89,26 @@ func stateDisk(n *facts.Node) *spec.DiskSelector {
 	return nil
 }
 
-// foreignCommand adopts or deletes state that was refused.
-func foreignCommand(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node, err error, args []string) error {
-	if len(args) != 3 || args[0] != "adopt" && args[0] != "reset" {
-		return usageError{"usage: spore-agent state [adopt|reset DISK PARTUUID|SERIAL]"}
+// stateLock is what opens this node's state.
+func stateLock(m *machine, n *facts.Node) *unlock.Options {
+	machineID, _ := os.ReadFile(m.root.At("/etc/machine-id"))
+	host := hostkey.Keeper{Node: n.Name, MachineID: string(machineID), Fleeting: strings.HasPrefix(m.boot.MachineIDFrom, bootinfo.FromChance)}
+	if m.boot.ESP != "" {
+		host.With = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
+	}
+	return &unlock.Options{
+		Want: n.State, Node: n.Name, HasTPM: m.hasTPM, PublicKey: m.root.At(paths.PCRPublicKey), Delivered: m.deliveredRecoveryKey, Host: host,
+		Ask: func(ctx context.Context, question string) (string, error) {
+			return askPassphrase(ctx, "spore-state", question)
+		},
+		Dir: m.root.At(paths.StateKeys), Exec: execProgram, Say: m.say,
+	}
+}
+
+// adoptCommand makes state that was refused this node's.
+func adoptCommand(m *machine, c *facts.Cluster, n *facts.Node, err error, args []string) error {
+	if len(args) != 3 || args[0] != "adopt" {
+		return usageError{"usage: spore-agent state [adopt DISK PARTUUID]"}
 	}
 	if err != nil {
 		return err
@@ -79,18 +121,13 @@ func foreignCommand(ctx context.Context, m *machine, c *facts.Cluster, n *facts.
 		return err
 	}
 	for _, d := range disks {
-		if d.Path() != args[1] {
-			continue
+		if d.Path() == args[1] {
+			if err := state.Adopt(stateOptions(m, c, n), d, args[2]); err != nil {
+				return err
+			}
+			fmt.Println("Done. Restart the machine to use it.")
+			return nil
 		}
-		act := state.Reset
-		if args[0] == "adopt" {
-			act = state.Adopt
-		}
-		if err := act(stateOptions(m, c, n), d, args[2]); err != nil {
-			return err
-		}
-		fmt.Println("Done. Restart the machine to use it.")
-		return nil
 	}
 	return fmt.Errorf("there is no disk %s", args[1])
 }

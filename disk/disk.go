@@ -44,6 +44,19 @@ func (d Disk) Serial() string {
 	return d.Serials[0]
 }
 
+// Named is what a command is told to name the disk by: its serial number, else wwn: and its WWN, else id: and its name.
+func (d Disk) Named() string {
+	switch {
+	case len(d.Serials) > 0 && !strings.ContainsAny(d.Serials[0], " '\"$`\\"):
+		return d.Serials[0]
+	case len(d.WWNs) > 0:
+		return "wwn:" + d.WWNs[0]
+	case len(d.ByID) > 0:
+		return "id:" + d.ByID[0]
+	}
+	return "'" + d.Serial() + "'"
+}
+
 // Partition is the device node of a partition (Linux, disk_name in block/genhd.c: a p after a digit).
 func (d Disk) Partition(number int) string {
 	last := d.Name[len(d.Name)-1]

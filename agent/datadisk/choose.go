@@ -143,5 +143,5 @@ func (r request) definition(want gpt.GUID, minimum int64) map[string]string {
 }
 
 func resetHint(d disk.Disk) string {
-	return fmt.Sprintf("To delete everything on it and use it: spore-agent disks reset %s %s", d.Path(), d.Serial())
+	return "To delete everything on it and use it: spore-agent reset --disk " + d.Named()
 }

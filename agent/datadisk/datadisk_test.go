@@ -170,15 +170,14 @@ func TestARefusalNamesTheCommandThatWouldHelp(t *testing.T) {
 	o := Options{ClusterID: clusterID, ClusterName: "plant", Node: "n", Disks: disksOf(OSD, "DATA"), List: listing(d)}
 	r := request{use: uses[OSD], number: 1, clusterID: clusterID, disks: []disk.Disk{d}, want: o.Disks[0], open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) }}
 	_, err := choose(r)
-	require.ErrorContains(t, err, "spore-agent disks reset "+d.Path()+" DATA")
+	require.ErrorContains(t, err, "spore-agent reset --disk DATA")
 	before := ends(t, d)
-	require.ErrorContains(t, Reset(o, d.Path(), "OTHER"), "has the serial number DATA, not OTHER; nothing was changed")
-	require.ErrorContains(t, Reset(o, "/dev/sdx", "DATA"), "selects no disk /dev/sdx")
+	require.ErrorIs(t, Reset(o, disk.Disk{Name: "sdx"}), ErrNotNamed)
 	boot := o
 	boot.BootDisk = d.Name
-	require.ErrorContains(t, Reset(boot, d.Path(), "DATA"), "booted from")
+	require.ErrorContains(t, Reset(boot, d), "booted from")
 	require.Equal(t, before, ends(t, d))
-	require.NoError(t, Reset(o, d.Path(), "DATA"))
+	require.NoError(t, Reset(o, d))
 	p, err := choose(r)
 	require.NoError(t, err)
 	require.True(t, p.fromScratch)

@@ -39,7 +39,7 @@ func TestAnEncryptedOSD(t *testing.T) {
 	require.Equal(t, "it is empty", what, "behind the cipher")
 	what, err = signature(d.Partition(1))
 	require.NoError(t, err)
-	require.Equal(t, luks, what)
+	require.Equal(t, encrypted, what)
 	require.Equal(t, "4242", strings.TrimSpace(tool(t, "", "stat", "-L", "-c", "%u", infos[0].Device)))
 
 	writeAt(t, infos[0].Device, "bluestore block device\n", 0)

@@ -9,7 +9,7 @@ import (
 	"spore/gpt"
 )
 
-const luks = "it is encrypted with LUKS"
+const encrypted = "it is encrypted with LUKS"
 
 // encrypt makes a LUKS2 header on a partition. The key is random and as long as the cipher's, so that stretching it would
 // cost time at each boot and add nothing.
@@ -32,7 +32,7 @@ func (o Options) decrypt(ctx context.Context, node string, want gpt.GUID) (strin
 	if _, err := os.Stat(device); err == nil {
 		return device, nil
 	}
-	if what, err := signature(node); err != nil || what != luks {
+	if what, err := signature(node); err != nil || what != encrypted {
 		if err == nil {
 			err = fmt.Errorf("it should be encrypted with LUKS, and %s; nothing was changed", what)
 		}

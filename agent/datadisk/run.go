@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/ext4"
+	"spore/agent/luks"
 	"spore/agent/repart"
 	"spore/agent/wait"
 	"spore/blank"
 	"spore/cluster/spec"
 	"spore/disk"
+	"spore/gpt"
 )
 
 // diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.
@@ -156,7 +158,9 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 		o.Say(fmt.Sprintf("making %s on %s (serial %s)", r.use.title(r.number), p.disk.Path(), p.disk.Serial()))
 		ro.FromScratch = r.use.made(p.want)
 		if o.Use == OSD {
-			ro.Finish = func(ctx context.Context) error { return quiet(p.disk, func() error { return o.begin(ctx, r, p) }) }
+			ro.Finish = func(ctx context.Context) error {
+				return repart.Quiet(p.disk, func() error { return o.begin(ctx, r, p) })
+			}
 		}
 	}
 	err := repart.Run(ctx, ro)
@@ -165,20 +169,6 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 		return nil
 	}
 	return err
-}
-
-// quiet calls fn while udev leaves the disk alone (systemd.io, "Locking Block Device Access"). When repart has written a table
-// and closed the disk, udev has the kernel read the table again, which takes the partitions away for a moment.
-func quiet(d disk.Disk, fn func() error) error {
-	f, err := os.Open(d.Path())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", d.Path(), err)
-	}
-	return fn()
 }
 
 // begin clears where an OSD's label will be, since the proof that a disk is empty is one by sampling and an old label must
@@ -220,7 +210,7 @@ func (o Options) bare(ctx context.Context, node string, encrypted bool, p plan) 
 		}
 	}
 	// What is decrypted keeps its owner: udev's rules set only group and mode of disks (50-udev-default.rules). A partition may
-	// be away for a moment, see quiet, and is given to Ceph by a rule when it is back.
+	// be away for a moment, see repart.Quiet, and is given to Ceph by a rule when it is back.
 	if err := os.Chown(node, o.UID, o.GID); err != nil && !away(err) {
 		return "", err
 	}
@@ -248,7 +238,7 @@ func (o Options) fileSystem(ctx context.Context, node string, number int) error 
 	return nil
 }
 
-// checkAndMount tries a second and a third time, since the partition may be away for a moment: see quiet.
+// checkAndMount tries a second and a third time, since the partition may be away for a moment: see repart.Quiet.
 func (o Options) checkAndMount(ctx context.Context, node, dir string) (err error) {
 	for range mountTries {
 		if err = ext4.Check(ctx, node, o.Exec, o.Say); err == nil {
@@ -290,34 +280,44 @@ func (o Options) mountPoints() error {
 	return os.Chmod(o.Mounts, 0o755)
 }
 
-// Reset gives a disk that was refused to the use for which the node's file selects it. What was on it is lost.
-func Reset(o Options, path, serial string) error {
+// ErrNotNamed says that the node's file gives a disk to no service.
+var ErrNotNamed = errors.New("its file gives it to no service")
+
+// Reset gives a disk to the use for which the node's file selects it. What was on it is lost, key slots first.
+func Reset(o Options, d disk.Disk) error {
 	disks, err := o.List()
 	if err != nil {
 		return err
 	}
 	for _, w := range o.Disks {
 		u, known := uses[w.Use]
-		d, err := disk.Select(disks, w.Selector)
-		if err != nil || !known || d.Path() != path {
+		selected, err := disk.Select(disks, w.Selector)
+		if err != nil || !known || selected.Name != d.Name {
 			continue
 		}
 		ours := partUUIDs(o.ClusterID, w.Use, d)
 		switch {
-		case d.Serial() != serial || len(ours) == 0:
-			return fmt.Errorf("the disk %s has the serial number %s, not %s; nothing was changed", path, d.Serial(), serial)
+		case len(ours) == 0:
+			return fmt.Errorf("the disk %s has no name of its own; nothing was changed", d.Path())
 		case d.Name == o.BootDisk:
 			return errors.New("this is the disk that the machine was booted from; nothing was changed")
 		}
 		// A disk that is mounted, or that a service works on, cannot be opened exclusively.
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_EXCL, 0)
+		f, err := os.OpenFile(d.Path(), os.O_RDWR|os.O_EXCL, 0)
 		if err != nil {
-			return fmt.Errorf("%s is in use: %w; nothing was changed", path, err)
+			return fmt.Errorf("%s is in use: %w; nothing was changed", d.Path(), err)
 		}
 		defer f.Close()
+		whole := []gpt.Partition{{Size: d.Size}}
+		if t, err := gpt.Read(f, d.Size, d.SectorSize); err == nil {
+			whole = append(whole, t.Partitions...)
+		}
+		if err := luks.DestroyAll(f, whole); err != nil {
+			return err
+		}
 		return blank.Give(f, d.Size, u.made(ours[0]))
 	}
-	return fmt.Errorf("the file of node %s selects no disk %s for kafka or osd; nothing was changed", o.Node, path)
+	return fmt.Errorf("%s (serial %s): %w", d.Path(), d.Serial(), ErrNotNamed)
 }
 
 // signature names what begins a partition.

@@ -13,6 +13,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"spore/gpt"
 )
 
 // TokenTPM is the type of the tokens that systemd-cryptenroll(1) makes for a TPM.
@@ -242,3 +244,26 @@ func Destroy(v Volume, size int64) error {
 	}
 	return nil
 }
+
+// DestroyAll destroys the LUKS volumes among the partitions of a disk; what is none is left as it is.
+func DestroyAll(disk Volume, partitions []gpt.Partition) error {
+	for _, p := range partitions {
+		v := part{disk, p.Start}
+		if _, err := Read(v); errors.Is(err, ErrNone) {
+			continue
+		}
+		if err := Destroy(v, p.Size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is a partition of a disk.
+type part struct {
+	Volume
+	start int64
+}
+
+func (p part) ReadAt(b []byte, off int64) (int, error)  { return p.Volume.ReadAt(b, p.start+off) }
+func (p part) WriteAt(b []byte, off int64) (int, error) { return p.Volume.WriteAt(b, p.start+off) }

@@ -51,6 +51,11 @@ func Erased(data []byte) bool { return bytes.HasPrefix(data, []byte(Mark)) }
 
 // Remove removes the bundle when it is what same says it must be, or half removed already. No file is no error.
 func (e ESP) Remove(same func(content []byte) bool) (err error) {
+	return e.With(func(dir string) error { return e.erase(filepath.Join(dir, Path), same) })
+}
+
+// With mounts the boot medium for as long as fn runs.
+func (e ESP) With(fn func(dir string) error) (err error) {
 	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
 		return fmt.Errorf("mount the boot medium: %w", err)
 	}
@@ -58,7 +63,7 @@ func (e ESP) Remove(same func(content []byte) bool) (err error) {
 		return fmt.Errorf("mount the boot medium: %w", err)
 	}
 	defer func() { err = errors.Join(err, e.Unmount(e.Dir)) }()
-	return e.erase(filepath.Join(e.Dir, Path), same)
+	return fn(e.Dir)
 }
 
 func (e ESP) step(name string) error {

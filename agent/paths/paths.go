@@ -16,6 +16,14 @@ const (
 	Conflicts = "/run/spore/conflicts.json"
 	// State says what /var is (JSON, package state).
 	State = "/run/spore/state.json"
+	// StateKeys holds keys of encrypted state while a program reads them, for root alone.
+	StateKeys = "/run/spore/state-keys"
+	// StateESP is where the EFI system partition of the boot medium is mounted for a moment, for the host key.
+	StateESP = "/run/spore/state-keys/esp"
+	// PCRPublicKey signs what PCR 11 will be; it is there when the image has such a signature (systemd-stub(7)).
+	PCRPublicKey = "/run/systemd/tpm2-pcr-public-key.pem"
+	// SystemCredentials has what the firmware gave, for root alone (systemd.exec(5), "Credentials").
+	SystemCredentials = "/run/credentials/@system"
 	// MountOptions is libmount's table of what the kernel does not keep of mounts.
 	MountOptions = "/run/mount/utab"
 	// Repart holds the definitions for systemd-repart.
@@ -43,6 +51,8 @@ const (
 	Bundle = "/run/spore/bundle"
 	// BundleInfo says it (JSON).
 	BundleInfo = Bundle + "/info.json"
+	// BundleOpened holds what a passphrase opened a delivered bundle to, behind the hash of its file, until it is taken.
+	BundleOpened = Bundle + "/opened"
 	// BundleAsk exists while a bundle waits for its passphrase.
 	BundleAsk = Bundle + "/ask"
 	// ESP is where the EFI system partition of the boot medium is mounted for a moment, by one unit for itself.

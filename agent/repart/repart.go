@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/atomicfile"
 	"spore/agent/wait"
 	"spore/blank"
@@ -28,6 +30,8 @@ type Options struct {
 	Definitions string
 	// Temp is a directory for temporary files.
 	Temp string
+	// KeyFile, when not empty, holds the key of new partitions that their definitions encrypt.
+	KeyFile string
 	// Seed decides about what has no UUID of its own.
 	Seed gpt.GUID
 	// FromScratch, when not empty, says what is made on a disk that is proved empty, or was when that began: the disk
@@ -63,8 +67,11 @@ func Run(ctx context.Context, o Options) error {
 		empty = "--empty=allow"
 	}
 	// No discard: the marker lies in what repart takes for free space.
-	err := o.Exec(ctx, []string{"TMPDIR=" + o.Temp}, "systemd-repart", "--dry-run=no", "--no-pager", "--discard=no", empty,
-		"--definitions="+o.Definitions, "--seed="+o.Seed.String(), o.Disk.Path())
+	args := []string{"--dry-run=no", "--no-pager", "--discard=no", empty, "--definitions=" + o.Definitions, "--seed=" + o.Seed.String()}
+	if o.KeyFile != "" {
+		args = append(args, "--key-file="+o.KeyFile)
+	}
+	err := o.Exec(ctx, []string{"TMPDIR=" + o.Temp}, "systemd-repart", append(args, o.Disk.Path())...)
 	if err != nil {
 		return err
 	}
@@ -105,6 +112,20 @@ func OnDisk(d disk.Disk, fn func(blank.Writer) error) error {
 	}
 	defer f.Close()
 	return fn(f)
+}
+
+// Quiet calls fn while udev leaves the disk alone (systemd.io, "Locking Block Device Access"). When repart has written a table
+// and closed the disk, udev has the kernel read the table again, which takes the partitions away for a moment.
+func Quiet(d disk.Disk, fn func() error) error {
+	f, err := os.Open(d.Path())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", d.Path(), err)
+	}
+	return fn()
 }
 
 // Node waits for the device node of the partition; the table is read again, since repart may have just written it.

@@ -168,13 +168,16 @@ func foreignState(r Request, d disk.Disk, t gpt.Table) error {
 	for _, p := range t.Partitions {
 		if p.Type == typeVar {
 			return refuse("the disk %s (serial %s) has state of another cluster or node: partition %d has the PARTUUID %s, and %s has %s; it was not changed. "+
-				"To use what is on it: spore-agent state adopt %s %s. To delete it: spore-agent state reset %s %s",
-				d.Path(), d.Serial(), p.Number, p.GUID, r.Owner, r.Want, d.Path(), p.GUID, d.Path(), p.GUID)
+				"To use what is on it: spore-agent state adopt %s %s. To delete it: %s",
+				d.Path(), d.Serial(), p.Number, p.GUID, r.Owner, r.Want, d.Path(), p.GUID, resetCommand(d))
 		}
 	}
 	return nil
 }
 
 func resetDisk(d disk.Disk) string {
-	return fmt.Sprintf("To delete everything on it and use it: spore-agent state reset %s %s", d.Path(), d.Serial())
+	return "To delete everything on it and use it: " + resetCommand(d)
 }
+
+// resetCommand is what a person types to give the disk up.
+func resetCommand(d disk.Disk) string { return "spore-agent reset --disk " + d.Named() }

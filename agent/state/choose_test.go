@@ -96,7 +96,7 @@ func TestARefusalNamesTheCommandsThatWouldHelp(t *testing.T) {
 	addState(t, d, foreign, "300MiB")
 	_, err := Choose(request(&d))
 	require.ErrorContains(t, err, "spore-agent state adopt "+d.Path()+" "+foreign)
-	require.ErrorContains(t, err, "spore-agent state reset "+d.Path()+" "+foreign)
+	require.ErrorContains(t, err, "spore-agent reset --disk "+d.Serial())
 	info := AsInfo(err)
 	require.True(t, info.Refused)
 	require.Equal(t, Tmpfs, info.Kind)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/repart"
+	"spore/agent/luks"
 	"spore/blank"
 	"spore/disk"
 	"spore/gpt"
@@ -21,6 +21,9 @@ import (
 func Adopt(o Options, d disk.Disk, partUUID string) error {
 	want := PartUUID(o.ClusterID, o.Node)
 	return withPartition(d, partUUID, func(f *os.File, p gpt.Partition) error {
+		if _, err := encryption(d.Partition(p.Number)); !errors.Is(err, luks.ErrNone) {
+			return fmt.Errorf("%s is encrypted, and belongs to the node whose keys open it; nothing was changed", d.Partition(p.Number))
+		}
 		dir, err := os.MkdirTemp("", "spore-adopt-*")
 		if err != nil {
 			return err
@@ -40,21 +43,89 @@ func Adopt(o Options, d disk.Disk, partUUID string) error {
 	})
 }
 
-// Reset deletes a foreign state partition (named by its PARTUUID), or marks a whole disk (named by its serial number) as
-// this node's to use. What it leaves is made into state at the next boot.
-func Reset(o Options, d disk.Disk, name string) error {
-	if _, err := gpt.ParseGUID(name); err == nil {
-		return withPartition(d, name, func(f *os.File, p gpt.Partition) error {
-			return editTable(f, d, p.Number, func(entry []byte) { clear(entry) })
-		})
-	}
-	if name != d.Serial() {
-		return fmt.Errorf("the disk %s has the serial number %s, not %s; nothing was changed", d.Path(), d.Serial(), name)
-	}
+// Reset gives up what state is on a disk: of the disk that the machine was booted from, every state partition, whosever it is;
+// all of the disk that the node names for state. What it leaves is made into state at the next boot. Key slots go first, so
+// that nothing that is cut off here can be opened. A disk that is in use is refused, unless force is set: then the machine must
+// be restarted at once. It can be cut off and called again.
+func Reset(o Options, d disk.Disk, force bool) error {
 	if d.Name == o.BootDisk {
-		return errors.New("this is the disk that the machine was booted from; nothing was changed")
+		return resetPartitions(d, force)
 	}
-	return repart.OnDisk(d, func(w blank.Writer) error { return blank.Give(w, d.Size, made(PartUUID(o.ClusterID, o.Node))) })
+	disks, err := o.List()
+	if err != nil {
+		return err
+	}
+	if o.Named == nil {
+		return fmt.Errorf("the file of node %s names no disk for state, and the machine was not booted from %s; nothing was changed", o.Node, d.Path())
+	}
+	if named, err := disk.Select(disks, *o.Named); err != nil || named.Name != d.Name {
+		return fmt.Errorf("the file of node %s does not name %s (serial %s) for state; nothing was changed", o.Node, d.Path(), d.Serial())
+	}
+	f, err := os.OpenFile(d.Path(), os.O_RDWR|exclusive(force), 0)
+	if err != nil {
+		return inUse(d.Path(), err)
+	}
+	defer f.Close()
+	whole := []gpt.Partition{{Size: d.Size}}
+	if t, err := gpt.Read(f, d.Size, d.SectorSize); err == nil {
+		whole = append(whole, t.Partitions...)
+	}
+	if err := luks.DestroyAll(f, whole); err != nil {
+		return err
+	}
+	return blank.Give(f, d.Size, made(PartUUID(o.ClusterID, o.Node)))
+}
+
+// resetPartitions deletes the state partitions of a disk and leaves what else it has.
+func resetPartitions(d disk.Disk, force bool) error {
+	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	t, err := gpt.Read(f, d.Size, d.SectorSize)
+	if err != nil {
+		return fmt.Errorf("read the partition table of %s: %w", d.Path(), err)
+	}
+	var state []gpt.Partition
+	for _, p := range t.Partitions {
+		if p.Type != typeVar {
+			continue
+		}
+		// A partition that is mounted, or opened as an encrypted one, cannot be opened exclusively.
+		excl, err := os.OpenFile(d.Partition(p.Number), os.O_RDONLY|exclusive(force), 0)
+		if err != nil {
+			return inUse(d.Partition(p.Number), err)
+		}
+		excl.Close()
+		state = append(state, p)
+	}
+	if len(state) == 0 {
+		return fmt.Errorf("the disk %s (serial %s) has no state partition; nothing was changed", d.Path(), d.Serial())
+	}
+	if err := luks.DestroyAll(f, state); err != nil {
+		return err
+	}
+	for _, p := range state {
+		if err := editTable(f, d, p.Number, func(entry []byte) { clear(entry) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exclusive(force bool) int {
+	if force {
+		return 0
+	}
+	return unix.O_EXCL
+}
+
+func inUse(path string, err error) error {
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%s is in use; nothing was changed. With --restart it is deleted all the same, and the machine restarted at once", path)
+	}
+	return fmt.Errorf("%w; nothing was changed", err)
 }
 
 // withPartition calls fn with a state partition that is not mounted.

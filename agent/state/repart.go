@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"spore/agent/repart"
@@ -82,7 +83,7 @@ func definitions(t gpt.Table, want gpt.GUID, slots []slot) map[string]string {
 			fmt.Sprintf("SizeMinBytes=%d", s.size), fmt.Sprintf("SizeMaxBytes=%d", s.size))
 	}
 	if !found {
-		out["90-state.conf"] = stateDefinition(want, MinSize)
+		out[newState] = stateDefinition(want, MinSize)
 	}
 	return out
 }
@@ -91,4 +92,14 @@ func definitions(t gpt.Table, want gpt.GUID, slots []slot) map[string]string {
 // large as the disk lets it be.
 func stateDefinition(want gpt.GUID, minimum int64) string {
 	return repart.Partition("Type="+typeVar.String(), "Label="+Label, "UUID="+want.String(), "Format=ext4", fmt.Sprintf("SizeMinBytes=%d", minimum))
+}
+
+// newState is the definition of state that is not there yet.
+const newState = "90-state.conf"
+
+// encrypted has new state encrypted with the key that repart is given (repart.d(5), Encrypt=). It is formatted behind the cipher.
+func encrypted(definitions map[string]string) map[string]string {
+	out := maps.Clone(definitions)
+	out[newState] += "Encrypt=key-file\n"
+	return out
 }

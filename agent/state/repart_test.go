@@ -200,14 +200,18 @@ func TestResetOfADiskMarksItAsThisNodes(t *testing.T) {
 	r := request(nil, d)
 	r.Named = &spec.DiskSelector{Serial: "DATA"}
 	_, err := Choose(r)
-	require.ErrorContains(t, err, "spore-agent state reset "+d.Path()+" DATA")
+	require.ErrorContains(t, err, "spore-agent reset --disk DATA")
 	sum := checksum(t, d)
-	require.ErrorContains(t, Reset(o, d, "OTHER"), "has the serial number DATA, not OTHER; nothing was changed")
-	o.BootDisk = d.Name
-	require.ErrorContains(t, Reset(o, d, "DATA"), "booted from")
+	other := disk.Disk{Name: "sdx", Serials: []string{"OTHER"}}
+	o.List = func() ([]disk.Disk, error) { return []disk.Disk{d, other}, nil }
+	require.ErrorContains(t, Reset(o, d, false), "names no disk for state")
+	o.Named = &spec.DiskSelector{Serial: "OTHER"}
+	require.ErrorContains(t, Reset(o, d, false), "does not name")
+	o.Named, o.BootDisk = r.Named, d.Name
+	require.ErrorContains(t, Reset(o, d, false), "no GUID partition table")
 	require.Equal(t, sum, checksum(t, d))
 	o.BootDisk = ""
-	require.NoError(t, Reset(o, d, "DATA"))
+	require.NoError(t, Reset(o, d, false))
 	require.True(t, step(t, r, o).FromScratch)
 	require.True(t, step(t, r, o).Found)
 }

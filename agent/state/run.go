@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"spore/agent/ext4"
+	"spore/agent/luks"
 	"spore/agent/repart"
+	"spore/agent/unlock"
 	"spore/agent/wait"
 	"spore/cluster/spec"
 	"spore/disk"
@@ -28,6 +30,8 @@ type Options struct {
 	List func() ([]disk.Disk, error)
 	// Definitions is the directory for repart's files, Temp one for its temporary files.
 	Definitions, Temp string
+	// Lock opens encrypted state; nil where nothing is encrypted.
+	Lock *unlock.Options
 	// Exec runs a program and returns its error with what it printed.
 	Exec func(ctx context.Context, env []string, name string, args ...string) error
 	// Say reports progress.
@@ -67,14 +71,69 @@ func run(ctx context.Context, o Options) (Info, error) {
 			p.Warning = "growing the state partition failed: " + err.Error()
 		}
 	}
+	info := Info{Kind: Partition, PartUUID: want.String(), Disk: p.Disk.Serial(), Warning: p.Warning}
+	if err := o.open(ctx, p, want, &info); err != nil {
+		return Info{}, err
+	}
+	if err := ext4.Check(ctx, info.Device, o.Exec, o.Say); err != nil {
+		return Info{}, refuse("the state partition %s (PARTUUID %s): %v; it was not changed. To delete it: %s", info.Device, want, err, resetCommand(p.Disk))
+	}
+	return info, nil
+}
+
+// open finds the partition's device, and opens it where it is encrypted.
+func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) error {
 	device, err := repart.Node(ctx, p.Disk, want)
 	if err != nil {
-		return Info{}, refuse("%v", err)
+		return refuse("%v", err)
 	}
-	if err := ext4.Check(ctx, device, o.Exec, o.Say); err != nil {
-		return Info{}, refuse("the state partition %s (PARTUUID %s): %v; it was not changed. To delete it: spore-agent state reset %s %s", device, want, err, p.Disk.Path(), want)
+	info.Device = device
+	if o.Lock == nil {
+		return nil
 	}
-	return Info{Kind: Partition, Device: device, PartUUID: want.String(), Disk: p.Disk.Serial(), Warning: p.Warning}, nil
+	err = repart.Quiet(p.Disk, func() error {
+		if _, err := repart.Node(ctx, p.Disk, want); err != nil {
+			return err
+		}
+		header, err := encryption(device)
+		switch {
+		case errors.Is(err, luks.ErrNone):
+			if o.Lock.Wanted() {
+				info.Warning = joinWarnings(info.Warning, fmt.Sprintf("the state partition %s is not encrypted, although the configuration asks for it: it is used as it is. "+
+					"To make it anew and encrypted, and lose what is on it: %s", device, resetCommand(p.Disk)))
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		opened, warning, err := o.Lock.Open(ctx, device, header)
+		if err != nil {
+			return err
+		}
+		if warning == "" && !o.Lock.Wanted() {
+			warning = "the state is encrypted, although the configuration does not ask for it; it stays so"
+		}
+		info.Device, info.Encryption, info.Warning = unlock.Device, &opened, joinWarnings(info.Warning, warning)
+		return nil
+	})
+	if err != nil {
+		return refuse("the state partition %s (PARTUUID %s): %v; it was not changed", device, want, err)
+	}
+	return nil
+}
+
+// encryption reads the header of encrypted state; the error is luks.ErrNone when it is not encrypted. An ext4 file system can
+// have the second copy of an older header in it.
+func encryption(device string) (luks.Header, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return luks.Header{}, err
+	}
+	defer f.Close()
+	if _, _, err := ext4.Size(f); err == nil {
+		return luks.Header{}, luks.ErrNone
+	}
+	return luks.Read(f)
 }
 
 // disks lists the disks once the named one is there, or the wait for it has reached its bound.
@@ -113,5 +172,14 @@ func makeState(ctx context.Context, o Options, p Plan, want gpt.GUID) error {
 		r.FromScratch = made(want)
 	}
 	o.Say(fmt.Sprintf("making the state partition on %s (serial %s)", p.Disk.Path(), p.Disk.Serial()))
+	if !p.Found && o.Lock.Wanted() {
+		key, err := o.Lock.NewKey(ctx)
+		if err != nil {
+			return err
+		}
+		defer key.Discard()
+		r.KeyFile = key.File
+		r.Files = encrypted(r.Files)
+	}
 	return repart.Run(ctx, r)
 }

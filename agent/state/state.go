@@ -5,7 +5,8 @@
 // after mounting. What belongs to another cluster or node, and any disk that is not proved empty, is refused and not
 // touched; the message says which command would adopt or reset it.
 //
-// Encryption is not done here yet.
+// Where the configuration asks for it, the partition is encrypted when it is made (package unlock). What is there is used as it
+// is: state that is not encrypted is not encrypted afterwards, and the warning says so.
 package state
 
 import (
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spore/agent/unlock"
 	"spore/gpt"
 )
 
@@ -44,10 +46,12 @@ const (
 // Info says what /var is (/run/spore/state.json).
 type Info struct {
 	Kind string `json:"kind"`
-	// Device, PartUUID and Disk (serial number) are set for a partition.
+	// Device, PartUUID and Disk (serial number) are set for a partition. Device is what is mounted.
 	Device   string `json:"device,omitempty"`
 	PartUUID string `json:"partUUID,omitempty"`
 	Disk     string `json:"disk,omitempty"`
+	// Encryption says how an encrypted partition was opened; nil when it is not encrypted.
+	Encryption *unlock.Info `json:"encryption,omitempty"`
 	// Warning says in words what is not as it should be.
 	Warning string `json:"warning,omitempty"`
 	// Refused says that there is state, or a disk for it, that could not be used. Roles are held back then: they must not

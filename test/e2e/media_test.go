@@ -82,7 +82,7 @@ func TestAStatePartitionOfAnotherClusterIsLeftAlone(t *testing.T) {
 	require.True(t, s.State.Refused)
 	require.Contains(t, s.State.Warning, p.UUID)
 	require.Contains(t, s.State.Warning, "spore-agent state adopt")
-	require.Contains(t, s.State.Warning, "spore-agent state reset")
+	require.Contains(t, s.State.Warning, "spore-agent reset --disk DISK0001")
 	g.off()
 
 	after, err := vm.HashRange(disk, p.Start, p.Size)

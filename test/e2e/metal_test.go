@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/ntp"
 	"spore/builder/vm"
 	"spore/test/client"
 )
@@ -41,6 +43,8 @@ const (
 type metal struct {
 	*plant
 	built time.Time
+	// servesTime says that this host answers the machine's questions for the time.
+	servesTime bool
 }
 
 func buildMetal(t *testing.T) metal {
@@ -55,7 +59,59 @@ func buildMetal(t *testing.T) metal {
 	}
 	require.NoError(t, json.Unmarshal(data, &manifest))
 	require.Positive(t, manifest.BuildTime)
-	return metal{p, time.Unix(manifest.BuildTime, 0)}
+	return metal{plant: p, built: time.Unix(manifest.BuildTime, 0)}
+}
+
+// hostIP is this host, as QEMU's user network has it.
+const hostIP = "10.77.0.2"
+
+// serveTime has this host answer as a time server, on its loopback alone, and tells whether it may.
+func serveTime(t *testing.T) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	conns, err := ntp.Listen(ctx, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, ntp.Port)
+	if err != nil {
+		cancel()
+		t.Logf("the machines have no time server: %v", err)
+		return false
+	}
+	server := ntp.Server{Now: time.Now, State: func() ntp.State {
+		return ntp.State{Stratum: 2, Reference: [4]byte{'T', 'E', 'S', 'T'}, RootDispersion: time.Millisecond, Updated: time.Now()}
+	}}
+	done := make(chan error)
+	go func() { done <- server.Serve(ctx, conns) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return true
+}
+
+// requireTime makes sure that a machine whose clock was wrong has the host's time, and tells it on.
+func (m metal) requireTime(t *testing.T, g *guest, s vm.Status) {
+	t.Helper()
+	if !m.servesTime {
+		return
+	}
+	kept := func(s vm.Status) bool { return s.Clock.Synchronized && s.Clock.From != "" }
+	if !kept(s) {
+		s = g.await("a status line that says who keeps the clock", kept)
+	}
+	require.Equal(t, hostIP, s.Clock.From)
+	require.False(t, s.Clock.Wrong)
+	require.Empty(t, s.Clock.Problem)
+	text, err := g.Address("udp", metalIP+":123")
+	require.NoError(t, err)
+	at, err := netip.ParseAddrPort(text)
+	require.NoError(t, err)
+	var heard ntp.Heard
+	require.Eventually(t, func() bool {
+		heard, err = ntp.Ask(t.Context(), at, time.Now)
+		return err == nil && heard.State.Stratum == 3
+	}, time.Minute, time.Second, "%v: %+v", &err, &heard)
+	require.Equal(t, netip.MustParseAddr(hostIP).As4(), heard.State.Reference)
+	require.Less(t, heard.Offset.Abs(), 5*time.Second)
+	t.Logf("the machine is %s off, and says that it is %s off at most and %s away", heard.Offset, heard.State.RootDispersion, heard.State.RootDelay)
 }
 
 // machine is metal-01 with an empty boot disk and the disks for state.
@@ -64,7 +120,7 @@ func (m metal) machine(t *testing.T, name string, state ...string) vm.Config {
 	over := filepath.Join(t.TempDir(), "disk.qcow2")
 	require.NoError(t, vm.Overlay(context.Background(), m.image, over, diskSize))
 	c := vm.Config{Name: name, Disks: []vm.Disk{bootDisk(over)}, NICs: []vm.NIC{
-		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}}},
+		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}, {Protocol: "udp", Guest: metalIP + ":123"}}},
 		{MAC: "52:54:00:77:00:16", Hub: 1},
 	}}
 	// The kernel finds the disks for state first.
@@ -86,6 +142,7 @@ func blankDisk(t *testing.T, size int64) string {
 func TestMetal(t *testing.T) {
 	t.Parallel()
 	m := buildMetal(t)
+	m.servesTime = serveTime(t)
 	t.Run("a bond with a VLAN and a disk for state", m.testLife)
 	t.Run("a disk for state that holds something is refused", m.testForeignDisk)
 	t.Run("two disks for state are none", m.testTwoDisks)
@@ -126,6 +183,7 @@ func (m metal) testLife(t *testing.T) {
 		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t, "metal-01")}
 		g := boot(t, c)
 		second := g.running()
+		m.requireTime(t, g, second)
 		m.requireMetal(t, g, second)
 		m.inspect(t, g, first, end)
 		g.endInOrder()
@@ -231,14 +289,17 @@ func (m metal) testForeignDisk(t *testing.T) {
 	disk := blankDisk(t, 1<<30)
 	run(t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", disk)
 	g := boot(t, m.machine(t, "metal-foreign", disk))
-	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore-agent state reset /dev/vda METALSTATE")
+	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore-agent reset --disk METALSTATE")
 }
 
 // testTwoDisks gives the machine two disks that say that they are the one.
 func (m metal) testTwoDisks(t *testing.T) {
 	t.Parallel()
 	disks := []string{blankDisk(t, 1<<30), blankDisk(t, 1<<30)}
-	g := boot(t, m.machine(t, "metal-two", disks...))
+	c := m.machine(t, "metal-two", disks...)
+	c.RTC = "2106-02-07T06:00:00"
+	g := boot(t, c)
+	g.awaitLine(`spore stage1: .*the clock said 2\d\d\d-.*; set it to the time of the image, ` + m.built.UTC().Format(time.RFC3339))
 	m.requireRefused(t, g, disks, `2 disks have the serial "METALSTATE"`, "/dev/vda", "/dev/vdb")
 }
 

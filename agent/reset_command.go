@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"spore/agent/datadisk"
+	"spore/agent/install"
+	"spore/agent/state"
+	"spore/disk"
+)
+
+const resetUsage = "usage: spore-agent reset --disk SERIAL|wwn:WWN|id:NAME [--restart]"
+
+// resetCommand gives up what is on a disk: the state on the one that the machine was booted from, all of one that the node's
+// file names. It is the only command on a node that deletes data which something else could still read.
+func resetCommand(_ context.Context, m *machine, args []string) error {
+	flags := flag.NewFlagSet("reset", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	name := flags.String("disk", "", "")
+	restart := flags.Bool("restart", false, "")
+	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || *name == "" {
+		return usageError{resetUsage}
+	}
+	selector, err := install.ParseSelector(*name)
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	m.readBoot()
+	_, c, n, err := m.node()
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return errors.New("this machine is no node, so it has no disks of its own; nothing was changed")
+	}
+	disks, err := m.disks()
+	if err != nil {
+		return err
+	}
+	d, err := disk.Select(disks, selector)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was changed", err)
+	}
+	err = datadisk.Reset(diskOptions(m, c, n), d)
+	if errors.Is(err, datadisk.ErrNotNamed) {
+		err = state.Reset(stateOptions(m, c, n), d, *restart)
+	}
+	if err != nil {
+		return err
+	}
+	if *restart {
+		// At once, without a shutdown: what runs has lost its state, and must not write to it.
+		return m.restart()
+	}
+	fmt.Println("Done. Restart the machine to use it.")
+	return nil
+}
