@@ -148,6 +148,7 @@ func derive(m *machine, id detect.Identity) error {
 	if err := wantProbe(m, in.Node); err != nil {
 		return err
 	}
+	m.mark(paths.TimeServer, in.Node != nil && c.ServesTime(in.Node.Name))
 	if err := etc.Write(in); err != nil {
 		return err
 	}

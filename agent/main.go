@@ -38,6 +38,7 @@ func commands() []command {
 		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
 		{"stage-config", "[--force] [--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
 		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
+		{"time", "", "tell other nodes the time, on a node that they ask, until stopped", timeCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
 		{"ceph", "", "give the storage cluster the keys, settings and pools of ceph.yaml", cephCommand},

@@ -17,7 +17,6 @@ import (
 	"spore/agent/activate"
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
-	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
@@ -52,6 +51,7 @@ type agent struct {
 	// cluster and node are nil on a machine that is no node.
 	cluster *facts.Cluster
 	node    *facts.Node
+	clock   timekeeper
 	line    status.Line
 	last    status.Line
 	units   []string
@@ -103,6 +103,7 @@ func (a *agent) begin() {
 	l.MachineID = a.m.boot.MachineID
 	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
+	a.beginClock()
 	if a.m.boot.Stage1End > 0 {
 		l.Times["kernel"], l.Times["stage1"] = a.m.boot.Stage1Start, a.m.boot.Stage1End
 	}
@@ -160,6 +161,7 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 	// What every node runs needs no address of its own, and can tell the operator what is waited for.
 	err := activate.Start(ctx, a.bus, every)
 	a.awaitAddresses(ctx, addressBound)
+	a.awaitClock(ctx)
 	a.line.Roles = slices.DeleteFunc(slices.Clone(a.node.Roles), func(role string) bool { return !runs(role) && !slices.Contains(may, role) })
 	a.watchUnits(every)
 	return errors.Join(err, activate.Start(ctx, a.bus, fresh))
@@ -336,6 +338,7 @@ func (a *agent) report(ctx context.Context) error {
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
+	l.Clock = a.clockState(ctx)
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
 		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
@@ -394,17 +397,6 @@ func (a *agent) step(name string) {
 		return
 	}
 	if err := status.Record(a.m.root, name, status.Step{At: status.SinceBoot()}); err != nil {
-		a.m.say(err.Error())
-	}
-}
-
-func (a *agent) rememberClock() {
-	if a.line.State == nil || a.line.State.Kind != state.Partition {
-		return
-	}
-	// timesyncd's own mark (systemd-timesyncd.service(8)).
-	_, err := os.Stat(a.m.root.At("/run/systemd/timesync/synchronized"))
-	if err := clock.Remember(a.m.root.At(paths.Clock), time.Now(), err == nil); err != nil {
 		a.m.say(err.Error())
 	}
 }

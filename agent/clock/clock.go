@@ -61,11 +61,16 @@ func Read(path string) []byte {
 }
 
 // Remember writes the last time seen. A time that a time server has set is written as it is; any other never before the one
-// that is stored.
-func Remember(path string, now time.Time, synchronized bool) error {
-	old, err := strconv.ParseInt(strings.TrimSpace(string(Read(path))), 10, 64)
-	if err == nil && old > now.Unix() && !synchronized {
-		return nil
+// that is stored, and as believed at most (see Believed).
+func Remember(path string, now, believed time.Time, synchronized bool) error {
+	if !synchronized {
+		if now.After(believed) {
+			now = believed
+		}
+		old, err := strconv.ParseInt(strings.TrimSpace(string(Read(path))), 10, 64)
+		if err == nil && old > now.Unix() {
+			return nil
+		}
 	}
 	return atomicfile.WriteDurable(path, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), 0o644)
 }

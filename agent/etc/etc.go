@@ -28,6 +28,8 @@ type Input struct {
 	// Resolvers and SearchDomain are what DHCP said; they are used where cluster.yaml names no nameservers.
 	Resolvers    []string
 	SearchDomain string
+	// ClockWrong says that the clock could not be right, and that no time server has set it yet.
+	ClockWrong bool
 }
 
 // Hostname is what the machine calls itself.
@@ -47,7 +49,7 @@ func Write(in Input) error {
 		"/etc/hostname":    Hostname(in.Node, in.Identity) + "\n",
 		"/etc/hosts":       hosts(in),
 		"/etc/resolv.conf": resolvConf(in),
-		"/etc/systemd/timesyncd.conf.d/10-spore.conf": timesyncd(in.Cluster.Network.NTPServers),
+		timesyncdFile:      timesyncd(in),
 	}
 	if in.Node != nil {
 		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
@@ -71,6 +73,11 @@ func Write(in Input) error {
 func WriteResolvers(in Input) error {
 	_, err := atomicfile.Write(in.Root.At("/etc/resolv.conf"), []byte(resolvConf(in)), 0o644)
 	return err
+}
+
+// WriteTimeServers writes whom timesyncd asks alone, and tells whether that is another list now.
+func WriteTimeServers(in Input) (changed bool, err error) {
+	return atomicfile.Write(in.Root.At(timesyncdFile), []byte(timesyncd(in)), 0o644)
 }
 
 // link makes a symbolic link, so that the source files stay where they are verified on each read.
@@ -145,10 +152,19 @@ func resolvConf(in Input) string {
 	return b.String()
 }
 
-// timesyncd names the time servers; without any, those that DHCP gives are used.
-func timesyncd(servers []string) string {
+// timesyncdFile is read by timesyncd when it starts.
+const timesyncdFile = "/etc/systemd/timesyncd.conf.d/10-spore.conf"
+
+// timesyncd names the time servers: those of cluster.yaml, then nodes. It asks them in this order and stays with the first that
+// answers; those that DHCP gives come after them.
+func timesyncd(in Input) string {
+	node := ""
+	if in.Node != nil {
+		node = in.Node.Name
+	}
+	servers := in.Cluster.TimeServers(node, in.ClockWrong)
 	if len(servers) == 0 {
-		return "# cluster.yaml names no time servers.\n"
+		return "# cluster.yaml names no time servers, and there is no node to ask.\n"
 	}
 	return "[Time]\nNTP=" + strings.Join(servers, " ") + "\n"
 }

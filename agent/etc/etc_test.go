@@ -123,3 +123,23 @@ func TestAMachineThatIsNoNode(t *testing.T) {
 	require.NoFileExists(t, in.Root.At("/etc/cluster-config/node-identity"))
 	require.Equal(t, "unknown", Hostname(nil, detect.Identity{}))
 }
+
+func TestTimesyncdIsToldAgainWhenTheClockIsRight(t *testing.T) {
+	in := input(t)
+	in.Cluster.TimeNodes = []facts.TimeNode{{Name: "edge-01", IP: "10.77.0.11"}, {Name: "mqtt-01", IP: "10.77.0.12"}}
+	in.ClockWrong = true
+	require.NoError(t, Write(in))
+	require.Equal(t, "[Time]\nNTP=ntp.example 10.77.0.12\n", read(t, in, timesyncdFile), "a clock that was wrong asks everybody")
+	changed, err := WriteTimeServers(in)
+	require.NoError(t, err)
+	require.False(t, changed)
+	in.ClockWrong = false
+	changed, err = WriteTimeServers(in)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, "[Time]\nNTP=ntp.example\n", read(t, in, timesyncdFile), "the first of the time nodes follows none of them")
+	in.Node = nil
+	_, err = WriteTimeServers(in)
+	require.NoError(t, err)
+	require.Equal(t, "[Time]\nNTP=ntp.example 10.77.0.11 10.77.0.12\n", read(t, in, timesyncdFile), "a machine that is no node may ask all")
+}

@@ -15,6 +15,7 @@ import (
 	"spore/agent/activate"
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
+	"spore/agent/clock"
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
@@ -48,6 +49,8 @@ type Line struct {
 	Configuration *stage.Info `json:"configuration,omitempty"`
 	// Firmware says how the machine was started; there is none on one without UEFI.
 	Firmware *firmware.Info `json:"firmware,omitempty"`
+	// Clock says who keeps the clock.
+	Clock *clock.State `json:"clock,omitempty"`
 	// System is what `systemctl is-system-running` says.
 	System    string     `json:"system"`
 	Conflicts []arp.Used `json:"conflicts,omitempty"`

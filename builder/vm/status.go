@@ -46,6 +46,13 @@ type Status struct {
 		// Fingerprint is that of the machine's key while the operator is to approve it.
 		Fingerprint string `json:"fingerprint"`
 	} `json:"bundle"`
+	// Clock says whether a time server keeps the clock, and which; Wrong that it could not be right at the start.
+	Clock struct {
+		Synchronized bool   `json:"synchronized"`
+		From         string `json:"from"`
+		Wrong        bool   `json:"wrong"`
+		Problem      string `json:"problem"`
+	} `json:"clock"`
 	System string `json:"system"`
 	// Conflicts are addresses that other machines have.
 	Conflicts []struct {
