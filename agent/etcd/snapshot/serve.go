@@ -82,8 +82,11 @@ func serveOne(w http.ResponseWriter, r *http.Request, d Dir, text string) {
 		http.Error(w, "the snapshot cannot be read; see the journal of this node", http.StatusInternalServerError)
 		return
 	}
-	// The server's own bound is for small answers. Not every server lets it be changed, and then its bound is as good.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(info.Size()/slowest)*time.Second))
+	// The server's own bounds are for small answers; that of reading ends the request as well. Not every server lets them be
+	// changed, and then they are as good.
+	until := time.Now().Add(time.Minute + time.Duration(info.Size()/slowest)*time.Second)
+	c := http.NewResponseController(w)
+	_ = errors.Join(c.SetReadDeadline(until), c.SetWriteDeadline(until))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", name.Taken, f)
 }
