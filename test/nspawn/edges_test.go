@@ -4,6 +4,7 @@ package nspawn
 
 import (
 	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/ntp"
 	"spore/builder/vm"
 	"spore/test/client"
 )
@@ -67,6 +69,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		_, err := dial(l, l.Node("edge-1"), "edge-2.edges.example")
 		require.ErrorContains(t, err, "not edge-2.edges.example")
 	})
+
+	l.Step("without a time server, the nodes ask each other", func(t *testing.T) { timeOfEdges(t, l) })
 
 	lost := l.Node("edge-2")
 	id := lost.MustExec("cat", "/etc/machine-id")
@@ -150,4 +154,46 @@ func kept(t *testing.T, l *Lab, n *Node) client.Message {
 	require.NoError(t, err)
 	require.True(t, m.Retained)
 	return m
+}
+
+// timeOfEdges looks at the clocks of the nodes, which are cut off from every time server. A container has its host's clock and may not
+// set it, so that timesyncd is made to start here, hears what it is told, and fails to set what is right already.
+func timeOfEdges(t *testing.T, l *Lab) {
+	first, second := l.Node("edge-1"), l.Node("edge-2")
+	for name, want := range map[string]string{
+		"edge-1": "# cluster.yaml names no time servers, and there is no node to ask.", "edge-2": "[Time]\nNTP=" + first.IP(), "edge-3": "[Time]\nNTP=" + first.IP() + " " + second.IP(),
+	} {
+		require.Equal(t, want, l.Node(name).MustExec("cat", "/etc/systemd/timesyncd.conf.d/10-spore.conf"), "each asks only those before it")
+	}
+	ask := func() (ntp.Heard, error) {
+		return ntp.Ask(t.Context(), netip.AddrPortFrom(netip.MustParseAddr(first.IP()), ntp.Port), time.Now)
+	}
+	var heard ntp.Heard
+	require.Eventually(t, func() (answers bool) {
+		var err error
+		heard, err = ask()
+		return err == nil
+	}, time.Minute, time.Second, "edge-1 tells the time")
+	require.Equal(t, "LOCL", string(heard.State.Reference[:]), "nobody keeps its clock")
+	require.Equal(t, uint8(10), heard.State.Stratum)
+	require.Less(t, heard.Offset.Abs(), time.Second)
+
+	second.MustExec("mkdir", "-p", "/run/systemd/system/systemd-timesyncd.service.d")
+	second.MustExec("sh", "-c", `printf '%s\n' '[Unit]' ConditionVirtualization= ConditionCapability= '[Service]' AmbientCapabilities= CapabilityBoundingSet= Environment=SYSTEMD_LOG_LEVEL=debug >/run/systemd/system/systemd-timesyncd.service.d/here.conf`)
+	second.MustExec("systemctl", "daemon-reload")
+	second.MustExec("systemctl", "restart", "systemd-timesyncd.service")
+	second.Await("a status line that says whom timesyncd hears", func(s vm.Status) bool { return s.Clock.From == first.IP() })
+
+	// The agent of edge-1 is stopped, so that it does not write the truth again.
+	first.MustExec("systemctl", "kill", "--signal=SIGSTOP", "spore-agent.service")
+	first.MustExec("sh", "-c", `printf '{"synchronized":false,"wrong":true}\n' >/run/spore/time/state.json`)
+	require.Eventually(t, func() bool { _, err := ask(); return err != nil }, time.Minute, time.Second, "a clock that is known to be wrong is told to nobody")
+	_, err := ask()
+	require.ErrorContains(t, err, "it does not know the time itself")
+	second.MustExec("systemctl", "restart", "systemd-timesyncd.service")
+	require.Eventually(t, func() bool {
+		return strings.Contains(second.MustExec("journalctl", "--no-pager", "-b", "-u", "systemd-timesyncd.service"), "Server is not synchronized")
+	}, time.Minute, time.Second, "timesyncd takes it for what it is")
+	first.MustExec("systemctl", "kill", "--signal=SIGCONT", "spore-agent.service")
+	second.MustExec("systemctl", "stop", "systemd-timesyncd.service")
 }
