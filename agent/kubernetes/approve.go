@@ -62,6 +62,8 @@ const (
 	Approve
 	// Deny refuses it for good.
 	Deny
+	// Unknown is of a node that is not in this configuration.
+	Unknown
 )
 
 // Known are the nodes that may have a kubelet.
@@ -103,7 +105,8 @@ func runsKubernetes(n facts.Node) bool {
 }
 
 // Decide says what becomes of a request, and why it is denied. A kubelet's request is approved when the one who asks is the
-// node that the certificate is for, and all that is in it is that node's in cluster.yaml.
+// node that the certificate is for, and all that is in it is that node's in cluster.yaml. One of a node that is not in there is
+// another matter: while a new configuration goes round, another master may know it.
 func (k Known) Decide(r Request) (Verdict, string) {
 	asker, byBootstrap := askingNode(r)
 	kubelets := r.SignerName == kubeletClientSigner || r.SignerName == kubeletServingSigner
@@ -117,7 +120,7 @@ func (k Known) Decide(r Request) (Verdict, string) {
 	}
 	node, ok := k[asker]
 	if !ok {
-		return Deny, fmt.Sprintf("cluster.yaml has no node %.100q with the role control-plane or worker", asker)
+		return Unknown, fmt.Sprintf("cluster.yaml has no node %.100q with the role control-plane or worker", asker)
 	}
 	request, err := parseRequest(r.Request)
 	if err != nil {

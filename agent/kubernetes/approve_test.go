@@ -10,8 +10,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"encoding/json"
 	"encoding/pem"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -191,7 +194,11 @@ func TestRequestsThatDoNotFitAreDenied(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			verdict, reason := known.Decide(tt.request)
-			require.Equal(t, Deny, verdict)
+			want := Deny
+			if strings.HasPrefix(tt.want, "cluster.yaml has no node") {
+				want = Unknown
+			}
+			require.Equal(t, want, verdict)
 			require.Contains(t, reason, tt.want)
 		})
 	}
@@ -215,7 +222,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte, signer, user, group, usage string) {
 		verdict, reason := known.Decide(Request{Request: request, SignerName: signer, Username: user, Groups: []string{group}, Usages: []string{usage}})
 		switch verdict {
-		case Deny:
+		case Deny, Unknown:
 			require.NotEmpty(t, reason)
 		case Leave:
 			require.NotContains(t, []string{kubeletClientSigner, kubeletServingSigner}, signer)
@@ -229,4 +236,45 @@ func FuzzDecide(f *testing.F) {
 			require.True(t, user == "system:node:"+name || user == "spore:kubelet-bootstrap:"+name)
 		}
 	})
+}
+
+// A new configuration reaches one master after the other, and a request that one denies stays denied for an hour.
+func TestARequestOfANodeThatOnlyAnotherMasterMayKnowIsLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		masters []string
+		denied  bool
+	}{
+		"with several masters": {[]string{"master-01", "master-02"}, false},
+		"with one master":      {[]string{"master-01"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var put []string
+			c := testClient(t, func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				require.NoError(t, err)
+				put = append(put, string(body))
+				_, _ = w.Write([]byte("{}"))
+			})
+			var said []string
+			b := &bootstrap{
+				Options: Options{Client: c, Cluster: &facts.Cluster{Members: map[string][]string{"control-plane": tt.masters}}, Say: func(s string) { said = append(said, s) }},
+				known:   KnownNodes(testNodes()), said: map[string]bool{},
+			}
+			r := clientRequest(t)
+			r.Username = "spore:kubelet-bootstrap:worker-99"
+			data, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "csr-1"}, "spec": r})
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, b.decide(t.Context(), data))
+			}
+			require.Contains(t, said[0], `cluster.yaml has no node "worker-99"`)
+			if tt.denied {
+				require.Len(t, put, 2)
+				require.Contains(t, put[0], `"Denied"`)
+				return
+			}
+			require.Empty(t, put)
+			require.Len(t, said, 1, "once")
+		})
+	}
 }

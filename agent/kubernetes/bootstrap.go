@@ -293,6 +293,13 @@ func (b *bootstrap) decide(ctx context.Context, data json.RawMessage) error {
 		return nil
 	}
 	verdict, reason := b.known.Decide(o.Spec)
+	if verdict == Unknown {
+		if len(b.Cluster.Members["control-plane"]) > 1 {
+			b.sayOnce(fmt.Sprintf("leaves the requests of %.100q to masters with a newer configuration: %s", o.Spec.Username, reason))
+			return nil
+		}
+		verdict = Deny
+	}
 	var condition map[string]any
 	switch verdict {
 	case Leave:
