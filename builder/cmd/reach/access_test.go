@@ -1,0 +1,75 @@
+package reach
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/nodeapi"
+	"spore/test/testca"
+)
+
+func access(t *testing.T, person string, organizations ...string) Access {
+	t.Helper()
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: person, Organization: organizations}, NotAfter: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.NoError(t, err)
+	return Access{Cluster: "c", Person: person, Role: nodeapi.Reader, Certificate: string(certificate), Key: string(key), Authorities: string(ca.PEM())}
+}
+
+func TestAFileOfAccessSaysWhatItsCertificateSays(t *testing.T) {
+	a := access(t, "anna", "spore:admin")
+	a.Person, a.Ends = "somebody else", time.Now()
+	text, err := a.Encode()
+	require.NoError(t, err)
+	got, err := ParseAccess(text)
+	require.NoError(t, err)
+	require.Equal(t, "anna", got.Person)
+	require.Equal(t, nodeapi.Admin, got.Role, "whatever else the file says")
+	require.Equal(t, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), got.Ends)
+	require.Equal(t, []byte(a.Key), got.identity().Key)
+}
+
+func TestWhatIsNoFileOfAccess(t *testing.T) {
+	text := func(a Access) string {
+		data, err := a.Encode()
+		require.NoError(t, err)
+		return string(data)
+	}
+	good := text(access(t, "anna", "spore:reader"))
+	other := access(t, "anna", "spore:reader")
+	other.Key = access(t, "anna", "spore:reader").Key
+	for name, tc := range map[string]struct{ text, want string }{
+		"nothing":                   {"", "no file that `spore access` writes"},
+		"a kubeconfig":              {"apiVersion: v1\n", "no file that `spore access` writes"},
+		"other JSON":                {`{"kind":"Config"}`, `it is a "Config" of version 0`},
+		"a later version":           {strings.Replace(good, `"version": 1`, `"version": 2`, 1), "of version 2"},
+		"more than it has":          {strings.Replace(good, `"version": 1`, `"version": 1, "x": 1`, 1), "unknown field"},
+		"two":                       {good + good, "something follows it"},
+		"the key of another":        {text(other), "private key does not match"},
+		"no certificate":            {strings.Replace(good, "BEGIN CERTIFICATE", "BEGIN", 1), "its certificate"},
+		"a node's":                  {text(access(t, "edge-01", "spore:nodes")), `is that of "edge-01" of "spore:nodes", and not an operator's`},
+		"a Kubernetes user's":       {text(access(t, "anna", "system:masters")), "not an operator's"},
+		"one that is far too large": {strings.Repeat(" ", maxAccess+1), "has more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseAccess([]byte(tc.text))
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func FuzzParseAccess(f *testing.F) {
+	f.Add([]byte(`{"kind":"node-access","version":1,"cluster":"c","person":"p","role":"spore:reader","ends":"2027-01-01T00:00:00Z","certificate":"","key":"","authorities":""}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ParseAccess(data)
+		if err == nil {
+			require.Contains(t, nodeapi.Operators(), a.Role)
+		}
+	})
+}
