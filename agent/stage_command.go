@@ -153,7 +153,28 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o stage.Wish) (st
 	if err != nil {
 		return stage.Answer{}, err
 	}
-	return stage.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}, nil
+	a := stage.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
+	switch {
+	case r.Unchanged:
+		return a, m.endLive(ctx, n)
+	case o.Reboot:
+		return a, nil
+	}
+	p, err := m.takeLive(ctx, r.Device, src.Head.ClusterHash, n)
+	if err != nil {
+		return a, m.takeBack(sm, r.Entry, err)
+	}
+	a.Waits = p.Reboot
+	if len(p.Reboot) == 0 {
+		a.Live, a.Restarted = true, p.Units
+	}
+	return a, nil
+}
+
+// takeBack takes what was staged off the ESP, so that the next start does not take it either.
+func (m *machine) takeBack(sm stage.Machine, file string, why error) error {
+	err := sm.Remove(file)
+	return errors.Join(why, err, m.changeRecord(func(r *stage.Record) { r.State, r.Problem = stage.Failed, why.Error() }))
 }
 
 // stageMachine is this machine for package stage.
@@ -255,7 +276,11 @@ func configurationText(i stage.Info) string {
 		out += ", on trial"
 	}
 	if i.Staged != "" {
-		out += fmt.Sprintf("; %.16s… at the next start", i.Staged)
+		when := "at the next start"
+		if i.Live {
+			when = "in effect already, and at the next start"
+		}
+		out += fmt.Sprintf("; %.16s… %s", i.Staged, when)
 	}
 	return out
 }

@@ -3,7 +3,9 @@
 // it was at the start of the unit; systemd before 260 knows no way to refresh it (RefreshOnReload=).
 //
 // The directory is root's, and its program's group may read it. The one before stays until the next change, since a program may
-// just be reading it.
+// just be reading it. Programs of Kubernetes are woken by what happens to the very file that they have read last
+// (k8s.io/apiserver, dynamiccertificates): so the files of the one before are touched, and those before them go, both when
+// the link leads to the new ones already.
 package live
 
 import (
@@ -16,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Of is where the file of a bundle's entry lies, below the directory of all.
@@ -87,7 +90,27 @@ func replace(dir, link string, group int, files map[string]string) error {
 	if err := os.Rename(next, link); err != nil {
 		return err
 	}
+	if err := touch(filepath.Join(dir, before)); before != "" && err != nil {
+		return err
+	}
 	return prune(dir, program, filepath.Base(fresh), before)
+}
+
+// touch wakes whoever watches a file of a directory.
+func touch(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Chtimes(filepath.Join(dir, e.Name()), time.Time{}, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // share lets a group read what is root's. Only root can, and tests need not be root.

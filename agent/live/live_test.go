@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/pem"
 	"math/big"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func lay(t *testing.T, dir, program string, files map[string]string) bool {
@@ -124,4 +126,34 @@ func TestAReaderFindsFilesAtAllTimes(t *testing.T) {
 	t.Logf("%d of %d reads met a change between certificate and key, at 100 changes", torn, reads)
 	require.LessOrEqual(t, torn, 100)
 	require.Greater(t, reads, 10*torn)
+}
+
+// Programs of Kubernetes look again only when something happens to the file that they look at: they stay with it when its time
+// changes, and turn to what has its name when it is gone.
+func TestWhoeverWatchesAFileIsWoken(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "live")
+	lay(t, dir, "p", map[string]string{"k": "0"})
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	watch := func() {
+		_, err := unix.InotifyAddWatch(fd, Of(dir, "p", "k"), unix.IN_ATTRIB|unix.IN_DELETE_SELF)
+		require.NoError(t, err)
+	}
+	watch()
+	for i := 1; i <= 5; i++ {
+		want := string(rune('0' + i))
+		lay(t, dir, "p", map[string]string{"k": want})
+		events := make([]byte, 4096)
+		n, err := unix.Read(fd, events)
+		require.NoError(t, err, "change %d woke nobody", i)
+		data, err := os.ReadFile(Of(dir, "p", "k"))
+		require.NoError(t, err)
+		require.Equal(t, want, string(data))
+		for at := 0; at < n; at += unix.SizeofInotifyEvent {
+			if binary.NativeEndian.Uint32(events[at+4:])&unix.IN_DELETE_SELF != 0 {
+				watch()
+			}
+		}
+	}
 }

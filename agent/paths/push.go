@@ -8,6 +8,9 @@ const (
 	PushCopy = "/var/lib/spore/push.update"
 	// Update is what the node remembers of the last one (JSON, package stage).
 	Update = "/var/lib/spore/update.json"
+	// LiveParts holds configurations that the running node took, by their hashes, and LiveNow leads to the one that is shown.
+	LiveParts = "/run/spore/parts"
+	LiveNow   = LiveParts + "/now"
 	// BootID is the kernel's id of this boot.
 	BootID = "/proc/sys/kernel/random/boot_id"
 )

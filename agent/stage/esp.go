@@ -45,6 +45,11 @@ func (m Machine) Rename(from, to Entry) error {
 	return m.withESP(func(e *fat.Editor) error { return e.Rename(Dir, from.File(), to.File()) })
 }
 
+// Remove takes a file of an entry off the ESP.
+func (m Machine) Remove(file string) error {
+	return m.withESP(func(e *fat.Editor) error { return e.Remove(Dir, file) })
+}
+
 func (m Machine) withESP(do func(*fat.Editor) error) error {
 	d, err := m.Open(m.Boot.ESP, false)
 	if err != nil {

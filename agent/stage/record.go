@@ -40,6 +40,8 @@ type Record struct {
 	BootID string `json:"bootID"`
 	// Down lists units of the node's roles that were not up when the update came: the trial does not ask for them.
 	Down []string `json:"down,omitempty"`
+	// Live says that the node that was running took it at once.
+	Live bool `json:"live,omitempty"`
 	// Problem says why it failed.
 	Problem string `json:"problem,omitempty"`
 }
@@ -83,6 +85,8 @@ type Info struct {
 	Trial bool `json:"trial,omitempty"`
 	// Staged is the cluster part that the next start takes.
 	Staged string `json:"staged,omitempty"`
+	// Live says that the running node took it already.
+	Live bool `json:"live,omitempty"`
 	// Problem says that the node went back to an earlier configuration, and why.
 	Problem string `json:"problem,omitempty"`
 }
@@ -101,10 +105,12 @@ func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info 
 		i.Trial = counted && r.State != Kept
 	case r.Previous != clusterHash:
 		// Neither: another image was written to the disk since.
+	case r.State == Failed && r.BootID == bootID:
+		i.Problem = "the pushed configuration was taken back: " + r.Problem
 	case r.State == Failed:
 		i.Problem = "went back to this configuration: " + r.Problem
 	case r.BootID == bootID && r.State == Staged:
-		i.Staged = r.ClusterHash
+		i.Staged, i.Live = r.ClusterHash, r.Live
 	case r.BootID == bootID:
 	case r.State == Staging:
 		i.Problem = "the pushed configuration was not written to its end; push it again"

@@ -22,7 +22,7 @@ import (
 type Wish struct {
 	// Force takes a configuration that is older than the last.
 	Force bool `json:"force,omitempty"`
-	// Reboot restarts the machine when the configuration is written.
+	// Reboot restarts the machine when the configuration is written. Without it, the running node takes at once what it can.
 	Reboot bool `json:"reboot,omitempty"`
 }
 
@@ -32,6 +32,11 @@ type Answer struct {
 	Serial      uint64 `json:"serial,omitempty"`
 	ClusterHash string `json:"clusterHash,omitempty"`
 	Result
+	// Live says that the running node took it at once, and Restarted which units were restarted for that.
+	Live      bool     `json:"live,omitempty"`
+	Restarted []string `json:"restarted,omitempty"`
+	// Waits says what has to wait for the next start, and why.
+	Waits []string `json:"waits,omitempty"`
 	// Reboot says that the machine restarts now.
 	Reboot bool `json:"reboot,omitempty"`
 	// Error says why nothing became of it.
@@ -45,6 +50,12 @@ func (a Answer) Text() string {
 		return a.Error
 	case a.Unchanged:
 		return fmt.Sprintf("configuration %d runs already (%s)", a.Serial, a.Entry)
+	case a.Live && len(a.Restarted) == 0:
+		return fmt.Sprintf("configuration %d is in effect and written (%s); no program had to be restarted", a.Serial, a.Entry)
+	case a.Live:
+		return fmt.Sprintf("configuration %d is in effect and written (%s); restarted %s", a.Serial, a.Entry, strings.Join(a.Restarted, ", "))
+	case len(a.Waits) > 0 && !a.Reboot:
+		return fmt.Sprintf("configuration %d is written (%s); the machine takes it at its next start, because of %s", a.Serial, a.Entry, strings.Join(a.Waits, "; "))
 	case a.Reboot:
 		return fmt.Sprintf("configuration %d is written (%s); the machine restarts with it now", a.Serial, a.Entry)
 	}

@@ -86,6 +86,8 @@ type Result struct {
 	Entry string `json:"entry"`
 	// Unchanged says that the node runs this configuration already, or has it staged; nothing was written.
 	Unchanged bool `json:"unchanged,omitempty"`
+	// Device is the slot that the cluster part was written to.
+	Device string `json:"-"`
 	// Note says how the medium was read back where that was not past the host's memory.
 	Note string `json:"note,omitempty"`
 }
@@ -354,7 +356,7 @@ func (w *writer) write(s Source, r Record) (Result, error) {
 		return Result{}, err
 	}
 	fresh.State = Staged
-	return Result{Entry: e.File(), Note: w.note}, fresh.Write(w.m.Record)
+	return Result{Entry: e.File(), Note: w.note, Device: w.m.Partition(w.number)}, fresh.Write(w.m.Record)
 }
 
 // piece is how much is copied at once.

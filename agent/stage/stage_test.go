@@ -334,6 +334,7 @@ func TestWhatTheStatusSaysOfEachState(t *testing.T) {
 		want              Info
 	}{
 		"never pushed to":                {"", "other", "now", Info{ClusterHash: "other"}},
+		"taken back while it ran":        {Failed, "old", "then", Info{ClusterHash: "old", Problem: "the pushed configuration was taken back: mosquitto.service did not come up"}},
 		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new"}},
 		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true}},
 		"kept":                           {Kept, "new", "now", Info{ClusterHash: "new", Serial: 4}},

@@ -52,8 +52,26 @@ type Answer struct {
 	Entry       string `json:"entry"`
 	Unchanged   bool   `json:"unchanged"`
 	Note        string `json:"note"`
-	Reboot      bool   `json:"reboot"`
-	Error       string `json:"error"`
+	// Live says that the running node took it at once, and Restarted which units were restarted for that; Waits is what has to
+	// wait for the next start, and why.
+	Live      bool     `json:"live"`
+	Restarted []string `json:"restarted"`
+	Waits     []string `json:"waits"`
+	Reboot    bool     `json:"reboot"`
+	Error     string   `json:"error"`
+}
+
+// effect says what became of it on a node that does not restart.
+func (a Answer) effect() string {
+	switch {
+	case a.Live && len(a.Restarted) > 0:
+		return "has it in effect, after a restart of " + strings.Join(a.Restarted, ", ")
+	case a.Live:
+		return "has it in effect; no program had to be restarted"
+	case len(a.Waits) > 0:
+		return "has it on its disk, and takes it at its next start (--reboot), because of " + strings.Join(a.Waits, "; ")
+	}
+	return "has it on its disk, and takes it at its next start"
 }
 
 // Target is a node of a roll-out.
@@ -104,7 +122,7 @@ func (r Rollout) Run(ctx context.Context) ([]Answer, error) {
 			r.Say(n.Name, "runs this configuration already")
 			continue
 		case !r.Reboot:
-			r.Say(n.Name, "has it on its disk, and takes it at its next start")
+			r.Say(n.Name, a.effect())
 			continue
 		}
 		r.Say(n.Name, "restarts with it")

@@ -40,6 +40,17 @@ const (
 	held   = `{"configuration":{"clusterHash":"old"},"held":[{"role":"control-plane"}]}`
 )
 
+func TestWhatBecameOfIt(t *testing.T) {
+	for want, a := range map[string]Answer{
+		"has it in effect, after a restart of a.service, b.service":                               {Live: true, Restarted: []string{"a.service", "b.service"}},
+		"has it in effect; no program had to be restarted":                                        {Live: true},
+		"has it on its disk, and takes it at its next start (--reboot), because of node.roles: x": {Waits: []string{"node.roles: x"}},
+		"has it on its disk, and takes it at its next start":                                      {},
+	} {
+		require.Equal(t, want, a.effect())
+	}
+}
+
 func TestARollOut(t *testing.T) {
 	masters := []Target{{"a", []string{"control-plane"}}, {"b", []string{"control-plane", "dns-server"}}, {"c", []string{"mqtt-broker"}}}
 	for name, tt := range map[string]struct {

@@ -52,8 +52,8 @@ func Command() *cobra.Command {
 		Use:   "push [DIR]",
 		Short: "Bring a new configuration to running nodes",
 		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), has the cluster's key sign both, and
-sends them to the nodes, one after the other. Each node checks them and writes them beside what runs; it takes them at its next
-start. The root stays, so the configuration may need nothing that the image does not carry: --image names the image that the
+sends them to the nodes, one after the other. Each node checks them and writes them beside what runs, for its next start. Where all
+that changes can be taken at once, the running node takes it; otherwise it says what has to wait, and why. The root stays, so the configuration may need nothing that the image does not carry: --image names the image that the
 nodes were written from. One that is signed for Secure Boot wants its key.
 
 With --reboot each node restarts, and the next one follows when it is up: no node restarts while another one with the same role is

@@ -1,0 +1,176 @@
+// Package live says what of a new configuration a running node can take at once, and what it takes at its next start, and why.
+//
+// The table is short on purpose. What is taken at once is what one program reads when it starts and nothing else of the node
+// stands on: settings of the MQTT broker and of the DNS server, names and addresses of other nodes, resolvers, time servers. Who
+// the node is, its network and disks, and all that forms a quorum wait for a start, which is judged and taken back as a whole.
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+)
+
+// Input is what a node was told by one configuration.
+type Input struct {
+	Cluster *facts.Cluster
+	Node    *facts.Node
+	// Hosts is the hosts file of the cluster part, Keys are its public keys and certificates by name.
+	Hosts []byte
+	Keys  map[string][]byte
+}
+
+// Plan is what comes of the difference between two configurations.
+type Plan struct {
+	// Changes are the settings that differ, sorted, such as services.dns.ttl.
+	Changes []string
+	// Units are restarted, sorted.
+	Units []string
+	// Reboot says, for each change that is not taken at once, why.
+	Reboot []string
+}
+
+// row is what a change of a setting leads to.
+type row struct {
+	// path is the setting; whatever begins with it is meant.
+	path string
+	// units are restarted where the node runs them; why is the reason to wait for a start instead.
+	units []string
+	why   string
+	// service limits the reason to nodes that run programs of it; others have nothing to do.
+	service string
+}
+
+const (
+	coredns   = "coredns.service"
+	mosquitto = "mosquitto.service"
+	timesyncd = "systemd-timesyncd.service"
+)
+
+// table is looked at from the top; the first row that fits counts.
+var table = []row{
+	{path: "trialMinutes"},
+	{path: "nodes"},
+	{path: "hosts", units: []string{coredns}},
+	{path: "members.control-plane", service: "kubernetes", why: "masters form a quorum"},
+	{path: "members.worker", service: "kubernetes", why: "the services of Kubernetes read it when they start"},
+	{path: "members.kafka", service: "kafka", why: "controllers form a quorum"},
+	{path: "members.ceph", service: "ceph", why: "monitors form a quorum"},
+	{path: "members."},
+	{path: "network.nameservers", units: []string{coredns}},
+	{path: "network.ntpServers", units: []string{timesyncd}},
+	{path: "network.", why: "the network is set up at the start"},
+	{path: "services.dns.", units: []string{coredns}},
+	{path: "services.mqtt.", units: []string{mosquitto}},
+	{path: "services.kubernetes", service: "kubernetes", why: "its services stand on each other"},
+	{path: "services.kafka", service: "kafka", why: "brokers restart one after the other"},
+	{path: "services.ceph", service: "ceph", why: "monitors form a quorum"},
+	{path: "keys.", why: "whom the node trusts is read at the start (without one: spore pki rotate-ca)"},
+	{path: "signingKeys", why: "whom the node trusts is read at the start"},
+	{path: "node.", why: "who the node is and what it has is found at the start"},
+	{path: "", why: "it is read at the start"},
+}
+
+// Compare makes the plan from one configuration to the next.
+func Compare(old, fresh Input) (Plan, error) {
+	changes, err := differences(old, fresh)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Changes: changes}
+	programs := facts.NodePrograms(fresh.Cluster, fresh.Node)
+	for _, path := range changes {
+		i := slices.IndexFunc(table, func(r row) bool { return strings.HasPrefix(path, r.path) })
+		r := table[i]
+		switch {
+		case r.why != "" && r.service != "" && !serves(fresh.Node, r.service) && !serves(old.Node, r.service):
+		case r.why != "":
+			p.Reboot = append(p.Reboot, path+": "+r.why)
+		}
+		for _, unit := range r.units {
+			runs := unit == timesyncd || slices.ContainsFunc(programs, func(p roles.Program) bool { return p.Unit == unit })
+			if runs && !slices.Contains(p.Units, unit) {
+				p.Units = append(p.Units, unit)
+			}
+		}
+	}
+	slices.Sort(p.Units)
+	return p, nil
+}
+
+// serves tells whether a node has a role of a service.
+func serves(n *facts.Node, service string) bool {
+	return slices.ContainsFunc(n.Roles, func(name string) bool {
+		r, ok := roles.Lookup(name)
+		return ok && r.Service == service
+	})
+}
+
+// differences lists the settings that differ.
+func differences(old, fresh Input) ([]string, error) {
+	was, err := flatten(old)
+	if err != nil {
+		return nil, err
+	}
+	is, err := flatten(fresh)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for path, v := range was {
+		if w, there := is[path]; !there || w != v {
+			out = append(out, path)
+		}
+	}
+	for path := range is {
+		if _, there := was[path]; !there {
+			out = append(out, path)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// flatten is all that an input says, by path. Lists are one value.
+func flatten(in Input) (map[string]string, error) {
+	out := map[string]string{"hosts": string(in.Hosts)}
+	for name, data := range in.Keys {
+		out["keys."+name] = string(data)
+	}
+	for prefix, v := range map[string]any{"": in.Cluster, "node.": in.Node} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("internal error: compare configurations: %w", err)
+		}
+		var all map[string]any
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&all); err != nil {
+			return nil, fmt.Errorf("internal error: compare configurations: %w", err)
+		}
+		walk(out, prefix, all)
+	}
+	return out, nil
+}
+
+func walk(out map[string]string, prefix string, m map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		path := prefix + key
+		if inner, ok := m[key].(map[string]any); ok && len(inner) > 0 {
+			walk(out, path+".", inner)
+			continue
+		}
+		if v := reflect.ValueOf(m[key]); !v.IsValid() || v.IsZero() {
+			continue // Nothing said is nothing said, whatever its form.
+		}
+		text, _ := json.Marshal(m[key])
+		out[path] = string(text)
+	}
+}

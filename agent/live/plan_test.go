@@ -1,0 +1,142 @@
+package live
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+func edge() Input {
+	return Input{
+		Cluster: &facts.Cluster{
+			Name: "plant", ID: "id", Domain: "plant.example", Nodes: 3,
+			Network:  spec.Network{NodeSubnets: []string{"10.77.0.0/24"}, Nameservers: []string{"10.77.0.3"}, NTPServers: []string{"10.77.0.2"}},
+			Services: spec.Services{DNS: &spec.DNS{TTL: 60}, MQTT: &spec.MQTT{Port: 8883}},
+			Members:  map[string][]string{"dns-server": {"edge-01"}, "mqtt-broker": {"edge-01"}},
+		},
+		Node:  &facts.Node{Name: "edge-01", Hostname: "edge-01", Roles: []string{"dns-server", "mqtt-broker"}, MACs: []string{"52:54:00:77:00:0b"}},
+		Hosts: []byte("10.77.0.11 edge-01\n"), Keys: map[string][]byte{"mqtt.crt": []byte("old")},
+	}
+}
+
+func master() Input {
+	in := edge()
+	in.Cluster.Services.Kubernetes = &spec.Kubernetes{MaxPods: 10}
+	in.Cluster.Members["control-plane"] = []string{"edge-01"}
+	in.Node.Roles = []string{"control-plane"}
+	return in
+}
+
+func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		base    func() Input
+		change  func(*Input)
+		changes []string
+		units   []string
+		reboot  []string
+	}{
+		"nothing": {change: func(*Input) {}},
+		"the DNS server's records": {
+			change:  func(in *Input) { in.Cluster.Services.DNS = &spec.DNS{TTL: 60, Records: []spec.DNSRecord{{Name: "x"}}} },
+			changes: []string{"services.dns.records"}, units: []string{"coredns.service"},
+		},
+		"the broker's users": {
+			change: func(in *Input) {
+				in.Cluster.Services.MQTT = &spec.MQTT{Port: 8883, Users: []spec.MQTTUser{{Name: "x"}}}
+			},
+			changes: []string{"services.mqtt.users"}, units: []string{"mosquitto.service"},
+		},
+		"the broker's settings, on a node without it": {
+			change: func(in *Input) {
+				in.Node.Roles = []string{"dns-server"}
+				in.Cluster.Services.MQTT = &spec.MQTT{Port: 8884}
+			},
+			base:    func() Input { in := edge(); in.Node.Roles = []string{"dns-server"}; return in },
+			changes: []string{"services.mqtt.port"},
+		},
+		"names of other nodes":              {change: func(in *Input) { in.Hosts = []byte("other") }, changes: []string{"hosts"}, units: []string{"coredns.service"}},
+		"names of other nodes, on a master": {base: master, change: func(in *Input) { in.Hosts = []byte("other") }, changes: []string{"hosts"}},
+		"resolvers and time servers": {
+			change:  func(in *Input) { in.Cluster.Network.Nameservers = nil; in.Cluster.Network.NTPServers = []string{"a"} },
+			changes: []string{"network.nameservers", "network.ntpServers"}, units: []string{"coredns.service", "systemd-timesyncd.service"},
+		},
+		"another node more": {
+			change: func(in *Input) {
+				in.Cluster.Nodes = 4
+				in.Cluster.Members = map[string][]string{"dns-server": {"edge-01", "edge-02"}, "mqtt-broker": {"edge-01"}}
+			},
+			changes: []string{"members.dns-server", "nodes"},
+		},
+		"a bound for the next trial": {change: func(in *Input) { in.Cluster.TrialMinutes = 3 }, changes: []string{"trialMinutes"}},
+		"another master": {
+			base: master, change: func(in *Input) { in.Cluster.Members["control-plane"] = []string{"a", "b"} },
+			changes: []string{"members.control-plane"}, reboot: []string{"members.control-plane: masters form a quorum"},
+		},
+		"another master, on a node that has nothing of Kubernetes": {
+			change: func(in *Input) {
+				in.Cluster.Members = map[string][]string{"dns-server": {"edge-01"}, "mqtt-broker": {"edge-01"}, "control-plane": {"a"}}
+			},
+			changes: []string{"members.control-plane"},
+		},
+		"settings of Kubernetes": {
+			base: master, change: func(in *Input) { in.Cluster.Services.Kubernetes = &spec.Kubernetes{MaxPods: 50} },
+			changes: []string{"services.kubernetes.maxPods"}, reboot: []string{"services.kubernetes.maxPods: its services stand on each other"},
+		},
+		"a role of the node": {
+			change:  func(in *Input) { in.Node.Roles = []string{"dns-server"} },
+			changes: []string{"node.roles"}, reboot: []string{"node.roles: who the node is and what it has is found at the start"},
+		},
+		"its host name": {
+			change:  func(in *Input) { in.Node.Hostname = "x" },
+			changes: []string{"node.hostname"}, reboot: []string{"node.hostname: who the node is and what it has is found at the start"},
+		},
+		"the gateway": {
+			change:  func(in *Input) { in.Cluster.Network.Gateways = []string{"10.77.0.9"} },
+			changes: []string{"network.gateways"}, reboot: []string{"network.gateways: the network is set up at the start"},
+		},
+		"the domain": {change: func(in *Input) { in.Cluster.Domain = "x" }, changes: []string{"domain"}, reboot: []string{"domain: it is read at the start"}},
+		"whom it trusts": {
+			change:  func(in *Input) { in.Keys = map[string][]byte{"mqtt.crt": []byte("new")} },
+			changes: []string{"keys.mqtt.crt"}, reboot: []string{"keys.mqtt.crt: whom the node trusts is read at the start (without one: spore pki rotate-ca)"},
+		},
+		"a service that goes": {
+			change:  func(in *Input) { in.Cluster.Services.MQTT = nil; in.Node.Roles = []string{"dns-server"} },
+			changes: []string{"node.roles", "services.mqtt.port"}, reboot: []string{"node.roles: who the node is and what it has is found at the start"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := edge
+			if tt.base != nil {
+				base = tt.base
+			}
+			old, fresh := base(), base()
+			tt.change(&fresh)
+			p, err := Compare(old, fresh)
+			require.NoError(t, err)
+			require.Equal(t, tt.changes, settled(p.Changes))
+			require.Equal(t, tt.units, p.Units)
+			require.Equal(t, tt.reboot, p.Reboot)
+		})
+	}
+}
+
+// settled leaves out what comes with every change of a service's settings in this test: empty values of its form.
+func settled(changes []string) []string {
+	var out []string
+	for _, c := range changes {
+		if c != "services.mqtt.tls.certificate.secretRef" && c != "services.mqtt.tls.key.secretRef" {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// What nobody has thought of waits for a start.
+func TestTheTableEndsWithAStart(t *testing.T) {
+	last := table[len(table)-1]
+	require.Empty(t, last.path)
+	require.NotEmpty(t, last.why)
+}

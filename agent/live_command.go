@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/activate"
+	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/clusterpart"
+	"spore/agent/environment"
+	"spore/agent/live"
+	"spore/agent/paths"
+	"spore/agent/stage"
+	"spore/agent/wait"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+)
+
+const (
+	// liveBound is how long programs may take to come up again with other settings, and liveSettle how long they have to
+	// stay up; both are longer on slow machines.
+	liveBound  = time.Minute
+	liveSettle = 5 * time.Second
+	// maxLiveFile bounds a file of a cluster part in bytes.
+	maxLiveFile = 64 << 20
+)
+
+// takeLive has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
+// once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
+func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *facts.Node) (live.Plan, error) {
+	dir := m.root.At(filepath.Join(paths.LiveParts, clusterHash))
+	if err := copyPart(device, dir); err != nil {
+		return live.Plan{}, fmt.Errorf("read the cluster part: %w", err)
+	}
+	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir}, n.Name)
+	if err != nil || len(p.Reboot) > 0 {
+		return p, errors.Join(err, os.RemoveAll(dir))
+	}
+	before, err := m.liveDir()
+	if err != nil {
+		return p, err
+	}
+	if err := m.show(dir); err != nil {
+		return p, err
+	}
+	if err := m.settleLive(ctx, p.Units); err != nil {
+		m.say("taking the configuration back: " + err.Error())
+		if back := errors.Join(m.show(before), m.settleLive(ctx, p.Units)); back != nil {
+			m.say(back.Error())
+		}
+		return p, fmt.Errorf("it was taken back: %w", err)
+	}
+	return p, m.changeRecord(func(r *stage.Record) { r.Live = true })
+}
+
+// endLive goes back to the configuration that the machine was started with.
+func (m *machine) endLive(ctx context.Context, n *facts.Node) error {
+	before, err := m.liveDir()
+	if err != nil || before == "" {
+		return err
+	}
+	old, err := liveInput(m.part, n.Name)
+	if err != nil {
+		return err
+	}
+	if err := m.show(""); err != nil {
+		return err
+	}
+	fresh, err := liveInput(m.part, n.Name)
+	if err != nil {
+		return err
+	}
+	p, err := live.Compare(old, fresh)
+	if err != nil {
+		return err
+	}
+	return m.settleLive(ctx, p.Units)
+}
+
+// livePlan compares what two cluster parts say to a node.
+func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (live.Plan, error) {
+	was, err := liveInput(old, name)
+	if err != nil {
+		return live.Plan{}, err
+	}
+	is, err := liveInput(fresh, name)
+	if err != nil {
+		return live.Plan{}, err
+	}
+	p, err := live.Compare(was, is)
+	if err != nil {
+		return p, err
+	}
+	have := activate.HaveIn(m.root.At(paths.Secrets))
+	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
+		row, _ := roles.LookupProgram(program)
+		for _, ref := range refs {
+			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
+				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
+			}
+		}
+	}
+	return p, nil
+}
+
+func liveInput(p clusterpart.Part, name string) (in live.Input, err error) {
+	if in.Cluster, err = p.Cluster(); err != nil {
+		return in, err
+	}
+	if in.Node, err = p.Node(name); err != nil {
+		return in, err
+	}
+	if in.Hosts, err = p.Hosts(); err != nil {
+		return in, err
+	}
+	in.Keys = map[string][]byte{}
+	entries, err := os.ReadDir(filepath.Join(p.Dir, "pki"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return in, err
+	}
+	for _, e := range entries {
+		if in.Keys[e.Name()], err = atomicfile.ReadLimited(filepath.Join(p.Dir, "pki", e.Name()), maxLiveFile); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+// copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there.
+func copyPart(device, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	mount := dir + ".mount"
+	if err := os.MkdirAll(mount, 0o755); err != nil {
+		return err
+	}
+	const flags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount(device, mount, "squashfs", flags, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", device, err)
+	}
+	err := os.CopyFS(dir, os.DirFS(mount))
+	return errors.Join(err, unix.Unmount(mount, 0), os.Remove(mount))
+}
+
+// liveDir is the directory of the configuration that is shown instead of the one that the machine was started with; empty
+// when none is.
+func (m *machine) liveDir() (string, error) {
+	dir, err := os.Readlink(m.root.At(paths.LiveNow))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return dir, err
+}
+
+// show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine was
+// started with when it is empty.
+func (m *machine) show(dir string) error {
+	before, err := m.liveDir()
+	if err != nil {
+		return err
+	}
+	at, now := m.root.At(bootinfo.ClusterDir), m.root.At(paths.LiveNow)
+	if before != "" {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("take the configuration away from %s: %w", at, err)
+		}
+		if err := os.Remove(now); err != nil {
+			return err
+		}
+	}
+	if dir == "" {
+		return nil
+	}
+	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("show the configuration in %s: %w", at, err)
+	}
+	const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount("", at, "", flags, ""); err != nil {
+		return errors.Join(fmt.Errorf("show the configuration in %s: %w", at, err), unix.Unmount(at, unix.MNT_DETACH))
+	}
+	return os.Symlink(dir, now)
+}
+
+// settleLive derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
+// until the units are up.
+func (m *machine) settleLive(ctx context.Context, units []string) error {
+	id, err := m.identity()
+	if err != nil {
+		return err
+	}
+	if err := derive(m, id); err != nil {
+		return err
+	}
+	_, c, n, err := m.node()
+	if err != nil {
+		return err
+	}
+	if err := environment.Write(m.root.At(paths.Environment), c, n); err != nil {
+		return err
+	}
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	for _, unit := range units {
+		if err := bus.Restart(ctx, unit); err != nil {
+			return err
+		}
+	}
+	slow := time.Duration(c.Services.Kubernetes.Slow())
+	down, since := units, time.Time{}
+	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: liveBound * slow, Every: 250 * time.Millisecond, Met: func() bool {
+		down = nil
+		for _, unit := range units {
+			p, err := bus.Conn().GetUnitPropertyContext(ctx, unit, "ActiveState")
+			if err != nil || p.Value.Value() != "active" {
+				down = append(down, unit)
+			}
+		}
+		if len(down) > 0 {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return len(units) == 0 || time.Since(since) >= liveSettle*slow
+	}})
+	if err != nil {
+		return fmt.Errorf("%s did not come up: %w", strings.Join(down, ", "), err)
+	}
+	// Its line is made of what it read when it began.
+	return bus.Restart(ctx, "spore-agent.service")
+}
+
+// changeRecord changes the record of the last configuration, whichever runs.
+func (m *machine) changeRecord(change func(*stage.Record)) error {
+	r, err := stage.ReadRecord(m.root.At(paths.Update))
+	if err != nil {
+		return err
+	}
+	change(&r)
+	return r.Write(m.root.At(paths.Update))
+}
