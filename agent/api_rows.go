@@ -27,9 +27,6 @@ import (
 // agentGroup is the control group of spore-agent.service.
 const agentGroup = "/sys/fs/cgroup/system.slice/spore-agent.service/cgroup.events"
 
-// synchronized is timesyncd's own mark (systemd-timesyncd.service(8)).
-const synchronized = "/run/systemd/timesync/synchronized"
-
 // maxFollowers is how many may read the journal at once: each is a process of journalctl.
 const maxFollowers = 8
 
@@ -74,8 +71,6 @@ func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
 	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &in.Line); err != nil {
 		in.LineProblem = noStatus(err).Error()
 	}
-	_, err := os.Stat(m.root.At(synchronized))
-	in.Synchronized = err == nil
 	for _, i := range n.Interfaces {
 		for _, a := range i.Addresses {
 			if p, err := netip.ParsePrefix(a); err == nil {

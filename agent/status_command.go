@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spore/agent/atomicfile"
+	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
@@ -88,6 +89,9 @@ func text(l status.Line) string {
 	if l.Firmware != nil {
 		row("firmware", "%s", firmwareText(*l.Firmware))
 	}
+	if l.Clock != nil {
+		row("clock", "%s", clockText(*l.Clock))
+	}
 	row("addresses", "%s", or(strings.Join(l.Addresses, ", "), "none"))
 	for _, c := range l.Conflicts {
 		row("conflict", "%s is used by %s", c.IP, c.MAC)
@@ -105,6 +109,17 @@ func bundleText(b delivery.Info) string {
 	}
 	kept := map[string]string{sealed.TPM: "sealed to the TPM", sealed.Host: "sealed to the host key", "": "in memory only"}[b.Sealed]
 	return fmt.Sprintf("%d, from the %s, %s", b.Serial, map[string]string{delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium"}[b.From], kept)
+}
+
+// clockText says who keeps the clock.
+func clockText(c clock.State) string {
+	switch {
+	case c.Problem != "":
+		return c.Problem
+	case c.Synchronized:
+		return "kept by " + or(c.From, "a time server that does not answer now")
+	}
+	return "not kept by a time server"
 }
 
 // firmwareText says what the machine was started by.

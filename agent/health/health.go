@@ -29,8 +29,6 @@ type Input struct {
 	AgentRuns bool
 	// CertificateEnds is when the certificate ends by which this node is known to others.
 	CertificateEnds time.Time
-	// Synchronized tells whether a time server has set the clock.
-	Synchronized bool
 	// Var is how full /var is.
 	Var Space
 	// Addresses are the static addresses that the configuration gives to the node.
@@ -120,13 +118,6 @@ func identity(in Input) (nodeapi.State, string) {
 		return nodeapi.Failing, "the agent has not said yet which node this is"
 	}
 	return nodeapi.OK, fmt.Sprintf("%s by %s %s", l.Node, l.Matched.By, l.Matched.Value)
-}
-
-func clock(in Input) (nodeapi.State, string) {
-	if in.Synchronized {
-		return nodeapi.OK, "set by a time server"
-	}
-	return nodeapi.Warning, "no time server has answered since the node was started"
 }
 
 func partition(in Input) (nodeapi.State, string) {

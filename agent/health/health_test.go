@@ -10,6 +10,7 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/arp"
+	agentclock "spore/agent/clock"
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
 	"spore/agent/state"
@@ -24,13 +25,14 @@ var now = time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
 func healthy() Input {
 	return Input{
 		Cluster: &facts.Cluster{ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Name: "plant"}, Node: &facts.Node{Name: "kafka-1", Roles: []string{"kafka-broker"}},
-		Now: now, Up: 90*time.Second + 3, AgentRuns: true, CertificateEnds: now.Add(300 * 24 * time.Hour), Synchronized: true,
+		Now: now, Up: 90*time.Second + 3, AgentRuns: true, CertificateEnds: now.Add(300 * 24 * time.Hour),
 		Var: Space{Bytes: 100 << 20, FreeBytes: 60 << 20, Files: 1000, FreeFiles: 900}, Addresses: []string{"10.77.0.14"},
 		Quorums: []Quorum{{"kafka", "kafka.service", []string{"kafka-1", "kafka-2"}}},
 		Line: status.Line{
 			Spore: 1, Cluster: "plant", Node: "kafka-1", Matched: &status.Matched{By: "mac", Value: "52:54:00:00:00:14", Phase: 1}, Roles: []string{"kafka-broker"},
 			Services: map[string]string{"kafka.service": "active", "kafka.target": "active", "kafka-disks.service": "active", "kafka-bootstrap.service": "inactive"},
 			State:    &state.Info{Kind: state.Partition, Device: "/dev/vda9"}, Disks: []datadisk.Info{{Use: "kafka", Selector: "serial=A"}},
+			Clock:  &agentclock.State{Synchronized: true, From: "10.77.0.2"},
 			Bundle: &delivery.Info{Serial: 3, From: delivery.State}, System: "running", Addresses: []string{"10.77.0.14", "fe80::1"},
 		},
 	}
@@ -71,12 +73,16 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		is        nodeapi.State
 		reason    string
 	}{
-		"no status line": {func(in *Input) { in.Line, in.LineProblem = status.Line{}, "there is no status yet" }, "agent", nodeapi.Failing, "there is no status yet"},
-		"the agent died": {func(in *Input) { in.AgentRuns = false }, "agent", nodeapi.Failing, "spore-agent.service does not run"},
-		"no node":        {func(in *Input) { in.Line.Problem = "two nodes match" }, "identity", nodeapi.Failing, "two nodes match"},
-		"not known yet":  {func(in *Input) { in.Line.Matched = nil }, "identity", nodeapi.Failing, "not said yet"},
-		"no time server": {func(in *Input) { in.Synchronized = false }, "clock", nodeapi.Warning, "no time server"},
-		"a tmpfs":        {func(in *Input) { in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, "state", nodeapi.Warning, "no disk"},
+		"no status line":        {func(in *Input) { in.Line, in.LineProblem = status.Line{}, "there is no status yet" }, "agent", nodeapi.Failing, "there is no status yet"},
+		"the agent died":        {func(in *Input) { in.AgentRuns = false }, "agent", nodeapi.Failing, "spore-agent.service does not run"},
+		"no node":               {func(in *Input) { in.Line.Problem = "two nodes match" }, "identity", nodeapi.Failing, "two nodes match"},
+		"not known yet":         {func(in *Input) { in.Line.Matched = nil }, "identity", nodeapi.Failing, "not said yet"},
+		"no time server":        {func(in *Input) { in.Line.Clock = &agentclock.State{} }, "clock", nodeapi.Warning, "no time server has answered"},
+		"one that is silent":    {func(in *Input) { in.Line.Clock = &agentclock.State{Problem: "no time server answers, of 10.0.0.1"} }, "clock", nodeapi.Warning, "of 10.0.0.1"},
+		"one that was there":    {func(in *Input) { in.Line.Clock = &agentclock.State{Synchronized: true} }, "clock", nodeapi.OK, "does not answer now"},
+		"a clock that is wrong": {func(in *Input) { in.Line.Clock = &agentclock.State{Wrong: true, Problem: "could not be right"} }, "clock", nodeapi.Failing, "could not be right"},
+		"a clock not looked at": {func(in *Input) { in.Line.Clock = nil }, "clock", nodeapi.Warning, "has not said yet"},
+		"a tmpfs":               {func(in *Input) { in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, "state", nodeapi.Warning, "no disk"},
 		"another node's state": {func(in *Input) {
 			in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "of another node", Refused: true}
 		}, "state", nodeapi.Failing, "of another node"},
