@@ -17,8 +17,8 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
+	"spore/agent/effect"
 	"spore/agent/environment"
-	"spore/agent/live"
 	"spore/agent/paths"
 	"spore/agent/stage"
 	"spore/agent/wait"
@@ -37,10 +37,10 @@ const (
 
 // takeLive has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
 // once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
-func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *facts.Node) (live.Plan, error) {
+func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
 	dir := m.root.At(filepath.Join(paths.LiveParts, clusterHash))
 	if err := copyPart(device, dir); err != nil {
-		return live.Plan{}, fmt.Errorf("read the cluster part: %w", err)
+		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
 	}
 	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir}, n.Name)
 	if err != nil || len(p.Reboot) > 0 {
@@ -80,7 +80,7 @@ func (m *machine) endLive(ctx context.Context, n *facts.Node) error {
 	if err != nil {
 		return err
 	}
-	p, err := live.Compare(old, fresh)
+	p, err := effect.Compare(old, fresh)
 	if err != nil {
 		return err
 	}
@@ -88,16 +88,16 @@ func (m *machine) endLive(ctx context.Context, n *facts.Node) error {
 }
 
 // livePlan compares what two cluster parts say to a node.
-func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (live.Plan, error) {
+func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (effect.Plan, error) {
 	was, err := liveInput(old, name)
 	if err != nil {
-		return live.Plan{}, err
+		return effect.Plan{}, err
 	}
 	is, err := liveInput(fresh, name)
 	if err != nil {
-		return live.Plan{}, err
+		return effect.Plan{}, err
 	}
-	p, err := live.Compare(was, is)
+	p, err := effect.Compare(was, is)
 	if err != nil {
 		return p, err
 	}
@@ -113,7 +113,7 @@ func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (live.Plan,
 	return p, nil
 }
 
-func liveInput(p clusterpart.Part, name string) (in live.Input, err error) {
+func liveInput(p clusterpart.Part, name string) (in effect.Input, err error) {
 	if in.Cluster, err = p.Cluster(); err != nil {
 		return in, err
 	}
