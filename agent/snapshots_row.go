@@ -20,7 +20,7 @@ const snapshotsAtOnce = 8
 // snapshotsRow answers with the list of etcd's snapshots, or with one of them, encrypted as it is: masters and the operator.
 func (m *machine) snapshotsRow(c *facts.Cluster, rest string) api.Row {
 	return api.Row{
-		Method: http.MethodGet, Path: snapshot.Path + rest, Who: []nodeapi.Role{nodeapi.Node, nodeapi.Admin}, AtOnce: snapshotsAtOnce,
+		Method: http.MethodGet, Path: nodeapi.SnapshotsPath + rest, Who: []nodeapi.Role{nodeapi.Node, nodeapi.Admin}, AtOnce: snapshotsAtOnce,
 		May: func(caller nodeapi.Caller) error {
 			if caller.Is(nodeapi.Admin) || slices.Contains(c.Members["control-plane"], caller.Name) {
 				return nil

@@ -25,6 +25,7 @@ import (
 	"spore/builder/cmd/pki"
 	"spore/builder/cmd/push"
 	"spore/builder/cmd/serve"
+	"spore/builder/cmd/snapshots"
 	"spore/builder/cmd/status"
 	"spore/builder/cmd/validate"
 )
@@ -45,7 +46,7 @@ func main() {
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
 		build.Command(version), customize.Command(), push.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
-		access.Command(), status.Command(), logs.Command(), health.Command(),
+		access.Command(), status.Command(), logs.Command(), health.Command(), snapshots.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))
 }

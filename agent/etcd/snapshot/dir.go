@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"spore/nodeapi"
 )
 
 // Bounds of what snapshots leave free for etcd and others: the tenth part of the disk, within these, in bytes.
@@ -122,7 +123,7 @@ func (d Dir) List() ([]Entry, error) {
 	}
 	var out []Entry
 	for _, e := range entries {
-		name, err := Parse(e.Name())
+		name, err := nodeapi.ParseSnapshotName(e.Name())
 		if err != nil || !e.Type().IsRegular() {
 			continue // the lock, drafts, and what somebody laid there
 		}
@@ -133,7 +134,7 @@ func (d Dir) List() ([]Entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list snapshots: %w", err)
 		}
-		out = append(out, Entry{name, info.Size()})
+		out = append(out, Entry{Name: name, Size: info.Size()})
 	}
 	return out, nil
 }
@@ -152,13 +153,11 @@ func (d Dir) Check(n Name) error {
 	if _, err := io.Copy(h, f); err != nil {
 		return fmt.Errorf("check snapshot %s: %w", n, err)
 	}
-	if got := short(h); got != n.Hash {
+	if got := nodeapi.SnapshotHash(h); got != n.Hash {
 		return fmt.Errorf("snapshot %s is damaged: its hash is %s", n, got)
 	}
 	return nil
 }
-
-func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:hashBytes]) }
 
 // Room gives up the oldest snapshots until so many bytes can be written for one that was taken at a time, but none that is
 // newer than that, and never the newest two. Without that room, the error is ErrNoRoom, and nothing was given up in vain.
@@ -265,7 +264,7 @@ func (w *Draft) Write(p []byte) (int, error) {
 func (w *Draft) Path() string { return w.file.Name() }
 
 // Hash is what the name of what was written so far has to hold.
-func (w *Draft) Hash() string { return short(w.hash) }
+func (w *Draft) Hash() string { return nodeapi.SnapshotHash(w.hash) }
 
 // Reread returns what was written, as the disk has it.
 func (w *Draft) Reread() (io.Reader, error) {

@@ -2,19 +2,12 @@ package snapshot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
-)
 
-// Bounds of what another master hands out.
-const (
-	maxList    = 1 << 20
-	maxEntries = 4096
-	// MaxSize is that of a snapshot's file in bytes: etcd's largest database, and what encryption adds.
-	MaxSize = 9 << 30
+	"spore/nodeapi"
 )
 
 // Peers asks other masters.
@@ -25,51 +18,16 @@ type Peers interface {
 
 // ListOf asks a master for what it has.
 func ListOf(ctx context.Context, p Peers, node string) ([]Entry, error) {
-	body, err := p.Get(ctx, node, Path)
+	body, err := p.Get(ctx, node, nodeapi.SnapshotsPath)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its snapshots: %w", node, err)
 	}
 	defer body.Close()
-	list, err := readList(body)
+	list, err := nodeapi.ReadSnapshots(body)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its snapshots: %w", node, err)
 	}
 	return list, nil
-}
-
-// readList reads the answer to a question for the list.
-func readList(r io.Reader) ([]Entry, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxList+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxList {
-		return nil, fmt.Errorf("the list has more than %d bytes", maxList)
-	}
-	var l listed
-	if err := json.Unmarshal(data, &l); err != nil {
-		return nil, fmt.Errorf("read the list: %w", err)
-	}
-	if len(l.Snapshots) > maxEntries {
-		return nil, fmt.Errorf("the list has more than %d entries", maxEntries)
-	}
-	var out []Entry
-	seen := map[string]bool{}
-	for _, e := range l.Snapshots {
-		name, err := Parse(e.Name)
-		if err != nil {
-			return nil, err
-		}
-		if e.Size <= 0 || e.Size > MaxSize {
-			return nil, fmt.Errorf("snapshot %s has %d bytes", name, e.Size)
-		}
-		if seen[e.Name] {
-			return nil, fmt.Errorf("snapshot %s is listed twice", name)
-		}
-		seen[e.Name] = true
-		out = append(out, Entry{name, e.Size})
-	}
-	return out, nil
 }
 
 // Get gets a snapshot from a master and keeps it. Call it with the lock.
@@ -82,7 +40,7 @@ func (d Dir) Get(ctx context.Context, p Peers, node string, e Entry, now time.Ti
 	if _, err := d.Room(uint64(e.Size), e.Name.Taken, now); err != nil {
 		return err
 	}
-	body, err := p.Get(ctx, node, Path+"/"+e.Name.String())
+	body, err := p.Get(ctx, node, nodeapi.SnapshotsPath+"/"+e.Name.String())
 	if err != nil {
 		return err
 	}

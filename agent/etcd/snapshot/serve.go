@@ -1,27 +1,15 @@
 package snapshot
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"spore/nodeapi"
 )
-
-// Path is where snapshots are asked for: itself for the list, a name behind it for one of them.
-const Path = "/v1/snapshots"
-
-// listed is the answer to a question for the list.
-type listed struct {
-	Snapshots []listedEntry `json:"snapshots"`
-}
-
-type listedEntry struct {
-	Name string `json:"name"`
-	Size int64  `json:"size"`
-}
 
 // slowest is how many bytes a second whoever gets a snapshot has to take.
 const slowest = 64 << 10
@@ -35,7 +23,7 @@ func Handler(d Dir) http.Handler {
 			http.Error(w, "only GET is answered", http.StatusMethodNotAllowed)
 			return
 		}
-		switch rest := strings.TrimPrefix(r.URL.Path, Path); {
+		switch rest := strings.TrimPrefix(r.URL.Path, nodeapi.SnapshotsPath); {
 		case rest == "":
 			serveList(w, d)
 		case rest[0] == '/':
@@ -53,16 +41,12 @@ func serveList(w http.ResponseWriter, d Dir) {
 		return
 	}
 	Sort(list, time.Now())
-	out := listed{Snapshots: []listedEntry{}}
-	for _, e := range list {
-		out.Snapshots = append(out.Snapshots, listedEntry{e.Name.String(), e.Size})
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out)
+	_, _ = w.Write(nodeapi.EncodeSnapshots(list))
 }
 
 func serveOne(w http.ResponseWriter, r *http.Request, d Dir, text string) {
-	name, err := Parse(text)
+	name, err := nodeapi.ParseSnapshotName(text)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

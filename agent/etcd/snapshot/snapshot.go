@@ -14,14 +14,15 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"spore/nodeapi"
 )
 
-// Entry is a snapshot that a node has.
-type Entry struct {
-	Name Name
-	// Size is that of its file in bytes.
-	Size int64
-}
+// Name is the name of a snapshot's file, and Entry a snapshot that a node has.
+type (
+	Name  = nodeapi.SnapshotName
+	Entry = nodeapi.Snapshot
+)
 
 // ahead is how far in the future a snapshot may have been taken before its clock is taken to have been wrong.
 const ahead = time.Hour
