@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -42,7 +43,8 @@ func (a *agent) beginClock() {
 	}
 	floor := clock.Floor(time.Unix(a.m.boot.BuildTime, 0), clock.Read(a.m.root.At(paths.Clock)))
 	a.clock.believed = clock.Believed(floor)
-	a.clock.last.Wrong = timesync.Set(a.m.root.At(paths.ClockWrong))
+	_, err := os.Stat(a.m.root.At(paths.ClockWrong))
+	a.clock.last.Wrong = err == nil
 }
 
 // clockIsKept tells whether timesyncd keeps the clock. It has set it, and the kernel has heard from it in the last hours.
@@ -151,9 +153,9 @@ func (a *agent) awaitClock(ctx context.Context) {
 	}
 }
 
-// rememberClock writes the last time seen, where that lasts.
+// rememberClock writes the last time seen, where that lasts. A container's clock is its host's.
 func (a *agent) rememberClock() {
-	if a.line.State == nil || a.line.State.Kind != state.Partition {
+	if a.m.boot.BuildTime == 0 || a.line.State == nil || a.line.State.Kind != state.Partition {
 		return
 	}
 	if err := clock.Remember(a.m.root.At(paths.Clock), a.m.now(), a.clock.believed, a.clockIsKept()); err != nil {
