@@ -359,6 +359,13 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 // layTrust writes whom the node trusts. It returns the files that are not as they were.
 func (t *taker) layTrust(trust clusterpart.Authorities) (changed []string, err error) {
 	dir := t.m.root.At(paths.Trust)
+	// The unit's UMask= would keep every program but root's out.
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(trust.Files)) {
 		did, err := atomicfile.Write(filepath.Join(dir, name), []byte(trust.Files[name]), 0o644)
 		if err != nil {
