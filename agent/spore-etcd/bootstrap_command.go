@@ -95,4 +95,3 @@ func (m *machine) addressesOf(name string) ([]string, error) {
 	}
 	return n.IPs, nil
 }
-
