@@ -170,6 +170,11 @@ func (t *taker) findVault() {
 		Creds: runCreds, HasTPM: t.m.hasTPM, AwaitTPM: t.m.awaitTPM, MachineID: string(machineID), HostKey: t.m.root.At(paths.HostKey),
 		Fleeting: strings.HasPrefix(t.m.boot.MachineIDFrom, bootinfo.FromChance), Say: t.m.say,
 	}
+	if info.Encryption != nil && !t.vault.Fleeting {
+		// The host key lies behind the same lock. Sealed to the TPM, the secrets would be lost with it, when the recovery key has
+		// brought back all the rest.
+		t.vault.HasTPM = func(context.Context) bool { return false }
+	}
 }
 
 // collect reads what was delivered.

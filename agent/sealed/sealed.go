@@ -3,7 +3,8 @@
 //
 // A file that the TPM sealed is bound to that TPM and to none of its registers (PCRs): an update of firmware or image must
 // not lock the node out. So it protects a disk that is taken out of its machine, and not a machine that is taken whole. The
-// host key lies beside the file, and protects single files that get lost, such as a backup of them.
+// host key lies beside the file, and protects single files that get lost, such as a backup of them. On a state partition that is
+// encrypted (package unlock) it is used all the same: what protects is the encryption of both.
 package sealed
 
 import (

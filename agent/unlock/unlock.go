@@ -269,7 +269,7 @@ func (op *opening) byHand(ctx context.Context) error {
 	}
 	again := ""
 	for {
-		op.Say(fmt.Sprintf("waiting for somebody who types the %s of the state of %s on the console; `spore pki export state-recovery-key/%s` has the recovery key",
+		op.Say(fmt.Sprintf("waiting for somebody who types the %s of the state of %s on the console; `spore pki export --name state-recovery-key/%s` has the recovery key",
 			strings.ToLower(strings.Trim(what, ",")), op.Node, op.Node))
 		answer, err := op.Ask(ctx, fmt.Sprintf("%s%s of the state of %s:", again, what, op.Node))
 		if err != nil {
