@@ -249,10 +249,15 @@ func (n *network) newMAC(node string) string {
 	}
 }
 
-// ports are the listeners of all that the node runs, as port/protocol.
+// ports are the listeners of all that the node runs, as port/protocol: of its roles, and then of every node.
 func ports(c *facts.Cluster, n *facts.Node) []string {
 	var out []string
-	for _, p := range facts.NodePrograms(c, n) {
+	programs := facts.NodePrograms(c, n)
+	for _, name := range roles.EveryNode() {
+		p, _ := roles.LookupProgram(name)
+		programs = append(programs, p)
+	}
+	for _, p := range programs {
 		for _, port := range portsOf(c, p) {
 			if !slices.Contains(out, port) {
 				out = append(out, port)
