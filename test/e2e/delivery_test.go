@@ -41,11 +41,17 @@ const (
 	smallDisk = 6<<30 + 256<<20
 )
 
-// withBundle is a copy of the image with a bundle on its ESP.
+// withBundle is a copy of the suite's image with a bundle on its ESP.
 func withBundle(t *testing.T, data []byte) string {
 	t.Helper()
+	return imageWithBundle(t, suite.image, data)
+}
+
+// imageWithBundle is a copy of an image with a bundle on its ESP.
+func imageWithBundle(t *testing.T, image string, data []byte) string {
+	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk.img")
-	require.NoError(t, vm.Copy(suite.image, disk, smallDisk))
+	require.NoError(t, vm.Copy(image, disk, smallDisk))
 	file := filepath.Join(t.TempDir(), "spore.bundle.cred")
 	require.NoError(t, os.WriteFile(file, data, 0o600))
 	esp := espOf(t, disk)

@@ -1,0 +1,202 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/luks"
+	"spore/agent/unlock"
+	"spore/cluster/spec"
+	"spore/disk"
+	"spore/gpt"
+)
+
+// encrypt makes a LUKS2 volume that begins at an offset of a file, as systemd-repart would.
+func encrypt(t *testing.T, path string, at int64) {
+	t.Helper()
+	volume := path + ".luks"
+	f, err := os.Create(volume)
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(20<<20))
+	require.NoError(t, f.Close())
+	cmd := exec.Command("cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-", volume)
+	cmd.Stdin = strings.NewReader("a key")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "cryptsetup (run make deps when it is missing): %s", out)
+	data, err := os.ReadFile(volume)
+	require.NoError(t, err)
+	d, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.WriteAt(data, at)
+	require.NoError(t, err)
+}
+
+// nodeOf makes the partition's device node, a file here, with what begins the partition.
+func nodeOf(t *testing.T, d disk.Disk, p gpt.Partition) string {
+	t.Helper()
+	f, err := os.Open(d.Path())
+	require.NoError(t, err)
+	defer f.Close()
+	b := make([]byte, min(p.Size, 20<<20))
+	_, err = f.ReadAt(b, p.Start)
+	require.NoError(t, err)
+	node := d.Partition(p.Number)
+	require.NoError(t, os.WriteFile(node, b, 0o600))
+	return node
+}
+
+func TestNewStateIsEncryptedAndWhatIsThereIsNot(t *testing.T) {
+	r := request(nil, imageDisk(t, 600<<20, "DATA"))
+	r.Named = &spec.DiskSelector{Serial: "DATA"}
+	p, err := Choose(r)
+	require.NoError(t, err)
+	require.NotContains(t, p.Definitions["90-state.conf"], "Encrypt=")
+	got := encrypted(p.Definitions)
+	require.Equal(t, p.Definitions["90-state.conf"]+"Encrypt=key-file\n", got["90-state.conf"])
+	require.Contains(t, got["90-state.conf"], "Format=ext4\n", "the file system is made behind the cipher, before the table names it")
+}
+
+func TestStateIsMadeWithTheRecoveryKeyOrNotAtAll(t *testing.T) {
+	for name, key := range map[string]string{"a bundle came": "the recovery key", "no bundle": ""} {
+		t.Run(name, func(t *testing.T) {
+			d, o := imageDisk(t, 600<<20, "DATA"), options(t)
+			r := request(nil, d)
+			r.Named = &spec.DiskSelector{Serial: "DATA"}
+			p, err := Choose(r)
+			require.NoError(t, err)
+			sum := checksum(t, d)
+			ran := ""
+			o.Exec = func(_ context.Context, _ []string, name string, args ...string) error {
+				for _, a := range args {
+					if path, ok := strings.CutPrefix(a, "--key-file="); ok && name == "systemd-repart" {
+						data, err := os.ReadFile(path)
+						require.NoError(t, err)
+						ran = string(data)
+					}
+				}
+				return nil
+			}
+			o.Lock = &unlock.Options{Want: &spec.State{Encrypt: spec.EncryptPassphrase}, Dir: t.TempDir(), Delivered: func(context.Context) (string, error) {
+				if key == "" {
+					return "", errors.New("none came with the machine")
+				}
+				return key, nil
+			}}
+			err = makeState(context.Background(), o, p, want)
+			require.Equal(t, key, ran)
+			if key == "" {
+				require.ErrorContains(t, err, "none came with the machine")
+				require.Equal(t, sum, checksum(t, d), "not a byte was written")
+				return
+			}
+			require.NoError(t, err)
+			left, err := os.ReadDir(o.Lock.Dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+func TestStateThatIsNotEncryptedIsUsedAsItIsAndSaidSo(t *testing.T) {
+	d, o := bootImage(t, 1<<30, "BOOT"), options(t)
+	step(t, request(&d), o)
+	p, ok := readTable(t, d).ByGUID(want)
+	require.True(t, ok)
+	node := nodeOf(t, d, p)
+	if os.Geteuid() != 0 { // step has made no file system then.
+		tool(t, "mkfs.ext4", "-q", node)
+	}
+	for _, tc := range []struct {
+		want    *spec.State
+		warning string
+	}{
+		{nil, ""},
+		{&spec.State{Encrypt: spec.EncryptTPM}, "is not encrypted, although the configuration asks for it: it is used as it is. To make it anew and encrypted, and lose what is on it: spore-agent reset --disk BOOT"},
+	} {
+		o.Lock = &unlock.Options{Want: tc.want}
+		var info Info
+		require.NoError(t, o.open(context.Background(), Plan{Disk: d, Found: true}, want, &info))
+		require.Equal(t, node, info.Device)
+		require.Nil(t, info.Encryption)
+		require.Contains(t, info.Warning, tc.warning)
+		require.Equal(t, tc.warning == "", info.Warning == "")
+	}
+}
+
+func TestAnOldHeaderBehindAFileSystemIsNone(t *testing.T) {
+	path := t.TempDir() + "/volume"
+	require.NoError(t, os.WriteFile(path, make([]byte, 20<<20), 0o600))
+	encrypt(t, path, 0)
+	_, err := encryption(path)
+	require.NoError(t, err)
+	tool(t, "mkfs.ext4", "-q", "-F", path)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	old, err := os.ReadFile(path + ".luks")
+	require.NoError(t, err)
+	_, err = f.WriteAt(old[16<<10:32<<10], 16<<10) // The second copy, as if mkfs had left it.
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	_, err = encryption(path)
+	require.ErrorIs(t, err, luks.ErrNone)
+}
+
+func TestResetOfTheBootDiskDeletesItsStateKeySlotsFirst(t *testing.T) {
+	d, o := bootImage(t, 1<<30, "BOOT"), options(t)
+	o.BootDisk = d.Name
+	before := readTable(t, d)
+	require.ErrorContains(t, Reset(o, d, false), "has no state partition; nothing was changed")
+	addState(t, d, want.String(), "")
+	p, _ := readTable(t, d).ByGUID(want)
+	encrypt(t, d.Path(), p.Start)
+	nodeOf(t, d, p)
+	volume := func() error {
+		f, err := os.Open(d.Path())
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = luks.Read(io.NewSectionReader(f, p.Start, p.Size))
+		return err
+	}
+	require.NoError(t, volume())
+	require.ErrorContains(t, Adopt(o, d, want.String()), "is encrypted, and belongs to the node whose keys open it; nothing was changed")
+	require.NoError(t, volume())
+
+	require.NoError(t, Reset(o, d, false))
+	require.ErrorIs(t, volume(), luks.ErrNone)
+	f, err := os.Open(d.Path())
+	require.NoError(t, err)
+	defer f.Close()
+	slots := make([]byte, 16<<20)
+	_, err = f.ReadAt(slots, p.Start)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(make([]byte, len(slots)), slots))
+	require.Contains(t, tool(t, "sgdisk", "-v", d.Path()), "No problems found")
+	require.Equal(t, before.Partitions, readTable(t, d).Partitions, "the system is as it was")
+	require.False(t, step(t, request(&d), options(t)).Found, "and the next boot makes new state")
+}
+
+func TestResetOfADiskDestroysItsVolumes(t *testing.T) {
+	d, o := imageDisk(t, 600<<20, "DATA"), options(t)
+	sfdisk(t, d, "label: gpt\nstart=2048, type=%s, uuid=%s\n", typeVar, foreign)
+	encrypt(t, d.Path(), 1<<20)
+	o.Named = &spec.DiskSelector{Serial: "DATA"}
+	o.List = func() ([]disk.Disk, error) { return []disk.Disk{d}, nil }
+	require.NoError(t, Reset(o, d, false))
+	f, err := os.Open(d.Path())
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = luks.Read(io.NewSectionReader(f, 1<<20, 500<<20))
+	require.ErrorIs(t, err, luks.ErrNone)
+	r := request(nil, d)
+	r.Named = o.Named
+	require.True(t, step(t, r, o).FromScratch)
+}

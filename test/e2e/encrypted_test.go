@@ -1,0 +1,222 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/luks"
+	"spore/builder/vm"
+	"spore/test/leak"
+	"spore/test/powercut"
+)
+
+// Scenario: encrypted state. The first start makes it with the recovery key of the bundle on the stick, the second opens it
+// by the TPM, a cleared TPM wants the recovery key on the console, and reset leaves nothing that could be opened.
+
+const (
+	// secretText is what a program keeps in /var.
+	secretText = "what nobody reads who finds this disk"
+	// encryptedCuts is how many cuts of the first start are booted.
+	encryptedCuts = 2
+)
+
+// encryption is what the status line says of encrypted state.
+type encryption struct {
+	Opened, Next, Policy string
+}
+
+func encryptionOf(t *testing.T, s vm.Status) encryption {
+	t.Helper()
+	var out struct {
+		State struct {
+			Encryption *encryption `json:"encryption"`
+		} `json:"state"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.Raw), &out))
+	require.NotNil(t, out.State.Encryption, s.Raw)
+	return *out.State.Encryption
+}
+
+// buildEncrypted is the suite's configuration with encrypted state, and with a signature of PCR 11.
+func buildEncrypted(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	config, keys, out := filepath.Join(dir, "edge"), filepath.Join(dir, "keys"), filepath.Join(dir, "out")
+	require.NoError(t, os.CopyFS(config, os.DirFS(filepath.Join(sourceTree, "examples/edge"))))
+	path := filepath.Join(config, "cluster.yaml")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(text, "\nstate: {encrypt: tpm2}\n"...), 0o644))
+	require.NoError(t, spore("keys", "init", keys, "--plain"))
+	require.NoError(t, spore("build", config, "-o", out, "--pki", suite.dir, "--format", "disk", "--pcr-key", filepath.Join(keys, "pcr.key")))
+	return filepath.Join(out, "spore.img")
+}
+
+func TestEncryptedState(t *testing.T) {
+	t.Parallel()
+	image, data := buildEncrypted(t), suite.bundle(t, "edge-01")
+	recovery := opened(t, data, "edge-01").Secrets["state-recovery-key"]
+	require.Len(t, recovery, 71)
+	disk, tpm := imageWithBundle(t, image, data), t.TempDir()
+	start := filepath.Join(t.TempDir(), "start.img")
+	require.NoError(t, vm.Copy(disk, start, 0))
+	machine := func(name, disk, tpm string) vm.Config {
+		c := edge(name, bootDisk(disk))
+		c.TPM, c.Reboots = tpm, true
+		c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01"), KernelArguments: []string{"spore.console"}}
+		return c
+	}
+	serves := func(g *guest, s vm.Status) {
+		require.Equal(t, "partition", s.State.Kind, s.Raw)
+		require.Equal(t, "/dev/mapper/spore-state", s.State.Device)
+		require.Empty(t, s.State.Warning, s.Raw)
+		require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+		require.Equal(t, "host", s.Bundle.Sealed, "behind the lock of the state: %s", s.Raw)
+		requireServes(t, g, edgeIP, "edge-01")
+	}
+
+	c := machine("encrypted", disk, tpm)
+	c.Disks[0].WriteLog = filepath.Join(t.TempDir(), "writes.log")
+	g := boot(t, c)
+	s := g.running()
+	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), s.Raw)
+	require.Equal(t, "medium", s.Bundle.From)
+	serves(g, s)
+	g.shell("echo '" + secretText + "' > /var/lib/spore/marker; sync")
+
+	require.NoError(t, g.CtrlAltDel())
+	g.awaitLine(`reboot: Restarting system`)
+	s = g.running()
+	require.Equal(t, encryption{"tpm2", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "nobody was there")
+	require.Equal(t, "state", s.Bundle.From)
+	serves(g, s)
+	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
+	g.off()
+	t.Run("nothing of it can be read on the disk", func(t *testing.T) { requireUnreadable(t, disk, data, recovery) })
+
+	log := readLog(t, c.Disks[0].WriteLog)
+	t.Run("after a power cut in the first start the next one is whole", func(t *testing.T) {
+		seed := setting(t, "SPORE_SEED", defaultSeed)
+		rng := rand.New(rand.NewPCG(seed, 11))
+		first, last := stateWrites(t, log, disk)
+		for i := range encryptedCuts {
+			// One cut in each equal part of the writes, and all of them in the first third: what comes later is a running system's.
+			span := (last - first) / 3 / encryptedCuts
+			cut, err := log.Cut(first+i*span+rng.IntN(max(1, span)), rng.Uint64())
+			require.NoError(t, err)
+			t.Logf("seed %d (SPORE_SEED), writes %d to %d are the state's: %s", seed, first, last, cut)
+			path := filepath.Join(t.TempDir(), "cut.img")
+			require.NoError(t, vm.Copy(start, path, 0))
+			replay(t, log, cut, path)
+			g := boot(t, machine(fmt.Sprintf("encrypted-cut-%d", i+1), path, tpm))
+			s := g.running()
+			t.Logf("it was opened by %+v, the bundle came from %s", encryptionOf(t, s), s.Bundle.From)
+			require.Equal(t, "tpm2", encryptionOf(t, s).Next)
+			serves(g, s)
+			g.off()
+			require.NoError(t, os.Remove(path))
+		}
+	})
+
+	// The same as a machine whose TPM was cleared, or that the disk was moved to.
+	g = boot(t, machine("encrypted-cleared", disk, t.TempDir()))
+	g.awaitLine(`this machine's TPM does not open the state \(was it cleared`)
+	g.answer(0, `Recovery key of the state of edge-01:`, "cbdefghi-of-another-node")
+	g.awaitLine(`what was typed does not open the state; nothing was changed`)
+	g.answer(g.mark, `That does not open it\. Recovery key of the state of edge-01:`, recovery)
+	s = g.running()
+	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "and the new TPM has a slot")
+	require.Equal(t, "state", s.Bundle.From)
+	serves(g, s)
+	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
+	for _, l := range g.Console.Lines(0) {
+		require.NotContains(t, l.Text, recovery)
+	}
+	t.Run("reset", func(t *testing.T) {
+		part, err := vm.FindPartition(disk, "spore-state")
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(g.shell("spore-agent reset --disk OTHER"), "\n"), "nothing was changed")
+		require.Contains(t, strings.Join(g.shell("spore-agent reset --disk DISK0001"), "\n"), "is in use; nothing was changed")
+		require.NoError(t, g.Type("spore-agent reset --disk DISK0001 --restart\r"))
+		g.awaitLine(`reboot: Restarting system`)
+		s := g.settled()
+		require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
+		require.True(t, s.State.Refused)
+		require.Contains(t, s.State.Warning, "the recovery key is in this node's bundle: none came with the machine")
+		g.off()
+		f, err := os.Open(disk)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = luks.Read(io.NewSectionReader(f, part.Start, part.Size))
+		require.ErrorIs(t, err, luks.ErrNone)
+		keys := make([]byte, 16<<20)
+		_, err = f.ReadAt(keys, part.Start)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(make([]byte, len(keys)), keys), "both headers and all key slots are gone")
+		_, err = vm.FindPartition(disk, "spore-state")
+		require.Error(t, err)
+	})
+}
+
+// requireUnreadable makes sure that the disk has nothing of what is in /var that could be read, and that its volume is what
+// it should be.
+func requireUnreadable(t *testing.T, disk string, data []byte, recovery string) {
+	t.Helper()
+	part, err := vm.FindPartition(disk, "spore-state")
+	require.NoError(t, err)
+	f, err := os.Open(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	header, err := luks.Read(io.NewSectionReader(f, part.Start, part.Size))
+	require.NoError(t, err)
+	require.Equal(t, []int{0}, header.Plain(), "that of the recovery key")
+	require.Len(t, header.Tokens, 1)
+	s := leak.New()
+	require.NoError(t, s.Add("the marker", secretText))
+	require.NoError(t, s.Add("the recovery key", recovery))
+	// Both are in state.json, which every unencrypted state partition begins with.
+	require.NoError(t, s.Add("the binding", `{"cluster":"`+suite.cluster.ID+`","node":"edge-01"`))
+	for name, value := range opened(t, data, "edge-01").Secrets {
+		require.NoError(t, s.Add(name, value))
+	}
+	for _, name := range []string{"esp", "spore-state"} {
+		p, err := vm.FindPartition(disk, name)
+		require.NoError(t, err)
+		found, err := s.Search(io.NewSectionReader(f, p.Start, p.Size))
+		require.NoError(t, err)
+		require.Empty(t, found, "in %s", name)
+	}
+}
+
+// stateWrites finds the first and the last write to the state partition, counted from 1.
+func stateWrites(t *testing.T, log *powercut.Log, disk string) (first, last int) {
+	t.Helper()
+	part, err := vm.FindPartition(disk, "spore-state")
+	require.NoError(t, err)
+	n := 0
+	for _, e := range log.Entries {
+		if e.Length == 0 || e.Discard {
+			continue
+		}
+		n++
+		if e.Offset >= part.Start && e.Offset < part.Start+part.Size {
+			if first == 0 {
+				first = n
+			}
+			last = n
+		}
+	}
+	require.Positive(t, first)
+	return first, last
+}
