@@ -25,12 +25,16 @@ const (
 	clockBound = 30 * time.Second
 	// clockPatience is how long after its start a machine says nothing about time servers that do not answer.
 	clockPatience = 120
+	// jump is by how much a time server sets a clock that was of no use until then.
+	jump = time.Hour
 )
 
 // timekeeper is what the daemon knows of the clock.
 type timekeeper struct {
 	// believed is the latest time that is believed of a clock that no server keeps.
 	believed time.Time
+	// zero is the time at which the machine was started, by the clock as it was when the agent began.
+	zero time.Time
 	// waited says that roles have waited for a time server.
 	waited bool
 	last   clock.State
@@ -43,8 +47,14 @@ func (a *agent) beginClock() {
 	}
 	floor := clock.Floor(time.Unix(a.m.boot.BuildTime, 0), clock.Read(a.m.root.At(paths.Clock)))
 	a.clock.believed = clock.Believed(floor)
+	a.clock.zero = a.startedAt()
 	_, err := os.Stat(a.m.root.At(paths.ClockWrong))
 	a.clock.last.Wrong = err == nil
+}
+
+// startedAt is the time at which the machine was started, by the clock as it is now: it moves when the clock is set.
+func (a *agent) startedAt() time.Time {
+	return a.m.now().Round(0).Add(-time.Duration(status.SinceBoot() * float64(time.Second)))
 }
 
 // clockIsKept tells whether timesyncd keeps the clock. It has set it, and the kernel has heard from it in the last hours.
@@ -71,6 +81,12 @@ func (a *agent) clockState(ctx context.Context) *clock.State {
 	if s.Wrong != before.Wrong {
 		a.timeServers(ctx)
 		a.rememberClock()
+	}
+	if s.Synchronized && !before.Synchronized && a.startedAt().Sub(a.clock.zero).Abs() > jump {
+		// Certificates that this node made or judged before have dates of another clock.
+		if err := a.bus.Start(ctx, "spore-renew.service"); err != nil {
+			a.m.say(err.Error())
+		}
 	}
 	if err := atomicfile.WriteJSON(a.m.root.At(paths.TimeState), s); err != nil {
 		a.m.say(err.Error())
