@@ -37,7 +37,7 @@ const (
 	mastersLimit = 4 * time.Minute
 	// quietForMaster is how long a lonely master is watched doing nothing.
 	quietForMaster = 20 * time.Second
-	// failoverLimit is how long nothing may be written when the master that leads loses power. etcd elects after one second
+	// failoverLimit is how long nothing may be written when the master that leads loses power. etcd elects after three seconds
 	// without a heartbeat, and the balancer notices within six (three checks, every two seconds) that an API server is gone.
 	failoverLimit = 30 * time.Second
 	// ledgerPath is where the tests write.
@@ -331,6 +331,7 @@ func TestThreeMasters(t *testing.T) {
 		m.awaits(one, "etcd.service", "master-2")
 		m.silent(three, 5*time.Second)
 		m.silent(one, 5*time.Second)
+		t.Logf("on master-1:\n%s", one.MustExec("spore-agent", "formation", "show"))
 		two.Start()
 		worker.Start()
 		for _, n := range m.Nodes() {
@@ -379,6 +380,7 @@ func TestThreeMasters(t *testing.T) {
 		now := m.voters("master-1", "master-2", "master-3")
 		m.more(b, 50)
 		keep(b)
+		t.Logf("on master-2:\n%s\n%s", two.MustExec("spore-agent", "etcd", "show"), two.MustExec("journalctl", "--no-hostname", "-o", "cat", "-b", "-u", "etcd", "-u", "etcd-members", "-g", "spore-"))
 		require.NotEqual(t, first["master-2"].ID, now["master-2"].ID, "what it was is gone")
 		require.Equal(t, first["master-1"].ID, now["master-1"].ID)
 		require.Equal(t, first["master-3"].ID, now["master-3"].ID)
@@ -446,6 +448,7 @@ func TestThreeMasters(t *testing.T) {
 			return nil
 		})
 		require.NoDirExists(t, data(three))
+		t.Logf("on master-3:\n%s", three.MustExec("sh", "-c", "systemctl status --no-pager --lines=8 etcd; true"))
 		three.Stop()
 		three.Start()
 		three.Running()
@@ -466,7 +469,7 @@ func TestThreeMasters(t *testing.T) {
 		out, err := one.Exec("spore-agent", "etcd", "bootstrap", "--force")
 		require.Error(t, err)
 		require.Contains(t, out, "--lose master-1,master-2,worker-1", "it names whose data would be given up")
-		one.MustExec("spore-agent", "etcd", "bootstrap", "--force", "--lose", "master-1,master-2,worker-1")
+		t.Logf("refused:\n%s\ndone:\n%s", out, one.MustExec("spore-agent", "etcd", "bootstrap", "--force", "--lose", "master-1,master-2,worker-1"))
 		m.voters("master-1", "master-2", "worker-1")
 		m.within("the API is there", func() error { return ask(m.api(three), http.MethodGet, "/readyz", nil, nil) })
 	})
