@@ -24,6 +24,7 @@ import (
 	"spore/agent/secrets"
 	"spore/agent/status"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/pki"
@@ -32,6 +33,13 @@ import (
 
 // brokers makes the machines of a cluster of Kafka with their bundles taken. They share the addresses of this machine.
 func brokers(t *testing.T, addresses ...string) map[string]*machine {
+	t.Helper()
+	machines, _, _ := brokersWithKeys(t, addresses...)
+	return machines
+}
+
+// brokersWithKeys is brokers, with what the operator has.
+func brokersWithKeys(t *testing.T, addresses ...string) (map[string]*machine, *facts.Cluster, *pki.Tree) {
 	t.Helper()
 	config := &cluster.Config{
 		Cluster:  spec.Cluster{Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kafka"}},
@@ -70,7 +78,7 @@ func brokers(t *testing.T, addresses ...string) map[string]*machine {
 		require.NoError(t, err)
 		out[nodes[i].Name] = m
 	}
-	return out
+	return out, &c, tree
 }
 
 // serve is spore-api.service of a machine.

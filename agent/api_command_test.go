@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+
+	"spore/agent/atomicfile"
+	"spore/agent/netnstest"
+	"spore/agent/paths"
+	"spore/agent/status"
+	"spore/cluster/facts"
+	"spore/nodeapi"
+	"spore/pki"
+)
+
+// operator asks nodes with a certificate of a row of the operator's.
+func operator(t *testing.T, c *facts.Cluster, tree *pki.Tree, row string) *nodeapi.Client {
+	t.Helper()
+	made, err := tree.Access(c, row, "anna", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	return &nodeapi.Client{
+		Identity: func() (nodeapi.Identity, error) {
+			return nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}, nil
+		},
+		Addresses: func(string) ([]string, error) { return []string{"10.77.0.11"}, nil },
+	}
+}
+
+func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
+	netnstest.Run(t, func(t *testing.T) {
+		lo, err := netlink.LinkByName("lo")
+		require.NoError(t, err)
+		require.NoError(t, netlink.LinkSetUp(lo))
+		netnstest.Address(t, "lo", "10.77.0.11/32")
+		machines, c, tree := brokersWithKeys(t, "10.77.0.11", "10.77.0.12")
+		m := machines["kafka-1"]
+		stop := serve(t, m)
+		defer func() { stop() }()
+		reader, admin := operator(t, c, tree, pki.NodeReader), operator(t, c, tree, pki.NodeAdmin)
+		read := func(c *nodeapi.Client, path string) ([]byte, error) {
+			var data []byte
+			var err error
+			require.Eventually(t, func() bool {
+				data, err = c.Read(context.Background(), "kafka-1", nodeapi.Request{Path: path}, 1<<20)
+				_, refused := err.(nodeapi.Refusal)
+				return err == nil || refused
+			}, 20*time.Second, 20*time.Millisecond, "it listens")
+			return data, err
+		}
+
+		_, err = read(reader, nodeapi.StatusPath)
+		require.ErrorContains(t, err, `it answers 503: "there is no status yet`)
+		data, err := read(reader, nodeapi.HealthPath)
+		require.NoError(t, err)
+		h, err := nodeapi.ParseHealth(data, c.ID, "kafka-1")
+		require.NoError(t, err)
+		require.Equal(t, "agent", h.Conditions[0].Name)
+		require.Contains(t, h.Conditions[0].Reason, "there is no status yet")
+		require.Equal(t, []nodeapi.Member{{Service: "kafka", Of: []string{"kafka-1", "kafka-2"}, Reason: "kafka.service was not started"}}, h.Quorums)
+		require.WithinDuration(t, time.Now(), h.Time, time.Minute)
+
+		line := status.Line{Spore: 1, Cluster: "plant", Node: "kafka-1", System: "running", Roles: []string{"kafka-broker"}, Failed: []string{}}
+		_, err = atomicfile.Write(m.root.At(paths.Status), []byte(line.String()+"\n"), 0o644)
+		require.NoError(t, err)
+		for _, c := range []*nodeapi.Client{reader, admin} {
+			data, err = read(c, nodeapi.StatusPath)
+			require.NoError(t, err)
+			require.Equal(t, line.String()+"\n", string(data), "the very line")
+		}
+		own := machines["kafka-2"].apiClient()
+		_, err = read(&own, nodeapi.StatusPath)
+		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader")
+		_, err = read(admin, nodeapi.FormationPath+"kafka")
+		require.ErrorContains(t, err, "is for certificates of spore:nodes")
+	})
+}
+
+func TestTheCertificateThatWasRenewedIsTheOneThatIsShown(t *testing.T) {
+	m := brokers(t, "10.77.0.11")["kafka-1"]
+	credentials := t.TempDir()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	lay := func(dir, prefix, text string) {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		for _, name := range []string{"agent-certificate", "agent-key"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, prefix+name), []byte(text), 0o600))
+		}
+	}
+	lay(credentials, "secret_", "first")
+	id, err := m.ownIdentity()
+	require.NoError(t, err)
+	require.Equal(t, "first", string(id.Certificate))
+
+	live := m.root.At(paths.Live)
+	lay(filepath.Join(live, ".api-1"), "", "second")
+	require.NoError(t, os.Symlink(".api-1", filepath.Join(live, apiProgram)))
+	id, err = m.ownIdentity()
+	require.NoError(t, err)
+	require.Equal(t, "second", string(id.Certificate))
+	require.Equal(t, "second", string(id.Key))
+	require.NotEmpty(t, id.Authorities)
+}
+
+func TestHealthIsAnswerableForAnyNode(t *testing.T) {
+	machines, c, _ := brokersWithKeys(t, "10.77.0.11")
+	m := machines["kafka-1"]
+	_, _, n, err := m.node()
+	require.NoError(t, err)
+	in := m.healthInput(c, n)
+	require.Equal(t, "it is not known how full "+m.root.At("/var")+" is: no such file or directory", in.Var.Problem)
+	require.True(t, in.CertificateEnds.IsZero(), "no certificate is there yet")
+	require.True(t, in.AgentRuns, "where there are no control groups, it is not known")
+	require.NoError(t, os.MkdirAll(m.root.At(filepath.Dir(agentGroup)), 0o755))
+	require.NoError(t, os.WriteFile(m.root.At(agentGroup), []byte("populated 0\nfrozen 0\n"), 0o644))
+	require.False(t, m.agentRuns())
+	require.NoError(t, os.WriteFile(m.root.At(agentGroup), []byte("populated 1\nfrozen 0\n"), 0o644))
+	require.True(t, m.agentRuns())
+	require.NoError(t, os.RemoveAll(m.root.At(filepath.Dir(agentGroup))))
+	require.False(t, m.agentRuns(), "its group went with it")
+	require.NoError(t, os.MkdirAll(m.root.At("/var"), 0o755))
+	require.NotZero(t, m.healthInput(c, n).Var.Bytes)
+	_, err = json.Marshal(in)
+	require.NoError(t, err)
+}
