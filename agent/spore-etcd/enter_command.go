@@ -33,6 +33,9 @@ func enterCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
+	if e.origin, err = e.dir.Read(); err != nil {
+		return err
+	}
 	defer m.waits(etcdService, "")
 	if e.origin == nil || e.origin.Ran || e.origin.Kind != formation.Join {
 		return e.stays(ctx)
@@ -46,7 +49,8 @@ type entrant struct {
 	cluster *facts.Cluster
 	node    *facts.Node
 	dir     origin.Dir
-	origin  *origin.Origin
+	// origin is how its data began; only root and etcd can read that.
+	origin *origin.Origin
 	peer    string
 	// others are the other masters, and where their etcd is asked.
 	others map[string]string
@@ -58,9 +62,6 @@ func newEntrant(m *machine) (*entrant, error) {
 		return nil, err
 	}
 	e := &entrant{machine: m, cluster: c, node: n, dir: origin.Dir(m.root.At(origin.Data)), others: map[string]string{}}
-	if e.origin, err = e.dir.Read(); err != nil {
-		return nil, err
-	}
 	own, err := nic.Addresses()
 	if err != nil {
 		return nil, err

@@ -77,7 +77,6 @@ func TestAnEntrantKnowsTheOtherMasters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"master-2": "https://10.77.0.2:2379"}, e.others)
 	require.Equal(t, "https://10.77.0.1:2380", e.peer)
-	require.Nil(t, e.origin)
 }
 
 func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
@@ -86,6 +85,8 @@ func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(string(dir)), 0o755))
 	require.NoError(t, dir.Make(origin.Origin{Kind: formation.Join, Nonce: "n"}, os.Getuid(), os.Getgid()))
 	e, err := newEntrant(m)
+	require.NoError(t, err)
+	e.origin, err = e.dir.Read()
 	require.NoError(t, err)
 	require.NoError(t, e.note(7, client.Cluster{Members: []member.Member{
 		{ID: 3, Name: "master-2", Peers: []string{"https://10.77.0.2:2380"}}, {ID: 7, Peers: []string{"https://10.77.0.1:2380"}}, {ID: 0x1f, Peers: []string{"https://10.77.0.4:2380"}},
@@ -112,4 +113,13 @@ func TestAWaitIsSaidOnceAndGoneAtItsEnd(t *testing.T) {
 	require.Equal(t, []string{"waiting for master-2"}, said)
 	m.waits("etcd", "")
 	require.NoFileExists(t, file)
+}
+
+// etcd-members.service may not look into the data of etcd.
+func TestWhoKeepsTheMembersNeedsNothingOfTheData(t *testing.T) {
+	m := testMachine(t, "master-1")
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(origin.Data)), 0o755))
+	require.NoError(t, os.WriteFile(m.root.At(origin.Data), nil, 0o600)) // what reads below it fails
+	_, err := newEntrant(m)
+	require.NoError(t, err)
 }
