@@ -51,7 +51,7 @@ type entrant struct {
 	dir     origin.Dir
 	// origin is how its data began; only root and etcd can read that.
 	origin *origin.Origin
-	peer    string
+	peer   string
 	// others are the other masters, and where their etcd is asked.
 	others map[string]string
 }
