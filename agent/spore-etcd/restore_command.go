@@ -119,7 +119,15 @@ func (m *machine) resumeRestore(ctx context.Context, place restore.Place, units 
 	if !units {
 		return nil
 	}
-	return m.systemctl(ctx, "start", etcdUnit, apiUnit)
+	return m.startUnits(ctx)
+}
+
+// startUnits returns when etcd serves. The API server takes longer, and its unit says how it is.
+func (m *machine) startUnits(ctx context.Context) error {
+	if err := m.systemctl(ctx, "start", etcdUnit); err != nil {
+		return err
+	}
+	return m.systemctl(ctx, "start", "--no-block", apiUnit)
 }
 
 func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
@@ -173,7 +181,7 @@ func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, 
 		return err
 	}
 	m.say("the data is in place; starting etcd")
-	if err := m.systemctl(ctx, "start", etcdUnit, apiUnit); err != nil {
+	if err := m.startUnits(ctx); err != nil {
 		return err
 	}
 	fmt.Print(done(others(c, n)))
