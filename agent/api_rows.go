@@ -20,6 +20,7 @@ import (
 	"spore/agent/journal"
 	"spore/agent/paths"
 	"spore/agent/status"
+	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/nodeapi"
 )
@@ -82,6 +83,7 @@ func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
 	}
 	in.Snapshots = m.snapshotsKept(c, n)
+	in.Endpoint = health.EndpointOf(m.root.At(holder.File), c, n)
 	return in
 }
 

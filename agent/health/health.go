@@ -37,6 +37,8 @@ type Input struct {
 	Quorums []Quorum
 	// Snapshots are those of etcd on a master; nil elsewhere.
 	Snapshots *Snapshots
+	// Endpoint is the virtual address of the Kubernetes API on a master; nil where there is none.
+	Endpoint *Endpoint
 }
 
 // Space is how full a file system is.
@@ -76,6 +78,7 @@ func Rows() []Row {
 		{"roles", roles},
 		{"quorums", quorums},
 		{"snapshots", snapshots},
+		{"endpoint", endpoint},
 		{"units", units},
 		{"system", system},
 	}

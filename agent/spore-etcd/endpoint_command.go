@@ -10,11 +10,11 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/client"
 	"spore/agent/vip"
 	"spore/agent/vip/address"
 	"spore/agent/vip/announce"
+	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
 	"spore/agent/vip/ready"
 )
@@ -75,28 +75,12 @@ func endpointCommand(ctx context.Context, m *machine, args []string) error {
 	})
 }
 
-// endpointState is the state with the time since when it is so.
-type endpointState struct {
-	vip.State
-	Since time.Time `json:"since"`
-}
-
 // tellEndpoint leaves the state for those who ask the node, and for systemctl.
-func (m *machine) tellEndpoint(s vip.State) {
-	if err := atomicfile.WriteJSON(m.root.At(vip.StateFile), endpointState{s, time.Now().UTC().Truncate(time.Millisecond)}); err != nil {
+func (m *machine) tellEndpoint(s holder.State) {
+	if err := holder.Write(m.root.At(holder.File), s, time.Now()); err != nil {
 		m.say(err.Error())
 	}
-	status := s.Problem
-	switch {
-	case s.Here:
-		status = "this master has " + s.Address
-	case s.Holder != "":
-		status = s.Holder + " has " + s.Address
-	}
-	if s.Problem != "" && s.Problem != status {
-		status += "; " + s.Problem
-	}
-	m.notify("STATUS=" + strings.ReplaceAll(status, "\n", " "))
+	m.notify("STATUS=" + strings.ReplaceAll(s.String(), "\n", " "))
 }
 
 func (m *machine) notify(state string) {

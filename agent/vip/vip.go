@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"time"
 
+	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
 )
 
@@ -88,20 +89,6 @@ type Card interface {
 	Announce() error
 }
 
-// StateFile is where the state is left on a node: State as JSON, with since when it is so as "since" (RFC 3339).
-const StateFile = "/run/spore-endpoint/state.json"
-
-// State is what is known of the address; a contract for those who read it from the node.
-type State struct {
-	// Address is the virtual address, Holder the master that has it as far as this one knows.
-	Address string `json:"address"`
-	Holder  string `json:"holder,omitempty"`
-	// Here is that this master has it.
-	Here bool `json:"here"`
-	// Problem says why this master does not have it and does not try to, or what keeps it from knowing.
-	Problem string `json:"problem,omitempty"`
-}
-
 // Options says what to hold and how.
 type Options struct {
 	// Address is the virtual address, Node this master's name: the owner of the lock.
@@ -116,7 +103,7 @@ type Options struct {
 	// Say is for the journal, State is told at each change. Alive is called again and again, at least every four leases, as
 	// long as nothing hangs.
 	Say   func(string)
-	State func(State)
+	State func(holder.State)
 	Alive func()
 }
 
@@ -142,7 +129,7 @@ func Run(ctx context.Context, o Options) error {
 		held, err := c.try(ctx)
 		if held == nil {
 			if err != nil && ctx.Err() == nil {
-				c.tell(State{Problem: err.Error()})
+				c.tell(holder.State{Problem: err.Error()})
 			}
 			pause(ctx, o.Timing.Every)
 			continue
@@ -157,11 +144,11 @@ func Run(ctx context.Context, o Options) error {
 
 type campaign struct {
 	Options
-	told State
+	told holder.State
 }
 
 // tell passes on what is new.
-func (c *campaign) tell(s State) {
+func (c *campaign) tell(s holder.State) {
 	s.Address = c.Address
 	if s == c.told {
 		return
@@ -191,7 +178,7 @@ func (c *campaign) try(ctx context.Context) (Held, error) {
 			return nil, err
 		}
 	default:
-		c.tell(State{Holder: state.Holder})
+		c.tell(holder.State{Holder: state.Holder})
 		// A watch that breaks says so, or nothing: look again now and then.
 		ctx, cancel := context.WithTimeout(ctx, 4*c.Timing.Lease)
 		defer cancel()
@@ -237,7 +224,7 @@ func (c *campaign) hold(ctx context.Context, held Held) error {
 	if ctx.Err() != nil {
 		why = errors.New("stops")
 	}
-	c.tell(State{Problem: fmt.Sprintf("gave up %s: %v", c.Address, why)})
+	c.tell(holder.State{Problem: fmt.Sprintf("gave up %s: %v", c.Address, why)})
 	if errors.Is(why, lock.ErrLost) {
 		return nil
 	}
@@ -255,7 +242,7 @@ func (c *campaign) keep(ctx context.Context, held Held, health *health) error {
 		return err
 	}
 	c.Say(fmt.Sprintf("holds %s", c.Address))
-	c.tell(State{Holder: c.Node, Here: true})
+	c.tell(holder.State{Holder: c.Node, Here: true})
 	tick := time.NewTicker(c.Timing.Every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -290,12 +277,12 @@ func (c *campaign) renew(ctx context.Context, held Held) error {
 	case errors.Is(err, lock.ErrLost):
 		return err
 	case err == nil:
-		c.tell(State{Holder: c.Node, Here: true})
+		c.tell(holder.State{Holder: c.Node, Here: true})
 		return c.put(held)
 	case held.Until()-c.Timing.Slack <= c.Clock():
 		return fmt.Errorf("etcd did not say in time that it may stay: %w", err)
 	}
-	c.tell(State{Holder: c.Node, Here: true, Problem: err.Error()})
+	c.tell(holder.State{Holder: c.Node, Here: true, Problem: err.Error()})
 	return nil
 }
 

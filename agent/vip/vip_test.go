@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/vip/address"
+	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
 )
 
@@ -33,7 +34,7 @@ type world struct {
 	here time.Duration
 	log  []string
 	said []string
-	told []State
+	told []holder.State
 	// broken is when the address was there and the lock could have been another's.
 	broken []string
 }
@@ -85,7 +86,7 @@ func (w *world) options() Options {
 	return Options{
 		Address: "10.77.0.100", Node: "master-01", Lock: w, Card: (*card)(w), Timing: w.timing, Clock: w.now, Alive: func() {},
 		Say:   func(s string) { w.said = append(w.said, s) },
-		State: func(s State) { w.told = append(w.told, s) },
+		State: func(s holder.State) { w.told = append(w.told, s) },
 		Ready: func(ctx context.Context) error {
 			pause(ctx, w.stall("ready"))
 			return errors.Join(ctx.Err(), see(w, &w.readyErr))
@@ -342,7 +343,7 @@ func TestStateIsToldAtChangesOnly(t *testing.T) {
 		w.holder = "master-02"
 		w.at(time.Minute, func() { w.holder = "" })
 		w.run(t, 2*time.Minute)
-		require.Equal(t, []State{
+		require.Equal(t, []holder.State{
 			{Address: "10.77.0.100", Holder: "master-02"}, {Address: "10.77.0.100", Holder: "master-01", Here: true},
 			{Address: "10.77.0.100", Problem: "gave up 10.77.0.100: stops"},
 		}, w.told)

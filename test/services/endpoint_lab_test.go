@@ -35,6 +35,7 @@ import (
 	"spore/agent/vip"
 	"spore/agent/vip/address"
 	"spore/agent/vip/announce"
+	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
 	"spore/agent/vip/ready"
 	"spore/test/kubecluster"
@@ -92,7 +93,7 @@ func TestEndpointAgent(t *testing.T) {
 	timing := vip.Times(1, address.Lateness)
 	say := func(line string) { fmt.Println("agent:", line) }
 	require.NoError(t, vip.Run(ctx, vip.Options{
-		Address: s.VIP, Node: s.Node, Timing: timing, Say: say, State: func(st vip.State) { say(fmt.Sprintf("%+v", st)) }, Alive: func() {},
+		Address: s.VIP, Node: s.Node, Timing: timing, Say: say, State: func(st holder.State) { say(fmt.Sprintf("%+v", st)) }, Alive: func() {},
 		Lock:  vip.Etcd(&lock.Lock{Client: client, Key: endpointKey, Owner: s.Node, Lifetime: timing.Lease}),
 		Card:  &vip.Interface{Address: ip, Own: []netip.Addr{netip.MustParseAddr(s.Own)}, Send: announce.Send},
 		Ready: ready.Plain("http://127.0.0.1:8080/readyz"),
