@@ -24,6 +24,7 @@ import (
 	"spore/agent/environment"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/renewal"
 	"spore/agent/sealed"
 	"spore/agent/state"
 	"spore/agent/status"
@@ -134,13 +135,26 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	_, targets, held := become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target", "mqtt.target"}, targets)
 	require.Empty(t, held)
-	require.Equal(t, []string{"mosquitto"}, readInfo(t, m).Changed)
+	pending := func() []string {
+		state, err := (&renewal.File{Path: m.root.At(paths.Renewal)}).Read()
+		require.NoError(t, err)
+		return state.Names()
+	}
+	require.Empty(t, pending(), "no program has run yet")
+	for _, path := range []string{paths.Live + "/mosquitto/tls-key", paths.Live + "/api/agent-certificate", paths.Trust + "/mqtt.crt", paths.Inbox} {
+		_, err := os.Stat(m.root.At(path))
+		require.NoError(t, err, path)
+	}
+	deliver("node-00001")
+	require.Empty(t, pending(), "a newer bundle with the same secrets changes nothing")
 
 	deliver("node-00002")
 	_, targets, _ = become(t, m, mac(1))
 	require.Equal(t, []string{"dns.target"}, targets)
 	require.Contains(t, readInfo(t, m).Problem, `for node "node-00002", and this is "node-00001"`)
 	require.NoFileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"), "secrets of a refused bundle do not stay")
+	require.NoFileExists(t, m.root.At(paths.Live+"/mosquitto/tls-key"))
+	require.Equal(t, []string{"mosquitto"}, pending(), "the API reads its own again")
 }
 
 func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {

@@ -105,8 +105,9 @@ func touch(dir string) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	for _, e := range entries {
-		if err := os.Chtimes(filepath.Join(dir, e.Name()), time.Time{}, time.Now()); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, e.Name()), now, now); err != nil {
 			return err
 		}
 	}

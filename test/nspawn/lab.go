@@ -55,6 +55,8 @@ type Options struct {
 	Secrets map[string]string
 	// Masked are units that cannot work in a container, which the nodes do without.
 	Masked []string
+	// Age is how long ago the keys were made: certificates that last for less have ended.
+	Age time.Duration
 }
 
 // Lab is a cluster whose nodes can be started. The test itself has the address of the cluster's first gateway.
@@ -110,11 +112,43 @@ func (l *Lab) build(o Options, dir string) {
 		args = append(args, "--secret", name+"="+file)
 	}
 	l.onHost(o.Source, program, args...)
+	if o.Age > 0 {
+		l.age(keys, o)
+	}
 	l.onHost(o.Source, program, "build", configs, "-o", filepath.Join(dir, "out"), "--pki", keys, "--format", "disk")
 	v, err := vault.Open(keys, vault.Keys{})
 	require.NoError(l.t, err)
 	l.Keys = v.Tree
 	require.NoError(l.t, v.Close())
+}
+
+// age puts keys that were made a while ago in the place of those in a folder.
+func (l *Lab) age(keys string, o Options) {
+	l.t.Helper()
+	config, report := cluster.LoadDir(o.Configs)
+	require.NoError(l.t, report.Err())
+	shared, nodes := cluster.Facts(config)
+	v, err := vault.Open(keys, vault.Keys{})
+	require.NoError(l.t, err)
+	defer v.Close()
+	made := pki.Options{Now: time.Now().Add(-o.Age), Random: rand.Reader, Given: map[string]pki.Hidden{}}
+	for name, value := range o.Secrets {
+		made.Given[name] = pki.Hidden(value)
+	}
+	v.Tree = pki.New(&shared)
+	_, err = v.Tree.Update(&shared, nodes, made)
+	require.NoError(l.t, err)
+	require.NoError(l.t, v.Save())
+}
+
+// keep writes the keys back to their folder, as the operator's commands do: bundles that the test has made count.
+func (l *Lab) keep() {
+	l.t.Helper()
+	v, err := vault.Open(filepath.Join(l.dir, "keys"), vault.Keys{})
+	require.NoError(l.t, err)
+	defer v.Close()
+	v.Tree = l.Keys
+	require.NoError(l.t, v.Save())
 }
 
 // onHost runs a program in the host's network, where the archive of packages is.

@@ -45,6 +45,14 @@ var everyProgram = []string{"etcd", "kube-apiserver", "kube-controller-manager",
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
+	p := preparedControlPlane(t)
+	require.NoError(t, p.Start(context.Background(), everyProgram...))
+	return p
+}
+
+// preparedControlPlane is one of which no program runs yet.
+func preparedControlPlane(t *testing.T) *controlPlane {
+	t.Helper()
 	programs := kubernetesPrograms(t)
 	c, err := kubecluster.Load("testdata/kubernetes")
 	require.NoError(t, err)
@@ -68,7 +76,6 @@ func newControlPlane(t *testing.T) *controlPlane {
 			p.logs()
 		}
 	})
-	require.NoError(t, r.Start(context.Background(), everyProgram...))
 	return p
 }
 

@@ -59,11 +59,10 @@ func (c *common) export(cmd *cobra.Command, names []string) (map[string][]byte, 
 		return nil, err
 	}
 	out, rest := map[string][]byte{}, slices.Clone(names)
-	for path, data := range public.Files() {
-		file := filepath.Base(path)
+	for file, text := range public.Trust() {
 		authority := strings.TrimSuffix(file, filepath.Ext(file))
 		if i := slices.Index(rest, authority); len(names) == 0 || i >= 0 {
-			out[file] = data
+			out[file] = []byte(text)
 			if i >= 0 {
 				rest = slices.Delete(rest, i, i+1)
 			}

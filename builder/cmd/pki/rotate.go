@@ -14,7 +14,8 @@ import (
 
 func rotateCommand(world outside) *cobra.Command {
 	c := common{world: world}
-	var doSwitch, finish, withdraw bool
+	var doSwitch, finish, withdraw, live bool
+	var lf liveFlags
 	cmd := &cobra.Command{
 		Use:   "rotate-ca NAME [DIR]",
 		Short: "Replace an authority in three steps, none of which cuts anybody off",
@@ -28,18 +29,23 @@ are among them):
   3. rotate-ca NAME --finish   the old one is trusted no more. Refused while the last bundle of a node stands on it.
                                Build images and bring them to all nodes.
 
---withdraw takes step 1 back.`,
-		Example: "  spore pki rotate-ca mqtt\n  spore pki rotate-ca mqtt --switch\n  spore pki rotate-ca mqtt --finish\n  spore pki rotate-ca root --root-certificate new.crt --root-key new.key",
+--withdraw takes step 1 back.
+
+With --live all three are done over the running cluster, without images: each node is sent a bundle by its API, one node after the
+other, and restarts what does not read its certificates by itself, quorum services only while the other members run. A step
+begins when every node has the one before, and is refused while a node does not answer. The command can be stopped and run
+again; it goes on where the rotation is.`,
+		Example: "  spore pki rotate-ca mqtt --live\n  spore pki rotate-ca mqtt\n  spore pki rotate-ca mqtt --switch\n  spore pki rotate-ca mqtt --finish\n  spore pki rotate-ca root --root-certificate new.crt --root-key new.key",
 		Args:    exit.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			steps := 0
-			for _, set := range []bool{doSwitch, finish, withdraw} {
+			for _, set := range []bool{doSwitch, finish, withdraw, live} {
 				if set {
 					steps++
 				}
 			}
 			if steps > 1 {
-				return exit.Usage(errors.New("--switch, --finish and --withdraw are different steps; give one"))
+				return exit.Usage(errors.New("--switch, --finish and --withdraw are different steps, and --live does all; give one"))
 			}
 			if c.rootCert != "" && args[0] != tree.RootName {
 				return exit.Usage(errors.New("--root-certificate is for `rotate-ca root`"))
@@ -58,6 +64,8 @@ are among them):
 				return s.finish(w, name)
 			case withdraw:
 				return s.withdraw(w, name)
+			case live:
+				return s.rotateLive(cmd.Context(), w, name, lf)
 			default:
 				return s.introduce(w, name)
 			}
@@ -69,6 +77,9 @@ are among them):
 	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own new root CA")
 	f.BoolVar(&doSwitch, "switch", false, "step 2: the new one signs")
 	f.BoolVar(&finish, "finish", false, "step 3: the old one is trusted no more")
+	f.BoolVar(&live, "live", false, "do all steps over the running cluster")
+	f.StringArrayVar(&lf.addresses, "address", nil, "with --live: ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	f.DurationVar(&lf.settle, "settle", 0, "with --live: how long all nodes must be done before the next step (default 11m; 75m for service-account)")
 	f.BoolVar(&withdraw, "withdraw", false, "take step 1 back")
 	return cmd
 }

@@ -1,0 +1,333 @@
+//go:build e2e
+
+package services
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/atomicfile"
+	"spore/agent/live"
+	"spore/agent/renewal"
+	"spore/cluster/facts"
+	"spore/pki"
+	"spore/pki/bundle"
+	"spore/test/client"
+)
+
+// load asks for something again and again, each time by a new connection, and counts.
+type load struct {
+	t         *testing.T
+	stop      context.CancelFunc
+	all       sync.WaitGroup
+	mu        sync.Mutex
+	asked     int
+	failed    []string
+	slowest   time.Duration
+	certified map[string]int
+}
+
+// begin asks by several askers at once, each every few milliseconds, until end. ask returns the serial number of the certificate that
+// it was answered with.
+func begin(t *testing.T, askers int, ask func(ctx context.Context) (string, error)) *load {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{t: t, stop: stop, certified: map[string]int{}}
+	for range askers {
+		l.all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				serial, err := ask(ctx)
+				if ctx.Err() != nil {
+					return
+				}
+				l.mu.Lock()
+				l.asked++
+				l.slowest = max(l.slowest, time.Since(began))
+				if err != nil {
+					l.failed = append(l.failed, err.Error())
+				} else {
+					l.certified[serial]++
+				}
+				l.mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(func() { stop(); l.all.Wait() })
+	return l
+}
+
+// until waits until answers come with another certificate than these.
+func (l *load) until(known ...string) string {
+	l.t.Helper()
+	var found string
+	require.Eventually(l.t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for serial := range l.certified {
+			old := false
+			for _, k := range known {
+				old = old || k == serial
+			}
+			if !old {
+				found = serial
+			}
+		}
+		return found != ""
+	}, 3*time.Minute, 20*time.Millisecond, "no new certificate is served")
+	return found
+}
+
+// end stops asking. Not one question may have failed.
+func (l *load) end(what string) {
+	l.t.Helper()
+	l.stop()
+	l.all.Wait()
+	l.t.Logf("%s: %d requests, each by a connection of its own, %d failed, the slowest took %s, certificates served: %d", what, l.asked, len(l.failed), l.slowest.Round(time.Millisecond), len(l.certified))
+	require.Empty(l.t, l.failed)
+	require.Greater(l.t, l.asked, 50)
+}
+
+func makeOptions() pki.Options { return pki.Options{Now: time.Now(), Random: rand.Reader, All: true} }
+
+// bundleOf is what a node is given now.
+func bundleOf(t *testing.T, tree *pki.Tree, c *facts.Cluster, n *facts.Node) bundle.Bundle {
+	t.Helper()
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	keys, err := tree.Public().SigningKeys()
+	require.NoError(t, err)
+	b, err := bundle.Open(strings.NewReader(string(data)), bundle.Whose{Cluster: c.ID, Node: n.Name, Keys: keys})
+	require.NoError(t, err)
+	return b
+}
+
+func poolOf(t *testing.T, tree *pki.Tree, authority string) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM([]byte(tree.Public().Trust()[authority+".crt"])))
+	return pool
+}
+
+// A broker gets other certificates, and its authority is replaced, while clients connect all the time and one stays connected.
+func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
+	c, n, _ := example(t, "edge-01")
+	tree := pki.New(c)
+	_, err := tree.Update(c, []facts.Node{*n}, makeOptions())
+	require.NoError(t, err)
+	secrets := map[string][]byte{}
+	for name, text := range bundleOf(t, tree, c, n).Secrets {
+		secrets[name] = []byte(text)
+	}
+	secrets["mqtt-password-sensor"], secrets["mqtt-password-operator"] = []byte("s"), []byte("o")
+	b := brokerWith(t, secrets)
+	b.passwords = map[string]string{"sensor": "s", "operator": "o"}
+	group := os.Getgid()
+	if os.Getuid() == 0 {
+		u, err := user.Lookup("mosquitto")
+		require.NoError(t, err)
+		group, err = strconv.Atoi(u.Gid)
+		require.NoError(t, err)
+	}
+	// As a node has them: see render and package live.
+	dir := filepath.Join(b.dir, "live")
+	lay := func() {
+		entries := bundleOf(t, tree, c, n).Secrets
+		_, err := live.Lay(dir, "mosquitto", group, map[string]string{"mqtt-tls-certificate": entries["mqtt-tls-certificate"], "mqtt-tls-key": entries["mqtt-tls-key"]})
+		require.NoError(t, err)
+	}
+	lay()
+	for _, ref := range []string{"mqtt-tls-certificate", "mqtt-tls-key"} {
+		path := filepath.Join(b.dir, "secret_"+ref)
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Symlink(live.Of(dir, "mosquitto", ref), path))
+	}
+	b.start()
+
+	var mu sync.Mutex
+	trusted := poolOf(t, tree, "mqtt")
+	trust := func() { mu.Lock(); defer mu.Unlock(); trusted = poolOf(t, tree, "mqtt") }
+	roots := func() *x509.CertPool { mu.Lock(); defer mu.Unlock(); return trusted }
+
+	// One that stays: what it is sent all the time arrives.
+	stays, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: roots(), ID: "stays", User: "operator", Password: "o"})
+	require.NoError(t, err)
+	defer stays.Close()
+	require.NoError(t, stays.Subscribe("sensors/#"))
+	sends, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: roots(), ID: "sends", User: "sensor", Password: "s"})
+	require.NoError(t, err)
+	defer sends.Close()
+	sent := begin(t, 1, func(context.Context) (string, error) { return "", sends.Publish("sensors/all", "1", false) })
+
+	comes := begin(t, 3, func(ctx context.Context) (string, error) {
+		d := tls.Dialer{Config: &tls.Config{RootCAs: roots(), ServerName: n.FQDN, MinVersion: tls.VersionTLS12}}
+		conn, err := d.DialContext(ctx, "tcp", b.address())
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+	})
+	known := []string{comes.until()}
+	replace := func() {
+		lay()
+		require.NoError(t, b.cmd.Process.Signal(syscall.SIGHUP))
+		known = append(known, comes.until(known...))
+	}
+	for range 25 {
+		_, err := tree.Update(c, []facts.Node{*n}, makeOptions())
+		require.NoError(t, err)
+		replace()
+	}
+	require.NoError(t, tree.Introduce("mqtt", c, makeOptions()))
+	trust()
+	require.NoError(t, tree.Switch("mqtt"))
+	_, err = tree.Update(c, []facts.Node{*n}, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	replace()
+	require.NoError(t, tree.Finish("mqtt", c, []facts.Node{*n}))
+	trust()
+	time.Sleep(300 * time.Millisecond) // with the old one trusted no more
+	comes.end("mosquitto, connections")
+	sent.end("mosquitto, messages of one that stayed")
+	require.Eventually(t, func() bool { return len(stays.Messages("sensors/all")) == sent.asked }, 10*time.Second, 10*time.Millisecond, "every message arrived")
+}
+
+// lives lays a program's certificates as a node has them, and keeps what else it is given.
+func (p *controlPlane) lives(program string, n *facts.Node) {
+	p.t.Helper()
+	files := map[string]string{}
+	have := bundleOf(p.t, p.cluster.Tree, &p.cluster.Shared, n).Secrets
+	share, err := pki.ShareOf(&p.cluster.Shared, n)
+	require.NoError(p.t, err)
+	leaves := renewal.Entries(share)
+	dir := filepath.Join(p.Dir, "credentials")
+	entries, err := os.ReadDir(filepath.Join(dir, program))
+	require.NoError(p.t, err)
+	for _, e := range entries {
+		ref := strings.TrimPrefix(e.Name(), "secret_")
+		data, err := os.ReadFile(filepath.Join(dir, program, e.Name()))
+		require.NoError(p.t, err)
+		if files[e.Name()] = string(data); leaves[ref] {
+			files[e.Name()] = have[ref]
+		}
+	}
+	_, err = live.Lay(dir, program, os.Getgid(), files)
+	require.NoError(p.t, err)
+}
+
+// trusts writes whom the programs of the node trust.
+func (p *controlPlane) trusts() {
+	p.t.Helper()
+	for file, text := range p.cluster.Tree.Public().Trust() {
+		_, err := atomicfile.Write(filepath.Join(p.Dir, pki.PublicDir, file), []byte(text), 0o644)
+		require.NoError(p.t, err)
+	}
+}
+
+// A master's certificates are replaced, those of the API server and those of etcd and of the API server to etcd, and then the authority
+// of the API's clients, while clients ask all the time, each time by a new connection. No program is restarted.
+func TestTheAPIServesOnWhileCertificatesAreReplaced(t *testing.T) {
+	p := preparedControlPlane(t)
+	n, err := p.cluster.Node("control-plane")
+	require.NoError(t, err)
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		_, err := live.Lay(filepath.Join(p.Dir, "credentials"), program, os.Getgid(), map[string]string{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Start(t.Context(), "etcd", "kube-apiserver"))
+
+	tree := p.cluster.Tree
+	var mu sync.Mutex
+	var config *tls.Config
+	known := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		b := bundleOf(t, tree, &p.cluster.Shared, n)
+		pair, err := tls.X509KeyPair([]byte(b.Secrets["kubernetes-agent-certificate"]), []byte(b.Secrets["kubernetes-agent-key"]))
+		require.NoError(t, err)
+		config = &tls.Config{RootCAs: poolOf(t, tree, "kubernetes-server"), Certificates: []tls.Certificate{pair}}
+	}
+	known()
+	ask := func(config *tls.Config) func(ctx context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			mu.Lock()
+			with := config
+			mu.Unlock()
+			return p.readNamespaces(ctx, with)
+		}
+	}
+	l := begin(t, 3, func(ctx context.Context) (string, error) {
+		mu.Lock()
+		with := config
+		mu.Unlock()
+		return p.readNamespaces(ctx, with)
+	})
+	seen := []string{l.until()}
+	for range 3 {
+		_, err := tree.Update(&p.cluster.Shared, p.cluster.Nodes, makeOptions())
+		require.NoError(t, err)
+		began := time.Now()
+		p.lives("etcd", n)
+		p.lives("kube-apiserver", n)
+		seen = append(seen, l.until(seen...))
+		t.Logf("the API server serves its new certificate after %s", time.Since(began).Round(time.Millisecond))
+	}
+	former := config
+	require.NoError(t, tree.Introduce("kubernetes-client", &p.cluster.Shared, makeOptions()))
+	p.trusts()
+	require.NoError(t, tree.Switch("kubernetes-client"))
+	_, err = tree.Update(&p.cluster.Shared, p.cluster.Nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(t, err)
+	known()
+	fresh := config
+	mu.Lock()
+	config = former // until the API server knows the new authority: the operator waits for that (rotate-ca)
+	mu.Unlock()
+	require.Eventually(t, func() bool { _, err := ask(fresh)(t.Context()); return err == nil }, 3*time.Minute, 100*time.Millisecond)
+	known()
+	for i := range p.cluster.Nodes {
+		bundleOf(t, tree, &p.cluster.Shared, &p.cluster.Nodes[i])
+	}
+	time.Sleep(2 * time.Second) // until nobody asks with the former one any more: the operator waits for longer
+	require.NoError(t, tree.Finish("kubernetes-client", &p.cluster.Shared, p.cluster.Nodes))
+	p.trusts()
+	require.Eventually(t, func() bool { _, err := ask(former)(t.Context()); return err != nil }, 3*time.Minute, 100*time.Millisecond, "the former authority is trusted no more")
+	l.end("kube-apiserver")
+}
+
+// readNamespaces reads something that is in etcd, by a connection of its own.
+func (p *controlPlane) readNamespaces(ctx context.Context, config *tls.Config) (string, error) {
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Server+"/api/v1/namespaces/kube-system", nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d: %.200s", res.StatusCode, text)
+	}
+	return res.TLS.PeerCertificates[0].SerialNumber.String(), err
+}
