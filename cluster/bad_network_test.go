@@ -24,6 +24,13 @@ var badNetwork = []badInput{
 		},
 	},
 	{
+		"a trial of two days",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\ntrialMinutes: 2880"}},
+		[]string{
+			`cluster.yaml:7:15: error: trialMinutes 2880 is out of bounds; write 0 to 1440`,
+		},
+	},
+	{
 		"a domain that is no DNS name",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant..example"}},
 		[]string{

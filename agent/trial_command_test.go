@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/bootinfo"
+	"spore/agent/paths"
+	"spore/agent/stage"
+	"spore/fat"
+)
+
+const trialHash = "b1"
+
+// onTrial is a machine that was started with a pushed configuration, whose entry has a counter.
+func onTrial(t *testing.T, file string) *machine {
+	t.Helper()
+	m := newMachine(paths.Root(t.TempDir()))
+	m.say = func(string) {}
+	m.boot = bootinfo.Info{RootHash: "a1", ClusterHash: trialHash, ESP: "/esp", EFI: true}
+	entry := func(name, cluster string) fat.File {
+		text := "kernel roothash=a1 spore.clusterhash=" + cluster + " ro"
+		return fat.File{Path: stage.Dir + "/" + name, Size: int64(len(text)), Content: strings.NewReader(text)}
+	}
+	img, err := fat.New(fat.Options{Size: 64 << 20, Files: []fat.File{entry("spore_0123456789ab.efi", "b0"), entry(file, trialHash)}})
+	require.NoError(t, err)
+	data := make([]byte, img.Size())
+	_, err = img.ReadAt(data, 0)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(m.root.At("/esp"), data, 0o600))
+	require.NoError(t, os.MkdirAll(m.root.At("/proc/sys/kernel/random"), 0o755))
+	require.NoError(t, os.WriteFile(m.root.At(paths.BootID), []byte("this-boot\n"), 0o600))
+	require.NoError(t, stage.Record{Serial: 3, ClusterHash: trialHash, Previous: "b0", State: stage.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
+	return m
+}
+
+func entries(t *testing.T, m *machine) []string {
+	t.Helper()
+	f, err := os.Open(m.root.At("/esp"))
+	require.NoError(t, err)
+	defer f.Close()
+	fsys, err := fat.Open(f, 64<<20)
+	require.NoError(t, err)
+	list, err := fsys.List(stage.Dir)
+	require.NoError(t, err)
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func record(t *testing.T, m *machine) stage.Record {
+	t.Helper()
+	r, err := stage.ReadRecord(m.root.At(paths.Update))
+	require.NoError(t, err)
+	return r
+}
+
+func TestAStartOnTrialIsCountedOnce(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	require.True(t, m.noteStart())
+	require.True(t, m.noteStart())
+	r := record(t, m)
+	require.Equal(t, stage.OnTrial, r.State)
+	require.Equal(t, 1, r.Starts)
+	require.Equal(t, "this-boot", r.BootID)
+
+	m.boot.ClusterHash = "other"
+	require.False(t, m.noteStart(), "the record is of another configuration")
+	require.Equal(t, r, record(t, m))
+}
+
+// What a restart in the trial costs: nothing when it is on purpose.
+func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
+	for before, after := range map[string]string{
+		"spore_1000000000001_0123456789cd+2-1.efi": "spore_1000000000001_0123456789cd+3.efi",
+		"spore_1000000000001_0123456789cd+0-3.efi": "spore_1000000000001_0123456789cd+1-2.efi",
+		"spore_1000000000001_0123456789cd.efi":     "spore_1000000000001_0123456789cd.efi",
+	} {
+		m := onTrial(t, before)
+		require.NoError(t, m.giveBack())
+		require.ElementsMatch(t, []string{"spore_0123456789ab.efi", after}, entries(t, m))
+		require.Equal(t, stage.Staged, record(t, m).State)
+	}
+}
+
+func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	e, err := m.rename(context.Background(), stage.Entry.Bad)
+	require.NoError(t, err)
+	require.Equal(t, "spore_1000000000001_0123456789cd+0-3.efi", e.File())
+	require.ElementsMatch(t, []string{"spore_0123456789ab.efi", "spore_1000000000001_0123456789cd+0-3.efi"}, entries(t, m))
+}
+
+func TestAnESPWithoutTheEntryThatRunsIsAnError(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	m.boot.ClusterHash = "b2"
+	require.ErrorContains(t, m.giveBack(), "no entry in /EFI/Linux starts what runs")
+}
