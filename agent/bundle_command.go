@@ -345,6 +345,9 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 	if err := t.layInbox(); err != nil {
 		return err
 	}
+	if err := readable(filepath.Dir(t.m.root.At(paths.Renewal))); err != nil {
+		return err
+	}
 	plan := renewal.Plan(share, changed, others, renewal.ProgramsOf(t.cluster, t.node))
 	return (&renewal.File{Path: t.m.root.At(paths.Renewal)}).Change(func(s *renewal.State) {
 		now := renewal.Clock()
@@ -364,11 +367,7 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 // layTrust writes whom the node trusts. It returns the files that are not as they were.
 func (t *taker) layTrust(trust clusterpart.Authorities) (changed []string, err error) {
 	dir := t.m.root.At(paths.Trust)
-	// The unit's UMask= would keep every program but root's out.
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := readable(dir); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(trust.Files)) {
@@ -394,6 +393,14 @@ func (t *taker) layTrust(trust clusterpart.Authorities) (changed []string, err e
 		changed = append(changed, e.Name())
 	}
 	return changed, nil
+}
+
+// readable makes a folder that every program may read: the unit's UMask= would keep all but root's out.
+func readable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
 
 // layInbox makes the folder in which the API's server leaves a bundle that the operator sends.

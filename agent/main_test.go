@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
 	"spore/agent/atomicfile"
@@ -115,6 +116,8 @@ func TestAMachineBecomesItsNode(t *testing.T) {
 }
 
 func TestABundleLetsTheRolesStart(t *testing.T) {
+	before := unix.Umask(0o077) // that of spore-bundle.service
+	defer unix.Umask(before)
 	m, _ := testMachine(t, 3)
 	become(t, m, mac(1))
 	tree := withKeys(t, m)
@@ -144,6 +147,11 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	for _, path := range []string{paths.Live + "/mosquitto/tls-key", paths.Live + "/api/agent-certificate", paths.Trust + "/mqtt.crt", paths.Inbox} {
 		_, err := os.Stat(m.root.At(path))
 		require.NoError(t, err, path)
+	}
+	for _, dir := range []string{paths.Trust, filepath.Dir(paths.Renewal)} {
+		st, err := os.Stat(m.root.At(dir))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o755), st.Mode().Perm(), "programs without privileges read it, whatever the unit's UMask is: %s", dir)
 	}
 	deliver("node-00001")
 	require.Empty(t, pending(), "a newer bundle with the same secrets changes nothing")
