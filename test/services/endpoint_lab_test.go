@@ -338,15 +338,27 @@ func (m *endpointMaster) leaseLeft() int64 {
 	return max(left.TTL, 0)
 }
 
-// holders are the masters whose kernels have the address.
-func (l *endpoints) holders() []*endpointMaster {
-	var out []*endpointMaster
+// holders are the names of the masters whose kernels have the address.
+func (l *endpoints) holders() (names []string) {
 	for _, m := range l.masters {
 		if _, ok := m.has(); ok {
-			out = append(out, m)
+			names = append(names, m.name)
 		}
 	}
-	return out
+	return names
+}
+
+// holder is the one master whose kernel has the address.
+func (l *endpoints) holder() *endpointMaster {
+	l.t.Helper()
+	names := l.holders()
+	require.Len(l.t, names, 1, "masters that have the address")
+	for _, m := range l.masters {
+		if m.name == names[0] {
+			return m
+		}
+	}
+	return nil
 }
 
 // answer is who answers at the virtual address now.
