@@ -92,6 +92,9 @@ func Of(in Input) nodeapi.Health {
 		if is == "" {
 			continue
 		}
+		if reason == "" { // whoever asks takes no condition without one
+			reason = "it is not said why"
+		}
 		h.Conditions = append(h.Conditions, nodeapi.Condition{Name: row.Name, State: is, Reason: reason})
 		h.Healthy = h.Healthy && is != nodeapi.Failing
 	}
@@ -136,10 +139,11 @@ func partition(in Input) (nodeapi.State, string) {
 	return nodeapi.OK, strings.TrimSpace(s.Kind + " " + s.Device)
 }
 
-// Shares of a file system that are left, in percent.
+// What is left of a file system: little is both a share, in percent, and an amount, in bytes. A share alone would be much of a large
+// disk, and an amount alone much of a small one.
 const (
-	lowSpace   = 15
-	leastSpace = 5
+	lowShare, lowBytes     = 15, 4 << 30
+	leastShare, leastBytes = 5, 1 << 30
 )
 
 func space(in Input) (nodeapi.State, string) {
@@ -147,15 +151,16 @@ func space(in Input) (nodeapi.State, string) {
 	if v.Problem != "" {
 		return nodeapi.Warning, v.Problem
 	}
-	left, what := share(v.FreeBytes, v.Bytes), "space"
-	if files := share(v.FreeFiles, v.Files); v.Files > 0 && files < left {
-		left, what = files, "files"
+	left := share(v.FreeBytes, v.Bytes)
+	reason := fmt.Sprintf("%d %% of /var is free (%d of %d MiB)", left, v.FreeBytes>>20, v.Bytes>>20)
+	files := share(v.FreeFiles, v.Files)
+	if files < lowShare {
+		reason += fmt.Sprintf(", and room for %d %% of its files", files)
 	}
-	reason := fmt.Sprintf("%d %% of the %s of /var is left (%d of %d MiB)", left, what, v.FreeBytes>>20, v.Bytes>>20)
 	switch {
-	case left < leastSpace:
+	case left < leastShare && v.FreeBytes < leastBytes || files < leastShare:
 		return nodeapi.Failing, reason
-	case left < lowSpace:
+	case left < lowShare && v.FreeBytes < lowBytes || files < lowShare:
 		return nodeapi.Warning, reason
 	}
 	return nodeapi.OK, reason

@@ -86,13 +86,14 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		"another node's state": {func(in *Input) {
 			in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "of another node", Refused: true}
 		}, "state", nodeapi.Failing, "of another node"},
-		"no state known":             {func(in *Input) { in.Line.State = nil }, "state", nodeapi.Warning, "not known"},
-		"little space":               {func(in *Input) { in.Var.FreeBytes = 14 << 20 }, "space", nodeapi.Warning, "14 % of the space of /var is left (14 of 100 MiB)"},
-		"no space":                   {func(in *Input) { in.Var.FreeBytes = 4 << 20 }, "space", nodeapi.Failing, "4 % of the space"},
-		"no files":                   {func(in *Input) { in.Var.FreeFiles = 10 }, "space", nodeapi.Failing, "1 % of the files"},
-		"space that is not known":    {func(in *Input) { in.Var = Space{Problem: "statfs: no"} }, "space", nodeapi.Warning, "statfs: no"},
-		"a disk that is refused":     {func(in *Input) { in.Line.Disks[0].Problem = "holds ext4" }, "disks", nodeapi.Failing, "kafka disk serial=A: holds ext4"},
-		"an address that is missing": {func(in *Input) { in.Line.Addresses = []string{"192.0.2.1"} }, "network", nodeapi.Failing, "does not have its address 10.77.0.14"},
+		"no state known":                {func(in *Input) { in.Line.State = nil }, "state", nodeapi.Warning, "not known"},
+		"little space":                  {func(in *Input) { in.Var.FreeBytes = 14 << 20 }, "space", nodeapi.Warning, "14 % of /var is free (14 of 100 MiB)"},
+		"no space":                      {func(in *Input) { in.Var.FreeBytes = 4 << 20 }, "space", nodeapi.Failing, "4 % of /var is free"},
+		"a small share of a large disk": {func(in *Input) { in.Var = Space{Bytes: 1 << 40, FreeBytes: 5 << 30} }, "space", nodeapi.OK, "0 % of /var is free (5120 of 1048576 MiB)"},
+		"no files":                      {func(in *Input) { in.Var.FreeFiles = 10 }, "space", nodeapi.Failing, "and room for 1 % of its files"},
+		"space that is not known":       {func(in *Input) { in.Var = Space{Problem: "statfs: no"} }, "space", nodeapi.Warning, "statfs: no"},
+		"a disk that is refused":        {func(in *Input) { in.Line.Disks[0].Problem = "holds ext4" }, "disks", nodeapi.Failing, "kafka disk serial=A: holds ext4"},
+		"an address that is missing":    {func(in *Input) { in.Line.Addresses = []string{"192.0.2.1"} }, "network", nodeapi.Failing, "does not have its address 10.77.0.14"},
 		"an address that is another's": {func(in *Input) {
 			in.Line.Conflicts, in.Line.Addresses = []arp.Used{{IP: netip.MustParseAddr("10.77.0.14"), MAC: "02:00:00:00:00:01"}}, nil
 		}, "network", nodeapi.Failing, "10.77.0.14 is used by 02:00:00:00:00:01"},

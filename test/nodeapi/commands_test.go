@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/api"
+	"spore/agent/clock"
 	"spore/agent/health"
 	"spore/agent/journal"
 	"spore/agent/status"
@@ -139,7 +140,7 @@ case "$*" in *--follow) exec sleep 600;; esac
 			row(protocol.LogsPath, (&journal.Reader{Program: journalctl, Say: say}).ServeHTTP),
 			row(protocol.HealthPath, func(w http.ResponseWriter, _ *http.Request) {
 				in := health.Input{
-					Cluster: &d.cluster, Node: d.nodes[node], Now: time.Now(), Line: line, AgentRuns: true, Synchronized: true,
+					Cluster: &d.cluster, Node: d.nodes[node], Now: time.Now(), Line: line, AgentRuns: true,
 					CertificateEnds: time.Now().Add(200 * 24 * time.Hour), Var: health.Space{Bytes: 100, FreeBytes: 50},
 				}
 				if input != nil {
@@ -211,7 +212,7 @@ func TestHealthSaysWhatIsNotAsItShouldBe(t *testing.T) {
 	require.Contains(t, out, "(cluster)  answers      ok     1 of 1 nodes answer\n")
 	stop()
 
-	d.serve("edge-01", edge(), func(in *health.Input) { in.Synchronized = false; in.Now = in.Now.Add(-time.Hour); in.Line.Clock = nil })
+	d.serve("edge-01", edge(), func(in *health.Input) { in.Now, in.Line.Clock = in.Now.Add(-time.Hour), &clock.State{} })
 	code, out, errs = d.ask("health", "--node", "edge-01")
 	require.Equal(t, exit.OK, code, "a warning is no failure: %s%s", out, errs)
 	require.Regexp(t, `edge-01 +clock +warning `, out)
