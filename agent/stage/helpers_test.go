@@ -155,7 +155,7 @@ type system struct {
 }
 
 // makeSystem makes a cluster part that the kernel would take and a UKI that names it. certificate, if not empty, is in its
-// signature.
+// signature; "pcr KEY" is a key for PCR 11 instead.
 func makeSystem(text, certificate string) system {
 	data := make([]byte, 2*4096)
 	le := binary.LittleEndian
@@ -195,6 +195,16 @@ func makeUKI(cmdline, certificate string) []byte {
 	le.PutUint16(opt, 0x20b)
 	le.PutUint32(opt[108:], 16)
 	copy(b[15000:], cmdline)
+	if key, ok := strings.CutPrefix(certificate, "pcr "); ok {
+		le.PutUint16(b[0x46:], 1)
+		section := b[0x58+240:]
+		copy(section, ".pcrpkey")
+		le.PutUint32(section[8:], 64)
+		le.PutUint32(section[16:], 64)
+		le.PutUint32(section[20:], 16000)
+		copy(b[16000:], key)
+		certificate = ""
+	}
 	if certificate == "" {
 		return b
 	}

@@ -124,6 +124,26 @@ func starts(r io.Reader, rootHash, clusterHash string) (bool, error) {
 	}
 }
 
+// maxPCRKey bounds a public key in a UKI.
+const maxPCRKey = 64 << 10
+
+// pcrKey is the public key for signatures of PCR 11 that a UKI brings; nothing when it brings none.
+func pcrKey(program io.ReaderAt) ([]byte, error) {
+	f, err := pe.NewFile(program)
+	if err != nil {
+		return nil, err
+	}
+	section := f.Section(".pcrpkey")
+	if section == nil {
+		return nil, nil
+	}
+	if section.Size > maxPCRKey {
+		return nil, fmt.Errorf("its public key for PCR 11 has %d bytes", section.Size)
+	}
+	data, err := section.Data()
+	return bytes.TrimRight(data, "\x00"), err
+}
+
 // directorySecurity is the entry of the table of signatures (PE format, "Optional header data directories").
 const directorySecurity = 4
 

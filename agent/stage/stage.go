@@ -275,7 +275,7 @@ func (w *writer) look(s Source) error {
 		}
 		if runs {
 			w.running, mine = e, append(mine, f.Name)
-			if err := w.sameSigner(content, s); err != nil {
+			if err := errors.Join(w.sameSigner(content, s), samePCRKey(content, s)); err != nil {
 				return err
 			}
 			continue
@@ -321,6 +321,23 @@ func (w *writer) sameSigner(running io.ReaderAt, s Source) error {
 		}
 	}
 	return refuse("this machine has Secure Boot on, and the UKI of the update is signed by another certificate than the one that runs: sign it with the same key")
+}
+
+// samePCRKey refuses a UKI whose value of PCR 11 another key signs than that of what runs, or none: secrets that the TPM bound to
+// images of that key, such as that of an encrypted /var, would be out of reach.
+func samePCRKey(running io.ReaderAt, s Source) error {
+	want, err := pcrKey(running)
+	if err != nil {
+		return fmt.Errorf("the UKI that runs: %w", err)
+	}
+	have, err := pcrKey(s.UKI)
+	if err != nil {
+		return fmt.Errorf("the UKI of the update: %w", err)
+	}
+	if len(want) > 0 && string(have) != string(want) {
+		return refuse("the UKI that runs has its value of the TPM's PCR 11 signed, and the UKI of the update not by the same key: the TPM would not open what it sealed; push with the same --pcr-key")
+	}
+	return nil
 }
 
 // clear removes entries that start anything but what runs.

@@ -173,6 +173,8 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 			change: func(m *Machine) { m.SecureBoot = true }, system: ptr(signed("x", "somebody")), runs: ptr(signed("y", "the plant")),
 			want: "signed by another certificate than the one that runs",
 		},
+		"with another key for PCR 11":  {system: ptr(signed("x", "pcr other")), runs: ptr(signed("y", "pcr key")), want: "not by the same key"},
+		"without a key for PCR 11":     {system: ptr(signed("x", "")), runs: ptr(signed("y", "pcr key")), want: "push with the same --pcr-key"},
 		"force takes no other cluster": {force: true, head: func(h *update.Head) { h.Cluster = "other" }, want: "is of the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,6 +217,11 @@ func TestWhatIsTakenAllTheSame(t *testing.T) {
 		m := machineOf(t, newDisk(t, runs), runs)
 		m.SecureBoot = true
 		_, err := Stage(*m, pushed.offer(t, 2, nil), false)
+		require.NoError(t, err)
+	})
+	t.Run("with the same key for PCR 11", func(t *testing.T) {
+		runs, pushed := makeSystem("a", "pcr key"), makeSystem("b", "pcr key")
+		_, err := Stage(*machineOf(t, newDisk(t, runs), runs), pushed.offer(t, 2, nil), false)
 		require.NoError(t, err)
 	})
 	t.Run("twice", func(t *testing.T) {
