@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/vm"
 	"spore/test/client"
 )
 
@@ -42,6 +43,7 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 	b := newBroker(t)
 	c := edge("edge", bootDisk(overlay(t)))
 	c.SMBIOS, c.Reboots = b.bundle(t, "edge-01"), true
+	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 	g := boot(t, c)
 	first := g.running()
 
@@ -107,6 +109,7 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 		require.ErrorContains(t, err, "edge-01.plant.example, edge-01, not mqtt-01.plant.example")
 	})
 	t.Run("names and addresses of all nodes are answered", func(t *testing.T) { checkDNS(t, g, edgeIP) })
+	t.Run("its operator is told how it is, and nobody else", func(t *testing.T) { answersItsOperator(t, g) })
 
 	s := b.mustDial(t, g, edgeIP, "edge-01", "sensor")
 	require.NoError(t, s.Publish("sensors/kept", "42", true))

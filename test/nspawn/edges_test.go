@@ -70,6 +70,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		require.ErrorContains(t, err, "not edge-2.edges.example")
 	})
 
+	l.Step("each answers the operator, and nobody else", func(t *testing.T) { edgesAnswerTheOperator(t, l) })
+
 	l.Step("without a time server, the nodes ask each other", func(t *testing.T) { timeOfEdges(t, l) })
 
 	lost := l.Node("edge-2")
@@ -87,6 +89,11 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		a, err := client.Ask("udp", net.JoinHostPort(l.Node("edge-1").IP(), "53"), lost.Facts.FQDN, "A")
 		require.NoError(t, err)
 		require.Equal(t, "NOERROR", a.Code, "the others go on")
+		out, errs, ok := l.spore(t.Context(), "health", "--timeout", "5s")
+		require.False(t, ok)
+		require.Regexp(t, `(?m)^edge-2 +answers +failing +no answer`, out)
+		require.Contains(t, out, "2 of 3 nodes answer; not edge-2")
+		require.Equal(t, "spore health: the cluster is not healthy\n", errs)
 	})
 	l.Step("it returns with what it had, and needs no bundle from outside", func(t *testing.T) {
 		lost.Bundle = nil

@@ -1,0 +1,71 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/nodeapi"
+)
+
+// apiPort is that of the node's API on edge-01.
+const apiPort = edgeIP + ":8643"
+
+// answersItsOperator asks edge-01 through a forwarded port, with the program and the keys that an operator has.
+func answersItsOperator(t *testing.T, g *guest) {
+	builder := filepath.Join(t.TempDir(), "spore")
+	out, err := exec.Command("go", "build", "-o", builder, sourceTree+"/builder").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	at, err := g.Address("tcp", apiPort)
+	require.NoError(t, err)
+	ask := func(command string, args ...string) (out, errs string, ok bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", "edge-01=" + at, "--timeout", "30s"}, args...)
+		cmd := exec.CommandContext(ctx, builder, all...)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		t.Logf("$ spore %s %s\n%s%s", command, strings.Join(args, " "), &stdout, &stderr)
+		return stdout.String(), stderr.String(), err == nil
+	}
+
+	text, errs, ok := ask("status", "--node", "edge-01")
+	require.True(t, ok, errs)
+	require.Regexp(t, `edge-01 +running +dns-server, mqtt-broker +`+edgeIP, text)
+	text, errs, ok = ask("health", "--node", "edge-01", "--json")
+	require.True(t, ok, errs)
+	var found struct {
+		Healthy bool
+		Nodes   []struct{ Health nodeapi.Health }
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &found))
+	require.True(t, found.Healthy)
+	states := map[string]nodeapi.State{}
+	for _, c := range found.Nodes[0].Health.Conditions {
+		states[c.Name] = c.State
+	}
+	require.Equal(t, nodeapi.Warning, states["clock"], "there is no time server in this network")
+	delete(states, "clock")
+	for name, state := range states {
+		require.Equal(t, nodeapi.OK, state, name)
+	}
+	text, errs, ok = ask("logs", "edge-01", "mosquitto")
+	require.True(t, ok, errs)
+	require.Regexp(t, `mosquitto\[\d+\]: .*mosquitto version`, text)
+
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: suite.authority(t, "agent"), ServerName: "edge-01"}}}
+	_, err = client.Get("https://" + at + nodeapi.StatusPath)
+	require.ErrorContains(t, err, "certificate required")
+}
