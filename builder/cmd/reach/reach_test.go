@@ -1,0 +1,95 @@
+package reach
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster/facts"
+	"spore/nodeapi"
+	"spore/test/testca"
+)
+
+func TestAFileOfAccessMustBeOfUse(t *testing.T) {
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	file := func(cluster, role string, ends time.Time) string {
+		certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna", Organization: []string{role}}, NotAfter: ends})
+		require.NoError(t, err)
+		text, err := Access{Cluster: cluster, Certificate: string(certificate), Key: string(key), Authorities: string(ca.PEM())}.Encode()
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "access")
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	require.NoError(t, os.WriteFile(large, bytes.Repeat([]byte("x"), maxAccess+1), 0o600))
+	later := time.Now().Add(time.Hour)
+	c := &facts.Cluster{ID: "AB"}
+	for name, tc := range map[string]struct {
+		path string
+		need nodeapi.Role
+		want string
+	}{
+		"a reader who looks":                      {file("ab", "spore:reader", later), nodeapi.Reader, ""},
+		"an administrator who looks":              {file("ab", "spore:admin", later), nodeapi.Reader, ""},
+		"an administrator who changes":            {file("AB", "spore:admin", later), nodeapi.Admin, ""},
+		"a reader who would change":               {file("ab", "spore:reader", later), nodeapi.Admin, "it is for readers"},
+		"one whose time is over":                  {file("ab", "spore:admin", time.Now().Add(-time.Minute)), nodeapi.Reader, "it has ended at"},
+		"one of another cluster":                  {file("cd", "spore:admin", later), nodeapi.Reader, "it is for the cluster with the id cd"},
+		"a file that is far too large":            {large, nodeapi.Reader, "more than"},
+		"no file":                                 {filepath.Join(t.TempDir(), "none"), nodeapi.Reader, "no such file"},
+		"a node's, which is no operator's at all": {file("ab", "spore:nodes", later), nodeapi.Reader, "and not an operator's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Flags{}.fromFile(tc.path, c, tc.need)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestNodesAreAskedAtOnceAndAnswerInTheirOrder(t *testing.T) {
+	c := &Cluster{Timeout: time.Minute}
+	for i := range 2 * atOnce {
+		c.Nodes = append(c.Nodes, facts.Node{Name: string(rune('a' + i%26)), IPs: []string{string(rune('0' + i%10))}})
+	}
+	var inside, most atomic.Int32
+	answers := Each(context.Background(), c, func(ctx context.Context, n facts.Node) (string, error) {
+		now := inside.Add(1)
+		defer inside.Add(-1)
+		for {
+			before := most.Load()
+			if now <= before || most.CompareAndSwap(before, now) {
+				break
+			}
+		}
+		_, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		time.Sleep(20 * time.Millisecond)
+		if n.Name == "b" {
+			return "", errors.New("no")
+		}
+		return n.Name, nil
+	})
+	require.Len(t, answers, len(c.Nodes))
+	for i, a := range answers {
+		require.Equal(t, c.Nodes[i].Name, a.Node.Name)
+		require.Equal(t, a.Node.Name == "b", a.Err != nil)
+		require.False(t, a.Answered.Before(a.Asked))
+	}
+	require.Greater(t, most.Load(), int32(1))
+	require.LessOrEqual(t, most.Load(), int32(atOnce))
+}
