@@ -73,8 +73,12 @@ func (m *machine) await(ctx context.Context) error {
 		return err
 	}
 	o.Node, o.Roles, o.Bound = n.Name, n.Roles, o.Bound-time.Since(began)
-	if r, err := m.trialRecord(); err == nil {
-		o.Down = r.Down
+	o.Down = func() []string {
+		r, err := m.trialRecord()
+		if err != nil {
+			return nil
+		}
+		return r.Down
 	}
 	return trial.Await(ctx, o)
 }

@@ -35,8 +35,9 @@ type Options struct {
 	// Node is the node's name, Roles are those that it has.
 	Node  string
 	Roles []string
-	// Down lists units and roles that were not up before.
-	Down []string
+	// Down lists units and roles that were not up before. It is asked at each look, since the node's record lies on a partition
+	// that comes while this waits. May be nil.
+	Down func() []string
 	// Bound is how long it may take, Settle how long it has to last; the package's when 0.
 	Bound, Settle time.Duration
 	// Line reads the last status line.
@@ -99,8 +100,12 @@ func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
 	if l.Node != o.Node {
 		return []string{fmt.Sprintf("the machine is node %s (it is %s)", o.Node, orNone(l.Node))}, 0
 	}
+	var down []string
+	if o.Down != nil {
+		down = o.Down()
+	}
 	for _, role := range o.Roles {
-		if slices.Contains(l.Roles, role) || slices.Contains(o.Down, role) {
+		if slices.Contains(l.Roles, role) || slices.Contains(down, role) {
 			continue
 		}
 		why := "not started yet"
@@ -112,7 +117,7 @@ func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
 		missing = append(missing, fmt.Sprintf("role %s is started (%s)", role, why))
 	}
 	for _, unit := range sortedUnits(l.Services) {
-		if slices.Contains(o.Down, unit) {
+		if slices.Contains(down, unit) {
 			continue
 		}
 		state, again := o.unit(ctx, unit)

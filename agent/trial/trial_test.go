@@ -86,7 +86,7 @@ func TestWhatIsUpAndWhatIsNot(t *testing.T) {
 				tt.units(s)
 			}
 			o := options(s, tt.line)
-			o.Down = tt.down
+			o.Down = func() []string { return tt.down }
 			missing, _ := o.look(context.Background())
 			if tt.want == "" {
 				require.Empty(t, missing)
