@@ -54,6 +54,9 @@ func (b *build) absentUnits() map[string]bool {
 	for _, p := range roles.Programs() {
 		if !b.programs[p.Name] {
 			out[p.Unit] = true
+			if name, ok := strings.CutSuffix(p.Unit, ".socket"); ok { // What it starts for each connection.
+				out[name+"@.service"] = true
+			}
 		}
 	}
 	for _, r := range roles.Roles() {
