@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // health asks again and again whether the own API server is ready, beside the renewals, which it may not hold up.
@@ -30,7 +29,7 @@ func (c *campaign) watchHealth(ctx context.Context) *health {
 				failed = 0
 			}
 			if failed >= c.Timing.Patience || errors.Is(err, ErrGone) {
-				h.sick <- fmt.Errorf("%w (%d questions, one every %s)", err, failed, c.Timing.Every.Round(time.Millisecond))
+				h.sick <- fmt.Errorf("%w (asked %d times in a row, every %s)", err, failed, c.Timing.Every)
 				return
 			}
 		}

@@ -249,7 +249,7 @@ func TestHolding(t *testing.T) {
 			func(w *world) {
 				w.at(200*time.Millisecond, func() { w.readyErr = errors.New("it answers 500") })
 			}, 3400 * time.Millisecond,
-			"0s acquire\n0s put\n0s announce\n1s announce\n2s announce\n2.5s remove\n2.5s release", "(3 questions, one every 1s)",
+			"0s acquire\n0s put\n0s announce\n1s announce\n2s announce\n2.5s remove\n2.5s release", "(asked 3 times in a row, every 1s)",
 		},
 		"one that was not ready for a moment keeps it": {
 			func(w *world) {
