@@ -54,6 +54,8 @@ type entrant struct {
 	peer   string
 	// others are the other masters, and where their etcd is asked.
 	others map[string]string
+	// promoted is true when the others have said that this member votes.
+	promoted bool
 }
 
 func newEntrant(m *machine) (*entrant, error) {

@@ -93,9 +93,8 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil {
 		return "", fmt.Errorf("remove %s: %w", step.Remove.Label(), client.Reason(err))
 	}
-	if name := step.Remove.Name; name != "" {
-		_, err = own.Delete(ctx, listsPrefix+name)
-	}
+	// An entry after the removal, also where there is nothing to delete: see settle.
+	_, err = own.Delete(ctx, listsPrefix+step.Remove.Name)
 	return "", err
 }
 
