@@ -235,14 +235,19 @@ func (m *machine) members(ctx context.Context, c *facts.Cluster, n *facts.Node) 
 	return f, ctx.Err()
 }
 
-// ask tells how the etcd at an endpoint is.
+// ask tells how the etcd at an endpoint is. Both questions take their whole time where nobody answers.
 func ask(ctx context.Context, conn *clientv3.Client, endpoint string, within time.Duration) (runs bool, revision int64, quorum bool) {
 	each, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if s, err := conn.Status(each, endpoint); err == nil {
-		runs, revision = true, s.Header.Revision
-	}
-	return runs, revision, source.Quorum(ctx, conn, within) == nil
+	var both sync.WaitGroup
+	both.Go(func() {
+		if s, err := conn.Status(each, endpoint); err == nil {
+			runs, revision = true, s.Header.Revision
+		}
+	})
+	both.Go(func() { quorum = source.Quorum(each, conn, within) == nil })
+	both.Wait()
+	return runs, revision, quorum
 }
 
 // refuse says why a restore would do harm.
