@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/etcd/client"
@@ -18,8 +20,8 @@ import (
 // lookEvery is how often the members are compared with the configuration, on a machine of usual speed.
 const lookEvery = 10 * time.Second
 
-// membersCommand keeps the members of etcd as the configuration says, until it is stopped: on the leader, whoever is no master
-// any more is removed.
+// membersCommand keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
+// removed.
 func membersCommand(ctx context.Context, m *machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent etcd members"}
@@ -56,7 +58,8 @@ func membersCommand(ctx context.Context, m *machine, args []string) error {
 	}
 }
 
-// keep says in etcd who the masters are, and, where this member leads, removes one that is none. It says for whom it waits.
+// keep says in etcd who the masters are, and, where this member leads or nobody of them does, removes one that is none. It says
+// for whom it waits.
 func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error) {
 	masters := slices.Sorted(slices.Values(formation.Etcd().Initial(e.cluster)))
 	lists, err := readLists(ctx, own)
@@ -71,12 +74,12 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	if err != nil {
 		return "", err
 	}
-	if s.Leader != s.Header.MemberId {
-		return "", nil
-	}
 	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes.Slow())
 	if err != nil {
 		return "", err
+	}
+	if s.Leader != s.Header.MemberId && member.Led(found.Members, s.Leader, masters) {
+		return "", nil
 	}
 	peers, err := e.peers(masters)
 	if err != nil {
@@ -90,7 +93,8 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 		return "", nil
 	}
 	e.say(fmt.Sprintf("removes %s (%016x) from etcd: it is no master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
-	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil {
+	// Several may do it when the leader is the one that goes.
+	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return "", fmt.Errorf("remove %s: %w", step.Remove.Label(), client.Reason(err))
 	}
 	// An entry after the removal, also where there is nothing to delete: see settle.

@@ -117,6 +117,12 @@ func Leave(members []Member, masters []string, lists map[string][]string, peers 
 	return Step{Done: true}
 }
 
+// Led tells whether the member with this id is one of the masters: then it is the one that removes others. One that is to go
+// itself, with a former configuration, would not.
+func Led(members []Member, leader uint64, masters []string) bool {
+	return slices.ContainsFunc(members, func(m Member) bool { return m.ID == leader && slices.Contains(masters, m.Name) })
+}
+
 // ours tells whether a member that has never run is one of the masters.
 func ours(m Member, peers map[string]string) bool {
 	for _, peer := range peers {

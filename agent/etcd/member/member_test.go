@@ -113,3 +113,10 @@ func TestLeave(t *testing.T) {
 		})
 	}
 }
+
+func TestALeaderThatIsToGoDoesNotDecideThat(t *testing.T) {
+	all := members(a, b, c)
+	require.True(t, Led(all, 2, []string{"a", "b"}))
+	require.False(t, Led(all, 3, []string{"a", "b"}), "it is none of the masters")
+	require.False(t, Led(all, 0, []string{"a", "b"}), "nobody leads")
+}
