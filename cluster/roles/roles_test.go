@@ -58,7 +58,7 @@ func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
-		if p.Name != "api" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
+		if p.Name != "api" && p.Name != "signer" && p.Name != "kubernetes-api" && !strings.HasSuffix(p.Name, "-bootstrap") && !strings.HasSuffix(p.Name, "-disks") { // part of spore-agent
 			require.NotEmpty(t, slices.Concat(p.Packages, p.Payloads, p.Own), p.Name)
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)

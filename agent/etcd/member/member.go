@@ -72,7 +72,8 @@ func Enter(members []Member, self Self) Step {
 			former = append(former, m)
 		}
 	}
-	for _, m := range former {
+	if len(former) > 0 {
+		m := former[0]
 		rest := slices.DeleteFunc(slices.Clone(members), func(o Member) bool { return o.ID == m.ID })
 		if voters, well, bad := count(rest); !m.Learner && well < (voters+1)/2+1 {
 			if len(bad) == 0 {
