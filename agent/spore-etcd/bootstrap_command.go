@@ -50,7 +50,7 @@ func bootstrapCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	fmt.Printf("etcd is formed anew by %s; the other masters join\n", strings.Join(p.Names(), ", "))
 	if slices.Contains(lose, o.Node) {
-		fmt.Printf("what was in %s is kept as %s\n", origin.Data, filepath.Join(origin.Home, origin.GivenUp))
+		fmt.Printf("what is in %s, if there is anything, is kept as %s\n", origin.Data, filepath.Join(origin.Home, origin.GivenUp))
 	}
 	// Not waited for: it is active when the others are there. With it down, the gate makes the new data.
 	out, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", formation.Etcd().Unit).CombinedOutput()
