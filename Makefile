@@ -7,7 +7,7 @@ OUT   ?= out
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 curl openssl make \
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base curl openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
