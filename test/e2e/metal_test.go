@@ -344,6 +344,7 @@ func (g *guest) endInOrder() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(g.t, g.Wait(ctx))
+	g.release()
 }
 
 func run(t *testing.T, name string, args ...string) string {
