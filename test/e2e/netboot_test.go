@@ -74,8 +74,8 @@ func (w *wire) ip(commands ...string) {
 const dnsmasqIP = "10.77.0.1"
 
 // dnsmasq is that server: Debian's dnsmasq on a machine of its own, which gives edge-01 its address and others one of a range. config are
-// further lines of its configuration.
-func (w *wire) dnsmasq(config string) {
+// further lines of its configuration, and again starts it anew with others.
+func (w *wire) dnsmasq(config string) (again func(config string)) {
 	w.t.Helper()
 	own := &wire{t: w.t}
 	inThread(w.t, func() {
@@ -88,10 +88,16 @@ func (w *wire) dnsmasq(config string) {
 
 	dir := w.t.TempDir()
 	file := filepath.Join(dir, "dnsmasq.conf")
-	require.NoError(w.t, os.WriteFile(file, []byte("port=0\ninterface=dhcp\nbind-interfaces\nno-ping\nno-resolv\nno-hosts\nlog-dhcp\nuser=root\npid-file=\ndhcp-authoritative\ndhcp-leasefile="+
-		filepath.Join(dir, "leases")+"\ndhcp-range=10.77.0.100,10.77.0.150,1h\ndhcp-host="+edgeMAC+","+edgeIP+"\n"+config), 0o600))
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file="+file)
-	w.daemon(own, cmd)
+	start := func(config string) (stop func()) {
+		require.NoError(w.t, os.WriteFile(file, []byte("port=0\ninterface=dhcp\nbind-interfaces\nno-ping\nno-resolv\nno-hosts\nlog-dhcp\nuser=root\npid-file=\ndhcp-authoritative\ndhcp-leasefile="+
+			filepath.Join(dir, "leases")+"\ndhcp-range=10.77.0.100,10.77.0.150,1h\ndhcp-host="+edgeMAC+","+edgeIP+"\n"+config), 0o600))
+		return w.daemon(own, exec.Command("dnsmasq", "--keep-in-foreground", "--log-facility=-", "--conf-file="+file))
+	}
+	stop := start(config)
+	return func(config string) {
+		stop()
+		stop = start(config)
+	}
 }
 
 // daemon runs a program on a network until the returned function is called, or the test ends; what it said is shown when that failed.
