@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,9 @@ const (
 	maxUKI  = 512 << 20
 	// fetchBound is the longest that it may take.
 	fetchBound = 10 * time.Minute
-	efiVars    = "/sys/firmware/efi/efivars"
+	// tellBound is the longest that the server may take to hear that the system is installed.
+	tellBound = 10 * time.Second
+	efiVars   = "/sys/firmware/efi/efivars"
 )
 
 const installUsage = "usage: spore-agent install [--yes] [--node NAME] [--erase-state SERIAL] SERIAL|wwn:WWN|id:NAME, or install --unattended"
@@ -196,6 +199,13 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 		}
 	}
 	r, err := install.Run(ctx, o, false)
+	if errors.Is(err, install.ErrThere) && m.boot.NetworkURL != "" {
+		// A cut came between the end of the writing and the word to the server, or that was lost.
+		if told := m.tellInstalled(ctx, name); told == nil {
+			m.say(fmt.Sprintf("%v. %s", err, m.registerBoot(r, true)))
+			return nil
+		}
+	}
 	if errors.Is(err, install.ErrThere) {
 		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, m.registerBoot(r, false))
 	}
@@ -203,11 +213,41 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 		return err
 	}
 	m.say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true)))
+	if m.boot.NetworkURL != "" {
+		if err := m.tellInstalled(ctx, name); err != nil {
+			m.say(fmt.Sprintf("the server does not know of it (%v), and may start this machine again", err))
+		}
+	}
 	for _, p := range r.Report.Kept {
 		m.say("kept the state partition " + p.GUID.String())
 	}
 	if r.Report.Note != "" {
 		m.say(r.Report.Note)
+	}
+	return nil
+}
+
+// tellInstalled tells the server that the system came from that it is on the disk that was named, so that it sends the
+// machine there when it asks next. Only a server that gave the order takes it.
+func (m *machine) tellInstalled(ctx context.Context, disk string) error {
+	id, err := m.identity()
+	if err != nil {
+		return err
+	}
+	said := url.Values{"mac": id.Seen.MACs, "serial": {id.Seen.Serial}, "uuid": {id.Seen.UUID}, "disk": {disk}}
+	ctx, cancel := context.WithTimeout(ctx, tellBound)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.boot.NetworkURL+"installed?"+said.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("the server says %s", response.Status)
 	}
 	return nil
 }

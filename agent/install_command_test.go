@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
+	"spore/agent/detect"
 	"spore/agent/install"
 	"spore/agent/paths"
 )
@@ -139,4 +141,26 @@ func TestFromTheNetworkTheUKIOfTheSameBuildIsTaken(t *testing.T) {
 	status = http.StatusNotFound
 	_, _, err = m.networkSource(t.Context(), install.Wanted{})
 	require.ErrorContains(t, err, "404")
+}
+
+func TestTheServerIsToldThatTheSystemIsOnTheDisk(t *testing.T) {
+	var told []string
+	status := http.StatusNoContent
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told = append(told, r.Method+" "+r.URL.String())
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	m := newMachine(paths.Root(t.TempDir()))
+	m.boot = bootinfo.Info{NetworkURL: server.URL + "/boot/"}
+	require.Error(t, m.tellInstalled(t.Context(), "DISK0001"), "who it is, is not known")
+	seen := detect.Seen{MACs: []string{"52:54:00:77:00:0b", "52:54:00:77:00:0c"}, Serial: "SN &1", UUID: "3a5b8f0e-0000-4000-8000-0000000000ff"}
+	require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.Identity), detect.Identity{Seen: seen}))
+	require.NoError(t, m.tellInstalled(t.Context(), "DISK0001"))
+	require.Equal(t, []string{"POST /boot/installed?disk=DISK0001&mac=52%3A54%3A00%3A77%3A00%3A0b&mac=52%3A54%3A00%3A77%3A00%3A0c&serial=SN+%261&uuid=3a5b8f0e-0000-4000-8000-0000000000ff"}, told)
+
+	status = http.StatusNotFound
+	require.ErrorContains(t, m.tellInstalled(t.Context(), "DISK0001"), "404", "a server of one's own does not know of it")
+	server.Close()
+	require.Error(t, m.tellInstalled(t.Context(), "DISK0001"))
 }

@@ -79,14 +79,15 @@ type Server struct {
 	base    string
 	install struct {
 		sync.Mutex
-		told map[string]bool
+		// done are the nodes that said that they have installed themselves.
+		done map[string]bool
 	}
 }
 
 // Open reads the folder and opens the ports.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{o: o}
-	s.install.told = map[string]bool{}
+	s.install.done = map[string]bool{}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -118,7 +119,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 // listen opens the ports: HTTP first, since the others lead to it.
 func (s *Server) listen(ctx context.Context, nodes *roster.Nodes) (err error) {
 	o, own := s.o, s.o.Card.Prefix.Addr()
-	w := web.Options{Dir: o.Dir, Roster: s.roster, Enroll: s.enroll, Seen: s.seen, Sent: s.sent, Install: s.toInstall}
+	w := web.Options{Dir: o.Dir, Roster: s.roster, Enroll: s.enroll, Seen: s.seen, Sent: s.sent, Install: s.toInstall, Installed: s.installed}
 	if s.web, err = web.Listen(ctx, netip.AddrPortFrom(own, uint16(o.HTTPPort)), w); err != nil {
 		return err
 	}
@@ -375,7 +376,8 @@ func orDash(s string) string {
 	return s
 }
 
-// toInstall says what a node is to do beside booting: install itself, once, and start from its disk afterwards.
+// toInstall says what a node is to do beside booting: install itself, and start from its disk once it has. A start that comes to
+// nothing, by a cut or a download that fails, is followed by the same order; a disk that has the system is not written to again.
 func (s *Server) toInstall(node string) (arguments []string, fromDisk bool) {
 	serial, ok := s.o.Install[node]
 	if !ok {
@@ -383,12 +385,24 @@ func (s *Server) toInstall(node string) (arguments []string, fromDisk bool) {
 	}
 	s.install.Lock()
 	defer s.install.Unlock()
-	if s.install.told[node] {
-		s.o.Say("%s: was told to install itself; it starts from its disk now", node)
+	if s.install.done[node] {
+		s.o.Say("%s: has installed itself; it starts from its disk now", node)
 		return nil, true
 	}
-	s.install.told[node] = true
+	s.o.Say("%s: is to install itself on the disk %s", node, serial)
 	return []string{"spore.install=" + serial}, false
+}
+
+// installed is told that a node has done so; it says whether that was asked for.
+func (s *Server) installed(node, disk string) bool {
+	if serial, ok := s.o.Install[node]; !ok || serial != disk {
+		return false
+	}
+	s.install.Lock()
+	defer s.install.Unlock()
+	s.install.done[node] = true
+	s.o.Say("%s: has the system on its disk %s", node, disk)
+	return true
 }
 
 // State is what the operator can be shown.

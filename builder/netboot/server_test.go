@@ -207,13 +207,25 @@ func TestTheFolderOfAnotherBuildIsTaken(t *testing.T) {
 	require.Contains(t, get(t, s.Base()+"node.ipxe?mac=52-54-00-99-00-01"), "this machine is "+config.Cluster.Nodes[1].Name)
 }
 
-func TestANodeIsToldToInstallItselfOnce(t *testing.T) {
+func TestANodeIsToldToInstallItselfUntilItHas(t *testing.T) {
 	p := newPlant(t)
 	o := p.options()
 	o.Install = map[string]string{"edge-01": "DISK0001"}
 	s := p.serve(o)
-	require.Contains(t, get(t, s.Base()+"node.ipxe?mac=52-54-00-77-00-0b"), "spore.install=DISK0001")
-	require.Contains(t, get(t, s.Base()+"node.ipxe?mac=52-54-00-77-00-0b"), "starts from its disk")
+	const who = "?mac=52-54-00-77-00-0b"
+	said := func(query string) int {
+		r, err := http.Post(s.Base()+"installed"+query, "", nil)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		return r.StatusCode
+	}
+	require.Contains(t, get(t, s.Base()+"node.ipxe"+who), "spore.install=DISK0001")
+	require.Equal(t, http.StatusNotFound, said(who+"&disk=DISK0002"))
+	require.Equal(t, http.StatusNotFound, said("?mac=52-54-00-99-00-01&disk=DISK0001"))
+	require.Contains(t, get(t, s.Base()+"node.ipxe"+who), "spore.install=DISK0001", "nothing is known of its disk yet")
+	require.Equal(t, http.StatusNoContent, said(who+"&disk=DISK0001"))
+	p.hears("edge-01: has the system on its disk DISK0001")
+	require.Contains(t, get(t, s.Base()+"node.ipxe"+who), "starts from its disk")
 
 	o.Install = map[string]string{"edge-99": "DISK0001"}
 	_, err := netboot.Open(t.Context(), o)

@@ -24,8 +24,8 @@ const (
 	// storageMemory is the machine's, in MiB: a monitor, a manager and two OSDs at their least.
 	storageMemory = 3072
 	osdDisk       = 8 << 30
-	// cephStep bounds one thing that Ceph does in emulation.
-	cephStep = 10 * time.Minute
+	// cephStep bounds one thing that Ceph does in emulation: a tenth of it on a quiet host.
+	cephStep = 20 * time.Minute
 	// asPeople is how a person on the machine speaks to Ceph.
 	asPeople = "-c /run/ceph-bootstrap/ceph.conf"
 )
@@ -44,6 +44,8 @@ type storage struct {
 	last int
 	// osds are the numbers of the OSDs by their disks.
 	osds string
+	// folder is that of a volume of CephFS, shared the hash of a file in it.
+	folder, shared string
 }
 
 // osds prints them.
@@ -75,6 +77,7 @@ func TestAMachineWithCeph(t *testing.T) {
 		{"it becomes healthy on empty disks, and the disk of somebody else is refused", s.becomesHealthy, true},
 		{"an object comes back as it was", s.keepsAnObject, true},
 		{"an image is made", s.makesAnImage, false},
+		{"the user of Kubernetes mounts its volume of the file system, and no other folder", s.sharesFiles, true},
 		{"one disk holds nothing that can be read without the key", s.encrypts, false},
 		{"what was acknowledged outlives a power cut", s.outlivesAPowerCut, true},
 	} {
@@ -178,7 +181,7 @@ func (s *storage) becomesHealthy(t *testing.T) {
 func (s *storage) rest(cpu, running float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nA machine with a monitor, a manager and two OSDs (%s): healthy on empty disks after %.0f CPU seconds, running after %.0f s of its clock\n\n| program | RSS in MB |\n|---|---|\n", suite.accel.Name, cpu, running)
-	for _, unit := range []string{"ceph-mon", "ceph-mgr", "ceph-osd-disk@1", "ceph-osd-disk@2"} {
+	for _, unit := range []string{"ceph-mon", "ceph-mgr", "ceph-mds", "ceph-osd-disk@1", "ceph-osd-disk@2"} {
 		kib, err := strconv.Atoi(s.sh("sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$(systemctl show -P MainPID " + unit + ")/status"))
 		require.NoError(s.t, err)
 		fmt.Fprintf(&b, "| %s | %d |\n", unit, kib*1024/1000/1000)
@@ -206,6 +209,42 @@ func (s *storage) makesAnImage(t *testing.T) {
 	require.Equal(t, "0", s.sh("rbd "+asPeople+" create rbd/volume --size 64M; echo $?"))
 	require.Equal(t, "volume", s.sh("rbd "+asPeople+" ls rbd"))
 	require.Contains(t, s.sh("rbd "+asPeople+" info rbd/volume"), "size 64 MiB in 16 objects")
+}
+
+// sharedAt is where a volume of CephFS is mounted.
+const sharedAt = "/run/shared"
+
+// mount mounts a folder of the file system by the kernel as the user of Kubernetes, with the options of payloads/spore-rbd, and
+// returns what is said, and the exit status.
+func (s *storage) mount(folder string, more ...string) string {
+	return s.sh("mkdir -p " + sharedAt + "; mount -i -t ceph -o " + strings.Join(append(more, "mon_addr=10.77.0.31:3300,ms_mode=secure,recover_session=clean,secret"), ",") + "=$(ceph auth print-key client.kubernetes-cephfs) " +
+		"kubernetes-cephfs@$(ceph fsid).files=" + folder + " " + sharedAt + "; echo $?")
+}
+
+// quota is that of the volume in bytes.
+const quota = 64 << 20
+
+func (s *storage) sharesFiles(t *testing.T) {
+	const asKubernetes = "ceph -n client.kubernetes-cephfs -k /run/kubernetes.keyring --connect-timeout 60 fs "
+	s.sh("ceph auth get client.kubernetes-cephfs -o /run/kubernetes.keyring")
+	require.Equal(t, "0", s.sh(asKubernetes+"subvolumegroup create files kubernetes; echo $?"))
+	require.Equal(t, "0", s.sh(fmt.Sprintf(asKubernetes+"subvolume create files shared %d kubernetes; echo $?", quota)))
+	s.folder = s.sh("ceph fs subvolume getpath files shared kubernetes")
+	require.Regexp(t, `^/volumes/kubernetes/shared/[0-9a-f-]{36}$`, s.folder)
+
+	for _, folder := range []string{"/", "/volumes"} {
+		said := s.mount(folder, "mount_timeout=15") // The kernel tries again until its time is over.
+		require.NotEqual(t, "0", said[strings.LastIndex(said, "\n")+1:], "%s: %s", folder, said)
+	}
+	require.Equal(t, "0", s.mount(s.folder), "%s", s.sh("dmesg | tail -n 20"))
+	require.Equal(t, strconv.Itoa(quota>>20), s.sh("df --block-size=1M --output=size "+sharedAt+" | tail -n 1 | tr -d ' '"))
+	s.shared = s.sh("cd " + sharedAt + " && head -c 16M /dev/urandom > file && sync file . && sha256sum file")
+	require.Regexp(t, `^[0-9a-f]{64} `, s.shared)
+	require.Contains(t, s.sh(fmt.Sprintf("truncate -s %d %s/more", 2*quota, sharedAt)), "Disk quota exceeded")
+	require.Equal(t, "0", s.sh("cd / && umount "+sharedAt+"; echo $?"))
+	require.Equal(t, "0", s.mount(s.folder))
+	require.Equal(t, s.shared, s.sh("cd "+sharedAt+" && sha256sum file"), "from Ceph, and not from the memory of the machine")
+	require.Equal(t, "0", s.sh("cd "+sharedAt+" && echo before the cut > synced && sync synced . ; echo $?"))
 }
 
 // encrypts looks at the disks from outside.
@@ -258,5 +297,7 @@ func (s *storage) outlivesAPowerCut(t *testing.T) {
 	require.Equal(t, s.hash, s.object())
 	require.Equal(t, "volume", s.sh("rbd "+asPeople+" ls rbd"))
 	require.Equal(t, s.osds, s.sh(osds), "the OSDs are those that they were")
+	require.Equal(t, "0", s.mount(s.folder))
+	require.Equal(t, s.shared+"\nbefore the cut", s.sh("cd "+sharedAt+" && sha256sum file && cat synced"))
 	s.g.off()
 }

@@ -77,7 +77,7 @@ func (k *kafkaMachine) disks() (system, data string) {
 func (k *kafkaMachine) boot(name, system, data string, logged bool) *guest {
 	k.t.Helper()
 	c := vm.Config{
-		Name: name, Reboots: true, SMBIOS: vm.SMBIOS{Serial: "KAFKA-TEST", UUID: "3a5b8f0e-0000-4000-8000-000000000041", Credentials: map[string][]byte{"spore.bundle": k.bundle}},
+		Name: name, SMBIOS: vm.SMBIOS{Serial: "KAFKA-TEST", UUID: "3a5b8f0e-0000-4000-8000-000000000041", Credentials: map[string][]byte{"spore.bundle": k.bundle}},
 		Disks: []vm.Disk{bootDisk(system), {Path: data, Serial: "KAFKA-DATA"}},
 		NICs:  []vm.NIC{{MAC: kafkaMAC, Net: network, DHCPStart: "10.77.0.60", Forwards: []vm.Forward{{Protocol: "tcp", Guest: kafkaIP + ":9092"}}}},
 	}
@@ -197,8 +197,9 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	}
 	t.Logf("%d records were acknowledged, %d are there", len(acknowledged)+1, len(got))
 
-	require.NoError(t, g.CtrlAltDel())
-	g.awaitLine(`reboot: Restarting system`)
+	// Firmware does not always come back from a reset of an emulated machine, so it is started anew.
+	g.endInOrder()
+	g = k.boot("kafka-again", afterSystem, afterData, false)
 	k.serving(g, "boot after an orderly stop, with the archive")
 	again, err := client.ReadLedger(ctx, k.as(g, "sensor", kafkaPasswords["sensor"]), kafkaTopic)
 	require.NoError(t, err)

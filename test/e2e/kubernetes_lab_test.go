@@ -53,6 +53,8 @@ type lab struct {
 	workerDisk     vm.Disk
 	// gateway is the cable between the network and the user-mode network of the host, by which the operator comes in.
 	masterLink, workerLink, gateway vm.Link
+	// workerBoot is the worker's boot id before it lost its disk.
+	workerBoot string
 	// rtc is the time of the master's clock at power-on; the host's when empty.
 	rtc string
 }
@@ -166,17 +168,24 @@ func (l *lab) newDisk(serial string) vm.Disk {
 // kubectl runs our own kubectl as the operator.
 func (l *lab) kubectl(args ...string) (string, error) { return l.kubectlWith("", args...) }
 
+// kubectlWith asks again when its question never reached the server: kubectl gives a handshake ten seconds, which a busy emulated
+// master does not always keep, and that says nothing of what is asked.
 func (l *lab) kubectlWith(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), kubeStep)
 	defer cancel()
-	cmd := l.command(ctx, args...)
-	cmd.Stdin = strings.NewReader(input)
-	var out, bad bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &bad
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(bad.String()))
+	for {
+		cmd := l.command(ctx, args...)
+		cmd.Stdin = strings.NewReader(input)
+		var out, bad bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &bad
+		err := cmd.Run()
+		if err == nil {
+			return out.String(), nil
+		}
+		if ctx.Err() != nil || !strings.Contains(bad.String(), "TLS handshake timeout") {
+			return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(bad.String()))
+		}
 	}
-	return out.String(), nil
 }
 
 func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {

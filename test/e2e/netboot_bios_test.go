@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,17 +16,22 @@ import (
 	"spore/builder/vm"
 )
 
-// TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS, whose card brings iPXE. The operator adds it to the
-// configuration while it waits; nobody touches the machine or the server.
+// TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS on a network whose DHCP server does what docs/netboot.md
+// says. The operator adds the machine to the configuration while it waits; nobody touches the machine or the server.
 func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	t.Parallel()
 	mac := foreignMAC + "7"
 	w, out := newWire(t), netbootFolder(t)
-	w.serve(out)
+	// The card's own iPXE is told to load ours, as plain PXE is: the two cannot be told apart by what they say of themselves.
+	again := w.dnsmasq("dhcp-boot=undionly.kpxe,," + serverIP + "\n")
+	w.serve(out, "off")
 	g := w.boot(vm.Config{Name: "bios", Firmware: vm.BIOS, SMBIOS: vm.SMBIOS{Serial: "SN-4711", UUID: "3a5b8f0e-0000-4000-8000-0000000000fe"}, Args: []string{
 		"-netdev", "tap,id=wire,ifname=" + tap + ",script=no,downscript=no",
 		"-device", "virtio-net-pci,netdev=wire,mac=" + mac + ",bootindex=1",
 	}})
+	g.awaitLine(`tftp://` + serverIP + `/undionly\.kpxe\.\.\. *ok`)
+	again(documentedConfig(t))
+	g.awaitLine(`http://` + serverIP + `/start\.ipxe\.\.\. *ok`)
 	g.awaitLine(`UNKNOWN MACHINE`)
 	g.awaitLine(`MAC +` + mac)
 	g.awaitLine(`serial +SN-4711`)
@@ -54,4 +60,16 @@ func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	require.Equal(t, "mac", s.Matched.By)
 	require.Equal(t, []string{dnsOwnIP}, s.Addresses)
 	require.Equal(t, "active", s.Services["coredns.service"])
+}
+
+// documentedConfig is what docs/netboot.md has for dnsmasq.
+func documentedConfig(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(sourceTree, "docs/netboot.md"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(page), "For dnsmasq, with the server at "+serverIP+":\n\n```\n")
+	require.True(t, ok)
+	config, _, ok := strings.Cut(rest, "```")
+	require.True(t, ok)
+	return config
 }

@@ -29,17 +29,26 @@ const (
 	appending = 20 * time.Second
 )
 
-// claim names no class: that of Ceph is the default.
-const claim = `
+// claims are one that names no class, since that of Ceph's images is the default, and one of a volume for many.
+const claims = `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
 spec:
   accessModes: [ReadWriteOnce]
   resources: {requests: {storage: 1Gi}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: shared}
+spec:
+  storageClassName: cephfs
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: 64Mi}}
 `
 
-// claimant has the volume at /data and is nobody: what it may write there, it may by the group that kubelet gives the volume.
+// claimant has the volumes at /data and /shared and is nobody: what it may write there, it may by the group that kubelet gives the
+// volumes.
 const claimant = `
 apiVersion: v1
 kind: Pod
@@ -47,13 +56,15 @@ metadata: {name: %s}
 spec:
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: 0
-  securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000}
+  securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000, fsGroupChangePolicy: OnRootMismatch}
   containers:
     - name: hello
       image: %s
       imagePullPolicy: IfNotPresent
-      volumeMounts: [{name: data, mountPath: /data}]
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+      volumeMounts: [{name: data, mountPath: /data}, {name: shared, mountPath: /shared}]
+  volumes:
+    - {name: data, persistentVolumeClaim: {claimName: data}}
+    - {name: shared, persistentVolumeClaim: {claimName: shared}}
 `
 
 // volumes is a machine with all of Kubernetes and all of Ceph.
@@ -62,8 +73,8 @@ type volumes struct {
 	// disks are the boot disk and that of the OSD, with logs of what is written to them.
 	disks []vm.Disk
 	g     *guest
-	// hash is that of the file that a pod has written.
-	hash string
+	// hash and shared are those of the files that a pod has written into its own volume and into that for many.
+	hash, shared string
 	// marks are what was reached after how many CPU seconds of QEMU since power-on.
 	marks strings.Builder
 }
@@ -81,11 +92,11 @@ func TestPodsHaveVolumesOfCeph(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"the node is ready and Ceph is up", v.becomesReady},
-		{"a claim is bound when a pod wants the volume", v.binds},
-		{"the pod writes a file", v.writesAFile},
-		{"another pod reads it from Ceph", v.readsItElsewhere},
+		{"claims are bound when a pod wants the volumes", v.binds},
+		{"the pod writes files", v.writesAFile},
+		{"another pod reads them from Ceph", v.readsItElsewhere},
 		{"what was synced outlives a power cut", v.outlivesACut},
-		{"the image goes with the claim", v.removes},
+		{"image and folder go with the claims", v.removes},
 	} {
 		passed := t.Run(step.name, func(t *testing.T) {
 			defer func(outer *testing.T) { v.t, v.g.t = outer, outer }(v.t)
@@ -95,7 +106,7 @@ func TestPodsHaveVolumesOfCeph(t *testing.T) {
 		if !passed {
 			out, err := v.kubectl("describe", "pods,pvc")
 			t.Log(out, err)
-			t.Log(v.sh("systemctl --failed; findmnt -o TARGET,SOURCE,OPTIONS | grep /dev/rbd; journalctl -q -b --no-pager -u 'rbd-*' | cut -c1-300 | tail -n 60"))
+			t.Log(v.sh("systemctl --failed; findmnt -o TARGET,SOURCE,OPTIONS | grep /dev/rbd; journalctl -q -b --no-pager -u 'rbd-*' -u 'cephfs-*' | cut -c1-300 | tail -n 60"))
 			t.Fatal("the rest stands on this")
 		}
 	}
@@ -144,6 +155,7 @@ func (v *volumes) boot(name string) {
 	require.NoError(v.t, os.RemoveAll(v.config))
 	v.spore("kubeconfig", filepath.Join(v.dir, "plant"), "--server", "https://"+api, "--lifetime", "4h", "-o", v.config)
 	v.g.awaitLine(`login: root \(automatic login\)`)
+	v.g.awaitShell()
 }
 
 // sh runs a command on the console.
@@ -176,7 +188,13 @@ func (v *volumes) ready() {
 func (v *volumes) becomesReady(t *testing.T) {
 	v.ready()
 	require.Equal(t, "ceph-rbd", v.must("get", "storageclass", "-o", `jsonpath={.items[?(@.metadata.annotations.storageclass\.kubernetes\.io/is-default-class=="true")].metadata.name}`))
-	v.await(kubeStep, "kubelet has registered the driver", "rbd.csi.spore", "get", "csinode", volumesName, "-o", "jsonpath={.spec.drivers[*].name}")
+	v.within(kubeStep, "kubelet has registered both drivers", func() error {
+		got, err := v.kubectl("get", "csinode", volumesName, "-o", "jsonpath={.spec.drivers[*].name}")
+		if err == nil && len(strings.Fields(got)) != 2 {
+			err = fmt.Errorf("it has %q", got)
+		}
+		return err
+	})
 }
 
 // start makes a pod with the volume and waits for it.
@@ -187,7 +205,7 @@ func (v *volumes) start(pod string) {
 }
 
 func (v *volumes) binds(t *testing.T) {
-	v.apply(claim)
+	v.apply(claims)
 	require.Empty(t, v.sh("rbd ls rbd"), "nobody wants the volume yet")
 	v.start("writer")
 	v.reached("first pod runs with a new volume")
@@ -195,6 +213,7 @@ func (v *volumes) binds(t *testing.T) {
 	image := v.must("get", "pvc", "data", "-o", "jsonpath={.spec.volumeName}")
 	require.Equal(t, image, v.sh("rbd ls rbd"))
 	require.Equal(t, "rbd/"+image, v.must("get", "pv", image, "-o", "jsonpath={.spec.csi.volumeHandle}"))
+	require.Equal(t, "Bound cephfs", v.must("get", "pvc", "shared", "-o", "jsonpath={.status.phase} {.spec.storageClassName}"))
 }
 
 func (v *volumes) writesAFile(t *testing.T) {
@@ -202,6 +221,8 @@ func (v *volumes) writesAFile(t *testing.T) {
 	v.hash, err = v.in("default/writer", "fill", "/data/object", strconv.Itoa(fileSize))
 	require.NoError(t, err)
 	require.Regexp(t, `^[0-9a-f]{64}$`, v.hash)
+	v.shared, err = v.in("default/writer", "fill", "/shared/object", strconv.Itoa(fileSize))
+	require.NoError(t, err)
 	_, err = v.in("default/writer", "fill", "/object", "1")
 	require.ErrorContains(t, err, "permission denied", "it is nobody elsewhere")
 }
@@ -217,9 +238,17 @@ func (v *volumes) readsItElsewhere(t *testing.T) {
 	})
 	v.start("reader")
 	v.reached("second pod runs with the volume")
-	got, err := v.in("default/reader", "sum", "/data/object")
-	require.NoError(t, err)
-	require.Equal(t, v.hash, got)
+	v.readsBoth()
+}
+
+// readsBoth makes sure that the files are as they were written.
+func (v *volumes) readsBoth() {
+	v.t.Helper()
+	for path, want := range map[string]string{"/data/object": v.hash, "/shared/object": v.shared} {
+		got, err := v.in("default/reader", "sum", path)
+		require.NoError(v.t, err, path)
+		require.Equal(v.t, want, got, path)
+	}
 }
 
 func (v *volumes) outlivesACut(t *testing.T) {
@@ -247,14 +276,12 @@ func (v *volumes) outlivesACut(t *testing.T) {
 	v.disks = after
 	v.boot("volumes-after")
 	// The pod that had the volume comes back by itself.
-	var got string
-	var err error
 	v.within(kubeLimit, "the pod reads its volume again", func() error {
-		got, err = v.in("default/reader", "sum", "/data/object")
+		_, err := v.in("default/reader", "sum", "/data/object")
 		return err
 	})
 	v.reached("the pod reads its volume again")
-	require.Equal(t, v.hash, got)
+	v.readsBoth()
 	lines, err := v.in("default/reader", "cat", "/data/lines")
 	require.NoError(t, err)
 	have := strings.Split(lines, "\n")
@@ -268,14 +295,15 @@ func (v *volumes) outlivesACut(t *testing.T) {
 func (v *volumes) removes(t *testing.T) {
 	require.NotEmpty(t, v.sh("rbd ls rbd"))
 	v.must("delete", "pod", "reader")
-	v.must("delete", "pvc", "data")
-	v.within(kubeStep, "the image is removed", func() error {
-		if got := v.sh("rbd ls rbd"); got != "" {
+	require.Contains(t, v.sh("ceph fs subvolume ls files kubernetes"), `"name": "pvc-`)
+	v.must("delete", "pvc", "data", "shared")
+	v.within(kubeStep, "image and folder are removed", func() error {
+		if got := v.sh("rbd ls rbd; ceph fs subvolume ls files kubernetes"); got != "[]" {
 			return fmt.Errorf("there is still %s", got)
 		}
 		return nil
 	})
 	v.await(kubeStep, "no volume is left", "", "get", "pv", "-o", "name")
-	v.reached("claim, volume and image removed")
+	v.reached("claims, volumes, image and folder removed")
 	v.g.off()
 }

@@ -69,7 +69,7 @@ Ports 67, 69 and 80 need root, or the capability cap_net_bind_service.`,
 	cmd.Flags().StringVar(&f.addresses, "range", "", "FIRST-LAST, the addresses for machines that are no node, with --dhcp full (default: the last ones of the network)")
 	cmd.Flags().IntVar(&f.http, "http-port", netboot.HTTPPort, "TCP port of HTTP")
 	cmd.Flags().StringVar(&f.tftp, "tftp-port", strconv.Itoa(netboot.TFTPPort), "UDP port of TFTP, or off")
-	cmd.Flags().StringArrayVar(&f.install, "install", nil, "NODE=SERIAL: have the node install itself on the disk with this serial number, once")
+	cmd.Flags().StringArrayVar(&f.install, "install", nil, "NODE=SERIAL: have the node install itself on the disk with this serial number, and send it there afterwards")
 	f.keys.Register(cmd)
 	return cmd
 }

@@ -76,8 +76,9 @@ func First() []byte {
 	}
 	query = append(query, "serial=${serial:uristring}", "uuid=${uuid}", "ip=${ip}", "hostname=${hostname:uristring}", "platform=${platform}")
 	b.line("chain --autofree %s?%s || goto failed", Asking, strings.Join(query, "&"))
-	// A script that comes to its end says what next: the machine's disk, or the same question again.
-	b.line("iseq ${spore-next} disk && exit 0 ||")
+	// A script that comes to its end says what next: the machine's disk, or the same question again. UEFI goes on to its next boot
+	// option only after one that failed; after one that succeeded it stops in its menu (UEFI 2.10, section 3.1.1).
+	b.line("iseq ${spore-next} disk && exit 1 ||")
 	b.line("goto ask")
 	b.line(":failed")
 	b.line("echo Spore: the boot server does not answer, or what it sent did not start. Once more in 5 seconds.")

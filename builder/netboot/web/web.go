@@ -61,6 +61,9 @@ type Options struct {
 	Roster *roster.Roster
 	// Install says what a node is to do beside booting: kernel arguments, or to start from its disk. May be nil.
 	Install func(node string) (arguments []string, fromDisk bool)
+	// Installed is told that a node has the system on the disk that the order to install named, and says whether there was such
+	// an order. May be nil.
+	Installed func(node, disk string) bool
 	// Enroll takes what machines without a bundle post. May be nil.
 	Enroll http.Handler
 	// Seen is told of a machine that asked for its script; Sent of a file that was sent. Both may be nil.
@@ -107,6 +110,7 @@ func Handler(o Options) http.Handler {
 	if o.Enroll != nil {
 		mux.Handle("POST /enroll", http.MaxBytesHandler(o.Enroll, maxBody))
 	}
+	mux.HandleFunc("POST /installed", h.installed)
 	mux.HandleFunc("GET /{$}", h.index)
 	return mux
 }
@@ -303,6 +307,24 @@ func (h *handler) script(m roster.Machine, base string) ([]byte, error) {
 		n.Arguments = arguments
 	}
 	return ipxe.Known(image, n)
+}
+
+// installed takes the word of a machine that has installed itself. Nobody proves who he is here, as nowhere in network boot; what
+// a lie does is that a machine starts from its disk, which it does without this server, too.
+func (h *handler) installed(w http.ResponseWriter, r *http.Request) {
+	said, err := parseMachine(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	said.Did = "installed itself"
+	said.Address, _, _ = net.SplitHostPort(r.RemoteAddr)
+	m, _ := h.o.Roster.Seen(said)
+	if m.Node == "" || h.o.Installed == nil || !h.o.Installed(m.Node, r.URL.Query().Get("disk")) {
+		http.Error(w, "this server gave no such order", http.StatusNotFound)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // base is the URL by which the machine has found the server: behind a forwarded port or a router it is not the server's own.

@@ -139,17 +139,33 @@ func TestEachMachineGetsItsScript(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsToBeInstalledIsToldOnceAndThenStartsFromItsDisk(t *testing.T) {
+func TestAMachineIsToldToInstallItselfUntilItSaysThatItHas(t *testing.T) {
 	o := options(t, folder(t, 10))
-	told := false
-	o.Install = func(string) ([]string, bool) {
-		defer func() { told = true }()
-		return []string{"spore.install=DISK0001"}, told
+	done := map[string]bool{}
+	o.Install = func(node string) ([]string, bool) { return []string{"spore.install=DISK0001"}, done[node] }
+	o.Installed = func(node, disk string) bool {
+		done[node] = disk == "DISK0001"
+		return done[node]
 	}
 	h := Handler(o)
-	require.Contains(t, get(h, "GET", "/node.ipxe?mac=52-54-00-77-00-0b").Body.String(), "spore.install=DISK0001")
-	require.Contains(t, get(h, "GET", "/node.ipxe?mac=52-54-00-77-00-0b").Body.String(), "set spore-next disk")
+	const who = "?mac=52-54-00-77-00-0b"
+	for range 2 {
+		require.Contains(t, get(h, "GET", "/node.ipxe"+who).Body.String(), "spore.install=DISK0001", "a start that failed is made again")
+	}
+	for _, other := range []string{"/installed" + who + "&disk=DISK0002", "/installed" + who, "/installed?mac=52-54-00-99-00-01&disk=DISK0001"} {
+		require.Equal(t, http.StatusNotFound, get(h, "POST", other).Code, other)
+	}
+	require.Equal(t, http.StatusBadRequest, get(h, "POST", "/installed?mac=%zz").Code)
+	require.Equal(t, http.StatusMethodNotAllowed, get(h, "GET", "/installed"+who+"&disk=DISK0001").Code)
+	require.Contains(t, get(h, "GET", "/node.ipxe"+who).Body.String(), "spore.install=DISK0001")
+
+	require.Equal(t, http.StatusNoContent, get(h, "POST", "/installed"+who+"&disk=DISK0001").Code)
+	require.Contains(t, get(h, "GET", "/node.ipxe"+who).Body.String(), "set spore-next disk")
+	require.Equal(t, http.StatusNoContent, get(h, "POST", "/installed"+who+"&disk=DISK0001").Code, "it may say so again")
 	require.NotContains(t, get(h, "GET", "/node.ipxe?mac=52-54-00-99-00-01").Body.String(), "spore.install", "an unknown machine is never installed")
+
+	o.Installed = nil
+	require.Equal(t, http.StatusNotFound, get(Handler(o), "POST", "/installed"+who+"&disk=DISK0001").Code)
 }
 
 func TestTheURLOfTheFolderIsTheOneThatTheMachineUsed(t *testing.T) {
