@@ -1,5 +1,5 @@
 # make image   builds out/spore.img from configs/
-# make test    vet, lint, unit tests, the image twice, boots in QEMU
+# make test    vet, lint, unit tests, the image twice, boots in QEMU, a cluster of Kubernetes
 # make help    the rest
 
 SHELL := /bin/bash
@@ -13,8 +13,7 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 # The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-# The two machines of Kubernetes need both processors for themselves, and 20 minutes: `make kubernetes`. The one with Kubernetes and
-# Ceph is left to `make volumes`.
+# The two machines of Kubernetes need both processors for themselves. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 
@@ -48,7 +47,7 @@ check: ## the fast part: formatting, vet, lint, unit tests
 	go test ./...
 	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./... && go test ./...
 
-test: ## everything but the long counts and machines with Kubernetes, with a table of where the time went
+test: ## everything but the long counts and volumes for pods, with a table of where the time went
 	@rm -f $(OUT)/stages.txt
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
@@ -59,9 +58,10 @@ test: ## everything but the long counts and machines with Kubernetes, with a tab
 	@mkdir -p $(OUT)/results
 	@$(STAGE) "several nodes" go test -count=1 -tags e2e -timeout 30m -v ./test/nspawn
 	@$(STAGE) "boots in QEMU" $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
+	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 	@$(STAGE) --table
 
-kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each twice: 20 minutes
+kubernetes: ## boot a master and a worker of Kubernetes in QEMU, the worker once more than make test does
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=1 $(E2E) -timeout 90m -run '$(KUBERNETES_E2E)' ./test/e2e
 

@@ -73,7 +73,7 @@ func etcd(in Input) (map[string]File, error) {
 		"heartbeat-interval":             slow(in, etcdHeartbeat).Milliseconds(),
 		"election-timeout":               min(slow(in, etcdElection), etcdMaxElection).Milliseconds(),
 		"quota-backend-bytes":            etcdQuota,
-		"watch-progress-notify-interval": etcdProgress.Nanoseconds(),
+		"watch-progress-notify-interval": slow(in, etcdProgress).Nanoseconds(),
 		// Compares the hashes of the members before it serves: data that differ are never mixed.
 		"feature-gates": "InitialCorruptCheck=true",
 		"log-level":     "warn",

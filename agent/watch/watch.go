@@ -16,9 +16,11 @@ const (
 	// Quiet is how long nothing may change before the picture is taken, Longest how long changes may put it off.
 	Quiet   = 200 * time.Millisecond
 	Longest = 2 * time.Second
-	// Starting is how often the picture is taken while the boot is not done: systemd does not announce its end to those
-	// who have no bus. Settled is how often it is taken afterwards, should a signal be lost.
+	// Starting is when the picture is taken again while the boot is not done: systemd does not announce its end to those
+	// who have no bus. As long as nothing changes each time is twice as long as the one before, up to Waiting: a node may wait
+	// for another one, or for its owner, for days. Settled is how often it is taken afterwards, should a signal be lost.
 	Starting = time.Second
+	Waiting  = 16 * time.Second
 	Settled  = time.Minute
 )
 
@@ -98,8 +100,9 @@ func Debounce(ctx context.Context, events <-chan struct{}, settled func() bool) 
 	out := make(chan struct{}, 1)
 	go func() {
 		defer close(out)
+		starting := Starting
 		for {
-			idle := Starting
+			idle := starting
 			if settled() {
 				idle = Settled
 			}
@@ -107,8 +110,10 @@ func Debounce(ctx context.Context, events <-chan struct{}, settled func() bool) 
 			case <-ctx.Done():
 				return
 			case <-time.After(idle):
+				starting = min(2*starting, Waiting)
 			case <-events:
 				rest(ctx, events)
+				starting = Starting
 			}
 			select {
 			case out <- struct{}{}:

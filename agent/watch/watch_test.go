@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -81,12 +82,29 @@ func TestChangesWithoutEndDoNotPutThePictureOffForEver(t *testing.T) {
 	require.Less(t, time.Since(start), Longest+time.Second)
 }
 
-func TestABootThatIsNotDoneIsLookedAtFromTimeToTime(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	select {
-	case <-Debounce(ctx, make(chan struct{}), func() bool { return false }):
-	case <-time.After(3 * Starting):
-		t.Fatal("nobody looks")
-	}
+func TestABootThatIsNotDoneIsLookedAtLessAndLessUntilSomethingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		events := make(chan struct{})
+		looks := Debounce(ctx, events, func() bool { return false })
+		begin := time.Now()
+		var at []float64
+		look := func() {
+			<-looks
+			at = append(at, time.Since(begin).Seconds())
+		}
+		for range 7 {
+			look()
+		}
+		require.Equal(t, []float64{1, 3, 7, 15, 31, 47, 63}, at)
+
+		events <- struct{}{}
+		at, begin = nil, time.Now()
+		for range 3 {
+			look()
+		}
+		require.Equal(t, []float64{0.2, 1.2, 3.2}, at)
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -71,8 +71,10 @@ func emulation(ctx context.Context) (Accel, error) {
 	}
 	// The kernel tests the timer against its own speed and panics ("IO-APIC + timer doesn't work") when the host is too busy
 	// to emulate both evenly. Under KVM it leaves the test out by itself. An emulated processor has SVM, for which the kernel would
-	// load KVM: a second of each boot, and "-svm" is no way out, with it QEMU 7.2 has mount(2) fail with EBUSY.
-	a := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check", "modprobe.blacklist=kvm_amd"}}
+	// load KVM: a second of each boot, and "-svm" is no way out, with it QEMU 7.2 has mount(2) fail with EBUSY. Each timer that ends
+	// between two ticks wakes threads of QEMU besides the guest's own, and the scheduler of a busy Go program sets one every 20
+	// microseconds: with ticks alone, a Kubernetes API server starts in two thirds of the time.
+	a := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check", "highres=off", "modprobe.blacklist=kvm_amd"}}
 	if major, ok := qemuMajor(string(out)); ok && major < 10 {
 		a.KernelArguments = append(a.KernelArguments, noCX16)
 	}
