@@ -40,6 +40,8 @@ func TestADiffSaysWhatEachNodeIsToldAnew(t *testing.T) {
 	require.Equal(t, []Value{
 		{"members.mqtt-broker", "edge-01, mqtt-01", "mqtt-02"},
 		{"network.ntpServers", "10.77.0.2", "10.77.0.2, 10.77.0.4"},
+		{"timeNodes[0].ip", "10.77.0.11", "10.77.0.21"},
+		{"timeNodes[1].name", "mqtt-01", "mqtt-02"},
 	}, d.Cluster)
 
 	require.Len(t, d.Nodes, 4)

@@ -18,8 +18,8 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 		return out
 	}
 	require.Equal(t, []string{"api", "coredns", "mosquitto"}, names("mqtt", "dns"))
-	require.Equal(t, []string{"coredns"}, names("dns"))
-	require.Equal(t, []string{}, names())
+	require.Equal(t, []string{"api", "coredns"}, names("dns"))
+	require.Equal(t, []string{"api"}, names(), "every node has its part of the API")
 }
 
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
