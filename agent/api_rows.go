@@ -19,6 +19,7 @@ import (
 	"spore/agent/health"
 	"spore/agent/journal"
 	"spore/agent/paths"
+	"spore/agent/renewal"
 	"spore/agent/status"
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
@@ -81,6 +82,10 @@ func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
 	}
 	for _, s := range quorums(c, n) {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
+	}
+	var err error
+	if in.Renewal, err = (&renewal.File{Path: m.root.At(paths.Renewal)}).Read(); err != nil {
+		in.RenewalProblem = "it is not known how far the node is with new certificates: " + err.Error()
 	}
 	in.Snapshots = m.snapshotsKept(c, n)
 	in.Endpoint = health.EndpointOf(m.root.At(holder.File), c, n)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spore/agent/renewal"
 	"spore/agent/status"
 	"spore/cluster/facts"
 	"spore/nodeapi"
@@ -37,6 +38,9 @@ type Input struct {
 	Quorums []Quorum
 	// Snapshots are those of etcd on a master; nil elsewhere.
 	Snapshots *Snapshots
+	// Renewal is how far the node is with new certificates and authorities, and RenewalProblem why that is not known.
+	Renewal        renewal.State
+	RenewalProblem string
 	// Endpoint is the virtual address of the Kubernetes API on a master; nil where there is none.
 	Endpoint *Endpoint
 }
@@ -75,6 +79,8 @@ func Rows() []Row {
 		{"network", network},
 		{"secrets", secrets},
 		{"certificate", certificate},
+		{"renewal", renewed},
+		{"configuration", configuration},
 		{"roles", roles},
 		{"quorums", quorums},
 		{"snapshots", snapshots},
@@ -238,6 +244,40 @@ func certificate(in Input) (nodeapi.State, string) {
 		return nodeapi.Warning, "the certificate of the node's agent ends at " + ends.UTC().Format(time.RFC3339) + ", and was not renewed"
 	}
 	return nodeapi.OK, "until " + ends.UTC().Format(time.RFC3339)
+}
+
+func renewed(in Input) (nodeapi.State, string) {
+	r := in.Renewal
+	switch {
+	case in.RenewalProblem != "":
+		return nodeapi.Warning, in.RenewalProblem
+	case r.Problem != "":
+		return nodeapi.Warning, r.Problem
+	case len(r.Pending) > 0:
+		return nodeapi.Warning, "what is new was not taken yet by " + strings.Join(r.Names(), ", ")
+	case r.Ends.IsZero():
+		return "", "" // no bundle: secrets says so
+	}
+	return nodeapi.OK, "the first certificate ends at " + r.Ends.UTC().Format(time.RFC3339)
+}
+
+func configuration(in Input) (nodeapi.State, string) {
+	c := in.Line.Configuration
+	switch {
+	case c == nil:
+		return "", ""
+	case c.Problem != "":
+		return nodeapi.Warning, c.Problem
+	case c.Trial:
+		return nodeapi.Warning, fmt.Sprintf("pushed configuration %d is on trial: the node goes back to the one before unless its roles come up", c.Serial)
+	case c.Staged != "" && !c.Live:
+		return nodeapi.Warning, "the next start takes the pushed configuration " + c.Staged
+	case c.Staged != "":
+		return nodeapi.OK, "took the pushed configuration " + c.Staged + " as it ran; the next start shows whether it boots with it"
+	case c.Serial != 0:
+		return nodeapi.OK, fmt.Sprintf("pushed configuration %d", c.Serial)
+	}
+	return nodeapi.OK, "that of its image"
 }
 
 func roles(in Input) (nodeapi.State, string) {

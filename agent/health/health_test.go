@@ -13,6 +13,8 @@ import (
 	agentclock "spore/agent/clock"
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
+	"spore/agent/renewal"
+	"spore/agent/stage"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/cluster/facts"
@@ -27,13 +29,14 @@ func healthy() Input {
 		Cluster: &facts.Cluster{ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Name: "plant"}, Node: &facts.Node{Name: "kafka-1", Roles: []string{"kafka-broker"}},
 		Now: now, Up: 90*time.Second + 3, AgentRuns: true, CertificateEnds: now.Add(300 * 24 * time.Hour),
 		Var: Space{Bytes: 100 << 20, FreeBytes: 60 << 20, Files: 1000, FreeFiles: 900}, Addresses: []string{"10.77.0.14"},
-		Quorums: []Quorum{{"kafka", "kafka.service", []string{"kafka-1", "kafka-2"}}},
+		Quorums: []Quorum{{"kafka", "kafka.service", []string{"kafka-1", "kafka-2"}}}, Renewal: renewal.State{Serial: 3, Ends: now.Add(300 * 24 * time.Hour)},
 		Line: status.Line{
 			Spore: 1, Cluster: "plant", Node: "kafka-1", Matched: &status.Matched{By: "mac", Value: "52:54:00:00:00:14", Phase: 1}, Roles: []string{"kafka-broker"},
 			Services: map[string]string{"kafka.service": "active", "kafka.target": "active", "kafka-disks.service": "active", "kafka-bootstrap.service": "inactive"},
 			State:    &state.Info{Kind: state.Partition, Device: "/dev/vda9"}, Disks: []datadisk.Info{{Use: "kafka", Selector: "serial=A"}},
-			Clock:  &agentclock.State{Synchronized: true, From: "10.77.0.2"},
-			Bundle: &delivery.Info{Serial: 3, From: delivery.State}, System: "running", Addresses: []string{"10.77.0.14", "fe80::1"},
+			Clock:         &agentclock.State{Synchronized: true, From: "10.77.0.2"},
+			Configuration: &stage.Info{RootHash: "aa", ClusterHash: "bb"},
+			Bundle:        &delivery.Info{Serial: 3, From: delivery.State}, System: "running", Addresses: []string{"10.77.0.14", "fe80::1"},
 		},
 	}
 }
@@ -56,7 +59,7 @@ func TestANodeThatIsAsItShouldBe(t *testing.T) {
 		names = append(names, c.Name)
 		require.Equal(t, nodeapi.OK, c.State, "%s: %s", c.Name, c.Reason)
 	}
-	require.Equal(t, []string{"agent", "identity", "clock", "state", "space", "disks", "network", "secrets", "certificate", "roles", "quorums", "units", "system"}, names, "the order is what one reads down")
+	require.Equal(t, []string{"agent", "identity", "clock", "state", "space", "disks", "network", "secrets", "certificate", "renewal", "configuration", "roles", "quorums", "units", "system"}, names, "the order is what one reads down")
 	require.Equal(t, "running, up for 1m30s", find(h, "system").Reason)
 	require.Equal(t, []nodeapi.Member{{Service: "kafka", Of: []string{"kafka-1", "kafka-2"}, Serves: true}}, h.Quorums)
 	data, err := json.Marshal(h)
@@ -105,18 +108,31 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		"a certificate near its end": {func(in *Input) { in.CertificateEnds = now.Add(13 * 24 * time.Hour) }, "certificate", nodeapi.Warning, "ends at 2026-12-05T04:00:00Z"},
 		"a certificate at its end":   {func(in *Input) { in.CertificateEnds = now.Add(-time.Second) }, "certificate", nodeapi.Failing, "has ended at 2026-11-22T03:59:59Z"},
 		"no certificate":             {func(in *Input) { in.CertificateEnds = time.Time{} }, "certificate", nodeapi.Failing, "cannot be read"},
-		"a role that is held":        {func(in *Input) { in.Line.Held = []activate.Held{{Role: "kafka-broker", Reason: "missing secrets"}} }, "roles", nodeapi.Failing, "kafka-broker is held: missing secrets"},
-		"roles not started":          {func(in *Input) { in.Line.Roles = nil }, "roles", nodeapi.Failing, "none was started yet"},
-		"a member that waits":        {func(in *Input) { in.Line.Waiting = map[string]string{"kafka": "waiting for kafka-2"} }, "quorums", nodeapi.Failing, "kafka: waiting for kafka-2"},
-		"a member that starts":       {func(in *Input) { in.Line.Services["kafka.service"] = "activating" }, "quorums", nodeapi.Failing, "kafka: kafka.service is activating"},
-		"a member that is off":       {func(in *Input) { delete(in.Line.Services, "kafka.service") }, "quorums", nodeapi.Failing, "kafka: kafka.service was not started"},
-		"a wait of no quorum":        {func(in *Input) { in.Line.Waiting = map[string]string{"x": "waits for y"} }, "quorums", nodeapi.Failing, "x: waits for y"},
-		"a failed unit":              {func(in *Input) { in.Line.Failed = []string{"chrony.service"} }, "units", nodeapi.Failing, "chrony.service failed"},
-		"a unit that starts":         {func(in *Input) { in.Line.Services["kafka-disks.service"] = "activating" }, "units", nodeapi.Failing, "kafka-disks.service is activating"},
-		"a unit that stops":          {func(in *Input) { in.Line.Services["kafka-disks.service"] = "deactivating" }, "units", nodeapi.Failing, "kafka-disks.service is deactivating"},
-		"a unit not started yet":     {func(in *Input) { in.Line.System = "starting" }, "units", nodeapi.Failing, "kafka-bootstrap.service is not started yet"},
-		"a boot that goes on":        {func(in *Input) { in.Line.System = "starting" }, "system", nodeapi.Failing, "starting, up for 1m30s"},
-		"a degraded system":          {func(in *Input) { in.Line.System = "degraded" }, "system", nodeapi.Failing, "degraded"},
+		"a renewal that waits":       {func(in *Input) { in.Renewal.Problem = "no master has signed" }, "renewal", nodeapi.Warning, "no master has signed"},
+		"a renewal not known":        {func(in *Input) { in.RenewalProblem = "it is not known" }, "renewal", nodeapi.Warning, "not known"},
+		"a program that has the former certificate": {func(in *Input) {
+			in.Renewal.Pending = map[string]renewal.Pending{"kafka": {Way: renewal.Restarts}}
+		}, "renewal", nodeapi.Warning, "not taken yet by kafka"},
+		"a configuration that was taken back": {func(in *Input) {
+			in.Line.Configuration.Problem = "went back to this configuration: etcd.service failed"
+		}, "configuration", nodeapi.Warning,
+			"etcd.service failed"},
+		"a configuration on trial":     {func(in *Input) { in.Line.Configuration = &stage.Info{Serial: 4, Trial: true} }, "configuration", nodeapi.Warning, "pushed configuration 4 is on trial"},
+		"one for the next start":       {func(in *Input) { in.Line.Configuration = &stage.Info{Staged: "abc"} }, "configuration", nodeapi.Warning, "the next start takes the pushed configuration abc"},
+		"one that was taken at once":   {func(in *Input) { in.Line.Configuration = &stage.Info{Staged: "abc", Live: true} }, "configuration", nodeapi.OK, "took the pushed configuration abc"},
+		"one that was pushed and kept": {func(in *Input) { in.Line.Configuration = &stage.Info{Serial: 4} }, "configuration", nodeapi.OK, "pushed configuration 4"},
+		"a role that is held":          {func(in *Input) { in.Line.Held = []activate.Held{{Role: "kafka-broker", Reason: "missing secrets"}} }, "roles", nodeapi.Failing, "kafka-broker is held: missing secrets"},
+		"roles not started":            {func(in *Input) { in.Line.Roles = nil }, "roles", nodeapi.Failing, "none was started yet"},
+		"a member that waits":          {func(in *Input) { in.Line.Waiting = map[string]string{"kafka": "waiting for kafka-2"} }, "quorums", nodeapi.Failing, "kafka: waiting for kafka-2"},
+		"a member that starts":         {func(in *Input) { in.Line.Services["kafka.service"] = "activating" }, "quorums", nodeapi.Failing, "kafka: kafka.service is activating"},
+		"a member that is off":         {func(in *Input) { delete(in.Line.Services, "kafka.service") }, "quorums", nodeapi.Failing, "kafka: kafka.service was not started"},
+		"a wait of no quorum":          {func(in *Input) { in.Line.Waiting = map[string]string{"x": "waits for y"} }, "quorums", nodeapi.Failing, "x: waits for y"},
+		"a failed unit":                {func(in *Input) { in.Line.Failed = []string{"chrony.service"} }, "units", nodeapi.Failing, "chrony.service failed"},
+		"a unit that starts":           {func(in *Input) { in.Line.Services["kafka-disks.service"] = "activating" }, "units", nodeapi.Failing, "kafka-disks.service is activating"},
+		"a unit that stops":            {func(in *Input) { in.Line.Services["kafka-disks.service"] = "deactivating" }, "units", nodeapi.Failing, "kafka-disks.service is deactivating"},
+		"a unit not started yet":       {func(in *Input) { in.Line.System = "starting" }, "units", nodeapi.Failing, "kafka-bootstrap.service is not started yet"},
+		"a boot that goes on":          {func(in *Input) { in.Line.System = "starting" }, "system", nodeapi.Failing, "starting, up for 1m30s"},
+		"a degraded system":            {func(in *Input) { in.Line.System = "degraded" }, "system", nodeapi.Failing, "degraded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := healthy()
@@ -133,11 +149,13 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 
 func TestAConditionThatNothingCouldBeSaidOfIsLeftOut(t *testing.T) {
 	in := healthy()
-	in.Quorums, in.Line.Disks = nil, nil
+	in.Quorums, in.Line.Disks, in.Line.Configuration, in.Renewal = nil, nil, nil, renewal.State{}
 	h := Of(in)
 	require.True(t, h.Healthy)
 	require.Nil(t, find(h, "disks"))
 	require.Nil(t, find(h, "quorums"))
+	require.Nil(t, find(h, "configuration"))
+	require.Nil(t, find(h, "renewal"))
 	require.Empty(t, h.Quorums)
 }
 

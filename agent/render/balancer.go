@@ -47,6 +47,8 @@ func balancer(in Input) (map[string]File, error) {
 	line("  default_backend kube-apiservers")
 	line("backend kube-apiservers")
 	line("  balance leastconn")
+	// A client is not held by a master that has just lost power: what does not connect goes to another one at once.
+	line("  option redispatch 1")
 	line("  option httpchk GET /readyz")
 	line("  http-check expect status 200")
 	line("  option allbackups")
