@@ -219,10 +219,6 @@ func (m *machine) deliveredRecoveryKey(ctx context.Context) (string, error) {
 		return "", err
 	}
 	t.in.Vault, t.in.Medium = nil, nil
-	// Credentials of a unit would cost each boot a mount.
-	if err := t.add(delivery.Firmware, m.root.At(paths.SystemCredentials+"/"+delivery.CredentialName)); err != nil {
-		return "", err
-	}
 	for {
 		out := delivery.Take(ctx, t.in)
 		switch {

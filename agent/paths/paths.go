@@ -22,8 +22,6 @@ const (
 	StateESP = "/run/spore/state-keys/esp"
 	// PCRPublicKey signs what PCR 11 will be; it is there when the image has such a signature (systemd-stub(7)).
 	PCRPublicKey = "/run/systemd/tpm2-pcr-public-key.pem"
-	// SystemCredentials has what the firmware gave, for root alone (systemd.exec(5), "Credentials").
-	SystemCredentials = "/run/credentials/@system"
 	// MountOptions is libmount's table of what the kernel does not keep of mounts.
 	MountOptions = "/run/mount/utab"
 	// Repart holds the definitions for systemd-repart.

@@ -92,6 +92,8 @@ type Rollout struct {
 	Bound time.Duration
 	// Every is how often a node is asked meanwhile.
 	Every time.Duration
+	// Without names nodes that may be away while others with their roles are restarted.
+	Without []string
 	// Ask asks a node for its status, Send sends it the update.
 	Ask  func(ctx context.Context, node string) (Status, error)
 	Send func(ctx context.Context, node string) (Answer, error)
@@ -137,15 +139,15 @@ func (r Rollout) Run(ctx context.Context) ([]Answer, error) {
 // othersAreUp makes sure that the node can be spared: those that do the same, and may form a quorum with it, are up.
 func (r Rollout) othersAreUp(ctx context.Context, n Target) error {
 	for _, other := range r.All {
-		if other.Name == n.Name || !slices.ContainsFunc(other.Roles, func(role string) bool { return slices.Contains(n.Roles, role) }) {
+		if other.Name == n.Name || slices.Contains(r.Without, other.Name) || !slices.ContainsFunc(other.Roles, func(role string) bool { return slices.Contains(n.Roles, role) }) {
 			continue
 		}
 		s, err := r.Ask(ctx, other.Name)
 		if err != nil {
-			return fmt.Errorf("%s, which has a role of it too, does not answer: %w", other.Name, err)
+			return fmt.Errorf("%s, which has a role of it too, does not answer (--without %s goes on all the same): %w", other.Name, other.Name, err)
 		}
 		if text := s.NotUp(); text != "" {
-			return fmt.Errorf("%s, which has a role of it too, is not up: %s", other.Name, text)
+			return fmt.Errorf("%s, which has a role of it too, is not up (--without %s goes on all the same): %s", other.Name, other.Name, text)
 		}
 	}
 	return nil

@@ -54,11 +54,12 @@ func TestWhatBecameOfIt(t *testing.T) {
 func TestARollOut(t *testing.T) {
 	masters := []Target{{"a", []string{"control-plane"}}, {"b", []string{"control-plane", "dns-server"}}, {"c", []string{"mqtt-broker"}}}
 	for name, tt := range map[string]struct {
-		lines  map[string][]string
-		answer func(string) (Answer, error)
-		reboot bool
-		sent   []string
-		err    string
+		lines   map[string][]string
+		answer  func(string) (Answer, error)
+		reboot  bool
+		without []string
+		sent    []string
+		err     string
 	}{
 		"without restarts each has it": {sent: []string{"a", "b", "c"}},
 		"with restarts one after the other": {
@@ -74,10 +75,19 @@ func TestARollOut(t *testing.T) {
 		},
 		"one that does not come back ends it": {reboot: true, sent: []string{"a"}, lines: map[string][]string{"b": {before}}, err: "no answer in time"},
 		"no master restarts while another is away": {
-			reboot: true, lines: map[string][]string{"a": {after}}, err: "a is not restarted: b, which has a role of it too, does not answer: no answer in time",
+			reboot: true, lines: map[string][]string{"a": {after}}, err: "a is not restarted: b, which has a role of it too, does not answer (--without b goes on all the same): no answer in time",
+		},
+		"one that is named may be away": {
+			reboot: true, without: []string{"b"}, sent: []string{"a", "b"}, lines: map[string][]string{"a": {"", after}},
+			answer: func(n string) (Answer, error) {
+				if n == "b" {
+					return Answer{}, errors.New("no route to host")
+				}
+				return Answer{Node: n}, nil
+			}, err: "b: no route to host",
 		},
 		"no master restarts while another is ill": {
-			reboot: true, lines: map[string][]string{"b": {ill}}, err: "a is not restarted: b, which has a role of it too, is not up: etcd.service is failed",
+			reboot: true, lines: map[string][]string{"b": {ill}}, err: "a is not restarted: b, which has a role of it too, is not up (--without b goes on all the same): etcd.service is failed",
 		},
 		"no master restarts while a role is held elsewhere": {reboot: true, lines: map[string][]string{"b": {held}}, err: "role control-plane is held"},
 		"one that refuses ends it": {
@@ -97,7 +107,7 @@ func TestARollOut(t *testing.T) {
 				p.lines = map[string][]string{}
 			}
 			r := Rollout{
-				Nodes: masters, All: masters, ClusterHash: "new", Reboot: tt.reboot, Bound: 100 * time.Millisecond, Every: time.Millisecond, Ask: p.ask,
+				Nodes: masters, All: masters, ClusterHash: "new", Reboot: tt.reboot, Without: tt.without, Bound: 100 * time.Millisecond, Every: time.Millisecond, Ask: p.ask,
 				Send: func(_ context.Context, n string) (Answer, error) {
 					p.sent = append(p.sent, n)
 					if tt.answer == nil {

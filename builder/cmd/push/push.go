@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type flags struct {
 	signing                     signing.Flags
 	image, output               string
 	reboot, force, strict, json bool
+	without                     []string
 }
 
 // Command returns the command.
@@ -68,6 +70,9 @@ sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 			if len(args) > 0 {
 				dir = args[0]
 			}
+			if len(f.without) > 0 && !f.reboot {
+				return exit.Usage(errors.New("--without is about restarts; give --reboot too"))
+			}
 			if f.output != "" && (f.reboot || f.force) {
 				return exit.Usage(errors.New("--output sends nothing; leave --reboot and --force out"))
 			}
@@ -79,6 +84,7 @@ sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 	cmd.Flags().StringVar(&f.image, "image", "out", "the image that the nodes were written from, or the output folder of spore build")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
 	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
+	cmd.Flags().StringSliceVar(&f.without, "without", nil, "restart nodes although these ones, with roles of theirs, are down: NODE,NODE")
 	cmd.Flags().BoolVar(&f.force, "force", false, "have nodes take a configuration that is older than their last")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print what became of it as JSON")
@@ -106,6 +112,11 @@ func run(cmd *cobra.Command, dir string, f flags) error {
 	everybody, err := all.Open(cmd, dir, nodeapi.Admin)
 	if err != nil {
 		return err
+	}
+	for _, name := range f.without {
+		if !slices.ContainsFunc(everybody.Nodes, func(n facts.Node) bool { return n.Name == name }) {
+			return exit.Usage(fmt.Errorf("--without %s: the cluster has no node of this name", name))
+		}
 	}
 	answers, err := rollout(cmd, c, everybody, u, f).Run(cmd.Context())
 	if f.json {
@@ -178,7 +189,7 @@ func rollout(cmd *cobra.Command, c, everybody *reach.Cluster, u *push.Update, f 
 		query.Set("reboot", "true")
 	}
 	return push.Rollout{
-		Nodes: targets(c.Nodes), All: targets(everybody.Nodes), ClusterHash: u.Head.ClusterHash, Reboot: f.reboot, Every: askEvery,
+		Nodes: targets(c.Nodes), All: targets(everybody.Nodes), ClusterHash: u.Head.ClusterHash, Reboot: f.reboot, Without: f.without, Every: askEvery,
 		Bound: c.Facts.TrialBound() + restartBound,
 		Ask: func(ctx context.Context, node string) (s push.Status, err error) {
 			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
