@@ -48,6 +48,7 @@ func newEndpointLab(t *testing.T) *endpointLab {
 	l := New(t, Options{Source: "../..", Configs: "testdata/endpoint", Masked: []string{
 		"containerd.service", "kubernetes-images.service", "kubelet.service", "kube-proxy.service", "calico-node.service",
 		"calico-controllers.service", "cluster-dns.service", "kube-controller-manager.service", "kube-scheduler.service",
+		"kubernetes-bootstrap.service", "kubernetes-api.service", // They wait for the controllers.
 	}})
 	admin, err := l.Keys.Admin(&l.Cluster, "lab", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)

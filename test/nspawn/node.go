@@ -183,6 +183,8 @@ func (n *Node) prepare(boot string) error {
 	const units = "etc/systemd/system/"
 	for name, text := range map[string]string{
 		"etc/machine-id": id + "\n",
+		// systemd sets it at its start; the agent may not in a container. Two API servers of one name take each other's lease.
+		"etc/hostname": n.Facts.Hostname + "\n",
 		// There is no disk that spore-state.service could find: this is its answer.
 		units + "spore-state.service.d/lab.conf": "[Service]\nExecStart=\nExecStart=/usr/bin/cp " + inside + "/state.json /run/spore/state.json\n",
 		"state.json":                             `{"kind":"partition","device":"a folder of the host"}` + "\n",
