@@ -87,7 +87,7 @@ func Await(ctx context.Context, o Options) error {
 	case len(missing) == 0:
 		missing = []string{fmt.Sprintf("everything stays up for %s", o.Settle)}
 	}
-	return fmt.Errorf("waited %s until %s: %w", o.Bound, strings.Join(missing, ", "), wait.ErrBound)
+	return fmt.Errorf("waited %s until %s: %w", o.Bound.Round(time.Second), strings.Join(missing, ", "), wait.ErrBound)
 }
 
 // look lists what is not up, each to end a sentence that begins "waiting until", and counts how often programs were started

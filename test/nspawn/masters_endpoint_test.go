@@ -251,7 +251,7 @@ func TestMastersShareAVirtualAddress(t *testing.T) {
 	e.Step("one has it and says so", func(t *testing.T) {
 		h := e.holder()
 		require.Positive(t, e.announcedBy(h, time.Time{}))
-		t.Logf("# ip address show host0\n%s", e.ip(h, "address", "show", "dev", "host0"))
+		t.Logf("# ip address show %s\n%s", h.card(), e.ip(h, "address", "show", "dev", h.card()))
 		for _, n := range e.Nodes() {
 			var s holder.State
 			require.NoError(t, json.Unmarshal([]byte(n.MustExec("cat", holder.File)), &s))
@@ -273,13 +273,13 @@ func TestMastersShareAVirtualAddress(t *testing.T) {
 		require.Contains(t, e.ip(h, "route", "get", "10.83.0.1"), "src "+h.IP())
 		require.Contains(t, e.ip(h, "route", "get", "192.0.2.1"), "src "+h.IP())
 		// What a kubelet would be started with, had the container control groups for it.
-		h.MustExec("systemd-run", "--quiet", "--wait", "--collect", "--property=RuntimeDirectory=kubelet", "--property=RuntimeDirectoryPreserve=yes",
-			"--property=LoadCredential=secret:/run/spore/secrets/kubelet", "spore-agent", "render", "kubelet")
+		h.MustExec("sh", "-c", `mkdir -p /run/kubelet /run/kubelet-secrets && for f in /run/spore/secrets/kubelet/*; do cp "$f" "/run/kubelet-secrets/secret_${f##*/}"; done &&
+			RUNTIME_DIRECTORY=/run/kubelet CREDENTIALS_DIRECTORY=/run/kubelet-secrets spore-agent render kubelet`)
 		require.Contains(t, h.MustExec("cat", "/run/kubelet/arguments"), "--node-ip="+h.IP())
 	})
 	e.Step("networkd neither takes it away for good nor keeps it", func(t *testing.T) {
 		h := e.holder()
-		for _, args := range [][]string{{"networkctl", "reconfigure", "host0"}, {"systemctl", "restart", "systemd-networkd"}, {"networkctl", "reload"}} {
+		for _, args := range [][]string{{"systemctl", "reload", "systemd-networkd"}, {"systemctl", "restart", "systemd-networkd"}} {
 			began := time.Now()
 			h.MustExec(args...)
 			there := e.has(h)

@@ -100,6 +100,9 @@ func (n *Node) Up() bool {
 	}
 }
 
+// card is the name of its network card, of 15 characters at most.
+func (n *Node) card() string { return "n" + strings.ReplaceAll(n.Facts.MACs[0], ":", "") }
+
 // Start switches the node on and returns at once.
 func (n *Node) Start() {
 	n.lab.t.Helper()
@@ -112,8 +115,7 @@ func (n *Node) start() error {
 	if err := n.prepare(boot); err != nil {
 		return err
 	}
-	mac := n.Facts.MACs[0]
-	card := "n" + strings.ReplaceAll(mac, ":", "") // a name of 15 characters at most
+	mac, card := n.Facts.MACs[0], n.card()
 	cut(n.port())
 	if err := n.lab.cable(card, n.port(), mac); err != nil {
 		return err
