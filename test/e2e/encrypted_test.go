@@ -93,6 +93,7 @@ func TestEncryptedState(t *testing.T) {
 	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), s.Raw)
 	require.Equal(t, "medium", s.Bundle.From)
 	serves(g, s)
+	g.awaitShell()
 	g.shell("echo '" + secretText + "' > /var/lib/spore/marker; sync")
 
 	require.NoError(t, g.CtrlAltDel())
@@ -101,6 +102,7 @@ func TestEncryptedState(t *testing.T) {
 	require.Equal(t, encryption{"tpm2", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "nobody was there")
 	require.Equal(t, "state", s.Bundle.From)
 	serves(g, s)
+	g.awaitShell()
 	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
 	g.off()
 	t.Run("nothing of it can be read on the disk", func(t *testing.T) { requireUnreadable(t, disk, data, recovery) })
@@ -139,6 +141,7 @@ func TestEncryptedState(t *testing.T) {
 	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "and the new TPM has a slot")
 	require.Equal(t, "state", s.Bundle.From)
 	serves(g, s)
+	g.awaitShell()
 	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
 	for _, l := range g.Console.Lines(0) {
 		require.NotContains(t, l.Text, recovery)
