@@ -53,15 +53,15 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
 	@$(STAGE) "payloads" go test -count=1 -tags integration -timeout 60m ./test/payloads
 	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
-	@$(STAGE) "Kubernetes' conformance" go test -count=1 -tags integration -timeout 30m -v ./test/conformance
 	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
 	@mkdir -p $(OUT)/results
-	@$(STAGE) "several nodes" go test -count=1 -tags e2e -timeout 30m -v ./test/nspawn
+# Both wait for most of their time, so that they run side by side.
+	@$(STAGE) "several nodes, conformance" go test -count=1 -tags 'integration e2e' -timeout 30m -v ./test/nspawn ./test/conformance
 	@$(STAGE) "boots in QEMU" $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
 	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 	@$(STAGE) --table
 
-kubernetes: ## boot a master and a worker of Kubernetes in QEMU, the worker once more than make test does
+kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=1 $(E2E) -timeout 90m -run '$(KUBERNETES_E2E)' ./test/e2e
 
