@@ -420,7 +420,7 @@ func (t *taker) layInbox() error {
 
 // layLive lays out the certificates of programs that read them again while they run.
 func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[string][]string) error {
-	dir, leaves := t.m.root.At(paths.Live), renewal.Entries(share)
+	dir, leaves, laid := t.m.root.At(paths.Live), renewal.Entries(share), map[string]bool{}
 	for _, program := range slices.Sorted(maps.Keys(wanted)) {
 		files := map[string]string{}
 		for _, ref := range wanted[program] {
@@ -430,19 +430,21 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 		}
 		row, ok := roles.LookupProgram(program)
 		if !ok || len(files) == 0 {
-			wanted = maps.Clone(wanted)
-			delete(wanted, program)
 			continue
 		}
 		group, err := t.m.group(row.User)
+		if errors.As(err, new(user.UnknownUserError)) {
+			continue // The image does not carry the role, which is held.
+		}
 		if err != nil {
 			return fmt.Errorf("lay out the certificates of %s: %w", program, err)
 		}
 		if _, err := live.Lay(dir, program, group, files); err != nil {
 			return err
 		}
+		laid[program] = true
 	}
-	return live.Remove(dir, func(program string) bool { return wanted[program] != nil })
+	return live.Remove(dir, func(program string) bool { return laid[program] })
 }
 
 // groupOf is the number of the group of a user of the image.

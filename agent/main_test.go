@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/user"
 	"path/filepath"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
@@ -163,6 +165,32 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	require.NoFileExists(t, m.root.At(paths.Secrets+"/mosquitto/tls-key"), "secrets of a refused bundle do not stay")
 	require.NoFileExists(t, m.root.At(paths.Live+"/mosquitto/tls-key"))
 	require.Equal(t, []string{"mosquitto"}, pending(), "the API reads its own again")
+}
+
+func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
+	m, _ := testMachine(t, 3)
+	row, ok := roles.LookupProgram("mosquitto")
+	require.True(t, ok)
+	m.group = func(name string) (int, error) {
+		if name == row.User {
+			return 0, user.UnknownUserError(name)
+		}
+		return os.Getgid(), nil
+	}
+	become(t, m, mac(1))
+	tree := withKeys(t, m)
+	c, err := m.part.Cluster()
+	require.NoError(t, err)
+	n, err := m.part.Node("node-00001")
+	require.NoError(t, err)
+	data, err := tree.BundleFor(c, n, time.Now())
+	require.NoError(t, err)
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), "spore.bundle"), data, 0o600))
+	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.Empty(t, readInfo(t, m).Problem)
+	require.FileExists(t, m.root.At(paths.Live+"/api/agent-certificate"))
+	require.NoDirExists(t, m.root.At(paths.Live+"/mosquitto"))
 }
 
 func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {

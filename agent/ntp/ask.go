@@ -69,7 +69,7 @@ func judge(p packet, from netip.Addr, sent, came time.Time) (Heard, error) {
 	case p.stratum == 0 && p.leap != LeapAlarm:
 		return h, fmt.Errorf("it refuses to answer (%.4q)", p.reference)
 	case p.leap == LeapAlarm, p.stratum == 0, p.stratum >= maxStratum:
-		return h, errNoTime
+		return h, ErrNoTime
 	case p.receive == 0, p.transmit == 0:
 		return h, errors.New("the answer has no time in it")
 	}

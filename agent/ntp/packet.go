@@ -103,5 +103,5 @@ func toShort(d time.Duration) uint32 {
 	return uint32((uint64(min(max(d, 0), most))<<16 + 1e9 - 1) / 1e9)
 }
 
-// errNoTime is in the error of a server that says that it does not know the time.
-var errNoTime = errors.New("it does not know the time itself")
+// ErrNoTime is in the error of a server that says that it does not know the time.
+var ErrNoTime = errors.New("it does not know the time itself")

@@ -56,7 +56,7 @@ func TestAServerThatIsAheadIsHeardToBe(t *testing.T) {
 func TestAServerWithoutTheTimeDoesNotPretend(t *testing.T) {
 	at := serve(t, "127.0.0.1", &Server{State: always(Judge(Clock{Wrong: true}, now))})
 	_, err := Ask(t.Context(), at, time.Now)
-	require.ErrorIs(t, err, errNoTime)
+	require.ErrorIs(t, err, ErrNoTime)
 
 	s := Server{State: alarm, Now: func() time.Time { return now }}
 	out := s.answer(packet{version: 4, mode: modeClient, transmit: 7}.bytes(), client, now)
@@ -71,7 +71,7 @@ func TestAServerWithoutTheTimeDoesNotPretend(t *testing.T) {
 func TestWhomItFollowsIsToldNothing(t *testing.T) {
 	at := serve(t, "127.0.0.1", &Server{State: always(State{Stratum: 3, Follows: netip.MustParseAddr("127.0.0.1")})})
 	_, err := Ask(t.Context(), at, time.Now)
-	require.ErrorIs(t, err, errNoTime, "two that follow each other agree on anything")
+	require.ErrorIs(t, err, ErrNoTime, "two that follow each other agree on anything")
 	at = serve(t, "127.0.0.1", &Server{State: always(State{Stratum: 3, Follows: client})})
 	_, err = Ask(t.Context(), at, time.Now)
 	require.NoError(t, err)

@@ -75,6 +75,21 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.Close())
 	})
+	t.Run("cut off from every server, a node has the time from the other", func(t *testing.T) {
+		var s vm.Status
+		both.await("mqtt-01 to say who keeps its clock", func(e bootEvent) bool {
+			if e.Event != "status" || e.Node != "mqtt-01" {
+				return false
+			}
+			var ok bool
+			s, ok = vm.ParseStatus(string(e.Status))
+			return ok && s.Clock.Synchronized && s.Clock.From != ""
+		})
+		if s.Clock.From != hostIP { // which serves the time while TestMetal runs
+			require.Equal(t, edgeIP, s.Clock.From)
+		}
+		t.Logf("mqtt-01 has the time from %s", s.Clock.From)
+	})
 	shell := r.attach("edge-01")
 	t.Run("the nodes reach each other, and nobody answers for others", func(t *testing.T) {
 		open := "timeout 60 bash -c 'exec 3<>/dev/tcp/%s/8883' && echo open"
