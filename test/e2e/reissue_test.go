@@ -64,6 +64,7 @@ func masterDisk(t *testing.T) (*plant, string) {
 	require.NoError(t, report.Err())
 	i := slices.IndexFunc(config.Cluster.Nodes, func(n spec.Node) bool { return n.Name == "edge-01" })
 	config.Cluster.Nodes[i].Roles = append(config.Cluster.Nodes[i].Roles, "control-plane")
+	config.Cluster.Network.NTPServers = nil // The host is one while TestMetal runs.
 	p.cluster, p.nodes = cluster.Facts(config)
 	_, err = p.keys.Update(&p.cluster, p.nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
