@@ -21,7 +21,7 @@ import (
 const lookEvery = 10 * time.Second
 
 // membersCommand keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
-// removed.
+// removed, and whoever has another address tells it.
 func membersCommand(ctx context.Context, m *machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent etcd members"}
@@ -58,7 +58,7 @@ func membersCommand(ctx context.Context, m *machine, args []string) error {
 	}
 }
 
-// keep says in etcd who the masters are, and, where this member leads or nobody of them does, removes one that is none. It says
+// keep says in etcd who the masters are and where this one is, and, where this member leads or nobody of them does, removes one that is none. It says
 // for whom it waits.
 func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error) {
 	masters := slices.Sorted(slices.Values(formation.Etcd().Initial(e.cluster)))
@@ -77,6 +77,12 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes.Slow())
 	if err != nil {
 		return "", err
+	}
+	if self := (member.Self{Name: e.node.Name, Peer: e.peer, ID: s.Header.MemberId}); member.Moved(found.Members, self) {
+		e.say("tells the other members of etcd its address, which is another one than before: " + e.peer)
+		if _, err := own.MemberUpdate(ctx, self.ID, []string{e.peer}); err != nil {
+			return "", fmt.Errorf("change this member's address: %w", client.Reason(err))
+		}
 	}
 	if s.Leader != s.Header.MemberId && member.Led(found.Members, s.Leader, masters) {
 		return "", nil

@@ -113,6 +113,7 @@ func (m *masters) holdsKeys(on *Node) {
 // member is one of `spore-agent etcd show --json`.
 type member struct {
 	Name, ID, Problem        string
+	Peers                    []string
 	Learner, Leader, Started bool
 }
 
@@ -491,7 +492,8 @@ func TestTheMembersOfEtcd(t *testing.T) {
 		m.put(three)
 		m.holdsKeys(one)
 	})
-	m.Step("a master of a new configuration comes in, and one that is none in it goes", func(t *testing.T) {
+	m.Step("a master of a new configuration comes in, one that is none in it goes, and one has another address", func(t *testing.T) {
+		before := m.voters(all...)
 		m.Reconfigure("testdata/masters-changed")
 		worker.Stop()
 		worker.Start()
@@ -521,7 +523,9 @@ func TestTheMembersOfEtcd(t *testing.T) {
 		three.Stop()
 		three.Start()
 		three.Running()
-		m.voters("master-1", "master-2", "worker-1")
+		now := m.voters("master-1", "master-2", "worker-1")
+		require.Equal(t, before["master-2"].ID, now["master-2"].ID, "it is the same member")
+		require.Equal(t, []string{"https://10.82.0.32:2380"}, now["master-2"].Peers)
 	})
 	m.Step("masters that all lost etcd form nothing but by force", func(t *testing.T) {
 		nodes := []*Node{one, two, worker}

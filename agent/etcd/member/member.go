@@ -118,6 +118,12 @@ func Leave(members []Member, masters []string, lists map[string][]string, peers 
 	return Step{Done: true}
 }
 
+// Moved tells whether the others look for a member at another place than its own. It is the one that has to say so: which configuration
+// is the newer one, others cannot tell.
+func Moved(members []Member, self Self) bool {
+	return slices.ContainsFunc(members, func(m Member) bool { return m.ID == self.ID && !slices.Equal(m.Peers, []string{self.Peer}) })
+}
+
 // Led tells whether the member with this id is one of the masters: then it is the one that removes others. One that is to go
 // itself, with a former configuration, would not.
 func Led(members []Member, leader uint64, masters []string) bool {

@@ -120,3 +120,18 @@ func TestALeaderThatIsToGoDoesNotDecideThat(t *testing.T) {
 	require.False(t, Led(all, 3, []string{"a", "b"}), "it is none of the masters")
 	require.False(t, Led(all, 0, []string{"a", "b"}), "nobody leads")
 }
+
+func TestAMemberWithAnotherAddressSaysSoItself(t *testing.T) {
+	all := members(a, off(b), Member{Name: "c", Peers: []string{"https://c:2380", "https://former:2380"}})
+	for _, tt := range []struct {
+		self Self
+		want bool
+	}{
+		{Self{Name: "a", Peer: "https://a:2380", ID: 1}, false},
+		{Self{Name: "a", Peer: "https://moved:2380", ID: 1}, true},
+		{Self{Name: "c", Peer: "https://c:2380", ID: 3}, true},
+		{Self{Name: "d", Peer: "https://d:2380", ID: 4}, false},
+	} {
+		require.Equal(t, tt.want, Moved(all, tt.self), tt.self)
+	}
+}
