@@ -269,16 +269,18 @@ var (
 	oldSystem = makeSystem("what runs", "")
 	newSystem = makeSystem("what is pushed", "")
 	// bases are disks, kept as they are costly to make.
-	bases = map[string][]byte{}
+	bases = map[[sha256.Size]byte][]byte{}
 )
 
 // newDisk is that of a machine that runs a system: its second slot has the GUID that systemd-repart gave it.
 func newDisk(t *testing.T, runs system) *medium {
 	t.Helper()
-	if bases[runs.hash] == nil {
-		bases[runs.hash] = makeDisk(t, runs)
+	// By the UKI: those of one cluster part may be signed by different people.
+	key := sha256.Sum256(runs.uki)
+	if bases[key] == nil {
+		bases[key] = makeDisk(t, runs)
 	}
-	return &medium{base: bases[runs.hash], pages: map[int64][]byte{}}
+	return &medium{base: bases[key], pages: map[int64][]byte{}}
 }
 
 func makeDisk(t *testing.T, runs system) []byte {
