@@ -6,8 +6,9 @@
 // starved is gone from its card before another takes it, with nobody's help.
 //
 // One case is left, which no program on the node can close: a machine that is stopped as a whole and goes on later, as a virtual
-// machine can be, goes on with the lifetimes that it had. It finds out with its next renewal, within Timing.Every, and if its
-// agent hangs too, within the lifetime that was left.
+// machine can be, goes on with the lifetimes that it had. It finds out when etcd answers its next renewal, which it asks for within
+// Timing.Every; and whatever etcd and the agent do, the address is gone when the lifetime ends that was left. It announces
+// nothing before it knows.
 //
 // It knows neither etcd nor netlink; package lock and package address do.
 package vip
