@@ -6,8 +6,9 @@
 // starved is gone from its card before another takes it, with nobody's help.
 //
 // One case is left, which no program on the node can close: a machine that is stopped as a whole and goes on later, as a virtual
-// machine can be, goes on with the lifetimes that it had. It finds out with its next renewal, within Timing.Every, and if its
-// agent hangs too, within the lifetime that was left.
+// machine can be, goes on with the lifetimes that it had. It finds out when etcd answers its next renewal, which it asks for within
+// Timing.Every; and whatever etcd and the agent do, the address is gone when the lifetime ends that was left. It announces
+// nothing before it knows.
 //
 // It knows neither etcd nor netlink; package lock and package address do.
 package vip
@@ -35,7 +36,7 @@ type Timing struct {
 	Late time.Duration
 	// Patience is how many times in a row the own API server may be not ready before the address is given up.
 	Patience int
-	// Repeats is how many announcements follow the first, one with each renewal; later there is one with every Remind-th, for
+	// Repeats is how many announcements follow the first, one after each renewal; later there is one after every Remind-th, for
 	// whom a machine that went on after a stop told otherwise.
 	Repeats, Remind int
 }
@@ -245,12 +246,8 @@ func (c *campaign) keep(ctx context.Context, held Held, health *health) error {
 	c.tell(holder.State{Holder: c.Node, Here: true})
 	tick := time.NewTicker(c.Timing.Every)
 	defer tick.Stop()
-	for n := 0; ; n++ {
-		if n <= c.Timing.Repeats || n%c.Timing.Remind == 0 {
-			if err := c.Card.Announce(); err != nil {
-				c.Say(err.Error())
-			}
-		}
+	c.announce(0)
+	for n := 1; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -262,28 +259,44 @@ func (c *campaign) keep(ctx context.Context, held Held, health *health) error {
 		if err := c.Card.Ready(); err != nil {
 			return err
 		}
-		if err := c.renew(ctx, held); err != nil {
+		proved, err := c.renew(ctx, held)
+		if err != nil {
 			return err
 		}
+		// Where nothing is proved, this machine may just go on after a stop, and the address be another's.
+		if proved {
+			c.announce(n)
+			n++
+		}
+	}
+}
+
+// announce tells the network where the address is, if it is time for that after so many renewals.
+func (c *campaign) announce(renewals int) {
+	if renewals > c.Timing.Repeats && renewals%c.Timing.Remind != 0 {
+		return
+	}
+	if err := c.Card.Announce(); err != nil {
+		c.Say(err.Error())
 	}
 }
 
 // renew proves that the lock is held and lets the address live on. Without a proof it leaves the address as it is, until that
 // must be gone.
-func (c *campaign) renew(ctx context.Context, held Held) error {
+func (c *campaign) renew(ctx context.Context, held Held) (proved bool, err error) {
 	left := held.Until() - c.Timing.Slack - c.Clock()
-	_, err := bound(ctx, min(2*c.Timing.Every, max(left, 0)), func(ctx context.Context) (any, error) { return nil, held.Renew(ctx) })
+	_, err = bound(ctx, min(2*c.Timing.Every, max(left, 0)), func(ctx context.Context) (any, error) { return nil, held.Renew(ctx) })
 	switch {
 	case errors.Is(err, lock.ErrLost):
-		return err
+		return false, err
 	case err == nil:
 		c.tell(holder.State{Holder: c.Node, Here: true})
-		return c.put(held)
+		return true, c.put(held)
 	case held.Until()-c.Timing.Slack <= c.Clock():
-		return fmt.Errorf("etcd did not say in time that it may stay: %w", err)
+		return false, fmt.Errorf("etcd did not say in time that it may stay: %w", err)
 	}
 	c.tell(holder.State{Holder: c.Node, Here: true, Problem: err.Error()})
-	return nil
+	return false, nil
 }
 
 // put gives the address the lifetime that the lock allows. The process can be stopped at any point: between looking at the clock

@@ -270,14 +270,21 @@ func TestHolding(t *testing.T) {
 		},
 		"an etcd that says nothing has it given up before the lock may be another's": {
 			func(w *world) { w.at(500*time.Millisecond, func() { w.renewErr = errors.New("no leader") }) }, 7900 * time.Millisecond,
-			"0s acquire\n0s put\n0s announce\n1s announce\n2s announce\n3s announce\n4s announce\n7s remove\n7s release", "etcd did not say in time that it may stay: no leader",
+			"0s acquire\n0s put\n0s announce\n7s remove\n7s release", "etcd did not say in time that it may stay: no leader",
 		},
 		"an etcd that says nothing for a moment is forgiven": {
 			func(w *world) {
 				w.at(500*time.Millisecond, func() { w.renewErr = errors.New("no leader") })
 				w.at(4500*time.Millisecond, func() { w.renewErr = nil })
 			}, 9500 * time.Millisecond,
-			"0s acquire\n0s put\n0s announce\n1s announce\n2s announce\n3s announce\n4s announce\n9.5s remove\n9.5s release", "no leader",
+			"0s acquire\n0s put\n0s announce\n5s announce\n6s announce\n7s announce\n8s announce\n9.5s remove\n9.5s release", "no leader",
+		},
+		"what is not proved is not announced: the machine may have been stopped, and the address another's": {
+			func(w *world) {
+				w.at(1500*time.Millisecond, func() { w.renewErr = errors.New("etcd has elected a leader meanwhile") })
+				w.at(4500*time.Millisecond, func() { w.mine = 0 })
+			}, 5500 * time.Millisecond,
+			"0s acquire\n0s put\n0s announce\n1s announce\n5s remove", "the lock is lost",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and its
 // serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
-// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking only, so that it needs no privilege. It does not build
-// images and knows nothing of what they hold but the status line of spore-agent.
+// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking, so that it needs no privilege but for a card on a
+// network of the host. It does not build images and knows nothing of what they hold but the status line of spore-agent.
 package vm
 
 import (
@@ -87,7 +87,7 @@ type Disk struct {
 	WriteLog string
 }
 
-// NIC is a virtio network card on a user-mode network of its own, or with others on one hub.
+// NIC is a virtio network card on a user-mode network of its own, with others on one hub, or on a network of the host.
 type NIC struct {
 	// MAC is the card's; without one there is no card, only the user-mode network of a hub with its links: a gateway for
 	// the machines at their other ends. It is not to share a hub with cards of several machines, as it answers for every
@@ -109,6 +109,9 @@ type NIC struct {
 	// Links join the card's network with others. A card with Hub has any number of them beside its own network; one without
 	// is on its one link alone.
 	Links []Link
+	// Tap is a TAP device of the host that the card is plugged into, and into nothing else. It must be there, and whoever starts
+	// the machine may use it (root, or its owner).
+	Tap string
 }
 
 // Link is one end of a cable to another machine, or to a program that speaks Ethernet: frames in UDP datagrams between
@@ -299,6 +302,8 @@ func (n NIC) args(i int, ports []int, joins bool) []string {
 	var args []string
 	switch {
 	case joins:
+	case n.Tap != "":
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no", peer, n.Tap))
 	case len(n.Links) > 0 && n.Hub == 0:
 		args = append(args, n.Links[0].netdev(peer)...)
 	default:

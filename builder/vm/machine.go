@@ -270,6 +270,12 @@ func (m *Machine) Cable(i int, plugged bool) error {
 	return m.Monitor("set_link", map[string]any{"name": fmt.Sprintf("nic%d", i), "up": plugged}, nil)
 }
 
+// Freeze stops the guest as a whole, and Thaw lets it go on: its processors and its clocks stand still in between.
+func (m *Machine) Freeze() error { return m.Monitor("stop", nil, nil) }
+
+// Thaw is the end of Freeze.
+func (m *Machine) Thaw() error { return m.Monitor("cont", nil, nil) }
+
 // Reset is the reset button: nothing is flushed.
 func (m *Machine) Reset() error { return m.Monitor("system_reset", nil, nil) }
 

@@ -156,6 +156,9 @@ func TestLinksJoinTheNetworksOfMachines(t *testing.T) {
 		"-netdev dgram,id=net0,local.type=unix,local.path=/proc/self/fd/3/d.0,remote.type=unix,remote.path=/proc/self/fd/3/switch -device virtio-net-pci,id=nic0,netdev=net0,mac=d,romfile=": {
 			MAC: "d", Links: []Link{{Name: "d.0"}},
 		},
+		"-netdev tap,id=net0,ifname=tap7,script=no,downscript=no -device virtio-net-pci,id=nic0,netdev=net0,mac=e,romfile=": {
+			MAC: "e", Tap: "tap7",
+		},
 		"-netdev user,id=net0 -netdev socket,id=link0-0,udp=127.0.0.1:6,localaddr=127.0.0.1:5 -netdev hubport,id=cable0-0,hubid=2,netdev=link0-0 " +
 			"-netdev hubport,id=uplink0,hubid=2,netdev=net0": {
 			Hub: 2, Links: []Link{{Own: 5, Peer: 6}},

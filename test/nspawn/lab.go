@@ -55,6 +55,8 @@ type Options struct {
 	Secrets map[string]string
 	// Masked are units that cannot work in a container, which the nodes do without.
 	Masked []string
+	// Image keeps the disk image, for nodes that Boot runs as machines.
+	Image bool
 	// Age is how long ago the keys were made: certificates that last for less have ended.
 	Age time.Duration
 }
@@ -88,7 +90,7 @@ func New(t *testing.T, o Options) *Lab {
 	l.Cluster, nodes = cluster.Facts(config)
 	l.build(o, dir)
 	built := time.Now()
-	l.unpack(filepath.Join(dir, "out", "spore.img"), map[int]string{rootPart: l.root, clusterPart: l.part})
+	l.unpack(l.image(), map[int]string{rootPart: l.root, clusterPart: l.part})
 	l.plugIn()
 	for _, f := range nodes {
 		l.nodes = append(l.nodes, l.newNode(f, filepath.Join(dir, f.Name)))
@@ -96,6 +98,9 @@ func New(t *testing.T, o Options) *Lab {
 	t.Logf("image built in %.1f s, unpacked in %.1f s", built.Sub(began).Seconds(), time.Since(built).Seconds())
 	return l
 }
+
+// image is the file of the disk image.
+func (l *Lab) image() string { return filepath.Join(l.dir, "out", "spore.img") }
 
 // build does what an operator does.
 func (l *Lab) build(o Options, dir string) {
@@ -211,7 +216,9 @@ func (l *Lab) unpack(image string, into map[int]string) {
 	for _, dir := range into {
 		require.DirExists(l.t, dir)
 	}
-	require.NoError(l.t, os.Remove(image))
+	if !l.options.Image {
+		require.NoError(l.t, os.Remove(image))
+	}
 }
 
 // plugIn makes the bridge, with the test's own address on it.
@@ -242,6 +249,11 @@ func (l *Lab) cable(card, port, mac string) error {
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("make the network card of a node: %w", err)
 	}
+	return plug(port)
+}
+
+// plug plugs the end of a cable into the bridge.
+func plug(port string) error {
 	end, err := netlink.LinkByName(port)
 	if err != nil {
 		return err

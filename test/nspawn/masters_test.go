@@ -67,17 +67,19 @@ type masters struct {
 	keys int
 }
 
-// etcd is a client of the etcd of a node.
-func (m *masters) etcd(n *Node) *clientv3.Client {
-	m.t.Helper()
+// etcd is a client of the etcd of a node, and etcdOf of that of another with the certificate of this one.
+func (l *Lab) etcd(n *Node) *clientv3.Client { return l.etcdOf(n, n) }
+
+func (l *Lab) etcdOf(asking, n *Node) *clientv3.Client {
+	l.t.Helper()
 	secret := func(ref string) []byte {
-		return []byte(n.MustExec("cat", "/run/spore/secrets/etcd-members/"+ref))
+		return []byte(asking.MustExec("cat", "/run/spore/secrets/etcd-members/"+ref))
 	}
 	c, err := etcdclient.Connect(etcdclient.Identity{
-		Certificate: secret("etcd-agent-certificate"), Key: secret("etcd-agent-key"), Authorities: m.Keys.Public().Files()[pki.PublicDir+"/etcd.crt"],
+		Certificate: secret("etcd-agent-certificate"), Key: secret("etcd-agent-key"), Authorities: l.Keys.Public().Files()[pki.PublicDir+"/etcd.crt"],
 	}, 3, etcdclient.URL(n.IP()))
-	require.NoError(m.t, err)
-	m.t.Cleanup(func() { _ = c.Close() })
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
