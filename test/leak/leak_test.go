@@ -51,6 +51,16 @@ func TestTextIsFoundInEachForm(t *testing.T) {
 	require.Empty(t, search(t, s, strings.ToLower(password)+hex.EncodeToString([]byte(password[:7]))))
 }
 
+func TestOfAnAgeKeyOnlyItsNumberIsASecret(t *testing.T) {
+	s := New()
+	key := "AGE-SECRET-KEY-1" + strings.Repeat("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 2)[:58]
+	require.NoError(t, s.Add("the key", key))
+	require.Empty(t, search(t, s, `strings of a program that reads such keys: "AGE-SECRET-KEY-1"`))
+	for _, text := range []string{key, base64.StdEncoding.EncodeToString([]byte("# a file\n" + key + "\n"))} {
+		require.NotEmpty(t, search(t, s, text))
+	}
+}
+
 func wrap(text string, width int) string {
 	var out strings.Builder
 	for len(text) > width {
