@@ -81,11 +81,11 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 90m -run '$(VOLUMES_E2E)' ./test/e2e
 
-soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the network boot server, six orders of power of three masters
+soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
-	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run EveryOrderOfPowerForms ./test/nspawn
+	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
 
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU
 	go run ./test/pictures $(OUT)/spore.img docs/pictures

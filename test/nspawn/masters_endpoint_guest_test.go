@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -36,8 +37,11 @@ var asker = net.HardwareAddr{0x02, 0, 0, 0, 0, 0x77}
 
 // TestAMachineThatIsStoppedAsAWholeLosesTheVirtualAddress has the one case in which two machines can have the address: QEMU stops
 // the holder with its clocks, and lets it go on when the address is another's. How long it shows the address then is the
-// bound of docs/endpoint.md.
+// bound of docs/endpoint.md. It is left to make soak for its six minutes with a third machine.
 func TestAMachineThatIsStoppedAsAWholeLosesTheVirtualAddress(t *testing.T) {
+	if os.Getenv("SPORE_SOAK") == "" {
+		t.Skip("set SPORE_SOAK=1; `make soak` does")
+	}
 	e := newEndpointLab(t, "testdata/guest", true)
 	e.limit = guestLimit
 	f := &frozen{e, nil, vip.Times(e.Cluster.Services.Kubernetes.Slow(), address.Lateness)}
