@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
@@ -54,8 +56,15 @@ func (l *Lab) newNode(f facts.Node, dir string) *Node {
 	require.Len(l.t, f.MACs, 1, "%s must have one network card, by which it is known", f.Name)
 	n := &Node{Facts: f, lab: l, dir: dir}
 	n.NewBundle()
-	require.NoError(l.t, os.MkdirAll(n.Var(), 0o755))
 	t := l.t
+	if slices.Contains(f.Roles, "ceph-mon") {
+		// A monitor ends where a twentieth of its file system is left (mon_data_avail_crit), however many gigabytes that are:
+		// the tests must not depend on how full the host's disk is.
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=2g,mode=0755"))
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	}
+	require.NoError(t, os.MkdirAll(n.Var(), 0o755))
 	t.Cleanup(func() {
 		if n.Console == nil {
 			return
