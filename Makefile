@@ -20,7 +20,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-boots test-nodes kubernetes volumes check soak pictures bench fuzz generate deps clean
+.PHONY: help image boot test test-services test-foreign test-boots test-nodes kubernetes volumes check soak pictures bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +52,8 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
 	@$(STAGE) "payloads" go test -count=1 -tags integration -timeout 60m ./test/payloads
-	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
-	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+# The one waits for most of its time, the other compiles with one processor.
+	@$(MAKE) --no-print-directory -j2 test-services test-foreign
 	@mkdir -p $(OUT)/results
 # Containers wait for most of their time, so that they run beside the boots. These yield to them: they wait for conditions, while
 # clusters of containers have elections with bounds in seconds.
@@ -61,11 +61,17 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 	@$(STAGE) --table
 
+test-services:
+	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
+
+test-foreign:
+	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+
 test-boots:
 	@$(STAGE) "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
 
 test-nodes:
-	@$(STAGE) "beside them: several nodes, conformance" go test -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v ./test/nspawn ./test/conformance
+	@$(STAGE) "several nodes, conformance" go test -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v ./test/nspawn ./test/conformance
 
 kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does
 	@mkdir -p $(OUT)/results
