@@ -55,7 +55,7 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 # The one waits for most of its time, the other compiles with one processor.
 	@$(MAKE) --no-print-directory -j2 test-services test-foreign
 	@mkdir -p $(OUT)/results
-# Containers wait for most of their time, so that they run beside the boots. These yield to them: they wait for conditions, while
+# Containers wait for most of their time, so that they run beside the boots. The boots yield: they wait for conditions, while
 # clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-nodes
 	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
