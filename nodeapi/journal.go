@@ -31,16 +31,19 @@ type Logs struct {
 	Follow bool
 }
 
-// unitForm is the name of a unit (systemd.unit(5)): no pattern, which journalctl would take for several.
-var unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]{1,240}\.(service|socket|target|mount|automount|swap|timer|path|slice|scope|device)$`)
+// maxUnit is how long the name of a unit may be in bytes (systemd.unit(5)).
+const maxUnit = 255
+
+// unitForm is such a name: no pattern, which journalctl would take for several. It has no bound on the length: a counted
+// repetition is compiled as many times over, at each start of the agent.
+var unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|target|mount|automount|swap|timer|path|slice|scope|device)$`)
 
 // UnitName completes the name of a unit as systemctl does: what has no type is a service.
 func UnitName(name string) (string, error) {
-	if unitForm.MatchString(name) {
-		return name, nil
-	}
-	if full := name + ".service"; unitForm.MatchString(full) {
-		return full, nil
+	for _, full := range []string{name, name + ".service"} {
+		if len(full) <= maxUnit && unitForm.MatchString(full) {
+			return full, nil
+		}
 	}
 	return "", fmt.Errorf("%.64q is no name of a unit; write it as kafka or kafka.service", name)
 }

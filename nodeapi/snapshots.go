@@ -31,8 +31,10 @@ const (
 	snapshotHash   = 16
 )
 
-// nodeName is how nodes are called in cluster.yaml.
-var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`)
+// nodeName is how nodes are called in cluster.yaml, in at most maxNodeName bytes (see unitForm).
+var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+const maxNodeName = 128
 
 // String is etcd-TIME-rREVISION-NODE-HASH.age.
 func (n SnapshotName) String() string {
@@ -66,7 +68,7 @@ func parseSnapshotName(s string) (n SnapshotName, err error) {
 	if n.Revision, err = strconv.ParseInt(revision, 10, 64); err != nil || n.Revision < 0 {
 		return n, errors.New("its revision is no number")
 	}
-	if n.Node, n.Hash = rest[:i], rest[i+1:]; !nodeName.MatchString(n.Node) {
+	if n.Node, n.Hash = rest[:i], rest[i+1:]; len(n.Node) > maxNodeName || !nodeName.MatchString(n.Node) {
 		return n, errors.New("its node is none")
 	}
 	if b, err := hex.DecodeString(n.Hash); err != nil || len(b) != snapshotHash || strings.ToLower(n.Hash) != n.Hash {
