@@ -26,6 +26,8 @@ const (
 	lookEvery = time.Minute
 	// gatherEvery is how often other masters are asked: well within a turn (package snapshot).
 	gatherEvery = 3 * time.Minute
+	// settle is how long none is taken after the start: everything starts then, and a new cluster has nothing to save.
+	settle = 10 * time.Minute
 	// sayEvery is how often a problem that stays is said again.
 	sayEvery = time.Hour
 )
@@ -59,13 +61,15 @@ type Keeper struct {
 	// Say is told of what was done and of problems, Status, when it changes, of how it is.
 	Say, Status func(string)
 
-	said   string
-	saidAt time.Time
-	status string
+	notBefore time.Time
+	said      string
+	saidAt    time.Time
+	status    string
 }
 
 // Run keeps snapshots until the context ends. Nothing that goes wrong ends it.
 func (k *Keeper) Run(ctx context.Context) error {
+	k.notBefore = k.Now().Add(settle)
 	var gathered time.Time
 	for {
 		now := k.Now()
@@ -138,7 +142,7 @@ func (k *Keeper) Round(ctx context.Context, gather bool) error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if snapshot.Due(list, k.Now(), k.Every, slices.Index(k.Masters, k.Node)) {
+	if now := k.Now(); !now.Before(k.notBefore) && snapshot.Due(list, now, k.Every, slices.Index(k.Masters, k.Node)) {
 		_, err := k.take(ctx)
 		errs = append(errs, err)
 	}

@@ -196,6 +196,25 @@ func TestOneMasterTakesTheSnapshotAndTheOtherGetsIt(t *testing.T) {
 	require.Len(t, files(t, a), 3, "what is too much is dropped")
 }
 
+func TestNoneIsTakenRightAfterTheStart(t *testing.T) {
+	for after, want := range map[time.Duration]int{settle - time.Second: 0, settle: 1} {
+		k, _ := keeper(t)
+		k.Peers = peers{"b": {Path: t.TempDir()}}
+		started := false
+		k.Now = func() time.Time {
+			if started {
+				return noon.Add(after)
+			}
+			started = true
+			return noon
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		k.Status = func(string) { cancel() } // after the first round
+		require.NoError(t, k.Run(ctx))
+		require.Len(t, files(t, k), want, "%s after the start", after)
+	}
+}
+
 func TestAProblemIsSaidOnceAndItsEndToo(t *testing.T) {
 	k, said := keeper(t)
 	now := noon
