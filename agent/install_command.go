@@ -123,8 +123,7 @@ func (m *machine) installUnattended(ctx context.Context) error {
 		switch {
 		case err == nil:
 			m.say("restarting from the disk")
-			unix.Sync()
-			if err = m.restart(); err == nil {
+			if err = m.restart(ctx); err == nil {
 				<-ctx.Done()
 				return nil
 			}

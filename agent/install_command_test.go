@@ -50,7 +50,7 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 
 func TestWithoutARequestNothingIsInstalled(t *testing.T) {
 	m := newMachine(paths.Root(t.TempDir()))
-	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
 }
 
@@ -58,7 +58,7 @@ func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("/dev/sda"), 0o600))
 	m := newMachine(paths.Root(t.TempDir()))
-	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	said := ""
 	m.say = func(s string) { said = s; cancel() }
@@ -96,7 +96,7 @@ func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("INNER"), 0o600))
 	m := withDisk(t)
-	m.restart = func() error { t.Fatal("it restarts"); return nil }
+	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	require.NoError(t, bootinfo.Write(m.root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
 	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
 }

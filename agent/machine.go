@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/activate"
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
@@ -34,8 +35,8 @@ type machine struct {
 	say  func(string)
 	// setHostname sets the kernel's host name.
 	setHostname func(string) error
-	// restart restarts the machine at once.
-	restart func() error
+	// restart restarts the machine, and returns when that has begun.
+	restart func(context.Context) error
 	// group returns the number of a user's group.
 	group func(user string) (int, error)
 	// now is the time.
@@ -48,10 +49,24 @@ func newMachine(root paths.Root) *machine {
 	m := &machine{
 		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust)},
 		setHostname: sethostname, now: time.Now, group: groupOf,
-		restart: func() error { return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART) },
+		restart: restart,
 		say:     func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },
 	}
 	return m
+}
+
+// restart has systemd restart the machine, which takes what was said last to the console and to the disk. Where systemd cannot
+// be asked it is done at once.
+func restart(ctx context.Context) error {
+	bus, err := activate.Connect(ctx)
+	if err == nil {
+		defer bus.Close()
+		if err = bus.Reboot(ctx); err == nil {
+			return nil
+		}
+	}
+	unix.Sync()
+	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
 }
 
 // readBoot reads what stage1 found. Without it (a container, a rehearsal) the rest goes on with what there is.

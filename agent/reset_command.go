@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/datadisk"
 	"spore/agent/install"
 	"spore/agent/state"
@@ -54,7 +56,7 @@ func resetCommand(_ context.Context, m *machine, args []string) error {
 	}
 	if *restart {
 		// At once, without a shutdown: what runs has lost its state, and must not write to it.
-		return m.restart()
+		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	}
 	fmt.Println("Done. Restart the machine to use it.")
 	return nil

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/activate"
 	"spore/agent/atomicfile"
 	"spore/agent/firmware"
 	"spore/agent/paths"
@@ -59,7 +58,7 @@ func stageCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	fmt.Println(r.Text())
 	if o.Reboot && !r.Unchanged {
-		return m.planReboot(ctx)
+		return m.restart(ctx)
 	}
 	return nil
 }
@@ -80,7 +79,7 @@ func (m *machine) stageSpool(ctx context.Context) error {
 		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
 			// The answer has to be on its way before the network ends.
 			time.Sleep(2 * time.Second)
-			return m.planReboot(ctx)
+			return m.restart(ctx)
 		}
 	}
 }
@@ -233,21 +232,6 @@ func (m *machine) bootID() string {
 		return ""
 	}
 	return strings.TrimSpace(string(data))
-}
-
-// planReboot restarts the machine as `systemctl reboot` does.
-func (m *machine) planReboot(ctx context.Context) error {
-	m.say("restarting the machine")
-	bus, err := activate.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer bus.Close()
-	_, err = bus.Conn().StartUnitContext(ctx, "reboot.target", "replace-irreversibly", nil)
-	if err != nil {
-		return fmt.Errorf("restart the machine: %w", err)
-	}
-	return nil
 }
 
 // configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.

@@ -133,11 +133,7 @@ func (m *machine) goBack(ctx context.Context, why error) error {
 		// The loader has counted this start; after the last it goes back all the same.
 		m.say(err.Error())
 	}
-	if err := m.planReboot(ctx); err != nil {
-		m.say(err.Error())
-		return m.restart()
-	}
-	return nil
+	return m.restart(ctx)
 }
 
 // giveBack gives the try back that this start took.

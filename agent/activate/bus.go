@@ -30,6 +30,14 @@ func (b *Bus) Close() { b.conn.Close() }
 // Conn is the connection itself.
 func (b *Bus) Conn() *dbus.Conn { return b.conn }
 
+// Reboot has systemd stop everything and restart the machine, and returns when that has begun.
+func (b *Bus) Reboot(ctx context.Context) error {
+	if _, err := b.conn.StartUnitContext(ctx, "reboot.target", "replace-irreversibly", nil); err != nil {
+		return fmt.Errorf("restart the machine: %w", err)
+	}
+	return nil
+}
+
 // Start enqueues a start job and returns when it is queued.
 func (b *Bus) Start(ctx context.Context, unit string) error {
 	ctx, cancel := context.WithTimeout(ctx, busBound)
