@@ -151,10 +151,16 @@ func (s *storage) healthy() {
 		if json.Unmarshal([]byte(said), &status) == nil && status.Health.Status == "HEALTH_OK" && status.OSDMap.NumOSDs == 2 && status.OSDMap.NumUpOSDs == 2 && status.MgrMap.Available {
 			return
 		}
-		require.True(s.t, time.Now().Before(end), "not healthy after %s: %s", cephStep, said)
+		if time.Now().After(end) {
+			s.t.Log(s.sh(what))
+			require.Fail(s.t, "not healthy", "after %s: %s", cephStep, said)
+		}
 		time.Sleep(5 * time.Second)
 	}
 }
+
+// what prints what Ceph's daemons are at, and what they said.
+const what = `for a in $(find /run -name '*.asok'); do echo "$a"; for c in status ops; do ceph --admin-daemon "$a" "$c" | head -n 100; done; done; journalctl -q -b --no-pager -u 'ceph*' | cut -c1-300 | tail -n 100`
 
 func (s *storage) becomesHealthy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), cephStep)
