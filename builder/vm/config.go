@@ -282,7 +282,12 @@ func (d Disk) device(args []string, i int, node string) ([]string, string) {
 		controller(options(fmt.Sprintf("nvme,id=nvme%d", i), "serial", cmp.Or(d.Serial, fmt.Sprintf("NVME%d", i))))
 		return args, options(fmt.Sprintf("nvme-ns,bus=nvme%d,drive=%s", i, node), "eui64", d.EUI, "uuid", d.UUID)
 	}
-	return args, "virtio-blk-pci,drive=" + node
+	device := "virtio-blk-pci,drive=" + node
+	if d.WriteLog != "" {
+		// QEMU makes one request of up to IOV_MAX pieces, to which the log adds one: that write fails, and leaves a hole in the log.
+		device += ",request-merging=off"
+	}
+	return args, device
 }
 
 // readOnly is what is open for reading alone.

@@ -100,6 +100,9 @@ func readEntry(r io.ReaderAt, pos, sector, size int64) (Entry, int64, error) {
 		Flush: flags&flagFlush != 0, FUA: flags&flagFUA != 0, Discard: flags&flagDiscard != 0, data: pos + sector,
 	}
 	next := e.data
+	if count == 0 && flags == 0 {
+		return Entry{}, 0, errors.New("it is empty: QEMU could not write it down, and what follows cannot be found")
+	}
 	switch {
 	case flags&flagMark != 0:
 		if extra > uint64(size) {

@@ -196,6 +196,7 @@ func TestReadRefuses(t *testing.T) {
 		{"a write beyond any disk", change(512, 1<<60), "no disk is that large"},
 		{"data beyond the log", change(520, 1<<20), "its data lies outside the log"},
 		{"a mark beyond the log", func() []byte { b := change(528, flagMark); binary.LittleEndian.PutUint64(b[536:], 1<<50); return b }(), "a mark of"},
+		{"an entry that QEMU failed to write", logOf(request{}), "entry 0 of 1: it is empty"},
 		{"a log that ends early", good[:700], "its data lies outside the log"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
