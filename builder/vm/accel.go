@@ -73,16 +73,23 @@ func emulation(ctx context.Context) (Accel, error) {
 	// to emulate both evenly. Under KVM it leaves the test out by itself. An emulated processor has SVM, for which the kernel would
 	// load KVM: a second of each boot, and "-svm" is no way out, with it QEMU 7.2 has mount(2) fail with EBUSY. Each timer that ends
 	// between two ticks wakes threads of QEMU besides the guest's own, and the scheduler of a busy Go program sets one every 20
-	// microseconds: with ticks alone, a Kubernetes API server starts in two thirds of the time.
-	a := Accel{Name: "tcg", CPU: "max", KernelArguments: []string{"no_timer_check", "highres=off", "modprobe.blacklist=kvm_amd"}}
+	// microseconds: with ticks alone, a Kubernetes API server starts in two thirds of the time. Repeated string instructions are
+	// emulated byte by byte: who is not told that they are fast (erms, fsrm, rep_good) clears and copies by plain stores.
+	a := Accel{Name: "tcg", CPU: "max,-erms,-fsrm", KernelArguments: []string{"no_timer_check", "highres=off", "modprobe.blacklist=kvm_amd"}}
+	words := slowStrings
 	if major, ok := qemuMajor(string(out)); ok && major < 10 {
-		a.KernelArguments = append(a.KernelArguments, noCX16)
+		words = noCX16
 	}
+	a.KernelArguments = append(a.KernelArguments, words)
 	return a, nil
 }
 
-// noCX16 tells the kernel that there is no cmpxchg16b.
-const noCX16 = "clearcpuid=cx16"
+// What the kernel is told that the processor has not. Of several such words it takes the last.
+const (
+	slowStrings = "clearcpuid=rep_good"
+	// noCX16 is without cmpxchg16b, too.
+	noCX16 = "clearcpuid=rep_good,cx16"
+)
 
 // withoutArguments is for machines whose kernel gets no further words: cmpxchg16b is gone for programs, too.
 func (a Accel) withoutArguments() Accel {
