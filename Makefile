@@ -20,7 +20,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-services test-foreign test-boots test-nodes kubernetes volumes check soak pictures bench fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes kubernetes volumes check soak pictures bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,14 +52,17 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
 	@$(STAGE) "payloads" go test -count=1 -tags integration -timeout 60m ./test/payloads
-# The one waits for most of its time, the other compiles with one processor.
-	@$(MAKE) --no-print-directory -j2 test-services test-foreign
 	@mkdir -p $(OUT)/results
-# Containers wait for most of their time, so that they run beside the boots. The boots yield: they wait for conditions, while
-# clusters of containers have elections with bounds in seconds.
-	@$(MAKE) --no-print-directory -j2 test-boots test-nodes
+# Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
+# they wait for conditions, while clusters of containers have elections with bounds in seconds.
+	@$(MAKE) --no-print-directory -j2 test-boots test-others
 	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 	@$(STAGE) --table
+
+test-others:
+	@$(MAKE) --no-print-directory test-nodes
+	@$(MAKE) --no-print-directory test-services
+	@$(MAKE) --no-print-directory test-foreign
 
 test-services:
 	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
