@@ -182,7 +182,7 @@ func (s *storage) becomesHealthy(t *testing.T) {
 	}
 	require.Empty(t, got.Disks[0].Problem+got.Disks[1].Problem)
 	require.Contains(t, got.Disks[1].Device, "/dev/mapper/")
-	require.Contains(t, got.Disks[2].Problem, "(serial FOREIGN) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed. To delete everything on it and use it: spore-agent disks reset /dev/")
+	require.Contains(t, got.Disks[2].Problem, "(serial FOREIGN) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed. To delete everything on it and use it: spore-agent reset --disk FOREIGN")
 	require.Nil(t, got.Disks[2].OSD)
 
 	s.healthy()
