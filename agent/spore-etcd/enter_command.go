@@ -54,6 +54,9 @@ type entrant struct {
 	peer   string
 	// others are the other masters, and where their etcd is asked.
 	others map[string]string
+	// within bounds a round of requests. etcd drops a change of its members while another one is under way, and answers nobody
+	// who sets no bound.
+	within time.Duration
 	// promoted is true when the others have said that this member votes.
 	promoted bool
 }
@@ -63,7 +66,10 @@ func newEntrant(m *machine) (*entrant, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entrant{machine: m, cluster: c, node: n, dir: origin.Dir(m.root.At(origin.Data)), others: map[string]string{}}
+	e := &entrant{
+		machine: m, cluster: c, node: n, dir: origin.Dir(m.root.At(origin.Data)), others: map[string]string{},
+		within: requestTime * time.Duration(c.Services.Kubernetes.Slow()),
+	}
 	own, err := nic.Addresses()
 	if err != nil {
 		return nil, err
@@ -142,33 +148,44 @@ func (e *entrant) step(ctx context.Context) (string, error) {
 		return waits, nil
 	}
 	defer c.Close()
+	wait, again, err := e.enter(ctx, c, others)
+	if again {
+		return e.step(ctx)
+	}
+	return wait, err
+}
+
+// enter does the next step with the others, whose client is c. It says for whom to wait, or that there is a further step.
+func (e *entrant) enter(ctx context.Context, c *clientv3.Client, others client.Cluster) (wait string, again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.within)
+	defer cancel()
 	refusing, err := e.refusing(ctx, c)
 	if err != nil {
-		return client.Reason(err).Error(), nil
+		return client.Reason(err).Error(), false, nil
 	}
 	if len(refusing) > 0 {
-		return strings.Join(refusing, ", ") + " to run with a configuration in which this node is a master", nil
+		return strings.Join(refusing, ", ") + " to run with a configuration in which this node is a master", false, nil
 	}
 	s := member.Enter(others.Members, member.Self{Name: e.node.Name, Peer: e.peer, ID: e.origin.ID})
 	switch {
 	case s.Wait != "":
-		return s.Wait, nil
+		return s.Wait, false, nil
 	case s.Done:
-		return "", e.note(e.origin.ID, others)
+		return "", false, e.note(e.origin.ID, others)
 	case s.Remove != nil:
 		e.say(fmt.Sprintf("removes %s (%016x) from etcd: that is what this master was before it lost its data", s.Remove.Label(), s.Remove.ID))
 		if _, err := c.MemberRemove(ctx, s.Remove.ID); err != nil {
-			return "the others to remove what this master was before: " + client.Reason(err).Error(), nil
+			return "the others to remove what this master was before: " + client.Reason(err).Error(), false, nil
 		}
-		return e.step(ctx)
+		return "", true, nil
 	}
 	e.say("asks the others to let this master in")
 	answer, err := c.MemberAddAsLearner(ctx, []string{e.peer})
 	if err != nil {
-		return "the others to let this master in: " + client.Reason(err).Error(), nil
+		return "the others to let this master in: " + client.Reason(err).Error(), false, nil
 	}
 	others.Members = append(others.Members, member.Member{ID: answer.Member.ID, Peers: answer.Member.PeerURLs})
-	return "", e.note(answer.Member.ID, others)
+	return "", false, e.note(answer.Member.ID, others)
 }
 
 // note writes down as what this master was let in, and beside whom.

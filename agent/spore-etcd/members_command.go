@@ -40,7 +40,7 @@ func membersCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	slow := time.Duration(e.cluster.Services.Kubernetes.Slow())
 	for {
-		round, cancel := context.WithTimeout(ctx, requestTime*slow)
+		round, cancel := context.WithTimeout(ctx, e.within)
 		wait, err := e.keep(round, own)
 		cancel()
 		if err != nil {

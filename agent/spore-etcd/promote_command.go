@@ -50,7 +50,7 @@ const promoteService = "etcd-members"
 
 // promote has the others promote this member, and says whether it votes, or for whom it waits.
 func (e *entrant) promote(ctx context.Context, own *clientv3.Client) (votes bool, wait string) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime*time.Duration(e.cluster.Services.Kubernetes.Slow()))
+	ctx, cancel := context.WithTimeout(ctx, e.within)
 	defer cancel()
 	s, err := own.Status(ctx, client.Own)
 	if err != nil {
