@@ -226,7 +226,7 @@ func requireName(t *testing.T, g *guest) {
 
 // inspect looks around on the console.
 func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
-	require.Regexp(t, access, g.awaitLine(`login: root \(automatic login\)`).Text)
+	require.Regexp(t, access, g.loggedIn().Text)
 	sh := func(command string) string { return strings.Join(g.shell(command), "\n") }
 	t.Run("bond, members and VLAN have the MTU", func(t *testing.T) {
 		require.Equal(t, "1400", sh("cat /sys/class/net/bond0/mtu"))
@@ -369,6 +369,18 @@ func (g *guest) awaitShell() {
 		}
 		require.True(g.t, time.Now().Before(end), "no shell on the console: %v", err)
 	}
+}
+
+// loggedIn waits for the login on the console, which may have come before the status line that was awaited last: nothing orders
+// the two.
+func (g *guest) loggedIn() vm.Line {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	line, mark, err := g.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`login: root \(automatic login\)`))
+	require.NoError(g.t, err)
+	g.mark = max(g.mark, mark)
+	return line
 }
 
 // shell types a command on the console and returns what it prints.
