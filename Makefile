@@ -10,17 +10,17 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
          e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base curl openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
-# The packages whose tests compare with foreign tools and the real archive; those of Kubernetes have a stage of their own.
-INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
+# The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
+INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-# The two machines of Kubernetes need both processors for themselves. The one with Kubernetes and Ceph is left to `make volumes`.
+# The two machines of Kubernetes get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes kubernetes volumes check soak pictures bench fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,8 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 # Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-others
-	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
+# The machines of Kubernetes wait for each other a quarter of the time. Compilers, which wait for nobody, have what is left.
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) --table
 
 test-others:
@@ -68,7 +69,13 @@ test-services:
 	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
 
 test-foreign:
-	@$(STAGE) "foreign tools, same bytes" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+	@$(STAGE) "foreign tools" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+
+test-images:
+	@$(STAGE) "same bytes" nice -n 19 go test -count=1 -tags integration -timeout 40m ./test/image
+
+test-kubernetes:
+	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 
 test-boots:
 	@$(STAGE) "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
