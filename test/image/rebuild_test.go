@@ -35,18 +35,26 @@ func buildSpore(t *testing.T) (repo, spore string) {
 	return repo, spore
 }
 
-func build(t *testing.T, spore, repo, config, out string) (r pipeline.Result) {
+func build(t *testing.T, spore, repo, config, out string) pipeline.Result {
+	t.Helper()
+	r, _ := measuredBuild(t, spore, repo, config, out)
+	return r
+}
+
+// measuredBuild is build, and the processor's time that it took.
+func measuredBuild(t *testing.T, spore, repo, config, out string) (r pipeline.Result, cpu time.Duration) {
 	t.Helper()
 	cmd := exec.Command(spore, "build", config, "-o", out, "--source", repo, "--json")
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &r))
-	return r
+	return r, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// TestAnEditOfTheConfigurationCostsACopy holds the second build after an edit of cluster.yaml to two seconds and what the
-// same machine takes to copy a file of that size, and makes sure that only what depends on the edit has changed.
+// TestAnEditOfTheConfigurationCostsACopy holds the second build after an edit of cluster.yaml to a second of a processor and what
+// the same machine takes to copy a file of that size, and makes sure that only what depends on the edit has changed. The time by
+// the clock is that of a machine that does other things as well.
 func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	repo, spore := buildSpore(t)
 	work := t.TempDir()
@@ -58,25 +66,14 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	file := filepath.Join(config, "cluster.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	took, copied := time.Hour, time.Duration(0)
-	var after pipeline.Result
-	// The best of three: the machine does other things as well.
-	for i := range 3 {
-		text = append(text, "# an edit\n"...)
-		require.NoError(t, os.WriteFile(file, text, 0o644))
-		start := time.Now()
-		after = build(t, spore, repo, config, out)
-		d := time.Since(start)
-
-		start = time.Now()
-		run(t, exec.Command("cp", "--sparse=auto", "--reflink=never", after.Disk, filepath.Join(work, "copy")))
-		c := time.Since(start)
-		t.Logf("edit %d: built in %s, a copy takes %s", i+1, d, c)
-		if d < took {
-			took, copied = d, c
-		}
-	}
-	require.Less(t, took, 2*time.Second+copied)
+	text = append(text, "# an edit\n"...)
+	require.NoError(t, os.WriteFile(file, text, 0o644))
+	after, took := measuredBuild(t, spore, repo, config, out)
+	copying := exec.Command("cp", "--sparse=auto", "--reflink=never", after.Disk, filepath.Join(work, "copy"))
+	run(t, copying)
+	copied := copying.ProcessState.UserTime() + copying.ProcessState.SystemTime()
+	t.Logf("built in %s, a copy takes %s", took, copied)
+	require.Less(t, took, time.Second+copied)
 	require.True(t, after.RootCached)
 	require.Equal(t, before.RootHash, after.RootHash)
 	require.NotEqual(t, before.ClusterHash, after.ClusterHash)
