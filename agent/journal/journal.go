@@ -77,17 +77,22 @@ func (j *Reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	to := &writer{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	var beating sync.WaitGroup
+	beat, still := context.WithCancel(ctx)
+	defer still()
 	if q.Follow {
 		// The server takes a deadline that passes for a reader that went away.
 		if err := to.control.SetReadDeadline(time.Time{}); err != nil {
 			j.Say("follow the journal: " + err.Error())
 		}
-		beating.Go(func() { to.beat(ctx, cancel) })
+		beating.Go(func() { to.beat(beat, cancel) })
 	}
 	err = copyEntries(to, out)
 	cancelled := ctx.Err() != nil
-	cancel() // Nobody reads the rest.
+	still()
 	beating.Wait()
+	if err != nil {
+		cancel() // Nobody reads the rest. One whose all was read ends by itself, a moment after it has closed its output.
+	}
 	if failed := cmd.Wait(); failed != nil && err == nil && !cancelled {
 		text := strings.TrimSpace(said.String())
 		if to.wrote() {

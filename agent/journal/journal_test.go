@@ -59,6 +59,12 @@ func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
 	code, text = get(t, serve(t, "exit 0"), "unit=kafka")
 	require.Equal(t, http.StatusOK, code, "a unit that has written nothing")
 	require.Empty(t, text)
+	code, text = get(t, serve(t, "exec >&-; sleep 0.2; exit 0"), "unit=kafka")
+	require.Equal(t, http.StatusOK, code, "journalctl ends a moment after its output")
+	require.Empty(t, text)
+	code, text = get(t, serve(t, "exec >&-; sleep 0.2; echo damaged >&2; exit 1"), "unit=kafka")
+	require.Equal(t, http.StatusInternalServerError, code)
+	require.Contains(t, text, "exit status 1: damaged")
 
 	s := httptest.NewServer(&Reader{Program: "/nonexistent/journalctl", Say: func(string) {}})
 	defer s.Close()
