@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,8 +14,6 @@ import (
 
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/member"
-	"spore/agent/etcd/origin"
-	"spore/agent/formation"
 )
 
 // dropping is an etcd that drops the first changes of its members, as one does that has another one under way: who asked gets no
@@ -53,14 +49,7 @@ func TestAnEntrantAsksAgainWhoseRequestWasDropped(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 
-	m := testMachine(t, "master-1")
-	dir := origin.Dir(m.root.At(origin.Data))
-	require.NoError(t, os.MkdirAll(filepath.Dir(string(dir)), 0o755))
-	require.NoError(t, dir.Make(origin.Origin{Kind: formation.Join, Nonce: "n"}, os.Getuid(), os.Getgid()))
-	e, err := newEntrant(m)
-	require.NoError(t, err)
-	e.origin, err = dir.Read()
-	require.NoError(t, err)
+	e := testEntrant(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	others := client.Cluster{Members: []member.Member{{ID: 3, Name: "master-2", Peers: []string{"https://10.77.0.2:2380"}}}}
@@ -77,7 +66,7 @@ func TestAnEntrantAsksAgainWhoseRequestWasDropped(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, again)
 	require.Empty(t, wait)
-	o, err := dir.Read()
+	o, err := e.dir.Read()
 	require.NoError(t, err)
 	require.Equal(t, uint64(9), o.ID)
 }

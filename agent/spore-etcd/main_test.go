@@ -79,7 +79,9 @@ func TestAnEntrantKnowsTheOtherMasters(t *testing.T) {
 	require.Equal(t, "https://10.77.0.1:2380", e.peer)
 }
 
-func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
+// testEntrant is master-1, which has no data and is to join the others.
+func testEntrant(t *testing.T) *entrant {
+	t.Helper()
 	m := testMachine(t, "master-1")
 	dir := origin.Dir(m.root.At(origin.Data))
 	require.NoError(t, os.MkdirAll(filepath.Dir(string(dir)), 0o755))
@@ -88,10 +90,15 @@ func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	e.origin, err = e.dir.Read()
 	require.NoError(t, err)
+	return e
+}
+
+func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
+	e := testEntrant(t)
 	require.NoError(t, e.note(7, client.Cluster{Members: []member.Member{
 		{ID: 3, Name: "master-2", Peers: []string{"https://10.77.0.2:2380"}}, {ID: 7, Peers: []string{"https://10.77.0.1:2380"}}, {ID: 0x1f, Peers: []string{"https://10.77.0.4:2380"}},
 	}}))
-	o, err := dir.Read()
+	o, err := e.dir.Read()
 	require.NoError(t, err)
 	require.Equal(t, uint64(7), o.ID)
 	require.Equal(t, "000000000000001f=https://10.77.0.4:2380,master-1=https://10.77.0.1:2380,master-2=https://10.77.0.2:2380", o.InitialCluster())
