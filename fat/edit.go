@@ -475,17 +475,9 @@ func (d *dir) short(entries []byte, name string) string {
 
 // directory reads a directory by its path.
 func (e *Editor) directory(path string) (*dir, error) {
-	first := e.rootCluster
-	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '/' }) {
-		list, err := e.readDir(first)
-		if err != nil {
-			return nil, err
-		}
-		f, ok := Find(list, name)
-		if !ok || !f.Dir {
-			return nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
-		}
-		first = f.first
+	first, err := e.locate(path)
+	if err != nil {
+		return nil, err
 	}
 	return e.scan(first)
 }

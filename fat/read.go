@@ -180,19 +180,28 @@ func parseEntry(e []byte, long []uint16) Entry {
 
 // List returns the entries of a directory by its path, without regard to case; "" is the root.
 func (f *FS) List(dir string) ([]Entry, error) {
+	first, err := f.locate(dir)
+	if err != nil {
+		return nil, err
+	}
+	return f.readDir(first)
+}
+
+// locate returns the first cluster of a directory.
+func (f *FS) locate(dir string) (uint32, error) {
 	at := f.rootCluster
 	for _, name := range strings.FieldsFunc(dir, func(r rune) bool { return r == '/' }) {
 		entries, err := f.readDir(at)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		e, ok := Find(entries, name)
 		if !ok || !e.Dir {
-			return nil, fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
+			return 0, fmt.Errorf("%s: %w", dir, fs.ErrNotExist)
 		}
 		at = e.first
 	}
-	return f.readDir(at)
+	return at, nil
 }
 
 // Find returns the entry of a name, without regard to case.
