@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Span is a piece of a boot, in seconds since the kernel's start. A piece that only has an end began then.
+type Span struct {
+	Name       string
+	Begin, End float64
+}
+
+// Lines of the console, as the kernel and stage1 print them: systemd's with the state of a unit, where the unit's name comes
+// before its description (StatusUnitFormat=combined, Debian's default), and stage1's with the time in it.
+var (
+	unitLine   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: ([A-Z][a-z]+(?: on| target| device)?) ([A-Za-z0-9:_.@\\-]+\.(?:service|target|mount|socket|device|swap|slice|path|timer|automount))\b`)
+	systemd1   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: `)
+	stage1Line = regexp.MustCompile(`spore stage1: \[ *(\d+\.\d+)\]`)
+)
+
+// begins and ends are systemd's words for the start of a unit and for its end (src/core/unit.c and its siblings).
+var (
+	begins = map[string]bool{"Starting": true, "Mounting": true, "Activating": true}
+	ends   = map[string]bool{"Started": true, "Finished": true, "Mounted": true, "Reached target": true, "Listening on": true, "Activated": true, "Failed": true, "Condition": true}
+)
+
+// timeline reads the pieces of a boot from the lines of its console: the kernel alone, stage1, and the services and mounts of
+// systemd, in the order of their begin. Sockets, targets and slices take no time, and have no piece but the targets.
+func timeline(console string) []Span {
+	var first, last, up float64
+	units := map[string]*Span{}
+	var order []*Span
+	for line := range strings.Lines(console) {
+		if m := stage1Line.FindStringSubmatch(line); m != nil {
+			last = seconds(m[1])
+			if first == 0 {
+				first = last
+			}
+			continue
+		}
+		if m := systemd1.FindStringSubmatch(line); m != nil && up == 0 {
+			up = seconds(m[1])
+		}
+		m := unitLine.FindStringSubmatch(line)
+		if m == nil || !begins[m[2]] && !ends[m[2]] {
+			continue
+		}
+		at, name := seconds(m[1]), m[3]
+		s := units[name]
+		if s == nil {
+			if ends[m[2]] && !strings.HasSuffix(name, ".service") && !strings.HasSuffix(name, ".target") {
+				continue
+			}
+			s = &Span{Name: name, Begin: at, End: at}
+			units[name] = s
+			order = append(order, s)
+		}
+		// A service that is started again keeps its first end.
+		if ends[m[2]] && s.End == s.Begin {
+			s.End = at
+		}
+	}
+	var spans []Span
+	if first > 0 {
+		spans = append(spans, Span{"kernel", 0, first}, Span{"stage1", first, last})
+	}
+	if up > 0 {
+		spans = append(spans, Span{"systemd", cmp.Or(last, up), up})
+	}
+	slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Compare(a.Begin, b.Begin) })
+	for _, s := range order {
+		spans = append(spans, *s)
+	}
+	return spans
+}
+
+// seconds reads digits with a point, which the patterns have let through.
+func seconds(s string) float64 {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
