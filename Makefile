@@ -20,7 +20,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench benchmarks fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,7 +100,12 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the netw
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
 
-bench: ## benchmarks
+bench: ## measure builds and boots beside mkosi and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale
+	@mkdir -p $(OUT)/bench
+	go build -o $(OUT)/bench/bench ./test/bench
+	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench
+
+benchmarks: ## Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./...
 
 fuzz: ## a minute of every fuzz target

@@ -46,11 +46,8 @@ func main() {
 	os.Exit(code)
 }
 
-// dispatch does what this program was started for: as the command go, as a subcommand, or by a person.
+// dispatch does what this program was started for: by itself, for a subcommand, or by a person.
 func dispatch() (int, error) {
-	if filepath.Base(os.Args[0]) == "go" {
-		return runCompiler(os.Args[1:])
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) > 1 {
@@ -92,6 +89,7 @@ var subcommands = map[string]func(ctx context.Context, args []string) (int, erro
 		}
 		return inside(args[0], args[1], args[2:])
 	},
+	compilerCommand: func(_ context.Context, args []string) (int, error) { return runCompiler(args) },
 	floorCommand: func(ctx context.Context, args []string) (int, error) {
 		if len(args) != 1 {
 			return 2, errors.New("usage: bench floor WORK.json")

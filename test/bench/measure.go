@@ -107,39 +107,31 @@ func parseHighWater(status string) (int64, bool) {
 	return 0, false
 }
 
-// goLogVariable names the file that takes what commands named go took, goVariable the true go command.
-const (
-	goLogVariable = "SPORE_BENCH_GO_LOG"
-	goVariable    = "SPORE_BENCH_GO"
-)
+// compilerCommand is the subcommand that runs the go command and writes down what that took; it is not for people.
+const compilerCommand = "compiler"
 
-// compilerMeter makes a folder for the front of PATH whose go is this program, which runs the true one and writes down what
-// that took.
+// compilerMeter makes a folder for the front of PATH whose go runs the true one through this program. It is a script, as the
+// builder hands no variables on to the go command.
 type compilerMeter struct{ dir, log, command string }
 
-func newCompilerMeter(dir string) (*compilerMeter, error) {
+func newCompilerMeter(dir, self string) (*compilerMeter, error) {
 	command, err := exec.LookPath("go")
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	m := &compilerMeter{dir: filepath.Join(dir, "path"), log: filepath.Join(dir, "go.log"), command: command}
-	if err := os.RemoveAll(m.dir); err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return nil, err
 	}
-	return m, os.Symlink(self, filepath.Join(m.dir, "go"))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s %s %s %s \"$@\"\n", quote(self), compilerCommand, quote(m.log), quote(m.command))
+	return m, os.WriteFile(filepath.Join(m.dir, "go"), []byte(script), 0o755)
 }
 
+// quote is a word of a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
 // env makes commands be metered.
-func (m *compilerMeter) env() []string {
-	return []string{goLogVariable + "=" + m.log, goVariable + "=" + m.command, "PATH=" + m.dir + ":" + os.Getenv("PATH")}
-}
+func (m *compilerMeter) env() []string { return []string{"PATH=" + m.dir + ":" + os.Getenv("PATH")} }
 
 // begin forgets what was metered, and total adds it up.
 func (m *compilerMeter) begin() error { return os.WriteFile(m.log, nil, 0o644) }
@@ -164,9 +156,12 @@ func addDurations(text string) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// runCompiler is this program as the command go. It returns the exit code.
+// runCompiler is the subcommand: the file for the time, and a command. It returns the command's exit code.
 func runCompiler(args []string) (int, error) {
-	cmd := exec.Command(os.Getenv(goVariable), args...)
+	if len(args) < 2 {
+		return 2, errors.New("usage: bench compiler LOG COMMAND [ARGUMENT…]")
+	}
+	cmd := exec.Command(args[1], args[2:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -174,7 +169,7 @@ func runCompiler(args []string) (int, error) {
 		return 1, err
 	}
 	// One write of a short line to a file that is open for appending is whole (open(2), O_APPEND).
-	f, err := os.OpenFile(os.Getenv(goLogVariable), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(args[0], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return 1, err
 	}

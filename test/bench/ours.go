@@ -53,7 +53,7 @@ func newOurs(ctx context.Context, b *bench, name, config string) (*ours, error) 
 		return nil, err
 	}
 	var err error
-	if o.meter, err = newCompilerMeter(dir); err != nil {
+	if o.meter, err = newCompilerMeter(dir, b.self); err != nil {
 		return nil, err
 	}
 	if err := o.editOverlay(0); err != nil {
