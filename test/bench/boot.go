@@ -170,7 +170,8 @@ func loginAsked(ctx context.Context, m *vm.Machine) (time.Duration, error) {
 }
 
 // boot runs a machine until it has reached its end, and measures QEMU from the kernel's first line on. settle waits for the
-// machine to have done everything and powers it off in order, so that it can be booted again from its disk.
+// machine to have done everything and has it shut down in order, so that it can be booted again from its disk: it restarts on
+// the three keys, and QEMU ends where a machine would.
 func (s *boots) boot(ctx context.Context, c vm.Config, end reached, settle bool) (Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
@@ -199,7 +200,7 @@ func (s *boots) boot(ctx context.Context, c vm.Config, end reached, settle bool)
 	if err != nil {
 		return u, err
 	}
-	if err := m.PowerButton(); err != nil {
+	if err := m.CtrlAltDel(); err != nil {
 		return u, err
 	}
 	return u, m.Wait(ctx)

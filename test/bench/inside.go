@@ -89,7 +89,7 @@ func enter(tree, folder string) error {
 			return err
 		}
 		if err := unix.Mount(m.from, at, m.kind, m.flags, m.options); err != nil {
-			return fmt.Errorf("mount /%s of the tools tree: %w", m.at, err)
+			return fmt.Errorf("mount %s in the tools tree: %w", m.at, err)
 		}
 	}
 	if err := os.Chdir(tree); err != nil {

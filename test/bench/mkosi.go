@@ -67,14 +67,14 @@ func newMkosi(ctx context.Context, b *bench, packages []string) (*mkosi, error) 
 	if err := m.makeTree(ctx, list); err != nil {
 		return nil, err
 	}
-	version, err := m.command(ctx, "mkosi", "--version").Output()
-	if err != nil {
-		return nil, fmt.Errorf("mkosi --version: %w", err)
-	}
-	m.version = strings.TrimSpace(string(version))
 	if err := m.configure(list); err != nil {
 		return nil, err
 	}
+	version, err := m.command(ctx, "mkosi", "--version").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("mkosi --version: %w: %s", err, version)
+	}
+	m.version = strings.TrimSpace(string(version))
 	b.say("%s: build twice, which fills the caches", m.version)
 	// The first time with the package that will be added, so that it is cached; with the network, this once.
 	if err := m.editPackages(true); err != nil {
