@@ -59,11 +59,6 @@ func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, 
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	key, err := b.rootKey()
-	if err != nil {
-		return err
-	}
-	b.root.key = key
 	if b.Store.Has(b.root.object(objMeta)) {
 		step := b.Progress.Step("root")
 		if err := b.loadRoot(); err != nil {
