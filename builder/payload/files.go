@@ -20,7 +20,11 @@ type file struct {
 // moduleFiles hashes go.mod, go.sum and every regular file in the given directories, sorted by path. Tests, test data and
 // hidden files are left out: they never reach a program.
 func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
-	names := map[string]bool{"go.mod": true, "go.sum": true}
+	return listFiles(root, map[string]bool{"go.mod": true, "go.sum": true}, dirs...)
+}
+
+// listFiles hashes the named files and those in the given directories.
+func listFiles(root fs.FS, names map[string]bool, dirs ...string) ([]file, error) {
 	for _, dir := range dirs {
 		err := fs.WalkDir(root, dir, func(p string, d fs.DirEntry, err error) error {
 			switch {
@@ -45,12 +49,21 @@ func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
 	for name := range names {
 		h, err := hashFile(root, name)
 		if err != nil {
-			return nil, fmt.Errorf("a Go module needs it: %w", err)
+			return nil, fmt.Errorf("the payload needs it: %w", err)
 		}
 		files = append(files, file{path.Clean(name), h})
 	}
 	sort.Slice(files, func(i, j int) bool { return files[i].path < files[j].path })
 	return files, nil
+}
+
+// listHash is the Go command's hash of a list of files (golang.org/x/mod/sumdb/dirhash, Hash1), in hexadecimal.
+func listHash(files []file) string {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(h, "%s  %s\n", f.hash, f.path)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // ignored follows the go command's rule for names that it does not look at, and leaves out tests.
