@@ -49,11 +49,14 @@ func dropPackages(b *build) error {
 			continue
 		}
 		origin := "deb:" + p.Name + "_" + p.Version
-		var paths []string
+		var paths, files []string
 		var bytes int64
 		_ = b.tree.Walk(func(path string, n *tree.Inode) error {
 			if n.Origin == origin {
 				paths = append(paths, path)
+				if n.Type != tree.Dir {
+					files = append(files, path)
+				}
 				if n.Type == tree.Regular {
 					bytes += n.Content.Size()
 				}
@@ -74,7 +77,7 @@ func dropPackages(b *build) error {
 			}
 		}
 		b.dropped[p.Name] = true
-		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes})
+		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes, Package: p.Name, Files: files})
 	}
 	return nil
 }
