@@ -137,6 +137,7 @@ var unusedFiles = []drop{
 	{"/usr/lib/modules/*/build", "no compiler"},
 	{"/usr/lib/modules/*/source", "no compiler"},
 	{"/usr/lib/pcrlock.d", "no TPM policy is made on the machine"},
+	{"/usr/lib/ssl/misc", "scripts of a certificate authority, in Perl"},
 	{"/usr/lib/systemd/boot", "the boot files are in the ESP"},
 	{"/usr/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
 	{"/usr/lib/systemd/journald.conf.d/syslog.conf", "no syslog daemon to forward to"},
