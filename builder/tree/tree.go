@@ -7,6 +7,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -309,25 +310,24 @@ func (t *Tree) Paths() []string {
 	for p := range t.nodes {
 		out = append(out, p)
 	}
-	sort.Slice(out, func(i, j int) bool { return less(out[i], out[j]) })
+	sort.Slice(out, func(i, j int) bool { return Compare(out[i], out[j]) < 0 })
 	return out
 }
 
-// less orders paths as a walk does: "/a" < "/a/b" < "/a-b".
-func less(a, b string) bool {
+// Compare orders paths as a walk does: "/a" < "/a/b" < "/a-b".
+func Compare(a, b string) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
-		if a[i] == b[i] {
-			continue
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
 		}
-		if a[i] == '/' {
-			return true
-		}
-		if b[i] == '/' {
-			return false
-		}
-		return a[i] < b[i]
 	}
-	return len(a) < len(b)
+	return cmp.Compare(len(a), len(b))
 }
 
 // Walk calls fn for every path in the order of Paths and stops at the first error.
