@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
 	"spore/builder/manifest"
 	"spore/builder/origins"
@@ -87,7 +88,8 @@ func compareWalk(old, fresh []unsquash.Entry, a, b int) int {
 	case b == len(fresh):
 		return -1
 	}
-	return tree.Compare(old[a].Path, fresh[b].Path)
+	// A walk compares names, not letters: what is in /a comes before /a-b.
+	return strings.Compare(strings.ReplaceAll(old[a].Path, "/", "\x00"), strings.ReplaceAll(fresh[b].Path, "/", "\x00"))
 }
 
 // changes tells what of a path differs.
