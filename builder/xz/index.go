@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
-	"io"
 )
 
 // indexReader reads the numbers of an index and sums its bytes.
@@ -109,5 +108,3 @@ func (z *Reader) readFooter(indexSize int64) error {
 	z.in.skip(frameSize)
 	return nil
 }
-
-var _ io.Reader = (*Reader)(nil)

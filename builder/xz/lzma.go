@@ -94,7 +94,7 @@ func (l *lzma) reset() {
 		}
 		fill(d.high[:])
 	}
-	for i := range p.literal {
+	for i := range (l.lpMask + 1) << l.lc {
 		fill(p.literal[i][:])
 	}
 }
@@ -105,7 +105,7 @@ func fill(p []uint16) {
 	}
 }
 
-// refill brings a range coder that has got too narrow another byte of the input.
+// refill brings a range that has got too narrow another byte of the input.
 func refill(rng, code uint32, in []byte, ip int) (uint32, uint32, int) {
 	if rng < topValue {
 		return rng << 8, code<<8 | uint32(in[ip]), ip + 1
@@ -113,28 +113,137 @@ func refill(rng, code uint32, in []byte, ip int) (uint32, uint32, int) {
 	return rng, code, ip
 }
 
-// split decodes a bit of probability p without a branch, for bits that no processor foresees. zero is all ones for a 0
-// and 0 for a 1.
-func split(rng, code, p uint32) (nrng, ncode, np, zero uint32) {
+// refillWord is refill for a few bits at a time, whose input is in one word, the next byte at its top.
+func refillWord(rng, code uint32, word uint64, used int) (uint32, uint32, uint64, int) {
+	if rng < topValue {
+		return rng << 8, code<<8 | uint32(word>>56), word << 8, used + 1
+	}
+	return rng, code, word, used
+}
+
+// split decodes a bit of probability p without a branch, for bits that no processor foresees: the compiler makes
+// conditional moves of an if that only chooses between values.
+func split(rng, code, p uint32) (nrng, ncode, np, bit uint32) {
 	bound := rng >> probBits * p
-	zero = uint32((uint64(code) - uint64(bound)) >> 32)
-	rng -= bound
+	r, c, off := rng-bound, code-bound, uint32(0)
+	bit = 1
+	if code < bound {
+		r = bound
+		c = code
+		bit = 0
+	}
+	if code < bound {
+		off = ^uint32(1<<probBits - 31 - 1)
+	}
 	// A 0 moves p up by (2048-p)>>5, which is p-(p-2048+31)>>5; a 1 down by p>>5.
-	np = uint32(int32(p) - (int32(p)+int32(zero)&(31-1<<probBits))>>moveBits)
-	return rng + zero&(bound-rng), code - bound&^zero, np, zero
+	return r, c, uint32(int32(p) - (int32(p)+int32(off))>>moveBits), bit
+}
+
+// tree8 decodes a number of eight bits, the highest first. Eight bits take eight bytes at most.
+//
+//go:noinline
+func tree8(rng, code uint32, in []byte, ip int, p *[256]uint16) (uint32, uint32, int, uint32) {
+	word := binary.BigEndian.Uint64(in[ip:])
+	sym := uint32(1)
+	for sym < 256 {
+		rng, code, word, ip = refillWord(rng, code, word, ip)
+		var np, bit uint32
+		rng, code, np, bit = split(rng, code, uint32(p[sym]))
+		p[sym] = uint16(np)
+		sym = sym<<1 + bit
+	}
+	return rng, code, ip, sym & 0xff
+}
+
+// matched decodes a literal after a match. The byte b that the match would have brought predicts it, until the first bit
+// that differs.
+//
+//go:noinline
+func matched(rng, code uint32, in []byte, ip int, p *[literalSize]uint16, b uint32) (uint32, uint32, int, uint32) {
+	word := binary.BigEndian.Uint64(in[ip:])
+	sym, offs := uint32(1), uint32(0x100)
+	for sym < 256 {
+		b <<= 1
+		up := b & offs
+		q := &p[offs+up+sym]
+		rng, code, word, ip = refillWord(rng, code, word, ip)
+		var np, bit uint32
+		rng, code, np, bit = split(rng, code, uint32(*q))
+		*q = uint16(np)
+		sym = sym<<1 + bit
+		offs &= up ^ (bit - 1)
+	}
+	return rng, code, ip, sym & 0xff
 }
 
 // tree3 decodes a number of three bits, the highest first.
+//
+//go:noinline
 func tree3(rng, code uint32, in []byte, ip int, p *[8]uint16) (uint32, uint32, int, uint32) {
 	sym := uint32(1)
-	for range 3 {
+	for sym < 8 {
 		rng, code, ip = refill(rng, code, in, ip)
-		var np, zero uint32
-		rng, code, np, zero = split(rng, code, uint32(p[sym&7]))
-		p[sym&7] = uint16(np)
-		sym = sym<<1 + 1 + zero
+		var np, bit uint32
+		rng, code, np, bit = split(rng, code, uint32(p[sym]))
+		p[sym] = uint16(np)
+		sym = sym<<1 + bit
 	}
 	return rng, code, ip, sym & 7
+}
+
+// distance decodes a distance less one, for a match of length n+2.
+//
+//go:noinline
+func (p *probs) distance(rng, code uint32, in []byte, ip int, n uint32) (uint32, uint32, int, uint32) {
+	slots := &p.distSlot[min(n, distStates-1)]
+	slot := uint32(1)
+	for slot < distSlots {
+		var np, bit uint32
+		rng, code, ip = refill(rng, code, in, ip)
+		rng, code, np, bit = split(rng, code, uint32(slots[slot]))
+		slots[slot] = uint16(np)
+		slot = slot<<1 + bit
+	}
+	slot -= distSlots
+	if slot < 4 {
+		return rng, code, ip, slot
+	}
+	bits := slot>>1 - 1
+	dist := 2 | slot&1
+	if slot < 14 {
+		dist <<= bits
+		// The probabilities of a slot begin where the distances of the slots before it end.
+		tree := p.distModel[dist-slot:]
+		sym := uint32(1)
+		for i := range bits {
+			var np, bit uint32
+			rng, code, ip = refill(rng, code, in, ip)
+			rng, code, np, bit = split(rng, code, uint32(tree[sym]))
+			tree[sym] = uint16(np)
+			sym = sym<<1 + bit
+			dist += bit << i
+		}
+		return rng, code, ip, dist
+	}
+	for range bits - 4 {
+		rng, code, ip = refill(rng, code, in, ip)
+		rng >>= 1
+		code -= rng
+		zero := -(code >> 31)
+		code += rng & zero
+		dist = dist<<1 + 1 + zero
+	}
+	dist <<= 4
+	sym := uint32(1)
+	for i := range uint32(4) {
+		var np, bit uint32
+		rng, code, ip = refill(rng, code, in, ip)
+		rng, code, np, bit = split(rng, code, uint32(p.distAlign[sym&15]))
+		p.distAlign[sym&15] = uint16(np)
+		sym = sym<<1 + bit
+		dist += bit << i
+	}
+	return rng, code, ip, dist
 }
 
 // A chunkResult says how the decoding of a chunk ended.
@@ -174,32 +283,13 @@ func (l *lzma) decode(win []byte, pos, end, base int, dict uint32, in []byte, si
 		if code < bound {
 			rng = bound
 			*pp = uint16(v + (1<<probBits-v)>>moveBits)
-			lit := &p.literal[((at&lpMask)<<lc+uint32(prev)>>(8-lc))&15]
-			sym := uint32(1)
+			lit := &p.literal[((at&lpMask)<<(lc&7)+uint32(prev)>>(8-lc&7))&15]
+			var sym uint32
 			if state < litStates {
-				for range 8 {
-					var np, zero uint32
-					rng, code, ip = refill(rng, code, in, ip)
-					rng, code, np, zero = split(rng, code, uint32(lit[sym&0xff]))
-					lit[sym&0xff] = uint16(np)
-					sym = sym<<1 + 1 + zero
-				}
+				rng, code, ip, sym = tree8(rng, code, in, ip, (*[256]uint16)(lit[:]))
 				state = max(state, 3) - 3
 			} else {
-				// The byte that a match would have brought predicts this one, until the first bit that differs.
-				b := uint32(win[pos-int(rep0)-1])
-				offs := uint32(0x100)
-				for range 8 {
-					b <<= 1
-					bit := b & offs
-					q := &lit[offs+bit+sym]
-					var np, zero uint32
-					rng, code, ip = refill(rng, code, in, ip)
-					rng, code, np, zero = split(rng, code, uint32(*q))
-					*q = uint16(np)
-					sym = sym<<1 + 1 + zero
-					offs &= bit ^ zero
-				}
+				rng, code, ip, sym = matched(rng, code, in, ip, lit, uint32(win[pos-int(rep0)-1]))
 				if state < 10 {
 					state -= 3
 				} else {
@@ -283,11 +373,11 @@ func (l *lzma) decode(win []byte, pos, end, base int, dict uint32, in []byte, si
 					code -= bound
 					*pp = uint16(v - v>>moveBits)
 					rng, code, ip = refill(rng, code, in, ip)
-					var np, zero uint32
+					var np, bit uint32
 					pp = &p.isRep2[state&15]
-					rng, code, np, zero = split(rng, code, uint32(*pp))
+					rng, code, np, bit = split(rng, code, uint32(*pp))
 					*pp = uint16(np)
-					if zero != 0 {
+					if bit == 0 {
 						rep2, rep1, rep0 = rep1, rep0, rep2
 					} else {
 						rep3, rep2, rep1, rep0 = rep2, rep1, rep0, rep3
@@ -327,69 +417,13 @@ func (l *lzma) decode(win []byte, pos, end, base int, dict uint32, in []byte, si
 				rng -= bound
 				code -= bound
 				lens.choice2 = uint16(v - v>>moveBits)
-				n = 1
-				for range 8 {
-					var np, zero uint32
-					rng, code, ip = refill(rng, code, in, ip)
-					rng, code, np, zero = split(rng, code, uint32(lens.high[n&0xff]))
-					lens.high[n&0xff] = uint16(np)
-					n = n<<1 + 1 + zero
-				}
-				n = n&0xff + 16
+				rng, code, ip, n = tree8(rng, code, in, ip, &lens.high)
+				n += 16
 			}
 		}
-
 		if isMatch {
-			slots := &p.distSlot[min(n, distStates-1)]
-			slot := uint32(1)
-			for range 6 {
-				var np, zero uint32
-				rng, code, ip = refill(rng, code, in, ip)
-				rng, code, np, zero = split(rng, code, uint32(slots[slot&63]))
-				slots[slot&63] = uint16(np)
-				slot = slot<<1 + 1 + zero
-			}
-			slot &= 63
-			rep0 = slot
-			if slot >= 4 {
-				bits := slot>>1 - 1
-				rep0 = 2 | slot&1
-				if slot < 14 {
-					rep0 <<= bits
-					// The probabilities of a slot begin where the distances of the slots before it end.
-					tree := p.distModel[rep0-slot:]
-					sym := uint32(1)
-					for i := range bits {
-						var np, zero uint32
-						rng, code, ip = refill(rng, code, in, ip)
-						rng, code, np, zero = split(rng, code, uint32(tree[sym]))
-						tree[sym] = uint16(np)
-						sym = sym<<1 + 1 + zero
-						rep0 += (1 + zero) << i
-					}
-				} else {
-					for range bits - 4 {
-						rng, code, ip = refill(rng, code, in, ip)
-						rng >>= 1
-						code -= rng
-						zero := -(code >> 31)
-						code += rng & zero
-						rep0 = rep0<<1 + 1 + zero
-					}
-					rep0 <<= 4
-					sym := uint32(1)
-					for i := range uint32(4) {
-						var np, zero uint32
-						rng, code, ip = refill(rng, code, in, ip)
-						rng, code, np, zero = split(rng, code, uint32(p.distAlign[sym&15]))
-						p.distAlign[sym&15] = uint16(np)
-						sym = sym<<1 + 1 + zero
-						rep0 += (1 + zero) << i
-					}
-				}
-			}
+			rng, code, ip, rep0 = p.distance(rng, code, in, ip, n)
 		}
-
 		if rep0 >= at || rep0 >= dict {
 			return badDistance
 		}

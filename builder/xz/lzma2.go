@@ -154,7 +154,7 @@ func (d *lzma2) packed(in *input, unpacked, packed int) error {
 		return err
 	}
 	if packed < 5 || b[0] != 0 {
-		return corrupt("an LZMA chunk does not begin as one")
+		return errChunkStart
 	}
 	w := &d.win
 	end := w.pos + unpacked
@@ -173,6 +173,9 @@ func (d *lzma2) packed(in *input, unpacked, packed int) error {
 	}
 	return corrupt("%s", why)
 }
+
+// errChunkStart means that the range coder does not begin as every encoder lets it begin.
+var errChunkStart = corrupt("an LZMA chunk does not begin as one")
 
 // corrupt says what is wrong with the data.
 func corrupt(format string, args ...any) error {
