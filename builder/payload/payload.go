@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/builder/tree"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	Env []string
 	// Tags are build tags.
 	Tags []string
+	// Hashes remembers the hashes of source files; nil reads them all.
+	Hashes *stamp.Hashes
 	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
 	// be nil.
 	Started func(name string)
@@ -73,6 +76,8 @@ type Program struct {
 	Target string
 	// Links are further paths that lead to it: it does what the name says that it is called by.
 	Links []string
+	// Sources are the files that it was made of, beside the modules or jars that these name.
+	Sources Sources
 	// Key names it in the store.
 	Key store.Key
 	// Path is its file in the store.
@@ -81,6 +86,14 @@ type Program struct {
 	Size int64
 	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
+}
+
+// Sources are the files of a payload's folder, or of our own tree.
+type Sources struct {
+	// Payload is the name of the payload's folder, empty for our own.
+	Payload string
+	// Hash is the Go command's hash over the hashes of the files (golang.org/x/mod/sumdb/dirhash, Hash1), as hexadecimal.
+	Hash string
 }
 
 // Content is the program as the content of a file of the tree.
@@ -106,7 +119,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 		}
 		return out, nil
 	}
-	files, err := moduleFiles(os.DirFS(dir), ".")
+	files, err := moduleFiles(dir, o.Hashes, ".")
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
@@ -114,6 +127,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	sources := Sources{name, listHash(files)}
 	// What it says of a program is in the program's key; how the program is called is not.
 	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
@@ -128,7 +142,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 		if err != nil {
 			return nil, err
 		}
-		p.Payload, p.Version, p.Target, p.Links = name, d.Version, row.Path, row.Links
+		p.Payload, p.Version, p.Target, p.Links, p.Sources = name, d.Version, row.Path, row.Links, sources
 		out = append(out, p)
 	}
 	return out, nil
@@ -142,11 +156,13 @@ func OwnDirs() []string {
 // BuildOwn compiles a main package of our own source tree, such as "agent" or "agent/stage1", under the given name. The
 // key is made of go.mod, go.sum and everything in OwnDirs but tests.
 func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o Options) (Program, error) {
-	files, err := moduleFiles(os.DirFS(source), OwnDirs()...)
+	files, err := moduleFiles(source, o.Hashes, OwnDirs()...)
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", name, err)
 	}
-	return build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p, err := build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p.Sources.Hash = listHash(files)
+	return p, err
 }
 
 // target is one main package with the files that its key is made of.

@@ -15,7 +15,6 @@ import (
 
 	"spore/builder/apt"
 	"spore/builder/deb/debtest"
-	"spore/builder/manifest"
 	"spore/builder/store"
 )
 
@@ -40,6 +39,7 @@ func (a *debArchive) Update(context.Context) error            { return nil }
 func (a *debArchive) Resolve([]string) ([]apt.Package, error) { return a.list, nil }
 func (a *debArchive) Date() time.Time                         { return time.Time{} }
 func (a *debArchive) Warnings() []string                      { return nil }
+func (a *debArchive) Suites() []apt.SuiteInfo                 { return nil }
 func (a *debArchive) Open(p apt.Package) (*os.File, error) {
 	return os.Open(filepath.Join(a.dir, p.SHA256))
 }
@@ -119,12 +119,4 @@ func TestAFileThatIsNoBootLoaderIsRefused(t *testing.T) {
 	defer f.Close()
 	_, err = packageFile(f, "/big")
 	require.ErrorContains(t, err, "more than")
-}
-
-func TestPackagesOfMediaAreInTheBillOfMaterialsOnce(t *testing.T) {
-	m := manifest.Manifest{Packages: []manifest.Package{{Name: "isolinux", Version: "1"}}, MediaPackages: []manifest.Package{{Name: "isolinux", Version: "1"}, {Name: "syslinux-common", Version: "1"}}}
-	var out strings.Builder
-	require.NoError(t, m.SBOM(&out, "x"))
-	require.Equal(t, 1, strings.Count(out.String(), `"deb:isolinux"`))
-	require.Equal(t, 1, strings.Count(out.String(), `"deb:syslinux-common"`))
 }

@@ -30,6 +30,8 @@ type Archive interface {
 	Open(p apt.Package) (*os.File, error)
 	// Date is the date of the newest index.
 	Date() time.Time
+	// Suites says where the packages come from, by the hashes of the InRelease files.
+	Suites() []apt.SuiteInfo
 	// Warnings holds what the user should know.
 	Warnings() []string
 }

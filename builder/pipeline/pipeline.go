@@ -20,6 +20,7 @@ import (
 	"spore/builder/needs"
 	"spore/builder/oci"
 	"spore/builder/progress"
+	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/roles"
@@ -32,6 +33,9 @@ const (
 	UKIName      = "spore.efi"
 	ManifestName = "spore.manifest.json"
 	SBOMName     = "spore.cdx.json"
+	SPDXName     = "spore.spdx.json"
+	// ProvenanceName is the in-toto statement of what the image was made of.
+	ProvenanceName = "spore.provenance.json"
 )
 
 // Options say what to build, from what, and where.
@@ -56,10 +60,14 @@ type Options struct {
 	Keys media.Keys
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
+	// FullProvenance has the provenance name every medium by the SHA-256 of the whole file.
+	FullProvenance bool
 	// Version is the version of the image, for os-release.
 	Version string
 	// Tool is a hash of the program that builds. What another program built is not taken from the store.
 	Tool string
+	// Hashes remembers the hashes of source files. May be nil.
+	Hashes *stamp.Hashes
 	// Env is the environment in which the go command finds its caches.
 	Env []string
 	// Progress tells a person what goes on. May be nil.
@@ -74,11 +82,15 @@ type Result struct {
 	UKI         string `json:"uki,omitempty"`
 	Manifest    string `json:"manifest"`
 	SBOM        string `json:"sbom"`
+	SPDX        string `json:"spdx"`
+	Provenance  string `json:"provenance"`
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	BuildTime   int64  `json:"buildTime"`
 	// RootCached is true when the root came from the store.
 	RootCached bool `json:"rootCached"`
+	// Unchanged is true when the output folder had all of it already, made of the same inputs.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // Build builds an image.
@@ -86,7 +98,12 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
-	b := &build{Options: o, programs: needs.Programs(o.Config)}
+	b := &build{Options: o, programs: needs.Programs(o.Config), epoch: o.BuildTime}
+	unlock, locked, err := b.lockFolder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 
 	if err := b.resolvePackages(ctx); err != nil {
 		return nil, err
@@ -96,6 +113,16 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	}
 	if err := b.collectImages(ctx); err != nil {
 		return nil, err
+	}
+	if b.root.key, err = b.rootKey(); err != nil {
+		return nil, err
+	}
+	inputs, err := b.inputsKey()
+	if err != nil {
+		return nil, err
+	}
+	if r, err := b.unchanged(inputs); r != nil || err != nil {
+		return r, err
 	}
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
@@ -119,7 +146,11 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
-	return b.result(), nil
+	r := b.result()
+	if locked {
+		err = b.remember(inputs, r)
+	}
+	return r, err
 }
 
 // build is what the steps hand on.
@@ -132,9 +163,11 @@ type build struct {
 	images   []containerImage
 	root     root
 	media    *media.Media
-	disk     string
-	iso      string
-	netboot  string
+	// epoch is the build time that was asked for, or 0.
+	epoch   int64
+	disk    string
+	iso     string
+	netboot string
 	// mediaPackages are those that media have files of, beside the root.
 	mediaPackages []manifest.Package
 }
@@ -142,6 +175,7 @@ type build struct {
 func (b *build) result() *Result {
 	r := &Result{
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}

@@ -43,28 +43,30 @@ var unusedPackages = []drop{
 
 // dropPackages removes the files of unusedPackages.
 func dropPackages(b *build) error {
+	byOrigin := map[string][]string{}
+	_ = b.tree.Walk(func(path string, n *tree.Inode) error {
+		byOrigin[n.Origin] = append(byOrigin[n.Origin], path)
+		return nil
+	})
 	for _, d := range unusedPackages {
 		p := b.present[d.pattern]
 		if p == nil {
 			continue
 		}
-		origin := "deb:" + p.Name + "_" + p.Version
-		var paths []string
+		paths := byOrigin["deb:"+p.Name+"_"+p.Version]
+		var files []string
 		var bytes int64
-		_ = b.tree.Walk(func(path string, n *tree.Inode) error {
-			if n.Origin == origin {
-				paths = append(paths, path)
-				if n.Type == tree.Regular {
-					bytes += n.Content.Size()
-				}
-			}
-			return nil
-		})
 		// From the leaves up, so that directories that others use stay.
 		for i := len(paths) - 1; i >= 0; i-- {
 			n, err := b.tree.Lstat(paths[i])
 			if err != nil {
 				return err
+			}
+			if n.Type == tree.Regular {
+				bytes += n.Content.Size()
+			}
+			if n.Type != tree.Dir {
+				files = append(files, paths[i])
 			}
 			if n.Type == tree.Dir && len(b.tree.Children(paths[i])) > 0 {
 				continue
@@ -74,7 +76,7 @@ func dropPackages(b *build) error {
 			}
 		}
 		b.dropped[p.Name] = true
-		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes})
+		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes, Package: p.Name, Files: files})
 	}
 	return nil
 }
@@ -134,6 +136,7 @@ var unusedFiles = []drop{
 	{"/usr/lib/modules/*/build", "no compiler"},
 	{"/usr/lib/modules/*/source", "no compiler"},
 	{"/usr/lib/pcrlock.d", "no TPM policy is made on the machine"},
+	{"/usr/lib/ssl/misc", "scripts of a certificate authority, in Perl"},
 	{"/usr/lib/systemd/boot", "the boot files are in the ESP"},
 	{"/usr/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
 	{"/usr/lib/systemd/journald.conf.d/syslog.conf", "no syslog daemon to forward to"},
@@ -265,7 +268,6 @@ var unusedFiles = []drop{
 
 // dropFiles removes unusedFiles and all documentation but licences.
 func dropFiles(b *build) error {
-	paths := b.tree.Paths()
 	for _, d := range unusedFiles {
 		if !strings.ContainsAny(d.pattern, "*?[") {
 			if b.tree.Exists(d.pattern) {
@@ -275,10 +277,12 @@ func dropFiles(b *build) error {
 			}
 			continue
 		}
+		paths, err := b.tree.Glob(d.pattern)
+		if err != nil {
+			return err
+		}
 		for _, p := range paths {
-			if ok, err := path.Match(d.pattern, p); err != nil {
-				return err
-			} else if ok && b.tree.Exists(p) {
+			if b.tree.Exists(p) {
 				if err := b.remove(p, d.why); err != nil {
 					return err
 				}

@@ -2,8 +2,6 @@
 package build
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +26,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
+	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
@@ -47,6 +46,7 @@ type flags struct {
 	signing            signing.Flags
 	offline, update    bool
 	strict, json       bool
+	provenance         string
 }
 
 // Command returns the command. version is the version of spore itself.
@@ -56,7 +56,7 @@ func Command(version string) *cobra.Command {
 		Use:   "build [DIR] -o OUT",
 		Short: "Build an image from a configuration folder",
 		Long: `Build reads the configuration in DIR (configs when left out), builds one image for all of its nodes and writes
-it to the folder OUT, with a manifest and a software bill of materials beside it.
+it to the folder OUT, with a manifest, bills of materials (CycloneDX and SPDX) and the provenance beside it.
 
 It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
 takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
@@ -80,6 +80,7 @@ written into the image, else the date of the package archive is.`,
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "what the provenance names the image by: parts (known hashes of what media are made of), full (and each file by its SHA-256, which takes seconds)")
 	f.signing.Register(cmd)
 	return cmd
 }
@@ -95,6 +96,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	chosen, err := chooseFormats(f.formats, config.Image.Formats)
 	if err != nil {
 		return err
+	}
+	if f.provenance != "parts" && f.provenance != "full" {
+		return exit.Usage(fmt.Errorf("unknown provenance %q; use parts or full", f.provenance))
 	}
 	// Before all that takes long: a passphrase may be asked for.
 	keys, err := f.signing.Load()
@@ -132,7 +136,11 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if err != nil {
 		return err
 	}
-	tool, err := hashSelf()
+	hashes, err := openHashes(st, tree, now)
+	if err != nil {
+		return err
+	}
+	tool, err := hashSelf(hashes)
 	if err != nil {
 		return err
 	}
@@ -142,9 +150,12 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	}
 	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
 		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
-		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
+		Version: version, Tool: tool, FullProvenance: f.provenance == "full", Env: os.Environ(), Hashes: hashes, Progress: printer,
 	})
 	if err != nil {
+		return err
+	}
+	if err := hashes.Save(); err != nil {
 		return err
 	}
 	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
@@ -199,28 +210,24 @@ func sourceDateEpoch(text string) (int64, error) {
 }
 
 // hashSelf names the program that builds, so that a newer one does not take what an older one left in the cache.
-func hashSelf() (string, error) {
+func hashSelf(hashes *stamp.Hashes) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(exe)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hashes.SHA256(exe)
+}
+
+// openHashes remembers the hashes of the program and of the source tree.
+func openHashes(st *store.Store, tree string, now time.Time) (*stamp.Hashes, error) {
+	return stamp.OpenHashes(st, "hashes-"+store.KeyOf("source tree", tree).String()[:32], now)
 }
 
 func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}
