@@ -57,9 +57,7 @@ func floor(ctx context.Context, w FloorWork, says io.Writer) error {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	// The settings of package squashfs.
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(squashfs.DefaultBlockSize),
-		zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)))
+	enc, err := newEncoder()
 	if err != nil {
 		return err
 	}
@@ -92,6 +90,12 @@ func floor(ctx context.Context, w FloorWork, says io.Writer) error {
 		return fmt.Errorf("the floor met %d bytes of files, the image has %d: it is no floor of this image", c.read, want)
 	}
 	return nil
+}
+
+// newEncoder is that of package squashfs, which a test holds it against.
+func newEncoder() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(squashfs.DefaultBlockSize),
+		zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)))
 }
 
 // compressor compresses files and writes the blocks one after the other.

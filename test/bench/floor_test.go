@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"spore/builder/deb/debtest"
 	"spore/builder/manifest"
+	"spore/builder/squashfs"
+	"spore/builder/tree"
 )
 
 // floorOf lays packages, a program and the manifest of an image with the files out in a folder.
@@ -68,4 +71,21 @@ func TestTheFloorNamesAPackageThatIsDamaged(t *testing.T) {
 	w := floorOf(t, manifest.File{Path: "/usr/bin/tool", Type: "file", Size: floorText})
 	require.NoError(t, os.Truncate(w.Debs[0], 200))
 	require.ErrorContains(t, floor(context.Background(), w, &bytes.Buffer{}), "small.deb")
+}
+
+func TestTheFloorCompressesAsImagesDo(t *testing.T) {
+	// A block with some order in it, so that another level would find something else.
+	var block []byte
+	for r := rand.New(rand.NewPCG(1, 2)); len(block) < squashfs.DefaultBlockSize; {
+		block = fmt.Appendf(block, "%d of %d, ", r.IntN(500), r.IntN(50))
+	}
+	block = block[:squashfs.DefaultBlockSize]
+	var pack bytes.Buffer
+	w, err := squashfs.NewPackWriter(&pack, squashfs.PackOptions{})
+	require.NoError(t, err)
+	require.NoError(t, w.Add("/file", &tree.Inode{Type: tree.Regular, Mode: 0o644}, bytes.NewReader(block)))
+	require.NoError(t, w.Close())
+	enc, err := newEncoder()
+	require.NoError(t, err)
+	require.True(t, bytes.Contains(pack.Bytes(), enc.EncodeAll(block, nil)), "the pack has the block as the floor compresses it")
 }

@@ -54,7 +54,7 @@ func mirrors(ctx context.Context, b *bench) ([]apt.SuiteInfo, error) {
 	return a.Suites(), nil
 }
 
-// newMkosi makes the tools tree where there is none yet and builds twice, which fills the caches of packages and of mkosi.
+// newMkosi makes the tools tree where there is none yet, and fills the caches of packages and of mkosi.
 func newMkosi(ctx context.Context, b *bench, packages []string) (*mkosi, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the tools tree needs root, for mounts; as another user run with SKIP=mkosi")
@@ -75,19 +75,37 @@ func newMkosi(ctx context.Context, b *bench, packages []string) (*mkosi, error) 
 		return nil, fmt.Errorf("mkosi --version: %w: %s", err, version)
 	}
 	m.version = strings.TrimSpace(string(version))
-	b.say("%s: build twice, which fills the caches", m.version)
-	// The first time with the package that will be added, so that it is cached; with the network, this once.
-	if err := m.editPackages(true); err != nil {
+	if err := m.prime(ctx, list); err != nil {
 		return nil, err
 	}
-	if _, err := m.build(ctx, "--cache-only=auto", "--incremental=no"); err != nil {
-		return nil, err
-	}
-	if err := m.editPackages(false); err != nil {
-		return nil, err
-	}
+	b.say("%s: build once, which fills its cache", m.version)
 	_, err = m.build(ctx, "--incremental=yes")
 	return m, err
+}
+
+// prime has mkosi download the indexes of the archives and all packages, by a build with the package that will be added. It does
+// so again when the archives or the packages have changed.
+func (m *mkosi) prime(ctx context.Context, list []apt.SuiteInfo) error {
+	if err := m.editPackages(true); err != nil {
+		return err
+	}
+	marker, want := filepath.Join(m.dir, "primed"), mkosiConf(m.packages, true)
+	for _, s := range list {
+		want += s.Suite + " " + s.SHA256 + "\n"
+	}
+	if have, err := os.ReadFile(marker); err != nil || string(have) != want {
+		m.b.say("%s: download the packages, and build once", m.version)
+		if err := os.RemoveAll(filepath.Join(m.dir, "cache")); err != nil {
+			return err
+		}
+		if _, err := m.build(ctx, "--cache-only=auto", "--incremental=no"); err != nil {
+			return err
+		}
+		if err := os.WriteFile(marker, []byte(want), 0o644); err != nil {
+			return err
+		}
+	}
+	return m.editPackages(false)
 }
 
 // makeTree makes the tools tree with mmdebstrap, whole or not at all.

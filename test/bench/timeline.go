@@ -18,20 +18,20 @@ type Span struct {
 // before its description (StatusUnitFormat=combined, Debian's default), and stage1's with the time in it.
 var (
 	unitLine   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: ([A-Z][a-z]+(?: on| target| device)?) ([A-Za-z0-9:_.@\\-]+\.(?:service|target|mount|socket|device|swap|slice|path|timer|automount))\b`)
-	systemd1   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: `)
+	takesTime  = regexp.MustCompile(`\.(service|target)$`)
 	stage1Line = regexp.MustCompile(`spore stage1: \[ *(\d+\.\d+)\]`)
 )
 
 // begins and ends are systemd's words for the start of a unit and for its end (src/core/unit.c and its siblings).
 var (
 	begins = map[string]bool{"Starting": true, "Mounting": true, "Activating": true}
-	ends   = map[string]bool{"Started": true, "Finished": true, "Mounted": true, "Reached target": true, "Listening on": true, "Activated": true, "Failed": true, "Condition": true}
+	ends   = map[string]bool{"Started": true, "Finished": true, "Mounted": true, "Reached target": true, "Listening on": true, "Activated": true, "Failed": true}
 )
 
-// timeline reads the pieces of a boot from the lines of its console: the kernel alone, stage1, and the services and mounts of
-// systemd, in the order of their begin. Sockets, targets and slices take no time, and have no piece but the targets.
+// timeline reads the pieces of a boot from the lines of its console: the kernel alone, stage1, systemd until it starts the first
+// unit, and its services and mounts in the order of their begin. Sockets, targets and slices take no time, and have no piece but the targets.
 func timeline(console string) []Span {
-	var first, last, up float64
+	var first, last float64
 	units := map[string]*Span{}
 	var order []*Span
 	for line := range strings.Lines(console) {
@@ -42,36 +42,30 @@ func timeline(console string) []Span {
 			}
 			continue
 		}
-		if m := systemd1.FindStringSubmatch(line); m != nil && up == 0 {
-			up = seconds(m[1])
-		}
-		m := unitLine.FindStringSubmatch(line)
-		if m == nil || !begins[m[2]] && !ends[m[2]] {
-			continue
-		}
-		at, name := seconds(m[1]), m[3]
-		s := units[name]
-		if s == nil {
-			if ends[m[2]] && !strings.HasSuffix(name, ".service") && !strings.HasSuffix(name, ".target") {
-				continue
+		// Where others write at the same time, a line of the console has two messages.
+		for _, m := range unitLine.FindAllStringSubmatch(line, -1) {
+			at, word, name := seconds(m[1]), m[2], m[3]
+			s := units[name]
+			switch {
+			case begins[word] && s == nil, ends[word] && s == nil && takesTime.MatchString(name):
+				s = &Span{Name: name, Begin: at, End: at}
+				units[name] = s
+				order = append(order, s)
+			case ends[word] && s != nil && s.End == s.Begin:
+				// A service that is started again keeps its first end.
+				s.End = at
 			}
-			s = &Span{Name: name, Begin: at, End: at}
-			units[name] = s
-			order = append(order, s)
-		}
-		// A service that is started again keeps its first end.
-		if ends[m[2]] && s.End == s.Begin {
-			s.End = at
 		}
 	}
 	var spans []Span
 	if first > 0 {
 		spans = append(spans, Span{"kernel", 0, first}, Span{"stage1", first, last})
 	}
-	if up > 0 {
-		spans = append(spans, Span{"systemd", cmp.Or(last, up), up})
-	}
 	slices.SortStableFunc(order, func(a, b *Span) int { return cmp.Compare(a.Begin, b.Begin) })
+	if first > 0 && len(order) > 0 {
+		// systemd itself: its generators run and its units are loaded before the first of them starts.
+		spans = append(spans, Span{"systemd", last, order[0].Begin})
+	}
 	for _, s := range order {
 		spans = append(spans, *s)
 	}

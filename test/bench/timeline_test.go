@@ -25,7 +25,7 @@ const bootConsole = `BdsDxe: starting Boot0001
 [    4.100000] systemd[1]: Mounting var.mount - /var...
 [    4.300000] systemd[1]: Mounted var.mount - /var.
 [    4.400000] systemd[1]: Reached target basic.target - Basic System.
-[    4.500000] systemd[1]: Started simple.service - Simple.
+[    4.450000] agent[9]: agent: begun[    4.500000] systemd[1]: Started simple.service - Simple.[    4.550000] systemd[1]: Started next.service - Next.
 [    5.000000] systemd[1]: Started a@x\x2d1.service - First.
 [    9.000000] systemd[1]: Starting b.service - Second...
 [    9.500000] systemd[1]: Finished b.service - Second.
@@ -34,8 +34,8 @@ const bootConsole = `BdsDxe: starting Boot0001
 
 func TestTimeline(t *testing.T) {
 	require.Equal(t, []Span{
-		{"kernel", 0, 1.5}, {"stage1", 1.5, 2.25}, {"systemd", 2.25, 3},
-		{`a@x\x2d1.service`, 3.4, 5}, {"b.service", 3.5, 4}, {"var.mount", 4.1, 4.3}, {"basic.target", 4.4, 4.4}, {"simple.service", 4.5, 4.5},
+		{"kernel", 0, 1.5}, {"stage1", 1.5, 2.25}, {"systemd", 2.25, 3.4},
+		{`a@x\x2d1.service`, 3.4, 5}, {"b.service", 3.5, 4}, {"var.mount", 4.1, 4.3}, {"basic.target", 4.4, 4.4}, {"simple.service", 4.5, 4.5}, {"next.service", 4.55, 4.55},
 	}, timeline(bootConsole))
 	require.Empty(t, timeline("no boot at all\n"))
 }
