@@ -179,8 +179,11 @@ func (m *mkosi) configure(list []apt.SuiteInfo) error {
 	if err := m.write("mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources", sources.String()); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(m.dir, "packages"), 0o755); err != nil {
-		return err
+	// The workspace is beside the output, so that the finished image is renamed and not copied.
+	for _, d := range []string{"packages", "workspace"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, d), 0o755); err != nil {
+			return err
+		}
 	}
 	// Without a lease it waits two minutes; ours has no such wait.
 	wait := filepath.Join(m.dir, "mkosi.extra/etc/systemd/system/systemd-networkd-wait-online.service")
@@ -229,6 +232,7 @@ KernelCommandLine=console=ttyS0,115200 loglevel=6 systemd.volatile=state systemd
 [Build]
 PackageCacheDirectory=packages
 CacheDirectory=cache
+WorkspaceDirectory=workspace
 CacheOnly=always
 WithNetwork=no
 `

@@ -71,7 +71,15 @@ func scaleFolder(base, dir string, n int) error {
 	if err := copyFolder(filepath.Join(base, "services"), filepath.Join(dir, "services")); err != nil {
 		return err
 	}
+	// One of the records is another name of a node of base.
+	dns := filepath.Join(dir, "services", "dns.yaml")
+	text, err := os.ReadFile(dns)
+	if err != nil {
+		return err
+	}
+	first, _, _ := scaleNode(1)
 	return errors.Join(
+		os.WriteFile(dns, []byte(strings.ReplaceAll(string(text), bootNode, first)), 0o644),
 		copyFile(filepath.Join(base, "image.yaml"), filepath.Join(dir, "image.yaml")),
 		os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(clusterYAML(n, "10.64.255.2")), 0o644),
 	)

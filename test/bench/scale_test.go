@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func TestAGeneratedClusterIsValidAndItsNodesAreFound(t *testing.T) {
 	for _, n := range []int{1, 10, 700} {
 		dir := filepath.Join(t.TempDir(), "config")
 		require.NoError(t, scaleFolder("../../examples/edge", dir, n))
-		c, report := cluster.LoadDir(dir)
+		c, report := cluster.Check(os.DirFS(dir), cluster.Options{})
 		require.NoError(t, report.Err())
 		require.Len(t, c.Cluster.Nodes, n)
 

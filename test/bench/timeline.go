@@ -17,19 +17,20 @@ type Span struct {
 // Lines of the console, as the kernel and stage1 print them: systemd's with the state of a unit, where the unit's name comes
 // before its description (StatusUnitFormat=combined, Debian's default), and stage1's with the time in it.
 var (
-	unitLine   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: ([A-Z][a-z]+(?: on| target| device)?) ([A-Za-z0-9:_.@\\-]+\.(?:service|target|mount|socket|device|swap|slice|path|timer|automount))\b`)
+	unitLine   = regexp.MustCompile(`\[ *(\d+\.\d+)\] systemd\[1\]: ([A-Z][a-z]+(?: on| target)?) ([A-Za-z0-9:_.@\\-]+\.(?:service|target|mount|socket|swap|slice|path|timer|automount))\b`)
 	takesTime  = regexp.MustCompile(`\.(service|target)$`)
 	stage1Line = regexp.MustCompile(`spore stage1: \[ *(\d+\.\d+)\]`)
 )
 
 // begins and ends are systemd's words for the start of a unit and for its end (src/core/unit.c and its siblings).
 var (
-	begins = map[string]bool{"Starting": true, "Mounting": true, "Activating": true}
-	ends   = map[string]bool{"Started": true, "Finished": true, "Mounted": true, "Reached target": true, "Listening on": true, "Activated": true, "Failed": true}
+	begins = map[string]bool{"Starting": true, "Mounting": true}
+	ends   = map[string]bool{"Started": true, "Finished": true, "Mounted": true, "Reached target": true, "Listening on": true}
 )
 
 // timeline reads the pieces of a boot from the lines of its console: the kernel alone, stage1, systemd until it starts the first
-// unit, and its services and mounts in the order of their begin. Sockets, targets and slices take no time, and have no piece but the targets.
+// unit, and its services and mounts in the order of their begin. Sockets, targets and slices take no time, and of them only the
+// targets have a piece.
 func timeline(console string) []Span {
 	var first, last float64
 	units := map[string]*Span{}
