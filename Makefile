@@ -100,10 +100,12 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the netw
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
 
+# A run that leaves something out writes its page beside the caches: that in docs is of a whole one.
+bench: PAGE = $(if $(SKIP),$(OUT)/bench,docs)
 bench: ## measure builds and boots beside mkosi and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale
 	@mkdir -p $(OUT)/bench
 	go build -o $(OUT)/bench/bench ./test/bench
-	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench
+	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench -page $(PAGE)/performance.md -pictures $(PAGE)/pictures
 
 benchmarks: ## Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./...

@@ -162,7 +162,9 @@ this machine.
 	if goal := memoryGoal(list); !math.IsNaN(goal.Value) {
 		list = append(slices.Clone(list), Row{What: "peak memory of any build, MiB", Goals: []Goal{goal}})
 	}
-	fmt.Fprintf(&b, "\n%s\n%s", table(list), p.notes())
+	if len(list) > 0 {
+		fmt.Fprintf(&b, "\n%s\n%s", table(list), p.notes())
+	}
 	if text := memoryTable(p.rows); strings.Count(text, "\n") > 2 {
 		fmt.Fprintf(&b, "\n## Memory\n\nThe most that the largest process had at a time.\n\n%s", text)
 	}
