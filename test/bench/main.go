@@ -237,6 +237,9 @@ func (b *bench) fill(ctx context.Context, p *page, f flags, skip map[string]bool
 func (b *bench) boots(ctx context.Context, p *page, edge *ours, theirs *mkosi, keep func(...*contest) error) error {
 	image := ""
 	if theirs != nil {
+		if err := theirs.rebuild(ctx); err != nil {
+			return err
+		}
 		image = theirs.image()
 	}
 	s, err := newBoots(ctx, b, edge, image)

@@ -79,8 +79,7 @@ func newMkosi(ctx context.Context, b *bench, packages []string) (*mkosi, error) 
 		return nil, err
 	}
 	b.say("%s: build once, which fills its cache", m.version)
-	_, err = m.build(ctx, "--incremental=yes")
-	return m, err
+	return m, m.rebuild(ctx)
 }
 
 // prime has mkosi download the indexes of the archives and all packages, by a build with the package that will be added. It does
@@ -98,7 +97,7 @@ func (m *mkosi) prime(ctx context.Context, list []apt.SuiteInfo) error {
 		if err := os.RemoveAll(filepath.Join(m.dir, "cache")); err != nil {
 			return err
 		}
-		if _, err := m.build(ctx, "--cache-only=auto", "--incremental=no"); err != nil {
+		if _, err := m.build(ctx, append(slices.Clone(withoutCache), "--cache-only=auto")...); err != nil {
 			return err
 		}
 		if err := os.WriteFile(marker, []byte(want), 0o644); err != nil {
@@ -255,10 +254,12 @@ func (m *mkosi) build(ctx context.Context, args ...string) (Usage, error) {
 	return run(m.command(ctx, append([]string{"mkosi", "--force"}, args...)...), m.b.log, nil, "", false)
 }
 
+// withoutCache builds with nothing kept from before and nothing for later. In a folder of its own, as mkosi empties that of its
+// caches when it is not in incremental mode.
+var withoutCache = []string{"--incremental=no", "--cache-directory=no-cache"}
+
 // cold builds with the packages cached and nothing else, and without keeping anything for the next time.
-func (m *mkosi) cold(ctx context.Context, _ int) (Usage, error) {
-	return m.build(ctx, "--incremental=no")
-}
+func (m *mkosi) cold(ctx context.Context, _ int) (Usage, error) { return m.build(ctx, withoutCache...) }
 
 // warm builds in mkosi's incremental mode after an edit: the installed packages are taken from the last time.
 func (m *mkosi) warm(edit func(round int) error) func(context.Context, int) (Usage, error) {
@@ -270,17 +271,21 @@ func (m *mkosi) warm(edit func(round int) error) func(context.Context, int) (Usa
 	}
 }
 
-// added builds with one more package, then without it again, so that the cache is that of the other rows.
+// added builds with one more package. That makes mkosi's cache invalid, which it empties first; so this begins with an empty one
+// of its own, and leaves that of the other rows as it is.
 func (m *mkosi) added(ctx context.Context, _ int) (Usage, error) {
-	if err := m.editPackages(true); err != nil {
+	const cache = "added-cache"
+	if err := errors.Join(os.RemoveAll(filepath.Join(m.dir, cache)), m.editPackages(true)); err != nil {
 		return Usage{}, err
 	}
-	u, err := m.build(ctx, "--incremental=yes")
-	if err = errors.Join(err, m.editPackages(false)); err != nil {
-		return u, err
-	}
-	_, err = m.build(ctx, "--incremental=yes")
-	return u, err
+	u, err := m.build(ctx, "--incremental=yes", "--cache-directory="+cache)
+	return u, errors.Join(err, m.editPackages(false))
+}
+
+// rebuild makes the image of the plain configuration again.
+func (m *mkosi) rebuild(ctx context.Context) error {
+	_, err := m.build(ctx, "--incremental=yes")
+	return err
 }
 
 // editFile changes one file of mkosi.extra.
