@@ -232,6 +232,7 @@ KernelCommandLine=console=ttyS0,115200 loglevel=6 systemd.volatile=state systemd
 PackageCacheDirectory=packages
 CacheDirectory=cache
 WorkspaceDirectory=workspace
+BuildSources=
 CacheOnly=always
 WithNetwork=no
 `
