@@ -29,6 +29,8 @@ type download struct {
 	base, path string
 	key        store.Key
 	size       int64
+	// done is called when the store has the file. Only all calls it.
+	done func()
 }
 
 // permanentError is one that another attempt would not cure.
@@ -121,6 +123,7 @@ func (d *downloader) all(ctx context.Context, jobs []download, progress func(Pro
 				return fmt.Errorf("download %s: %w", j.name, err)
 			}
 			report(j.name, 0, 1)
+			j.done()
 			return nil
 		})
 	}

@@ -44,12 +44,22 @@ type Pack struct {
 // Close ends reading.
 func (p *Pack) Close() error { return p.file.Close() }
 
+// keys are those of the two objects that the store keeps of a .deb.
+func keys(sha256 string) (pack, about store.Key) {
+	return store.KeyOf(version, "data", squashfs.PackOptions{}.Format(), sha256), store.KeyOf(version, "about", sha256)
+}
+
+// Has reports whether the store has the pack of the .deb with the given SHA-256 in hexadecimal, so that Ensure would not
+// read the .deb.
+func Has(st *store.Store, sha256 string) bool {
+	packKey, aboutKey := keys(sha256)
+	return st.Has(packKey) && st.Has(aboutKey)
+}
+
 // Ensure opens the pack of the .deb with the given SHA-256 in hexadecimal, and makes it first, from what open gives, when
 // the store has none.
 func Ensure(ctx context.Context, st *store.Store, sha256 string, open func() (io.ReadCloser, error)) (*Pack, error) {
-	format := squashfs.PackOptions{}.Format()
-	packKey := store.KeyOf(version, "data", format, sha256)
-	aboutKey := store.KeyOf(version, "about", sha256)
+	packKey, aboutKey := keys(sha256)
 	if !st.Has(packKey) || !st.Has(aboutKey) {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -52,6 +52,16 @@ func (a *debArchive) Fetch(_ context.Context, list []apt.Package) error {
 	return nil
 }
 
+func (a *debArchive) FetchEach(ctx context.Context, list []apt.Package, ready func(int)) error {
+	if err := a.Fetch(ctx, list); err != nil {
+		return err
+	}
+	for i := range list {
+		ready(i)
+	}
+	return nil
+}
+
 // syslinux is an archive with what an ISO wants.
 func syslinux(t *testing.T) *debArchive {
 	t.Helper()

@@ -26,6 +26,8 @@ type Archive interface {
 	Resolve(list []string) ([]apt.Package, error)
 	// Fetch brings the packages into the store.
 	Fetch(ctx context.Context, list []apt.Package) error
+	// FetchEach is Fetch that tells of each package, by its index, when the store has it. It may do so on several goroutines.
+	FetchEach(ctx context.Context, list []apt.Package, ready func(i int)) error
 	// Open opens a package that was fetched.
 	Open(p apt.Package) (*os.File, error)
 	// Date is the date of the newest index.
@@ -94,27 +96,43 @@ func (s *packageSet) findKernel() error {
 	return nil
 }
 
-// openPacks downloads what is missing and opens the packs of all packages, making those that the store does not have. The
-// caller closes them.
+// openPacks opens the packs of all packages, and makes those that the store does not have: each as soon as its package is
+// downloaded. The caller closes them.
 func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
-	step := b.Progress.Step("download")
-	if err := b.Archive.Fetch(ctx, b.packages.list); err != nil {
-		return nil, err
-	}
-	step.Done()
-
-	step = b.Progress.Step("compress")
-	opened := make([]*packs.Pack, len(b.packages.list))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	download, compress := b.Progress.Step("download"), b.Progress.Step("compress")
+	var packed, missing []int
 	for _, i := range largestFirst(b.packages.list) {
-		p := b.packages.list[i]
+		if packs.Has(b.Store, b.packages.list[i].SHA256) {
+			packed = append(packed, i)
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	opened := make([]*packs.Pack, len(b.packages.list))
+	ready := make(chan int, len(opened)) // all of them, so that a download never waits
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(ready)
+		for _, i := range packed {
+			ready <- i
+		}
+		if err := b.fetchEach(ctx, missing, func(i int) { ready <- i }); err != nil {
+			return err
+		}
+		download.Done()
+		return nil
+	})
+	// A worker takes the memory of a decoder, its dictionary and some blocks, whatever the size of a package.
+	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
-			if err != nil {
-				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+			for i := range ready {
+				p := b.packages.list[i]
+				pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
+				if err != nil {
+					return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+				}
+				opened[i] = pack
 			}
-			opened[i] = pack
 			return nil
 		})
 	}
@@ -122,9 +140,18 @@ func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
 		closePacks(opened)
 		return nil, err
 	}
-	step.Note("%d packages", len(opened))
-	step.Done()
+	compress.Note("%d packages", len(opened))
+	compress.Done()
 	return opened, nil
+}
+
+// fetchEach downloads the packages with these indexes and tells of each.
+func (b *build) fetchEach(ctx context.Context, which []int, ready func(i int)) error {
+	list := make([]apt.Package, len(which))
+	for n, i := range which {
+		list[n] = b.packages.list[i]
+	}
+	return b.Archive.FetchEach(ctx, list, func(n int) { ready(which[n]) })
 }
 
 // largestFirst orders the work so that the kernel, more than half of it, is not left for one processor at the end.
