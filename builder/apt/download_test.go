@@ -2,6 +2,7 @@ package apt
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +30,25 @@ func bulky(t *testing.T) (*fixture, *Archive, Package) {
 	a, packages := f.resolved(t, "bulky")
 	f.Requests()
 	return f, a, packages[1]
+}
+
+// TestEachPackageIsToldOf once, those that the store has before any is downloaded.
+func TestEachPackageIsToldOf(t *testing.T) {
+	f, a, _ := bulky(t)
+	_, packages := f.resolved(t, "bulky")
+	require.NoError(t, a.Fetch(t.Context(), packages[1:]))
+	var told []int
+	var opening error
+	require.NoError(t, a.FetchEach(t.Context(), packages, func(i int) {
+		f, err := a.Open(packages[i])
+		if err == nil {
+			err = f.Close()
+		}
+		opening = errors.Join(opening, err)
+		told = append(told, i)
+	}))
+	require.NoError(t, opening)
+	require.Equal(t, []int{1, 2, 0}, told)
 }
 
 func partial(f *fixture, p Package) string {
