@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spore/builder/lock"
 	"spore/builder/manifest"
 	"spore/builder/media"
 	"spore/builder/needs"
@@ -54,6 +55,9 @@ type Options struct {
 	Registry oci.Registry
 	// Keys sign what machines start; none is fine.
 	Keys media.Keys
+	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
+	// one that gives the packages of the lock (see Pins).
+	Locked *lock.Lock
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
 	// Version is the version of the image, for os-release.
@@ -74,6 +78,7 @@ type Result struct {
 	UKI         string `json:"uki,omitempty"`
 	Manifest    string `json:"manifest"`
 	SBOM        string `json:"sbom"`
+	Lock        string `json:"lock"`
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	BuildTime   int64  `json:"buildTime"`
@@ -89,6 +94,9 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	b := &build{Options: o, programs: needs.Programs(o.Config)}
 
 	if err := b.resolvePackages(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.checkLock(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.compilePrograms(ctx); err != nil {
@@ -119,6 +127,9 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
+	if err := b.writeLock(); err != nil {
+		return nil, err
+	}
 	return b.result(), nil
 }
 
@@ -141,7 +152,7 @@ type build struct {
 
 func (b *build) result() *Result {
 	r := &Result{
-		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName), Lock: filepath.Join(b.Out, lock.Name),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}

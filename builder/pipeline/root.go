@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -94,20 +93,12 @@ func (b *build) rootKey() (store.Key, error) {
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
-		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			data, err := fs.ReadFile(files, p)
-			in = append(in, p, info.Mode().String(), string(data))
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return store.Key{}, fmt.Errorf("read our own files: %w", err)
+		list, err := sourceFiles(files)
+		if err != nil {
+			return store.Key{}, err
+		}
+		for _, f := range list {
+			in = append(in, f.path, f.mode.String(), f.data)
 		}
 	}
 	return store.KeyOf("root", in...), nil
