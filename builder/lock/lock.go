@@ -6,6 +6,7 @@ package lock
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -29,11 +31,8 @@ const Name = "image.lock"
 // Format is the version of the form.
 const Format = 1
 
-// Bounds of a lock; that of an image with everything has 100 KB and 400 items.
-const (
-	maxSize  = 16 << 20
-	maxItems = 100_000
-)
+// maxSize bounds a lock, in bytes; that of an image with everything has 100 KB.
+const maxSize = 16 << 20
 
 // Lock is what an image is made of. Lists are sorted by name.
 type Lock struct {
@@ -169,7 +168,11 @@ func Parse(data []byte) (*Lock, error) {
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it holds more than one document")
 	}
-	return &l, l.check()
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	l.Sort()
+	return &l, nil
 }
 
 // Read is Parse for a file.
@@ -229,25 +232,77 @@ func (l *Lock) check() error {
 	if l.BuildTime <= 0 || l.BuildTime > 1<<32-1 {
 		return fmt.Errorf("buildTime %d is not in seconds since 1970, up to 4294967295", l.BuildTime)
 	}
-	if n := len(l.Packages) + len(l.Media) + len(l.Programs) + len(l.Requested) + len(l.Images); n > maxItems {
-		return fmt.Errorf("it has more than %d items", maxItems)
+	if err := checkSum(l.Spore.SHA256); err != nil {
+		return fmt.Errorf("spore: %w", err)
 	}
-	for _, list := range [][]Package{l.Packages, l.Media} {
-		for i, p := range list {
-			if err := p.check(); err != nil {
-				return fmt.Errorf("package %.60q: %w", p.Name, err)
-			}
-			if i > 0 && list[i-1].Name >= p.Name {
-				return fmt.Errorf("package %s: the packages are not sorted by name, each once", p.Name)
-			}
+	return errors.Join(
+		checkEach("source", l.Source, File.name, File.check),
+		checkEach("index", l.Indexes, Index.name, Index.check),
+		checkEach("requested package", l.Requested, strings.Clone, checkPackageName),
+		checkEach("package", l.Packages, Package.name, Package.check),
+		checkEach("media package", l.Media, Package.name, Package.check),
+		checkEach("program", l.Programs, Program.name, Program.check),
+		checkEach("container image", l.Images, Image.name, Image.check),
+	)
+}
+
+// checkEach checks the items of a list, and that no two have the same name.
+func checkEach[T any](kind string, list []T, name func(T) string, check func(T) error) error {
+	seen := make(map[string]bool, len(list))
+	for _, item := range list {
+		n := name(item)
+		if n == "" || strings.ContainsFunc(n, unicode.IsControl) {
+			return fmt.Errorf("%s: %.60q is not a name", kind, n)
+		}
+		if seen[n] {
+			return fmt.Errorf("%s %.60s is there twice", kind, n)
+		}
+		seen[n] = true
+		if err := check(item); err != nil {
+			return fmt.Errorf("%s %.60s: %w", kind, n, err)
 		}
 	}
 	return nil
 }
 
-func (p Package) check() error {
-	if !deb.ValidName(p.Name) {
+func (f File) name() string    { return f.Name }
+func (i Index) name() string   { return i.Suite }
+func (p Package) name() string { return p.Name }
+func (p Program) name() string { return p.Name }
+func (i Image) name() string   { return i.Name }
+
+func (f File) check() error  { return checkSum(f.SHA256) }
+func (i Index) check() error { return checkSum(i.SHA256) }
+
+func (p Program) check() error {
+	if (p.Inputs == "") == (p.SHA256 == "") {
+		return errors.New("it has either inputs or sha256")
+	}
+	return checkSum(cmp.Or(p.Inputs, p.SHA256))
+}
+
+func (i Image) check() error {
+	if i.SHA256 == "" {
+		return nil // its name has a digest
+	}
+	return checkSum(i.SHA256)
+}
+
+func checkSum(s string) error {
+	_, err := store.ParseKey(s)
+	return err
+}
+
+func checkPackageName(name string) error {
+	if !deb.ValidName(name) {
 		return errors.New("that is not the name of a package")
+	}
+	return nil
+}
+
+func (p Package) check() error {
+	if err := checkPackageName(p.Name); err != nil {
+		return err
 	}
 	if err := version.Check(p.Version); err != nil {
 		return err
@@ -258,8 +313,7 @@ func (p Package) check() error {
 	if p.Size <= 0 {
 		return fmt.Errorf("size %d is not a number of bytes", p.Size)
 	}
-	_, err := store.ParseKey(p.SHA256)
-	return err
+	return checkSum(p.SHA256)
 }
 
 // Sort brings the lists into their order.
@@ -267,11 +321,11 @@ func (l *Lock) Sort() {
 	slices.Sort(l.Components)
 	slices.Sort(l.Requested)
 	l.Requested = slices.Compact(l.Requested)
-	byName(l.Source, func(f File) string { return f.Name })
-	byName(l.Packages, func(p Package) string { return p.Name })
-	byName(l.Media, func(p Package) string { return p.Name })
-	byName(l.Programs, func(p Program) string { return p.Name })
-	byName(l.Images, func(i Image) string { return i.Name })
+	byName(l.Source, File.name)
+	byName(l.Packages, Package.name)
+	byName(l.Media, Package.name)
+	byName(l.Programs, Program.name)
+	byName(l.Images, Image.name)
 }
 
 func byName[T any](list []T, name func(T) string) {
