@@ -36,3 +36,14 @@ func TestABadConfigurationBuildsNothing(t *testing.T) {
 	require.Contains(t, out.String(), "cluster.yaml:1:1: error: cannot be read")
 	require.Contains(t, out.String(), "nothing was built")
 }
+
+func TestALockedBuildTakesNothingNewer(t *testing.T) {
+	root := &cobra.Command{Use: "spore", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(Command("0"))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs([]string{"build", "--locked", "--update"})
+	require.Equal(t, exit.Misuse, exit.Run(t.Context(), root))
+	require.Contains(t, out.String(), "leave one of them out")
+}
