@@ -37,9 +37,7 @@ func (w *workshop) lock(t *testing.T, code int, args ...string) (r cmdlock.Resul
 	return r
 }
 
-func TestALockedBuildIsThatOfTheLockAndNoOther(t *testing.T) {
-	t.Parallel()
-	w := newWorkshop(t)
+func testLocked(t *testing.T, w *workshop) {
 	config := w.locked(t)
 	store := filepath.Join(w.dir, "own")
 	linkStore(t, w.prepared, store)
@@ -157,7 +155,6 @@ func TestALockedBuildIsThatOfTheLockAndNoOther(t *testing.T) {
 			require.NoFileExists(t, filepath.Join(attempt.out, "spore.img"))
 		})
 	}
-	t.Logf("%.1f s of a processor", w.cpu.Seconds())
 }
 
 func appendTo(t *testing.T, name, text string) {
