@@ -91,7 +91,7 @@ func (b *build) writeLock() error {
 
 // plan is the lock of a build that has chosen its packages.
 func (b *build) plan(ctx context.Context) (*lock.Lock, error) {
-	o := payload.Options{Env: b.Env, Plan: true}
+	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Plan: true}
 	programs, err := b.makePrograms(ctx, o)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if err != nil {
 		return err
 	}
+	if err := o.Hashes.Save(); err != nil {
+		return err
+	}
 	o.Progress.Printf("%7.2f s  in all", time.Since(now).Seconds())
 	if _, err := fs.Stat(o.Folder, lock.Name); err == nil && !f.locked {
 		o.Progress.Printf("note: %s was not read; --locked builds what it names", filepath.Join(dir, lock.Name))

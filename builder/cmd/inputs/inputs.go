@@ -3,10 +3,7 @@
 package inputs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,6 +22,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
+	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
@@ -82,7 +80,10 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 	if o.BuildTime, err = sourceDateEpoch(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return o, err
 	}
-	if o.Tool, err = hashSelf(); err != nil {
+	if o.Hashes, err = openHashes(o.Store, o.Source, now); err != nil {
+		return o, err
+	}
+	if o.Tool, err = hashSelf(o.Hashes); err != nil {
 		return o, err
 	}
 	o.Registry = oci.Registry{Keychain: authn.DefaultKeychain}
@@ -154,19 +155,15 @@ func sourceDateEpoch(text string) (int64, error) {
 }
 
 // hashSelf names the program that builds, so that a newer one does not take what an older one left in the cache.
-func hashSelf() (string, error) {
+func hashSelf(hashes *stamp.Hashes) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(exe)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hashes.SHA256(exe)
+}
+
+// openHashes remembers the hashes of the program and of the source tree.
+func openHashes(st *store.Store, tree string, now time.Time) (*stamp.Hashes, error) {
+	return stamp.OpenHashes(st, "hashes-"+store.KeyOf("source tree", tree).String()[:32], now)
 }

@@ -92,6 +92,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if err != nil {
 		return err
 	}
+	if err := o.Hashes.Save(); err != nil {
+		return err
+	}
 	r := Result{Lock: name, Changes: []lock.Change{}, Packages: len(now.Packages), Programs: len(now.Programs), Kernel: now.Kernel}
 	r.State = state(old, now, timeWanted, f)
 	if old != nil && r.State != upToDate {
