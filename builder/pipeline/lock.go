@@ -78,8 +78,12 @@ func (b *build) checkLock(ctx context.Context) error {
 func (b *build) writeLock() error {
 	var images []lock.Image
 	for _, i := range b.images {
-		if i.From != pauseFrom {
-			images = append(images, lock.Image{Name: i.From, SHA256: i.sum})
+		switch {
+		case i.From == pauseFrom: // it is a program
+		case cluster.IsImageArchive(i.From):
+			images = append(images, lock.Image{Name: i.From, SHA256: i.sha256})
+		default:
+			images = append(images, lock.Image{Name: i.From})
 		}
 	}
 	l, err := b.lockOf(b.binaries, images)
@@ -100,9 +104,11 @@ func (b *build) plan(ctx context.Context) (*lock.Lock, error) {
 	if !some {
 		return b.lockOf(programs, nil)
 	}
-	if programs.pause, err = b.makePause(ctx, o); err != nil {
+	pause, err := b.makePause(ctx, o)
+	if err != nil {
 		return nil, err
 	}
+	programs.contained = []payload.Program{pause}
 	var images []lock.Image
 	for _, name := range names {
 		image := lock.Image{Name: name}
@@ -150,11 +156,8 @@ func (b *build) lockOf(programs binaries, images []lock.Image) (*lock.Lock, erro
 		l.Programs = append(l.Programs, lockedProgram(p))
 	}
 	l.Programs = append(l.Programs, lockedProgram(programs.agent))
-	for _, p := range []payload.Program{programs.stage1, programs.pause} {
-		if p.Name == "" {
-			continue // an image without Kubernetes has no pause
-		}
-		p.Target, p.Links, p.Mode = "", nil, 0 // it is in no path of the root
+	for _, p := range append([]payload.Program{programs.stage1}, programs.contained...) {
+		p.Target, p.Links, p.Mode = "", nil, 0 // it has no path of its own in the root
 		l.Programs = append(l.Programs, lockedProgram(p))
 	}
 	var err error

@@ -49,7 +49,7 @@ func lockablePrograms() binaries {
 		return payload.Program{Name: name, Compiled: true, Toolchain: "go1.26.8", Mode: 0o755, Target: "/usr/bin/" + name, Key: store.KeyOf(name)}
 	}
 	return binaries{
-		agent: compiled("spore-agent"), stage1: compiled("init"), pause: compiled("pause"),
+		agent: compiled("spore-agent"), stage1: compiled("init"), contained: []payload.Program{compiled("pause")},
 		payloads: []payload.Program{compiled("coredns"), {Name: "kafka/a.jar", Version: "1", Mode: 0o644, Target: "/usr/share/a.jar", Key: store.KeyOf("jar")}},
 	}
 }

@@ -18,8 +18,8 @@ type binaries struct {
 	agent, stage1 payload.Program
 	// payloads are the programs that the enabled services need: those of payloads, and ours that not every image has.
 	payloads []payload.Program
-	// pause is the program of the pause image, where there is one.
-	pause payload.Program
+	// contained are programs inside container images.
+	contained []payload.Program
 }
 
 // compilePrograms makes what the store does not have.
@@ -49,6 +49,7 @@ func (b *build) makePrograms(ctx context.Context, o payload.Options) (out binari
 	if out.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
 		return out, err
 	}
+	out.stage1.Target = "initramfs:/init"
 	for _, name := range b.ownNames() {
 		p, err := payload.BuildOwn(ctx, b.Store, b.Source, "agent/"+name, name, o)
 		if err != nil {
