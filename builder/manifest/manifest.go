@@ -38,6 +38,9 @@ type Manifest struct {
 	// Requested are the names of packages that the configuration asked for, sorted; the other packages came with them.
 	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
+	// Keep and KeepPaths are those of image.yaml, sorted: what the root has that rules would leave out.
+	Keep      []string  `json:"keep,omitempty"`
+	KeepPaths []string  `json:"keepPaths,omitempty"`
 	Payloads  []Payload `json:"payloads"`
 	// MediaPackages are Debian packages of which media have files beside the root, such as an ISO's boot loader for BIOS.
 	MediaPackages []Package `json:"mediaPackages,omitempty"`

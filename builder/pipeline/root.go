@@ -15,6 +15,7 @@ import (
 	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/manifest"
+	"spore/builder/omit"
 	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
@@ -93,6 +94,7 @@ func (b *build) rootKey() (store.Key, error) {
 	}
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
+	in = append(in, "keep", strings.Join(b.kept().Classes, " "), strings.Join(b.kept().Paths, " "), strings.Join(argumentModules(b.Config.Image.KernelArguments), " "))
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
 		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -135,7 +137,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 	defer closePacks(opened)
 
 	step := b.Progress.Step("compose")
-	indexes, err := b.moduleIndexes(ctx, opened)
+	hardware, err := b.hardware(ctx, opened)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 		return err
 	}
 	defer closeImages(images)
-	composed, err := b.compose(opened, programs, images, indexes, m)
+	composed, err := b.compose(opened, programs, images, hardware, m)
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,8 @@ func (b *build) modules(ctx context.Context, kernelTree func() (*tree.Tree, erro
 	return kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
 }
 
-func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[string][]byte, error) {
+// hardware chooses the modules of the root, and with them the firmware.
+func (b *build) hardware(ctx context.Context, opened []*packs.Pack) (*omit.Kernel, error) {
 	m, err := b.modules(ctx, func() (*tree.Tree, error) {
 		for _, p := range opened {
 			if p.Name == b.packages.kernel.Name {
@@ -191,7 +194,11 @@ func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("index the kernel's modules: %w", err)
 	}
-	return m.Files()
+	needed, err := b.neededModules(m)
+	if err != nil {
+		return nil, err
+	}
+	return omit.Select(m, b.kept(), needed)
 }
 
 // packTree lays out one package alone, below a merged /usr.
@@ -206,7 +213,11 @@ func packTree(p *packs.Pack) (*tree.Tree, error) {
 	return t, p.Entries(t.Add)
 }
 
-func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
+func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, hardware *omit.Kernel, m manifest.Manifest) (*recipe.Result, error) {
+	indexes, err := hardware.Kept.Files()
+	if err != nil {
+		return nil, err
+	}
 	var short bytes.Buffer
 	if err := m.WithoutFiles().Encode(&short); err != nil {
 		return nil, err
@@ -222,6 +233,8 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	composed, err := recipe.Compose(packages, recipe.Options{
 		Kernel:        b.packages.release,
 		ModuleIndexes: indexes,
+		Hardware:      hardware,
+		Keep:          b.kept(),
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
 		Agent:         programs[b.binaries.agent.Name].Content,
@@ -248,6 +261,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
 		Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
+		Keep: b.kept().Classes, KeepPaths: b.kept().Paths,
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)
