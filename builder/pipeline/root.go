@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spore/builder/bootorder"
 	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/manifest"
@@ -301,7 +302,7 @@ func (b *build) linkRoot(t *tree.Tree) error {
 	step := b.Progress.Step("link")
 	var linked squashfs.Result
 	err := b.Store.Put(b.root.object(objSquashfs), func(w *os.File) (err error) {
-		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime)})
+		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime), First: bootorder.Sort(t.Paths())})
 		return err
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -318,3 +320,37 @@ func (f File) DataAt(blockSize, offset int64) (Range, error) {
 
 // BlockSize is that of data blocks, in bytes.
 func (img *Image) BlockSize() int64 { return int64(img.blockSize) }
+
+// Walk calls fn for each regular file with its path from the root, in the order of names. Of a file with several names
+// each comes.
+func (img *Image) Walk(fn func(path string, f File)) error {
+	return img.walk(img.root, "", 0, fn)
+}
+
+// maxDepth bounds directories in directories; a damaged image may have circles.
+const maxDepth = 64
+
+func (img *Image) walk(ref uint64, path string, depth int, fn func(string, File)) error {
+	n, err := img.inode(ref)
+	if err != nil {
+		return fmt.Errorf("walk %s: %w", path, err)
+	}
+	switch n.kind {
+	case typeFile, typeExtFile:
+		fn(path, n.file)
+	case typeDir, typeExtDir:
+		if depth == maxDepth {
+			return fmt.Errorf("walk %s: more than %d directories in each other", path, maxDepth)
+		}
+		list, err := img.children(n)
+		if err != nil {
+			return fmt.Errorf("walk %s: %w", path, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if err := img.walk(list[name], path+"/"+name, depth+1, fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

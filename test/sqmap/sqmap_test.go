@@ -94,6 +94,15 @@ func TestLocateFindsTheDataThatMksquashfsWrote(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0}, []int64{zeros.Blocks[0].Size, zeros.Blocks[1].Size})
 
+	walked := 0
+	require.NoError(t, img.Walk(func(p string, f File) {
+		walked++
+		located, err := img.Locate(p)
+		require.NoError(t, err)
+		require.Equal(t, located, f, p)
+	}))
+	require.Equal(t, 3004, walked)
+
 	last, err := img.Locate("/many/2999-with-a-rather-long-name")
 	require.NoError(t, err)
 	require.EqualValues(t, 20, last.Size)
