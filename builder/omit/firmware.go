@@ -14,17 +14,17 @@ const FirmwareDir = "/usr/lib/firmware"
 // the first dash: when a module that stays asks for one file of such a group, the group stays. Firmware that no module
 // asks for stays as well.
 func (k *Kernel) Firmware(paths []string) []Omission {
-	if k.keep.Class(Firmware) {
+	if k.Keep.Class(Firmware) {
 		return nil
 	}
 	var out []Omission
 	for _, p := range paths {
 		rel, ok := strings.CutPrefix(p, FirmwareDir+"/")
-		if !ok || k.keep.Path(p) {
+		if !ok || k.Keep.Path(p) {
 			continue
 		}
 		g := group(rel)
-		if class := k.left[g]; class != "" && !k.kept[g] {
+		if class := k.LeftFirmware[g]; class != "" && !k.KeptFirmware[g] {
 			out = append(out, Omission{Path: p, Class: Firmware, Why: "only modules of the class " + class + " ask for it, which are left out"})
 		}
 	}

@@ -8,23 +8,21 @@ import (
 	"spore/builder/kmod"
 )
 
-// Kernel is what an image has of a kernel's modules.
+// Kernel is what an image leaves out of a kernel's modules. It is plain data: keep it as gob.
 type Kernel struct {
-	// Kept are the modules of the image; the indexes of the module directory are made of them alone.
-	Kept *kmod.Modules
 	// Left are the modules that rules leave out, in the kernel's own order.
 	Left []Omission
-
-	keep Keep
-	// kept and left have the groups of firmware (see group) that modules ask for; the class of a group in left is that of
-	// the first module that asks.
-	kept map[string]bool
-	left map[string]string
+	// Keep is what was put back.
+	Keep Keep
+	// KeptFirmware and LeftFirmware have the groups of firmware (see group) that modules ask for, those which stay and
+	// those which are left out. A group of LeftFirmware has the class of the first module that asks.
+	KeptFirmware map[string]bool
+	LeftFirmware map[string]string
 }
 
-// Select applies the rules to the modules of a kernel. The modules in needed stay whatever the rules say, and so does what
+// Select applies the rules to the modules of a kernel, and returns those that stay, of which alone the indexes are to be made. The modules in needed stay whatever the rules say, and so does what
 // any module that stays needs. A name in needed that the kernel does not know is an error.
-func Select(m *kmod.Modules, keep Keep, needed []string) (*Kernel, error) {
+func Select(m *kmod.Modules, keep Keep, needed []string) (kept *kmod.Modules, k *Kernel, err error) {
 	dir := path.Join(kmod.Dir, m.Version)
 	rules := make([]*hardware, len(m.Loadable))
 	wanted := append([]string(nil), needed...)
@@ -38,14 +36,15 @@ func Select(m *kmod.Modules, keep Keep, needed []string) (*Kernel, error) {
 	}
 	closure, err := m.Closure(wanted, nil)
 	if err != nil {
-		return nil, fmt.Errorf("choose the kernel's modules: %w", err)
+		return nil, nil, fmt.Errorf("choose the kernel's modules: %w", err)
 	}
-	k := &Kernel{Kept: m.Restrict(closure), keep: keep, kept: map[string]bool{}, left: map[string]string{}}
-	stays := make(map[string]bool, len(k.Kept.Loadable))
-	for _, mod := range k.Kept.Loadable {
+	kept = m.Restrict(closure)
+	k = &Kernel{Keep: keep, KeptFirmware: map[string]bool{}, LeftFirmware: map[string]string{}}
+	stays := make(map[string]bool, len(kept.Loadable))
+	for _, mod := range kept.Loadable {
 		stays[mod.Name] = true
 		for _, f := range mod.Firmware {
-			k.kept[group(f)] = true
+			k.KeptFirmware[group(f)] = true
 		}
 	}
 	for i, r := range rules {
@@ -55,12 +54,12 @@ func Select(m *kmod.Modules, keep Keep, needed []string) (*Kernel, error) {
 		}
 		k.Left = append(k.Left, Omission{Path: path.Join(dir, mod.Path), Class: r.class, Why: r.why})
 		for _, f := range mod.Firmware {
-			if g := group(f); k.left[g] == "" {
-				k.left[g] = r.class
+			if g := group(f); k.LeftFirmware[g] == "" {
+				k.LeftFirmware[g] = r.class
 			}
 		}
 	}
-	return k, nil
+	return kept, k, nil
 }
 
 // ruleOf finds the rule for a module's path, or nil.

@@ -58,10 +58,10 @@ func TestModulesThatStay(t *testing.T) {
 		"what is needed, with what that needs": {needed: []string{"iwlwifi"}, more: []string{"cfg80211", "iwlwifi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, err := Select(scan(t), tt.keep, tt.needed)
+			modules, k, err := Select(scan(t), tt.keep, tt.needed)
 			require.NoError(t, err)
 			var kept []string
-			for _, m := range k.Kept.Loadable {
+			for _, m := range modules.Loadable {
 				kept = append(kept, m.Name)
 			}
 			slices.Sort(kept)
@@ -69,19 +69,19 @@ func TestModulesThatStay(t *testing.T) {
 			slices.Sort(want)
 			require.Equal(t, want, kept)
 			require.Len(t, k.Left, len(made)-len(want))
-			files, err := k.Kept.Files()
+			files, err := modules.Files()
 			require.NoError(t, err)
 			for _, o := range k.Left {
 				require.NotContains(t, string(files["modules.dep"]), o.Path[len("/usr/lib/modules/"+kmodtest.Release+"/"):])
 			}
 		})
 	}
-	_, err := Select(scan(t), Keep{}, []string{"nonsense"})
+	_, _, err := Select(scan(t), Keep{}, []string{"nonsense"})
 	require.ErrorContains(t, err, "no module or alias nonsense")
 }
 
 func TestWhyAModuleIsLeftOut(t *testing.T) {
-	k, err := Select(scan(t), Keep{}, nil)
+	_, k, err := Select(scan(t), Keep{}, nil)
 	require.NoError(t, err)
 	i := slices.IndexFunc(k.Left, func(o Omission) bool {
 		return o.Path == "/usr/lib/modules/"+kmodtest.Release+"/kernel/sound/soundcore.ko"
@@ -98,7 +98,7 @@ func TestFirmwareGoesWithTheModulesThatAskForIt(t *testing.T) {
 		"/usr/lib/firmware/nobody.bin", "/usr/lib/firmware/nobody/asks.bin", "/usr/share/amdgpu/a.bin",
 	}
 	left := func(keep Keep) (out []string) {
-		k, err := Select(scan(t), keep, nil)
+		_, k, err := Select(scan(t), keep, nil)
 		require.NoError(t, err)
 		for _, o := range k.Firmware(paths) {
 			require.Contains(t, o.Reason(), "keep: [firmware] puts it back")

@@ -14,9 +14,7 @@ import (
 
 	"spore/builder/bootorder"
 	"spore/builder/initrd"
-	"spore/builder/kmod"
 	"spore/builder/manifest"
-	"spore/builder/omit"
 	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
@@ -61,11 +59,6 @@ func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, 
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	key, err := b.rootKey()
-	if err != nil {
-		return err
-	}
-	b.root.key = key
 	if b.Store.Has(b.root.object(objMeta)) {
 		step := b.Progress.Step("root")
 		if err := b.loadRoot(); err != nil {
@@ -138,7 +131,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 	defer closePacks(opened)
 
 	step := b.Progress.Step("compose")
-	hardware, err := b.hardware(ctx, opened)
+	hardware, err := b.chooseHardware(ctx, opened)
 	if err != nil {
 		return err
 	}
@@ -177,31 +170,6 @@ func (b *build) composeRoot(ctx context.Context) error {
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
 
-// modules returns what is known of the kernel's modules; the packages are read only when the store does not know them.
-func (b *build) modules(ctx context.Context, kernelTree func() (*tree.Tree, error)) (*kmod.Modules, error) {
-	return kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
-}
-
-// hardware chooses the modules of the root, and with them the firmware.
-func (b *build) hardware(ctx context.Context, opened []*packs.Pack) (*omit.Kernel, error) {
-	m, err := b.modules(ctx, func() (*tree.Tree, error) {
-		for _, p := range opened {
-			if p.Name == b.packages.kernel.Name {
-				return packTree(p)
-			}
-		}
-		return nil, fmt.Errorf("package %s is not among the packs", b.packages.kernel.Name)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index the kernel's modules: %w", err)
-	}
-	needed, err := b.neededModules(m)
-	if err != nil {
-		return nil, err
-	}
-	return omit.Select(m, b.kept(), needed)
-}
-
 // packTree lays out one package alone, below a merged /usr.
 func packTree(p *packs.Pack) (*tree.Tree, error) {
 	t := tree.New()
@@ -214,11 +182,7 @@ func packTree(p *packs.Pack) (*tree.Tree, error) {
 	return t, p.Entries(t.Add)
 }
 
-func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, hardware *omit.Kernel, m manifest.Manifest) (*recipe.Result, error) {
-	indexes, err := hardware.Kept.Files()
-	if err != nil {
-		return nil, err
-	}
+func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, hardware *hardware, m manifest.Manifest) (*recipe.Result, error) {
 	var short bytes.Buffer
 	if err := m.WithoutFiles().Encode(&short); err != nil {
 		return nil, err
@@ -233,8 +197,8 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	}
 	composed, err := recipe.Compose(packages, recipe.Options{
 		Kernel:        b.packages.release,
-		ModuleIndexes: indexes,
-		Hardware:      hardware,
+		ModuleIndexes: hardware.Indexes,
+		Hardware:      hardware.Omitted,
 		Keep:          b.kept(),
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
@@ -271,7 +235,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		m.Packages = append(m.Packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: opened[i].Source, SHA256: p.SHA256, Size: p.Size})
 	}
 	for _, p := range append(b.binaries.payloads, b.binaries.agent) {
-		described, err := describePayload(p)
+		described, err := b.described(p)
 		if err != nil {
 			return m, err
 		}
@@ -279,6 +243,17 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	}
 	m.Images = b.describeImages()
 	return m, nil
+}
+
+// described is describePayload, which reads the whole file, once for each of its builds.
+func (b *build) described(p payload.Program) (manifest.Payload, error) {
+	artifact := ""
+	if p.Artifact != nil {
+		artifact = p.Artifact.String()
+	}
+	return memo(b, "described payload", []string{p.Key.String(), p.Name, p.Version, p.Target, strconv.FormatBool(p.Compiled), artifact}, func() (manifest.Payload, error) {
+		return describePayload(p)
+	})
 }
 
 // describePayload says what a file of a payload is made of.

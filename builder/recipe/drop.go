@@ -47,28 +47,26 @@ func dropPackages(b *build) error {
 	if !b.opts.Keep.Class(omit.Perl) {
 		list = append([]drop{{"perl-base", omit.Reason(omit.Perl, "no program of the image is written in Perl")}}, list...)
 	}
+	byOrigin := map[string][]string{}
+	_ = b.tree.Walk(func(path string, n *tree.Inode) error {
+		byOrigin[n.Origin] = append(byOrigin[n.Origin], path)
+		return nil
+	})
 	for _, d := range list {
 		p := b.present[d.pattern]
 		if p == nil {
 			continue
 		}
-		origin := "deb:" + p.Name + "_" + p.Version
-		var paths []string
+		paths := byOrigin["deb:"+p.Name+"_"+p.Version]
 		var bytes int64
-		_ = b.tree.Walk(func(path string, n *tree.Inode) error {
-			if n.Origin == origin {
-				paths = append(paths, path)
-				if n.Type == tree.Regular {
-					bytes += n.Content.Size()
-				}
-			}
-			return nil
-		})
 		// From the leaves up, so that directories that others use stay.
 		for i := len(paths) - 1; i >= 0; i-- {
 			n, err := b.tree.Lstat(paths[i])
 			if err != nil {
 				return err
+			}
+			if n.Type == tree.Regular {
+				bytes += n.Content.Size()
 			}
 			if n.Type == tree.Dir && len(b.tree.Children(paths[i])) > 0 {
 				continue
@@ -238,24 +236,25 @@ var unusedFiles = []drop{
 
 // dropFiles removes unusedFiles. keepPaths of image.yaml, which may name none that decides how a machine starts, goes first.
 func dropFiles(b *build) error {
-	paths := b.tree.Paths()
 	for _, d := range unusedFiles {
-		if err := b.omit(paths, d.pattern, d.why); err != nil {
+		if err := b.omit(d.pattern, d.why); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// omit removes what a pattern (path.Match) names, but what keepPaths of image.yaml puts back. paths are those of the tree.
-func (b *build) omit(paths []string, pattern, why string) error {
-	if !strings.ContainsAny(pattern, "*?[") {
-		paths = []string{pattern}
+// omit removes what a pattern (path.Match) names, but what keepPaths of image.yaml puts back.
+func (b *build) omit(pattern, why string) error {
+	paths := []string{pattern}
+	if strings.ContainsAny(pattern, "*?[") {
+		var err error
+		if paths, err = b.tree.Glob(pattern); err != nil {
+			return err
+		}
 	}
 	for _, p := range paths {
-		if ok, err := path.Match(pattern, p); err != nil {
-			return err
-		} else if ok && b.tree.Exists(p) {
+		if b.tree.Exists(p) {
 			if err := b.omitPath(p, why); err != nil {
 				return err
 			}

@@ -52,12 +52,11 @@ var optionalFiles = []optional{
 
 // leaveOut removes optionalFiles, all documentation but licences, and the modules and firmware that no server needs.
 func leaveOut(b *build) error {
-	paths := b.tree.Paths()
 	for _, o := range optionalFiles {
 		if b.opts.Keep.Class(o.class) {
 			continue
 		}
-		if err := b.omit(paths, o.pattern, omit.Reason(o.class, o.why)); err != nil {
+		if err := b.omit(o.pattern, omit.Reason(o.class, o.why)); err != nil {
 			return err
 		}
 	}

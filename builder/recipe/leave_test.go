@@ -48,7 +48,7 @@ func leaveAndLook(t *testing.T, keep omit.Keep) (*Result, map[string]bool) {
 	require.NoError(t, err)
 	m, err := kmod.Scan(context.Background(), kernel, kmodtest.Release)
 	require.NoError(t, err)
-	hardware, err := omit.Select(m, keep, nil)
+	_, hardware, err := omit.Select(m, keep, nil)
 	require.NoError(t, err)
 	r := compose(t, Options{Kernel: kmodtest.Release, Hardware: hardware, Keep: keep}, pkg("a", "", entries...),
 		pkg("kernel", "", fileEntry("/usr/lib/modules/6.12.0-test/kernel/drivers/net/e100.ko", "", 0o644)))
