@@ -76,7 +76,7 @@ func run(out, node string, traces ...string) (err error) {
 		return err
 	}
 	seen := map[string]bool{}
-	var count, backward, size, last, end int64
+	var count, backward, size, jumped, last, end int64
 	for _, r := range reads {
 		touched := touchedBy(blocks, r)
 		if len(touched) == 0 {
@@ -85,6 +85,7 @@ func run(out, node string, traces ...string) (err error) {
 		if count++; r.Offset < last {
 			backward++
 		}
+		jumped += max(r.Offset-last, last-r.Offset)
 		size, last, end = size+r.Size, r.Offset+r.Size, max(end, r.Offset+r.Size)
 		for _, b := range touched {
 			for _, p := range b.files {
@@ -95,7 +96,8 @@ func run(out, node string, traces ...string) (err error) {
 			}
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%d reads of data, %d of them backward, %.1f MiB, the last byte at %.1f MiB\n", count, backward, float64(size)/(1<<20), float64(end)/(1<<20))
+	fmt.Fprintf(os.Stderr, "%d reads of data, %d of them backward, %.1f MiB, the last byte at %.1f MiB, jumps over %.1f MiB\n",
+		count, backward, float64(size)/(1<<20), float64(end)/(1<<20), float64(jumped)/(1<<20))
 	return nil
 }
 
