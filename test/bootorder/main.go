@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"spore/builder/bootorder"
+	"spore/builder/unsquash"
 	"spore/builder/vm"
-	"spore/test/sqmap"
 )
 
 // limit bounds the boot; emulation takes its time.
@@ -67,7 +67,7 @@ func run(out, node string, traces ...string) (err error) {
 		return err
 	}
 	defer f.Close()
-	blocks, err := blocksOf(io.NewSectionReader(f, root.Start, root.Size))
+	blocks, err := blocksOf(io.NewSectionReader(f, root.Start, root.Size), root.Size)
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func boot(out, node string) (trace string, err error) {
 }
 
 // readsOf are the reads of a partition of the trace, from its start.
-func readsOf(trace string, start, size int64) ([]sqmap.Range, error) {
-	var out []sqmap.Range
+func readsOf(trace string, start, size int64) ([]unsquash.Extent, error) {
+	var out []unsquash.Extent
 	for _, line := range strings.Split(trace, "\n") {
 		_, rest, ok := strings.Cut(line, " sector ")
 		if !ok {
@@ -164,7 +164,7 @@ func readsOf(trace string, start, size int64) ([]sqmap.Range, error) {
 			return nil, fmt.Errorf("a line of the trace that is none: %q", line)
 		}
 		if at*sector >= start && at*sector < start+size {
-			out = append(out, sqmap.Range{Offset: at*sector - start, Size: n * sector})
+			out = append(out, unsquash.Extent{Offset: at*sector - start, Size: n * sector})
 		}
 	}
 	return out, nil
@@ -172,44 +172,42 @@ func readsOf(trace string, start, size int64) ([]sqmap.Range, error) {
 
 // block is a piece of data with the files that stand for it.
 type block struct {
-	sqmap.Range
+	unsquash.Extent
 	files []string
 }
 
 // blocksOf lists what files have data, by its place.
-func blocksOf(r io.ReaderAt) ([]block, error) {
-	img, err := sqmap.Open(r)
+func blocksOf(r io.ReaderAt, size int64) ([]block, error) {
+	img, err := unsquash.Open(r, size)
 	if err != nil {
 		return nil, err
 	}
+	defer img.Close()
 	byStart := map[int64]*block{}
-	var out []*block
-	stored := map[int64]int64{}
-	err = img.Walk(func(p string, f sqmap.File) {
-		for _, at := range append(slices.Clone(f.Blocks), f.Fragment) {
-			if at.Size == 0 {
-				continue
-			}
-			b := byStart[at.Offset]
-			if b == nil {
-				b = &block{Range: at}
-				byStart[at.Offset] = b
-				out = append(out, b)
-			}
-			b.files = append(b.files, p)
-			stored[at.Offset] += f.Size
+	add := func(b unsquash.Block, path string) {
+		if b.Size == 0 {
+			return
 		}
-	})
-	if err != nil {
-		return nil, err
+		known := byStart[b.Offset]
+		if known == nil {
+			known = &block{Extent: b.Extent}
+			byStart[b.Offset] = known
+		}
+		if b.Stored || len(known.files) == 0 {
+			known.files = append(known.files, path)
+		}
 	}
-	blocks := make([]block, len(out))
-	for i, b := range out {
-		// The files of a block that is stored as it is are together as long as it is.
-		if stored[b.Offset] > b.Size {
-			b.files = b.files[:1]
+	for _, e := range img.Entries {
+		for _, b := range e.Blocks {
+			add(b, e.Path)
 		}
-		blocks[i] = *b
+		if e.Fragment >= 0 {
+			add(img.Fragments[e.Fragment], e.Path)
+		}
+	}
+	var blocks []block
+	for _, b := range byStart {
+		blocks = append(blocks, *b)
 	}
 	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.Offset, b.Offset) })
 	return blocks, nil
@@ -219,7 +217,7 @@ func blocksOf(r io.ReaderAt) ([]block, error) {
 const page = 4096
 
 // touchedBy are the blocks that a read is for. A page at the end of one has the beginning of the next.
-func touchedBy(blocks []block, r sqmap.Range) []block {
+func touchedBy(blocks []block, r unsquash.Extent) []block {
 	i, _ := slices.BinarySearchFunc(blocks, r.Offset, func(b block, at int64) int { return cmp.Compare(b.Offset+b.Size, at) })
 	var out []block
 	for ; i < len(blocks) && blocks[i].Offset < r.Offset+r.Size; i++ {
