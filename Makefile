@@ -20,7 +20,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench fuzz generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the netw
 
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
+
+bootorder: image ## record in QEMU in which order a boot reads the files of the root
+	go run ./test/bootorder $(OUT) edge-01 > $(OUT)/order.txt
+	mv $(OUT)/order.txt builder/bootorder/order.txt
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...
