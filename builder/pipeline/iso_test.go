@@ -16,6 +16,7 @@ import (
 	"spore/builder/apt"
 	"spore/builder/deb/debtest"
 	"spore/builder/manifest"
+	"spore/builder/sbom"
 	"spore/builder/store"
 )
 
@@ -39,6 +40,7 @@ func (a *debArchive) add(t *testing.T, name, version string, files ...debtest.En
 func (a *debArchive) Update(context.Context) error            { return nil }
 func (a *debArchive) Resolve([]string) ([]apt.Package, error) { return a.list, nil }
 func (a *debArchive) Date() time.Time                         { return time.Time{} }
+func (a *debArchive) Suites() []apt.SuiteInfo                 { return nil }
 func (a *debArchive) Warnings() []string                      { return nil }
 func (a *debArchive) Open(p apt.Package) (*os.File, error) {
 	return os.Open(filepath.Join(a.dir, p.SHA256))
@@ -124,7 +126,7 @@ func TestAFileThatIsNoBootLoaderIsRefused(t *testing.T) {
 func TestPackagesOfMediaAreInTheBillOfMaterialsOnce(t *testing.T) {
 	m := manifest.Manifest{Packages: []manifest.Package{{Name: "isolinux", Version: "1"}}, MediaPackages: []manifest.Package{{Name: "isolinux", Version: "1"}, {Name: "syslinux-common", Version: "1"}}}
 	var out strings.Builder
-	require.NoError(t, m.SBOM(&out, "x"))
-	require.Equal(t, 1, strings.Count(out.String(), `"deb:isolinux"`))
-	require.Equal(t, 1, strings.Count(out.String(), `"deb:syslinux-common"`))
+	require.NoError(t, sbom.CycloneDX(&out, m, "x"))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:isolinux"`))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:syslinux-common"`))
 }
