@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
@@ -64,7 +65,7 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 		return nil, err
 	}
 	name := filepath.Base(dir)
-	files, err := listFiles(root, map[string]bool{}, ".")
+	files, err := listFiles(dir, o.Hashes, map[string]bool{}, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func findJars(dir string) ([]foundJar, error) {
 		if err != nil {
 			return err
 		}
-		sum, err := hashFile(root, p)
+		sum, err := stamp.SHA256(filepath.Join(dir, filepath.FromSlash(p)))
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 	if p.Signing, err = b.signing(); err != nil {
 		return err
 	}
-	if p.Inputs, err = b.inputs(m); err != nil {
+	if p.Inputs, err = b.resolved(m); err != nil {
 		return fmt.Errorf("list what the image is made of: %w", err)
 	}
 	if b.FullProvenance {
@@ -148,8 +148,8 @@ func (b *build) signing() ([]provenance.Resource, error) {
 	return out, nil
 }
 
-// inputs are all things with a hash of their own that the image was made of, and the Go toolchains, which have none here.
-func (b *build) inputs(m manifest.Manifest) ([]provenance.Resource, error) {
+// resolved are all things with a hash of their own that the image was made of, and the Go toolchains, which have none here.
+func (b *build) resolved(m manifest.Manifest) ([]provenance.Resource, error) {
 	var out []provenance.Resource
 	for _, s := range b.Archive.Suites() {
 		out = append(out, provenance.Resource{Name: "dists/" + s.Suite + "/InRelease", Algorithm: provenance.SHA256, Digest: s.SHA256})

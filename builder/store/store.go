@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -142,12 +141,7 @@ func (s *Store) Ensure(k Key, fn func(w *os.File) error) (*os.File, error) {
 
 // ReadAll returns the object of a key whole; for small objects.
 func (s *Store) ReadAll(k Key) ([]byte, error) {
-	f, err := s.Open(k)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
+	return os.ReadFile(s.Path(k)) // which asks for the size first, and so needs the memory once
 }
 
 // ReadNote returns a note by its name; the error is fs.ErrNotExist when there is none.
