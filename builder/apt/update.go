@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mikelolasagasti/xz"
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/store"
+	"spore/builder/xz"
 )
 
 // suiteSpec is a suite that an image takes packages from.
@@ -332,7 +332,7 @@ func unpackIndex(w io.Writer, packed []byte, suffix string, want File) error {
 	if suffix == ".gz" {
 		r, err = gzip.NewReader(bytes.NewReader(packed))
 	} else {
-		r, err = xz.NewReader(bytes.NewReader(packed), 0)
+		r, err = xz.NewReader(bytes.NewReader(packed), xz.Options{})
 	}
 	if err != nil {
 		return fmt.Errorf("decompress: %w", err)

@@ -1,8 +1,9 @@
 package pipeline
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
-	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,22 +53,24 @@ func TestAPackageSaysHowMuchOfItIsInTheImage(t *testing.T) {
 }
 
 func TestTheProvenanceHasTheFilesOfTheConfiguration(t *testing.T) {
-	b := &build{Options: Options{
-		Folder: fstest.MapFS{
-			"cluster.yaml": {Data: []byte("a")}, "services/mqtt.yaml": {Data: []byte("b")}, "nodes/n1.yaml": {Data: []byte("c")},
-			"notes.txt": {Data: []byte("nobody reads it")}, "services/own.yaml": {Data: []byte("nor this")},
-		},
-		Config: &cluster.Config{Public: cluster.Public{Files: map[string][]byte{"ca.crt": []byte("d")}, SigningKeys: []string{"e"}}},
-	}}
-	got, err := b.configuration()
+	const example = "../../examples/edge"
+	config, report := cluster.Check(os.DirFS(example), cluster.Options{})
+	require.False(t, report.Failed())
+	config.Public = cluster.Public{Files: map[string][]byte{"ca.crt": []byte("d")}, SigningKeys: []string{"e"}}
+	b := &build{Options: Options{Config: config, Folder: os.DirFS(example)}}
+	byName := map[string]provenance.Resource{}
+	list, err := b.configuration()
 	require.NoError(t, err)
-	var names []string
-	for _, r := range got {
-		require.Equal(t, provenance.SHA256, r.Algorithm)
-		names = append(names, r.Name)
+	for _, r := range list {
+		byName[r.Name] = r
 	}
-	require.Equal(t, []string{"cluster.yaml", "nodes/n1.yaml", "services/mqtt.yaml", "public keys: ca.crt", "public keys: signing"}, names)
-	require.Equal(t, hashed("cluster.yaml", []byte("a")), got[0])
+	for _, name := range []string{"cluster.yaml", "image.yaml", "nodes/edge-01.yaml", "services/mqtt.yaml"} {
+		data, err := os.ReadFile(filepath.Join(example, name))
+		require.NoError(t, err)
+		require.Equal(t, hashed(name, data), byName[name])
+	}
+	require.Equal(t, hashed("public keys: ca.crt", []byte("d")), byName["public keys: ca.crt"])
+	require.Contains(t, byName, "public keys: signing")
 }
 
 func TestTheInputsOfAProgram(t *testing.T) {

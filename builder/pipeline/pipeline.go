@@ -117,7 +117,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if b.root.key, err = b.rootKey(); err != nil {
 		return nil, err
 	}
-	inputs, err := b.inputs()
+	inputs, err := b.inputsKey()
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,6 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/sbom"
 	"spore/builder/source"
-	"spore/cluster"
 )
 
 // Bills are the bills of materials beside an image, by the name of their file.
@@ -107,21 +106,19 @@ func (b *build) wholeMedia() ([]provenance.Resource, error) {
 	return out, nil
 }
 
-// configuration are the files of the configuration folder that a build reads, and the public half of the cluster's keys.
+// configuration are the files of the configuration folder as they were read, and the public half of the cluster's keys.
 func (b *build) configuration() ([]provenance.Resource, error) {
 	var out []provenance.Resource
-	for _, kind := range cluster.Files() {
-		found, err := fs.Glob(b.Folder, kind.Path)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range found {
-			data, err := fs.ReadFile(b.Folder, name)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, hashed(name, data))
-		}
+	files := b.Config.Source()
+	image, err := fs.ReadFile(b.Folder, "image.yaml")
+	switch {
+	case err == nil:
+		files["image.yaml"] = image
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		out = append(out, hashed(name, files[name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Config.Public.Files)) {
 		out = append(out, hashed("public keys: "+name, b.Config.Public.Files[name]))

@@ -15,6 +15,7 @@ import (
 	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/manifest"
+	"spore/builder/origins"
 	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
@@ -226,6 +227,9 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compose the root: %w", err)
+	}
+	if err := origins.Lay(composed.Tree, leftOut(composed.Report)); err != nil {
+		return nil, err
 	}
 	// What no package dates gets the build time; nothing is newer than it, so that clocks and make never see the future.
 	return composed, composed.Tree.Walk(func(_ string, n *tree.Inode) error {

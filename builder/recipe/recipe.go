@@ -248,9 +248,13 @@ func (b *build) dir(p string, mode uint32, why string) error {
 // remove takes away a path with all below it and reports it once, with the bytes that went.
 func (b *build) remove(p, why string) error {
 	var bytes int64
-	err := b.walkBelow(p, func(_ string, n *tree.Inode) {
+	var origin string
+	err := b.walkBelow(p, func(name string, n *tree.Inode) {
 		if n.Type == tree.Regular {
 			bytes += n.Content.Size()
+		}
+		if n.Type != tree.Dir && name == p {
+			origin = n.Origin
 		}
 	})
 	if err != nil {
@@ -259,7 +263,7 @@ func (b *build) remove(p, why string) error {
 	if err := b.tree.Remove(p); err != nil {
 		return err
 	}
-	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes})
+	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes, Origin: origin})
 	return nil
 }
 

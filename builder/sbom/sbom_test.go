@@ -204,3 +204,14 @@ func schema(t *testing.T, url string, files map[string]string) *jsonschema.Schem
 	require.NoError(t, err)
 	return s
 }
+
+func TestPackagesOfMediaAreNamedOnce(t *testing.T) {
+	m := manifest.Manifest{
+		Packages:      []manifest.Package{{Name: "isolinux", Version: "1"}},
+		MediaPackages: []manifest.Package{{Name: "isolinux", Version: "1"}, {Name: "syslinux-common", Version: "1"}},
+	}
+	var out strings.Builder
+	require.NoError(t, CycloneDX(&out, m, "x"))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:isolinux"`))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:syslinux-common"`))
+}
