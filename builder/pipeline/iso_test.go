@@ -16,6 +16,8 @@ import (
 
 	"spore/builder/apt"
 	"spore/builder/deb/debtest"
+	"spore/builder/manifest"
+	"spore/builder/sbom"
 	"spore/builder/store"
 )
 
@@ -130,4 +132,12 @@ func TestAFileThatIsNoBootLoaderIsRefused(t *testing.T) {
 	defer f.Close()
 	_, err = packageFile(f, "/big")
 	require.ErrorContains(t, err, "more than")
+}
+
+func TestPackagesOfMediaAreInTheBillOfMaterialsOnce(t *testing.T) {
+	m := manifest.Manifest{Packages: []manifest.Package{{Name: "isolinux", Version: "1"}}, MediaPackages: []manifest.Package{{Name: "isolinux", Version: "1"}, {Name: "syslinux-common", Version: "1"}}}
+	var out strings.Builder
+	require.NoError(t, sbom.CycloneDX(&out, m, "x"))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:isolinux"`))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:syslinux-common"`))
 }
