@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"spore/builder/deb/deb822"
+	"spore/builder/manifest"
 	"spore/builder/recipe"
 	"spore/builder/rootfs"
 	"spore/cluster/roles"
@@ -40,6 +41,7 @@ func (p *Package) because(i *rootfs.Image) error {
 		}
 	}
 	if !has(from, p.Name) {
+		p.AskedBy = leftOutPackages(m.Packages, needs)
 		return nil
 	}
 	for name := p.Name; name != ""; name = from[name] {
@@ -52,6 +54,21 @@ func (p *Package) because(i *rootfs.Image) error {
 		p.AskedBy = []string{"Debian, which marks " + p.Because[0] + " essential"}
 	}
 	return nil
+}
+
+// leftOutPackages says what leads to a package when none of those that are in the image does: one that was resolved, and left
+// out as a whole. The image has no record of what those need.
+func leftOutPackages(list []manifest.Package, needs map[string][]string) []string {
+	var out []string
+	for _, p := range list {
+		if _, ok := needs[p.Name]; !ok {
+			out = append(out, p.Name)
+		}
+	}
+	if len(needs) == 0 || len(out) == 0 {
+		return nil
+	}
+	return []string{"a package that is left out as a whole, one of " + strings.Join(out, " ")}
 }
 
 func has(m map[string]string, name string) bool {
@@ -89,6 +106,7 @@ func dependencies(i *rootfs.Image) (needs map[string][]string, essential []strin
 	}
 	needs = map[string][]string{}
 	for name, list := range wanted {
+		needs[name] = nil
 		for _, w := range list {
 			needs[name] = append(needs[name], provided[w]...)
 		}

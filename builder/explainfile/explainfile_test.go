@@ -94,7 +94,9 @@ func TestWhereFilesComeFrom(t *testing.T) {
 	own := explain(t, i, "usr/lib/own").File
 	require.Equal(t, []any{"file", "4750", "mosquitto", "", uint32(77)}, []any{own.Type, own.Mode, own.User, own.Group, own.GID})
 	require.Equal(t, []string{"Debian, which marks dash essential"}, own.Package.AskedBy)
-	require.Empty(t, explain(t, i, "/usr/lib/libc-copy").File.Package.Because, "nothing needs it")
+	stray := explain(t, i, "/usr/lib/libc-copy").File.Package
+	require.Empty(t, stray.Because, "nothing of the image needs it")
+	require.Equal(t, []string{"a package that is left out as a whole, one of base"}, stray.AskedBy)
 	require.Equal(t, []string{"/usr/sbin/mosquitto"}, explain(t, i, "/usr/sbin/broker").File.Names)
 	require.Equal(t, "directory", explain(t, i, "/usr/sbin/").File.Type)
 	require.Equal(t, 2, explain(t, i, "/usr/sbin").File.Contains)
