@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -90,20 +89,12 @@ func (b *build) rootKey() (store.Key, error) {
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
-		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			data, err := fs.ReadFile(files, p)
-			in = append(in, p, info.Mode().String(), string(data))
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return store.Key{}, fmt.Errorf("read our own files: %w", err)
+		list, err := sourceFiles(files)
+		if err != nil {
+			return store.Key{}, err
+		}
+		for _, f := range list {
+			in = append(in, f.path, f.mode.String(), f.data)
 		}
 	}
 	return store.KeyOf("root", in...), nil
@@ -165,7 +156,9 @@ func (b *build) composeRoot(ctx context.Context) error {
 	if err := b.keepBootFiles(composed); err != nil {
 		return err
 	}
-	m.Files = manifest.Files(composed.Tree)
+	if err := account(&m, opened, composed); err != nil {
+		return fmt.Errorf("account for the root: %w", err)
+	}
 	b.root.Manifest = m
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
@@ -241,7 +234,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
-		Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
+		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
 	}
 	for _, p := range b.programs {
@@ -284,6 +277,9 @@ func describePayload(p payload.Program) (manifest.Payload, error) {
 	described := manifest.FilePayload(p.Name, p.Version, p.Target, data)
 	if a := p.Artifact; a != nil {
 		described.Artifact = &manifest.Artifact{Group: a.Group, Name: a.Name, Version: a.Version, Classifier: a.Classifier}
+		if described.Bundled, err = bundled(p, data); err != nil {
+			return described, err
+		}
 	}
 	return described, nil
 }

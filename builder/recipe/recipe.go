@@ -89,6 +89,8 @@ type Result struct {
 	// Boot holds what the boot partition and the initramfs are made of, by its path in the packages: the kernel, the EFI
 	// stub, systemd-boot, CPU microcode. It is not in Tree.
 	Boot map[string]*tree.Inode
+	// Dropped names the packages of which nothing is left: neither files nor a paragraph in dpkg's status.
+	Dropped map[string]bool
 	// Report says what each step did.
 	Report *Report
 }
@@ -162,7 +164,7 @@ func Compose(packages []Package, o Options) (*Result, error) {
 	if err := b.run(sporeSteps); err != nil {
 		return nil, err
 	}
-	return &Result{Tree: b.tree, Boot: b.boot, Report: b.report}, nil
+	return &Result{Tree: b.tree, Boot: b.boot, Dropped: b.dropped, Report: b.report}, nil
 }
 
 func newBuild(packages []Package, o Options) (*build, error) {
