@@ -98,8 +98,9 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the netw
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
 
-pictures: image ## take the pictures in docs/pictures from a machine in QEMU
+pictures: image ## take the pictures in docs/pictures from a machine in QEMU, and draw the one of sizes
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
+	bin/spore inspect $(OUT)/spore.img --size --svg docs/pictures/size.svg > /dev/null
 
 bootorder: image ## record in QEMU in which order a boot reads the files of the root
 	go run ./test/bootorder $(OUT) edge-01 > $(OUT)/order.txt

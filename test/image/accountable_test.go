@@ -3,9 +3,11 @@
 package image
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,126 +16,194 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/compare"
+	"spore/builder/explainfile"
 	"spore/builder/manifest"
+	"spore/builder/offline"
+	"spore/builder/rootfs"
+	"spore/builder/size"
+	"spore/builder/tree"
 )
 
-// TestScannersFindThePackagesOfAnUnpackedRoot asks dpkg-query what the root says of itself, and holds against it what the
-// files beside the image say.
-func TestScannersFindThePackagesOfAnUnpackedRoot(t *testing.T) {
+func openImage(t *testing.T, name string) *rootfs.Image {
+	t.Helper()
+	i, err := rootfs.Open(name)
+	require.NoError(t, err)
+	t.Cleanup(i.Close)
+	return i
+}
+
+// TestAnImageIsAccountable asks each form of a real image where its files come from, what takes its room and what fetches.
+func TestAnImageIsAccountable(t *testing.T) {
 	t.Parallel()
 	repo, spore := buildSpore(t)
 	out := filepath.Join(t.TempDir(), "out")
-	run(t, exec.Command(spore, "build", filepath.Join(repo, "examples", "edge"), "-o", out, "--format", "netboot,uki", "--source", repo, "--provenance", "full"))
-	root := filepath.Join(t.TempDir(), "root")
-	run(t, exec.Command("unsquashfs", "-no-progress", "-no-xattrs", "-d", root, filepath.Join(out, "netboot", "root.squashfs"),
-		"usr/lib/dpkg", "usr/lib/os-release", "etc/debian_version", "usr/bin", "var"))
-
-	m := readManifest(t, filepath.Join(out, "spore.manifest.json"))
-	want := map[string]string{}
-	for _, p := range m.Packages {
-		if !p.Absent {
-			want[p.Name] = p.Version + " " + p.Arch + " installed"
-		}
+	build := func(out, source string) {
+		run(t, exec.Command(spore, "build", filepath.Join(repo, "examples", "edge"), "-o", out, "--source", source, "--format", "disk,iso,netboot"))
 	}
-	// Where syft and grype look (lib/dpkg/status below any folder), in the form that dpkg reads.
-	text, err := exec.Command("dpkg-query", "--admindir", filepath.Join(root, "usr/lib/dpkg"), "-W", "-f", "${Package}\t${Version} ${Architecture} ${db:Status-Status}\n").CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	got := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		require.True(t, ok, line)
-		got[name] = rest
-	}
-	require.Equal(t, want, got)
-	require.Contains(t, got, "mosquitto")
-	require.NotContains(t, got, "dpkg", "it was dropped")
-	require.NoFileExists(t, filepath.Join(root, "usr/bin/dpkg"))
-	require.Greater(t, len(got), 80)
-
-	// trivy takes the release from debian_version; grype takes VERSION_ID, where there is one, for a version of ID_LIKE.
-	version, err := os.ReadFile(filepath.Join(root, "etc/debian_version"))
-	require.NoError(t, err)
-	require.Equal(t, m.DebianVersion, strings.TrimSpace(string(version)))
-	require.Regexp(t, `^\d+(\.\d+)?$`, m.DebianVersion)
-	release, err := os.ReadFile(filepath.Join(root, "usr/lib/os-release"))
-	require.NoError(t, err)
-	require.Contains(t, string(release), "ID_LIKE=\"debian\"\n")
-	require.Contains(t, string(release), "VERSION_CODENAME=\"trixie\"\n")
-	require.NotContains(t, string(release), "VERSION_ID=")
-	below, err := os.ReadDir(filepath.Join(root, "var"))
-	require.NoError(t, err)
-	require.Empty(t, below, "state is mounted there")
-
-	requireProvenance(t, repo, out, m)
-}
-
-func readManifest(t *testing.T, name string) manifest.Manifest {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
+	build(out, repo)
+	disk := openImage(t, filepath.Join(out, "spore.img"))
 	var m manifest.Manifest
+	text, err := os.ReadFile(filepath.Join(out, "spore.manifest.json"))
+	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &m))
-	return m
+
+	t.Run("every form tells the same", func(t *testing.T) {
+		for name, format := range map[string]string{"": rootfs.Disk, "spore.iso": rootfs.ISO, "netboot": rootfs.Netboot} {
+			i := openImage(t, filepath.Join(out, name))
+			require.Equal(t, format, i.Format)
+			require.Equal(t, disk.Origins, i.Origins)
+			d, err := compare.Images(disk, i)
+			require.NoError(t, err)
+			d.Parts = nil // Media differ in what is around.
+			require.True(t, d.Same(), "%+v", d)
+			r, err := size.Of(i)
+			require.NoError(t, err)
+			requireWhole(t, i, r)
+		}
+	})
+	t.Run("every file has the origin that the manifest beside the image says", func(t *testing.T) {
+		require.Len(t, disk.Root.Entries, len(m.Files))
+		for n, f := range m.Files {
+			require.Equal(t, f.Path, disk.Root.Entries[n].Path)
+			require.NotEmpty(t, f.Origin, f.Path)
+			require.Equal(t, f.Origin, disk.Origins[n], f.Path)
+		}
+	})
+	t.Run("what explain-file says is what unsquashfs unpacks", func(t *testing.T) {
+		squashfs := filepath.Join(out, "netboot", "root.squashfs")
+		for _, p := range []string{"/usr/sbin/mosquitto", "/usr/bin/coredns", "/etc/systemd/system/mosquitto.service"} {
+			a, err := explainfile.Explain(disk, p, true)
+			require.NoError(t, err)
+			data, err := exec.Command("unsquashfs", "-cat", squashfs, p[1:]).Output()
+			require.NoError(t, err)
+			sum := sha256.Sum256(data)
+			require.Equal(t, hex.EncodeToString(sum[:]), a.File.SHA256, p)
+			require.EqualValues(t, len(data), a.File.Size)
+			require.NotEmpty(t, a.File.Source)
+		}
+		a, err := explainfile.Explain(disk, "/usr/sbin/mosquitto", true)
+		require.NoError(t, err)
+		require.Equal(t, []string{"mosquitto (mqtt-broker)"}, a.File.Package.AskedBy)
+		require.Len(t, a.File.Package.SHA256, 64)
+	})
+	t.Run("every package has a reason", func(t *testing.T) {
+		seen := map[string]bool{}
+		for n, e := range disk.Root.Entries {
+			name, _, ok := strings.Cut(strings.TrimPrefix(disk.Origins[n], "deb:"), "_")
+			if !ok || seen[name] || e.Type != tree.Regular || !strings.HasPrefix(disk.Origins[n], "deb:") {
+				continue
+			}
+			seen[name] = true
+			a, err := explainfile.Explain(disk, e.Path, false)
+			require.NoError(t, err)
+			require.NotEmpty(t, a.File.Package.AskedBy, "%s of %s", e.Path, name)
+		}
+		require.Greater(t, len(seen), 50)
+	})
+	t.Run("the commands", func(t *testing.T) {
+		left, code := command(t, spore, "explain-file", out, "/usr/share/man/man1/ls.1.gz")
+		require.Zero(t, code)
+		require.Regexp(t, `because +documentation`, left)
+		none, code := command(t, spore, "explain-file", out, "/usr/bin/opensl")
+		require.Equal(t, 1, code)
+		require.Contains(t, none, "/usr/bin/openssl")
+		_, code = command(t, spore, "inspect", out, "--offline", "--size")
+		require.Equal(t, 2, code)
+		same, code := command(t, spore, "diff", out, filepath.Join(out, "spore.img"), "--exit-code")
+		require.Zero(t, code, same)
+		require.Equal(t, "the same\n", same)
+	})
+	t.Run("nothing fetches", func(t *testing.T) { requireOffline(t, disk) })
+	t.Run("what is planted is found, by the check and by the comparison", func(t *testing.T) {
+		source := filepath.Join(t.TempDir(), "source")
+		require.NoError(t, copyTree(repo, source))
+		unit := filepath.Join(source, "units", "mosquitto.service")
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(unit, append(text, "ExecStartPost=/usr/bin/mosquitto_ctrl https://example.test/list\n"...), 0o644))
+		pod := filepath.Join(source, "overlay", "usr", "share", "pods", "x.yaml")
+		require.NoError(t, os.MkdirAll(filepath.Dir(pod), 0o755))
+		require.NoError(t, os.WriteFile(pod, []byte("containers:\n- image: example.test/app:1\n"), 0o644))
+		fetching := filepath.Join(t.TempDir(), "fetching")
+		build(fetching, source)
+		found, code := command(t, spore, "inspect", fetching, "--offline")
+		require.Equal(t, 1, code)
+		require.Regexp(t, `/etc/systemd/system/mosquitto.service:\d+: it names a place on a network: https://`, found)
+		require.Contains(t, found, "/usr/share/pods/x.yaml:2: the root does not carry the image example.test/app:1")
+		require.Contains(t, found, "2 things in it could fetch")
+
+		d, err := compare.Images(disk, openImage(t, fetching))
+		require.NoError(t, err)
+		var paths []string
+		for _, f := range d.Root {
+			paths = append(paths, f.Change+" "+f.Path)
+		}
+		require.Equal(t, []string{"changed /etc/systemd/system/mosquitto.service", "added /usr/share/pods", "added /usr/share/pods/x.yaml"}, paths)
+		require.Empty(t, d.Packages)
+		require.Empty(t, d.Cluster)
+		_, code = command(t, spore, "diff", out, fetching, "--exit-code")
+		require.Equal(t, 1, code)
+	})
 }
 
-// requireProvenance checks each hash of the provenance that can be taken again here.
-func requireProvenance(t *testing.T, repo, out string, m manifest.Manifest) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(out, "spore.provenance.json"))
+// TestAnImageWithEveryServiceFetchesNothing looks at the one that `make image` made.
+func TestAnImageWithEveryServiceFetchesNothing(t *testing.T) {
+	t.Parallel()
+	repo, _ := buildSpore(t)
+	name := filepath.Join(repo, "out", "spore.img")
+	if _, err := os.Stat(name); err != nil {
+		t.Skip("there is no image of every service: run make image")
+	}
+	i := openImage(t, name)
+	require.Contains(t, i.Manifest.Programs, "kubelet")
+	requireOffline(t, i)
+	r, err := size.Of(i)
 	require.NoError(t, err)
-	type resource struct {
-		Name, URI string
-		Digest    map[string]string
-	}
-	var s struct {
-		Subject   []resource
-		Predicate struct {
-			BuildDefinition struct {
-				ExternalParameters   struct{ Configuration map[string]map[string]string }
-				ResolvedDependencies []resource
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal(text, &s))
+	requireWhole(t, i, r)
+}
 
-	files := 0
-	for _, r := range s.Subject {
-		path := filepath.Join(out, r.Name)
-		if _, err := os.Stat(path); err == nil {
-			require.Equal(t, hash(t, path), r.Digest["sha256"], r.Name)
-			files++
+// requireWhole makes sure that each byte of an image is counted, and once.
+func requireWhole(t *testing.T, i *rootfs.Image, r *size.Report) {
+	t.Helper()
+	if i.Info != nil {
+		require.Equal(t, i.Info.Size, r.Bytes)
+	}
+	require.Zero(t, r.Root.Unused)
+	require.Equal(t, i.Root.Size, r.Root.Data+r.Root.Metadata+r.Root.Padding)
+	for _, list := range [][]size.Item{append(append(append([]size.Item{}, r.Root.Packages...), r.Root.Payloads...), r.Root.Own...), r.Root.Directories, r.Root.Files} {
+		var sum int64
+		for _, item := range list {
+			sum += item.Bytes
 		}
+		require.Equal(t, r.Root.Data, sum)
 	}
-	var beside int
-	require.NoError(t, filepath.WalkDir(out, func(_ string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != "spore.provenance.json" {
-			beside++
-		}
-		return err
-	}))
-	require.Equal(t, beside, files, "every file of the folder is named")
+	var sum int64
+	for _, p := range r.UKI {
+		sum += p.Bytes
+	}
+	require.Equal(t, i.UKISize, sum)
+}
 
-	config := s.Predicate.BuildDefinition.ExternalParameters.Configuration
-	require.Contains(t, config, "cluster.yaml")
-	for name, digest := range config {
-		require.Equal(t, hash(t, filepath.Join(repo, "examples", "edge", name)), digest["sha256"], name)
+func requireOffline(t *testing.T, i *rootfs.Image) {
+	t.Helper()
+	r, err := offline.Look(i)
+	require.NoError(t, err)
+	for _, c := range r.Checks {
+		require.NotEmpty(t, c.Evidence, c.Name)
+		require.Empty(t, c.Findings, c.Name)
 	}
+}
 
-	byName := map[string]map[string]string{}
-	for _, r := range s.Predicate.BuildDefinition.ResolvedDependencies {
-		byName[r.Name] = r.Digest
+// command runs a program and returns all that it says, with its exit code.
+func command(t *testing.T, name string, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = io.Writer(&out), &out
+	err := cmd.Run()
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
 	}
-	for _, p := range m.Packages {
-		require.Equal(t, p.SHA256, byName[p.Name]["sha256"], p.Name)
-	}
-	require.Contains(t, byName["github.com/coredns/coredns"], "dirHash")
-	// The command of docs/accountable.md.
-	for _, dir := range []string{"units", "overlay"} {
-		cmd := exec.Command("sh", "-c", "find . -type f | cut -c3- | LC_ALL=C sort | tr '\\n' '\\0' | xargs -0 -r sha256sum")
-		cmd.Dir = filepath.Join(repo, dir)
-		list, err := cmd.Output()
-		require.NoError(t, err)
-		sum := sha256.Sum256(list)
-		require.Equal(t, hex.EncodeToString(sum[:]), byName["source: "+dir]["dirHash"], dir)
-	}
+	return out.String(), cmd.ProcessState.ExitCode()
 }
