@@ -76,6 +76,8 @@ type Index struct {
 	Suite  string    `yaml:"suite"`
 	Date   time.Time `yaml:"date"`
 	SHA256 string    `yaml:"sha256"`
+	// Lists are the Packages files that it vouches for, by their path below dists/SUITE.
+	Lists []File `yaml:"lists,flow"`
 }
 
 // Package is a Debian package.
@@ -271,8 +273,10 @@ func (p Package) name() string { return p.Name }
 func (p Program) name() string { return p.Name }
 func (i Image) name() string   { return i.Name }
 
-func (f File) check() error  { return checkSum(f.SHA256) }
-func (i Index) check() error { return checkSum(i.SHA256) }
+func (f File) check() error { return checkSum(f.SHA256) }
+func (i Index) check() error {
+	return errors.Join(checkSum(i.SHA256), checkEach("list", i.Lists, File.name, File.check))
+}
 
 func (p Program) check() error {
 	if (p.Inputs == "") == (p.SHA256 == "") {

@@ -27,7 +27,7 @@ func example() *Lock {
 	return &Lock{
 		Format: Format, Suite: "trixie", Components: []string{"main"}, BuildTime: 1830340800, Kernel: "6.12.1-amd64",
 		Spore: Tool{"0.1.0", sum("1")}, Source: []File{{"overlay", sum("2")}, {"units", sum("3")}},
-		Indexes:   []Index{{"trixie", time.Date(2028, 1, 1, 12, 0, 0, 0, time.UTC), sum("4")}},
+		Indexes:   []Index{{"trixie", time.Date(2028, 1, 1, 12, 0, 0, 0, time.UTC), sum("4"), []File{{"main/binary-amd64/Packages", sum("c")}}}},
 		Requested: []string{"curl"},
 		Packages:  []Package{pkg("curl", "8.14.1-1", "5"), pkg("libc6", "2.41-12", "6")},
 		Media:     []Package{pkg("ipxe", "1.21", "7")},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -54,7 +53,11 @@ func Pins(l *lock.Lock) apt.Pins {
 	}
 	pins := apt.Pins{Closure: packages(l.Packages), Alone: packages(l.Media)}
 	for _, i := range l.Indexes {
-		pins.Suites = append(pins.Suites, apt.SuiteInfo{Suite: i.Suite, Date: i.Date, SHA256: i.SHA256})
+		s := apt.SuiteInfo{Suite: i.Suite, Date: i.Date, SHA256: i.SHA256}
+		for _, f := range i.Lists {
+			s.Indexes = append(s.Indexes, apt.IndexInfo{Path: f.Name, SHA256: f.SHA256})
+		}
+		pins.Suites = append(pins.Suites, s)
 	}
 	return pins
 }
@@ -74,8 +77,8 @@ func (b *build) checkLock(ctx context.Context) error {
 	return nil
 }
 
-// writeLock writes what the image was made of.
-func (b *build) writeLock() error {
+// madeLock is the lock of what the image was made of.
+func (b *build) madeLock() (*lock.Lock, error) {
 	var images []lock.Image
 	for _, i := range b.images {
 		switch {
@@ -86,11 +89,7 @@ func (b *build) writeLock() error {
 			images = append(images, lock.Image{Name: i.From})
 		}
 	}
-	l, err := b.lockOf(b.binaries, images)
-	if err != nil {
-		return err
-	}
-	return l.Write(filepath.Join(b.Out, lock.Name))
+	return b.lockOf(b.binaries, images)
 }
 
 // plan is the lock of a build that has chosen its packages.
@@ -144,7 +143,11 @@ func (b *build) lockOf(programs binaries, images []lock.Image) (*lock.Lock, erro
 		Requested: slices.Clone(b.packages.requested), Images: images,
 	}
 	for _, s := range b.Archive.Suites() {
-		l.Indexes = append(l.Indexes, lock.Index{Suite: s.Suite, Date: s.Date.UTC(), SHA256: s.SHA256})
+		index := lock.Index{Suite: s.Suite, Date: s.Date.UTC(), SHA256: s.SHA256}
+		for _, i := range s.Indexes {
+			index.Lists = append(index.Lists, lock.File{Name: i.Path, SHA256: i.SHA256})
+		}
+		l.Indexes = append(l.Indexes, index)
 	}
 	for _, p := range b.packages.list {
 		l.Packages = append(l.Packages, lockedPackage(p))

@@ -70,7 +70,11 @@ func (b *build) resolvePackages(ctx context.Context) error {
 	if err := b.packages.findKernel(); err != nil {
 		return err
 	}
-	if b.BuildTime == 0 {
+	switch {
+	case b.BuildTime != 0:
+	case b.Locked != nil:
+		b.BuildTime = b.Locked.BuildTime
+	default:
 		b.BuildTime = b.Archive.Date().Unix()
 	}
 	step.Note("%d, kernel %s", len(resolved), b.packages.release)

@@ -62,7 +62,8 @@ type Options struct {
 	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
 	// one that gives the packages of the lock (see Pins).
 	Locked *lock.Lock
-	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
+	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes that of Locked, else the date of
+	// the package archive.
 	BuildTime int64
 	// FullProvenance has the provenance name every medium by the SHA-256 of the whole file.
 	FullProvenance bool
@@ -152,9 +153,6 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if err := b.writeManifest(); err != nil {
-		return nil, err
-	}
-	if err := b.writeLock(); err != nil {
 		return nil, err
 	}
 	r := b.result()

@@ -102,10 +102,6 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 		return o, err
 	}
 	o.Archive = archive.Pin(pipeline.Pins(o.Locked))
-	// One that is set to another time would be noticed as a difference; one that is not set is no wish.
-	if o.BuildTime == 0 {
-		o.BuildTime = o.Locked.BuildTime
-	}
 	return o, nil
 }
 
