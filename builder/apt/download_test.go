@@ -37,18 +37,26 @@ func TestEachPackageIsToldOf(t *testing.T) {
 	f, a, _ := bulky(t)
 	_, packages := f.resolved(t, "bulky")
 	require.NoError(t, a.Fetch(t.Context(), packages[1:]))
-	var told []int
-	var opening error
-	require.NoError(t, a.FetchEach(t.Context(), packages, func(i int) {
-		f, err := a.Open(packages[i])
-		if err == nil {
-			err = f.Close()
-		}
-		opening = errors.Join(opening, err)
-		told = append(told, i)
-	}))
-	require.NoError(t, opening)
-	require.Equal(t, []int{1, 2, 0}, told)
+	for name, each := range map[string]func(context.Context, []Package, func(int)) error{
+		"archive": a.FetchEach, "pinned": a.Pin(Pins{Closure: packages}).FetchEach,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(f.opts.Store.Path(packages[0].Key())))
+			var told []int
+			var opening error
+			require.NoError(t, each(t.Context(), packages, func(i int) {
+				f, err := a.Open(packages[i])
+				if err == nil {
+					err = f.Close()
+				}
+				opening = errors.Join(opening, err)
+				told = append(told, i)
+			}))
+			require.NoError(t, opening)
+			require.ElementsMatch(t, []int{0, 1, 2}, told)
+			require.Equal(t, 0, told[2], "the one that had to be downloaded")
+		})
+	}
 }
 
 func partial(f *fixture, p Package) string {

@@ -292,7 +292,7 @@ func (a *Archive) indexes(ctx context.Context, s *suite) error {
 		if f.err != nil {
 			return f.err
 		}
-		s.indexes = append(s.indexes, index{f.component, f.plain})
+		s.indexes = append(s.indexes, index{f.component, strings.TrimSuffix(f.path, path.Ext(f.path)), f.plain})
 		if f.plain.Size == 0 || a.down.has(f.plain.SHA256, f.plain.Size) {
 			continue
 		}

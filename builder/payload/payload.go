@@ -50,6 +50,8 @@ type Options struct {
 	Env []string
 	// Tags are build tags.
 	Tags []string
+	// Plan has nothing made: programs come with names, versions and keys, and Size and Path say nothing.
+	Plan bool
 	// Hashes remembers the hashes of source files; nil reads them all.
 	Hashes *stamp.Hashes
 	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
@@ -70,12 +72,16 @@ type Program struct {
 	Artifact *Artifact
 	// Compiled tells programs, which carry the list of their modules, from all else.
 	Compiled bool
+	// Toolchain is the version of Go that compiles a program.
+	Toolchain string
 	// Mode holds the permission bits.
 	Mode uint32
 	// Target is its path in the image.
 	Target string
 	// Links are further paths that lead to it: it does what the name says that it is called by.
 	Links []string
+	// Sources are the files that it was made of, beside the modules or jars that these name.
+	Sources Sources
 	// Key names it in the store.
 	Key store.Key
 	// Path is its file in the store.
@@ -84,6 +90,14 @@ type Program struct {
 	Size int64
 	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
+}
+
+// Sources are the files of a payload's folder, or of our own tree.
+type Sources struct {
+	// Payload is the name of the payload's folder, empty for our own.
+	Payload string
+	// Hash is the Go command's hash over the hashes of the files (golang.org/x/mod/sumdb/dirhash, Hash1), as hexadecimal.
+	Hash string
 }
 
 // Content is the program as the content of a file of the tree.
@@ -117,6 +131,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	sources := Sources{name, listHash(files)}
 	// What it says of a program is in the program's key; how the program is called is not.
 	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
@@ -131,7 +146,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 		if err != nil {
 			return nil, err
 		}
-		p.Payload, p.Version, p.Target, p.Links = name, d.Version, row.Path, row.Links
+		p.Payload, p.Version, p.Target, p.Links, p.Sources = name, d.Version, row.Path, row.Links, sources
 		out = append(out, p)
 	}
 	return out, nil
@@ -149,7 +164,9 @@ func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", name, err)
 	}
-	return build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p, err := build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p.Sources.Hash = listHash(files)
+	return p, err
 }
 
 // target is one main package with the files that its key is made of.
@@ -179,6 +196,10 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	}
 	key := t.key(toolchain, o.Tags)
 	cached := st.Has(key)
+	p := Program{Name: t.name, Compiled: true, Toolchain: toolchain, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Cached: cached}
+	if o.Plan {
+		return p, nil
+	}
 	if !cached {
 		if o.Started != nil {
 			o.Started(t.name)
@@ -192,7 +213,8 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
-	return Program{Name: t.name, Compiled: true, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+	p.Size = info.Size()
+	return p, nil
 }
 
 // key hashes all that decides about the output.

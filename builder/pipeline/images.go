@@ -37,6 +37,7 @@ const imageFormat = "container image 1"
 // pausePayload is the program that holds the namespaces of a pod; nobody's account runs it.
 const (
 	pausePayload = "pause"
+	pauseFrom    = "payload " + pausePayload
 	pauseUser    = "65535:65535"
 )
 
@@ -49,6 +50,9 @@ type containerImage struct {
 	From string
 
 	key store.Key
+	// sha256 names what came from outside in hexadecimal: an archive of the configuration folder, or the manifest of a
+	// registry's image. Empty for a payload's.
+	sha256 string
 }
 
 // collectImages brings the container images of Kubernetes into the store.
@@ -88,21 +92,33 @@ func (b *build) collectImages(ctx context.Context) error {
 }
 
 func (b *build) pauseImage(ctx context.Context) error {
-	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), payload.Options{Env: b.Env, Hashes: b.Hashes})
+	built, err := b.makePause(ctx, payload.Options{Env: b.Env, Hashes: b.Hashes})
 	if err != nil {
 		return err
 	}
-	if len(built) != 1 {
-		return fmt.Errorf("payload %s has %d programs; it is to have one", pausePayload, len(built))
-	}
-	program, err := readProgram(built[0])
+	program, err := readProgram(built)
 	if err != nil {
 		return err
 	}
-	return b.addImage(containerImage{File: pausePayload + ".tar", From: "payload " + pausePayload, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built[0].Key.String())}, func(w *os.File) error {
+	inside := built
+	inside.Target = path.Join(imagesDir, pausePayload+".tar") + ":/" + pausePayload
+	b.binaries.contained = append(b.binaries.contained, inside)
+	return b.addImage(containerImage{File: pausePayload + ".tar", From: pauseFrom, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built.Key.String())}, func(w *os.File) error {
 		_, err := oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
 		return err
 	})
+}
+
+// makePause is makePrograms for the program of the pause image.
+func (b *build) makePause(ctx context.Context, o payload.Options) (payload.Program, error) {
+	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), o)
+	if err != nil {
+		return payload.Program{}, err
+	}
+	if len(built) != 1 {
+		return payload.Program{}, fmt.Errorf("payload %s has %d programs; it is to have one", pausePayload, len(built))
+	}
+	return built[0], nil
 }
 
 // archivedImage takes an archive of the configuration folder.
@@ -120,24 +136,31 @@ func (b *build) archivedImage(_ context.Context, _ int, name string) error {
 	if !ok {
 		return errors.New("internal error: the configuration folder's files cannot be read at any place")
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	sum, err := hashOf(f)
+	if err != nil {
 		return err
 	}
-	key := store.KeyOf(imageFormat, "archive", hex.EncodeToString(h.Sum(nil)))
-	return b.addImage(containerImage{File: path.Base(name), From: name, key: key}, func(w *os.File) error {
+	key := store.KeyOf(imageFormat, "archive", sum)
+	return b.addImage(containerImage{File: path.Base(name), From: name, key: key, sha256: sum}, func(w *os.File) error {
 		_, err := oci.Repack(w, r, info.Size())
 		return err
 	})
 }
 
+// hashOf is the SHA-256 of what is read, in hexadecimal.
+func hashOf(r io.Reader) (string, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, r)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
 // pulledImage takes an image of a registry; its reference names the content, so that it is asked for once.
 func (b *build) pulledImage(ctx context.Context, i int, reference string) error {
 	// A number before the name keeps two images of one name, and an archive of that name, apart.
-	name, _, _ := strings.Cut(path.Base(reference), "@")
+	name, digest, _ := strings.Cut(path.Base(reference), "@")
 	image := containerImage{
 		File: fmt.Sprintf("%d-%s.tar", i+1, strings.ReplaceAll(name, ":", "-")), From: reference,
-		key: store.KeyOf(imageFormat, "reference", reference),
+		key: store.KeyOf(imageFormat, "reference", reference), sha256: strings.TrimPrefix(digest, "sha256:"),
 	}
 	if b.Registry.Transport == nil && !b.Store.Has(image.key) {
 		return errors.New("it is not in the cache, and this build is offline; build once without --offline")

@@ -56,8 +56,8 @@ func (b *build) lockFolder(ctx context.Context) (unlock func(), recorded bool, e
 	}
 }
 
-// inputs hashes all that the output files depend on.
-func (b *build) inputs() (string, error) {
+// inputsKey hashes all that the output files depend on.
+func (b *build) inputsKey() (string, error) {
 	image, err := json.Marshal(b.Config.Image)
 	if err != nil {
 		return "", err
@@ -70,10 +70,24 @@ func (b *build) inputs() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), string(image), string(public), keys}
+	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), strconv.FormatInt(b.epoch, 10), strconv.FormatBool(b.FullProvenance), string(image), string(public), keys}
+	configuration, err := b.configuration()
+	if err != nil {
+		return "", err
+	}
+	for _, r := range configuration {
+		in = append(in, r.Name, r.Digest)
+	}
+	// What the provenance says of sources goes further than the programs made of them.
+	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained) {
+		in = append(in, p.Sources.Payload, p.Sources.Hash)
+	}
 	// What media have besides the root is taken from the archive.
 	for _, s := range b.Archive.Suites() {
 		in = append(in, s.Suite, s.SHA256)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.packages.media)) {
+		in = append(in, name, b.packages.media[name].SHA256)
 	}
 	files := b.Config.Source()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -62,30 +63,34 @@ func TestABuildWaitsForAnotherOneThatWritesToItsFolder(t *testing.T) {
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	fresh := func() *build {
 		return &build{
-			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}},
+			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}, Folder: fstest.MapFS{}},
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
-	base, err := fresh().inputs()
+	base, err := fresh().inputsKey()
 	require.NoError(t, err)
-	again, err := fresh().inputs()
+	again, err := fresh().inputsKey()
 	require.NoError(t, err)
 	require.Equal(t, base, again)
 	for what, change := range map[string]func(*build){
 		"folder":    func(b *build) { b.Out = "other" },
 		"formats":   func(b *build) { b.Formats = []string{"disk", "iso"} },
 		"time":      func(b *build) { b.BuildTime = 2 },
+		"asked":     func(b *build) { b.epoch = 1 },
+		"whole":     func(b *build) { b.FullProvenance = true },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
 		"slots":     func(b *build) { b.Config.Image.Slots = spec.Slots{Root: 4096} },
 		"keys":      func(b *build) { b.Config.Public.SigningKeys = []string{"k"} },
 		"files":     func(b *build) { b.Config.Public.Files = map[string][]byte{"ca.crt": []byte("c")} },
+		"image":     func(b *build) { b.Folder = fstest.MapFS{"image.yaml": {Data: []byte("# a word")}} },
+		"sources":   func(b *build) { b.binaries.payloads = []payload.Program{{Sources: payload.Sources{Hash: "h"}}} },
 		"enrolment": func(b *build) { b.Keys = media.Keys{Enroll: &image.Enrolment{Mode: "force"}} },
 	} {
 		b := fresh()
 		change(b)
-		got, err := b.inputs()
+		got, err := b.inputsKey()
 		require.NoError(t, err, what)
 		require.NotEqual(t, base, got, what)
 	}

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"sort"
 
+	"spore/builder/omit"
 	"spore/builder/tree"
 )
 
@@ -67,6 +68,10 @@ type Options struct {
 	Kernel string
 	// ModuleIndexes are depmod's files by name ("modules.dep", "modules.dep.bin", …), for /usr/lib/modules/KERNEL.
 	ModuleIndexes map[string][]byte
+	// Hardware are the modules that stay out, and with them their firmware. May be nil: all stay.
+	Hardware *omit.Kernel
+	// Keep is what the configuration puts back of what rules leave out.
+	Keep omit.Keep
 	// Units holds our systemd units, drop-ins and presets (*.preset): the units/ directory. May be nil.
 	Units fs.FS
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
@@ -89,6 +94,8 @@ type Result struct {
 	// Boot holds what the boot partition and the initramfs are made of, by its path in the packages: the kernel, the EFI
 	// stub, systemd-boot, CPU microcode. It is not in Tree.
 	Boot map[string]*tree.Inode
+	// Dropped names the packages of which nothing is left: neither files nor a paragraph in dpkg's status.
+	Dropped map[string]bool
 	// Report says what each step did.
 	Report *Report
 }
@@ -134,6 +141,7 @@ var sporeSteps = []step{
 	{"boot-files", takeBootFiles},
 	{"drop-packages", dropPackages},
 	{"drop-files", dropFiles},
+	{"leave-out", leaveOut},
 	{"drop-units", dropUnits},
 	{"overlay", layOverlay},
 	{"units", layUnits},
@@ -162,7 +170,7 @@ func Compose(packages []Package, o Options) (*Result, error) {
 	if err := b.run(sporeSteps); err != nil {
 		return nil, err
 	}
-	return &Result{Tree: b.tree, Boot: b.boot, Report: b.report}, nil
+	return &Result{Tree: b.tree, Boot: b.boot, Dropped: b.dropped, Report: b.report}, nil
 }
 
 func newBuild(packages []Package, o Options) (*build, error) {
@@ -246,9 +254,13 @@ func (b *build) dir(p string, mode uint32, why string) error {
 // remove takes away a path with all below it and reports it once, with the bytes that went.
 func (b *build) remove(p, why string) error {
 	var bytes int64
-	err := b.walkBelow(p, func(_ string, n *tree.Inode) {
+	var origin string
+	err := b.walkBelow(p, func(name string, n *tree.Inode) {
 		if n.Type == tree.Regular {
 			bytes += n.Content.Size()
+		}
+		if n.Type != tree.Dir && name == p {
+			origin = n.Origin
 		}
 	})
 	if err != nil {
@@ -257,7 +269,7 @@ func (b *build) remove(p, why string) error {
 	if err := b.tree.Remove(p); err != nil {
 		return err
 	}
-	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes})
+	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes, Origin: origin})
 	return nil
 }
 
