@@ -56,8 +56,8 @@ func (b *build) lockFolder(ctx context.Context) (unlock func(), recorded bool, e
 	}
 }
 
-// inputs hashes all that the output files depend on.
-func (b *build) inputs() (string, error) {
+// inputsKey hashes all that the output files depend on.
+func (b *build) inputsKey() (string, error) {
 	image, err := json.Marshal(b.Config.Image)
 	if err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func (b *build) inputs() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), string(image), string(public), keys}
+	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), strconv.FormatInt(b.epoch, 10), strconv.FormatBool(b.FullProvenance), string(image), string(public), keys}
 	// What media have besides the root is taken from the archive.
 	for _, s := range b.Archive.Suites() {
 		in = append(in, s.Suite, s.SHA256)

@@ -66,15 +66,17 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
-	base, err := fresh().inputs()
+	base, err := fresh().inputsKey()
 	require.NoError(t, err)
-	again, err := fresh().inputs()
+	again, err := fresh().inputsKey()
 	require.NoError(t, err)
 	require.Equal(t, base, again)
 	for what, change := range map[string]func(*build){
 		"folder":    func(b *build) { b.Out = "other" },
 		"formats":   func(b *build) { b.Formats = []string{"disk", "iso"} },
 		"time":      func(b *build) { b.BuildTime = 2 },
+		"asked":     func(b *build) { b.epoch = 1 },
+		"whole":     func(b *build) { b.FullProvenance = true },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
@@ -85,7 +87,7 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	} {
 		b := fresh()
 		change(b)
-		got, err := b.inputs()
+		got, err := b.inputsKey()
 		require.NoError(t, err, what)
 		require.NotEqual(t, base, got, what)
 	}
