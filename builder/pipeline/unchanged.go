@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/builder/media"
+	"spore/builder/payload"
 	"spore/builder/stamp"
 	"spore/builder/store"
 )
@@ -74,6 +75,17 @@ func (b *build) inputsKey() (string, error) {
 	// What media have besides the root is taken from the archive.
 	for _, s := range b.Archive.Suites() {
 		in = append(in, s.Suite, s.SHA256)
+	}
+	// The provenance names files as they are, down to the comments in them.
+	named, err := b.configuration()
+	if err != nil {
+		return "", fmt.Errorf("hash the configuration: %w", err)
+	}
+	for _, r := range named {
+		in = append(in, r.Name, r.Digest)
+	}
+	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained, []payload.Program{b.binaries.agent, b.binaries.stage1}) {
+		in = append(in, p.Name, p.Sources.Hash)
 	}
 	files := b.Config.Source()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -62,7 +63,7 @@ func TestABuildWaitsForAnotherOneThatWritesToItsFolder(t *testing.T) {
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	fresh := func() *build {
 		return &build{
-			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}},
+			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}, Folder: fstest.MapFS{}},
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
@@ -77,6 +78,8 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 		"time":      func(b *build) { b.BuildTime = 2 },
 		"asked":     func(b *build) { b.epoch = 1 },
 		"whole":     func(b *build) { b.FullProvenance = true },
+		"comment":   func(b *build) { b.Folder = fstest.MapFS{"image.yaml": {Data: []byte("# x")}} },
+		"sources":   func(b *build) { b.binaries.agent.Sources.Hash = "other" },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
