@@ -79,13 +79,14 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 		"asked":     func(b *build) { b.epoch = 1 },
 		"whole":     func(b *build) { b.FullProvenance = true },
 		"comment":   func(b *build) { b.Folder = fstest.MapFS{"image.yaml": {Data: []byte("# x")}} },
-		"sources":   func(b *build) { b.binaries.agent.Sources.Hash = "other" },
+		"our own":   func(b *build) { b.binaries.agent.Sources.Hash = "other" },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
 		"slots":     func(b *build) { b.Config.Image.Slots = spec.Slots{Root: 4096} },
 		"keys":      func(b *build) { b.Config.Public.SigningKeys = []string{"k"} },
 		"files":     func(b *build) { b.Config.Public.Files = map[string][]byte{"ca.crt": []byte("c")} },
+		"sources":   func(b *build) { b.binaries.payloads = []payload.Program{{Sources: payload.Sources{Hash: "h"}}} },
 		"enrolment": func(b *build) { b.Keys = media.Keys{Enroll: &image.Enrolment{Mode: "force"}} },
 	} {
 		b := fresh()
