@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -134,17 +135,17 @@ func (a *Archive) suiteNames() string {
 
 // universe reads all indexes.
 func (a *Archive) universe() (*universe, error) {
-	u := newUniverse(a.opts.Arch)
+	u := newUniverse(a.opts.Arch, usualPackages)
 	for _, s := range a.suites {
 		for _, i := range s.indexes {
 			if i.file.Size == 0 {
 				continue
 			}
-			data, err := a.opts.Store.ReadAll(i.file.SHA256)
+			text, err := readText(a.opts.Store, i.file)
 			if err != nil {
 				return nil, fmt.Errorf("read index %s %s: %w", s.Suite, i.component, err)
 			}
-			err = ParseIndex(string(data), a.opts.Arch, func(p *Package) error {
+			err = ParseIndex(text, a.opts.Arch, func(p *Package) error {
 				p.Suite, p.Component = s.Suite, i.component
 				u.add(p)
 				return nil
@@ -155,6 +156,19 @@ func (a *Archive) universe() (*universe, error) {
 		}
 	}
 	return u, u.finish()
+}
+
+// readText reads an index, which has tens of megabytes, into memory once.
+func readText(st *store.Store, f File) (string, error) {
+	r, err := st.Open(f.SHA256)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	var b strings.Builder
+	b.Grow(int(f.Size))
+	_, err = io.Copy(struct{ io.Writer }{&b}, r)
+	return b.String(), err
 }
 
 // need is a relation of a chosen package that nothing chosen satisfies yet.

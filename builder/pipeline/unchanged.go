@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/builder/media"
+	"spore/builder/payload"
 	"spore/builder/stamp"
 	"spore/builder/store"
 )
@@ -79,7 +80,7 @@ func (b *build) inputsKey() (string, error) {
 		in = append(in, r.Name, r.Digest)
 	}
 	// What the provenance says of sources goes further than the programs made of them.
-	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained) {
+	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained, []payload.Program{b.binaries.agent, b.binaries.stage1}) {
 		in = append(in, p.Sources.Payload, p.Sources.Hash)
 	}
 	// What media have besides the root is taken from the archive.

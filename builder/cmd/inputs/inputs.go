@@ -135,6 +135,11 @@ func openStore(dir string) (*store.Store, error) {
 		}
 		dir = filepath.Join(base, "spore")
 	}
+	// The compiler, which runs in another folder, is told a path in it.
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
 	return store.Open(dir)
 }
 
