@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
+	"spore/builder/cmd/cache"
 	"spore/builder/cmd/customize"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
@@ -45,7 +46,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), customize.Command(), push.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), cache.Command(), customize.Command(), push.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 		access.Command(), status.Command(), logs.Command(), health.Command(), snapshots.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))

@@ -13,7 +13,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path"
@@ -105,8 +104,8 @@ func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return io.ReadAll(f)
+	f.Close()
+	return st.ReadAll(k)
 }
 
 // skeleton are the directories and nodes that exist before devtmpfs and the other kernel filesystems are mounted. The

@@ -34,6 +34,11 @@ const (
 	SBOMName     = "spore.cdx.json"
 )
 
+// Names are all names that Build gives to what it writes into the output folder.
+func Names() []string {
+	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, NetbootName}
+}
+
 // Options say what to build, from what, and where.
 type Options struct {
 	// Config is a loaded configuration without errors.

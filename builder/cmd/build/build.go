@@ -16,14 +16,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
 	"spore/builder/apt"
+	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/signing"
 	"spore/builder/oci"
+	"spore/builder/outfolder"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
 	"spore/builder/recipe"
@@ -84,7 +87,7 @@ written into the image, else the date of the package archive is.`,
 	return cmd
 }
 
-func run(cmd *cobra.Command, dir, version string, f flags) error {
+func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.pki, f.strict)
 	if errors.Is(err, folder.ErrConfig) {
 		return fmt.Errorf("%w; nothing was built", err)
@@ -105,12 +108,13 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if err != nil {
 		return err
 	}
-	st, err := openStore(f.cache)
+	st, err := cachefolder.Open(f.cache)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
 	printer := progress.New(cmd.ErrOrStderr(), time.Now)
+	defer func() { err = errors.Join(err, tidy(st, printer)) }()
 	age := maxIndexAge
 	if f.update {
 		age = 0
@@ -140,10 +144,22 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	if !f.offline {
 		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
+	release, err := outfolder.Take(cmd.Context(), f.out, pipeline.Names(), func() {
+		printer.Printf("another build writes to %s; this one waits for it", f.out)
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	o := pipeline.Options{
 		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
 		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
-	})
+	}
+	result, err := pipeline.Build(cmd.Context(), o)
+	if errors.Is(err, store.ErrDamaged) {
+		printer.Printf("%v; it is made anew", err)
+		result, err = pipeline.Build(cmd.Context(), o)
+	}
 	if err != nil {
 		return err
 	}
@@ -175,15 +191,22 @@ func findSource(flag, dir string) (string, error) {
 	return source.Find(flag, ".", dir, filepath.Dir(exe))
 }
 
-func openStore(dir string) (*store.Store, error) {
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("find the user's cache folder (or name one with --cache): %w", err)
-		}
-		dir = filepath.Join(base, "spore")
+// tidy holds the cache to its limit and ends the session.
+func tidy(st *store.Store, printer *progress.Printer) error {
+	limit, err := cachefolder.Limit(st.Dir())
+	if err != nil {
+		return errors.Join(err, st.Close())
 	}
-	return store.Open(dir)
+	pruned, err := st.Tidy(limit)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("hold the cache to its limit: %w", err)
+	case pruned.Left > limit && limit > 0:
+		printer.Printf("warning: the cache has %s and a limit of %s, but running builds use what is left; raise it with spore cache limit", humanize.IBytes(uint64(pruned.Left)), humanize.IBytes(uint64(limit)))
+	case pruned.Removed > 0:
+		printer.Printf("the cache reached its limit of %s: %d objects that nobody used for longest are removed, %s", humanize.IBytes(uint64(limit)), pruned.Removed, humanize.IBytes(uint64(pruned.Freed)))
+	}
+	return errors.Join(err, st.Close())
 }
 
 // sourceDateEpoch reads the variable of the Reproducible Builds project: seconds since the epoch.
