@@ -41,12 +41,20 @@ func UKIPath(uki []byte) string {
 	return ukiDir + "/spore_" + hex.EncodeToString(sum[:6]) + ".efi"
 }
 
+// path is the place of the UKI, for which it is hashed once.
+func (o *Options) path() string {
+	if o.ukiPath == "" {
+		o.ukiPath = UKIPath(o.UKI)
+	}
+	return o.ukiPath
+}
+
 // espFiles is the content of the ESP by path.
 func (o *Options) espFiles() map[string][]byte {
 	files := map[string][]byte{
 		bootPath:        o.SystemdBoot,
 		systemdBootPath: o.SystemdBoot,
-		UKIPath(o.UKI):  o.UKI,
+		o.path():        o.UKI,
 		loaderPath:      o.Enroll.conf(),
 	}
 	maps.Copy(files, o.Enroll.files())

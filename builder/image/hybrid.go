@@ -166,7 +166,7 @@ func writeISO(ctx context.Context, name string, o ISOOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Size: h.size, Partitions: h.parts, UKIPath: UKIPath(o.UKI)}, nil
+	return &Result{Size: h.size, Partitions: h.parts, UKIPath: o.path()}, nil
 }
 
 // checkAppend takes a command line that isolinux hands on as it is; the kernel's own limit is checked with the UKI.
@@ -231,7 +231,7 @@ func (h *hybrid) placeFiles(at int64) int64 {
 		{isoKernel, o.Kernel},
 		{isoInitrd, o.Initrd},
 		{strings.TrimPrefix(bootPath, "/"), o.SystemdBoot},
-		{strings.TrimPrefix(UKIPath(o.UKI), "/"), o.UKI},
+		{strings.TrimPrefix(o.path(), "/"), o.UKI},
 		{strings.TrimPrefix(loaderPath, "/"), []byte(loaderConf)},
 		{isoReadme, []byte(isoReadmeText)},
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	Slots Slots
 	// Time is the date of the files on the ESP. The zero time is FAT's first, 1980.
 	Time time.Time
+
+	ukiPath string // see path
 }
 
 // Result tells what was written.
@@ -83,7 +85,7 @@ func write(ctx context.Context, name string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Size: size, Partitions: parts, UKIPath: UKIPath(o.UKI)}, nil
+	return &Result{Size: size, Partitions: parts, UKIPath: o.path()}, nil
 }
 
 // create makes a file of what a disk in memory holds and of what fill adds; it appears whole or not at all.

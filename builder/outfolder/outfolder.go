@@ -23,43 +23,47 @@ var unfinished = regexp.MustCompile(`^\.(.+)[.-][0-9]+(\.old)?$`)
 
 // Take makes a folder where needed, waits until no other process has taken it, and removes what earlier writers of the named files
 // left unfinished. waiting is called once when there is somebody to wait for. The folder is free again after release, or when
-// the process ends.
-func Take(ctx context.Context, dir string, names []string, waiting func()) (release func(), err error) {
+// the process ends. Where the filesystem knows no locks, locked is false, and nobody waits.
+func Take(ctx context.Context, dir string, names []string, waiting func()) (release func(), locked bool, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the output folder: %w", err)
+		return nil, false, fmt.Errorf("make the output folder: %w", err)
 	}
 	// The folder itself is locked (flock(2)): a file for it would lie among the images.
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the output folder: %w", err)
+		return nil, false, fmt.Errorf("open the output folder: %w", err)
 	}
-	if err := wait(ctx, f, waiting); err != nil {
+	if locked, err = wait(ctx, f, waiting); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("wait for the output folder %s: %w", dir, err)
+		return nil, false, fmt.Errorf("wait for the output folder %s: %w", dir, err)
+	}
+	if !locked {
+		return func() { f.Close() }, false, nil
 	}
 	if err := clean(dir, names); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("remove what an earlier build left in the output folder: %w", err)
+		return nil, false, fmt.Errorf("remove what an earlier build left in the output folder: %w", err)
 	}
-	return func() { f.Close() }, nil
+	return func() { f.Close() }, true, nil
 }
 
-func wait(ctx context.Context, f *os.File, waiting func()) error {
+// wait reports whether the folder could be locked: NFS, for one, has no locks of folders.
+func wait(ctx context.Context, f *os.File, waiting func()) (bool, error) {
 	for first := true; ; first = false {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil, errors.Is(err, unix.EBADF), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOLCK):
-			return nil // NFS has no locks of folders: there, nobody waits
+		case err == nil:
+			return true, nil
 		case errors.Is(err, unix.EINTR):
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return err
+			return false, nil
 		}
 		if first {
 			waiting()
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}

@@ -12,13 +12,14 @@ import (
 
 func TestOneWriterAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "out")
-	release, err := Take(context.Background(), dir, nil, func() { t.Error("there is nobody") })
+	release, locked, err := Take(context.Background(), dir, nil, func() { t.Error("there is nobody") })
 	require.NoError(t, err)
+	require.True(t, locked)
 
 	short, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
 	waited := 0
-	_, err = Take(short, dir, nil, func() { waited++ })
+	_, _, err = Take(short, dir, nil, func() { waited++ })
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "wait for the output folder "+dir)
 	require.Equal(t, 1, waited)
@@ -26,7 +27,7 @@ func TestOneWriterAtATime(t *testing.T) {
 	done := make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
-		second, err := Take(context.Background(), dir, nil, func() { close(begun) })
+		second, _, err := Take(context.Background(), dir, nil, func() { close(begun) })
 		if err == nil {
 			second()
 		}
@@ -45,7 +46,7 @@ func TestOnlyUnfinishedFilesOfOursAreRemoved(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "file"), nil, 0o644))
 	}
-	release, err := Take(context.Background(), dir, []string{"spore.img", "spore.efi", "netboot"}, nil)
+	release, _, err := Take(context.Background(), dir, []string{"spore.img", "spore.efi", "netboot"}, nil)
 	require.NoError(t, err)
 	release()
 	for _, name := range gone {
@@ -59,6 +60,6 @@ func TestOnlyUnfinishedFilesOfOursAreRemoved(t *testing.T) {
 func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	_, err := Take(context.Background(), filepath.Join(file, "out"), nil, nil)
+	_, _, err := Take(context.Background(), filepath.Join(file, "out"), nil, nil)
 	require.ErrorContains(t, err, "make the output folder")
 }

@@ -1,14 +1,15 @@
 package payload
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"sort"
 	"strings"
+
+	"spore/builder/stamp"
 )
 
 // file is one input of the compiler.
@@ -19,8 +20,9 @@ type file struct {
 
 // moduleFiles hashes go.mod, go.sum and every regular file in the given directories, sorted by path. Tests, test data and
 // hidden files are left out: they never reach a program.
-func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
+func moduleFiles(module string, hashes *stamp.Hashes, dirs ...string) ([]file, error) {
 	names := map[string]bool{"go.mod": true, "go.sum": true}
+	root := os.DirFS(module)
 	for _, dir := range dirs {
 		err := fs.WalkDir(root, dir, func(p string, d fs.DirEntry, err error) error {
 			switch {
@@ -43,7 +45,7 @@ func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
 	}
 	files := make([]file, 0, len(names))
 	for name := range names {
-		h, err := hashFile(root, name)
+		h, err := hashes.SHA256(filepath.Join(module, name))
 		if err != nil {
 			return nil, fmt.Errorf("a Go module needs it: %w", err)
 		}
@@ -56,17 +58,4 @@ func moduleFiles(root fs.FS, dirs ...string) ([]file, error) {
 // ignored follows the go command's rule for names that it does not look at, and leaves out tests.
 func ignored(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || strings.HasSuffix(name, "_test.go")
-}
-
-func hashFile(root fs.FS, name string) (string, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

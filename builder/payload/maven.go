@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
@@ -229,7 +230,7 @@ func findJars(dir string) ([]foundJar, error) {
 		if err != nil {
 			return err
 		}
-		sum, err := hashFile(root, p)
+		sum, err := stamp.SHA256(filepath.Join(dir, filepath.FromSlash(p)))
 		if err != nil {
 			return err
 		}

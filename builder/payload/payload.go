@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/builder/tree"
 )
@@ -49,6 +50,8 @@ type Options struct {
 	Env []string
 	// Tags are build tags.
 	Tags []string
+	// Hashes remembers the hashes of source files; nil reads them all.
+	Hashes *stamp.Hashes
 	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
 	// be nil.
 	Started func(name string)
@@ -106,7 +109,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 		}
 		return out, nil
 	}
-	files, err := moduleFiles(os.DirFS(dir), ".")
+	files, err := moduleFiles(dir, o.Hashes, ".")
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
@@ -142,7 +145,7 @@ func OwnDirs() []string {
 // BuildOwn compiles a main package of our own source tree, such as "agent" or "agent/stage1", under the given name. The
 // key is made of go.mod, go.sum and everything in OwnDirs but tests.
 func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o Options) (Program, error) {
-	files, err := moduleFiles(os.DirFS(source), OwnDirs()...)
+	files, err := moduleFiles(source, o.Hashes, OwnDirs()...)
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", name, err)
 	}

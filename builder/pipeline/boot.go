@@ -9,6 +9,7 @@ import (
 
 	"spore/builder/image"
 	"spore/builder/initrd"
+	"spore/builder/kmod"
 	"spore/builder/media"
 	"spore/builder/packs"
 	"spore/builder/tree"
@@ -68,11 +69,13 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 		// The pack stays open as long as the tree is read: until this process ends.
 		return packTree(p)
 	}
-	modules, err := b.modules(ctx, kernelTree)
-	if err != nil {
-		return nil, fmt.Errorf("index the kernel's modules: %w", err)
-	}
-	always, err := initrd.Always(modules)
+	always, err := memo(b, "modules of every machine", []string{b.packages.kernel.SHA256, b.packages.release}, func() ([]string, error) {
+		modules, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
+		if err != nil {
+			return nil, fmt.Errorf("index the kernel's modules: %w", err)
+		}
+		return initrd.Always(modules)
+	})
 	if err != nil {
 		return nil, err
 	}

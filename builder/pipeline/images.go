@@ -88,7 +88,7 @@ func (b *build) collectImages(ctx context.Context) error {
 }
 
 func (b *build) pauseImage(ctx context.Context) error {
-	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), payload.Options{Env: b.Env})
+	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), payload.Options{Env: b.Env, Hashes: b.Hashes})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func (a *debArchive) Update(context.Context) error            { return nil }
 func (a *debArchive) Resolve([]string) ([]apt.Package, error) { return a.list, nil }
 func (a *debArchive) Date() time.Time                         { return time.Time{} }
 func (a *debArchive) Warnings() []string                      { return nil }
+func (a *debArchive) Suites() []apt.SuiteInfo                 { return nil }
 func (a *debArchive) Open(p apt.Package) (*os.File, error) {
 	return os.Open(filepath.Join(a.dir, p.SHA256))
 }

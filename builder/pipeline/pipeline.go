@@ -20,6 +20,7 @@ import (
 	"spore/builder/needs"
 	"spore/builder/oci"
 	"spore/builder/progress"
+	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/roles"
@@ -65,6 +66,8 @@ type Options struct {
 	Version string
 	// Tool is a hash of the program that builds. What another program built is not taken from the store.
 	Tool string
+	// Hashes remembers the hashes of source files. May be nil.
+	Hashes *stamp.Hashes
 	// Env is the environment in which the go command finds its caches.
 	Env []string
 	// Progress tells a person what goes on. May be nil.
@@ -84,6 +87,8 @@ type Result struct {
 	BuildTime   int64  `json:"buildTime"`
 	// RootCached is true when the root came from the store.
 	RootCached bool `json:"rootCached"`
+	// Unchanged is true when the output folder had all of it already, made of the same inputs.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // Build builds an image.
@@ -92,6 +97,11 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
 	b := &build{Options: o, programs: needs.Programs(o.Config)}
+	unlock, locked, err := b.lockFolder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 
 	if err := b.resolvePackages(ctx); err != nil {
 		return nil, err
@@ -101,6 +111,16 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	}
 	if err := b.collectImages(ctx); err != nil {
 		return nil, err
+	}
+	if b.root.key, err = b.rootKey(); err != nil {
+		return nil, err
+	}
+	inputs, err := b.inputs()
+	if err != nil {
+		return nil, err
+	}
+	if r, err := b.unchanged(inputs); r != nil || err != nil {
+		return r, err
 	}
 	if err := b.ensureRoot(ctx); err != nil {
 		return nil, err
@@ -124,7 +144,11 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
-	return b.result(), nil
+	r := b.result()
+	if locked {
+		err = b.remember(inputs, r)
+	}
+	return r, err
 }
 
 // build is what the steps hand on.

@@ -23,7 +23,7 @@ type binaries struct {
 // compilePrograms makes what the store does not have.
 func (b *build) compilePrograms(ctx context.Context) error {
 	step := b.Progress.Step("programs")
-	o := payload.Options{Env: b.Env, Started: func(name string) { step.Update("making %s", name) }}
+	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Started: func(name string) { step.Update("making %s", name) }}
 	var err error
 	if b.binaries.agent, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent", "spore-agent", o); err != nil {
 		return err

@@ -59,11 +59,6 @@ func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, 
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	key, err := b.rootKey()
-	if err != nil {
-		return err
-	}
-	b.root.key = key
 	if b.rootStored() {
 		step := b.Progress.Step("root")
 		if err := b.loadRoot(); err != nil {
@@ -184,13 +179,9 @@ func (b *build) composeRoot(ctx context.Context) error {
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
 
-// modules returns what is known of the kernel's modules; the packages are read only when the store does not know them.
-func (b *build) modules(ctx context.Context, kernelTree func() (*tree.Tree, error)) (*kmod.Modules, error) {
-	return kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
-}
-
+// moduleIndexes returns depmod's files; the packages are read only when the store does not have them.
 func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[string][]byte, error) {
-	m, err := b.modules(ctx, func() (*tree.Tree, error) {
+	files, err := kmod.CachedFiles(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, func() (*tree.Tree, error) {
 		for _, p := range opened {
 			if p.Name == b.packages.kernel.Name {
 				return packTree(p)
@@ -201,7 +192,7 @@ func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("index the kernel's modules: %w", err)
 	}
-	return m.Files()
+	return files, nil
 }
 
 // packTree lays out one package alone, below a merged /usr.
@@ -266,7 +257,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		m.Packages = append(m.Packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: opened[i].Source, SHA256: p.SHA256, Size: p.Size})
 	}
 	for _, p := range append(b.binaries.payloads, b.binaries.agent) {
-		described, err := describePayload(p)
+		described, err := b.described(p)
 		if err != nil {
 			return m, err
 		}
@@ -274,6 +265,17 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	}
 	m.Images = b.describeImages()
 	return m, nil
+}
+
+// described is describePayload, which reads the whole file, once for each of its builds.
+func (b *build) described(p payload.Program) (manifest.Payload, error) {
+	artifact := ""
+	if p.Artifact != nil {
+		artifact = p.Artifact.String()
+	}
+	return memo(b, "described payload", []string{p.Key.String(), p.Name, p.Version, p.Target, strconv.FormatBool(p.Compiled), artifact}, func() (manifest.Payload, error) {
+		return describePayload(p)
+	})
 }
 
 // describePayload says what a file of a payload is made of.

@@ -43,28 +43,26 @@ var unusedPackages = []drop{
 
 // dropPackages removes the files of unusedPackages.
 func dropPackages(b *build) error {
+	byOrigin := map[string][]string{}
+	_ = b.tree.Walk(func(path string, n *tree.Inode) error {
+		byOrigin[n.Origin] = append(byOrigin[n.Origin], path)
+		return nil
+	})
 	for _, d := range unusedPackages {
 		p := b.present[d.pattern]
 		if p == nil {
 			continue
 		}
-		origin := "deb:" + p.Name + "_" + p.Version
-		var paths []string
+		paths := byOrigin["deb:"+p.Name+"_"+p.Version]
 		var bytes int64
-		_ = b.tree.Walk(func(path string, n *tree.Inode) error {
-			if n.Origin == origin {
-				paths = append(paths, path)
-				if n.Type == tree.Regular {
-					bytes += n.Content.Size()
-				}
-			}
-			return nil
-		})
 		// From the leaves up, so that directories that others use stay.
 		for i := len(paths) - 1; i >= 0; i-- {
 			n, err := b.tree.Lstat(paths[i])
 			if err != nil {
 				return err
+			}
+			if n.Type == tree.Regular {
+				bytes += n.Content.Size()
 			}
 			if n.Type == tree.Dir && len(b.tree.Children(paths[i])) > 0 {
 				continue
@@ -265,7 +263,6 @@ var unusedFiles = []drop{
 
 // dropFiles removes unusedFiles and all documentation but licences.
 func dropFiles(b *build) error {
-	paths := b.tree.Paths()
 	for _, d := range unusedFiles {
 		if !strings.ContainsAny(d.pattern, "*?[") {
 			if b.tree.Exists(d.pattern) {
@@ -275,10 +272,12 @@ func dropFiles(b *build) error {
 			}
 			continue
 		}
+		paths, err := b.tree.Glob(d.pattern)
+		if err != nil {
+			return err
+		}
 		for _, p := range paths {
-			if ok, err := path.Match(d.pattern, p); err != nil {
-				return err
-			} else if ok && b.tree.Exists(p) {
+			if b.tree.Exists(p) {
 				if err := b.remove(p, d.why); err != nil {
 					return err
 				}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -80,19 +81,23 @@ type Tree struct {
 	nodes map[string]*Inode
 	// names lists what is in each directory that holds something, so that no question about one directory walks them all.
 	names map[string]map[string]bool
+	// order has the paths as Paths returns them, and some that were removed since; added are those that it does not have.
+	order, added []string
 }
 
 // New returns a tree with a root directory of mode 0755 owned by root.
 func New() *Tree {
-	return &Tree{nodes: map[string]*Inode{"/": {Type: Dir, Mode: 0o755}}, names: map[string]map[string]bool{}}
+	return &Tree{nodes: map[string]*Inode{"/": {Type: Dir, Mode: 0o755}}, names: map[string]map[string]bool{}, order: []string{"/"}}
 }
 
 // put stores an inode at a resolved path whose parent exists.
 func (t *Tree) put(p string, n *Inode) {
+	old := t.nodes[p]
 	t.nodes[p] = n
-	if p == "/" {
+	if p == "/" || old != nil {
 		return
 	}
+	t.added = append(t.added, p)
 	dir := path.Dir(p)
 	if t.names[dir] == nil {
 		t.names[dir] = map[string]bool{}
@@ -112,6 +117,9 @@ func (t *Tree) Follow(p string) (string, error) {
 }
 
 func (t *Tree) resolve(p string, last bool) (string, error) {
+	if t.resolved(p, last) {
+		return p, nil
+	}
 	rest := strings.Split(strings.Trim(path.Clean("/"+p), "/"), "/")
 	if rest[0] == "" {
 		return "/", nil
@@ -139,6 +147,29 @@ func (t *Tree) resolve(p string, last bool) (string, error) {
 		}
 	}
 	return cur, nil
+}
+
+// resolved reports whether a path is what resolve would make of it, as nearly all are: the parent of what the tree holds is
+// a directory under its own path.
+func (t *Tree) resolved(p string, last bool) bool {
+	if last {
+		if n := t.nodes[p]; n != nil {
+			return n.Type != Symlink
+		}
+	}
+	dir, name := path.Split(p)
+	if dir == "" || name == "" || name == "." || name == ".." {
+		return false
+	}
+	if dir != "/" {
+		dir = dir[:len(dir)-1]
+	}
+	n := t.nodes[dir]
+	if n == nil || n.Type != Dir {
+		return false
+	}
+	n = t.nodes[p]
+	return n == nil || n.Type != Symlink || !last
 }
 
 // Add puts an inode at a path and makes missing parents (0755, root). A directory onto a directory takes the new owner and
@@ -174,16 +205,17 @@ func (t *Tree) Add(p string, n *Inode) error {
 }
 
 func (t *Tree) parents(p string) error {
-	for d := path.Dir(p); ; d = path.Dir(d) {
-		n := t.nodes[d]
-		if n != nil {
-			if n.Type != Dir {
-				return fmt.Errorf("%s: %s is not a directory", p, d)
-			}
-			return nil
-		}
+	top := path.Dir(p)
+	for t.nodes[top] == nil {
+		top = path.Dir(top)
+	}
+	if t.nodes[top].Type != Dir {
+		return fmt.Errorf("%s: %s is not a directory", p, top) // and nothing was made below it
+	}
+	for d := path.Dir(p); d != top; d = path.Dir(d) {
 		t.put(d, &Inode{Type: Dir, Mode: 0o755})
 	}
+	return nil
 }
 
 func (t *Tree) hasChildren(p string) bool {
@@ -305,12 +337,48 @@ func (t *Tree) removeBelow(p string) {
 
 // Paths returns every path, sorted element by element, so that a directory comes before its content.
 func (t *Tree) Paths() []string {
+	sort.Slice(t.added, func(i, j int) bool { return less(t.added[i], t.added[j]) })
 	out := make([]string, 0, len(t.nodes))
-	for p := range t.nodes {
-		out = append(out, p)
+	for a, b := t.order, t.added; len(a)+len(b) > 0; {
+		var p string
+		if len(b) == 0 || len(a) > 0 && less(a[0], b[0]) {
+			p, a = a[0], a[1:]
+		} else {
+			p, b = b[0], b[1:]
+		}
+		// What was removed and added again is there twice.
+		if t.nodes[p] != nil && (len(out) == 0 || out[len(out)-1] != p) {
+			out = append(out, p)
+		}
 	}
-	sort.Slice(out, func(i, j int) bool { return less(out[i], out[j]) })
+	t.order, t.added = slices.Clone(out), nil
 	return out
+}
+
+// Glob returns the paths that match a pattern of path.Match, in the order of Paths.
+func (t *Tree) Glob(pattern string) ([]string, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("%q: %w", pattern, err)
+	}
+	found := []string{"/"}
+	for _, element := range strings.Split(strings.Trim(pattern, "/"), "/") {
+		var next []string
+		for _, dir := range found {
+			if n := t.nodes[dir]; n == nil || n.Type != Dir {
+				continue
+			}
+			for name := range t.names[dir] {
+				if ok, err := path.Match(element, name); err != nil {
+					return nil, fmt.Errorf("%q: %w", pattern, err)
+				} else if ok {
+					next = append(next, path.Join(dir, name))
+				}
+			}
+		}
+		found = next
+	}
+	sort.Slice(found, func(i, j int) bool { return less(found[i], found[j]) })
+	return found, nil
 }
 
 // less orders paths as a walk does: "/a" < "/a/b" < "/a-b".

@@ -2,8 +2,6 @@
 package build
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,11 +24,11 @@ import (
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/signing"
 	"spore/builder/oci"
-	"spore/builder/outfolder"
 	"spore/builder/pipeline"
 	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
+	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
@@ -136,7 +134,11 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if err != nil {
 		return err
 	}
-	tool, err := hashSelf()
+	hashes, err := openHashes(st, tree, now)
+	if err != nil {
+		return err
+	}
+	tool, err := hashSelf(hashes)
 	if err != nil {
 		return err
 	}
@@ -144,16 +146,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if !f.offline {
 		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	release, err := outfolder.Take(cmd.Context(), f.out, pipeline.Names(), func() {
-		printer.Printf("another build writes to %s; this one waits for it", f.out)
-	})
-	if err != nil {
-		return err
-	}
-	defer release()
 	o := pipeline.Options{
 		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
-		Version: version, Tool: tool, Env: os.Environ(), Progress: printer,
+		Version: version, Tool: tool, Env: os.Environ(), Hashes: hashes, Progress: printer,
 	}
 	result, err := pipeline.Build(cmd.Context(), o)
 	if errors.Is(err, store.ErrDamaged) {
@@ -161,6 +156,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 		result, err = pipeline.Build(cmd.Context(), o)
 	}
 	if err != nil {
+		return err
+	}
+	if err := hashes.Save(); err != nil {
 		return err
 	}
 	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
@@ -222,21 +220,17 @@ func sourceDateEpoch(text string) (int64, error) {
 }
 
 // hashSelf names the program that builds, so that a newer one does not take what an older one left in the cache.
-func hashSelf() (string, error) {
+func hashSelf(hashes *stamp.Hashes) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(exe)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hashes.SHA256(exe)
+}
+
+// openHashes remembers the hashes of the program and of the source tree.
+func openHashes(st *store.Store, tree string, now time.Time) (*stamp.Hashes, error) {
+	return stamp.OpenHashes(st, "hashes-"+store.KeyOf("source tree", tree).String()[:32], now)
 }
 
 func show(w io.Writer, r *pipeline.Result, asJSON bool) error {

@@ -1,0 +1,30 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"spore/builder/store"
+)
+
+// memo returns what fn makes of the inputs, from the store where this very program made it before. A value is taken from
+// its JSON in both cases, so that nobody sees which it was.
+func memo[T any](b *build, step string, inputs []string, fn func() (T, error)) (T, error) {
+	var value T
+	f, err := b.Store.Ensure(store.KeyOf(step, append([]string{b.Tool}, inputs...)...), func(w *os.File) error {
+		made, err := fn()
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(w).Encode(made)
+	})
+	if err != nil {
+		return value, err
+	}
+	defer f.Close()
+	if err := json.NewDecoder(f).Decode(&value); err != nil {
+		return value, fmt.Errorf("read the %s from the store (remove %s to make it anew): %w", step, f.Name(), err)
+	}
+	return value, nil
+}
