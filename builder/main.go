@@ -15,8 +15,10 @@ import (
 	"spore/builder/cmd/build"
 	"spore/builder/cmd/cache"
 	"spore/builder/cmd/customize"
+	"spore/builder/cmd/diff"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/explain"
+	"spore/builder/cmd/explainfile"
 	"spore/builder/cmd/flash"
 	"spore/builder/cmd/health"
 	"spore/builder/cmd/initialize"
@@ -46,7 +48,8 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), cache.Command(), customize.Command(), push.Command(), inspect.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), customize.Command(), push.Command(), inspect.Command(), explainfile.Command(), diff.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		cache.Command(),
 		access.Command(), status.Command(), logs.Command(), health.Command(), snapshots.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))

@@ -128,6 +128,7 @@ type suite struct {
 // index is one Packages file, held by the store.
 type index struct {
 	component string
+	path      string
 	file      File
 }
 
@@ -140,8 +141,17 @@ type SuiteInfo struct {
 	// Date is that of the InRelease file, SHA256 the hash of the whole file.
 	Date   time.Time `json:"date"`
 	SHA256 string    `json:"sha256"`
+	// Indexes are the Packages files that were read, in the order of the components.
+	Indexes []IndexInfo `json:"indexes"`
 
 	base string // URI with its password
+}
+
+// IndexInfo names a Packages file of a suite: its path below dists/SUITE, without a suffix for compression, and its SHA-256
+// in hexadecimal, which the InRelease file lists.
+type IndexInfo struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
 }
 
 // New reads the machine's settings and sources. It does not use the network.
@@ -196,6 +206,9 @@ func (a *Archive) Suites() []SuiteInfo {
 	out := make([]SuiteInfo, len(a.suites))
 	for i, s := range a.suites {
 		out[i] = s.SuiteInfo
+		for _, x := range s.indexes {
+			out[i].Indexes = append(out[i].Indexes, IndexInfo{Path: x.path, SHA256: x.file.SHA256.String()})
+		}
 	}
 	return out
 }

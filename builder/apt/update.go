@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mikelolasagasti/xz"
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/store"
+	"spore/builder/xz"
 )
 
 // suiteSpec is a suite that an image takes packages from.
@@ -292,7 +292,7 @@ func (a *Archive) indexes(ctx context.Context, s *suite) error {
 		if f.err != nil {
 			return f.err
 		}
-		s.indexes = append(s.indexes, index{f.component, f.plain})
+		s.indexes = append(s.indexes, index{f.component, strings.TrimSuffix(f.path, path.Ext(f.path)), f.plain})
 		if f.plain.Size == 0 || a.down.has(f.plain.SHA256, f.plain.Size) {
 			continue
 		}
@@ -332,7 +332,7 @@ func unpackIndex(w io.Writer, packed []byte, suffix string, want File) error {
 	if suffix == ".gz" {
 		r, err = gzip.NewReader(bytes.NewReader(packed))
 	} else {
-		r, err = xz.NewReader(bytes.NewReader(packed), 0)
+		r, err = xz.NewReader(bytes.NewReader(packed), xz.Options{})
 	}
 	if err != nil {
 		return fmt.Errorf("decompress: %w", err)

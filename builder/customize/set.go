@@ -127,11 +127,15 @@ func (s *Set) writeRest() error {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Join(s.dir, pipeline.ManifestName), err)
 	}
-	var sbom bytes.Buffer
-	if err := m.SBOM(&sbom, s.options.Config.Cluster.Name); err != nil {
-		return err
+	errs := []error{s.update(pipeline.ManifestName, text)}
+	for name, write := range pipeline.Bills() {
+		var bill bytes.Buffer
+		if err := write(&bill, m, s.options.Config.Cluster.Name); err != nil {
+			return err
+		}
+		errs = append(errs, s.update(name, bill.Bytes()))
 	}
-	return errors.Join(s.update(pipeline.ManifestName, text), s.update(pipeline.SBOMName, sbom.Bytes()))
+	return errors.Join(errs...)
 }
 
 // update writes a file of the folder unless it is so already.

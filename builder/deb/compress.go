@@ -7,7 +7,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
+
+	"spore/builder/xz"
 )
 
 // maxWindow bounds the memory that a stream can make its decompressor take: xz -9 and zstd --ultra need 64 and 128 MiB.
@@ -21,8 +22,7 @@ func decompress(suffix string, r io.Reader) (io.ReadCloser, error) {
 	case ".gz":
 		return gzip.NewReader(r)
 	case ".xz":
-		// Of the two xz decoders in Go this one is faster on programs and text by a quarter to a third.
-		z, err := xz.NewReader(r, maxWindow)
+		z, err := xz.NewReader(r, xz.Options{MaxDict: maxWindow})
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,8 @@ func Cached(ctx context.Context, st *store.Store, kernel, version string, t func
 
 // CachedFiles is Files of what Cached returns, with its result kept in a store in the same way.
 func CachedFiles(ctx context.Context, st *store.Store, kernel, version string, t func() (*tree.Tree, error)) (map[string][]byte, error) {
-	f, err := st.Ensure(store.KeyOf(filesStep, scanStep, kernel, version), func(w *os.File) error {
+	key := store.KeyOf(filesStep, scanStep, kernel, version)
+	f, err := st.Ensure(key, func(w *os.File) error {
 		m, err := Cached(ctx, st, kernel, version, t)
 		if err != nil {
 			return err
@@ -62,7 +63,7 @@ func CachedFiles(ctx context.Context, st *store.Store, kernel, version string, t
 	defer f.Close()
 	var files map[string][]byte
 	if err := gob.NewDecoder(f).Decode(&files); err != nil {
-		return nil, fmt.Errorf("read the index files of kernel %s from the store (remove %s to make them anew): %w", version, f.Name(), err)
+		return nil, st.Damaged(key, fmt.Errorf("read the index files of kernel %s from the store: %w", version, err))
 	}
 	return files, nil
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/mikelolasagasti/xz"
 
 	"spore/builder/tree"
+	"spore/builder/xz"
 )
 
 // maxModule bounds the size of one module, in bytes. The largest of Debian's kernels, amdgpu, has 28 MB.
@@ -57,7 +57,7 @@ func (d *Decompressor) reader(r io.Reader, p string) (_ io.Reader, err error) {
 	switch {
 	case strings.HasSuffix(p, ".xz"):
 		if d.xz == nil {
-			d.xz, err = xz.NewReader(r, xzDictMax)
+			d.xz, err = xz.NewReader(r, xz.Options{MaxDict: xzDictMax})
 			return d.xz, err
 		}
 		return d.xz, d.xz.Reset(r)

@@ -1,5 +1,5 @@
-// Package manifest says where every byte of an image comes from: a list of packages, payloads and files with their
-// hashes, and the same as a software bill of materials in CycloneDX 1.6 JSON.
+// Package manifest says where every byte of an image comes from: a list of packages, payloads and files with their hashes.
+// Package sbom writes the same as bills of materials.
 package manifest
 
 import (
@@ -13,10 +13,6 @@ import (
 	"io"
 	"slices"
 	"sort"
-	"strings"
-	"time"
-
-	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"spore/builder/tree"
 )
@@ -29,9 +25,13 @@ type Manifest struct {
 	// Format is the version of this form.
 	Format int `json:"format"`
 	// BuildTime is in seconds since the epoch; it comes from the package archive or SOURCE_DATE_EPOCH.
-	BuildTime int64  `json:"buildTime"`
-	Suite     string `json:"suite"`
-	Kernel    string `json:"kernel"`
+	BuildTime int64 `json:"buildTime"`
+	// Version is that of the image.
+	Version string `json:"version,omitempty"`
+	Suite   string `json:"suite"`
+	// DebianVersion is what /etc/debian_version says, such as 13.1: the release that the packages are of.
+	DebianVersion string `json:"debianVersion,omitempty"`
+	Kernel        string `json:"kernel"`
 	// ConfigFormat is the form of the configuration that the agent reads (facts.Format).
 	ConfigFormat string   `json:"configFormat"`
 	Programs     []string `json:"programs"`
@@ -39,6 +39,8 @@ type Manifest struct {
 	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
 	Payloads  []Payload `json:"payloads"`
+	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container image.
+	BootPayloads []Payload `json:"bootPayloads,omitempty"`
 	// MediaPackages are Debian packages of which media have files beside the root, such as an ISO's boot loader for BIOS.
 	MediaPackages []Package `json:"mediaPackages,omitempty"`
 	// Images are container images that the root carries.
@@ -56,6 +58,14 @@ type Package struct {
 	// SHA256 is the hash of the .deb in hexadecimal.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
+	// License is the SPDX licence expression of its machine-readable copyright file; empty where it has none.
+	License string `json:"license,omitempty"`
+	// FilesIn counts the package's files, links and devices that the image has, the UKI included; FilesOut those that it has
+	// not: left out, or replaced by another package.
+	FilesIn  int `json:"filesIn,omitempty"`
+	FilesOut int `json:"filesOut,omitempty"`
+	// Absent says that all its files were left out and dpkg's status does not list it: it was an input, and is no part.
+	Absent bool `json:"absent,omitempty"`
 }
 
 // Payload is one program that is not a Debian package: built from pinned source, the agent included; or a jar, or a file
@@ -65,11 +75,16 @@ type Payload struct {
 	Path    string `json:"path"`
 	Version string `json:"version"`
 	// SHA256 is the hash of the program in hexadecimal.
-	SHA256  string   `json:"sha256"`
-	Size    int64    `json:"size"`
-	Modules []Module `json:"modules,omitempty"`
-	// Artifact is what a jar is in a Maven repository.
-	Artifact *Artifact `json:"artifact,omitempty"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+	// Main is the module of a Go program's main package, and GoVersion the toolchain that compiled it, such as go1.26.1, whose
+	// standard library is in it.
+	Main      *Module  `json:"main,omitempty"`
+	GoVersion string   `json:"goVersion,omitempty"`
+	Modules   []Module `json:"modules,omitempty"`
+	// Artifact is what a jar is in a Maven repository, Bundled are artifacts that it says to hold inside.
+	Artifact *Artifact  `json:"artifact,omitempty"`
+	Bundled  []Artifact `json:"bundled,omitempty"`
 }
 
 // Artifact names a jar of a Maven repository.
@@ -78,15 +93,6 @@ type Artifact struct {
 	Name       string `json:"name"`
 	Version    string `json:"version"`
 	Classifier string `json:"classifier,omitempty"`
-}
-
-// packageURL is the purl of type maven (github.com/package-url/purl-spec, PURL-TYPES).
-func (a Artifact) packageURL() string {
-	url := fmt.Sprintf("pkg:maven/%s/%s@%s", a.Group, a.Name, a.Version)
-	if a.Classifier != "" {
-		url += "?classifier=" + a.Classifier
-	}
-	return url
 }
 
 // Image is a container image.
@@ -107,7 +113,9 @@ type Image struct {
 type Module struct {
 	Path    string `json:"path"`
 	Version string `json:"version"`
-	Sum     string `json:"sum,omitempty"`
+	// Sum is the hash of go.sum, in the form h1:BASE64: SHA-256 over a list of the hashes of the module's files
+	// (golang.org/x/mod/sumdb/dirhash, Hash1), which is no hash of one file.
+	Sum string `json:"sum,omitempty"`
 }
 
 // File is one path of the root filesystem.
@@ -153,6 +161,7 @@ func GoPayload(name, version, path string, program []byte) (Payload, error) {
 	}
 	sum := sha256.Sum256(program)
 	p := Payload{Name: name, Path: path, Version: cmp.Or(version, info.Main.Version), SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
+	p.GoVersion, p.Main = info.GoVersion, &Module{Path: info.Main.Path, Version: info.Main.Version, Sum: info.Main.Sum}
 	for _, d := range info.Deps {
 		if d.Replace != nil {
 			d = d.Replace
@@ -169,9 +178,10 @@ func FilePayload(name, version, path string, data []byte) Payload {
 	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 }
 
-// allPackages are those of the root and of the media, each once.
-func (m Manifest) allPackages() []Package {
-	all := slices.Clone(m.Packages)
+// Contained are the packages that have files in the image or beside it on its media, each once; absent ones are not among
+// them.
+func (m Manifest) Contained() []Package {
+	all := slices.DeleteFunc(slices.Clone(m.Packages), func(p Package) bool { return p.Absent })
 	for _, p := range m.MediaPackages {
 		if !slices.ContainsFunc(all, func(q Package) bool { return q.Name == p.Name }) {
 			all = append(all, p)
@@ -191,55 +201,4 @@ func (m Manifest) Encode(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(m)
-}
-
-// SBOM writes the packages and payloads as CycloneDX 1.6 JSON. It carries no random serial number, so that the same
-// image has the same file.
-func (m Manifest) SBOM(w io.Writer, imageName string) error {
-	bom := cdx.NewBOM()
-	bom.Metadata = &cdx.Metadata{
-		Timestamp: time.Unix(m.BuildTime, 0).UTC().Format(time.RFC3339),
-		Component: &cdx.Component{Type: cdx.ComponentTypeOS, Name: imageName, Version: m.Kernel},
-	}
-	var components []cdx.Component
-	for _, p := range m.allPackages() {
-		components = append(components, cdx.Component{
-			Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version,
-			BOMRef:     "deb:" + p.Name,
-			PackageURL: fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", p.Name, p.Version, p.Arch, m.Suite),
-			Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.SHA256}},
-		})
-	}
-	for _, p := range m.Payloads {
-		c := cdx.Component{
-			Type: cdx.ComponentTypeApplication, Name: p.Name, Version: p.Version, BOMRef: "payload:" + p.Name,
-			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.SHA256}},
-		}
-		if a := p.Artifact; a != nil {
-			c.Type, c.Group, c.Name, c.Version, c.PackageURL = cdx.ComponentTypeLibrary, a.Group, a.Name, a.Version, a.packageURL()
-		}
-		var modules []cdx.Component
-		for _, mod := range p.Modules {
-			modules = append(modules, cdx.Component{
-				Type: cdx.ComponentTypeLibrary, Name: mod.Path, Version: mod.Version,
-				BOMRef:     "payload:" + p.Name + ":" + mod.Path,
-				PackageURL: fmt.Sprintf("pkg:golang/%s@%s", mod.Path, mod.Version),
-			})
-		}
-		if len(modules) > 0 {
-			c.Components = &modules
-		}
-		components = append(components, c)
-	}
-	for _, i := range m.Images {
-		components = append(components, cdx.Component{
-			Type: cdx.ComponentTypeContainer, Name: i.Names[0], Version: i.Digest, BOMRef: "image:" + i.File,
-			Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: strings.TrimPrefix(i.Digest, "sha256:")}},
-		})
-	}
-	bom.Components = &components
-	bom.SerialNumber = ""
-	e := cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON)
-	e.SetPretty(true)
-	return e.EncodeVersion(bom, cdx.SpecVersion1_6)
 }

@@ -65,6 +65,11 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 		return nil, err
 	}
 	name := filepath.Base(dir)
+	files, err := listFiles(dir, o.Hashes, map[string]bool{}, ".")
+	if err != nil {
+		return nil, err
+	}
+	sources := Sources{name, listHash(files)}
 	out := make([]Program, 0, len(pinned)+len(d.Files))
 	for _, j := range pinned {
 		key, err := store.ParseKey(j.sha256)
@@ -73,7 +78,7 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 		}
 		artifact := j.Artifact
 		out = append(out, Program{
-			Name: name + "/" + j.File(), Payload: name, Version: j.Version, Artifact: &artifact, Mode: 0o644,
+			Name: name + "/" + j.File(), Payload: name, Sources: sources, Version: j.Version, Artifact: &artifact, Mode: 0o644,
 			Target: path.Join(d.Jars, j.File()), Key: key, Path: st.Path(key), Size: j.size, Cached: cached,
 		})
 	}
@@ -82,7 +87,7 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 		if err != nil {
 			return nil, err
 		}
-		p.Name, p.Payload, p.Version = name+"/"+row.From, name, d.Version
+		p.Name, p.Payload, p.Version, p.Sources = name+"/"+row.From, name, d.Version, sources
 		out = append(out, p)
 	}
 	return out, nil

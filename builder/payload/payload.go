@@ -76,6 +76,8 @@ type Program struct {
 	Target string
 	// Links are further paths that lead to it: it does what the name says that it is called by.
 	Links []string
+	// Sources are the files that it was made of, beside the modules or jars that these name.
+	Sources Sources
 	// Key names it in the store.
 	Key store.Key
 	// Path is its file in the store.
@@ -84,6 +86,14 @@ type Program struct {
 	Size int64
 	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
+}
+
+// Sources are the files of a payload's folder, or of our own tree.
+type Sources struct {
+	// Payload is the name of the payload's folder, empty for our own.
+	Payload string
+	// Hash is the Go command's hash over the hashes of the files (golang.org/x/mod/sumdb/dirhash, Hash1), as hexadecimal.
+	Hash string
 }
 
 // Content is the program as the content of a file of the tree.
@@ -117,6 +127,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	sources := Sources{name, listHash(files)}
 	// What it says of a program is in the program's key; how the program is called is not.
 	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
@@ -131,7 +142,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 		if err != nil {
 			return nil, err
 		}
-		p.Payload, p.Version, p.Target, p.Links = name, d.Version, row.Path, row.Links
+		p.Payload, p.Version, p.Target, p.Links, p.Sources = name, d.Version, row.Path, row.Links, sources
 		out = append(out, p)
 	}
 	return out, nil
@@ -149,7 +160,9 @@ func BuildOwn(ctx context.Context, st *store.Store, source, pkg, name string, o 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", name, err)
 	}
-	return build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p, err := build(ctx, st, target{name: name, dir: source, pkg: "./" + pkg, files: files}, o)
+	p.Sources.Hash = listHash(files)
+	return p, err
 }
 
 // target is one main package with the files that its key is made of.

@@ -2,16 +2,21 @@ package pipeline
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"spore/builder/image"
 	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/media"
 	"spore/builder/packs"
+	"spore/builder/provenance"
 	"spore/builder/tree"
 )
 
@@ -112,12 +117,29 @@ func (b *build) writeDisk(ctx context.Context) error {
 	return nil
 }
 
-// writeManifest writes manifest and SBOM beside the image.
+// writeManifest writes manifest, bills of materials and provenance beside the image.
 func (b *build) writeManifest() error {
 	m := b.root.Manifest
 	m.MediaPackages = b.mediaPackages
-	if err := writeFile(filepath.Join(b.Out, ManifestName), m.Encode); err != nil {
+	var err error
+	if m.BootPayloads, err = b.bootPayloads(); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(b.Out, SBOMName), func(w io.Writer) error { return m.SBOM(w, b.Config.Cluster.Name) })
+	var written []provenance.Resource
+	write := func(name string, fn func(w io.Writer) error) error {
+		h := sha256.New()
+		err := writeFile(filepath.Join(b.Out, name), func(w io.Writer) error { return fn(io.MultiWriter(w, h)) })
+		written = append(written, provenance.Resource{Name: name, Algorithm: provenance.SHA256, Digest: hex.EncodeToString(h.Sum(nil))})
+		return err
+	}
+	if err := write(ManifestName, m.Encode); err != nil {
+		return err
+	}
+	bills := Bills()
+	for _, name := range slices.Sorted(maps.Keys(bills)) {
+		if err := write(name, func(w io.Writer) error { return bills[name](w, m, b.Config.Cluster.Name) }); err != nil {
+			return err
+		}
+	}
+	return b.writeProvenance(m, written)
 }

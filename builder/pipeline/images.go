@@ -49,6 +49,9 @@ type containerImage struct {
 	From string
 
 	key store.Key
+	// sha256 names what came from outside in hexadecimal: an archive of the configuration folder, or the manifest of a
+	// registry's image. Empty for a payload's.
+	sha256 string
 }
 
 // collectImages brings the container images of Kubernetes into the store.
@@ -99,6 +102,9 @@ func (b *build) pauseImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	inside := built[0]
+	inside.Target = path.Join(imagesDir, pausePayload+".tar") + ":/" + pausePayload
+	b.binaries.contained = append(b.binaries.contained, inside)
 	return b.addImage(containerImage{File: pausePayload + ".tar", From: "payload " + pausePayload, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built[0].Key.String())}, func(w *os.File) error {
 		_, err := oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
 		return err
@@ -124,8 +130,9 @@ func (b *build) archivedImage(_ context.Context, _ int, name string) error {
 	if _, err := io.Copy(h, f); err != nil {
 		return err
 	}
-	key := store.KeyOf(imageFormat, "archive", hex.EncodeToString(h.Sum(nil)))
-	return b.addImage(containerImage{File: path.Base(name), From: name, key: key}, func(w *os.File) error {
+	sum := hex.EncodeToString(h.Sum(nil))
+	key := store.KeyOf(imageFormat, "archive", sum)
+	return b.addImage(containerImage{File: path.Base(name), From: name, key: key, sha256: sum}, func(w *os.File) error {
 		_, err := oci.Repack(w, r, info.Size())
 		return err
 	})
@@ -134,10 +141,10 @@ func (b *build) archivedImage(_ context.Context, _ int, name string) error {
 // pulledImage takes an image of a registry; its reference names the content, so that it is asked for once.
 func (b *build) pulledImage(ctx context.Context, i int, reference string) error {
 	// A number before the name keeps two images of one name, and an archive of that name, apart.
-	name, _, _ := strings.Cut(path.Base(reference), "@")
+	name, digest, _ := strings.Cut(path.Base(reference), "@")
 	image := containerImage{
 		File: fmt.Sprintf("%d-%s.tar", i+1, strings.ReplaceAll(name, ":", "-")), From: reference,
-		key: store.KeyOf(imageFormat, "reference", reference),
+		key: store.KeyOf(imageFormat, "reference", reference), sha256: strings.TrimPrefix(digest, "sha256:"),
 	}
 	if b.Registry.Transport == nil && !b.Store.Has(image.key) {
 		return errors.New("it is not in the cache, and this build is offline; build once without --offline")

@@ -30,7 +30,7 @@ type Archive interface {
 	Open(p apt.Package) (*os.File, error)
 	// Date is the date of the newest index.
 	Date() time.Time
-	// Suites says what the indexes are, by the hashes of their InRelease files.
+	// Suites says where the packages come from, by the hashes of the InRelease files.
 	Suites() []apt.SuiteInfo
 	// Warnings holds what the user should know.
 	Warnings() []string

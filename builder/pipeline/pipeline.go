@@ -19,6 +19,7 @@ import (
 	"spore/builder/media"
 	"spore/builder/needs"
 	"spore/builder/oci"
+	"spore/builder/outfolder"
 	"spore/builder/progress"
 	"spore/builder/stamp"
 	"spore/builder/store"
@@ -33,11 +34,14 @@ const (
 	UKIName      = "spore.efi"
 	ManifestName = "spore.manifest.json"
 	SBOMName     = "spore.cdx.json"
+	SPDXName     = "spore.spdx.json"
+	// ProvenanceName is the in-toto statement of what the image was made of.
+	ProvenanceName = "spore.provenance.json"
 )
 
 // Names are all names that Build gives to what it writes into the output folder.
 func Names() []string {
-	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, NetbootName}
+	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName}
 }
 
 // Options say what to build, from what, and where.
@@ -62,6 +66,8 @@ type Options struct {
 	Keys media.Keys
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
 	BuildTime int64
+	// FullProvenance has the provenance name every medium by the SHA-256 of the whole file.
+	FullProvenance bool
 	// Version is the version of the image, for os-release.
 	Version string
 	// Tool is a hash of the program that builds. What another program built is not taken from the store.
@@ -82,6 +88,8 @@ type Result struct {
 	UKI         string `json:"uki,omitempty"`
 	Manifest    string `json:"manifest"`
 	SBOM        string `json:"sbom"`
+	SPDX        string `json:"spdx"`
+	Provenance  string `json:"provenance"`
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	BuildTime   int64  `json:"buildTime"`
@@ -93,11 +101,10 @@ type Result struct {
 
 // Build builds an image.
 func Build(ctx context.Context, o Options) (*Result, error) {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, fmt.Errorf("make the output folder: %w", err)
-	}
-	b := &build{Options: o, programs: needs.Programs(o.Config)}
-	unlock, locked, err := b.lockFolder(ctx)
+	b := &build{Options: o, programs: needs.Programs(o.Config), epoch: o.BuildTime}
+	unlock, locked, err := outfolder.Take(ctx, o.Out, Names(), func() {
+		b.Progress.Printf("another build writes to %s: waiting for it", o.Out)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +122,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if b.root.key, err = b.rootKey(); err != nil {
 		return nil, err
 	}
-	inputs, err := b.inputs()
+	inputs, err := b.inputsKey()
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +168,11 @@ type build struct {
 	images   []containerImage
 	root     root
 	media    *media.Media
-	disk     string
-	iso      string
-	netboot  string
+	// epoch is the build time that was asked for, or 0.
+	epoch   int64
+	disk    string
+	iso     string
+	netboot string
 	// mediaPackages are those that media have files of, beside the root.
 	mediaPackages []manifest.Package
 }
@@ -171,6 +180,7 @@ type build struct {
 func (b *build) result() *Result {
 	r := &Result{
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"archive/zip"
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -40,7 +42,9 @@ func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
 
 func TestAFileOfAPayloadIsDescribedByWhatItIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.jar")
-	require.NoError(t, os.WriteFile(file, []byte("jar"), 0o644))
+	var jar bytes.Buffer
+	require.NoError(t, zip.NewWriter(&jar).Close())
+	require.NoError(t, os.WriteFile(file, jar.Bytes(), 0o644))
 	p := payload.Program{Name: "kafka/a.jar", Version: "1", Target: "/usr/share/kafka/libs/a.jar", Path: file, Artifact: &payload.Artifact{Group: "g", Name: "a", Version: "1"}}
 	got, err := describePayload(p)
 	require.NoError(t, err)

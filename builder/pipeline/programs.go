@@ -18,6 +18,8 @@ type binaries struct {
 	agent, stage1 payload.Program
 	// payloads are the programs that the enabled services need: those of payloads, and ours that not every image has.
 	payloads []payload.Program
+	// contained are programs inside container images.
+	contained []payload.Program
 }
 
 // compilePrograms makes what the store does not have.
@@ -31,6 +33,7 @@ func (b *build) compilePrograms(ctx context.Context) error {
 	if b.binaries.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
 		return err
 	}
+	b.binaries.stage1.Target = "initramfs:/init"
 	for _, name := range b.ownNames() {
 		p, err := payload.BuildOwn(ctx, b.Store, b.Source, "agent/"+name, name, o)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"spore/builder/initrd"
 	"spore/builder/kmod"
 	"spore/builder/manifest"
+	"spore/builder/origins"
 	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
@@ -174,7 +175,9 @@ func (b *build) composeRoot(ctx context.Context) error {
 	if err := b.keepBootFiles(composed); err != nil {
 		return err
 	}
-	m.Files = manifest.Files(composed.Tree)
+	if err := account(&m, opened, composed); err != nil {
+		return fmt.Errorf("account for the root: %w", err)
+	}
 	b.root.Manifest = m
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
@@ -235,6 +238,9 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	if err != nil {
 		return nil, fmt.Errorf("compose the root: %w", err)
 	}
+	if err := origins.Lay(composed.Tree, leftOut(composed.Report)); err != nil {
+		return nil, err
+	}
 	// What no package dates gets the build time; nothing is newer than it, so that clocks and make never see the future.
 	return composed, composed.Tree.Walk(func(_ string, n *tree.Inode) error {
 		if n.MTime == 0 || n.MTime > b.BuildTime {
@@ -247,7 +253,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
-		Format: 1, BuildTime: b.BuildTime, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
+		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
 	}
 	for _, p := range b.programs {
@@ -290,6 +296,9 @@ func describePayload(p payload.Program) (manifest.Payload, error) {
 	described := manifest.FilePayload(p.Name, p.Version, p.Target, data)
 	if a := p.Artifact; a != nil {
 		described.Artifact = &manifest.Artifact{Group: a.Group, Name: a.Name, Version: a.Version, Classifier: a.Classifier}
+		if described.Bundled, err = bundled(p, data); err != nil {
+			return described, err
+		}
 	}
 	return described, nil
 }

@@ -1,12 +1,10 @@
 package pipeline
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,29 +34,6 @@ func TestTheFilesOfAResultAreThosePathsThatAreBelowTheOutputFolder(t *testing.T)
 	}
 }
 
-func TestABuildWaitsForAnotherOneThatWritesToItsFolder(t *testing.T) {
-	out := t.TempDir()
-	first := &build{Options: Options{Out: out}}
-	unlock, locked, err := first.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-
-	ctx, cancel := context.WithTimeout(context.Background(), 3*lockWait)
-	defer cancel()
-	second := &build{Options: Options{Out: out}}
-	_, _, err = second.lockFolder(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	go func() {
-		time.Sleep(lockWait / 2)
-		unlock()
-	}()
-	unlock, locked, err = second.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-	unlock()
-}
-
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	fresh := func() *build {
 		return &build{
@@ -66,15 +41,17 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
-	base, err := fresh().inputs()
+	base, err := fresh().inputsKey()
 	require.NoError(t, err)
-	again, err := fresh().inputs()
+	again, err := fresh().inputsKey()
 	require.NoError(t, err)
 	require.Equal(t, base, again)
 	for what, change := range map[string]func(*build){
 		"folder":    func(b *build) { b.Out = "other" },
 		"formats":   func(b *build) { b.Formats = []string{"disk", "iso"} },
 		"time":      func(b *build) { b.BuildTime = 2 },
+		"asked":     func(b *build) { b.epoch = 1 },
+		"whole":     func(b *build) { b.FullProvenance = true },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
@@ -85,7 +62,7 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	} {
 		b := fresh()
 		change(b)
-		got, err := b.inputs()
+		got, err := b.inputsKey()
 		require.NoError(t, err, what)
 		require.NotEqual(t, base, got, what)
 	}

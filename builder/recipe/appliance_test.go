@@ -59,6 +59,7 @@ func TestEveryRemovalIsReportedWithItsReason(t *testing.T) {
 		reasons[e.Path] = e
 	}
 	require.Equal(t, int64(5), reasons["package dpkg"].Bytes)
+	require.Equal(t, []string{"/usr/bin/dpkg"}, reasons["package dpkg"].Files)
 	require.Equal(t, int64(3), reasons["/usr/share/man"].Bytes)
 	var out strings.Builder
 	n, err := r.Report.WriteTo(&out)

@@ -33,7 +33,7 @@ func takeBootFiles(b *build) error {
 			if err := b.tree.Remove(p); err != nil {
 				return err
 			}
-			b.note("take", p, "for the ESP or the initramfs")
+			b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "take", Path: p, Why: "for the ESP or the initramfs", Bytes: n.Content.Size(), Origin: n.Origin})
 		}
 	}
 	for _, dir := range []string{"/usr/lib/systemd/boot", "/usr/lib/firmware/intel-ucode", "/usr/lib/firmware/amd-ucode"} {

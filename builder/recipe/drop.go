@@ -54,6 +54,7 @@ func dropPackages(b *build) error {
 			continue
 		}
 		paths := byOrigin["deb:"+p.Name+"_"+p.Version]
+		var files []string
 		var bytes int64
 		// From the leaves up, so that directories that others use stay.
 		for i := len(paths) - 1; i >= 0; i-- {
@@ -64,6 +65,9 @@ func dropPackages(b *build) error {
 			if n.Type == tree.Regular {
 				bytes += n.Content.Size()
 			}
+			if n.Type != tree.Dir {
+				files = append(files, paths[i])
+			}
 			if n.Type == tree.Dir && len(b.tree.Children(paths[i])) > 0 {
 				continue
 			}
@@ -72,7 +76,7 @@ func dropPackages(b *build) error {
 			}
 		}
 		b.dropped[p.Name] = true
-		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes})
+		b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: "package " + p.Name, Why: d.why, Bytes: bytes, Package: p.Name, Files: files})
 	}
 	return nil
 }
@@ -132,6 +136,7 @@ var unusedFiles = []drop{
 	{"/usr/lib/modules/*/build", "no compiler"},
 	{"/usr/lib/modules/*/source", "no compiler"},
 	{"/usr/lib/pcrlock.d", "no TPM policy is made on the machine"},
+	{"/usr/lib/ssl/misc", "scripts of a certificate authority, in Perl"},
 	{"/usr/lib/systemd/boot", "the boot files are in the ESP"},
 	{"/usr/lib/systemd/catalog", "a message catalogue only adds explanations to journalctl -x"},
 	{"/usr/lib/systemd/journald.conf.d/syslog.conf", "no syslog daemon to forward to"},

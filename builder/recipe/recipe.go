@@ -89,6 +89,8 @@ type Result struct {
 	// Boot holds what the boot partition and the initramfs are made of, by its path in the packages: the kernel, the EFI
 	// stub, systemd-boot, CPU microcode. It is not in Tree.
 	Boot map[string]*tree.Inode
+	// Dropped names the packages of which nothing is left: neither files nor a paragraph in dpkg's status.
+	Dropped map[string]bool
 	// Report says what each step did.
 	Report *Report
 }
@@ -162,7 +164,7 @@ func Compose(packages []Package, o Options) (*Result, error) {
 	if err := b.run(sporeSteps); err != nil {
 		return nil, err
 	}
-	return &Result{Tree: b.tree, Boot: b.boot, Report: b.report}, nil
+	return &Result{Tree: b.tree, Boot: b.boot, Dropped: b.dropped, Report: b.report}, nil
 }
 
 func newBuild(packages []Package, o Options) (*build, error) {
@@ -246,9 +248,13 @@ func (b *build) dir(p string, mode uint32, why string) error {
 // remove takes away a path with all below it and reports it once, with the bytes that went.
 func (b *build) remove(p, why string) error {
 	var bytes int64
-	err := b.walkBelow(p, func(_ string, n *tree.Inode) {
+	var origin string
+	err := b.walkBelow(p, func(name string, n *tree.Inode) {
 		if n.Type == tree.Regular {
 			bytes += n.Content.Size()
+		}
+		if n.Type != tree.Dir && name == p {
+			origin = n.Origin
 		}
 	})
 	if err != nil {
@@ -257,7 +263,7 @@ func (b *build) remove(p, why string) error {
 	if err := b.tree.Remove(p); err != nil {
 		return err
 	}
-	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes})
+	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: p, Why: why, Bytes: bytes, Origin: origin})
 	return nil
 }
 

@@ -17,8 +17,7 @@ func writeRelease(b *build) error {
 		{"NAME", "Spore"},
 		{"ID", "spore"},
 		{"ID_LIKE", "debian"},
-		{"VERSION", version},
-		{"VERSION_ID", version},
+		// No VERSION, no VERSION_ID: scanners that take Spore for the Debian of ID_LIKE would take them for Debian's.
 		{"VERSION_CODENAME", r.Suite},
 		{"PRETTY_NAME", strings.TrimSpace("Spore " + version)},
 		{"IMAGE_ID", "spore"},

@@ -16,6 +16,10 @@ type Entry struct {
 	Why    string `json:"why"`
 	// Bytes is the size of the files that were dropped.
 	Bytes int64 `json:"bytes,omitempty"`
+	// Origin is that of a file that was dropped or taken, Package the one that was dropped as a whole, with its Files.
+	Origin  string   `json:"origin,omitempty"`
+	Package string   `json:"package,omitempty"`
+	Files   []string `json:"files,omitempty"`
 }
 
 // Report says what the recipe did beyond unpacking, in order.

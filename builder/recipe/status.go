@@ -5,9 +5,11 @@ import (
 	"strings"
 )
 
-// StatusPath is where the image keeps dpkg's status file, for scanners; /var/lib/dpkg leads to its directory on a running
-// machine. Packages whose files were dropped are not in it.
-const StatusPath = "/usr/lib/sysimage/dpkg/status"
+// StatusPath is where the image keeps dpkg's status file, for scanners: syft and grype take lib/dpkg/status below any folder
+// of an unpacked root. On a running machine /var/lib/dpkg leads to its directory; the root itself has nothing below /var,
+// since systemd notes at each boot that it mounts over a directory that is not empty. Packages whose files were dropped are
+// not in it.
+const StatusPath = "/usr/lib/dpkg/status"
 
 // writeStatus writes the control paragraphs of all packages as dpkg does for installed ones.
 func writeStatus(b *build) error {

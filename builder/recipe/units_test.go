@@ -86,7 +86,7 @@ func TestUnusedUnitsGoWithTheirLinks(t *testing.T) {
 		fileEntry("/usr/lib/systemd/systemd-logind", "elf", 0o755)))
 	require.Equal(t, []string{"sysinit.target.wants", "systemd-journald.service"}, r.Tree.Children(packageUnits))
 	require.False(t, r.Tree.Exists("/usr/lib/systemd/systemd-logind"))
-	require.Contains(t, r.Report.Of("drop"), Entry{Step: "drop-units", Action: "drop", Path: packageUnits + "/systemd-logind.service", Why: "no seats and no sessions"})
+	require.Contains(t, r.Report.Of("drop"), Entry{Step: "drop-units", Action: "drop", Path: packageUnits + "/systemd-logind.service", Why: "no seats and no sessions", Origin: "deb:systemd_1"})
 }
 
 func TestRefusedUnits(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 var extraVar = []string{
 	"d /run/lock 1777 root root -",
 	"d /var/log/journal 2755 root systemd-journal -",
-	"L+ /var/lib/dpkg - - - - ../../" + "usr/lib/sysimage/dpkg",
+	"L+ /var/lib/dpkg - - - - ../.." + path.Dir(StatusPath),
 }
 
 // emptyVar moves what packages keep under /var to where a read-only root can hold it: directories and links become lines of

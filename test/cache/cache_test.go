@@ -92,7 +92,7 @@ func setup(t *testing.T) *lab {
 		require.NoError(t, done.err, done.said)
 		l.took = time.Since(start)
 		l.want = hashes(t, reference)
-		require.Len(t, l.want, 4)
+		require.Contains(t, l.want, "spore.img")
 		require.NoError(t, os.RemoveAll(reference))
 		shared.lab = l
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/unsquash"
 	"spore/builder/vm"
-	"spore/test/sqmap"
 )
 
 // Scenario 4: one flipped byte.
@@ -46,14 +46,14 @@ func blockOf(t *testing.T, path string) int64 {
 	f, err := os.Open(suite.image)
 	require.NoError(t, err)
 	defer f.Close()
-	img, err := sqmap.Open(io.NewSectionReader(f, p.Start, p.Size))
+	img, err := unsquash.Open(io.NewSectionReader(f, p.Start, p.Size), p.Size)
 	require.NoError(t, err)
-	file, err := img.Locate(path)
-	require.NoError(t, err)
-	r, err := file.DataAt(img.BlockSize(), 0)
-	require.NoError(t, err)
-	require.Positive(t, r.Size)
-	return r.Offset + r.Size/2
+	defer img.Close()
+	e := img.Lstat(path)
+	require.NotNil(t, e, path)
+	require.NotEmpty(t, e.Blocks, path)
+	require.Positive(t, e.Blocks[0].Size)
+	return e.Blocks[0].Offset + e.Blocks[0].Size/2
 }
 
 // requireStop makes sure that the machine stops with verity's message, and never said that it runs.

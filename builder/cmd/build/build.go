@@ -48,6 +48,7 @@ type flags struct {
 	signing            signing.Flags
 	offline, update    bool
 	strict, json       bool
+	provenance         string
 }
 
 // Command returns the command. version is the version of spore itself.
@@ -57,7 +58,7 @@ func Command(version string) *cobra.Command {
 		Use:   "build [DIR] -o OUT",
 		Short: "Build an image from a configuration folder",
 		Long: `Build reads the configuration in DIR (configs when left out), builds one image for all of its nodes and writes
-it to the folder OUT, with a manifest and a software bill of materials beside it.
+it to the folder OUT, with a manifest, bills of materials (CycloneDX and SPDX) and the provenance beside it.
 
 It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
 takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
@@ -81,6 +82,7 @@ written into the image, else the date of the package archive is.`,
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "what the provenance names the image by: parts (known hashes of what media are made of), full (and each file by its SHA-256, which takes seconds)")
 	f.signing.Register(cmd)
 	return cmd
 }
@@ -96,6 +98,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	chosen, err := chooseFormats(f.formats, config.Image.Formats)
 	if err != nil {
 		return err
+	}
+	if f.provenance != "parts" && f.provenance != "full" {
+		return exit.Usage(fmt.Errorf("unknown provenance %q; use parts or full", f.provenance))
 	}
 	// Before all that takes long: a passphrase may be asked for.
 	keys, err := f.signing.Load()
@@ -148,7 +153,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	}
 	o := pipeline.Options{
 		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
-		Version: version, Tool: tool, Env: os.Environ(), Hashes: hashes, Progress: printer,
+		Version: version, Tool: tool, FullProvenance: f.provenance == "full", Env: os.Environ(), Hashes: hashes, Progress: printer,
 	}
 	result, err := pipeline.Build(cmd.Context(), o)
 	if errors.Is(err, store.ErrDamaged) {
@@ -237,7 +242,7 @@ func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}

@@ -3,6 +3,7 @@ package inspect
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -52,13 +53,29 @@ type Node struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	var asJSON bool
+	var asJSON, bySize, all, offline bool
+	var svg string
 	cmd := &cobra.Command{
-		Use:     "inspect IMAGE",
-		Short:   "Show what an image holds: cluster, nodes, packages, payloads, hashes",
-		Example: "  spore inspect out/spore.img\n  spore inspect out/spore.img --json",
+		Use:   "inspect IMAGE",
+		Short: "Show what an image holds: cluster, nodes, packages, payloads, hashes",
+		Long: `Inspect shows what a disk image or an ISO holds.
+
+With --size it tells what takes the room, in bytes as they are stored: by part, package, payload, directory and file.
+With --offline it looks for whatever could fetch something at run time, prints what it has looked at, and fails where it
+finds something. Both take a folder of outputs and a folder for network boot, too.`,
+		Example: "  spore inspect out/spore.img\n  spore inspect out --size --all\n  spore inspect out/spore.img --offline --json",
 		Args:    exit.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case bySize && offline:
+				return exit.Usage(errors.New("use --size or --offline"))
+			case (all || svg != "") && !bySize:
+				return exit.Usage(errors.New("--all and --svg go with --size"))
+			case bySize:
+				return showSize(cmd.OutOrStdout(), args[0], svg, all, asJSON)
+			case offline:
+				return showOffline(cmd.OutOrStdout(), args[0], asJSON)
+			}
 			s, err := Read(args[0])
 			if err != nil {
 				return err
@@ -69,7 +86,12 @@ func Command() *cobra.Command {
 			return s.print(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&bySize, "size", false, "show what takes the room")
+	f.BoolVar(&all, "all", false, "with --size: every package, directory and file")
+	f.StringVar(&svg, "svg", "", "with --size: draw it to this file")
+	f.BoolVar(&offline, "offline", false, "look for whatever could fetch something at run time")
 	return cmd
 }
 

@@ -1,0 +1,128 @@
+package explainfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"spore/builder/deb/deb822"
+	"spore/builder/recipe"
+	"spore/builder/rootfs"
+	"spore/cluster/roles"
+)
+
+// maxStatus bounds dpkg's status file, in bytes.
+const maxStatus = 64 << 20
+
+// because finds the shortest way from a package that the configuration asks for to this one, by the dependencies in the
+// image's dpkg status. Where the image has none, it tells only of packages that were asked for.
+func (p *Package) because(i *rootfs.Image) error {
+	m := i.Manifest
+	needs, err := dependencies(i)
+	if err != nil {
+		return err
+	}
+	from := map[string]string{}
+	queue := slices.Clone(m.Requested)
+	for _, name := range queue {
+		from[name] = ""
+	}
+	for len(queue) > 0 && !has(from, p.Name) {
+		name := queue[0]
+		queue = queue[1:]
+		for _, next := range needs[name] {
+			if !has(from, next) {
+				from[next] = name
+				queue = append(queue, next)
+			}
+		}
+	}
+	if !has(from, p.Name) {
+		return nil
+	}
+	for name := p.Name; name != ""; name = from[name] {
+		p.Because = append(p.Because, name)
+	}
+	slices.Reverse(p.Because)
+	p.AskedBy = askedBy(p.Because[0], m.Programs)
+	return nil
+}
+
+func has(m map[string]string, name string) bool {
+	_, ok := m[name]
+	return ok
+}
+
+// dependencies reads which packages of the image each one needs: those that are there of all alternatives, by their own names
+// or by what they provide.
+func dependencies(i *rootfs.Image) (map[string][]string, error) {
+	data, err := i.Root.ReadFile(recipe.StatusPath, maxStatus)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	provided := map[string][]string{}
+	wanted := map[string][]string{}
+	s := deb822.NewScanner(string(data))
+	for s.Next() {
+		p := s.Paragraph()
+		name := p.Get("Package")
+		provided[name] = append(provided[name], name)
+		for _, virtual := range relations(p.Get("Provides")) {
+			provided[virtual] = append(provided[virtual], name)
+		}
+		wanted[name] = append(relations(p.Get("Pre-Depends")), relations(p.Get("Depends"))...)
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", recipe.StatusPath, err)
+	}
+	out := map[string][]string{}
+	for name, list := range wanted {
+		for _, w := range list {
+			out[name] = append(out[name], provided[w]...)
+		}
+	}
+	return out, nil
+}
+
+// relations are the names in a field such as Depends (Debian Policy 7.1), alternatives included.
+func relations(field string) []string {
+	var out []string
+	for _, item := range strings.FieldsFunc(field, func(r rune) bool { return r == ',' || r == '|' }) {
+		name, _, _ := strings.Cut(strings.TrimSpace(item), " ")
+		name, _, _ = strings.Cut(name, "(")
+		name, _, _ = strings.Cut(name, ":")
+		if name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// askedBy says what a requested package is for.
+func askedBy(name string, programs []string) []string {
+	var out []string
+	for _, p := range roles.Programs() {
+		if !slices.Contains(programs, p.Name) || !slices.Contains(p.Packages, name) {
+			continue
+		}
+		var of []string
+		for _, r := range roles.Roles() {
+			if slices.Contains(r.Programs, p.Name) {
+				of = append(of, r.Name)
+			}
+		}
+		if len(of) == 0 {
+			of = []string{"every node"}
+		}
+		out = append(out, p.Name+" ("+strings.Join(of, ", ")+")")
+	}
+	if len(out) == 0 {
+		out = []string{"every image, or image.yaml"}
+	}
+	return out
+}

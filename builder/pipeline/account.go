@@ -1,0 +1,111 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"spore/builder/dep5"
+	"spore/builder/jar"
+	"spore/builder/manifest"
+	"spore/builder/packs"
+	"spore/builder/payload"
+	"spore/builder/recipe"
+	"spore/builder/store"
+	"spore/builder/tree"
+)
+
+// account adds to a manifest what only the composed root tells: its files, how much of each package it has, and the
+// packages' licences.
+func account(m *manifest.Manifest, opened []*packs.Pack, composed *recipe.Result) error {
+	m.Files = manifest.Files(composed.Tree)
+	version, err := composed.Tree.ReadFile("/etc/debian_version")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	m.DebianVersion = strings.TrimSpace(string(version))
+
+	in := map[string]int{}
+	count := func(n *tree.Inode) {
+		if n.Type != tree.Dir {
+			in[n.Origin]++
+		}
+	}
+	if err := composed.Tree.Walk(func(_ string, n *tree.Inode) error { count(n); return nil }); err != nil {
+		return err
+	}
+	for _, n := range composed.Boot {
+		count(n)
+	}
+	for i, p := range opened {
+		total := 0
+		err := p.Entries(func(_ string, n *tree.Inode) error {
+			if n.Type != tree.Dir {
+				total++
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("package %s: %w", p.Name, err)
+		}
+		q := &m.Packages[i]
+		q.FilesIn = in["deb:"+p.Name+"_"+p.Version]
+		q.FilesOut = max(total-q.FilesIn, 0)
+		// The boot files of a package are in the image even where nothing of it is in the root.
+		q.Absent = composed.Dropped[p.Name] && q.FilesIn == 0
+		text, err := composed.Tree.ReadFile(path.Join("/usr/share/doc", p.Name, "copyright"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("package %s: read its copyright file: %w", p.Name, err)
+		}
+		q.License = dep5.Expression(string(text))
+	}
+	return nil
+}
+
+// bootPayloads describes the programs that run from elsewhere than a path of the root. The descriptions are kept: reading a
+// program takes longer than all else of a build in which nothing changed.
+func (b *build) bootPayloads() ([]manifest.Payload, error) {
+	var out []manifest.Payload
+	for _, p := range append([]payload.Program{b.binaries.stage1}, b.binaries.contained...) {
+		key := store.KeyOf("described program 1", b.Tool, p.Name, p.Version, p.Target, p.Key.String())
+		if !b.Store.Has(key) {
+			described, err := describePayload(p)
+			if err != nil {
+				return nil, err
+			}
+			if err := b.Store.Put(key, func(w *os.File) error { return json.NewEncoder(w).Encode(described) }); err != nil {
+				return nil, err
+			}
+		}
+		text, err := b.Store.ReadAll(key)
+		if err != nil {
+			return nil, err
+		}
+		var described manifest.Payload
+		if err := json.Unmarshal(text, &described); err != nil {
+			return nil, b.Store.Damaged(key, fmt.Errorf("read the description of program %s: %w", p.Name, err))
+		}
+		out = append(out, described)
+	}
+	return out, nil
+}
+
+// bundled lists the artifacts inside a jar, but for the one that it is.
+func bundled(p payload.Program, data []byte) ([]manifest.Artifact, error) {
+	found, err := jar.Artifacts(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, fmt.Errorf("payload %s: %w", p.Name, err)
+	}
+	var out []manifest.Artifact
+	for _, a := range found {
+		if a.Group != p.Artifact.Group || a.Name != p.Artifact.Name {
+			out = append(out, manifest.Artifact{Group: a.Group, Name: a.Name, Version: a.Version})
+		}
+	}
+	return out, nil
+}
