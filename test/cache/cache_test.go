@@ -68,15 +68,20 @@ func setup(t *testing.T) *lab {
 		require.NoError(t, err, "%s", text)
 
 		// The user's cache brings packages and programs, or gets them; what is damaged here is a copy. Roots and initramfs are made
-		// anew, by the program under test.
+		// anew, by the program under test, which asks for every package: the user's cache may have pruned some.
 		example := filepath.Join(l.repo, "examples", "edge")
 		out := filepath.Join(dir, "warm")
-		text, err = exec.Command(l.spore, "build", example, "-o", out, "--source", l.repo).CombinedOutput()
-		require.NoError(t, err, "%s", text)
-		require.NoError(t, os.RemoveAll(out))
 		user, err := os.UserCacheDir()
 		require.NoError(t, err)
-		cloneStore(t, filepath.Join(user, "spore"), l.cache, kind.Roots, kind.Initrds)
+		for _, cache := range []string{filepath.Join(user, "spore"), l.cache} {
+			text, err = exec.Command(l.spore, "build", example, "-o", out, "--cache", cache, "--source", l.repo).CombinedOutput()
+			require.NoError(t, err, "%s", text)
+			require.NoError(t, os.RemoveAll(out))
+			if cache != l.cache {
+				cloneStore(t, cache, l.cache, kind.Roots, kind.Initrds)
+			}
+		}
+		pruneRoots(t, l.cache)
 
 		l.mirror = newMirror(t, l.cache)
 		require.NoError(t, os.CopyFS(l.config, os.DirFS(example)))

@@ -36,6 +36,8 @@ func newMirror(t *testing.T, dir string) *mirror {
 	require.NoError(t, err)
 	for _, o := range objects {
 		m.byKey[o.Key.String()] = o.Path
+	}
+	for _, o := range objects {
 		k, err := kind.OfFile(o.Path)
 		require.NoError(t, err)
 		if k != kind.Indexes {
