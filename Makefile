@@ -22,13 +22,14 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench fuzz corpus generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without the commit in it: the cache and image.lock tell programs apart by their bytes, and those of two commits may be the same.
 bin/spore: FORCE
-	@go build -trimpath -o bin/spore ./builder
+	@go build -trimpath -buildvcs=false -o bin/spore ./builder
 
 # Once, and only where there are none: whoever wants a passphrase runs spore pki init before, without --plain.
 configs.pki: | bin/spore
@@ -100,8 +101,13 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 
 	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
 
-pictures: image ## take the pictures in docs/pictures from a machine in QEMU
+pictures: image ## take the pictures in docs/pictures from a machine in QEMU, and draw the one of sizes
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
+	bin/spore inspect $(OUT)/spore.img --size --svg docs/pictures/size.svg > /dev/null
+
+bootorder: image ## record in QEMU in which order a boot reads the files of the root
+	go run ./test/bootorder $(OUT) edge-01 > $(OUT)/order.txt
+	mv $(OUT)/order.txt builder/bootorder/order.txt
 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...

@@ -215,9 +215,11 @@ func (a *Archive) Suites() []SuiteInfo {
 
 // Date is the newest date of the suites' InRelease files: the same for the same indexes, and so fit as the date of a
 // build. It is zero before Update.
-func (a *Archive) Date() time.Time {
+func (a *Archive) Date() time.Time { return newestDate(a.Suites()) }
+
+func newestDate(suites []SuiteInfo) time.Time {
 	var newest time.Time
-	for _, s := range a.suites {
+	for _, s := range suites {
 		if s.Date.After(newest) {
 			newest = s.Date
 		}

@@ -116,6 +116,17 @@ func (u *universe) options(alts alternatives) []*Package {
 	return out
 }
 
+// newest lists the packages of these names that there are, sorted by name.
+func (u *universe) newest(names []string) []Package {
+	out := []Package{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if p := u.byName[name]; p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
 // similar names up to three packages that a misspelt name may mean.
 func (u *universe) similar(name string) []string {
 	type near struct {

@@ -60,9 +60,11 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", DescriptionFile, err)
 	}
-	cached, err := ensureJars(ctx, st, filepath.Base(dir), pom, pinned, o)
-	if err != nil {
-		return nil, err
+	cached := false
+	if !o.Plan {
+		if cached, err = ensureJars(ctx, st, filepath.Base(dir), pom, pinned, o); err != nil {
+			return nil, err
+		}
 	}
 	name := filepath.Base(dir)
 	files, err := listFiles(dir, o.Hashes, map[string]bool{}, ".")

@@ -90,8 +90,15 @@ func TestJarsAreLaidOutAsPinned(t *testing.T) {
 	st, dir := newStore(t), jars(t, nil)
 	var started []string
 	o := Options{Env: os.Environ(), Maven: command, Started: func(name string) { started = append(started, name) }}
+	planned, err := Build(context.Background(), st, dir, Options{Maven: "/nonexistent", Plan: true})
+	require.NoError(t, err, "a plan needs no Maven")
 	list, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
+	require.Len(t, planned, len(list))
+	for i, p := range planned {
+		require.Equal(t, list[i].Key, p.Key)
+		require.Equal(t, list[i].Target, p.Target)
+	}
 	type row struct {
 		name, target, version, artifact, content string
 		mode                                     uint32

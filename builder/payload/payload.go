@@ -50,6 +50,8 @@ type Options struct {
 	Env []string
 	// Tags are build tags.
 	Tags []string
+	// Plan has nothing made: programs come with names, versions and keys, and Size and Path say nothing.
+	Plan bool
 	// Hashes remembers the hashes of source files; nil reads them all.
 	Hashes *stamp.Hashes
 	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
@@ -70,6 +72,8 @@ type Program struct {
 	Artifact *Artifact
 	// Compiled tells programs, which carry the list of their modules, from all else.
 	Compiled bool
+	// Toolchain is the version of Go that compiles a program.
+	Toolchain string
 	// Mode holds the permission bits.
 	Mode uint32
 	// Target is its path in the image.
@@ -192,6 +196,10 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	}
 	key := t.key(toolchain, o.Tags)
 	cached := st.Has(key)
+	p := Program{Name: t.name, Compiled: true, Toolchain: toolchain, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Cached: cached}
+	if o.Plan {
+		return p, nil
+	}
 	if !cached {
 		if o.Started != nil {
 			o.Started(t.name)
@@ -205,7 +213,8 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
-	return Program{Name: t.name, Compiled: true, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+	p.Size = info.Size()
+	return p, nil
 }
 
 // key hashes all that decides about the output.

@@ -43,10 +43,19 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	var started []string
 	o := Options{Env: os.Environ(), Started: func(name string) { started = append(started, name) }}
 
+	plan := o
+	plan.Plan = true
+	planned, err := Build(context.Background(), st, dir, plan)
+	require.NoError(t, err)
+	require.Len(t, planned, 1)
+	require.Empty(t, started, "a plan makes nothing")
+	require.False(t, st.Has(planned[0].Key))
+
 	list, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	p := list[0]
+	require.Equal(t, planned[0].Key, p.Key)
 	require.Equal(t, "hello", p.Name)
 	require.Equal(t, "/usr/bin/hello", p.Target)
 	require.False(t, p.Cached)
@@ -62,6 +71,7 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	require.NoError(t, r.Close())
 	info, err := buildinfo.ReadFile(p.Path)
 	require.NoError(t, err)
+	require.Equal(t, info.GoVersion, p.Toolchain)
 	require.Equal(t, "example.test/hello", info.Main.Path)
 	require.Regexp(t, `^go1\.\d+(\.\d+)?$`, info.GoVersion, "experiments are those of the toolchain, no more and no less")
 

@@ -14,6 +14,7 @@ import (
 	"spore/builder/image"
 	"spore/builder/initrd"
 	"spore/builder/kmod"
+	"spore/builder/lock"
 	"spore/builder/media"
 	"spore/builder/packs"
 	"spore/builder/provenance"
@@ -117,7 +118,7 @@ func (b *build) writeDisk(ctx context.Context) error {
 	return nil
 }
 
-// writeManifest writes manifest, bills of materials and provenance beside the image.
+// writeManifest writes manifest, lock, bills of materials and provenance beside the image.
 func (b *build) writeManifest() error {
 	m := b.root.Manifest
 	m.MediaPackages = b.mediaPackages
@@ -133,6 +134,13 @@ func (b *build) writeManifest() error {
 		return err
 	}
 	if err := write(ManifestName, m.Encode); err != nil {
+		return err
+	}
+	l, err := b.madeLock()
+	if err != nil {
+		return err
+	}
+	if err := write(lock.Name, l.Encode); err != nil {
 		return err
 	}
 	bills := Bills()

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/apt"
+	"spore/builder/lock"
+	"spore/builder/manifest"
 	"spore/builder/needs"
 	"spore/builder/packs"
 )
@@ -22,15 +24,15 @@ import (
 type Archive interface {
 	// Update brings the indexes up to date.
 	Update(ctx context.Context) error
-	// Resolve returns the closure of a package list, sorted by name.
-	Resolve(list []string) ([]apt.Package, error)
+	// Choose returns the closure of a package list, and the newest package of each name in alone that there is; both are
+	// sorted by name.
+	Choose(list, alone []string) (closure, single []apt.Package, err error)
 	// Fetch brings the packages into the store.
 	Fetch(ctx context.Context, list []apt.Package) error
 	// Open opens a package that was fetched.
 	Open(p apt.Package) (*os.File, error)
-	// Date is the date of the newest index.
+	// Date is the date of the newest index, Suites are all indexes.
 	Date() time.Time
-	// Suites says where the packages come from, by the hashes of the InRelease files.
 	Suites() []apt.SuiteInfo
 	// Warnings holds what the user should know.
 	Warnings() []string
@@ -44,6 +46,8 @@ type packageSet struct {
 	requested []string
 	// release is the kernel's release, as uname -r says it.
 	release string
+	// media are those packages that media can have files of, by name.
+	media map[string]apt.Package
 }
 
 // resolvePackages finds the exact packages of the image. Nothing but indexes is downloaded yet.
@@ -56,16 +60,21 @@ func (b *build) resolvePackages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := b.Archive.Resolve(list)
+	resolved, media, err := b.Archive.Choose(list, mediaPackageNames())
 	if err != nil {
 		return err
 	}
+	b.packages.takeMedia(media)
 	slices.Sort(list)
 	b.packages.list, b.packages.requested = resolved, slices.Compact(list)
 	if err := b.packages.findKernel(); err != nil {
 		return err
 	}
-	if b.BuildTime == 0 {
+	switch {
+	case b.BuildTime != 0:
+	case b.Locked != nil:
+		b.BuildTime = b.Locked.BuildTime
+	default:
 		b.BuildTime = b.Archive.Date().Unix()
 	}
 	step.Note("%d, kernel %s", len(resolved), b.packages.release)
@@ -92,6 +101,38 @@ func (s *packageSet) findKernel() error {
 		return fmt.Errorf("an image needs exactly one kernel, the package list leads to %d (%s): check kernel and packages in image.yaml", len(found), strings.Join(found, ", "))
 	}
 	return nil
+}
+
+func (s *packageSet) takeMedia(list []apt.Package) {
+	s.media = map[string]apt.Package{}
+	for _, p := range list {
+		s.media[p.Name] = p
+	}
+}
+
+// mediaPackageNames are the packages that media can have files of, whatever formats are asked for.
+func mediaPackageNames() []string {
+	names := []string{ipxePackage}
+	for _, f := range biosFiles {
+		names = append(names, f.pkg)
+	}
+	return names
+}
+
+// mediaPackage is one of those packages, and notes it for the manifest.
+func (b *build) mediaPackage(name string) (apt.Package, error) {
+	p, ok := b.packages.media[name]
+	switch {
+	case !ok && b.Locked != nil:
+		return p, fmt.Errorf("%s has no package %s; spore lock --update looks for it", lock.Name, name)
+	case !ok:
+		return p, fmt.Errorf("the archive has no package %s", name)
+	}
+	m := manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: p.Source, SHA256: p.SHA256, Size: p.Size}
+	if !slices.Contains(b.mediaPackages, m) {
+		b.mediaPackages = append(b.mediaPackages, m)
+	}
+	return p, nil
 }
 
 // openPacks downloads what is missing and opens the packs of all packages, making those that the store does not have. The

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spore/builder/lock"
 	"spore/builder/manifest"
 	"spore/builder/media"
 	"spore/builder/needs"
@@ -41,7 +42,7 @@ const (
 
 // Names are all names that Build gives to what it writes into the output folder.
 func Names() []string {
-	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName}
+	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name}
 }
 
 // Options say what to build, from what, and where.
@@ -64,7 +65,11 @@ type Options struct {
 	Registry oci.Registry
 	// Keys sign what machines start; none is fine.
 	Keys media.Keys
-	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
+	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
+	// one that gives the packages of the lock (see Pins).
+	Locked *lock.Lock
+	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes that of Locked, else the date of
+	// the package archive.
 	BuildTime int64
 	// FullProvenance has the provenance name every medium by the SHA-256 of the whole file.
 	FullProvenance bool
@@ -90,6 +95,7 @@ type Result struct {
 	SBOM        string `json:"sbom"`
 	SPDX        string `json:"spdx"`
 	Provenance  string `json:"provenance"`
+	Lock        string `json:"lock"`
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	BuildTime   int64  `json:"buildTime"`
@@ -111,6 +117,9 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	defer unlock()
 
 	if err := b.resolvePackages(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.checkLock(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.compilePrograms(ctx); err != nil {
@@ -179,7 +188,7 @@ type build struct {
 
 func (b *build) result() *Result {
 	r := &Result{
-		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName), Lock: filepath.Join(b.Out, lock.Name),
 		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,

@@ -32,9 +32,23 @@ func (b *build) inputsKey() (string, error) {
 		return "", err
 	}
 	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), strconv.FormatInt(b.epoch, 10), strconv.FormatBool(b.FullProvenance), string(image), string(public), keys}
+	configuration, err := b.configuration()
+	if err != nil {
+		return "", err
+	}
+	for _, r := range configuration {
+		in = append(in, r.Name, r.Digest)
+	}
+	// What the provenance says of sources goes further than the programs made of them.
+	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained) {
+		in = append(in, p.Sources.Payload, p.Sources.Hash)
+	}
 	// What media have besides the root is taken from the archive.
 	for _, s := range b.Archive.Suites() {
 		in = append(in, s.Suite, s.SHA256)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.packages.media)) {
+		in = append(in, name, b.packages.media[name].SHA256)
 	}
 	files := b.Config.Source()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

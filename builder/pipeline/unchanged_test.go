@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,7 +38,7 @@ func TestTheFilesOfAResultAreThosePathsThatAreBelowTheOutputFolder(t *testing.T)
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	fresh := func() *build {
 		return &build{
-			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}},
+			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}, Folder: fstest.MapFS{}},
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
@@ -58,6 +59,8 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 		"slots":     func(b *build) { b.Config.Image.Slots = spec.Slots{Root: 4096} },
 		"keys":      func(b *build) { b.Config.Public.SigningKeys = []string{"k"} },
 		"files":     func(b *build) { b.Config.Public.Files = map[string][]byte{"ca.crt": []byte("c")} },
+		"image":     func(b *build) { b.Folder = fstest.MapFS{"image.yaml": {Data: []byte("# a word")}} },
+		"sources":   func(b *build) { b.binaries.payloads = []payload.Program{{Sources: payload.Sources{Hash: "h"}}} },
 		"enrolment": func(b *build) { b.Keys = media.Keys{Enroll: &image.Enrolment{Mode: "force"}} },
 	} {
 		b := fresh()

@@ -235,12 +235,12 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// hashes are those of the outputs in a folder by name.
+// hashes are those of the outputs in a folder by name; names of unfinished files begin with a dot.
 func hashes(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, name := range names(t, dir) {
-		if strings.HasPrefix(name, "spore.") {
+		if !strings.HasPrefix(name, ".") {
 			out[name] = hashOf(t, filepath.Join(dir, name))
 		}
 	}
