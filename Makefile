@@ -4,10 +4,12 @@
 
 SHELL := /bin/bash
 OUT   ?= out
+FUZZTIME  ?= 60s
+FUZZTOTAL ?= 0
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base curl openssl make \
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
@@ -20,7 +22,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,10 +94,11 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 90m -run '$(VOLUMES_E2E)' ./test/e2e
 
-soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
+soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
+	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
 
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU, and draw the one of sizes
@@ -109,10 +112,11 @@ bootorder: image ## record in QEMU in which order a boot reads the files of the 
 bench: ## benchmarks
 	go test -run '^$$' -bench . ./...
 
-fuzz: ## a minute of every fuzz target
-	@go list ./... | while read -r pkg; do \
-	    go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do go test -run '^$$' -fuzz "^$$f\$$" -fuzztime 60s "$$pkg" || exit 1; done || exit 1; \
-	done
+fuzz: ## every fuzz target for FUZZTIME (60s), and FUZZTOTAL at most together; a table at the end
+	go run ./test/fuzz -time $(FUZZTIME) -total $(FUZZTOTAL)
+
+corpus: ## keep what make fuzz found: up to 12 small inputs of each target, in testdata
+	go run ./test/fuzz -keep 12
 
 generate: ## rewrite generated files (JSON Schemas, references)
 	go generate ./...

@@ -16,7 +16,8 @@ const scanStep = "kmod-scan-1"
 // Cached is Scan with its result kept in a store. kernel identifies the content of the module directory, for instance
 // the SHA-256 of the kernel's package; t is called, and modules are read, only when the store does not know it.
 func Cached(ctx context.Context, st *store.Store, kernel, version string, t func() (*tree.Tree, error)) (*Modules, error) {
-	f, err := st.Ensure(store.KeyOf(scanStep, kernel, version), func(w *os.File) error {
+	key := store.KeyOf(scanStep, kernel, version)
+	f, err := st.Ensure(key, func(w *os.File) error {
 		tr, err := t()
 		if err != nil {
 			return err
@@ -33,7 +34,7 @@ func Cached(ctx context.Context, st *store.Store, kernel, version string, t func
 	defer f.Close()
 	var m Modules
 	if err := json.NewDecoder(f).Decode(&m); err != nil {
-		return nil, fmt.Errorf("read the module index of kernel %s from the store: %w", version, err)
+		return nil, st.Damaged(key, fmt.Errorf("read the module index of kernel %s from the store: %w", version, err))
 	}
 	return &m, nil
 }

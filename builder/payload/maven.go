@@ -113,7 +113,7 @@ func ensureJars(ctx context.Context, st *store.Store, name string, pom []byte, p
 	if o.Started != nil {
 		o.Started(name)
 	}
-	err := withJars(ctx, filepath.Join(st.Dir(), "tmp"), pom, o, func(found []foundJar) error {
+	err := withJars(ctx, st.TempDir(), pom, o, func(found []foundJar) error {
 		list := make([]jar, len(found))
 		for i, f := range found {
 			list[i] = f.jar

@@ -186,7 +186,7 @@ func TestWhatMavenBringsIsHeldAgainstThePins(t *testing.T) {
 				sum := sha256.Sum256([]byte(j))
 				require.False(t, st.Has(store.Key(sum)), "nothing of it is kept")
 			}
-			left, err := os.ReadDir(filepath.Join(st.Dir(), "tmp"))
+			left, err := os.ReadDir(st.TempDir())
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing half-written stays")
 		})

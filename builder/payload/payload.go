@@ -257,7 +257,7 @@ func toolchainLine(mod []byte) string {
 
 // compile runs the go command in a directory of the store's own and copies what it made to w.
 func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolchain string, o Options) error {
-	tmp, err := os.MkdirTemp(filepath.Join(st.Dir(), "tmp"), "go-*")
+	tmp, err := os.MkdirTemp(st.TempDir(), "go-*")
 	if err != nil {
 		return err
 	}

@@ -169,7 +169,7 @@ func TestErrors(t *testing.T) {
 			for _, w := range tt.want {
 				require.ErrorContains(t, err, w)
 			}
-			left, err := os.ReadDir(filepath.Join(st.Dir(), "tmp"))
+			left, err := os.ReadDir(st.TempDir())
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing half-written stays")
 		})

@@ -46,7 +46,7 @@ func (b *build) makeMedia(ctx context.Context) error {
 			return fmt.Errorf("read %s of the root: %w", name, err)
 		}
 	}
-	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: filepath.Join(b.Store.Dir(), "tmp"), Progress: b.Progress})
+	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: b.Store.TempDir(), Progress: b.Progress})
 	return err
 }
 

@@ -183,7 +183,7 @@ func (b *build) addImage(image containerImage, fill func(w *os.File) error) erro
 		return err
 	}
 	if image.Image, err = oci.Describe(f, info.Size()); err != nil {
-		return fmt.Errorf("read %s (remove it to make it anew): %w", f.Name(), err)
+		return b.Store.Damaged(image.key, fmt.Errorf("read container image: %w", err))
 	}
 	b.images = append(b.images, image)
 	return nil

@@ -20,6 +20,7 @@ import (
 	"spore/builder/media"
 	"spore/builder/needs"
 	"spore/builder/oci"
+	"spore/builder/outfolder"
 	"spore/builder/progress"
 	"spore/builder/stamp"
 	"spore/builder/store"
@@ -38,6 +39,11 @@ const (
 	// ProvenanceName is the in-toto statement of what the image was made of.
 	ProvenanceName = "spore.provenance.json"
 )
+
+// Names are all names that Build gives to what it writes into the output folder.
+func Names() []string {
+	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name}
+}
 
 // Options say what to build, from what, and where.
 type Options struct {
@@ -101,11 +107,10 @@ type Result struct {
 
 // Build builds an image.
 func Build(ctx context.Context, o Options) (*Result, error) {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, fmt.Errorf("make the output folder: %w", err)
-	}
 	b := &build{Options: o, programs: needs.Programs(o.Config), epoch: o.BuildTime}
-	unlock, locked, err := b.lockFolder(ctx)
+	unlock, locked, err := outfolder.Take(ctx, o.Out, Names(), func() {
+		b.Progress.Printf("another build writes to %s: waiting for it", o.Out)
+	})
 	if err != nil {
 		return nil, err
 	}

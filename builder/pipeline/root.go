@@ -59,7 +59,7 @@ func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, 
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	if b.Store.Has(b.root.object(objMeta)) {
+	if b.rootStored() {
 		step := b.Progress.Step("root")
 		if err := b.loadRoot(); err != nil {
 			return err
@@ -69,6 +69,16 @@ func (b *build) ensureRoot(ctx context.Context) error {
 		return nil
 	}
 	return b.composeRoot(ctx)
+}
+
+// rootStored reports whether the store has all of the root: it removes objects one by one.
+func (b *build) rootStored() bool {
+	for _, name := range []string{objMeta, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
+		if !b.Store.Has(b.root.object(name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // rootKey hashes everything that the root depends on.
@@ -108,7 +118,7 @@ func (b *build) loadRoot() error {
 		return err
 	}
 	if err := json.Unmarshal(data, &b.root); err != nil {
-		return fmt.Errorf("read the cached root (remove %s to build it anew): %w", b.Store.Path(b.root.object(objMeta)), err)
+		return b.Store.Damaged(b.root.object(objMeta), fmt.Errorf("read the cached root: %w", err))
 	}
 	b.root.key, b.root.cached = key, true
 	return nil

@@ -1,61 +1,22 @@
 package pipeline
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"spore/builder/media"
 	"spore/builder/payload"
 	"spore/builder/stamp"
 	"spore/builder/store"
 )
-
-// lockWait is how often a folder that another build writes to is tried.
-const lockWait = 100 * time.Millisecond
-
-// lockFolder keeps other builds away from the output folder, so that what is recorded of it is of one build. Where the
-// filesystem knows no locks, recorded is false.
-func (b *build) lockFolder(ctx context.Context) (unlock func(), recorded bool, err error) {
-	f, err := os.Open(b.Out)
-	if err != nil {
-		return nil, false, fmt.Errorf("open the output folder: %w", err)
-	}
-	for told := false; ; told = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, true, nil
-		}
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return func() { f.Close() }, false, nil
-		}
-		if !told {
-			b.Progress.Printf("another build writes to %s: waiting for it", b.Out)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, false, context.Cause(ctx)
-		case <-time.After(lockWait):
-		}
-	}
-}
 
 // inputsKey hashes all that the output files depend on.
 func (b *build) inputsKey() (string, error) {

@@ -1,13 +1,11 @@
 package pipeline
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,29 +33,6 @@ func TestTheFilesOfAResultAreThosePathsThatAreBelowTheOutputFolder(t *testing.T)
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, got, out)
 	}
-}
-
-func TestABuildWaitsForAnotherOneThatWritesToItsFolder(t *testing.T) {
-	out := t.TempDir()
-	first := &build{Options: Options{Out: out}}
-	unlock, locked, err := first.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-
-	ctx, cancel := context.WithTimeout(context.Background(), 3*lockWait)
-	defer cancel()
-	second := &build{Options: Options{Out: out}}
-	_, _, err = second.lockFolder(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	go func() {
-		time.Sleep(lockWait / 2)
-		unlock()
-	}()
-	unlock, locked, err = second.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-	unlock()
 }
 
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {

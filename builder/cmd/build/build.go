@@ -14,12 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/signing"
 	"spore/builder/lock"
 	"spore/builder/pipeline"
+	"spore/builder/store"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
@@ -72,7 +74,7 @@ and a build takes what is newest.`,
 	return cmd
 }
 
-func run(cmd *cobra.Command, dir, version string, f flags) error {
+func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if f.locked && f.update {
 		return exit.Usage(errors.New("--locked asks no mirror for newer packages, and --update does: leave one of them out"))
 	}
@@ -82,6 +84,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 		age = 0
 	}
 	o, err := f.inputs.Load(cmd, inputs.Request{Dir: dir, PKI: f.pki, Version: version, MaxIndexAge: age, Locked: f.locked}, now)
+	if o.Store != nil {
+		defer func() { err = errors.Join(err, cachefolder.Settle(o.Store, o.Progress)) }()
+	}
 	if errors.Is(err, folder.ErrConfig) {
 		return fmt.Errorf("%w; nothing was built", err)
 	}
@@ -100,6 +105,10 @@ func run(cmd *cobra.Command, dir, version string, f flags) error {
 	}
 	o.Out = f.out
 	result, err := pipeline.Build(cmd.Context(), o)
+	if errors.Is(err, store.ErrDamaged) {
+		o.Progress.Printf("%v; it is made anew", err)
+		result, err = pipeline.Build(cmd.Context(), o)
+	}
 	if err != nil {
 		return err
 	}

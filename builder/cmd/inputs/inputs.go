@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/apt"
+	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/lock"
@@ -63,7 +64,8 @@ type Request struct {
 	Locked bool
 }
 
-// Load reads the configuration and finds the rest. What it returns has no output folder, no formats and no keys yet. now is
+// Load reads the configuration and finds the rest. Where what it returns has a Store, with an error too, the caller ends its
+// session. It has no output folder, no formats and no keys yet. now is
 // the time that dates of indexes are held against.
 func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.Options, err error) {
 	o = pipeline.Options{Folder: os.DirFS(r.Dir), Version: r.Version, Env: os.Environ(), Progress: progress.New(cmd.ErrOrStderr(), time.Now)}
@@ -74,7 +76,7 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 	if o.Source, err = findSource(f.source, r.Dir); err != nil {
 		return o, err
 	}
-	if o.Store, err = openStore(f.cache); err != nil {
+	if o.Store, err = cachefolder.Open(f.cache); err != nil {
 		return o, err
 	}
 	if o.BuildTime, err = sourceDateEpoch(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
@@ -125,22 +127,6 @@ func findSource(flag, dir string) (string, error) {
 		exe = "."
 	}
 	return source.Find(flag, ".", dir, filepath.Dir(exe))
-}
-
-func openStore(dir string) (*store.Store, error) {
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("find the user's cache folder (or name one with --cache): %w", err)
-		}
-		dir = filepath.Join(base, "spore")
-	}
-	// The compiler, which runs in another folder, is told a path in it.
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	return store.Open(dir)
 }
 
 // sourceDateEpoch reads the variable of the Reproducible Builds project: seconds since the epoch.

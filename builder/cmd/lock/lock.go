@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
@@ -70,12 +71,15 @@ compiled, and no package is downloaded.`,
 	return cmd
 }
 
-func run(cmd *cobra.Command, dir, version string, f flags) error {
+func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if f.update && f.check {
 		return exit.Usage(errors.New("--check writes nothing, and --update writes: leave one of them out"))
 	}
 	// The mirror is asked in any case: what is newest is the question.
 	o, err := f.inputs.Load(cmd, inputs.Request{Dir: dir, Version: version}, time.Now())
+	if o.Store != nil {
+		defer func() { err = errors.Join(err, cachefolder.Settle(o.Store, o.Progress)) }()
+	}
 	if errors.Is(err, folder.ErrConfig) {
 		return fmt.Errorf("%w; nothing was locked", err)
 	}
