@@ -22,7 +22,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench fuzz corpus generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,7 +109,14 @@ bootorder: image ## record in QEMU in which order a boot reads the files of the 
 	go run ./test/bootorder $(OUT) edge-01 > $(OUT)/order.txt
 	mv $(OUT)/order.txt builder/bootorder/order.txt
 
-bench: ## benchmarks
+# A run that leaves something out writes its page beside the caches: that in docs is of a whole one.
+bench: PAGE = $(if $(SKIP),$(OUT)/bench,docs)
+bench: ## measure builds and boots beside mkosi and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale
+	@mkdir -p $(OUT)/bench
+	go build -o $(OUT)/bench/bench ./test/bench
+	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench -page $(PAGE)/performance.md -pictures $(PAGE)/pictures
+
+benchmarks: ## Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./...
 
 fuzz: ## every fuzz target for FUZZTIME (60s), and FUZZTOTAL at most together; a table at the end

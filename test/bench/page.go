@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Row is a row of the page's table: what was done, by whom at what cost, and what it is to cost.
+type Row struct {
+	What string
+	// Ours, Mkosi and Floor are medians; nil is a contender that did not take part.
+	Ours, Mkosi, Floor *Usage
+	Goals              []Goal
+}
+
+// table is the rows as a table of Markdown. A row with several goals is continued below.
+func table(rows []Row) string {
+	var b strings.Builder
+	b.WriteString("| what | Spore CPU s | wall s | mkosi CPU s | wall s | floor CPU s | mkosi / Spore | Spore / floor | goal | measured | met |\n")
+	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|---|--:|---|\n")
+	for _, r := range rows {
+		goals := r.Goals
+		if len(goals) == 0 {
+			goals = []Goal{{}}
+		}
+		for i, g := range goals {
+			cells := make([]string, 8)
+			if i == 0 {
+				cells = []string{r.What, cpu(r.Ours), wall(r.Ours), cpu(r.Mkosi), wall(r.Mkosi), cpu(r.Floor), over(r.Mkosi, r.Ours), over(r.Ours, r.Floor)}
+			}
+			if g.Text == "" {
+				cells = append(cells, "", "", "")
+			} else {
+				cells = append(cells, g.Text, g.Measured(), g.Met())
+			}
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		}
+	}
+	return b.String()
+}
+
+func cpu(u *Usage) string {
+	if u == nil {
+		return "–"
+	}
+	return number(u.CPU.Seconds())
+}
+
+func wall(u *Usage) string {
+	if u == nil {
+		return "–"
+	}
+	return number(u.Wall.Seconds())
+}
+
+func over(a, b *Usage) string {
+	if a == nil || b == nil || b.CPU <= 0 {
+		return "–"
+	}
+	return number(ratio(a.CPU, b.CPU))
+}
+
+// mebibytes is an amount of memory.
+func mebibytes(n int64) string { return fmt.Sprintf("%.0f", float64(n)/(1<<20)) }
+
+// memoryTable shows the largest process of each row.
+func memoryTable(rows []Row) string {
+	var b strings.Builder
+	b.WriteString("| what | Spore MiB | mkosi MiB | floor MiB |\n|---|--:|--:|--:|\n")
+	cell := func(u *Usage) string {
+		if u == nil || u.Memory == 0 {
+			return "–"
+		}
+		return mebibytes(u.Memory)
+	}
+	for _, r := range rows {
+		if cell(r.Ours) == "–" {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.What, cell(r.Ours), cell(r.Mkosi), cell(r.Floor))
+	}
+	return b.String()
+}
+
+// page is everything that docs/performance.md says.
+type page struct {
+	machine Machine
+	command string
+	rounds  int
+	skipped map[string]bool
+	rows    []Row
+	spans   []Span
+	scale   []Scale
+}
+
+// Names of the pictures.
+const (
+	bootPicture  = "boot-chart.svg"
+	scalePicture = "scale-chart.svg"
+)
+
+// write writes the page, and its pictures where there is something to draw.
+func (p *page) write(path, pictures string) error {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.MkdirAll(pictures, 0o755)); err != nil {
+		return err
+	}
+	link, err := filepath.Rel(filepath.Dir(path), pictures)
+	if err != nil {
+		return err
+	}
+	if len(p.spans) > 0 {
+		if err := os.WriteFile(filepath.Join(pictures, bootPicture), []byte(bootChart(p.spans, bootTitle)), 0o644); err != nil {
+			return err
+		}
+	}
+	if len(p.scale) > 0 {
+		if err := os.WriteFile(filepath.Join(pictures, scalePicture), []byte(scaleChart(p.scale)), 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, []byte(p.text(filepath.ToSlash(link))), 0o644)
+}
+
+const bootTitle = "The first boot of edge-01: seconds since the kernel's start, emulated processor"
+
+// text is the page; pictures is the folder of the pictures as the page sees it.
+func (p *page) text(pictures string) string {
+	var b strings.Builder
+	m := p.machine
+	fmt.Fprintf(&b, `# Performance
+
+`+"`%s`"+` measures this and writes this page. Everything is measured in one run and in turn, %s, and the table has the
+medians. CPU seconds are those of all processes that take part, user and system. Compare the ratios: seconds are those of
+this machine.
+
+| | |
+|---|---|
+| processor | %s, %d cores |
+| memory | %d MiB |
+| kernel | %s |
+| load average before and after | %s, %s |
+| Go | %s |
+| QEMU | %s |
+`, p.command, times(p.rounds), m.CPU, m.Cores, m.MemoryMiB, m.Kernel, m.LoadBefore, m.LoadAfter, m.Go, m.QEMU)
+	if m.Accel != "" {
+		fmt.Fprintf(&b, "| machines | 1 processor, 1 GiB, OVMF, %s |\n", m.Accel)
+	}
+	if m.Mkosi != "" {
+		fmt.Fprintf(&b, "| mkosi | %s, from Debian %s |\n", strings.TrimPrefix(m.Mkosi, "mkosi "), suite)
+	}
+	for _, name := range parts {
+		if p.skipped[name] {
+			fmt.Fprintf(&b, "| left out | %s |\n", name)
+		}
+	}
+	list := p.rows
+	if goal := memoryGoal(list); !math.IsNaN(goal.Value) {
+		list = append(slices.Clone(list), Row{What: "peak memory of any build, MiB", Goals: []Goal{goal}})
+	}
+	if len(list) > 0 {
+		fmt.Fprintf(&b, "\n%s\n%s", table(list), p.notes())
+	}
+	if text := memoryTable(p.rows); strings.Count(text, "\n") > 2 {
+		fmt.Fprintf(&b, "\n## Memory\n\nThe most that the largest process had at a time.\n\n%s", text)
+	}
+	if len(p.spans) > 0 {
+		fmt.Fprintf(&b, "\n## A boot\n\n![](%s/%s)\n\n%s", pictures, bootPicture, bootText)
+	}
+	if len(p.scale) > 0 {
+		fmt.Fprintf(&b, "\n## Many nodes\n\n%s\n![](%s/%s)\n\n%s", scaleTable(p.scale), pictures, scalePicture, scaleText)
+	}
+	return b.String()
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// notes say what the rows are.
+func (p *page) notes() string {
+	compiler := ""
+	if d := compilerTime(p.rows, coldRow); d > 0 {
+		compiler = fmt.Sprintf(" The Go\n  programs of the image are compiled, too, with the go command's cache warm; its %s CPU seconds are not in the row, and the\n  wall time has them.", number(d.Seconds()))
+	}
+	return `- The image is that of ` + "`examples/edge`" + `: Debian ` + suite + ` with the generic kernel and all its modules, mosquitto and CoreDNS.
+- **cold**: the packages are downloaded, and the cache is empty otherwise.` + compiler + `
+- **floor**: one Go program that decompresses the packages of the image, compresses the data of its files at the same level and
+  hashes the result, with the same libraries and as many threads. It checks nothing, lays nothing out and writes no image.
+- **mkosi** makes an image of the same packages: a squashfs with zstd at the same level, its dm-verity tree, a unified kernel
+  image, systemd-boot. Cold it has the packages cached; otherwise it is in its incremental mode, with ` + "`--force`" + `, as without
+  that it builds nothing where there is an image. A package makes its cache of installed packages invalid. It has neither
+  CoreDNS nor an agent; its initramfs has mkosi's list of common kernel modules, not all of them.
+- **boot**: processor time of QEMU from the kernel's first line on; firmware and boot loader come before. Ours ends with the
+  status line that says that mosquitto and CoreDNS are active, after keys were taken and state was made on the disk; mkosi's
+  ends with the prompt of getty.
+`
+}
+
+const bootText = `Each line is a unit of systemd, from its start to the time at which systemd takes it for started; the kernel and stage1 come
+before. systemd writes these times to the console for this boot, which makes it slower than those of the table.
+`
+
+const scaleText = `Each cluster has nodes that are known by their network cards, and the two services of ` + "`examples/edge`" + `. Build is ` + "`spore build`" + ` after
+an edit of ` + "`cluster.yaml`" + `: the cluster part changes and the root comes from the cache. Detect is what the agent does on a node:
+it finds the node in the index of the cluster part and reads what is compiled for it.
+`
