@@ -19,16 +19,13 @@ func insideArgs(tree, folder string, argv ...string) []string {
 	return append([]string{insideCommand, tree, folder}, argv...)
 }
 
-// inside makes the tree the root of a mount namespace of its own, mounts what programs expect there and the folder at its own
+// inside makes the tree the root of the mount namespace that it was started in, mounts what programs expect there and the folder at its own
 // path, and runs argv. It returns the exit code of argv. A chroot would not do: mkosi makes namespaces of mounts itself, and
 // pivots.
 //
-// It waits for all that argv leaves behind, too, so that the processor time of the whole tree of processes is in what whoever
-// started it is told by wait4(2).
+// It is process 1 of a namespace, so that all processes end with it, and waits for what argv leaves behind, too: the processor
+// time of the whole tree of processes is in what whoever started it is told by wait4(2).
 func inside(tree, folder string, argv []string) (int, error) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 1, fmt.Errorf("adopt what the program leaves behind: %w", err)
-	}
 	if err := enter(tree, folder); err != nil {
 		return 1, err
 	}

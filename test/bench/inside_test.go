@@ -26,9 +26,9 @@ func TestMountpointsAreMadeWhereThereAreNone(t *testing.T) {
 	require.Equal(t, "kept", string(text))
 }
 
-func TestTheToolsTreeHasAMountNamespaceOfItsOwn(t *testing.T) {
+func TestTheToolsTreeHasNamespacesOfItsOwn(t *testing.T) {
 	m := &mkosi{b: &bench{self: "/proc/self/exe"}, tree: "/tree", dir: "/folder"}
 	cmd := m.command(t.Context(), "mkosi", "--version")
 	require.Equal(t, []string{"/proc/self/exe", insideCommand, "/tree", "/folder", "mkosi", "--version"}, cmd.Args)
-	require.NotZero(t, cmd.SysProcAttr.Cloneflags&syscall.CLONE_NEWNS)
+	require.EqualValues(t, syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, cmd.SysProcAttr.Cloneflags)
 }

@@ -245,7 +245,7 @@ func (m *mkosi) write(name, text string) error {
 // command is a command in the tools tree.
 func (m *mkosi) command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, m.b.self, insideArgs(m.tree, m.dir, argv...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
