@@ -29,7 +29,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-3"
+	modulesStep = "initrd-modules-4"
 	initStep    = "initrd-init-1"
 )
 
@@ -44,6 +44,8 @@ type Options struct {
 	Kernel string
 	// Version is the kernel's release.
 	Version string
+	// Part is what is read of the kernel's modules; it has the modules of Names.
+	Part kmod.Part
 	// Tree gives the tree with the module directory; it is called only when the store has no archive of this kernel.
 	Tree func() (*tree.Tree, error)
 	// Init is the static binary of stage1.
@@ -54,8 +56,8 @@ type Options struct {
 
 // Build returns the initramfs.
 func Build(ctx context.Context, o Options) ([]byte, error) {
-	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version), func() ([]byte, error) {
-		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Tree)
+	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version, o.Part.ID), func() ([]byte, error) {
+		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Part, o.Tree)
 		if err != nil {
 			return nil, err
 		}

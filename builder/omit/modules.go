@@ -1,8 +1,11 @@
 package omit
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"spore/builder/kmod"
@@ -10,26 +13,49 @@ import (
 
 // Kernel is what an image leaves out of a kernel's modules. It is plain data: keep it as gob.
 type Kernel struct {
-	// Left are the modules that rules leave out, in the kernel's own order.
+	// Left are the modules that rules leave out, by path.
 	Left []Omission
 	// Keep is what was put back.
 	Keep Keep
 	// KeptFirmware and LeftFirmware have the groups of firmware (see group) that modules ask for, those which stay and
-	// those which are left out. A group of LeftFirmware has the class of the first module that asks.
+	// those which are left out. A group of LeftFirmware has the class of the first module that asks. Of a Part they are not known.
 	KeptFirmware map[string]bool
 	LeftFirmware map[string]string
 }
 
-// Select applies the rules to the modules of a kernel, and returns those that stay, of which alone the indexes are to be made. The modules in needed stay whatever the rules say, and so does what
-// any module that stays needs. A name in needed that the kernel does not know is an error.
+// Part is what has to be read of a kernel's release for Select: all that no rule leaves out, and the modules of names and needed.
+func Part(release string, keep Keep, names, needed []string) kmod.Part {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q", hardwareRules, keep, names, needed)
+	return kmod.Part{
+		ID:     hex.EncodeToString(h.Sum(nil)),
+		Wanted: func(p string) bool { return leaves(path.Join(kmod.Dir, release), p, keep) == nil },
+		Names:  names, Required: needed,
+	}
+}
+
+// leaves is the rule that leaves a module out, by its path in the module directory dir; nil where it stays.
+func leaves(dir, p string, keep Keep) *hardware {
+	r := ruleOf(p)
+	if r == nil || keep.Class(Modules) || keep.Class(r.class) {
+		return nil
+	}
+	if keep.Path(path.Join(dir, p)) || keep.Path(path.Join(dir, plain(p))) {
+		return nil
+	}
+	return r
+}
+
+// Select applies the rules to the modules of a kernel, or to a Part of them, and returns those that stay, of which alone the
+// indexes are to be made. The modules in needed stay whatever the rules say, and so does what any module that stays needs. A
+// name in needed that the kernel does not know is an error.
 func Select(m *kmod.Modules, keep Keep, needed []string) (kept *kmod.Modules, k *Kernel, err error) {
 	dir := path.Join(kmod.Dir, m.Version)
 	rules := make([]*hardware, len(m.Loadable))
 	wanted := append([]string(nil), needed...)
 	for i := range m.Loadable {
 		mod := &m.Loadable[i]
-		if r := ruleOf(mod.Path); r != nil && !keep.Class(Modules) && !keep.Class(r.class) && !keep.Path(path.Join(dir, mod.Path)) && !keep.Path(path.Join(dir, plain(mod.Path))) {
-			rules[i] = r
+		if rules[i] = leaves(dir, mod.Path, keep); rules[i] != nil {
 			continue
 		}
 		wanted = append(wanted, mod.Name)
@@ -59,6 +85,12 @@ func Select(m *kmod.Modules, keep Keep, needed []string) (kept *kmod.Modules, k 
 			}
 		}
 	}
+	for _, p := range m.Unread {
+		if r := leaves(dir, p, keep); r != nil {
+			k.Left = append(k.Left, Omission{Path: path.Join(dir, p), Class: r.class, Why: r.why})
+		}
+	}
+	slices.SortFunc(k.Left, func(a, b Omission) int { return strings.Compare(a.Path, b.Path) })
 	return kept, k, nil
 }
 

@@ -2,7 +2,9 @@ package omit
 
 import (
 	"context"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +35,7 @@ func scan(t *testing.T) *kmod.Modules {
 	t.Helper()
 	tr, err := kmodtest.Tree(slices.DeleteFunc(slices.Clone(made), func(m kmodtest.Module) bool { return m.Path == "kernel/drivers/gpu/drm/amd/amdgpu.ko.xz" }))
 	require.NoError(t, err)
-	m, err := kmod.Scan(context.Background(), tr, kmodtest.Release)
+	m, err := kmod.Scan(context.Background(), tr, kmodtest.Release, kmod.Part{})
 	require.NoError(t, err)
 	// A compressed module, without the compressor.
 	m.Loadable = append(m.Loadable, kmod.Module{Name: "amdgpu", Path: "kernel/drivers/gpu/drm/amd/amdgpu.ko.xz", Firmware: []string{"amdgpu/vega10_sdma.bin", "both/gpu.bin"}})
@@ -78,6 +80,47 @@ func TestModulesThatStay(t *testing.T) {
 	}
 	_, _, err := Select(scan(t), Keep{}, []string{"nonsense"})
 	require.ErrorContains(t, err, "no module or alias nonsense")
+}
+
+// A part is chosen before the modules are read, so that it has to lead to the same choice as all of them.
+func TestAPartIsEnoughToChoose(t *testing.T) {
+	modules := slices.DeleteFunc(slices.Clone(made), func(m kmodtest.Module) bool { return m.Path == "kernel/drivers/gpu/drm/amd/amdgpu.ko.xz" })
+	for i, m := range modules { // what modpost writes into a module
+		for _, user := range modules {
+			if slices.ContainsFunc(m.Needs, func(s string) bool { return slices.Contains(user.Exports, s) }) {
+				name := strings.TrimSuffix(path.Base(user.Path), ".ko")
+				modules[i].Info = append(slices.Clone(modules[i].Info), "depends="+name)
+			}
+		}
+	}
+	tr, err := kmodtest.Tree(modules)
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		keep   Keep
+		needed []string
+	}{
+		"no wish":      {},
+		"a class":      {keep: Keep{Classes: []string{"sound"}}},
+		"all modules":  {keep: Keep{Classes: []string{Modules}}},
+		"a path":       {keep: Keep{Paths: []string{"/usr/lib/modules/*/kernel/drivers/gpu"}}},
+		"a needed one": {needed: []string{"iwlwifi"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := kmod.Scan(context.Background(), tr, kmodtest.Release, kmod.Part{})
+			require.NoError(t, err)
+			want, wantKernel, err := Select(all, tt.keep, tt.needed)
+			require.NoError(t, err)
+			part := Part(kmodtest.Release, tt.keep, nil, tt.needed)
+			some, err := kmod.Scan(context.Background(), tr, kmodtest.Release, part)
+			require.NoError(t, err)
+			got, gotKernel, err := Select(some, tt.keep, tt.needed)
+			require.NoError(t, err)
+			require.ElementsMatch(t, want.Loadable, got.Loadable)
+			require.Equal(t, wantKernel.Left, gotKernel.Left)
+			require.Len(t, some.Unread, len(gotKernel.Left), "nothing is read that is left out")
+			require.NotEqual(t, part.ID, Part(kmodtest.Release, tt.keep, []string{"other"}, tt.needed).ID)
+		})
+	}
 }
 
 func TestWhyAModuleIsLeftOut(t *testing.T) {

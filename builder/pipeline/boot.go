@@ -75,8 +75,12 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 		// The pack stays open as long as the tree is read: until this process ends.
 		return packTree(p)
 	}
-	always, err := memo(b, "modules of every machine", []string{b.packages.kernel.SHA256, b.packages.release}, func() ([]string, error) {
-		modules, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
+	part, err := b.modulePart()
+	if err != nil {
+		return nil, err
+	}
+	always, err := memo(b, "modules of every machine", []string{b.packages.kernel.SHA256, b.packages.release, part.ID}, func() ([]string, error) {
+		modules, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, part, kernelTree)
 		if err != nil {
 			return nil, fmt.Errorf("index the kernel's modules: %w", err)
 		}
@@ -94,7 +98,7 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	out, err := initrd.Build(ctx, initrd.Options{
-		Store: b.Store, Kernel: b.packages.kernel.SHA256, Version: b.packages.release,
+		Store: b.Store, Kernel: b.packages.kernel.SHA256, Version: b.packages.release, Part: part,
 		Tree: kernelTree, Init: init, Config: config,
 	})
 	if err != nil {

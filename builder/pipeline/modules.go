@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -36,15 +37,25 @@ type hardware struct {
 // chooseHardware chooses the modules of the root, and with them the firmware; the packages are read only when the store does
 // not know them.
 func (b *build) chooseHardware(ctx context.Context, opened []*packs.Pack) (*hardware, error) {
-	loaded, err := unitModules(source.Units(b.Source))
+	loaded, err := b.loadedModules()
 	if err != nil {
-		return nil, fmt.Errorf("read our own units: %w", err)
+		return nil, err
 	}
-	loaded = append(loaded, argumentModules(b.Config.Image.KernelArguments)...)
-	key := store.KeyOf("hardware", b.Tool, b.packages.kernel.SHA256, b.packages.release,
+	part, err := b.modulePart()
+	if err != nil {
+		return nil, err
+	}
+	firmware, err := haveFirmware(opened)
+	if err != nil {
+		return nil, err
+	}
+	if firmware {
+		part = kmod.Part{} // The modules that are left out say which firmware goes with them.
+	}
+	key := store.KeyOf("hardware", b.Tool, b.packages.kernel.SHA256, b.packages.release, part.ID,
 		strings.Join(b.kept().Classes, " "), strings.Join(b.kept().Paths, " "), strings.Join(loaded, " "))
 	f, err := b.Store.Ensure(key, func(w *os.File) error {
-		m, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, func() (*tree.Tree, error) {
+		m, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, part, func() (*tree.Tree, error) {
 			for _, p := range opened {
 				if p.Name == b.packages.kernel.Name {
 					return packTree(p)
@@ -70,6 +81,42 @@ func (b *build) chooseHardware(ctx context.Context, opened []*packs.Pack) (*hard
 		return nil, fmt.Errorf("read the choice of modules from the store (remove %s to make it anew): %w", f.Name(), err)
 	}
 	return &h, nil
+}
+
+// loadedModules are those that something in the root loads by name.
+func (b *build) loadedModules() ([]string, error) {
+	loaded, err := unitModules(source.Units(b.Source))
+	if err != nil {
+		return nil, fmt.Errorf("read our own units: %w", err)
+	}
+	return append(loaded, argumentModules(b.Config.Image.KernelArguments)...), nil
+}
+
+// modulePart is what is read of the kernel's modules, for the root and for the initramfs.
+func (b *build) modulePart() (kmod.Part, error) {
+	loaded, err := b.loadedModules()
+	return omit.Part(b.packages.release, b.kept(), initrd.Names(), loaded), err
+}
+
+// haveFirmware reports whether a package brings firmware.
+func haveFirmware(opened []*packs.Pack) (bool, error) {
+	found := errors.New("found")
+	for _, p := range opened {
+		err := p.Entries(func(name string, _ *tree.Inode) error {
+			// A package from before the merge of /usr has its files in /lib.
+			if strings.HasPrefix(path.Join("/usr", strings.TrimPrefix(name, "/usr")), omit.FirmwareDir+"/") {
+				return found
+			}
+			return nil
+		})
+		if errors.Is(err, found) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // selectModules applies the rules. The modules of the initramfs, and those that are loaded by name, stay whatever rules say.

@@ -46,7 +46,7 @@ func leaveAndLook(t *testing.T, keep omit.Keep) (*Result, map[string]bool) {
 		{Path: "kernel/fs/ext4/ext4.ko"}, {Path: "kernel/drivers/net/e100.ko", Info: []string{"firmware=e100/card.bin"}},
 	})
 	require.NoError(t, err)
-	m, err := kmod.Scan(context.Background(), kernel, kmodtest.Release)
+	m, err := kmod.Scan(context.Background(), kernel, kmodtest.Release, kmod.Part{})
 	require.NoError(t, err)
 	_, hardware, err := omit.Select(m, keep, nil)
 	require.NoError(t, err)
