@@ -87,11 +87,16 @@ func Build(ctx context.Context, o Options) ([]byte, error) {
 // join puts archives one after the other and pads the last with zeros to the alignment of an uncompressed archive:
 // systemd-stub appends some.
 func join(archives ...[]byte) []byte {
-	out := bytes.Join(archives, nil)
-	for len(out)%4 != 0 {
-		out = append(out, 0)
+	const alignment = 4
+	size := 0
+	for _, a := range archives {
+		size += len(a)
 	}
-	return out
+	out := make([]byte, 0, size+alignment)
+	for _, a := range archives {
+		out = append(out, a...)
+	}
+	return append(out, make([]byte, -size&(alignment-1))...)
 }
 
 func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, error) {
@@ -249,7 +254,11 @@ func archive(records []cpio.Record) ([]byte, error) {
 
 // compress makes one zstd frame.
 func compress(plain []byte) ([]byte, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+	options := []zstd.EOption{zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1)}
+	if len(plain) <= small {
+		options = append(options, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(small), zstd.WithLowerEncoderMem(true))
+	}
+	enc, err := zstd.NewWriter(nil, options...)
 	if err != nil {
 		return nil, fmt.Errorf("start zstd: %w", err)
 	}
@@ -259,3 +268,7 @@ func compress(plain []byte) ([]byte, error) {
 
 // level costs about a second once per kernel, and the firmware reads every byte on every boot.
 const level = zstd.SpeedBestCompression
+
+// small is the size in bytes up to which an archive is not worth the tables of that level: to clear them takes longer than all
+// else in a build that finds the other archives in the store.
+const small = 64 << 10
