@@ -10,10 +10,12 @@ package payload
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"maps"
 	"os"
@@ -21,6 +23,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 
 	"spore/builder/stamp"
 	"spore/builder/store"
@@ -235,6 +239,9 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 	if v := toolchainLine(mod); v != "" {
 		return v, nil
 	}
+	if v := installed(o.Go, mod); v != "" {
+		return v, nil
+	}
 	cmd := exec.CommandContext(ctx, o.Go, "env", "GOVERSION")
 	cmd.Dir, cmd.Env = t.dir, kept(o.Env)
 	out, err := cmd.Output()
@@ -242,6 +249,24 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 		return "", fmt.Errorf("ask %s for its version (is Go installed?): %w", o.Go, err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// installed is the version of the go command, where that is new enough for a go.mod to be compiled by it; else empty. It is
+// read from the program's own file: to run it takes a third of the time of a build that finds everything in the store.
+func installed(command string, mod []byte) string {
+	file, err := exec.LookPath(command)
+	if err != nil {
+		return ""
+	}
+	info, err := buildinfo.ReadFile(file)
+	if err != nil || info.Path != "cmd/go" || !goversion.IsValid(info.GoVersion) {
+		return "" // a script that leads to one, or a version of its developers
+	}
+	wanted, err := modfile.ParseLax("go.mod", mod, nil)
+	if err != nil || wanted.Go == nil || goversion.Compare(info.GoVersion, "go"+wanted.Go.Version) < 0 {
+		return ""
+	}
+	return info.GoVersion
 }
 
 // toolchainLine finds the toolchain directive of a go.mod (go.dev/ref/mod#go-mod-file-toolchain).

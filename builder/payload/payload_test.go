@@ -218,3 +218,23 @@ func TestOurOwnProgramIsBuiltFromTheTree(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, changed.Cached)
 }
+
+func TestTheInstalledToolchainIsWhatTheGoCommandSays(t *testing.T) {
+	cmd := exec.Command("go", "env", "GOVERSION")
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "GOTOOLCHAIN=local", "GOENV=off", "GOWORK=off")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	version := strings.TrimSpace(string(out))
+	for mod, want := range map[string]string{
+		"module m\n\ngo 1.21.0\n":                  version,
+		"module m\n\ngo " + version[2:] + "\n":     version,
+		"module m\n\ngo 1.999.0\n":                 "", // another is fetched
+		"module m\n":                               "",
+		"module m\n\ngo one\n":                     "",
+		"module m\n\ngo 1.21.0\n\nunknown x y z\n": version,
+	} {
+		require.Equal(t, want, installed("go", []byte(mod)), mod)
+	}
+	require.Empty(t, installed("/bin/sh", []byte("module m\n\ngo 1.21.0\n")), "not the go command")
+	require.Empty(t, installed("no-such-command", nil))
+}
