@@ -4,10 +4,12 @@
 
 SHELL := /bin/bash
 OUT   ?= out
+FUZZTIME  ?= 60s
+FUZZTOTAL ?= 0
 STAGE := scripts/stage
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base curl openssl make \
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
@@ -20,13 +22,14 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bench benchmarks fuzz generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without the commit in it: the cache and image.lock tell programs apart by their bytes, and those of two commits may be the same.
 bin/spore: FORCE
-	@go build -trimpath -o bin/spore ./builder
+	@go build -trimpath -buildvcs=false -o bin/spore ./builder
 
 # Once, and only where there are none: whoever wants a passphrase runs spore pki init before, without --plain.
 configs.pki: | bin/spore
@@ -91,14 +94,20 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 90m -run '$(VOLUMES_E2E)' ./test/e2e
 
-soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
+soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
 	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
+	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
 
-pictures: image ## take the pictures in docs/pictures from a machine in QEMU
+pictures: image ## take the pictures in docs/pictures from a machine in QEMU, and draw the one of sizes
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
+	bin/spore inspect $(OUT)/spore.img --size --svg docs/pictures/size.svg > /dev/null
+
+bootorder: image ## record in QEMU in which order a boot reads the files of the root
+	go run ./test/bootorder $(OUT) edge-01 > $(OUT)/order.txt
+	mv $(OUT)/order.txt builder/bootorder/order.txt
 
 # A run that leaves something out writes its page beside the caches: that in docs is of a whole one.
 bench: PAGE = $(if $(SKIP),$(OUT)/bench,docs)
@@ -110,10 +119,11 @@ bench: ## measure builds and boots beside mkosi and write docs/performance.md; R
 benchmarks: ## Go's benchmarks of single packages
 	go test -run '^$$' -bench . ./...
 
-fuzz: ## a minute of every fuzz target
-	@go list ./... | while read -r pkg; do \
-	    go test -list '^Fuzz' "$$pkg" | grep '^Fuzz' | while read -r f; do go test -run '^$$' -fuzz "^$$f\$$" -fuzztime 60s "$$pkg" || exit 1; done || exit 1; \
-	done
+fuzz: ## every fuzz target for FUZZTIME (60s), and FUZZTOTAL at most together; a table at the end
+	go run ./test/fuzz -time $(FUZZTIME) -total $(FUZZTOTAL)
+
+corpus: ## keep what make fuzz found: up to 12 small inputs of each target, in testdata
+	go run ./test/fuzz -keep 12
 
 generate: ## rewrite generated files (JSON Schemas, references)
 	go generate ./...

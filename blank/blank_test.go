@@ -72,3 +72,24 @@ func TestTheMarkerIsOfOneThingAndGoesAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, what)
 }
+
+// FuzzContent puts bytes somewhere into a disk of zeros: whatever they are, it has an answer, and where they are looked at it is
+// not empty.
+func FuzzContent(f *testing.F) {
+	f.Add([]byte("XFSB"), uint32(0))
+	f.Add([]byte("CD001"), uint32(32769))
+	f.Add([]byte{0x55, 0xaa}, uint32(510))
+	f.Add([]byte{}, uint32(0))
+	const size = 5 * mib
+	f.Fuzz(func(t *testing.T, data []byte, at uint32) {
+		disk := make([]byte, size)
+		n := copy(disk[at%size:], data)
+		what, err := Content(bytes.NewReader(disk), size)
+		require.NoError(t, err)
+		wrote := bytes.Trim(disk[at%size:][:n], "\x00")
+		if at%size+uint32(n) <= 4*mib || at%size >= 4*mib {
+			require.Equal(t, len(wrote) == 0, what == "", what)
+		}
+		require.NotPanics(t, func() { Signature(bytes.NewReader(data)) })
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
+	"spore/builder/cmd/cache"
 	"spore/builder/cmd/customize"
 	"spore/builder/cmd/diff"
 	"spore/builder/cmd/exit"
@@ -23,6 +24,7 @@ import (
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/keys"
+	"spore/builder/cmd/lock"
 	"spore/builder/cmd/logs"
 	"spore/builder/cmd/pki"
 	"spore/builder/cmd/push"
@@ -47,7 +49,8 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), customize.Command(), push.Command(), inspect.Command(), explainfile.Command(), diff.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), lock.Command(version), customize.Command(), push.Command(), inspect.Command(), explainfile.Command(), diff.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		cache.Command(),
 		access.Command(), status.Command(), logs.Command(), health.Command(), snapshots.Command(),
 	)
 	os.Exit(exit.Run(ctx, root))

@@ -63,6 +63,31 @@ var badImage = []badInput{
 		},
 	},
 	{
+		"what nothing leaves out",
+		[]edit{{"image.yaml", "keep: []", "keep: [docs, sounds, docs]"}},
+		[]string{
+			`image.yaml:30:14: error: the kind "sounds" is unknown; did you mean "sound"?`,
+			`image.yaml:30:22: error: the kind "docs" is there already, at image.yaml:30; remove one`,
+		},
+	},
+	{
+		"paths that nothing can put back",
+		[]edit{{"image.yaml", "keepPaths: []", "keepPaths: [/usr/share/zsh, usr/share/zsh, /usr/share/zsh/, '/usr/share/[a']"}},
+		[]string{
+			`image.yaml:31:29: error: "usr/share/zsh" is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*`,
+			`image.yaml:31:44: error: "/usr/share/zsh/" is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*`,
+			`image.yaml:31:61: error: "/usr/share/[a" is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*`,
+		},
+	},
+	{
+		"a path that decides how a machine starts",
+		[]edit{{"image.yaml", "keepPaths: []", "keepPaths: [/usr/share/zsh, /usr/lib/systemd/system-generators, /usr/share/zsh]"}},
+		[]string{
+			`image.yaml:31:29: error: /usr/lib/systemd/system-generators cannot be put back: what packages have there decides how a machine starts; what may be is below /usr/bin/, /usr/games/, /usr/include/, /usr/lib/firmware/, /usr/lib/jvm/, /usr/lib/modules/, /usr/lib/x86_64-linux-gnu/, /usr/sbin/, /usr/share/`,
+			`image.yaml:31:65: error: the path "/usr/share/zsh" is there already, at image.yaml:31; remove one`,
+		},
+	},
+	{
 		"a mirror that is no URL",
 		[]edit{{"image.yaml", "suite: trixie", "mirror: mirror.example/debian"}},
 		[]string{

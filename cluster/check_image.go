@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,8 +13,19 @@ var (
 	suites     = []string{"trixie"}
 	components = []string{"main", "contrib", "non-free", "non-free-firmware"}
 	kernels    = []string{"generic", "cloud"}
-	formats    = []string{"disk", "iso", "netboot", "uki"}
+	kept       = []string{
+		"docs", "man", "locales", "completions", "desktop", "development", "perl", "modules", "graphics", "sound", "media", "wireless",
+		"bluetooth", "input", "sensors", "laptops", "legacy-networks", "legacy-filesystems", "gadgets", "firewire", "staging", "firmware",
+	}
+	formats = []string{"disk", "iso", "netboot", "uki"}
 )
+
+// keepable are the directories of which keepPaths may put something back. What packages have elsewhere, such as units and
+// rules of tmpfiles.d, decides how a machine starts.
+var keepable = []string{
+	"/usr/bin/", "/usr/games/", "/usr/include/", "/usr/lib/firmware/", "/usr/lib/jvm/", "/usr/lib/modules/", "/usr/lib/x86_64-linux-gnu/",
+	"/usr/sbin/", "/usr/share/",
+}
 
 // packageName is the syntax of Debian Policy, section 5.6.1.
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
@@ -42,6 +54,8 @@ func (k *checker) checkImage() {
 	k.mirror(in(src, "mirror"), m.Mirror)
 	k.mirror(in(src, "securityMirror"), m.SecurityMirror)
 	k.checkPackages(src, m.Packages)
+	k.listOf(src, "keep", "the kind", m.Keep, kept)
+	k.checkKeepPaths(src, m.KeepPaths)
 	k.checkArguments(src, m.KernelArguments)
 	k.checkSlots(src)
 }
@@ -75,6 +89,22 @@ func (k *checker) checkPackages(src *source, list []string) {
 			continue
 		}
 		seen.add(p, "the package", name, "remove one")
+	}
+}
+
+func (k *checker) checkKeepPaths(src *source, list []string) {
+	seen := k.unique()
+	for i, pattern := range list {
+		p := in(src, "keepPaths", i)
+		if _, err := path.Match(pattern, ""); err != nil || !path.IsAbs(pattern) || path.Clean(pattern) != pattern || strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' }) {
+			k.errorf(p, "%q is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*", clip(pattern))
+			continue
+		}
+		if !slices.ContainsFunc(keepable, func(dir string) bool { return strings.HasPrefix(pattern, dir) }) {
+			k.errorf(p, "%s cannot be put back: what packages have there decides how a machine starts; what may be is below %s", clip(pattern), strings.Join(keepable, ", "))
+			continue
+		}
+		seen.add(p, "the path", pattern, "remove one")
 	}
 }
 

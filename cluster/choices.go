@@ -25,6 +25,7 @@ func Choices() map[string][]string {
 		"Image.suite":            suites,
 		"Image.components":       components,
 		"Image.kernel":           kernels,
+		"Image.keep":             kept,
 		"Image.formats":          formats,
 	}
 }

@@ -215,9 +215,11 @@ func (a *Archive) Suites() []SuiteInfo {
 
 // Date is the newest date of the suites' InRelease files: the same for the same indexes, and so fit as the date of a
 // build. It is zero before Update.
-func (a *Archive) Date() time.Time {
+func (a *Archive) Date() time.Time { return newestDate(a.Suites()) }
+
+func newestDate(suites []SuiteInfo) time.Time {
 	var newest time.Time
-	for _, s := range a.suites {
+	for _, s := range suites {
 		if s.Date.After(newest) {
 			newest = s.Date
 		}
@@ -247,19 +249,32 @@ func (a *Archive) Open(p Package) (*os.File, error) {
 
 // Fetch downloads packages into the store, those that are not there yet.
 func (a *Archive) Fetch(ctx context.Context, packages []Package) error {
+	return a.FetchEach(ctx, packages, func(int) {})
+}
+
+// FetchEach is Fetch that calls ready with the index of each package as soon as the store has it: first for those that it
+// had, in the order of the list, then for the others as their downloads end, several at a time.
+func (a *Archive) FetchEach(ctx context.Context, packages []Package, ready func(i int)) error {
 	var jobs []download
-	for _, p := range packages {
+	var have []int
+	for n, p := range packages {
 		i := slices.IndexFunc(a.suites, func(s *suite) bool { return s.Suite == p.Suite })
 		if i < 0 {
 			return fmt.Errorf("internal error: package %s is of suite %q, which was not updated", &p, p.Suite)
 		}
 		if a.down.has(p.Key(), p.Size) {
+			have = append(have, n)
 			continue
 		}
 		if a.opts.Offline {
 			return fmt.Errorf("package %s is not in the store, and the network is not to be used; build once without --offline", &p)
 		}
-		jobs = append(jobs, download{name: p.Name, base: a.suites[i].base, path: p.Filename, key: p.Key(), size: p.Size})
+		jobs = append(jobs, download{
+			name: p.Name, base: a.suites[i].base, path: p.Filename, key: p.Key(), size: p.Size, done: func() { ready(n) },
+		})
+	}
+	for _, n := range have {
+		ready(n)
 	}
 	// The largest first, so that none of them is what everybody waits for at the end.
 	slices.SortStableFunc(jobs, func(x, y download) int { return int(min(max(y.size-x.size, -1), 1)) })

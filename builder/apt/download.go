@@ -29,7 +29,16 @@ type download struct {
 	base, path string
 	key        store.Key
 	size       int64
+	// done is called when the store has the file. Only all calls it.
+	done func()
+	// others are further places, asked in turn when the one before does not give the file.
+	others []location
+	// gone, when not nil, is told that no place has the file, which then fails nothing.
+	gone func(error)
 }
+
+// location is a file of an archive.
+type location struct{ base, path string }
 
 // permanentError is one that another attempt would not cure.
 type permanentError struct{ error }
@@ -117,14 +126,38 @@ func (d *downloader) all(ctx context.Context, jobs []download, progress func(Pro
 	g.SetLimit(d.parallel)
 	for _, j := range jobs {
 		g.Go(func() error {
-			if err := d.one(ctx, j, func(n int64) { report(j.name, n, 0) }); err != nil {
+			err := d.anywhere(ctx, j, func(n int64) { report(j.name, n, 0) })
+			if j.gone != nil && errors.Is(err, errNotThere) {
+				j.gone(err)
+				return nil
+			}
+			if err != nil {
 				return fmt.Errorf("download %s: %w", j.name, err)
 			}
 			report(j.name, 0, 1)
+			j.done()
 			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// anywhere downloads a file from the first of its places that gives it. The error is errNotThere when every place has said so.
+func (d *downloader) anywhere(ctx context.Context, j download, moved func(int64)) error {
+	err := d.one(ctx, j, moved)
+	for _, other := range j.others {
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		first := err
+		j.base, j.path = other.base, other.path
+		switch err = d.one(ctx, j, moved); {
+		case err == nil:
+		case !errors.Is(first, errNotThere):
+			err = first // a place that could not be asked may have it
+		}
+	}
+	return err
 }
 
 // one downloads a file into the store. What an earlier attempt, or an earlier run, has of it is used.

@@ -2,6 +2,7 @@ package apt
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,6 +30,33 @@ func bulky(t *testing.T) (*fixture, *Archive, Package) {
 	a, packages := f.resolved(t, "bulky")
 	f.Requests()
 	return f, a, packages[1]
+}
+
+// TestEachPackageIsToldOf once, those that the store has before any is downloaded.
+func TestEachPackageIsToldOf(t *testing.T) {
+	f, a, _ := bulky(t)
+	_, packages := f.resolved(t, "bulky")
+	require.NoError(t, a.Fetch(t.Context(), packages[1:]))
+	for name, each := range map[string]func(context.Context, []Package, func(int)) error{
+		"archive": a.FetchEach, "pinned": a.Pin(Pins{Closure: packages}).FetchEach,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(f.opts.Store.Path(packages[0].Key())))
+			var told []int
+			var opening error
+			require.NoError(t, each(t.Context(), packages, func(i int) {
+				f, err := a.Open(packages[i])
+				if err == nil {
+					err = f.Close()
+				}
+				opening = errors.Join(opening, err)
+				told = append(told, i)
+			}))
+			require.NoError(t, opening)
+			require.ElementsMatch(t, []int{0, 1, 2}, told)
+			require.Equal(t, 0, told[2], "the one that had to be downloaded")
+		})
+	}
 }
 
 func partial(f *fixture, p Package) string {

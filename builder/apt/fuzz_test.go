@@ -17,7 +17,7 @@ func FuzzIndex(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u := newUniverse("amd64")
+		u := newUniverse("amd64", 0)
 		_ = ParseIndex(text, "amd64", func(p *Package) error {
 			require.NotEmpty(t, p.Name)
 			require.Positive(t, p.Size)

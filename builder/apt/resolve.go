@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -33,20 +34,57 @@ const maxClosure = 20_000
 //
 // All problems come at once. The result is kept in the store under the hashes of the indexes and the list.
 func (a *Archive) Resolve(list []string) ([]Package, error) {
+	closure, _, err := a.Choose(list, nil)
+	return closure, err
+}
+
+// Choose is Resolve, and beside it the newest package of each name in alone, without what these need; one that the archive
+// does not have is left out. The indexes are read once for both.
+func (a *Archive) Choose(list, alone []string) (closure, single []Package, err error) {
 	if a.suites == nil {
-		return nil, errors.New("internal error: apt.Archive.Resolve needs Update before it")
+		return nil, nil, errors.New("internal error: apt.Archive.Choose needs Update before it")
 	}
-	key := a.resolutionKey(list)
+	var u *universe
+	known := func() (*universe, error) {
+		if u != nil {
+			return u, nil
+		}
+		var err error
+		u, err = a.universe()
+		return u, err
+	}
+	closure, err = a.kept(a.resolutionKey("apt-resolution/2", list), func() ([]Package, error) {
+		u, err := known()
+		if err != nil {
+			return nil, err
+		}
+		packages, err := u.resolve(list, a.opts.Omit, a.opts.Cut)
+		if err != nil {
+			return nil, fmt.Errorf("resolve packages in %s (%s):\n%w", a.suiteNames(), strings.Join(a.opts.Components, ", "), err)
+		}
+		return packages, nil
+	})
+	if err != nil || len(alone) == 0 {
+		return closure, nil, err
+	}
+	single, err = a.kept(a.resolutionKey("apt-newest/1", alone), func() ([]Package, error) {
+		u, err := known()
+		if err != nil {
+			return nil, err
+		}
+		return u.newest(alone), nil
+	})
+	return closure, single, err
+}
+
+// kept is a list of packages from the store, which make makes where the store does not have it.
+func (a *Archive) kept(key store.Key, make func() ([]Package, error)) ([]Package, error) {
 	if packages, err := a.readResolution(key); err == nil {
 		return packages, nil
 	}
-	u, err := a.universe()
+	packages, err := make()
 	if err != nil {
 		return nil, err
-	}
-	packages, err := u.resolve(list, a.opts.Omit, a.opts.Cut)
-	if err != nil {
-		return nil, fmt.Errorf("resolve packages in %s (%s):\n%w", a.suiteNames(), strings.Join(a.opts.Components, ", "), err)
 	}
 	err = a.opts.Store.Put(key, func(w *os.File) error { return json.NewEncoder(w).Encode(packages) })
 	if err != nil {
@@ -55,8 +93,8 @@ func (a *Archive) Resolve(list []string) ([]Package, error) {
 	return a.readResolution(key) // what is read shares no memory with the indexes
 }
 
-// resolutionKey is over all that a resolution depends on; the number changes when the rules do.
-func (a *Archive) resolutionKey(list []string) store.Key {
+// resolutionKey is over all that a resolution depends on; the number in the step's name changes when the rules do.
+func (a *Archive) resolutionKey(step string, list []string) store.Key {
 	parts := []string{a.opts.Arch}
 	for _, s := range a.suites {
 		for _, i := range s.indexes {
@@ -72,7 +110,7 @@ func (a *Archive) resolutionKey(list []string) store.Key {
 		parts = append(parts, name, fmt.Sprint(len(a.opts.Cut[name])))
 		parts = append(parts, slices.Sorted(slices.Values(a.opts.Cut[name]))...)
 	}
-	return store.KeyOf("apt-resolution/2", parts...)
+	return store.KeyOf(step, parts...)
 }
 
 func (a *Archive) readResolution(key store.Key) ([]Package, error) {
@@ -97,17 +135,17 @@ func (a *Archive) suiteNames() string {
 
 // universe reads all indexes.
 func (a *Archive) universe() (*universe, error) {
-	u := newUniverse(a.opts.Arch)
+	u := newUniverse(a.opts.Arch, usualPackages)
 	for _, s := range a.suites {
 		for _, i := range s.indexes {
 			if i.file.Size == 0 {
 				continue
 			}
-			data, err := a.opts.Store.ReadAll(i.file.SHA256)
+			text, err := readText(a.opts.Store, i.file)
 			if err != nil {
 				return nil, fmt.Errorf("read index %s %s: %w", s.Suite, i.component, err)
 			}
-			err = ParseIndex(string(data), a.opts.Arch, func(p *Package) error {
+			err = ParseIndex(text, a.opts.Arch, func(p *Package) error {
 				p.Suite, p.Component = s.Suite, i.component
 				u.add(p)
 				return nil
@@ -118,6 +156,19 @@ func (a *Archive) universe() (*universe, error) {
 		}
 	}
 	return u, u.finish()
+}
+
+// readText reads an index, which has tens of megabytes, into memory once.
+func readText(st *store.Store, f File) (string, error) {
+	r, err := st.Open(f.SHA256)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	var b strings.Builder
+	b.Grow(int(f.Size))
+	_, err = io.Copy(struct{ io.Writer }{&b}, r)
+	return b.String(), err
 }
 
 // need is a relation of a chosen package that nothing chosen satisfies yet.

@@ -22,7 +22,7 @@ func entry(line string) string {
 // world is a universe of lines; each argument is one suite.
 func world(t *testing.T, suites ...string) *universe {
 	t.Helper()
-	u := newUniverse("amd64")
+	u := newUniverse("amd64", 0)
 	for i, text := range suites {
 		var index strings.Builder
 		for line := range strings.Lines(text) {
@@ -119,7 +119,7 @@ func TestAListThatCannotBeResolved(t *testing.T) {
 
 func TestAProvidesFieldThatIsDamagedIsAnError(t *testing.T) {
 	for _, field := range []string{"v1 (>= 1)", "aa | bb", "V"} {
-		u := newUniverse("amd64")
+		u := newUniverse("amd64", 0)
 		require.NoError(t, ParseIndex(entry("aa 1; Provides: "+field), "amd64", func(p *Package) error { u.add(p); return nil }))
 		require.ErrorContains(t, u.finish(), "field Provides", field)
 	}

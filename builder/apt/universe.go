@@ -21,8 +21,11 @@ type universe struct {
 	providers map[string][]provide
 }
 
-func newUniverse(arch string) *universe {
-	return &universe{arch: arch, byName: map[string]*Package{}, providers: map[string][]provide{}}
+// usualPackages is about how many packages the main component of Debian has; the map need not grow to that in steps.
+const usualPackages = 70_000
+
+func newUniverse(arch string, packages int) *universe {
+	return &universe{arch: arch, byName: make(map[string]*Package, packages), providers: map[string][]provide{}}
 }
 
 // add takes a package unless a newer or the same version is there already.
@@ -111,6 +114,17 @@ func (u *universe) options(alts alternatives) []*Package {
 			if v.satisfies(r) {
 				add(v.by)
 			}
+		}
+	}
+	return out
+}
+
+// newest lists the packages of these names that there are, sorted by name.
+func (u *universe) newest(names []string) []Package {
+	out := []Package{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if p := u.byName[name]; p != nil {
+			out = append(out, *p)
 		}
 	}
 	return out

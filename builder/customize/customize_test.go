@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,16 +140,36 @@ func TestAWholeOutputFolderIsChanged(t *testing.T) {
 		return dir
 	}
 	old, want := lay(false), lay(true)
+	provenance := filepath.Join(old, pipeline.ProvenanceName)
+	require.NoError(t, os.WriteFile(provenance, []byte("{}"), 0o644))
 	s, err := PlanAll(Options{Image: old, Config: after, Folder: os.DirFS(example)})
 	require.NoError(t, err)
 	defer s.Close()
+	require.Contains(t, strings.Join(s.Changes[0].Notes, "\n"), provenance+" is removed")
 	results, err := s.Write(context.Background())
 	require.NoError(t, err)
 	require.Len(t, results, 3)
 	requireSame(t, want, old)
+	require.NoFileExists(t, provenance)
+
+	// Where nothing changes, and where another file is written, it stays true.
+	require.NoError(t, os.WriteFile(provenance, []byte("{}"), 0o644))
+	for _, o := range []Options{
+		{Image: old, Config: after, Folder: os.DirFS(example)},
+		{Image: filepath.Join(old, pipeline.DiskName), Output: filepath.Join(t.TempDir(), "other.img"), Config: before, Folder: os.DirFS(example)},
+	} {
+		s, err := PlanAll(o)
+		require.NoError(t, err)
+		_, err = s.Write(context.Background())
+		require.NoError(t, err)
+		s.Close()
+		require.FileExists(t, provenance)
+	}
+	require.NoError(t, os.Remove(provenance))
 	sbom, err := os.ReadFile(filepath.Join(old, pipeline.SBOMName))
 	require.NoError(t, err)
 	require.Contains(t, string(sbom), `"name": "works"`)
+	require.FileExists(t, filepath.Join(old, pipeline.SPDXName))
 
 	out := filepath.Join(t.TempDir(), "new", "out")
 	s, err = PlanAll(Options{Image: old, Output: out, Config: before, Folder: os.DirFS(example)})

@@ -54,6 +54,7 @@ func PlanAll(o Options) (_ *Set, err error) {
 			return nil, fmt.Errorf("%s and %s have different roots, so they are of different builds; customize each by itself", first.options.Image, name)
 		}
 	}
+	s.noteProvenance()
 	return s, nil
 }
 
@@ -87,13 +88,16 @@ func (s *Set) Close() {
 	}
 }
 
-// Write writes all images, each whole or not at all, and what else is in the folder: the UKI alone, and the bill of
-// materials, which has the cluster's name. An interrupted run is finished by the next.
+// Write writes all images, each whole or not at all, and what else is in the folder: the UKI alone, and the bills of
+// materials, which have the cluster's name. A provenance, which tells of the image before, is removed. An interrupted run is finished by the next.
 func (s *Set) Write(ctx context.Context) ([]*Result, error) {
 	if s.dir != "" && s.options.Output != "" {
 		if err := os.MkdirAll(s.options.Output, 0o755); err != nil {
 			return nil, fmt.Errorf("make the output folder: %w", err)
 		}
+	}
+	if err := s.removeProvenance(); err != nil {
+		return nil, err
 	}
 	var out []*Result
 	for _, c := range s.Changes {

@@ -7,6 +7,7 @@
 package dep5
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,13 +26,13 @@ const (
 	maxSynopsis = 500
 )
 
-// Expression gives the licences of a copyright file as an SPDX licence expression: each paragraph's, joined by AND, sorted.
-// It is empty for a file that is not in the machine-readable form, or not well-formed.
+// Expression gives the licences of a copyright file as an SPDX licence expression: all that its paragraphs name, joined by AND,
+// sorted, each once. It is empty for a file that is not in the machine-readable form, or not well-formed.
 func Expression(text string) string {
 	if len(text) > maxSize || !machineReadable(text) {
 		return ""
 	}
-	var found []string
+	found := map[string]bool{}
 	s := deb822.NewScanner(text)
 	for first := true; s.Next(); first = false {
 		p := s.Paragraph()
@@ -40,38 +41,45 @@ func Expression(text string) string {
 			continue
 		}
 		name, _, _ := strings.Cut(strings.TrimLeft(p.Get("License"), " \t\n"), "\n")
-		if e := convert(name); e != "" && !slices.Contains(found, e) {
-			found = append(found, e)
+		for _, term := range terms(convert(name)) {
+			found[term] = true
 		}
 		if len(found) > maxLicenses {
 			return ""
 		}
 	}
-	if s.Err() != nil || len(found) == 0 {
+	if s.Err() != nil {
 		return ""
 	}
-	slices.Sort(found)
-	if len(found) > 1 {
-		for i, e := range found {
-			if strings.Contains(e, " OR ") {
-				found[i] = "(" + e + ")"
-			}
-		}
+	list := slices.Sorted(maps.Keys(found))
+	if len(list) == 1 {
+		return strings.TrimSuffix(strings.TrimPrefix(list[0], "("), ")")
 	}
-	return strings.Join(dropRepeated(found), " AND ")
+	return strings.Join(list, " AND ")
 }
 
-// dropRepeated takes out a licence that another paragraph's list names already.
-func dropRepeated(list []string) []string {
-	named := map[string]bool{}
-	for _, e := range list {
-		if strings.Contains(e, " AND ") && !strings.Contains(e, "(") {
-			for _, one := range strings.Split(e, " AND ") {
-				named[one] = true
-			}
+// terms takes an expression apart where AND joins it outside of all parentheses; one that OR joins there is a whole, in
+// parentheses.
+func terms(e string) []string {
+	var out []string
+	depth, from := 0, 0
+	for i := range len(e) {
+		switch {
+		case e[i] == '(':
+			depth++
+		case e[i] == ')':
+			depth--
+		case depth == 0 && strings.HasPrefix(e[i:], " OR "):
+			return []string{"(" + e + ")"}
+		case depth == 0 && strings.HasPrefix(e[i:], " AND "):
+			out = append(out, e[from:i])
+			from = i + len(" AND ")
 		}
 	}
-	return slices.DeleteFunc(list, func(e string) bool { return named[e] })
+	if e == "" {
+		return nil
+	}
+	return append(out, e[from:])
 }
 
 // format is the first field of the form: its value is the address of the specification, which has moved over the years.
@@ -123,7 +131,14 @@ func choices(list []string) string {
 			}
 		}
 		slices.Sort(all)
-		e := strings.Join(slices.Compact(all), " AND ")
+		if all = slices.Compact(all); len(all) > 1 {
+			for i, l := range all {
+				if strings.Contains(l, " OR ") { // Perl's is two
+					all[i] = "(" + l + ")"
+				}
+			}
+		}
+		e := strings.Join(all, " AND ")
 		if e != "" && len(list) > 1 && strings.Contains(e, " AND ") {
 			e = "(" + e + ")"
 		}

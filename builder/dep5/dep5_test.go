@@ -26,9 +26,11 @@ func TestTheLicencesOfACopyrightFile(t *testing.T) {
 		"a known exception":           {"Files: *\nLicense: GPL-3+ with Bison exception\n", "GPL-3.0-or-later WITH Bison-exception-2.2"},
 		"an exception of Debian":      {"Files: *\nLicense: GPL-2+ with OpenSSL exception\n", "LicenseRef-debian-GPL-2-or-later-with-OpenSSL-exception"},
 		"a name of many texts":        {"Files: *\nLicense: public-domain\n", "LicenseRef-debian-public-domain"},
+		"a name of two":               {"Files: *\nLicense: Perl and ISC\n\nFiles: a\nLicense: Perl\n", "(Artistic-1.0-Perl OR GPL-1.0-or-later) AND ISC"},
 		"none":                        {"Files: *\nCopyright: A\n", ""},
 		"the same twice":              {"Files: *\nLicense: ISC\n\nFiles: b\nLicense: ISC\n", "ISC"},
 		"a list that repeats another": {"Files: *\nLicense: ISC and Expat\n\nFiles: b\nLicense: ISC\n", "ISC AND MIT"},
+		"choices that stand alone":    {"Files: *\nLicense: ISC or Expat and Zlib\n", "(MIT AND Zlib) OR ISC"},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, Expression(header+tc.in)) })
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"spore/builder/deb/deb822"
+	"spore/builder/manifest"
 	"spore/builder/recipe"
 	"spore/builder/rootfs"
 	"spore/cluster/roles"
@@ -20,12 +21,12 @@ const maxStatus = 64 << 20
 // image's dpkg status. Where the image has none, it tells only of packages that were asked for.
 func (p *Package) because(i *rootfs.Image) error {
 	m := i.Manifest
-	needs, err := dependencies(i)
+	needs, essential, err := dependencies(i)
 	if err != nil {
 		return err
 	}
 	from := map[string]string{}
-	queue := slices.Clone(m.Requested)
+	queue := append(slices.Clone(m.Requested), essential...)
 	for _, name := range queue {
 		from[name] = ""
 	}
@@ -40,14 +41,34 @@ func (p *Package) because(i *rootfs.Image) error {
 		}
 	}
 	if !has(from, p.Name) {
+		p.AskedBy = leftOutPackages(m.Packages, needs)
 		return nil
 	}
 	for name := p.Name; name != ""; name = from[name] {
 		p.Because = append(p.Because, name)
 	}
 	slices.Reverse(p.Because)
-	p.AskedBy = askedBy(p.Because[0], m.Programs)
+	if slices.Contains(m.Requested, p.Because[0]) {
+		p.AskedBy = askedBy(p.Because[0], m.Programs)
+	} else {
+		p.AskedBy = []string{"Debian, which marks " + p.Because[0] + " essential"}
+	}
 	return nil
+}
+
+// leftOutPackages says what leads to a package when none of those that are in the image does: one that was resolved, and left
+// out as a whole. The image has no record of what those need.
+func leftOutPackages(list []manifest.Package, needs map[string][]string) []string {
+	var out []string
+	for _, p := range list {
+		if _, ok := needs[p.Name]; !ok {
+			out = append(out, p.Name)
+		}
+	}
+	if len(needs) == 0 || len(out) == 0 {
+		return nil
+	}
+	return []string{"a package that is left out as a whole, one of " + strings.Join(out, " ")}
 }
 
 func has(m map[string]string, name string) bool {
@@ -56,14 +77,14 @@ func has(m map[string]string, name string) bool {
 }
 
 // dependencies reads which packages of the image each one needs: those that are there of all alternatives, by their own names
-// or by what they provide.
-func dependencies(i *rootfs.Image) (map[string][]string, error) {
+// or by what they provide. Essential packages (Debian Policy 3.8) are there without being needed.
+func dependencies(i *rootfs.Image) (needs map[string][]string, essential []string, err error) {
 	data, err := i.Root.ReadFile(recipe.StatusPath, maxStatus)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	provided := map[string][]string{}
 	wanted := map[string][]string{}
@@ -75,18 +96,22 @@ func dependencies(i *rootfs.Image) (map[string][]string, error) {
 		for _, virtual := range relations(p.Get("Provides")) {
 			provided[virtual] = append(provided[virtual], name)
 		}
+		if p.Get("Essential") == "yes" {
+			essential = append(essential, name)
+		}
 		wanted[name] = append(relations(p.Get("Pre-Depends")), relations(p.Get("Depends"))...)
 	}
 	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", recipe.StatusPath, err)
+		return nil, nil, fmt.Errorf("%s: %w", recipe.StatusPath, err)
 	}
-	out := map[string][]string{}
+	needs = map[string][]string{}
 	for name, list := range wanted {
+		needs[name] = nil
 		for _, w := range list {
-			out[name] = append(out[name], provided[w]...)
+			needs[name] = append(needs[name], provided[w]...)
 		}
 	}
-	return out, nil
+	return needs, essential, nil
 }
 
 // relations are the names in a field such as Depends (Debian Policy 7.1), alternatives included.

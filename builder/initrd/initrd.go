@@ -29,7 +29,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-3"
+	modulesStep = "initrd-modules-4"
 	initStep    = "initrd-init-1"
 )
 
@@ -44,6 +44,8 @@ type Options struct {
 	Kernel string
 	// Version is the kernel's release.
 	Version string
+	// Part is what is read of the kernel's modules; it has the modules of Names.
+	Part kmod.Part
 	// Tree gives the tree with the module directory; it is called only when the store has no archive of this kernel.
 	Tree func() (*tree.Tree, error)
 	// Init is the static binary of stage1.
@@ -54,8 +56,8 @@ type Options struct {
 
 // Build returns the initramfs.
 func Build(ctx context.Context, o Options) ([]byte, error) {
-	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version), func() ([]byte, error) {
-		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Tree)
+	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version, o.Part.ID), func() ([]byte, error) {
+		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Part, o.Tree)
 		if err != nil {
 			return nil, err
 		}
@@ -85,11 +87,16 @@ func Build(ctx context.Context, o Options) ([]byte, error) {
 // join puts archives one after the other and pads the last with zeros to the alignment of an uncompressed archive:
 // systemd-stub appends some.
 func join(archives ...[]byte) []byte {
-	out := bytes.Join(archives, nil)
-	for len(out)%4 != 0 {
-		out = append(out, 0)
+	const alignment = 4
+	size := 0
+	for _, a := range archives {
+		size += len(a)
 	}
-	return out
+	out := make([]byte, 0, size+alignment)
+	for _, a := range archives {
+		out = append(out, a...)
+	}
+	return append(out, make([]byte, -size&(alignment-1))...)
 }
 
 func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, error) {
@@ -247,7 +254,11 @@ func archive(records []cpio.Record) ([]byte, error) {
 
 // compress makes one zstd frame.
 func compress(plain []byte) ([]byte, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
+	options := []zstd.EOption{zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1)}
+	if len(plain) <= small {
+		options = append(options, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(small), zstd.WithLowerEncoderMem(true))
+	}
+	enc, err := zstd.NewWriter(nil, options...)
 	if err != nil {
 		return nil, fmt.Errorf("start zstd: %w", err)
 	}
@@ -257,3 +268,7 @@ func compress(plain []byte) ([]byte, error) {
 
 // level costs about a second once per kernel, and the firmware reads every byte on every boot.
 const level = zstd.SpeedBestCompression
+
+// small is the size in bytes up to which an archive is not worth the tables of that level: to clear them takes longer than all
+// else in a build that finds the other archives in the store.
+const small = 64 << 10

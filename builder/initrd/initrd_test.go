@@ -200,7 +200,7 @@ func TestAnEmptyStoreGivesTheSameBytes(t *testing.T) {
 func TestAlwaysNamesTheVerifiedRootsModules(t *testing.T) {
 	tr, err := kmodtest.Tree(kmodtest.Kernel)
 	require.NoError(t, err)
-	m, err := kmod.Scan(context.Background(), tr, kmodtest.Release)
+	m, err := kmod.Scan(context.Background(), tr, kmodtest.Release, kmod.Part{})
 	require.NoError(t, err)
 	names, err := Always(m)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package initrd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"spore/builder/kmod"
@@ -36,6 +37,10 @@ var hardware = []string{
 	// an image that is a file; a disc needs no driver for its file system, as its partitions are mapped
 	"loop",
 }
+
+// Names are the modules that an initramfs holds where the kernel has them, besides what they need and what implements the hash
+// of the root.
+func Names() []string { return slices.Concat(always, alwaysIfThere, hardware, network) }
 
 // Always returns the names of the modules that stage1 has to load on every machine, in no need of order: the list
 // "modules" of stage1.json. What is built into this kernel is left out.

@@ -2,7 +2,6 @@ package kmod
 
 import (
 	"context"
-	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,20 +11,18 @@ import (
 )
 
 // scanStep names the output of Scan in the store; its number changes when Modules or the way it is found does.
-const scanStep = "kmod-scan-1"
-
-// filesStep names the index files in the store; its number changes when they do.
-const filesStep = "kmod-files-1"
+const scanStep = "kmod-scan-2"
 
 // Cached is Scan with its result kept in a store. kernel identifies the content of the module directory, for instance
 // the SHA-256 of the kernel's package; t is called, and modules are read, only when the store does not know it.
-func Cached(ctx context.Context, st *store.Store, kernel, version string, t func() (*tree.Tree, error)) (*Modules, error) {
-	f, err := st.Ensure(store.KeyOf(scanStep, kernel, version), func(w *os.File) error {
+func Cached(ctx context.Context, st *store.Store, kernel, version string, part Part, t func() (*tree.Tree, error)) (*Modules, error) {
+	key := store.KeyOf(scanStep, kernel, version, part.ID)
+	f, err := st.Ensure(key, func(w *os.File) error {
 		tr, err := t()
 		if err != nil {
 			return err
 		}
-		m, err := Scan(ctx, tr, version)
+		m, err := Scan(ctx, tr, version, part)
 		if err != nil {
 			return err
 		}
@@ -37,31 +34,7 @@ func Cached(ctx context.Context, st *store.Store, kernel, version string, t func
 	defer f.Close()
 	var m Modules
 	if err := json.NewDecoder(f).Decode(&m); err != nil {
-		return nil, fmt.Errorf("read the module index of kernel %s from the store: %w", version, err)
+		return nil, st.Damaged(key, fmt.Errorf("read the module index of kernel %s from the store: %w", version, err))
 	}
 	return &m, nil
-}
-
-// CachedFiles is Files of what Cached returns, with its result kept in a store in the same way.
-func CachedFiles(ctx context.Context, st *store.Store, kernel, version string, t func() (*tree.Tree, error)) (map[string][]byte, error) {
-	f, err := st.Ensure(store.KeyOf(filesStep, scanStep, kernel, version), func(w *os.File) error {
-		m, err := Cached(ctx, st, kernel, version, t)
-		if err != nil {
-			return err
-		}
-		files, err := m.Files()
-		if err != nil {
-			return err
-		}
-		return gob.NewEncoder(w).Encode(files)
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var files map[string][]byte
-	if err := gob.NewDecoder(f).Decode(&files); err != nil {
-		return nil, fmt.Errorf("read the index files of kernel %s from the store (remove %s to make them anew): %w", version, f.Name(), err)
-	}
-	return files, nil
 }

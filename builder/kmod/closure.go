@@ -70,6 +70,15 @@ func (m *Modules) Lookup(name string) (loadable []string, known bool) {
 
 // aliasMatches is fnmatch(3) of an alias as a pattern, with dash and underscore the same.
 func aliasMatches(pattern, name string) bool {
+	// Nearly all of the tens of thousands of aliases differ in a letter of their first word.
+	for i := range min(len(pattern), len(name), 4) {
+		if strings.IndexByte("*?[-_", pattern[i]) >= 0 {
+			break
+		}
+		if pattern[i] != name[i] {
+			return false
+		}
+	}
 	p, ok := normalize(pattern)
 	if !ok {
 		return false

@@ -16,11 +16,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"runtime"
 	"sort"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"spore/builder/tree"
 )
@@ -62,6 +59,8 @@ type Modules struct {
 	Builtin []string `json:"builtin"`
 	// BuiltinAliases are the aliases of the modules in the kernel itself.
 	BuiltinAliases []Alias `json:"builtinAliases"`
+	// Unread are the paths of loadable modules that the Part left out, relative to the module directory and in its order.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Versions lists the releases of the kernels in a tree, sorted.
@@ -77,16 +76,16 @@ func Versions(t *tree.Tree) []string {
 
 // Index is Scan and Files in one: the index files of a kernel by their name in its module directory.
 func Index(ctx context.Context, t *tree.Tree, version string) (map[string][]byte, error) {
-	m, err := Scan(ctx, t, version)
+	m, err := Scan(ctx, t, version, Part{})
 	if err != nil {
 		return nil, err
 	}
 	return m.Files()
 }
 
-// Scan reads every module of a kernel. It costs seconds of CPU for a distribution's kernel, on all processors, and is a
-// pure function of the module directory: cache its result by the hash of the kernel's package.
-func Scan(ctx context.Context, t *tree.Tree, version string) (*Modules, error) {
+// Scan reads the modules of a kernel. It costs seconds of CPU for a distribution's kernel, on all processors, and is a
+// pure function of the module directory and the part: cache its result by the hash of the kernel's package.
+func Scan(ctx context.Context, t *tree.Tree, version string, part Part) (*Modules, error) {
 	if version == "" || strings.ContainsAny(version, "/\x00") || version == "." || version == ".." {
 		return nil, fmt.Errorf("index kernel modules: %q is not a kernel release", version)
 	}
@@ -95,15 +94,24 @@ func Scan(ctx context.Context, t *tree.Tree, version string) (*Modules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index modules of kernel %s: %w", version, err)
 	}
-	parsed, err := parseAll(ctx, t, dir, paths)
+	m := &Modules{Version: version}
+	if err := m.readBuiltin(t, dir); err != nil {
+		return nil, fmt.Errorf("index modules of kernel %s: %w", version, err)
+	}
+	parsed, err := part.read(ctx, t, dir, paths, m.Builtin)
 	if err != nil {
 		return nil, fmt.Errorf("index modules of kernel %s: %w", version, err)
 	}
-	m := &Modules{Version: version}
-	if m.Loadable, err = resolve(paths, parsed); err != nil {
-		return nil, fmt.Errorf("index modules of kernel %s: %w", version, err)
+	var read []string
+	var objects []*object
+	for i, o := range parsed {
+		if o == nil {
+			m.Unread = append(m.Unread, paths[i])
+			continue
+		}
+		read, objects = append(read, paths[i]), append(objects, o)
 	}
-	if err := m.readBuiltin(t, dir); err != nil {
+	if m.Loadable, err = resolve(read, objects); err != nil {
 		return nil, fmt.Errorf("index modules of kernel %s: %w", version, err)
 	}
 	return m, nil
@@ -197,31 +205,6 @@ func nameOf(p string) string {
 		base = base[:i]
 	}
 	return strings.ReplaceAll(base, "-", "_")
-}
-
-func parseAll(ctx context.Context, t *tree.Tree, dir string, paths []string) ([]*object, error) {
-	objects := make([]*object, len(paths))
-	g, ctx := errgroup.WithContext(ctx)
-	workers := runtime.GOMAXPROCS(0)
-	for w := range workers {
-		g.Go(func() error {
-			var d Decompressor
-			for i := w; i < len(paths); i += workers {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				data, err := d.Read(t, path.Join(dir, paths[i]))
-				if err != nil {
-					return err
-				}
-				if objects[i], err = parseObject(data); err != nil {
-					return fmt.Errorf("%s: %w", paths[i], err)
-				}
-			}
-			return nil
-		})
-	}
-	return objects, g.Wait()
 }
 
 func (m *Modules) readBuiltin(t *tree.Tree, dir string) error {

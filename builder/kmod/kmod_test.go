@@ -230,7 +230,7 @@ func scanMadeUp(t *testing.T) *Modules {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
-	m, err := Scan(context.Background(), loadTree(t, dir), release)
+	m, err := Scan(context.Background(), loadTree(t, dir), release, Part{})
 	require.NoError(t, err)
 	return m
 }
@@ -322,7 +322,7 @@ func TestRefusedModuleDirectories(t *testing.T) {
 			if c.version == "" {
 				c.version = release
 			}
-			_, err := Scan(context.Background(), tr, c.version)
+			_, err := Scan(context.Background(), tr, c.version, Part{})
 			require.ErrorContains(t, err, c.err)
 		})
 	}
@@ -331,7 +331,7 @@ func TestRefusedModuleDirectories(t *testing.T) {
 func TestAModuleInUpdatesWins(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, kmodtest.Write(dir, []kmodtest.Module{{Path: "kernel/a.ko", Info: []string{"alias=old"}}, {Path: "updates/a.ko", Info: []string{"alias=new"}}}))
-	m, err := Scan(context.Background(), loadTree(t, dir), release)
+	m, err := Scan(context.Background(), loadTree(t, dir), release, Part{})
 	require.NoError(t, err)
 	require.Len(t, m.Loadable, 1)
 	require.Equal(t, "updates/a.ko", m.Loadable[0].Path)
@@ -342,7 +342,7 @@ func TestACancelledScanStops(t *testing.T) {
 	require.NoError(t, kmodtest.Write(dir, kmodtest.Kernel))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := Scan(ctx, loadTree(t, dir), release)
+	_, err := Scan(ctx, loadTree(t, dir), release, Part{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -370,7 +370,7 @@ func BenchmarkScan(b *testing.B) {
 		tr := loadTree(b, d)
 		b.Run(filepath.Base(d), func(b *testing.B) {
 			for b.Loop() {
-				_, err := Scan(context.Background(), tr, Versions(tr)[0])
+				_, err := Scan(context.Background(), tr, Versions(tr)[0], Part{})
 				require.NoError(b, err)
 			}
 		})

@@ -38,6 +38,9 @@ type Manifest struct {
 	// Requested are the names of packages that the configuration asked for, sorted; the other packages came with them.
 	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
+	// Keep and KeepPaths are those of image.yaml, sorted: what the root has that rules would leave out.
+	Keep      []string  `json:"keep,omitempty"`
+	KeepPaths []string  `json:"keepPaths,omitempty"`
 	Payloads  []Payload `json:"payloads"`
 	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container image.
 	BootPayloads []Payload `json:"bootPayloads,omitempty"`

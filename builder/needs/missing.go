@@ -86,6 +86,16 @@ func (m *missing) imagePackages() error {
 			m.errorf(m.config.At(imageFile, "packages", i), "package %s is not in the image", name)
 		}
 	}
+	for i, class := range m.config.Image.Keep {
+		if !slices.Contains(m.root.Keep, class) {
+			m.errorf(m.config.At(imageFile, "keep", i), "the image was built without %s", class)
+		}
+	}
+	for i, p := range m.config.Image.KeepPaths {
+		if !slices.Contains(m.root.KeepPaths, p) {
+			m.errorf(m.config.At(imageFile, "keepPaths", i), "the image was built without %s", p)
+		}
+	}
 	return nil
 }
 

@@ -2,8 +2,6 @@ package offline
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,10 +9,9 @@ import (
 
 	"spore/builder/manifest"
 	"spore/builder/rootfs"
-	"spore/builder/squashfs"
+	"spore/builder/rootfs/rootfstest"
 	"spore/builder/tree"
 	"spore/builder/uki"
-	"spore/builder/unsquash"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -29,15 +26,7 @@ func linked(t *testing.T, files map[string]string) rootfs.Filesystem {
 		}
 		require.NoError(t, tr.WriteFile(p, []byte(text), mode, ""))
 	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	res, err := squashfs.Link(f, tr, squashfs.Options{})
-	require.NoError(t, err)
-	img, err := unsquash.Open(f, res.Size)
-	require.NoError(t, err)
-	t.Cleanup(img.Close)
-	return rootfs.Filesystem{Image: img, Size: res.Size}
+	return rootfstest.Linked(t, tr)
 }
 
 // sample is an image in which nothing is to be found.

@@ -44,21 +44,43 @@ type Pack struct {
 // Close ends reading.
 func (p *Pack) Close() error { return p.file.Close() }
 
+// keys are those of the two objects that the store keeps of a .deb.
+func keys(sha256 string) (pack, about store.Key) {
+	return store.KeyOf(version, "data", squashfs.PackOptions{}.Format(), sha256), store.KeyOf(version, "about", sha256)
+}
+
+// Has reports whether the store has the pack of the .deb with the given SHA-256 in hexadecimal, so that Ensure would not
+// read the .deb.
+func Has(st *store.Store, sha256 string) bool {
+	packKey, aboutKey := keys(sha256)
+	return st.Has(packKey) && st.Has(aboutKey)
+}
+
 // Ensure opens the pack of the .deb with the given SHA-256 in hexadecimal, and makes it first, from what open gives, when
 // the store has none.
 func Ensure(ctx context.Context, st *store.Store, sha256 string, open func() (io.ReadCloser, error)) (*Pack, error) {
-	format := squashfs.PackOptions{}.Format()
-	packKey := store.KeyOf(version, "data", format, sha256)
-	aboutKey := store.KeyOf(version, "about", sha256)
+	packKey, aboutKey := keys(sha256)
 	if !st.Has(packKey) || !st.Has(aboutKey) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if err := write(st, packKey, aboutKey, open); err != nil {
-			return nil, err
+			return nil, blame(st, sha256, err)
 		}
 	}
 	return load(st, packKey, aboutKey)
+}
+
+// blame is err, unless a damaged .deb in the store is the reason for it.
+func blame(st *store.Store, sha256 string, err error) error {
+	key, bad := store.ParseKey(sha256)
+	if bad != nil || !st.Has(key) {
+		return err
+	}
+	if damaged := st.CheckName(key); damaged != nil {
+		return fmt.Errorf("%w (%w)", damaged, err)
+	}
+	return err
 }
 
 func write(st *store.Store, packKey, aboutKey store.Key, open func() (io.ReadCloser, error)) error {
@@ -117,13 +139,9 @@ func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
 	}
 	var a about
 	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, fmt.Errorf("read what the store keeps of a package (remove %s to make it anew): %w", st.Path(aboutKey), err)
+		return nil, st.Damaged(aboutKey, fmt.Errorf("read what the store keeps of a package: %w", err))
 	}
-	f, err := st.Open(packKey)
-	if err != nil {
-		return nil, err
-	}
-	pack, err := openPack(f)
+	f, pack, err := openPack(st, packKey)
 	if err != nil {
 		return nil, fmt.Errorf("package %s: %w", a.Name, err)
 	}
@@ -144,17 +162,24 @@ func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
 	return p, nil
 }
 
-// openPack opens a pack and closes the file when it is none.
-func openPack(f *os.File) (*squashfs.Pack, error) {
+// openPack opens a pack of the store. Its data goes into images as it is, and so is checked; the index has a hash of its own.
+func openPack(st *store.Store, key store.Key) (*os.File, *squashfs.Pack, error) {
+	if err := st.Check(key); err != nil {
+		return nil, nil, err
+	}
+	f, err := st.Open(key)
+	if err != nil {
+		return nil, nil, err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	pack, err := squashfs.OpenPack(f, info.Size())
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("remove the pack %s to make it anew: %w", f.Name(), err)
+		return nil, nil, st.Damaged(key, err)
 	}
-	return pack, nil
+	return f, pack, nil
 }

@@ -23,7 +23,8 @@ const contentPath = "/content"
 
 // EnsureContent compresses one file, known by the key of its content, unless the store has its pack.
 func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, error) {
-	f, err := st.Ensure(store.KeyOf(version, "content", squashfs.PackOptions{}.Format(), key.String()), func(w *os.File) error {
+	packKey := store.KeyOf(version, "content", squashfs.PackOptions{}.Format(), key.String())
+	made, err := st.Ensure(packKey, func(w *os.File) error {
 		t := tree.New()
 		if err := t.Add(contentPath, &tree.Inode{Type: tree.Regular, Mode: 0o644, Content: c}); err != nil {
 			return err
@@ -33,7 +34,8 @@ func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, er
 	if err != nil {
 		return nil, err
 	}
-	pack, err := openPack(f)
+	made.Close()
+	f, pack, err := openPack(st, packKey)
 	if err != nil {
 		return nil, err
 	}
@@ -43,5 +45,5 @@ func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, er
 		}
 	}
 	f.Close()
-	return nil, fmt.Errorf("the pack %s holds no %s; remove it to make it anew", f.Name(), contentPath)
+	return nil, st.Damaged(packKey, fmt.Errorf("the pack holds no %s", contentPath))
 }

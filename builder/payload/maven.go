@@ -60,9 +60,11 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", DescriptionFile, err)
 	}
-	cached, err := ensureJars(ctx, st, filepath.Base(dir), pom, pinned, o)
-	if err != nil {
-		return nil, err
+	cached := false
+	if !o.Plan {
+		if cached, err = ensureJars(ctx, st, filepath.Base(dir), pom, pinned, o); err != nil {
+			return nil, err
+		}
 	}
 	name := filepath.Base(dir)
 	files, err := listFiles(dir, o.Hashes, map[string]bool{}, ".")
@@ -111,7 +113,7 @@ func ensureJars(ctx context.Context, st *store.Store, name string, pom []byte, p
 	if o.Started != nil {
 		o.Started(name)
 	}
-	err := withJars(ctx, filepath.Join(st.Dir(), "tmp"), pom, o, func(found []foundJar) error {
+	err := withJars(ctx, st.TempDir(), pom, o, func(found []foundJar) error {
 		list := make([]jar, len(found))
 		for i, f := range found {
 			list[i] = f.jar

@@ -90,8 +90,15 @@ func TestJarsAreLaidOutAsPinned(t *testing.T) {
 	st, dir := newStore(t), jars(t, nil)
 	var started []string
 	o := Options{Env: os.Environ(), Maven: command, Started: func(name string) { started = append(started, name) }}
+	planned, err := Build(context.Background(), st, dir, Options{Maven: "/nonexistent", Plan: true})
+	require.NoError(t, err, "a plan needs no Maven")
 	list, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
+	require.Len(t, planned, len(list))
+	for i, p := range planned {
+		require.Equal(t, list[i].Key, p.Key)
+		require.Equal(t, list[i].Target, p.Target)
+	}
 	type row struct {
 		name, target, version, artifact, content string
 		mode                                     uint32
@@ -179,7 +186,7 @@ func TestWhatMavenBringsIsHeldAgainstThePins(t *testing.T) {
 				sum := sha256.Sum256([]byte(j))
 				require.False(t, st.Has(store.Key(sum)), "nothing of it is kept")
 			}
-			left, err := os.ReadDir(filepath.Join(st.Dir(), "tmp"))
+			left, err := os.ReadDir(st.TempDir())
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing half-written stays")
 		})

@@ -10,10 +10,12 @@ package payload
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"maps"
 	"os"
@@ -21,6 +23,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 
 	"spore/builder/stamp"
 	"spore/builder/store"
@@ -50,6 +54,8 @@ type Options struct {
 	Env []string
 	// Tags are build tags.
 	Tags []string
+	// Plan has nothing made: programs come with names, versions and keys, and Size and Path say nothing.
+	Plan bool
 	// Hashes remembers the hashes of source files; nil reads them all.
 	Hashes *stamp.Hashes
 	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
@@ -70,6 +76,8 @@ type Program struct {
 	Artifact *Artifact
 	// Compiled tells programs, which carry the list of their modules, from all else.
 	Compiled bool
+	// Toolchain is the version of Go that compiles a program.
+	Toolchain string
 	// Mode holds the permission bits.
 	Mode uint32
 	// Target is its path in the image.
@@ -192,6 +200,10 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	}
 	key := t.key(toolchain, o.Tags)
 	cached := st.Has(key)
+	p := Program{Name: t.name, Compiled: true, Toolchain: toolchain, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Cached: cached}
+	if o.Plan {
+		return p, nil
+	}
 	if !cached {
 		if o.Started != nil {
 			o.Started(t.name)
@@ -205,7 +217,8 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
-	return Program{Name: t.name, Compiled: true, Mode: 0o755, Target: "/usr/bin/" + t.name, Key: key, Path: st.Path(key), Size: info.Size(), Cached: cached}, nil
+	p.Size = info.Size()
+	return p, nil
 }
 
 // key hashes all that decides about the output.
@@ -226,6 +239,9 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 	if v := toolchainLine(mod); v != "" {
 		return v, nil
 	}
+	if v := installed(o.Go, mod); v != "" {
+		return v, nil
+	}
 	cmd := exec.CommandContext(ctx, o.Go, "env", "GOVERSION")
 	cmd.Dir, cmd.Env = t.dir, kept(o.Env)
 	out, err := cmd.Output()
@@ -233,6 +249,24 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 		return "", fmt.Errorf("ask %s for its version (is Go installed?): %w", o.Go, err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// installed is the version of the go command, where that is new enough for a go.mod to be compiled by it; else empty. It is
+// read from the program's own file: to run it takes a third of the time of a build that finds everything in the store.
+func installed(command string, mod []byte) string {
+	file, err := exec.LookPath(command)
+	if err != nil {
+		return ""
+	}
+	info, err := buildinfo.ReadFile(file)
+	if err != nil || info.Path != "cmd/go" || !goversion.IsValid(info.GoVersion) {
+		return "" // a script that leads to one, or a version of its developers
+	}
+	wanted, err := modfile.ParseLax("go.mod", mod, nil)
+	if err != nil || wanted.Go == nil || goversion.Compare(info.GoVersion, "go"+wanted.Go.Version) < 0 {
+		return ""
+	}
+	return info.GoVersion
 }
 
 // toolchainLine finds the toolchain directive of a go.mod (go.dev/ref/mod#go-mod-file-toolchain).
@@ -248,7 +282,7 @@ func toolchainLine(mod []byte) string {
 
 // compile runs the go command in a directory of the store's own and copies what it made to w.
 func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolchain string, o Options) error {
-	tmp, err := os.MkdirTemp(filepath.Join(st.Dir(), "tmp"), "go-*")
+	tmp, err := os.MkdirTemp(st.TempDir(), "go-*")
 	if err != nil {
 		return err
 	}

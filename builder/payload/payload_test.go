@@ -43,10 +43,19 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	var started []string
 	o := Options{Env: os.Environ(), Started: func(name string) { started = append(started, name) }}
 
+	plan := o
+	plan.Plan = true
+	planned, err := Build(context.Background(), st, dir, plan)
+	require.NoError(t, err)
+	require.Len(t, planned, 1)
+	require.Empty(t, started, "a plan makes nothing")
+	require.False(t, st.Has(planned[0].Key))
+
 	list, err := Build(context.Background(), st, dir, o)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	p := list[0]
+	require.Equal(t, planned[0].Key, p.Key)
 	require.Equal(t, "hello", p.Name)
 	require.Equal(t, "/usr/bin/hello", p.Target)
 	require.False(t, p.Cached)
@@ -62,6 +71,7 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	require.NoError(t, r.Close())
 	info, err := buildinfo.ReadFile(p.Path)
 	require.NoError(t, err)
+	require.Equal(t, info.GoVersion, p.Toolchain)
 	require.Equal(t, "example.test/hello", info.Main.Path)
 	require.Regexp(t, `^go1\.\d+(\.\d+)?$`, info.GoVersion, "experiments are those of the toolchain, no more and no less")
 
@@ -159,7 +169,7 @@ func TestErrors(t *testing.T) {
 			for _, w := range tt.want {
 				require.ErrorContains(t, err, w)
 			}
-			left, err := os.ReadDir(filepath.Join(st.Dir(), "tmp"))
+			left, err := os.ReadDir(st.TempDir())
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing half-written stays")
 		})
@@ -207,4 +217,24 @@ func TestOurOwnProgramIsBuiltFromTheTree(t *testing.T) {
 	changed, err := BuildOwn(context.Background(), st, src, "agent", "spore-agent", Options{Env: os.Environ()})
 	require.NoError(t, err)
 	require.False(t, changed.Cached)
+}
+
+func TestTheInstalledToolchainIsWhatTheGoCommandSays(t *testing.T) {
+	cmd := exec.Command("go", "env", "GOVERSION")
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "GOTOOLCHAIN=local", "GOENV=off", "GOWORK=off")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	version := strings.TrimSpace(string(out))
+	for mod, want := range map[string]string{
+		"module m\n\ngo 1.21.0\n":                  version,
+		"module m\n\ngo " + version[2:] + "\n":     version,
+		"module m\n\ngo 1.999.0\n":                 "", // another is fetched
+		"module m\n":                               "",
+		"module m\n\ngo one\n":                     "",
+		"module m\n\ngo 1.21.0\n\nunknown x y z\n": version,
+	} {
+		require.Equal(t, want, installed("go", []byte(mod)), mod)
+	}
+	require.Empty(t, installed("/bin/sh", []byte("module m\n\ngo 1.21.0\n")), "not the go command")
+	require.Empty(t, installed("no-such-command", nil))
 }

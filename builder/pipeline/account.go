@@ -2,11 +2,9 @@ package pipeline
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -16,7 +14,6 @@ import (
 	"spore/builder/packs"
 	"spore/builder/payload"
 	"spore/builder/recipe"
-	"spore/builder/store"
 	"spore/builder/tree"
 )
 
@@ -67,28 +64,13 @@ func account(m *manifest.Manifest, opened []*packs.Pack, composed *recipe.Result
 	return nil
 }
 
-// bootPayloads describes the programs that run from elsewhere than a path of the root. The descriptions are kept: reading a
-// program takes longer than all else of a build in which nothing changed.
+// bootPayloads describes the programs that run from elsewhere than a path of the root.
 func (b *build) bootPayloads() ([]manifest.Payload, error) {
 	var out []manifest.Payload
 	for _, p := range append([]payload.Program{b.binaries.stage1}, b.binaries.contained...) {
-		key := store.KeyOf("described program 1", b.Tool, p.Name, p.Version, p.Target, p.Key.String())
-		if !b.Store.Has(key) {
-			described, err := describePayload(p)
-			if err != nil {
-				return nil, err
-			}
-			if err := b.Store.Put(key, func(w *os.File) error { return json.NewEncoder(w).Encode(described) }); err != nil {
-				return nil, err
-			}
-		}
-		text, err := b.Store.ReadAll(key)
+		described, err := b.described(p)
 		if err != nil {
 			return nil, err
-		}
-		var described manifest.Payload
-		if err := json.Unmarshal(text, &described); err != nil {
-			return nil, fmt.Errorf("read the description of program %s (remove %s to make it anew): %w", p.Name, b.Store.Path(key), err)
 		}
 		out = append(out, described)
 	}

@@ -14,6 +14,7 @@ import (
 	"spore/builder/image"
 	"spore/builder/initrd"
 	"spore/builder/kmod"
+	"spore/builder/lock"
 	"spore/builder/media"
 	"spore/builder/packs"
 	"spore/builder/provenance"
@@ -45,7 +46,7 @@ func (b *build) makeMedia(ctx context.Context) error {
 			return fmt.Errorf("read %s of the root: %w", name, err)
 		}
 	}
-	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: filepath.Join(b.Store.Dir(), "tmp"), Progress: b.Progress})
+	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: b.Store.TempDir(), Progress: b.Progress})
 	return err
 }
 
@@ -74,8 +75,12 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 		// The pack stays open as long as the tree is read: until this process ends.
 		return packTree(p)
 	}
-	always, err := memo(b, "modules of every machine", []string{b.packages.kernel.SHA256, b.packages.release}, func() ([]string, error) {
-		modules, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, kernelTree)
+	part, err := b.modulePart()
+	if err != nil {
+		return nil, err
+	}
+	always, err := memo(b, "modules of every machine", []string{b.packages.kernel.SHA256, b.packages.release, part.ID}, func() ([]string, error) {
+		modules, err := kmod.Cached(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, part, kernelTree)
 		if err != nil {
 			return nil, fmt.Errorf("index the kernel's modules: %w", err)
 		}
@@ -93,7 +98,7 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	out, err := initrd.Build(ctx, initrd.Options{
-		Store: b.Store, Kernel: b.packages.kernel.SHA256, Version: b.packages.release,
+		Store: b.Store, Kernel: b.packages.kernel.SHA256, Version: b.packages.release, Part: part,
 		Tree: kernelTree, Init: init, Config: config,
 	})
 	if err != nil {
@@ -117,7 +122,7 @@ func (b *build) writeDisk(ctx context.Context) error {
 	return nil
 }
 
-// writeManifest writes manifest, bills of materials and provenance beside the image.
+// writeManifest writes manifest, lock, bills of materials and provenance beside the image.
 func (b *build) writeManifest() error {
 	m := b.root.Manifest
 	m.MediaPackages = b.mediaPackages
@@ -133,6 +138,13 @@ func (b *build) writeManifest() error {
 		return err
 	}
 	if err := write(ManifestName, m.Encode); err != nil {
+		return err
+	}
+	l, err := b.madeLock()
+	if err != nil {
+		return err
+	}
+	if err := write(lock.Name, l.Encode); err != nil {
 		return err
 	}
 	bills := Bills()

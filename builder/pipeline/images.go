@@ -37,6 +37,7 @@ const imageFormat = "container image 1"
 // pausePayload is the program that holds the namespaces of a pod; nobody's account runs it.
 const (
 	pausePayload = "pause"
+	pauseFrom    = "payload " + pausePayload
 	pauseUser    = "65535:65535"
 )
 
@@ -91,24 +92,33 @@ func (b *build) collectImages(ctx context.Context) error {
 }
 
 func (b *build) pauseImage(ctx context.Context) error {
-	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), payload.Options{Env: b.Env, Hashes: b.Hashes})
+	built, err := b.makePause(ctx, payload.Options{Env: b.Env, Hashes: b.Hashes})
 	if err != nil {
 		return err
 	}
-	if len(built) != 1 {
-		return fmt.Errorf("payload %s has %d programs; it is to have one", pausePayload, len(built))
-	}
-	program, err := readProgram(built[0])
+	program, err := readProgram(built)
 	if err != nil {
 		return err
 	}
-	inside := built[0]
+	inside := built
 	inside.Target = path.Join(imagesDir, pausePayload+".tar") + ":/" + pausePayload
 	b.binaries.contained = append(b.binaries.contained, inside)
-	return b.addImage(containerImage{File: pausePayload + ".tar", From: "payload " + pausePayload, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built[0].Key.String())}, func(w *os.File) error {
+	return b.addImage(containerImage{File: pausePayload + ".tar", From: pauseFrom, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built.Key.String())}, func(w *os.File) error {
 		_, err := oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
 		return err
 	})
+}
+
+// makePause is makePrograms for the program of the pause image.
+func (b *build) makePause(ctx context.Context, o payload.Options) (payload.Program, error) {
+	built, err := payload.Build(ctx, b.Store, source.Payload(b.Source, pausePayload), o)
+	if err != nil {
+		return payload.Program{}, err
+	}
+	if len(built) != 1 {
+		return payload.Program{}, fmt.Errorf("payload %s has %d programs; it is to have one", pausePayload, len(built))
+	}
+	return built[0], nil
 }
 
 // archivedImage takes an archive of the configuration folder.
@@ -126,16 +136,22 @@ func (b *build) archivedImage(_ context.Context, _ int, name string) error {
 	if !ok {
 		return errors.New("internal error: the configuration folder's files cannot be read at any place")
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	sum, err := hashOf(f)
+	if err != nil {
 		return err
 	}
-	sum := hex.EncodeToString(h.Sum(nil))
 	key := store.KeyOf(imageFormat, "archive", sum)
 	return b.addImage(containerImage{File: path.Base(name), From: name, key: key, sha256: sum}, func(w *os.File) error {
 		_, err := oci.Repack(w, r, info.Size())
 		return err
 	})
+}
+
+// hashOf is the SHA-256 of what is read, in hexadecimal.
+func hashOf(r io.Reader) (string, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, r)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // pulledImage takes an image of a registry; its reference names the content, so that it is asked for once.
@@ -167,7 +183,7 @@ func (b *build) addImage(image containerImage, fill func(w *os.File) error) erro
 		return err
 	}
 	if image.Image, err = oci.Describe(f, info.Size()); err != nil {
-		return fmt.Errorf("read %s (remove it to make it anew): %w", f.Name(), err)
+		return b.Store.Damaged(image.key, fmt.Errorf("read container image: %w", err))
 	}
 	b.images = append(b.images, image)
 	return nil

@@ -7,12 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"spore/builder/apt"
 	"spore/builder/deb"
 	"spore/builder/image"
-	"spore/builder/manifest"
 	"spore/builder/store"
 )
 
@@ -53,15 +51,22 @@ func (b *build) writeISO(ctx context.Context) error {
 	return nil
 }
 
-// takeBIOS takes isolinux from the package archive, and notes the packages for the manifest.
+// takeBIOS takes isolinux from the package archive. Its packages are of one version: the boot loader starts no module of
+// another build.
 func (b *build) takeBIOS(ctx context.Context) (image.BIOS, error) {
 	var bios image.BIOS
-	byName, err := b.resolveBIOS()
-	if err != nil {
-		return bios, err
-	}
+	var first apt.Package
 	for _, f := range biosFiles {
-		p := byName[f.pkg]
+		p, err := b.mediaPackage(f.pkg)
+		if err != nil {
+			return bios, err
+		}
+		if first.Name == "" {
+			first = p
+		}
+		if p.Version != first.Version {
+			return bios, fmt.Errorf("the archive has %s of version %s, and %s of version %s: they do not start together", first.Name, first.Version, p.Name, p.Version)
+		}
 		data, err := b.fromPackage(ctx, p, f.path)
 		if err != nil {
 			return bios, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
@@ -69,38 +74,6 @@ func (b *build) takeBIOS(ctx context.Context) (image.BIOS, error) {
 		*f.into(&bios) = data
 	}
 	return bios, nil
-}
-
-// resolveBIOS finds the packages of biosFiles, which are of one version: the boot loader starts no module of another build.
-func (b *build) resolveBIOS() (map[string]apt.Package, error) {
-	var names []string
-	for _, f := range biosFiles {
-		if !slices.Contains(names, f.pkg) {
-			names = append(names, f.pkg)
-		}
-	}
-	closure, err := b.Archive.Resolve(names)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]apt.Package{}
-	version := ""
-	for _, p := range closure {
-		if !slices.Contains(names, p.Name) {
-			continue // what they would want on a machine that installs them
-		}
-		if version != "" && p.Version != version {
-			return nil, fmt.Errorf("the archive has %s of version %s, and of the others version %s: they do not start together", p.Name, p.Version, version)
-		}
-		version, found[p.Name] = p.Version, p
-		b.mediaPackages = append(b.mediaPackages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: p.Source, SHA256: p.SHA256, Size: p.Size})
-	}
-	for _, name := range names {
-		if _, ok := found[name]; !ok {
-			return nil, fmt.Errorf("the archive has no package %s", name)
-		}
-	}
-	return found, nil
 }
 
 // fromPackage returns one file of a package, which is downloaded only when the store does not have the file.

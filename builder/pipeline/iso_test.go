@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 
 	"spore/builder/apt"
 	"spore/builder/deb/debtest"
+	"spore/builder/manifest"
+	"spore/builder/sbom"
 	"spore/builder/store"
 )
 
@@ -35,11 +38,18 @@ func (a *debArchive) add(t *testing.T, name, version string, files ...debtest.En
 	a.list = append(a.list, p)
 }
 
-func (a *debArchive) Update(context.Context) error            { return nil }
-func (a *debArchive) Resolve([]string) ([]apt.Package, error) { return a.list, nil }
-func (a *debArchive) Date() time.Time                         { return time.Time{} }
-func (a *debArchive) Warnings() []string                      { return nil }
-func (a *debArchive) Suites() []apt.SuiteInfo                 { return nil }
+func (a *debArchive) Update(context.Context) error { return nil }
+func (a *debArchive) Date() time.Time              { return time.Time{} }
+func (a *debArchive) Suites() []apt.SuiteInfo      { return nil }
+func (a *debArchive) Warnings() []string           { return nil }
+func (a *debArchive) Choose(_, alone []string) (closure, single []apt.Package, err error) {
+	for _, p := range a.list {
+		if slices.Contains(alone, p.Name) {
+			single = append(single, p)
+		}
+	}
+	return a.list, single, nil
+}
 func (a *debArchive) Open(p apt.Package) (*os.File, error) {
 	return os.Open(filepath.Join(a.dir, p.SHA256))
 }
@@ -48,6 +58,16 @@ func (a *debArchive) Fetch(_ context.Context, list []apt.Package) error {
 		return errors.New("offline")
 	}
 	a.fetched += len(list)
+	return nil
+}
+
+func (a *debArchive) FetchEach(ctx context.Context, list []apt.Package, ready func(int)) error {
+	if err := a.Fetch(ctx, list); err != nil {
+		return err
+	}
+	for i := range list {
+		ready(i)
+	}
 	return nil
 }
 
@@ -68,7 +88,9 @@ func isoBuild(t *testing.T, a *debArchive) *build {
 	t.Helper()
 	st, err := store.Open(t.TempDir())
 	require.NoError(t, err)
-	return &build{Options: Options{Store: st, Archive: a}}
+	b := &build{Options: Options{Store: st, Archive: a}}
+	b.packages.takeMedia(a.list)
+	return b
 }
 
 func TestISOLinuxIsTakenFromItsPackagesOnce(t *testing.T) {
@@ -86,7 +108,8 @@ func TestISOLinuxIsTakenFromItsPackagesOnce(t *testing.T) {
 
 	t.Run("later builds need no network", func(t *testing.T) {
 		a.offline = true
-		again, err := (&build{Options: b.Options}).takeBIOS(context.Background())
+		later := &build{Options: b.Options, packages: b.packages}
+		again, err := later.takeBIOS(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, bios, again)
 	})
@@ -119,4 +142,12 @@ func TestAFileThatIsNoBootLoaderIsRefused(t *testing.T) {
 	defer f.Close()
 	_, err = packageFile(f, "/big")
 	require.ErrorContains(t, err, "more than")
+}
+
+func TestPackagesOfMediaAreInTheBillOfMaterialsOnce(t *testing.T) {
+	m := manifest.Manifest{Packages: []manifest.Package{{Name: "isolinux", Version: "1"}}, MediaPackages: []manifest.Package{{Name: "isolinux", Version: "1"}, {Name: "syslinux-common", Version: "1"}}}
+	var out strings.Builder
+	require.NoError(t, sbom.CycloneDX(&out, m, "x"))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:isolinux"`))
+	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:syslinux-common"`))
 }

@@ -12,7 +12,8 @@ import (
 // its JSON in both cases, so that nobody sees which it was.
 func memo[T any](b *build, step string, inputs []string, fn func() (T, error)) (T, error) {
 	var value T
-	f, err := b.Store.Ensure(store.KeyOf(step, append([]string{b.Tool}, inputs...)...), func(w *os.File) error {
+	key := store.KeyOf(step, append([]string{b.Tool}, inputs...)...)
+	f, err := b.Store.Ensure(key, func(w *os.File) error {
 		made, err := fn()
 		if err != nil {
 			return err
@@ -24,7 +25,7 @@ func memo[T any](b *build, step string, inputs []string, fn func() (T, error)) (
 	}
 	defer f.Close()
 	if err := json.NewDecoder(f).Decode(&value); err != nil {
-		return value, fmt.Errorf("read the %s from the store (remove %s to make it anew): %w", step, f.Name(), err)
+		return value, b.Store.Damaged(key, fmt.Errorf("read the %s from the store: %w", step, err))
 	}
 	return value, nil
 }

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-
-	"spore/builder/apt"
-	"spore/builder/manifest"
 )
 
 // NetbootName is the folder for network boot in the output folder.
@@ -42,20 +39,11 @@ func (b *build) writeNetboot(ctx context.Context) error {
 	return nil
 }
 
-// takeLoaders takes iPXE's binaries from the package archive, and notes the package for the manifest.
+// takeLoaders takes iPXE's binaries from the package archive.
 func (b *build) takeLoaders(ctx context.Context) (map[string][]byte, error) {
-	closure, err := b.Archive.Resolve([]string{ipxePackage})
+	p, err := b.mediaPackage(ipxePackage)
 	if err != nil {
 		return nil, err
-	}
-	var p apt.Package
-	for _, c := range closure {
-		if c.Name == ipxePackage {
-			p = c
-		}
-	}
-	if p.Name == "" {
-		return nil, fmt.Errorf("the archive has no package %s", ipxePackage)
 	}
 	loaders := map[string][]byte{}
 	for _, name := range []string{LoaderBIOS, LoaderUEFI} {
@@ -63,6 +51,5 @@ func (b *build) takeLoaders(ctx context.Context) (map[string][]byte, error) {
 			return nil, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 		}
 	}
-	b.mediaPackages = append(b.mediaPackages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: p.Name, SHA256: p.SHA256, Size: p.Size})
 	return loaders, nil
 }

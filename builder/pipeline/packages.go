@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/apt"
+	"spore/builder/lock"
+	"spore/builder/manifest"
 	"spore/builder/needs"
 	"spore/builder/packs"
 )
@@ -22,15 +24,17 @@ import (
 type Archive interface {
 	// Update brings the indexes up to date.
 	Update(ctx context.Context) error
-	// Resolve returns the closure of a package list, sorted by name.
-	Resolve(list []string) ([]apt.Package, error)
+	// Choose returns the closure of a package list, and the newest package of each name in alone that there is; both are
+	// sorted by name.
+	Choose(list, alone []string) (closure, single []apt.Package, err error)
 	// Fetch brings the packages into the store.
 	Fetch(ctx context.Context, list []apt.Package) error
+	// FetchEach is Fetch that tells of each package, by its index, when the store has it. It may do so on several goroutines.
+	FetchEach(ctx context.Context, list []apt.Package, ready func(i int)) error
 	// Open opens a package that was fetched.
 	Open(p apt.Package) (*os.File, error)
-	// Date is the date of the newest index.
+	// Date is the date of the newest index, Suites are all indexes.
 	Date() time.Time
-	// Suites says where the packages come from, by the hashes of the InRelease files.
 	Suites() []apt.SuiteInfo
 	// Warnings holds what the user should know.
 	Warnings() []string
@@ -44,6 +48,8 @@ type packageSet struct {
 	requested []string
 	// release is the kernel's release, as uname -r says it.
 	release string
+	// media are those packages that media can have files of, by name.
+	media map[string]apt.Package
 }
 
 // resolvePackages finds the exact packages of the image. Nothing but indexes is downloaded yet.
@@ -56,16 +62,21 @@ func (b *build) resolvePackages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := b.Archive.Resolve(list)
+	resolved, media, err := b.Archive.Choose(list, mediaPackageNames())
 	if err != nil {
 		return err
 	}
+	b.packages.takeMedia(media)
 	slices.Sort(list)
 	b.packages.list, b.packages.requested = resolved, slices.Compact(list)
 	if err := b.packages.findKernel(); err != nil {
 		return err
 	}
-	if b.BuildTime == 0 {
+	switch {
+	case b.BuildTime != 0:
+	case b.Locked != nil:
+		b.BuildTime = b.Locked.BuildTime
+	default:
 		b.BuildTime = b.Archive.Date().Unix()
 	}
 	step.Note("%d, kernel %s", len(resolved), b.packages.release)
@@ -94,27 +105,75 @@ func (s *packageSet) findKernel() error {
 	return nil
 }
 
-// openPacks downloads what is missing and opens the packs of all packages, making those that the store does not have. The
-// caller closes them.
-func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
-	step := b.Progress.Step("download")
-	if err := b.Archive.Fetch(ctx, b.packages.list); err != nil {
-		return nil, err
+func (s *packageSet) takeMedia(list []apt.Package) {
+	s.media = map[string]apt.Package{}
+	for _, p := range list {
+		s.media[p.Name] = p
 	}
-	step.Done()
+}
 
-	step = b.Progress.Step("compress")
-	opened := make([]*packs.Pack, len(b.packages.list))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+// mediaPackageNames are the packages that media can have files of, whatever formats are asked for.
+func mediaPackageNames() []string {
+	names := []string{ipxePackage}
+	for _, f := range biosFiles {
+		names = append(names, f.pkg)
+	}
+	return names
+}
+
+// mediaPackage is one of those packages, and notes it for the manifest.
+func (b *build) mediaPackage(name string) (apt.Package, error) {
+	p, ok := b.packages.media[name]
+	switch {
+	case !ok && b.Locked != nil:
+		return p, fmt.Errorf("%s has no package %s; spore lock --update looks for it", lock.Name, name)
+	case !ok:
+		return p, fmt.Errorf("the archive has no package %s", name)
+	}
+	m := manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: p.Source, SHA256: p.SHA256, Size: p.Size}
+	if !slices.Contains(b.mediaPackages, m) {
+		b.mediaPackages = append(b.mediaPackages, m)
+	}
+	return p, nil
+}
+
+// openPacks opens the packs of all packages, and makes those that the store does not have: each as soon as its package is
+// downloaded. The caller closes them.
+func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
+	download, compress := b.Progress.Step("download"), b.Progress.Step("compress")
+	var packed, missing []int
 	for _, i := range largestFirst(b.packages.list) {
-		p := b.packages.list[i]
+		if packs.Has(b.Store, b.packages.list[i].SHA256) {
+			packed = append(packed, i)
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	opened := make([]*packs.Pack, len(b.packages.list))
+	ready := make(chan int, len(opened)) // all of them, so that a download never waits
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(ready)
+		for _, i := range packed {
+			ready <- i
+		}
+		if err := b.fetchEach(ctx, missing, func(i int) { ready <- i }); err != nil {
+			return err
+		}
+		download.Done()
+		return nil
+	})
+	// A worker takes the memory of a decoder, its dictionary and some blocks, whatever the size of a package.
+	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
-			if err != nil {
-				return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+			for i := range ready {
+				p := b.packages.list[i]
+				pack, err := packs.Ensure(ctx, b.Store, p.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(p) })
+				if err != nil {
+					return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
+				}
+				opened[i] = pack
 			}
-			opened[i] = pack
 			return nil
 		})
 	}
@@ -122,9 +181,18 @@ func (b *build) openPacks(ctx context.Context) ([]*packs.Pack, error) {
 		closePacks(opened)
 		return nil, err
 	}
-	step.Note("%d packages", len(opened))
-	step.Done()
+	compress.Note("%d packages", len(opened))
+	compress.Done()
 	return opened, nil
+}
+
+// fetchEach downloads the packages with these indexes and tells of each.
+func (b *build) fetchEach(ctx context.Context, which []int, ready func(i int)) error {
+	list := make([]apt.Package, len(which))
+	for n, i := range which {
+		list[n] = b.packages.list[i]
+	}
+	return b.Archive.FetchEach(ctx, list, func(n int) { ready(which[n]) })
 }
 
 // largestFirst orders the work so that the kernel, more than half of it, is not left for one processor at the end.

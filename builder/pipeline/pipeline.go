@@ -15,10 +15,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"spore/builder/lock"
 	"spore/builder/manifest"
 	"spore/builder/media"
 	"spore/builder/needs"
 	"spore/builder/oci"
+	"spore/builder/outfolder"
 	"spore/builder/progress"
 	"spore/builder/stamp"
 	"spore/builder/store"
@@ -37,6 +39,11 @@ const (
 	// ProvenanceName is the in-toto statement of what the image was made of.
 	ProvenanceName = "spore.provenance.json"
 )
+
+// Names are all names that Build gives to what it writes into the output folder.
+func Names() []string {
+	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name}
+}
 
 // Options say what to build, from what, and where.
 type Options struct {
@@ -58,7 +65,11 @@ type Options struct {
 	Registry oci.Registry
 	// Keys sign what machines start; none is fine.
 	Keys media.Keys
-	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes the date of the package archive.
+	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
+	// one that gives the packages of the lock (see Pins).
+	Locked *lock.Lock
+	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes that of Locked, else the date of
+	// the package archive.
 	BuildTime int64
 	// FullProvenance has the provenance name every medium by the SHA-256 of the whole file.
 	FullProvenance bool
@@ -84,6 +95,7 @@ type Result struct {
 	SBOM        string `json:"sbom"`
 	SPDX        string `json:"spdx"`
 	Provenance  string `json:"provenance"`
+	Lock        string `json:"lock"`
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	BuildTime   int64  `json:"buildTime"`
@@ -95,17 +107,19 @@ type Result struct {
 
 // Build builds an image.
 func Build(ctx context.Context, o Options) (*Result, error) {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, fmt.Errorf("make the output folder: %w", err)
-	}
 	b := &build{Options: o, programs: needs.Programs(o.Config), epoch: o.BuildTime}
-	unlock, locked, err := b.lockFolder(ctx)
+	unlock, locked, err := outfolder.Take(ctx, o.Out, Names(), func() {
+		b.Progress.Printf("another build writes to %s: waiting for it", o.Out)
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
 	if err := b.resolvePackages(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.checkLock(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.compilePrograms(ctx); err != nil {
@@ -174,7 +188,7 @@ type build struct {
 
 func (b *build) result() *Result {
 	r := &Result{
-		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName),
+		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName), Lock: filepath.Join(b.Out, lock.Name),
 		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,

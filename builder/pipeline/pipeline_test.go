@@ -42,13 +42,12 @@ func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
 
 func TestAFileOfAPayloadIsDescribedByWhatItIs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.jar")
-	var jar bytes.Buffer
-	require.NoError(t, zip.NewWriter(&jar).Close())
-	require.NoError(t, os.WriteFile(file, jar.Bytes(), 0o644))
+	require.NoError(t, os.WriteFile(file, jarWith(t, "META-INF/maven/org.in/in/pom.properties", "groupId=org.in\nartifactId=in\nversion=2\n"), 0o644))
 	p := payload.Program{Name: "kafka/a.jar", Version: "1", Target: "/usr/share/kafka/libs/a.jar", Path: file, Artifact: &payload.Artifact{Group: "g", Name: "a", Version: "1"}}
 	got, err := describePayload(p)
 	require.NoError(t, err)
 	require.Equal(t, &manifest.Artifact{Group: "g", Name: "a", Version: "1"}, got.Artifact)
+	require.Equal(t, []manifest.Artifact{{Group: "org.in", Name: "in", Version: "2"}}, got.Bundled)
 	require.Equal(t, p.Target, got.Path)
 
 	p.Artifact = nil
@@ -59,6 +58,18 @@ func TestAFileOfAPayloadIsDescribedByWhatItIs(t *testing.T) {
 	p.Compiled = true
 	_, err = describePayload(p)
 	require.ErrorContains(t, err, "read build information of payload kafka/a.jar")
+}
+
+// jarWith is a jar with one file.
+func jarWith(t *testing.T, name, text string) []byte {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.Create(name)
+	require.NoError(t, err)
+	_, err = io.WriteString(w, text)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.Bytes()
 }
 
 func TestTheLargestPackageIsFirst(t *testing.T) {

@@ -27,27 +27,8 @@ func (b *build) compilePrograms(ctx context.Context) error {
 	step := b.Progress.Step("programs")
 	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Started: func(name string) { step.Update("making %s", name) }}
 	var err error
-	if b.binaries.agent, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent", "spore-agent", o); err != nil {
+	if b.binaries, err = b.makePrograms(ctx, o); err != nil {
 		return err
-	}
-	if b.binaries.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
-		return err
-	}
-	b.binaries.stage1.Target = "initramfs:/init"
-	for _, name := range b.ownNames() {
-		p, err := payload.BuildOwn(ctx, b.Store, b.Source, "agent/"+name, name, o)
-		if err != nil {
-			return err
-		}
-		p.Payload = name
-		b.binaries.payloads = append(b.binaries.payloads, p)
-	}
-	for _, name := range b.payloadNames() {
-		list, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
-		if err != nil {
-			return err
-		}
-		b.binaries.payloads = append(b.binaries.payloads, list...)
 	}
 	cached := 0
 	for _, p := range append(slices.Clone(b.binaries.payloads), b.binaries.agent, b.binaries.stage1) {
@@ -58,6 +39,33 @@ func (b *build) compilePrograms(ctx context.Context) error {
 	step.Note("%d new, %d from the cache", 2+len(b.binaries.payloads)-cached, cached)
 	step.Done()
 	return nil
+}
+
+// makePrograms makes the programs, or says of them what there is to say before (payload.Options.Plan).
+func (b *build) makePrograms(ctx context.Context, o payload.Options) (out binaries, err error) {
+	if out.agent, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent", "spore-agent", o); err != nil {
+		return out, err
+	}
+	if out.stage1, err = payload.BuildOwn(ctx, b.Store, b.Source, "agent/stage1", "init", o); err != nil {
+		return out, err
+	}
+	out.stage1.Target = "initramfs:/init"
+	for _, name := range b.ownNames() {
+		p, err := payload.BuildOwn(ctx, b.Store, b.Source, "agent/"+name, name, o)
+		if err != nil {
+			return out, err
+		}
+		p.Payload = name
+		out.payloads = append(out.payloads, p)
+	}
+	for _, name := range b.payloadNames() {
+		list, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
+		if err != nil {
+			return out, err
+		}
+		out.payloads = append(out.payloads, list...)
+	}
+	return out, nil
 }
 
 // payloadNames are the payloads of the enabled programs, each once, in the order of the programs.

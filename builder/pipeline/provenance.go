@@ -22,7 +22,6 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/sbom"
 	"spore/builder/source"
-	"spore/cluster"
 )
 
 // Bills are the bills of materials beside an image, by the name of their file.
@@ -43,7 +42,7 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 	if p.Signing, err = b.signing(); err != nil {
 		return err
 	}
-	if p.Inputs, err = b.inputs(m); err != nil {
+	if p.Inputs, err = b.resolved(m); err != nil {
 		return fmt.Errorf("list what the image is made of: %w", err)
 	}
 	if b.FullProvenance {
@@ -59,14 +58,16 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 // parts are what every medium of an image is made of, by the hashes by which machines trust them. They are known already: to
 // hash a disk image would take longer than to make it.
 func (b *build) parts() []provenance.Resource {
+	uki := hashed("unified kernel image", b.media.UKI)
 	out := []provenance.Resource{
 		{Name: "root", Algorithm: provenance.Verity, Digest: b.root.Hash},
 		{Name: "cluster part", Algorithm: provenance.Verity, Digest: b.media.ClusterHash},
 		hashed("boot loader", b.media.Loader),
-		hashed("unified kernel image", b.media.UKI),
+		uki,
 	}
 	if b.wants("uki") {
-		out = append(out, hashed(UKIName, b.media.UKI))
+		uki.Name = UKIName
+		out = append(out, uki)
 	}
 	return out
 }
@@ -107,21 +108,19 @@ func (b *build) wholeMedia() ([]provenance.Resource, error) {
 	return out, nil
 }
 
-// configuration are the files of the configuration folder that a build reads, and the public half of the cluster's keys.
+// configuration are the files of the configuration folder as they were read, and the public half of the cluster's keys.
 func (b *build) configuration() ([]provenance.Resource, error) {
 	var out []provenance.Resource
-	for _, kind := range cluster.Files() {
-		found, err := fs.Glob(b.Folder, kind.Path)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range found {
-			data, err := fs.ReadFile(b.Folder, name)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, hashed(name, data))
-		}
+	files := b.Config.Source()
+	image, err := fs.ReadFile(b.Folder, "image.yaml")
+	switch {
+	case err == nil:
+		files["image.yaml"] = image
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		out = append(out, hashed(name, files[name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Config.Public.Files)) {
 		out = append(out, hashed("public keys: "+name, b.Config.Public.Files[name]))
@@ -148,8 +147,8 @@ func (b *build) signing() ([]provenance.Resource, error) {
 	return out, nil
 }
 
-// inputs are all things with a hash of their own that the image was made of, and the Go toolchains, which have none here.
-func (b *build) inputs(m manifest.Manifest) ([]provenance.Resource, error) {
+// resolved are all things with a hash of their own that the image was made of, and the Go toolchains, which have none here.
+func (b *build) resolved(m manifest.Manifest) ([]provenance.Resource, error) {
 	var out []provenance.Resource
 	for _, s := range b.Archive.Suites() {
 		out = append(out, provenance.Resource{Name: "dists/" + s.Suite + "/InRelease", Algorithm: provenance.SHA256, Digest: s.SHA256})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"spore/builder/bootorder"
 	"spore/builder/initrd"
-	"spore/builder/kmod"
 	"spore/builder/manifest"
 	"spore/builder/origins"
 	"spore/builder/packs"
@@ -60,7 +59,7 @@ func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, 
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	if b.Store.Has(b.root.object(objMeta)) {
+	if b.rootStored() {
 		step := b.Progress.Step("root")
 		if err := b.loadRoot(); err != nil {
 			return err
@@ -70,6 +69,16 @@ func (b *build) ensureRoot(ctx context.Context) error {
 		return nil
 	}
 	return b.composeRoot(ctx)
+}
+
+// rootStored reports whether the store has all of the root: it removes objects one by one.
+func (b *build) rootStored() bool {
+	for _, name := range []string{objMeta, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
+		if !b.Store.Has(b.root.object(name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // rootKey hashes everything that the root depends on.
@@ -89,21 +98,14 @@ func (b *build) rootKey() (store.Key, error) {
 	}
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
+	in = append(in, "keep", strings.Join(b.kept().Classes, " "), strings.Join(b.kept().Paths, " "), strings.Join(argumentModules(b.Config.Image.KernelArguments), " "))
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
-		err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			data, err := fs.ReadFile(files, p)
-			in = append(in, p, info.Mode().String(), string(data))
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return store.Key{}, fmt.Errorf("read our own files: %w", err)
+		list, err := sourceFiles(files)
+		if err != nil {
+			return store.Key{}, err
+		}
+		for _, f := range list {
+			in = append(in, f.path, f.mode.String(), f.data)
 		}
 	}
 	return store.KeyOf("root", in...), nil
@@ -116,7 +118,7 @@ func (b *build) loadRoot() error {
 		return err
 	}
 	if err := json.Unmarshal(data, &b.root); err != nil {
-		return fmt.Errorf("read the cached root (remove %s to build it anew): %w", b.Store.Path(b.root.object(objMeta)), err)
+		return b.Store.Damaged(b.root.object(objMeta), fmt.Errorf("read the cached root: %w", err))
 	}
 	b.root.key, b.root.cached = key, true
 	return nil
@@ -131,7 +133,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 	defer closePacks(opened)
 
 	step := b.Progress.Step("compose")
-	indexes, err := b.moduleIndexes(ctx, opened)
+	hardware, err := b.chooseHardware(ctx, opened)
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 		return err
 	}
 	defer closeImages(images)
-	composed, err := b.compose(opened, programs, images, indexes, m)
+	composed, err := b.compose(opened, programs, images, hardware, m)
 	if err != nil {
 		return err
 	}
@@ -172,22 +174,6 @@ func (b *build) composeRoot(ctx context.Context) error {
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
 
-// moduleIndexes returns depmod's files; the packages are read only when the store does not have them.
-func (b *build) moduleIndexes(ctx context.Context, opened []*packs.Pack) (map[string][]byte, error) {
-	files, err := kmod.CachedFiles(ctx, b.Store, b.packages.kernel.SHA256, b.packages.release, func() (*tree.Tree, error) {
-		for _, p := range opened {
-			if p.Name == b.packages.kernel.Name {
-				return packTree(p)
-			}
-		}
-		return nil, fmt.Errorf("package %s is not among the packs", b.packages.kernel.Name)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index the kernel's modules: %w", err)
-	}
-	return files, nil
-}
-
 // packTree lays out one package alone, below a merged /usr.
 func packTree(p *packs.Pack) (*tree.Tree, error) {
 	t := tree.New()
@@ -200,7 +186,7 @@ func packTree(p *packs.Pack) (*tree.Tree, error) {
 	return t, p.Entries(t.Add)
 }
 
-func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, indexes map[string][]byte, m manifest.Manifest) (*recipe.Result, error) {
+func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content, images []*packs.Content, hardware *hardware, m manifest.Manifest) (*recipe.Result, error) {
 	var short bytes.Buffer
 	if err := m.WithoutFiles().Encode(&short); err != nil {
 		return nil, err
@@ -215,7 +201,9 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	}
 	composed, err := recipe.Compose(packages, recipe.Options{
 		Kernel:        b.packages.release,
-		ModuleIndexes: indexes,
+		ModuleIndexes: hardware.Indexes,
+		Hardware:      hardware.Omitted,
+		Keep:          b.kept(),
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
 		Agent:         programs[b.binaries.agent.Name].Content,
@@ -245,6 +233,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
+		Keep: b.kept().Classes, KeepPaths: b.kept().Paths,
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)
@@ -298,7 +287,7 @@ func (b *build) linkRoot(t *tree.Tree) error {
 	step := b.Progress.Step("link")
 	var linked squashfs.Result
 	err := b.Store.Put(b.root.object(objSquashfs), func(w *os.File) (err error) {
-		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime)})
+		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime), First: bootorder.Sort(t.Paths())})
 		return err
 	})
 	if err != nil {

@@ -1,60 +1,22 @@
 package pipeline
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"spore/builder/media"
+	"spore/builder/payload"
 	"spore/builder/stamp"
 	"spore/builder/store"
 )
-
-// lockWait is how often a folder that another build writes to is tried.
-const lockWait = 100 * time.Millisecond
-
-// lockFolder keeps other builds away from the output folder, so that what is recorded of it is of one build. Where the
-// filesystem knows no locks, recorded is false.
-func (b *build) lockFolder(ctx context.Context) (unlock func(), recorded bool, err error) {
-	f, err := os.Open(b.Out)
-	if err != nil {
-		return nil, false, fmt.Errorf("open the output folder: %w", err)
-	}
-	for told := false; ; told = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, true, nil
-		}
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return func() { f.Close() }, false, nil
-		}
-		if !told {
-			b.Progress.Printf("another build writes to %s: waiting for it", b.Out)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, false, context.Cause(ctx)
-		case <-time.After(lockWait):
-		}
-	}
-}
 
 // inputsKey hashes all that the output files depend on.
 func (b *build) inputsKey() (string, error) {
@@ -71,9 +33,23 @@ func (b *build) inputsKey() (string, error) {
 		return "", err
 	}
 	in := []string{b.Out, b.root.key.String(), b.binaries.stage1.Key.String(), strings.Join(b.Formats, ","), strconv.FormatInt(b.BuildTime, 10), strconv.FormatInt(b.epoch, 10), strconv.FormatBool(b.FullProvenance), string(image), string(public), keys}
+	configuration, err := b.configuration()
+	if err != nil {
+		return "", err
+	}
+	for _, r := range configuration {
+		in = append(in, r.Name, r.Digest)
+	}
+	// What the provenance says of sources goes further than the programs made of them.
+	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained, []payload.Program{b.binaries.agent, b.binaries.stage1}) {
+		in = append(in, p.Sources.Payload, p.Sources.Hash)
+	}
 	// What media have besides the root is taken from the archive.
 	for _, s := range b.Archive.Suites() {
 		in = append(in, s.Suite, s.SHA256)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.packages.media)) {
+		in = append(in, name, b.packages.media[name].SHA256)
 	}
 	files := b.Config.Source()
 	for _, name := range slices.Sorted(maps.Keys(files)) {

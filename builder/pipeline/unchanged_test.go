@@ -1,12 +1,11 @@
 package pipeline
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,33 +35,10 @@ func TestTheFilesOfAResultAreThosePathsThatAreBelowTheOutputFolder(t *testing.T)
 	}
 }
 
-func TestABuildWaitsForAnotherOneThatWritesToItsFolder(t *testing.T) {
-	out := t.TempDir()
-	first := &build{Options: Options{Out: out}}
-	unlock, locked, err := first.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-
-	ctx, cancel := context.WithTimeout(context.Background(), 3*lockWait)
-	defer cancel()
-	second := &build{Options: Options{Out: out}}
-	_, _, err = second.lockFolder(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	go func() {
-		time.Sleep(lockWait / 2)
-		unlock()
-	}()
-	unlock, locked, err = second.lockFolder(context.Background())
-	require.NoError(t, err)
-	require.True(t, locked)
-	unlock()
-}
-
 func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 	fresh := func() *build {
 		return &build{
-			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}},
+			Options:  Options{Out: "out", Archive: &debArchive{}, Formats: []string{"disk"}, BuildTime: 1, Config: &cluster.Config{}, Folder: fstest.MapFS{}},
 			binaries: binaries{stage1: payload.Program{Key: store.KeyOf("a")}}, root: root{key: store.KeyOf("root")},
 		}
 	}
@@ -77,12 +53,15 @@ func TestWhateverReachesAnOutputIsAmongItsInputs(t *testing.T) {
 		"time":      func(b *build) { b.BuildTime = 2 },
 		"asked":     func(b *build) { b.epoch = 1 },
 		"whole":     func(b *build) { b.FullProvenance = true },
+		"comment":   func(b *build) { b.Folder = fstest.MapFS{"image.yaml": {Data: []byte("# x")}} },
+		"our own":   func(b *build) { b.binaries.agent.Sources.Hash = "other" },
 		"root":      func(b *build) { b.root.key = store.KeyOf("other") },
 		"stage1":    func(b *build) { b.binaries.stage1.Key = store.KeyOf("other") },
 		"arguments": func(b *build) { b.Config.Image.KernelArguments = []string{"quiet"} },
 		"slots":     func(b *build) { b.Config.Image.Slots = spec.Slots{Root: 4096} },
 		"keys":      func(b *build) { b.Config.Public.SigningKeys = []string{"k"} },
 		"files":     func(b *build) { b.Config.Public.Files = map[string][]byte{"ca.crt": []byte("c")} },
+		"sources":   func(b *build) { b.binaries.payloads = []payload.Program{{Sources: payload.Sources{Hash: "h"}}} },
 		"enrolment": func(b *build) { b.Keys = media.Keys{Enroll: &image.Enrolment{Mode: "force"}} },
 	} {
 		b := fresh()

@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"spore/builder/omit"
 	"spore/builder/tree"
 )
 
@@ -36,19 +37,22 @@ var unusedPackages = []drop{
 	{"libtss2-tcti-swtpm0t64", "speaks to a simulator"},
 	{"linux-base", "only maintainer scripts use it"},
 	{"logsave", "there is no log to keep before /var is mounted"},
-	{"perl-base", "no program of the image is written in Perl"},
 	{"sysvinit-utils", "systemd is the init"},
 	{"tpm-udev", "root alone uses the TPM"},
 }
 
 // dropPackages removes the files of unusedPackages.
 func dropPackages(b *build) error {
+	list := unusedPackages
+	if !b.opts.Keep.Class(omit.Perl) {
+		list = append([]drop{{"perl-base", omit.Reason(omit.Perl, "no program of the image is written in Perl")}}, list...)
+	}
 	byOrigin := map[string][]string{}
 	_ = b.tree.Walk(func(path string, n *tree.Inode) error {
 		byOrigin[n.Origin] = append(byOrigin[n.Origin], path)
 		return nil
 	})
-	for _, d := range unusedPackages {
+	for _, d := range list {
 		p := b.present[d.pattern]
 		if p == nil {
 			continue
@@ -84,7 +88,6 @@ func dropPackages(b *build) error {
 // unusedFiles are left out of every image.
 var unusedFiles = []drop{
 	{"/boot/*", "the kernel is in the UKI; its configuration and symbols are in the package"},
-	{"/etc/alternatives/README", "documentation"},
 	{"/etc/apt", "packages are not changed on a read-only root"},
 	{"/etc/cron.*", "no cron; timers do this"},
 	{"/etc/binfmt.d", "no foreign binaries"},
@@ -113,12 +116,7 @@ var unusedFiles = []drop{
 	{"/etc/systemd/sleep.conf", "servers do not sleep"},
 	{"/etc/systemd/user*", "no user managers"},
 	{"/etc/update-motd.d", "nobody logs in"},
-	{"/etc/X11", "no display"},
-	{"/etc/xdg", "no display"},
 	{"/lost+found", "not a real directory"},
-	{"/usr/games", "no games"},
-	{"/usr/include", "no compiler"},
-	{"/usr/lib/debug", "no debugger"},
 	{"/usr/lib/dracut", "the initramfs is ours"},
 	{"/usr/lib/environment.d", "no user managers"},
 	{"/usr/lib/jvm/*/lib/libawt*.so", "no display"},
@@ -129,10 +127,8 @@ var unusedFiles = []drop{
 	{"/usr/lib/jvm/*/lib/libmlib_image.so", "no display"},
 	{"/usr/lib/jvm/*/lib/security/cacerts", "leads to a key store that nobody makes: see ca-certificates-java"},
 	{"/usr/lib/jvm/*/lib/server/classes_nocoops.jsa", "the JVM's own classes, laid out for heaps of 32 GiB and more"},
-	{"/usr/lib/jvm/*/man", "documentation"},
 	{"/usr/lib/kernel", "kernels are not installed on the machine"},
 	{"/usr/lib/lsb", "systemd runs the services"},
-	{"/usr/lib/mime", "no desktop"},
 	{"/usr/lib/modules/*/build", "no compiler"},
 	{"/usr/lib/modules/*/source", "no compiler"},
 	{"/usr/lib/pcrlock.d", "no TPM policy is made on the machine"},
@@ -167,23 +163,15 @@ var unusedFiles = []drop{
 	{"/usr/lib/tmpfiles.d/x11.conf", "no display"},
 	{"/etc/udev/hwdb.d", "see /usr/lib/udev/hwdb.d"},
 	{"/usr/lib/udev/hwdb.d", "names of vendors, keyboards and mice; no /dev/disk/by-* or interface name is made of it"},
-	{"/usr/lib/x86_64-linux-gnu/gconv", "programs of a server speak UTF-8"},
 	{"/usr/lib/x86_64-linux-gnu/security/pam_systemd*", "no logind"},
-	{"/usr/local/man", "documentation"},
-	{"/usr/local/share/man", "documentation"},
 	{"/usr/share/apport", "no crash reporter"},
-	{"/usr/share/apps", "no desktop"},
-	{"/usr/share/applications", "no desktop"},
 	{"/usr/share/base-files", "templates that the recipe has used"},
 	{"/usr/share/base-passwd", "templates that the recipe has used"},
-	{"/usr/share/bash-completion", "nobody types here"},
 	{"/usr/share/binfmts", "no foreign binaries"},
-	{"/usr/share/bug", "only reportbug reads it"},
 	{"/etc/ceph/rbdmap", "images are mapped by whoever uses them"},
 	{"/etc/default/ceph", "our units run the programs"},
 	{"/etc/sudoers.d/ceph-smartctl", "no sudo"},
 	{"/usr/lib/tmpfiles.d/ceph*.conf", "each program has a runtime directory of its own"},
-	{"/usr/lib/python3*/pydoc_data", "documentation"},
 	{"/usr/lib/x86_64-linux-gnu/rados-classes/libcls_lua.so*", "no OSD loads it: clients' scripts do not run in OSDs"},
 	{"/usr/lib/x86_64-linux-gnu/rados-classes/libcls_rgw*", "no object gateway"},
 	{"/usr/share/ceph/mgr/alerts", "mails"},
@@ -208,26 +196,11 @@ var unusedFiles = []drop{
 	{"/usr/share/dbus-1", "no bus"},
 	{"/usr/share/debconf", "no maintainer script runs"},
 	{"/usr/share/debianutils", "templates that the recipe has used"},
-	{"/usr/share/dict", "no spelling"},
-	{"/usr/share/doc-base", "documentation"},
-	{"/usr/share/fish", "nobody types here"},
-	{"/usr/share/gcc", "no debugger"},
-	{"/usr/share/gdb", "no debugger"},
-	{"/usr/share/icons", "no desktop"},
-	{"/usr/share/info", "documentation"},
 	{"/usr/share/initramfs-tools", "the initramfs is ours"},
 	{"/usr/share/libc-bin", "templates that the recipe has used"},
-	{"/usr/share/lintian", "only Debian's checker reads it"},
-	{"/usr/share/locale", "messages are in English"},
-	{"/usr/share/man", "documentation"},
-	{"/usr/share/menu", "no desktop"},
-	{"/usr/share/mime", "no desktop"},
 	{"/usr/share/pam", "templates that the recipe has used"},
 	{"/usr/share/pam-configs", "templates that the recipe has used"},
-	{"/usr/share/perl5", "no Perl"},
-	{"/usr/share/pixmaps", "no desktop"},
 	{"/usr/share/polkit-1", "no bus"},
-	{"/usr/share/zsh", "nobody types here"},
 	{"/var/lib/ceph/*", "our units make the directories that they use"},
 	{"/var/lib/dpkg", "status is kept in /usr"},
 	{"/var/lib/haproxy", "only for a chroot"},
@@ -266,70 +239,51 @@ var unusedFiles = []drop{
 	{"/usr/sbin/ldconfig*", "no ld.so.cache"},
 }
 
-// dropFiles removes unusedFiles and all documentation but licences.
+// dropFiles removes unusedFiles. keepPaths of image.yaml, which may name none that decides how a machine starts, goes first.
 func dropFiles(b *build) error {
 	for _, d := range unusedFiles {
-		if !strings.ContainsAny(d.pattern, "*?[") {
-			if b.tree.Exists(d.pattern) {
-				if err := b.remove(d.pattern, d.why); err != nil {
-					return err
-				}
-			}
-			continue
-		}
-		paths, err := b.tree.Glob(d.pattern)
-		if err != nil {
+		if err := b.omit(d.pattern, d.why); err != nil {
 			return err
 		}
-		for _, p := range paths {
-			if b.tree.Exists(p) {
-				if err := b.remove(p, d.why); err != nil {
-					return err
-				}
-			}
-		}
 	}
-	return b.dropDocs()
+	return nil
 }
 
-// dropDocs leaves only the file copyright of each package below /usr/share/doc.
-func (b *build) dropDocs() error {
-	const dir = "/usr/share/doc"
-	var bytes int64
-	for _, pkg := range b.tree.Children(dir) {
-		sub := path.Join(dir, pkg)
-		n, err := b.tree.Lstat(sub)
-		if err != nil {
+// omit removes what a pattern (path.Match) names, but what keepPaths of image.yaml puts back.
+func (b *build) omit(pattern, why string) error {
+	paths := []string{pattern}
+	if strings.ContainsAny(pattern, "*?[") {
+		var err error
+		if paths, err = b.tree.Glob(pattern); err != nil {
 			return err
 		}
-		if n.Type == tree.Symlink {
-			continue // to the directory of the package that has the copyright file
-		}
-		if n.Type != tree.Dir || !b.tree.Exists(path.Join(sub, "copyright")) {
-			if err := b.remove(sub, "documentation"); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, name := range b.tree.Children(sub) {
-			if name == "copyright" {
-				continue
-			}
-			err := b.walkBelow(path.Join(sub, name), func(_ string, n *tree.Inode) {
-				if n.Type == tree.Regular {
-					bytes += n.Content.Size()
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if err := b.tree.Remove(path.Join(sub, name)); err != nil {
+	}
+	for _, p := range paths {
+		if b.tree.Exists(p) {
+			if err := b.omitPath(p, why); err != nil {
 				return err
 			}
 		}
 	}
-	b.report.Entries = append(b.report.Entries, Entry{Step: b.step, Action: "drop", Path: dir, Why: "documentation; copyright files stay", Bytes: bytes})
-	return b.dropDangling(dir)
+	return nil
+}
+
+// omitPath removes a path with all below it, but what keepPaths puts back.
+func (b *build) omitPath(p, why string) error {
+	if b.opts.Keep.Path(p) {
+		return nil
+	}
+	if n, err := b.tree.Lstat(p); err != nil {
+		return err
+	} else if n.Type != tree.Dir || !b.opts.Keep.Below(p) {
+		return b.remove(p, why)
+	}
+	for _, name := range b.tree.Children(p) {
+		if err := b.omitPath(path.Join(p, name), why); err != nil {
+			return err
+		}
+	}
+	return b.removeIfEmpty(p)
 }
 
 // dropDangling removes links directly in a directory that lead nowhere.

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"sort"
 
+	"spore/builder/omit"
 	"spore/builder/tree"
 )
 
@@ -67,6 +68,10 @@ type Options struct {
 	Kernel string
 	// ModuleIndexes are depmod's files by name ("modules.dep", "modules.dep.bin", …), for /usr/lib/modules/KERNEL.
 	ModuleIndexes map[string][]byte
+	// Hardware are the modules that stay out, and with them their firmware. May be nil: all stay.
+	Hardware *omit.Kernel
+	// Keep is what the configuration puts back of what rules leave out.
+	Keep omit.Keep
 	// Units holds our systemd units, drop-ins and presets (*.preset): the units/ directory. May be nil.
 	Units fs.FS
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
@@ -136,6 +141,7 @@ var sporeSteps = []step{
 	{"boot-files", takeBootFiles},
 	{"drop-packages", dropPackages},
 	{"drop-files", dropFiles},
+	{"leave-out", leaveOut},
 	{"drop-units", dropUnits},
 	{"overlay", layOverlay},
 	{"units", layUnits},

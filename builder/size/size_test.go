@@ -3,16 +3,14 @@ package size
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/rootfs"
+	"spore/builder/rootfs/rootfstest"
 	"spore/builder/squashfs"
 	"spore/builder/tree"
-	"spore/builder/unsquash"
 )
 
 const blockSize = squashfs.DefaultBlockSize
@@ -26,16 +24,8 @@ func noise(seed byte, n int) tree.Bytes {
 // opened links a tree and opens it as the root of an image.
 func opened(t *testing.T, tr *tree.Tree) *rootfs.Image {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	res, err := squashfs.Link(f, tr, squashfs.Options{})
-	require.NoError(t, err)
-	img, err := unsquash.Open(f, res.Size)
-	require.NoError(t, err)
-	t.Cleanup(img.Close)
-	i := &rootfs.Image{Root: rootfs.Filesystem{Image: img, Size: res.Size}}
-	for _, e := range img.Entries {
+	i := &rootfs.Image{Root: rootfstest.Linked(t, tr)}
+	for _, e := range i.Root.Entries {
 		n, err := tr.Lstat(e.Path)
 		require.NoError(t, err)
 		i.Origins = append(i.Origins, n.Origin)

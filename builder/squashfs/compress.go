@@ -2,6 +2,8 @@ package squashfs
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -10,10 +12,22 @@ import (
 // it is 20 times less work for 7 to 10 percent more bytes.
 const zstdLevel = 3
 
+// standardEncoder is the encoder of all packs and images that are written with the defaults: an encoder takes two megabytes
+// for each block that it works on, and hundreds of packs are written in a row. It has no state that a caller could see.
+var standardEncoder = sync.OnceValues(func() (*zstd.Encoder, error) { return makeEncoder(DefaultBlockSize, runtime.GOMAXPROCS(0)) })
+
 // newEncoder returns an encoder whose EncodeAll may be called from many goroutines; at most n of them work at once. What
-// it returns depends on the input alone. The kernel allocates a window of one block (fs/squashfs/zstd_wrapper.c), so no
-// frame may ask for more.
+// it returns depends on the input alone.
 func newEncoder(blockSize uint32, n int) (*zstd.Encoder, error) {
+	if blockSize == DefaultBlockSize && n == runtime.GOMAXPROCS(0) {
+		return standardEncoder()
+	}
+	return makeEncoder(blockSize, n)
+}
+
+// makeEncoder makes an encoder. The kernel allocates a window of one block (fs/squashfs/zstd_wrapper.c), so no
+// frame may ask for more.
+func makeEncoder(blockSize uint32, n int) (*zstd.Encoder, error) {
 	e, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedDefault),
 		zstd.WithWindowSize(int(blockSize)),

@@ -139,12 +139,12 @@ func regularBody(n *node, xattr uint32) ([]byte, bool, error) {
 		b = le.AppendUint64(b, uint64(sparse))
 		b = le.AppendUint32(b, n.nlink)
 		b = le.AppendUint32(b, p.frag)
-		b = le.AppendUint32(b, f.fragOff)
+		b = le.AppendUint32(b, p.off)
 		b = le.AppendUint32(b, xattr)
 	} else {
 		b = le.AppendUint32(b, uint32(p.start))
 		b = le.AppendUint32(b, p.frag)
-		b = le.AppendUint32(b, f.fragOff)
+		b = le.AppendUint32(b, p.off)
 		b = le.AppendUint32(b, uint32(f.size))
 	}
 	for _, size := range f.blocks {

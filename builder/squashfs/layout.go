@@ -18,9 +18,12 @@ const copyChunk = 4 << 20
 
 // placement is where the data of a file is in the image.
 type placement struct {
+	pack  *Pack
 	file  *file
+	done  bool
 	start uint64
 	frag  uint32 // invalidFragment where the file has blocks, or nothing
+	off   uint32 // in the fragment
 }
 
 // extent is a part of a pack that goes into the image.
@@ -30,22 +33,36 @@ type extent struct {
 	dst      int64 // in the image
 }
 
+// packFragment names a compressed fragment block of a pack.
+type packFragment struct {
+	pack *Pack
+	id   int
+}
+
 // layout is the data area of an image.
 type layout struct {
 	extents []extent
 	frags   []fragment // with their place in the image
 	order   []*file    // whose data is in the image, each once
 	end     int64      // of the data
-	copied  int64      // bytes from packs
-	fresh   int64      // bytes compressed now
+	fresh   *Pack
+	copied  int64 // bytes from packs
+	written int64 // bytes compressed now
+	shared  int64 // bytes of files whose data another file has already, before compression
+
+	blockSize  uint32
+	compressed map[packFragment]uint32 // those of packs to those of the image
+	open       *fragment               // of files that are stored as they are, in frags once it is closed; nil is none
 }
 
-// place decides what is copied and to where, and sets placed of each regular file. Packs come in the order in which the
-// tree names them, each in its own order, with what nobody wants left out; fresh comes last. Files with the same data
-// share it.
-func place(nodes []*node, fresh *Pack, blockSize uint32, at int64) (*layout, error) {
+// place decides what is copied and to where, and sets placed of each regular file. The files of first come first, in that
+// order; what has no data, or shares a block that is there already, takes no place. All others come by pack, in the order in
+// which the tree names those, each in its own order, with what nobody wants left out; fresh comes last. Files with the same
+// data share it.
+func place(nodes []*node, first []string, fresh *Pack, blockSize uint32, at int64) (*layout, error) {
 	packs := packOrder(nodes, fresh)
 	users := map[*Pack][]*node{}
+	byPath := map[string]*node{}
 	for _, n := range nodes {
 		if n.inode.Type != tree.Regular {
 			continue
@@ -54,19 +71,27 @@ func place(nodes []*node, fresh *Pack, blockSize uint32, at int64) (*layout, err
 			return nil, fmt.Errorf("%s: its pack has blocks of %d bytes and the image of %d: make the pack again", n.path, n.content.pack.blockSize, blockSize)
 		}
 		users[n.content.pack] = append(users[n.content.pack], n)
+		byPath[n.path] = n
 	}
-	l := &layout{end: at}
+	l := &layout{end: at, fresh: fresh, blockSize: blockSize, compressed: map[packFragment]uint32{}}
 	known := map[[sha256.Size]byte]*placement{}
+	var all []*placement
 	for _, p := range packs {
-		if err := l.placePack(p, users[p], known); err != nil {
+		mine, err := l.share(p, users[p], known)
+		if err != nil {
 			return nil, err
 		}
-		if p == fresh {
-			l.fresh = l.end - at - l.copied
-		} else {
-			l.copied = l.end - at
+		all = append(all, mine...)
+	}
+	for _, name := range first {
+		if n := byPath[name]; n != nil {
+			l.put(n.placed)
 		}
 	}
+	for _, pl := range all {
+		l.put(pl)
+	}
+	l.close()
 	if len(l.frags) > math.MaxInt32 || l.end > math.MaxInt64/2 {
 		return nil, errors.New("too much data")
 	}
@@ -85,79 +110,118 @@ func packOrder(nodes []*node, fresh *Pack) []*Pack {
 	return append(packs, fresh)
 }
 
-func (l *layout) placePack(p *Pack, users []*node, known map[[sha256.Size]byte]*placement) error {
-	var parts []extent
-	frags := map[int]uint32{} // of the pack to those of the image
+// share finds what is to be placed of a pack, in the order of the pack, and gives each of its files a placement: its own, or
+// that of a file with the same data.
+func (l *layout) share(p *Pack, users []*node, known map[[sha256.Size]byte]*placement) ([]*placement, error) {
 	var mine []*placement
 	for _, n := range users {
 		f := n.content.file
-		if same := known[f.sum]; same != nil {
-			if same.file.size != f.size {
-				return fmt.Errorf("%s: its pack is damaged: one hash and two sizes", n.path)
-			}
-			n.placed = same
-			continue
+		same := known[f.sum]
+		if same == nil {
+			same = &placement{pack: p, file: f, frag: invalidFragment}
+			known[f.sum] = same
+			mine = append(mine, same)
+			l.order = append(l.order, f)
+		} else if same.file.size != f.size {
+			return nil, fmt.Errorf("%s: its pack is damaged: one hash and two sizes", n.path)
+		} else {
+			l.shared += f.size
 		}
-		pl := &placement{file: f, frag: invalidFragment}
-		n.placed, known[f.sum] = pl, pl
-		mine = append(mine, pl)
-		l.order = append(l.order, f)
-		if f.frag >= 0 {
-			frags[f.frag] = 0
-		} else if size := f.stored(); size > 0 {
-			parts = append(parts, extent{pack: p, src: f.start, end: f.start + size})
-		}
+		n.placed = same
 	}
-	ids := make([]int, 0, len(frags))
-	for id := range frags {
-		ids = append(ids, id)
-		f := p.frags[id]
-		parts = append(parts, extent{pack: p, src: f.start, end: f.start + int64(blockBytes(f.size))})
-	}
-	sort.Ints(ids)
-	merged := l.merge(parts)
-	for _, id := range ids {
-		frags[id] = uint32(len(l.frags))
-		l.frags = append(l.frags, fragment{start: find(merged, p.frags[id].start), size: p.frags[id].size})
-	}
-	for _, pl := range mine {
-		if pl.file.frag >= 0 {
-			pl.frag = frags[pl.file.frag]
-		} else if pl.file.stored() > 0 {
-			pl.start = uint64(find(merged, pl.file.start))
-		}
-	}
-	l.extents = append(l.extents, merged...)
-	return nil
+	sort.SliceStable(mine, func(i, j int) bool { return mine[i].before(mine[j]) })
+	return mine, nil
 }
 
-// merge sorts parts of one pack, joins those that touch, and gives each its place at the end of the image.
-func (l *layout) merge(parts []extent) []extent {
-	sort.Slice(parts, func(i, j int) bool {
-		if parts[i].src != parts[j].src {
-			return parts[i].src < parts[j].src
-		}
-		return parts[i].end < parts[j].end
-	})
-	var out []extent
-	for _, e := range parts {
-		if n := len(out); n > 0 && e.src <= out[n-1].end {
-			out[n-1].end = max(out[n-1].end, e.end)
-			continue
-		}
-		out = append(out, e)
+// before orders the files of a pack by where their data is; those that repack takes come last, as they would only make each
+// other's fragments shorter between others.
+func (pl *placement) before(other *placement) bool {
+	if a, b := pl.repacked(), other.repacked(); a != b {
+		return b
 	}
-	for i := range out {
-		out[i].dst = l.end
-		l.end += out[i].end - out[i].src
-	}
-	return out
+	a, aoff := pl.source()
+	b, boff := other.source()
+	return a < b || a == b && aoff < boff
 }
 
-// find returns where in the image a byte of a pack is.
-func find(extents []extent, src int64) int64 {
-	i := sort.Search(len(extents), func(i int) bool { return extents[i].end > src })
-	return extents[i].dst + src - extents[i].src
+// source is where the data begins in the pack: the block and the byte in it.
+func (pl *placement) source() (int64, uint32) {
+	if pl.file.frag >= 0 {
+		return pl.pack.frags[pl.file.frag].start, pl.file.fragOff
+	}
+	return pl.file.start, 0
+}
+
+// repacked tells whether the file is in a fragment that is stored as it is.
+func (pl *placement) repacked() bool {
+	return pl.file.frag >= 0 && pl.pack.frags[pl.file.frag].size&storedBlock != 0
+}
+
+// put gives the data of a file its place at the end of what is there, unless it has one.
+func (l *layout) put(pl *placement) {
+	if pl.done {
+		return
+	}
+	pl.done = true
+	f := pl.file
+	switch {
+	case pl.repacked():
+		l.repack(pl)
+	case f.frag >= 0:
+		key := packFragment{pl.pack, f.frag}
+		id, ok := l.compressed[key]
+		if !ok {
+			l.close()
+			of := pl.pack.frags[f.frag]
+			id = uint32(len(l.frags))
+			l.compressed[key] = id
+			l.frags = append(l.frags, fragment{start: l.copy(pl.pack, of.start, int64(blockBytes(of.size))), size: of.size})
+		}
+		pl.frag, pl.off = id, f.fragOff
+	case f.stored() > 0:
+		l.close()
+		pl.start = uint64(l.copy(pl.pack, f.start, f.stored()))
+	}
+}
+
+// repack puts a small file that is stored as it is into a fragment of the image's own: as such data needs no compressor,
+// what the tree has of a pack's fragment takes no more than its own bytes.
+func (l *layout) repack(pl *placement) {
+	if l.open != nil && int64(l.open.size)+pl.file.size > int64(l.blockSize) {
+		l.close()
+	}
+	if l.open == nil {
+		l.open = &fragment{start: l.end}
+	}
+	pl.frag, pl.off = uint32(len(l.frags)), l.open.size
+	block, off := pl.source()
+	l.copy(pl.pack, block+int64(off), pl.file.size)
+	l.open.size += uint32(pl.file.size)
+}
+
+// close ends the open fragment.
+func (l *layout) close() {
+	if l.open != nil {
+		l.frags = append(l.frags, fragment{start: l.open.start, size: l.open.size | storedBlock})
+		l.open = nil
+	}
+}
+
+// copy adds a part of a pack at the end of the image, and returns where it is.
+func (l *layout) copy(p *Pack, src, size int64) (at int64) {
+	at = l.end
+	l.end += size
+	if p == l.fresh {
+		l.written += size
+	} else {
+		l.copied += size
+	}
+	if n := len(l.extents); n > 0 && l.extents[n-1].pack == p && l.extents[n-1].end == src {
+		l.extents[n-1].end += size
+	} else {
+		l.extents = append(l.extents, extent{pack: p, src: src, end: src + size, dst: at})
+	}
+	return at
 }
 
 // copyData copies all extents.

@@ -20,6 +20,9 @@ type Options struct {
 	BlockSize uint32
 	// Concurrency is how many copies and compressions run at once; 0 means GOMAXPROCS. The bytes do not depend on it.
 	Concurrency int
+	// First are paths of regular files whose data comes first, in this order; the data of the others lies behind. A path that
+	// the tree does not have is passed over.
+	First []string
 }
 
 // Result says what was written.
@@ -28,6 +31,8 @@ type Result struct {
 	Size, Used int64
 	// Copied is how many bytes came from packs as they were, Fresh how many were compressed now (after compression).
 	Copied, Fresh int64
+	// Shared is how many bytes files have, before compression, whose data is in the image once for another file.
+	Shared int64
 	// Inodes and Fragments count what is in the image.
 	Inodes, Fragments int
 	// ContentID is a hash of all metadata and of the SHA-256 of all file data, known without reading the data again. Two
@@ -64,7 +69,7 @@ func link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
 		return Result{}, err
 	}
 	options := compressorOptions()
-	lay, err := place(nodes, fresh, po.BlockSize, int64(SuperblockSize+len(options)))
+	lay, err := place(nodes, o.First, fresh, po.BlockSize, int64(SuperblockSize+len(options)))
 	if err != nil {
 		return Result{}, err
 	}
@@ -78,7 +83,7 @@ func link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
 	}
 	used := int64(sb.BytesUsed)
 	res := Result{
-		Size: (used + padTo - 1) / padTo * padTo, Used: used, Copied: lay.copied, Fresh: lay.fresh,
+		Size: (used + padTo - 1) / padTo * padTo, Used: used, Copied: lay.copied, Fresh: lay.written, Shared: lay.shared,
 		Inodes: len(nodes), Fragments: len(lay.frags), ContentID: contentID(sb.encode(), tables, lay),
 	}
 	tables = append(tables, make([]byte, res.Size-used)...)

@@ -10,6 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Key is the SHA-256 over the name of a step and all its inputs.
@@ -42,29 +46,75 @@ func ParseKey(s string) (Key, error) {
 // String is the key in hexadecimal.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// Store is a cache directory. Any number of processes may use it at once.
+// Store is a cache directory, opened for one session. Any number of processes may use it at once, also while one of them
+// prunes it.
 type Store struct {
-	dir string
+	dir     string
+	session session
+	// used holds the keys whose use is recorded.
+	used sync.Map
+	// added is the size of what this session has put in, in bytes.
+	added atomic.Int64
 }
 
-// Open makes the directory where needed.
+// Open makes the directory where needed, removes what dead sessions left, and begins a session, which Close ends, or the end of
+// the process.
 func Open(dir string) (*Store, error) {
-	for _, d := range []string{"objects", "tmp", "partial", "notes"} {
+	s := &Store{dir: dir}
+	for _, d := range []string{"objects", "tmp", sessionsDir, "partial", "notes"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return nil, fmt.Errorf("open store: %w", err)
+			return nil, unwritable(dir, err)
 		}
 	}
-	return &Store{dir: dir}, nil
+	if err := s.begin(); err != nil {
+		return nil, unwritable(dir, err)
+	}
+	return s, nil
+}
+
+// unwritable says what to do about a directory that cannot be written.
+func unwritable(dir string, err error) error {
+	err = fmt.Errorf("open store: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: a build writes into its cache folder %s; make it writable or name another one with --cache", err, dir)
+	case full(err):
+		return fmt.Errorf("%w: %s", err, fullHint(dir))
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w: the filesystem of the cache folder %s has no file locks; name a folder on another one with --cache", err, dir)
+	}
+	return err
+}
+
+// full reports whether a disk or a quota is used up.
+func full(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+func fullHint(dir string) string {
+	return fmt.Sprintf("the disk of the cache folder %s is full; free some of it, for instance with spore cache prune, or name a folder on another one with --cache", dir)
 }
 
 // Dir is the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
+// TempDir is a directory for files of this session. Those that are left when the session ends are removed.
+func (s *Store) TempDir() string { return s.session.dir }
+
 // PartialDir is a directory for downloads that can be resumed; its names are free to choose by their owner.
 func (s *Store) PartialDir() string { return filepath.Join(s.dir, "partial") }
 
-// Path is where the object of a key is, whether it exists or not.
+// Path is where the object of a key is, whether it exists or not. To ask is to use it: no pruning removes the object before this
+// session ends. An object of another length than it was put in with is removed.
 func (s *Store) Path(k Key) string {
+	p := s.path(k)
+	if _, ok := s.used.Load(k); !ok {
+		s.use(k, p)
+	}
+	return p
+}
+
+func (s *Store) path(k Key) string {
 	h := k.String()
 	return filepath.Join(s.dir, "objects", h[:2], h[2:])
 }
@@ -81,14 +131,17 @@ func (s *Store) Open(k Key) (*os.File, error) { return os.Open(s.Path(k)) }
 // Put writes the object of a key with fn, flushes it to the disk, and only then gives it its name. An error of fn leaves
 // nothing behind.
 func (s *Store) Put(k Key, fn func(w *os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), k.String()[:12]+"-*")
+	f, err := os.CreateTemp(s.TempDir(), k.String()[:12]+"-*")
 	if err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
+		return s.cannotPut(k, err)
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
 			os.Remove(f.Name())
+		}
+		if full(err) {
+			err = fmt.Errorf("%w: %s", err, fullHint(s.dir))
 		}
 	}()
 	if err = fn(f); err != nil {
@@ -102,7 +155,7 @@ func (s *Store) Put(k Key, fn func(w *os.File) error) (err error) {
 func (s *Store) Adopt(k Key, path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("put %s into store: %w", k, err)
+		return s.cannotPut(k, err)
 	}
 	if err := s.name(k, f); err != nil {
 		f.Close()
@@ -111,19 +164,32 @@ func (s *Store) Adopt(k Key, path string) error {
 	return nil
 }
 
-// name flushes a finished file to the disk, closes it and moves it to its place.
+func (s *Store) cannotPut(k Key, err error) error {
+	return fmt.Errorf("put %s into store: %w", k, err)
+}
+
+// name notes what a finished file can be checked by, flushes it to the disk, closes it and moves it to its place.
 func (s *Store) name(k Key, f *os.File) error {
+	size, err := note(f)
+	if err != nil {
+		return s.cannotPut(k, err)
+	}
+	to := s.path(k)
 	for _, step := range []func() error{
-		f.Sync,
 		func() error { return f.Chmod(0o644) },
+		f.Sync,
 		f.Close,
-		func() error { return os.MkdirAll(filepath.Dir(s.Path(k)), 0o755) },
-		func() error { return os.Rename(f.Name(), s.Path(k)) },
+		func() error { return os.MkdirAll(filepath.Dir(to), 0o755) },
+		func() error {
+			return s.locked(unix.LOCK_SH, func() error { return errors.Join(touch(f.Name()), os.Rename(f.Name(), to)) })
+		},
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("put %s into store: %w", k, err)
+			return s.cannotPut(k, err)
 		}
 	}
+	s.used.Store(k, nil)
+	s.added.Add(size)
 	return nil
 }
 
@@ -139,9 +205,17 @@ func (s *Store) Ensure(k Key, fn func(w *os.File) error) (*os.File, error) {
 	return s.Open(k)
 }
 
-// ReadAll returns the object of a key whole; for small objects.
+// ReadAll returns the object of a key whole; for small objects. One that is not as it was put in is removed, and the error is
+// ErrDamaged.
 func (s *Store) ReadAll(k Key) ([]byte, error) {
-	return os.ReadFile(s.Path(k)) // which asks for the size first, and so needs the memory once
+	data, err := os.ReadFile(s.Path(k)) // which asks for the size first, and so needs the memory once
+	if err != nil {
+		return nil, err
+	}
+	if want, ok := noted(s.path(k)); ok && want != sumOf(data) {
+		return nil, s.Damaged(k, errSum)
+	}
+	return data, nil
 }
 
 // ReadNote returns a note by its name; the error is fs.ErrNotExist when there is none.
@@ -152,17 +226,27 @@ func (s *Store) ReadNote(name string) ([]byte, error) {
 // WriteNote keeps a note: a small file that changes, such as what was last seen of a mirror. An output never depends on
 // one. The name is one path element; the last writer wins, and a reader sees the old or the new text whole.
 func (s *Store) WriteNote(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "note-*")
-	if err != nil {
-		return fmt.Errorf("write note %s into store: %w", name, err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(s.dir, "notes", name))
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := s.replace(filepath.Join(s.dir, "notes", name), data); err != nil {
 		return fmt.Errorf("write note %s into store: %w", name, err)
 	}
 	return nil
+}
+
+// replace puts a small file in its place whole.
+func (s *Store) replace(name string, data []byte) error {
+	f, err := os.CreateTemp(s.TempDir(), "note-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	if full(err) {
+		err = fmt.Errorf("%w: %s", err, fullHint(s.dir))
+	}
+	return err
 }

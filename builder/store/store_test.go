@@ -24,7 +24,7 @@ func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		if err == nil && !d.IsDir() && d.Name() != lockName && filepath.Base(filepath.Dir(p)) != sessionsDir {
 			out = append(out, p)
 		}
 		return err

@@ -125,18 +125,32 @@ func refillWord(rng, code uint32, word uint64, used int) (uint32, uint32, uint64
 // conditional moves of an if that only chooses between values.
 func split(rng, code, p uint32) (nrng, ncode, np, bit uint32) {
 	bound := rng >> probBits * p
-	r, c, off := rng-bound, code-bound, uint32(0)
+	r, c := rng-bound, code-bound
 	bit = 1
 	if code < bound {
 		r = bound
 		c = code
 		bit = 0
 	}
-	if code < bound {
-		off = ^uint32(1<<probBits - 31 - 1)
-	}
+	off := (bit - 1) & ^uint32(1<<probBits-31-1)
 	// A 0 moves p up by (2048-p)>>5, which is p-(p-2048+31)>>5; a 1 down by p>>5.
 	return r, c, uint32(int32(p) - (int32(p)+int32(off))>>moveBits), bit
+}
+
+// splitAhead is split for a bit of a tree: zero and one are the probabilities of the next bit after a 0 and a 1, of which
+// it returns the right one. They are loaded before the bit is known, so that the processor does not wait for them.
+func splitAhead(rng, code, p, zero, one uint32) (nrng, ncode, np, bit, next uint32) {
+	bound := rng >> probBits * p
+	r, c := rng-bound, code-bound
+	bit = 1
+	if code < bound {
+		r = bound
+		c = code
+		bit = 0
+		one = zero
+	}
+	off := (bit - 1) & ^uint32(1<<probBits-31-1)
+	return r, c, uint32(int32(p) - (int32(p)+int32(off))>>moveBits), bit, one
 }
 
 // tree8 decodes a number of eight bits, the highest first. Eight bits take eight bytes at most.
@@ -144,15 +158,19 @@ func split(rng, code, p uint32) (nrng, ncode, np, bit uint32) {
 //go:noinline
 func tree8(rng, code uint32, in []byte, ip int, p *[256]uint16) (uint32, uint32, int, uint32) {
 	word := binary.BigEndian.Uint64(in[ip:])
-	sym := uint32(1)
-	for sym < 256 {
+	sym, prob := uint32(1), uint32(p[1])
+	for sym < 128 {
+		var np, bit, next uint32
+		zero, one := uint32(p[2*sym]), uint32(p[2*sym+1])
 		rng, code, word, ip = refillWord(rng, code, word, ip)
-		var np, bit uint32
-		rng, code, np, bit = split(rng, code, uint32(p[sym]))
+		rng, code, np, bit, next = splitAhead(rng, code, prob, zero, one)
 		p[sym] = uint16(np)
-		sym = sym<<1 + bit
+		sym, prob = sym<<1+bit, next
 	}
-	return rng, code, ip, sym & 0xff
+	rng, code, _, ip = refillWord(rng, code, word, ip)
+	rng, code, np, bit := split(rng, code, prob)
+	p[sym&0xff] = uint16(np)
+	return rng, code, ip, (sym<<1 + bit) & 0xff
 }
 
 // matched decodes a literal after a match. The byte b that the match would have brought predicts it, until the first bit
@@ -435,7 +453,7 @@ func (l *lzma) decode(win []byte, pos, end, base int, dict uint32, in []byte, si
 		pos += count
 		prev = win[pos-1]
 	}
-	rng, code, ip = refill(rng, code, in, ip)
+	_, code, ip = refill(rng, code, in, ip)
 	if pos != end || ip != size || code != 0 {
 		return badEnd
 	}

@@ -37,7 +37,7 @@ const DefaultMaxDict = 64 << 20
 // Options are the bounds of a Reader; the zero value is right.
 type Options struct {
 	// MaxDict is the largest dictionary in bytes that a file may ask for; 0 means DefaultMaxDict, and more than 1 GiB means
-	// 1 GiB. A Reader takes at most half as much again and 2 MiB, and never more than twice what a file holds.
+	// 1 GiB. A Reader takes at most half as much again and 2 MiB for its window, and for less data about twice its size.
 	MaxDict uint32
 }
 

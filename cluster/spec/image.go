@@ -16,6 +16,11 @@ type Image struct {
 	Microcode bool `yaml:"microcode,omitempty" json:"microcode,omitempty"`
 	// Packages holds further Debian packages.
 	Packages []string `yaml:"packages,omitempty" json:"packages,omitempty"`
+	// Keep puts back what images leave out, by kind: files (docs, man, locales, ...), all of the kernel's modules or those
+	// for one kind of hardware (graphics, sound, ...), and firmware that only modules ask for which are left out.
+	Keep []string `yaml:"keep,omitempty" json:"keep,omitempty"`
+	// KeepPaths puts back single files and directories of packages; each element of a path may be a pattern with * and ?.
+	KeepPaths []string `yaml:"keepPaths,omitempty" json:"keepPaths,omitempty"`
 	// KernelArguments holds further words of the kernel command line.
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.

@@ -4,6 +4,7 @@ package image
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path"
@@ -77,6 +78,79 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	require.True(t, after.RootCached)
 	require.Equal(t, before.RootHash, after.RootHash)
 	require.NotEqual(t, before.ClusterHash, after.ClusterHash)
+}
+
+// TestARebuildCostsWhatChanged builds again after edits of each kind, and holds the processor's time to three times what it is to
+// be: nothing, a file of overlay/, a package. What is made after an edit has the bytes of a build that knew nothing before.
+func TestARebuildCostsWhatChanged(t *testing.T) {
+	repo, spore := buildSpore(t)
+	work := t.TempDir()
+	source := filepath.Join(work, "source")
+	require.NoError(t, copyTree(repo, source))
+	config := filepath.Join(source, "examples", "edge")
+	out := filepath.Join(work, "out")
+	before := build(t, spore, source, config, out)
+	require.False(t, before.Unchanged)
+
+	unchanged := func() {
+		t.Helper()
+		r, took := measuredBuild(t, spore, source, config, out)
+		t.Logf("nothing changed: %s", took)
+		require.True(t, r.Unchanged)
+		require.Less(t, took, 300*time.Millisecond)
+	}
+	unchanged()
+
+	// An output that is not as it was left is made anew, whatever happened to it.
+	sum := hash(t, before.Disk)
+	for what, damage := range map[string]func(name string) error{
+		"gone":    os.Remove,
+		"damaged": func(name string) error { return overwrite(name, []byte("damage"), 300<<20) },
+		"shorter": func(name string) error { return os.Truncate(name, 1<<20) },
+	} {
+		require.NoError(t, damage(before.Disk))
+		require.False(t, build(t, spore, source, config, out).Unchanged, what)
+		require.Equal(t, sum, hash(t, before.Disk), what)
+		unchanged()
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(source, "overlay", "usr", "lib", "an-edit"), []byte("an edit\n"), 0o644))
+	edited, took := measuredBuild(t, spore, source, config, out)
+	t.Logf("a file of overlay/: %s", took)
+	require.False(t, edited.Unchanged)
+	require.NotEqual(t, before.RootHash, edited.RootHash)
+	require.Less(t, took, 3*time.Second)
+	unchanged()
+
+	// A folder of its own has no record, and its bytes are the same.
+	again := build(t, spore, source, config, filepath.Join(work, "again"))
+	require.False(t, again.Unchanged)
+	require.Equal(t, hash(t, edited.Disk), hash(t, again.Disk))
+
+	// The package is downloaded and compressed before, in a list with another one.
+	image := filepath.Join(config, "image.yaml")
+	text, err := os.ReadFile(image)
+	require.NoError(t, err)
+	add := func(packages string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(image, []byte(string(text)+"packages: ["+packages+"]\n"), 0o644))
+	}
+	add("strace, less")
+	build(t, spore, source, config, out)
+	add("strace")
+	_, took = measuredBuild(t, spore, source, config, out)
+	t.Logf("a package: %s", took)
+	require.Less(t, took, 4500*time.Millisecond)
+}
+
+// overwrite writes bytes into a file, which keeps its length.
+func overwrite(name string, data []byte, at int64) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Close())
 }
 
 func TestInspectTellsWhatIsInAnImage(t *testing.T) {

@@ -122,7 +122,7 @@ func (o *operator) parts(t *testing.T, out string) map[string]string {
 	dir := t.TempDir()
 	disk := filepath.Join(out, "spore.img")
 	files := map[string]string{}
-	for _, name := range []string{"spore.img", "spore.efi", "spore.manifest.json", "spore.cdx.json"} {
+	for _, name := range []string{"spore.img", "spore.efi", "spore.manifest.json", "spore.cdx.json", "spore.spdx.json", "spore.provenance.json"} {
 		files[name] = filepath.Join(out, name)
 	}
 	s, err := inspect.Read(disk)

@@ -300,7 +300,7 @@ func TestLogsOfAUnit(t *testing.T) {
 	go func() { time.Sleep(2 * time.Second); stop() }()
 	code, _, errs = logs(context.Background(), "edge-01", "mosquitto", "--follow")
 	require.Equal(t, exit.Failed, code, "a node that goes away is no end of the log")
-	require.Contains(t, errs, "spore logs: edge-01: ")
+	require.Contains(t, errs, "spore logs: edge-01") // its connection is reset, or ends in order: that is chance
 
 	for want, args := range map[string][]string{
 		"is no name of a unit":           {"edge-01", "mos*"},

@@ -6,47 +6,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/spf13/cobra"
 
-	"spore/builder/apt"
+	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/signing"
-	"spore/builder/oci"
+	"spore/builder/lock"
 	"spore/builder/pipeline"
-	"spore/builder/progress"
-	"spore/builder/recipe"
-	"spore/builder/source"
-	"spore/builder/stamp"
 	"spore/builder/store"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
 const maxIndexAge = 12 * time.Hour
 
-// omitted are packages that the kernel's package asks for and that an image has no use for: its initramfs is ours.
-var omitted = []string{"initramfs-tools"}
-
 // formats are the outputs that can be built.
 var formats = []string{"disk", "iso", "netboot", "uki"}
 
 type flags struct {
-	out, source, cache string
-	pki                string
-	formats            []string
-	signing            signing.Flags
-	offline, update    bool
-	strict, json       bool
-	provenance         string
+	inputs         inputs.Flags
+	out, pki       string
+	formats        []string
+	signing        signing.Flags
+	update, locked bool
+	json           bool
+	provenance     string
 }
 
 // Command returns the command. version is the version of spore itself.
@@ -60,105 +51,74 @@ it to the folder OUT, with a manifest, bills of materials (CycloneDX and SPDX) a
 
 It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
 takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
-written into the image, else the date of the package archive is.`,
-		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline",
+written into the image, else the date of the package archive is.
+
+OUT/image.lock says what the image was made of. With --locked a build takes exactly what DIR/image.lock names, made by
+"spore lock", and fails, naming every difference, where it would take anything else. Without --locked that file is not read,
+and a build takes what is newest.`,
+		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline\n  spore build configs -o out --locked",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 1 {
-				dir = args[0]
-			}
-			return run(cmd, dir, version, f)
+			return run(cmd, inputs.Dir(args), version, f)
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
 	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, iso, netboot, uki (default: formats of image.yaml, else disk)")
-	cmd.Flags().StringVar(&f.source, "source", "", "the source tree of spore (default: found from here upwards)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
-	cmd.Flags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
-	cmd.Flags().BoolVar(&f.offline, "offline", false, "use only what is in the cache")
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail rather than drift")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "what the provenance names the image by: parts (known hashes of what media are made of), full (and each file by its SHA-256, which takes seconds)")
+	f.inputs.Register(cmd)
 	f.signing.Register(cmd)
 	return cmd
 }
 
-func run(cmd *cobra.Command, dir, version string, f flags) error {
-	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.pki, f.strict)
+func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
+	if f.locked && f.update {
+		return exit.Usage(errors.New("--locked asks no mirror for newer packages, and --update does: leave one of them out"))
+	}
+	now := time.Now()
+	age := maxIndexAge
+	if f.update {
+		age = 0
+	}
+	o, err := f.inputs.Load(cmd, inputs.Request{Dir: dir, PKI: f.pki, Version: version, MaxIndexAge: age, Locked: f.locked}, now)
+	if o.Store != nil {
+		defer func() { err = errors.Join(err, cachefolder.Settle(o.Store, o.Progress)) }()
+	}
 	if errors.Is(err, folder.ErrConfig) {
 		return fmt.Errorf("%w; nothing was built", err)
 	}
 	if err != nil {
 		return err
 	}
-	chosen, err := chooseFormats(f.formats, config.Image.Formats)
-	if err != nil {
+	if o.Formats, err = chooseFormats(f.formats, o.Config.Image.Formats); err != nil {
 		return err
 	}
 	if f.provenance != "parts" && f.provenance != "full" {
 		return exit.Usage(fmt.Errorf("unknown provenance %q; use parts or full", f.provenance))
 	}
 	// Before all that takes long: a passphrase may be asked for.
-	keys, err := f.signing.Load()
+	if o.Keys, err = f.signing.Load(); err != nil {
+		return err
+	}
+	o.Out = f.out
+	result, err := pipeline.Build(cmd.Context(), o)
+	if errors.Is(err, store.ErrDamaged) {
+		o.Progress.Printf("%v; it is made anew", err)
+		result, err = pipeline.Build(cmd.Context(), o)
+	}
 	if err != nil {
 		return err
 	}
-	tree, err := findSource(f.source, dir)
-	if err != nil {
+	if err := o.Hashes.Save(); err != nil {
 		return err
 	}
-	st, err := openStore(f.cache)
-	if err != nil {
-		return err
+	o.Progress.Printf("%7.2f s  in all", time.Since(now).Seconds())
+	if _, err := fs.Stat(o.Folder, lock.Name); err == nil && !f.locked {
+		o.Progress.Printf("note: %s was not read; --locked builds what it names", filepath.Join(dir, lock.Name))
 	}
-	now := time.Now()
-	printer := progress.New(cmd.ErrOrStderr(), time.Now)
-	age := maxIndexAge
-	if f.update {
-		age = 0
-	}
-	archive, err := apt.New(apt.Options{
-		Root: os.DirFS("/"), Store: st, Suite: config.Image.Suite, Components: config.Image.Components,
-		Mirror: config.Image.Mirror, SecurityMirror: config.Image.SecurityMirror,
-		Now: func() time.Time { return now }, MaxIndexAge: age, Offline: f.offline,
-		Transport: http.DefaultTransport.(*http.Transport).Clone(),
-		Omit:      omitted, Cut: recipe.UnneededDependencies(),
-		Progress: func(p apt.Progress) {
-			printer.Live("download … %d of %d packages, %d of %d MiB", p.Files, p.TotalFiles, p.Done>>20, p.Total>>20)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	epoch, err := sourceDateEpoch(os.Getenv("SOURCE_DATE_EPOCH"))
-	if err != nil {
-		return err
-	}
-	hashes, err := openHashes(st, tree, now)
-	if err != nil {
-		return err
-	}
-	tool, err := hashSelf(hashes)
-	if err != nil {
-		return err
-	}
-	registry := oci.Registry{Keychain: authn.DefaultKeychain}
-	if !f.offline {
-		registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
-	}
-	result, err := pipeline.Build(cmd.Context(), pipeline.Options{
-		Config: config, Source: tree, Out: f.out, Formats: chosen, Store: st, Archive: archive, Folder: os.DirFS(dir), Registry: registry, BuildTime: epoch, Keys: keys,
-		Version: version, Tool: tool, FullProvenance: f.provenance == "full", Env: os.Environ(), Hashes: hashes, Progress: printer,
-	})
-	if err != nil {
-		return err
-	}
-	if err := hashes.Save(); err != nil {
-		return err
-	}
-	printer.Printf("%7.2f s  in all", time.Since(now).Seconds())
 	return show(cmd.OutOrStdout(), result, f.json)
 }
 
@@ -178,56 +138,11 @@ func chooseFormats(flag, configured []string) ([]string, error) {
 	return chosen, nil
 }
 
-func findSource(flag, dir string) (string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		exe = "."
-	}
-	return source.Find(flag, ".", dir, filepath.Dir(exe))
-}
-
-func openStore(dir string) (*store.Store, error) {
-	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("find the user's cache folder (or name one with --cache): %w", err)
-		}
-		dir = filepath.Join(base, "spore")
-	}
-	return store.Open(dir)
-}
-
-// sourceDateEpoch reads the variable of the Reproducible Builds project: seconds since the epoch.
-func sourceDateEpoch(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 || n > 1<<32-1 {
-		return 0, exit.Usage(fmt.Errorf("SOURCE_DATE_EPOCH is %q; use seconds since 1970, up to 4294967295", text))
-	}
-	return n, nil
-}
-
-// hashSelf names the program that builds, so that a newer one does not take what an older one left in the cache.
-func hashSelf(hashes *stamp.Hashes) (string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	return hashes.SHA256(exe)
-}
-
-// openHashes remembers the hashes of the program and of the source tree.
-func openHashes(st *store.Store, tree string, now time.Time) (*stamp.Hashes, error) {
-	return stamp.OpenHashes(st, "hashes-"+store.KeyOf("source tree", tree).String()[:32], now)
-}
-
 func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance}, {"lock", r.Lock}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}

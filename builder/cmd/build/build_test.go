@@ -11,18 +11,6 @@ import (
 	"spore/builder/cmd/exit"
 )
 
-func TestSourceDateEpoch(t *testing.T) {
-	for text, want := range map[string]int64{"": 0, "1": 1, "1700000000": 1_700_000_000, "4294967295": 4_294_967_295} {
-		got, err := sourceDateEpoch(text)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	for _, text := range []string{"0", "-1", "x", "1.5", "4294967296", "99999999999999999999"} {
-		_, err := sourceDateEpoch(text)
-		require.Equal(t, exit.Misuse, exit.Code(err), text)
-	}
-}
-
 func TestFormatsOfTheCommandLineWinOverThoseOfTheConfiguration(t *testing.T) {
 	for _, tt := range []struct{ flag, configured, want []string }{
 		{nil, nil, []string{"disk"}},
@@ -47,4 +35,15 @@ func TestABadConfigurationBuildsNothing(t *testing.T) {
 	require.Equal(t, exit.Failed, exit.Run(context.Background(), root))
 	require.Contains(t, out.String(), "cluster.yaml:1:1: error: cannot be read")
 	require.Contains(t, out.String(), "nothing was built")
+}
+
+func TestALockedBuildTakesNothingNewer(t *testing.T) {
+	root := &cobra.Command{Use: "spore", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(Command("0"))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs([]string{"build", "--locked", "--update"})
+	require.Equal(t, exit.Misuse, exit.Run(t.Context(), root))
+	require.Contains(t, out.String(), "leave one of them out")
 }

@@ -40,7 +40,7 @@ func (p *Paragraph) Get(name string) string {
 // Lookup is the value of a field and whether the field is there.
 func (p *Paragraph) Lookup(name string) (string, bool) {
 	for i := range p.Fields {
-		if len(p.Fields[i].Name) == len(name) && strings.EqualFold(p.Fields[i].Name, name) {
+		if n := p.Fields[i].Name; n == name || len(n) == len(name) && n[0]|0x20 == name[0]|0x20 && strings.EqualFold(n, name) {
 			return p.Fields[i].Value, true
 		}
 	}
@@ -141,7 +141,10 @@ func cutLine(text string, pos int) (string, int) {
 	return text[pos:], len(text)
 }
 
-func isBlank(line string) bool { return strings.TrimLeft(line, " \t\r") == "" }
+func isBlank(line string) bool {
+	// Most lines begin with a letter.
+	return line == "" || line[0] <= ' ' && strings.TrimLeft(line, " \t\r") == ""
+}
 
 // validName follows Debian Policy 5.1: printable ASCII without space and colon, not beginning with # or -.
 func validName(name string) bool {

@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/cachefolder"
+	"spore/builder/cmd/exit"
+	"spore/builder/store"
+)
+
+func pruneCommand(f *flags) *cobra.Command {
+	var to, olderThan string
+	var all, dry bool
+	cmd := &cobra.Command{
+		Use:   "prune [--to SIZE | --older-than TIME | --all]",
+		Short: "Remove what nobody has used for longest",
+		Long: `Prune removes objects from the cache: those that nobody has used for longest, until it is as small as --to says, or as its limit when
+there is no flag; those that nobody has used for a time with --older-than; everything with --all.
+
+It may run while images are built. What a running build has used since it began stays.`,
+		Example: "  spore cache prune --to 5GiB\n  spore cache prune --older-than 30d --dry-run\n  spore cache prune --all",
+		Args:    exit.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			o := store.PruneOptions{All: all, DryRun: dry}
+			if to != "" {
+				if o.To, err = store.ParseSize(to); err != nil {
+					return exit.Usage(fmt.Errorf("--to: %w", err))
+				}
+			}
+			if olderThan != "" {
+				if o.Unused, err = age(olderThan); err != nil {
+					return exit.Usage(fmt.Errorf("--older-than: %w", err))
+				}
+			}
+			st, err := cachefolder.Open(f.cache)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, st.Close()) }()
+			if to == "" && olderThan == "" && !all {
+				if o.To, err = cachefolder.Limit(st.Dir()); err != nil {
+					return err
+				}
+				if o.To == 0 {
+					return exit.Usage(errors.New("this cache has no limit; say how small it is to be with --to, or use --older-than or --all"))
+				}
+			}
+			p, err := st.Prune(o)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(p)
+			}
+			return printPruned(cmd.OutOrStdout(), p, dry)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the size to come down to, such as 5GiB")
+	cmd.Flags().StringVar(&olderThan, "older-than", "", "remove what was not used for this time, such as 30d or 12h")
+	cmd.Flags().BoolVar(&all, "all", false, "remove everything")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go and remove nothing")
+	cmd.MarkFlagsMutuallyExclusive("to", "older-than", "all")
+	return cmd
+}
+
+func printPruned(w io.Writer, p store.Pruned, dry bool) error {
+	verb := "removed"
+	if dry {
+		verb = "would remove"
+	}
+	fmt.Fprintf(w, "%s %d objects, %s; %s are left\n", verb, p.Removed, size(p.Freed), size(p.Left))
+	if p.InUse > 0 {
+		fmt.Fprintf(w, "%d more would have gone, but %d running builds or other commands use them\n", p.InUse, p.Sessions)
+	}
+	return nil
+}
+
+// age reads a time such as 30d or 12h.
+func age(text string) (time.Duration, error) {
+	bad := fmt.Errorf("%.40q is not a time; write for instance 30d or 12h", text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil || n == 0 {
+			return 0, bad
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, bad
+	}
+	return d, nil
+}

@@ -1,0 +1,153 @@
+// Package lock is the command `spore lock`.
+package lock
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/cachefolder"
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/folder"
+	"spore/builder/cmd/inputs"
+	"spore/builder/lock"
+	"spore/builder/pipeline"
+)
+
+// States of a lock, as --json has them.
+const (
+	made     = "made"
+	updated  = "updated"
+	upToDate = "up to date"
+	outdated = "out of date"
+	missing  = "missing"
+)
+
+// Result is what --json prints.
+type Result struct {
+	// Lock is the path of the file.
+	Lock string `json:"lock"`
+	// State is "made", "updated", "up to date", "out of date" or "missing".
+	State    string        `json:"state"`
+	Changes  []lock.Change `json:"changes"`
+	Packages int           `json:"packages"`
+	Programs int           `json:"programs"`
+	Kernel   string        `json:"kernel"`
+}
+
+type flags struct {
+	inputs              inputs.Flags
+	update, check, json bool
+}
+
+// Command returns the command. version is the version of spore itself.
+func Command(version string) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "lock [DIR]",
+		Short: "Write down what an image is made of, for builds that take nothing else",
+		Long: `Lock finds out what an image of the configuration in DIR (configs when left out) would be made of now: every package
+with version and hash, the kernel, every program with its pins, the container images, and spore itself. It writes that to
+DIR/image.lock where there is none; commit the file. "spore build --locked" then takes exactly what the file names.
+
+Where there is one, lock prints what would change and leaves the file as it is; --update writes the changes. Nothing is
+compiled, and no package is downloaded.`,
+		Example: "  spore lock configs\n  spore lock configs --update\n  spore lock configs --check --json",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd, inputs.Dir(args), version, f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.update, "update", false, "write what changed")
+	cmd.Flags().BoolVar(&f.check, "check", false, "write nothing, and fail where there is something to write")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	f.inputs.Register(cmd)
+	return cmd
+}
+
+func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
+	if f.update && f.check {
+		return exit.Usage(errors.New("--check writes nothing, and --update writes: leave one of them out"))
+	}
+	// The mirror is asked in any case: what is newest is the question.
+	o, err := f.inputs.Load(cmd, inputs.Request{Dir: dir, Version: version}, time.Now())
+	if o.Store != nil {
+		defer func() { err = errors.Join(err, cachefolder.Settle(o.Store, o.Progress)) }()
+	}
+	if errors.Is(err, folder.ErrConfig) {
+		return fmt.Errorf("%w; nothing was locked", err)
+	}
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, lock.Name)
+	old, err := lock.Read(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	timeWanted := o.BuildTime
+	now, err := pipeline.Plan(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	if err := o.Hashes.Save(); err != nil {
+		return err
+	}
+	r := Result{Lock: name, Changes: []lock.Change{}, Packages: len(now.Packages), Programs: len(now.Programs), Kernel: now.Kernel}
+	r.State = state(old, now, timeWanted, f)
+	if old != nil && r.State != upToDate {
+		r.Changes = lock.Diff(old, now)
+	}
+	if r.State == made || r.State == updated {
+		if err := now.Write(name); err != nil {
+			return err
+		}
+	}
+	if err := show(cmd.OutOrStdout(), r, f.json); err != nil {
+		return err
+	}
+	if f.check && r.State != upToDate {
+		return fmt.Errorf("%s is %s", name, r.State)
+	}
+	return nil
+}
+
+// state is what becomes of a lock; old is nil where there is none. Dates alone are no change: archives are signed anew several
+// times a day. A time that was asked for is one.
+func state(old, now *lock.Lock, timeWanted int64, f flags) string {
+	switch {
+	case old == nil && f.check:
+		return missing
+	case old == nil:
+		return made
+	case lock.OnlyDates(lock.Diff(old, now)) && (timeWanted == 0 || timeWanted == old.BuildTime):
+		return upToDate
+	case f.update:
+		return updated
+	}
+	return outdated
+}
+
+func show(w io.Writer, r Result, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	for _, c := range r.Changes {
+		fmt.Fprintln(w, c)
+	}
+	switch r.State {
+	case made, updated:
+		fmt.Fprintf(w, "%s %s: %d packages, %d programs, kernel %s\n", r.State, r.Lock, r.Packages, r.Programs, r.Kernel)
+	case outdated:
+		fmt.Fprintf(w, "%s was left as it is; spore lock --update writes these changes\n", r.Lock)
+	default:
+		fmt.Fprintf(w, "%s is %s\n", r.Lock, r.State)
+	}
+	return nil
+}
