@@ -37,11 +37,11 @@ const (
 // Run runs a command to its end. What it says goes to log, and its end into the error of a command that fails.
 func Run(ctx context.Context, log io.Writer, env []string, dir, name string, args ...string) (Usage, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	return run(cmd, log, env, dir, false)
+	return run(ctx, cmd, log, env, dir, false)
 }
 
 // run measures a command. The memory is that of the command's own process where own is set, else that of the largest.
-func run(cmd *exec.Cmd, log io.Writer, env []string, dir string, own bool) (Usage, error) {
+func run(ctx context.Context, cmd *exec.Cmd, log io.Writer, env []string, dir string, own bool) (Usage, error) {
 	var said bytes.Buffer
 	fmt.Fprintf(log, "$ %s\n", strings.Join(cmd.Args, " "))
 	cmd.Stdout = io.MultiWriter(log, &said)
@@ -57,6 +57,9 @@ func run(cmd *exec.Cmd, log io.Writer, env []string, dir string, own bool) (Usag
 	u := Usage{Wall: time.Since(start)}
 	close(ended)
 	watched := <-peak
+	if ctx.Err() != nil {
+		return u, fmt.Errorf("%s was stopped: %w", strings.Join(cmd.Args, " "), context.Cause(ctx))
+	}
 	if err != nil {
 		tail := said.Bytes()
 		return u, fmt.Errorf("%s: %w; it said:\n%s", strings.Join(cmd.Args, " "), err, tail[max(0, len(tail)-tailBytes):])

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,6 +33,13 @@ func TestRunTellsWhatACommandSaidThatFailed(t *testing.T) {
 	_, err := Run(context.Background(), io.Discard, nil, "", "sh", "-c", "echo no space left; exit 3")
 	require.ErrorContains(t, err, "no space left")
 	require.ErrorContains(t, err, "exit status 3")
+}
+
+func TestRunTellsThatACommandWasStopped(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, errors.New("somebody pressed a key"))
+	defer cancel()
+	_, err := Run(ctx, io.Discard, nil, "", "sleep", "60")
+	require.ErrorContains(t, err, "sleep 60 was stopped: somebody pressed a key")
 }
 
 func TestParseHighWater(t *testing.T) {

@@ -252,7 +252,7 @@ func (m *mkosi) command(ctx context.Context, argv ...string) *exec.Cmd {
 
 // build builds the image anew; without --force mkosi does nothing where there is an image, whatever has changed.
 func (m *mkosi) build(ctx context.Context, args ...string) (Usage, error) {
-	return run(m.command(ctx, append([]string{"mkosi", "--force"}, args...)...), m.b.log, nil, "", false)
+	return run(ctx, m.command(ctx, append([]string{"mkosi", "--force"}, args...)...), m.b.log, nil, "", false)
 }
 
 // withoutCache builds with nothing kept from before and nothing for later. In a folder of its own, as mkosi empties that of its

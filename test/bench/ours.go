@@ -86,7 +86,7 @@ func (o *ours) build(ctx context.Context, cache, out string, args ...string) (Us
 	}
 	env := append(o.meter.env(), "XDG_CACHE_HOME="+cache, "GOCACHE="+strings.TrimSpace(string(goCache)))
 	cmd := exec.CommandContext(ctx, o.b.spore, append([]string{"build", o.config, "-o", out, "--source", o.source}, args...)...)
-	u, err := run(cmd, o.b.log, env, "", true)
+	u, err := run(ctx, cmd, o.b.log, env, "", true)
 	if err != nil {
 		return u, err
 	}
