@@ -28,6 +28,11 @@ type bench struct {
 	started time.Time
 }
 
+// edit is the text of an edit. No run has made it before: what an earlier one has built is still in the caches.
+func (b *bench) edit(round int) string {
+	return fmt.Sprintf("run %d, round %d", b.started.UnixNano(), round)
+}
+
 // say tells a person what goes on.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1f s  %s\n", time.Since(b.started).Seconds(), fmt.Sprintf(format, args...))

@@ -291,7 +291,7 @@ func (m *mkosi) rebuild(ctx context.Context) error {
 
 // editFile changes one file of mkosi.extra.
 func (m *mkosi) editFile(name string) func(round int) error {
-	return func(round int) error { return m.write("mkosi.extra/etc/"+name, fmt.Sprintf("round %d\n", round)) }
+	return func(round int) error { return m.write("mkosi.extra/etc/"+name, m.b.edit(round)+"\n") }
 }
 
 func (m *mkosi) image() string { return filepath.Join(m.dir, "out", "image.raw") }

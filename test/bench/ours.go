@@ -159,7 +159,7 @@ func (o *ours) editCluster(round int) error {
 	if err != nil {
 		return err
 	}
-	changed := nameserversLine.ReplaceAll(text, fmt.Appendf(nil, "  nameservers: [10.77.0.%d]", 200+round%50))
+	changed := nameserversLine.ReplaceAll(text, fmt.Appendf(nil, "  nameservers: [10.77.0.%d] # %s", 200+round%50, o.b.edit(round)))
 	if string(changed) == string(text) {
 		return fmt.Errorf("%s has no line of nameservers to change", path)
 	}
@@ -169,7 +169,7 @@ func (o *ours) editCluster(round int) error {
 // editOverlay changes a file that is laid into the image as it is.
 func (o *ours) editOverlay(round int) error {
 	path := filepath.Join(o.source, "overlay", "etc", "bench")
-	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, fmt.Appendf(nil, "round %d\n", round), 0o644))
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(o.b.edit(round)+"\n"), 0o644))
 }
 
 var packagesKey = regexp.MustCompile(`(?m)^packages:.*\n(?:[ \t]+.*\n)*`)

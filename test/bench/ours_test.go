@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -46,7 +47,7 @@ func TestAColdCacheHasWhatWasDownloadedAndNothingThatWasMade(t *testing.T) {
 }
 
 func TestEditsChangeTheConfiguration(t *testing.T) {
-	o := &ours{config: t.TempDir(), source: t.TempDir()}
+	o := &ours{b: &bench{started: time.Unix(1, 0)}, config: t.TempDir(), source: t.TempDir()}
 	require.NoError(t, copyFolder("../../examples/edge", o.config))
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(o.config, name))
@@ -70,6 +71,9 @@ func TestEditsChangeTheConfiguration(t *testing.T) {
 		require.False(t, seen[read("cluster.yaml")], "each round has an edit of its own")
 		seen[read("cluster.yaml")] = true
 	}
+	o.b = &bench{started: time.Unix(2, 0)}
+	require.NoError(t, o.editCluster(1))
+	require.False(t, seen[read("cluster.yaml")], "and so has each run")
 	require.NoError(t, os.WriteFile(filepath.Join(o.config, "cluster.yaml"), []byte("name: x\n"), 0o644))
 	require.ErrorContains(t, o.editCluster(1), "no line of nameservers")
 }

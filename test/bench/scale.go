@@ -40,9 +40,10 @@ func scaleNode(i int) (name, mac, ip string) {
 }
 
 // clusterYAML is a cluster of n nodes, each known by its card, with the two services of examples/edge.
-func clusterYAML(n int, nameserver string) string {
+func clusterYAML(n int, nameserver, comment string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `name: plant
+	fmt.Fprintf(&b, `# %s
+name: plant
 id: 6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11
 domain: plant.example
 network:
@@ -51,7 +52,7 @@ network:
   nameservers: [%s]
 services: [mqtt, dns]
 nodes:
-`, nameserver)
+`, comment, nameserver)
 	for i := 1; i <= n; i++ {
 		name, mac, ip := scaleNode(i)
 		role := "mqtt-broker"
@@ -81,7 +82,7 @@ func scaleFolder(base, dir string, n int) error {
 	return errors.Join(
 		os.WriteFile(dns, []byte(strings.ReplaceAll(string(text), bootNode, first)), 0o644),
 		copyFile(filepath.Join(base, "image.yaml"), filepath.Join(dir, "image.yaml")),
-		os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(clusterYAML(n, "10.64.255.2")), 0o644),
+		os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(clusterYAML(n, "10.64.255.2", "before the first edit")), 0o644),
 	)
 }
 
@@ -109,7 +110,7 @@ func scale(ctx context.Context, b *bench, base *ours, n int) (Scale, error) {
 	var detects []time.Duration
 	_, mac, _ := scaleNode(n/2 + 1)
 	for round := range b.rounds {
-		text := clusterYAML(n, fmt.Sprintf("10.64.254.%d", round+2))
+		text := clusterYAML(n, fmt.Sprintf("10.64.254.%d", round+2), b.edit(round))
 		s.YAML = int64(len(text))
 		if err := os.WriteFile(yaml, []byte(text), 0o644); err != nil {
 			return s, err
