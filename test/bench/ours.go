@@ -37,7 +37,10 @@ type ours struct {
 // newOurs copies and builds once, which downloads and compiles what is needed.
 func newOurs(ctx context.Context, b *bench, name, config string) (*ours, error) {
 	dir := filepath.Join(b.work, name)
-	o := &ours{b: b, name: name, dir: dir, config: filepath.Join(dir, "config"), source: filepath.Join(dir, "source"), out: filepath.Join(dir, "out"), cache: filepath.Join(dir, "cache")}
+	o := &ours{
+		b: b, name: name, dir: dir, config: filepath.Join(dir, "config"), source: filepath.Join(dir, "source"), out: filepath.Join(dir, "out"),
+		cache: filepath.Join(dir, "cache"),
+	}
 	for _, d := range []string{o.config, o.source, o.out} {
 		if err := os.RemoveAll(d); err != nil {
 			return nil, err
@@ -59,19 +62,31 @@ func newOurs(ctx context.Context, b *bench, name, config string) (*ours, error) 
 	if err := o.editOverlay(0); err != nil {
 		return nil, err
 	}
-	// With the package first, so that it and what it needs are there.
-	if err := o.editPackages(true); err != nil {
+	if err := o.editPackages(false); err != nil {
 		return nil, err
 	}
 	b.say("%s: build once, which fills the cache", name)
 	if _, err := o.build(ctx, o.cache, o.out); err != nil {
 		return nil, err
 	}
-	if err := o.editPackages(false); err != nil {
-		return nil, err
+	return o, o.download(ctx)
+}
+
+// download brings the package that is added, and what it needs, into the cache as they are downloaded, and nothing that is made
+// of them.
+func (o *ours) download(ctx context.Context) error {
+	cache, out := filepath.Join(o.dir, "download-cache"), filepath.Join(o.dir, "download-out")
+	if err := errors.Join(os.RemoveAll(cache), clone(o.cache, cache, everything), o.editPackages(true)); err != nil {
+		return err
 	}
-	_, err = o.build(ctx, o.cache, o.out)
-	return o, err
+	if _, err := o.build(ctx, cache, out); err != nil {
+		return err
+	}
+	packages := func(rel, path string) (bool, error) {
+		kept, err := downloaded(rel, path)
+		return kept && isObject(rel), err
+	}
+	return errors.Join(o.editPackages(false), clone(cache, o.cache, packages), os.RemoveAll(cache), os.RemoveAll(out))
 }
 
 // build builds an image.
@@ -166,7 +181,7 @@ func (o *ours) editCluster(round int) error {
 	return os.WriteFile(path, changed, 0o644)
 }
 
-// editOverlay changes a file that is laid into the image as it is.
+// editOverlay changes a file that is laid into the image as it is, to what no earlier run has left a root of in the cache.
 func (o *ours) editOverlay(round int) error {
 	path := filepath.Join(o.source, "overlay", "etc", "bench")
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(o.b.edit(round)+"\n"), 0o644))
@@ -297,12 +312,18 @@ func clone(from, to string, keep func(rel, path string) (bool, error)) error {
 		if kept, err := keep(rel, path); err != nil || !kept {
 			return err
 		}
-		if strings.Contains(rel, "objects"+string(filepath.Separator)) {
-			return os.Link(path, at)
+		if isObject(rel) {
+			if err := os.Link(path, at); !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			return nil
 		}
 		return copyFile(path, at)
 	})
 }
+
+// isObject reports whether a file of a cache is an object.
+func isObject(rel string) bool { return strings.Contains(rel, "objects"+string(filepath.Separator)) }
 
 // notSource are folders of the project that no image is made of.
 var notSource = map[string]bool{".git": true, "bin": true, "out": true, "docs": true}
