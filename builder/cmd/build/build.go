@@ -103,7 +103,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if o.Keys, err = f.signing.Load(); err != nil {
 		return err
 	}
-	o.Out = f.out
+	o.Out, o.FullProvenance = f.out, f.provenance == "full"
 	result, err := pipeline.Build(cmd.Context(), o)
 	if errors.Is(err, store.ErrDamaged) {
 		o.Progress.Printf("%v; it is made anew", err)
