@@ -190,7 +190,7 @@ func (p *page) notes() string {
 	if d := compilerTime(p.rows, coldRow); d > 0 {
 		compiler = fmt.Sprintf(" The Go\n  programs of the image are compiled, too, with the go command's cache warm; its %s CPU seconds are not in the row, and the\n  wall time has them.", number(d.Seconds()))
 	}
-	return `- The image is that of ` + "`examples/edge`" + `: Debian ` + suite + ` with the generic kernel and all its modules, mosquitto and CoreDNS.
+	return `- The image is that of ` + "`examples/edge`" + `: Debian ` + suite + ` with the generic kernel, mosquitto and CoreDNS.
 - **cold**: the packages are downloaded, and the cache is empty otherwise.` + compiler + `
 - **floor**: one Go program that decompresses the packages of the image, compresses the data of its files at the same level and
   hashes the result, with the same libraries and as many threads. It checks nothing, lays nothing out and writes no image.

@@ -88,7 +88,7 @@ func TestNoNetwork(t *testing.T) {
 	})
 	t.Run("a package is missing", func(t *testing.T) {
 		out := older(t)
-		l.build(l.clone(t, kind.Packages, kind.Roots), out, "--offline").in("--net", "").fails(t, "is not in the store", "build once without --offline")
+		l.build(l.clone(t, kind.Packages, kind.Packs, kind.Roots), out, "--offline").in("--net", "").fails(t, "is not in the store", "build once without --offline")
 		requireOlder(t, out)
 	})
 }
@@ -125,7 +125,7 @@ func TestAMirrorThatChangesUnderTheBuild(t *testing.T) {
 			[]string{"404 Not Found", "the index may be out of date, or the mirror incomplete"},
 		},
 		"a package has other bytes": {
-			[]kind.Kind{kind.Packages, kind.Roots},
+			[]kind.Kind{kind.Packages, kind.Packs, kind.Roots},
 			func(w http.ResponseWriter, r *http.Request, data []byte) bool {
 				if !is(r, "/pool/") {
 					return false
@@ -137,7 +137,7 @@ func TestAMirrorThatChangesUnderTheBuild(t *testing.T) {
 			[]string{"its SHA-256 is", "use another mirror"},
 		},
 		"a package ends early": {
-			[]kind.Kind{kind.Packages, kind.Roots},
+			[]kind.Kind{kind.Packages, kind.Packs, kind.Roots},
 			func(w http.ResponseWriter, r *http.Request, data []byte) bool {
 				if !is(r, "/pool/") {
 					return false
