@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/image"
+	"spore/builder/lock"
 	"spore/builder/media"
 	"spore/builder/pcr"
 	"spore/builder/pipeline"
@@ -135,6 +136,7 @@ func TestAWholeOutputFolderIsChanged(t *testing.T) {
 		defer m.Close()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, pipeline.UKIName), m.UKI, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, pipeline.ManifestName), []byte(`{"format":1,"kernel":"6.12"}`), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, lock.Name), []byte("format: 1\n"), 0o644))
 		s := &Set{dir: dir, options: Options{Config: c}, Changes: []*Change{{media: m}}}
 		require.NoError(t, s.writeRest())
 		return dir
