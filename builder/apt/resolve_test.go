@@ -145,15 +145,6 @@ func TestAnIndexThatIsDamagedIsRefused(t *testing.T) {
 	require.NoError(t, ParseIndex(strings.Replace(good, "amd64", "arm64", 1), "amd64", func(*Package) error { return fmt.Errorf("not ours") }))
 }
 
-func TestDistanceCountsEdits(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"mosquito", "mosquitto", 1}} {
-		require.Equal(t, c.want, distance(c.a, c.b))
-	}
-}
-
 func TestAClosureDoesWithoutWhatIsCut(t *testing.T) {
 	cut := map[string][]string{"aa": {"bb", "cc"}}
 	for name, c := range map[string]struct{ world, list, want string }{

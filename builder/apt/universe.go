@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"spore/builder/deb/version"
+	"spore/cluster/spelling"
 )
 
 // provide is a name that a package provides; version is empty when it gives none.
@@ -139,10 +140,7 @@ func (u *universe) similar(name string) []string {
 	limit := 1 + len(name)/5
 	var found []near
 	for n := range u.byName {
-		if diff := len(n) - len(name); diff > limit || -diff > limit {
-			continue
-		}
-		if d := distance(n, name); d <= limit {
+		if d := spelling.Distance(n, name, limit); d <= limit {
 			found = append(found, near{n, d})
 		}
 	}
@@ -157,25 +155,4 @@ func (u *universe) similar(name string) []string {
 		out = append(out, f.name)
 	}
 	return out
-}
-
-// distance is the number of insertions, deletions and replacements between two texts (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

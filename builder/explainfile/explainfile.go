@@ -19,6 +19,7 @@ import (
 	"spore/builder/size"
 	"spore/builder/tree"
 	"spore/builder/unsquash"
+	"spore/cluster/spelling"
 )
 
 // maxPasswd bounds the files with the names of users and groups, in bytes.
@@ -229,7 +230,7 @@ func near(img *unsquash.Image, p string) []string {
 	limit := min(max(2, len(base)/3), 8)
 	for i := range img.Entries {
 		o := img.Entries[i].Path
-		d := distance(base, path.Base(o), limit)
+		d := spelling.Distance(base, path.Base(o), limit)
 		if d > limit {
 			continue
 		}
@@ -245,28 +246,4 @@ func near(img *unsquash.Image, p string) []string {
 		out = append(out, c.path)
 	}
 	return out
-}
-
-// distance is the number of single changes from one name to another (Levenshtein), or more than limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
