@@ -36,17 +36,18 @@ const (
 
 // UKIPath is where a unified kernel image lies on the ESP: its name is its hash, so that two never share one, and has
 // room for the suffix of boot counting (UAPI.1, Boot Loader Specification).
-func UKIPath(uki []byte) string {
-	sum := sha256.Sum256(uki)
+func UKIPath(uki []byte) string { return ukiPath(sha256.Sum256(uki)) }
+
+func ukiPath(sum [sha256.Size]byte) string {
 	return ukiDir + "/spore_" + hex.EncodeToString(sum[:6]) + ".efi"
 }
 
 // path is the place of the UKI, for which it is hashed once.
 func (o *Options) path() string {
-	if o.ukiPath == "" {
-		o.ukiPath = UKIPath(o.UKI)
+	if o.UKISum == ([sha256.Size]byte{}) {
+		o.UKISum = sha256.Sum256(o.UKI)
 	}
-	return o.ukiPath
+	return ukiPath(o.UKISum)
 }
 
 // espFiles is the content of the ESP by path.

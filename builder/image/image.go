@@ -11,6 +11,7 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Options struct {
 	RootHash, ClusterHash string
 	// UKI is the unified kernel image, SystemdBoot the boot loader (systemd-bootx64.efi).
 	UKI, SystemdBoot []byte
+	// UKISum is the SHA-256 of UKI, where the caller knows it already; the zero value has it computed.
+	UKISum [sha256.Size]byte
 	// Enroll has the boot loader enrol keys for Secure Boot; nil leaves the firmware's alone.
 	Enroll *Enrolment
 	// Node is this medium's choice of a node, or empty.
@@ -42,8 +45,6 @@ type Options struct {
 	Slots Slots
 	// Time is the date of the files on the ESP. The zero time is FAT's first, 1980.
 	Time time.Time
-
-	ukiPath string // see path
 }
 
 // Result tells what was written.

@@ -205,3 +205,33 @@ func (m Manifest) Encode(w io.Writer) error {
 	e.SetIndent("", " ")
 	return e.Encode(m)
 }
+
+// FileList is the text that Encode writes of a list of files: most of a manifest, and the same as long as the root is.
+type FileList []byte
+
+// ListFiles encodes a list of files.
+func ListFiles(files []File) (FileList, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent(" ", " ")
+	err := e.Encode(files)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
+// EncodeWith is Encode for a manifest whose Files were encoded before; its own are not looked at.
+func (m Manifest) EncodeWith(w io.Writer, files FileList) error {
+	var short bytes.Buffer
+	if err := m.WithoutFiles().Encode(&short); err != nil {
+		return err
+	}
+	head, ok := bytes.CutSuffix(short.Bytes(), []byte("\n}\n"))
+	if !ok {
+		return fmt.Errorf("internal error: a manifest ends with %q", short.Bytes()[max(0, short.Len()-9):])
+	}
+	for _, part := range [][]byte{head, []byte(",\n \"files\": "), files, []byte("\n}\n")} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}

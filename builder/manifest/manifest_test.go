@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"testing"
@@ -50,4 +51,17 @@ func TestAnAbsentPackageIsNoPart(t *testing.T) {
 		names = append(names, p.Name)
 	}
 	require.Equal(t, []string{"a", "ipxe"}, names)
+}
+
+func TestAListOfFilesThatWasEncodedBeforeIsPutIn(t *testing.T) {
+	m := Manifest{Format: 1, Suite: "trixie", Programs: []string{"<&>"}, Files: []File{
+		{Path: "/usr", Type: "dir", Mode: "0755", Origin: "recipe"}, {Path: "/usr/<a>", Type: "file", Mode: "0644", Size: 7, Origin: "deb:a_1"},
+	}}
+	var whole, put bytes.Buffer
+	require.NoError(t, m.Encode(&whole))
+	list, err := ListFiles(m.Files)
+	require.NoError(t, err)
+	m.Files = []File{{Path: "/another"}}
+	require.NoError(t, m.EncodeWith(&put, list))
+	require.Equal(t, whole.String(), put.String())
 }

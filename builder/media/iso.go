@@ -16,7 +16,7 @@ func (m *Media) WriteISO(ctx context.Context, name string, bios image.BIOS, file
 		Options: image.Options{
 			RootHash: m.root.Hash, ClusterHash: m.ClusterHash,
 			Root: m.root.Squashfs, Verity: m.root.Verity, Cluster: image.Source{Path: m.ClusterFile},
-			UKI: m.UKI, SystemdBoot: m.Loader, Files: files, Enroll: m.Enroll,
+			UKI: m.UKI, UKISum: m.UKISum, SystemdBoot: m.Loader, Files: files, Enroll: m.Enroll,
 			Time: time.Unix(m.root.BuildTime, 0).UTC(),
 		},
 		BIOS: bios, Kernel: m.root.Kernel, Cmdline: m.Cmdline(),

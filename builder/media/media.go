@@ -7,6 +7,7 @@ package media
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -72,6 +73,8 @@ type Media struct {
 	ClusterHash, ClusterFile string
 	// UKI is the unified kernel image, Loader the boot loader, as they go to an ESP.
 	UKI, Loader []byte
+	// UKISum is the SHA-256 of UKI.
+	UKISum [sha256.Size]byte
 	// Enroll is that of Keys, for whoever writes an ESP.
 	Enroll *image.Enrolment
 
@@ -99,6 +102,7 @@ func Make(o Options) (_ *Media, err error) {
 	if m.UKI, err = o.Keys.uki(m.parts()); err != nil {
 		return nil, fmt.Errorf("make the UKI: %w", err)
 	}
+	m.UKISum = sha256.Sum256(m.UKI)
 	if o.Root.Loader != nil { // a folder for network boot has none
 		if m.Loader, err = o.Keys.loader(o.Root.Loader); err != nil {
 			return nil, err
@@ -154,7 +158,7 @@ func (m *Media) WriteDisk(ctx context.Context, name string, files map[string][]b
 	_, err := image.Write(ctx, name, image.Options{
 		RootHash: m.root.Hash, ClusterHash: m.ClusterHash,
 		Root: m.root.Squashfs, Verity: m.root.Verity, Cluster: image.Source{Path: m.ClusterFile},
-		UKI: m.UKI, SystemdBoot: m.Loader, Files: files, Enroll: m.Enroll,
+		UKI: m.UKI, UKISum: m.UKISum, SystemdBoot: m.Loader, Files: files, Enroll: m.Enroll,
 		Slots: image.Slots(m.config.Image.Slots), Time: time.Unix(m.root.BuildTime, 0).UTC(),
 	})
 	if err != nil {

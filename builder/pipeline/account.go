@@ -17,10 +17,9 @@ import (
 	"spore/builder/tree"
 )
 
-// account adds to a manifest what only the composed root tells: its files, how much of each package it has, and the
+// account adds to a manifest what only the composed root tells, but for its files: how much of each package it has, and the
 // packages' licences.
 func account(m *manifest.Manifest, opened []*packs.Pack, composed *recipe.Result) error {
-	m.Files = manifest.Files(composed.Tree)
 	version, err := composed.Tree.ReadFile("/etc/debian_version")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -137,7 +137,11 @@ func (b *build) writeManifest() error {
 		written = append(written, provenance.Resource{Name: name, Algorithm: provenance.SHA256, Digest: hex.EncodeToString(h.Sum(nil))})
 		return err
 	}
-	if err := write(ManifestName, m.Encode); err != nil {
+	files, err := b.Store.ReadAll(b.root.object(objFiles))
+	if err != nil {
+		return fmt.Errorf("read the list of files of the root: %w", err)
+	}
+	if err := write(ManifestName, func(w io.Writer) error { return m.EncodeWith(w, files) }); err != nil {
 		return err
 	}
 	l, err := b.madeLock()

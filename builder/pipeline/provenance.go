@@ -58,7 +58,7 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 // parts are what every medium of an image is made of, by the hashes by which machines trust them. They are known already: to
 // hash a disk image would take longer than to make it.
 func (b *build) parts() []provenance.Resource {
-	uki := hashed("unified kernel image", b.media.UKI)
+	uki := provenance.Resource{Name: "unified kernel image", Algorithm: provenance.SHA256, Digest: hex.EncodeToString(b.media.UKISum[:])}
 	out := []provenance.Resource{
 		{Name: "root", Algorithm: provenance.Verity, Digest: b.root.Hash},
 		{Name: "cluster part", Algorithm: provenance.Verity, Digest: b.media.ClusterHash},

@@ -29,6 +29,7 @@ import (
 // Names of the objects that make up a root in the store, each kept under the root's key and its name.
 const (
 	objMeta      = "meta"
+	objFiles     = "files"
 	objSquashfs  = "squashfs"
 	objVerity    = "verity"
 	objKernel    = "kernel"
@@ -47,7 +48,8 @@ const (
 // root is a finished root filesystem in the store, with what boots it.
 type root struct {
 	// Hash is the root hash of the verity tree in hexadecimal.
-	Hash     string            `json:"hash"`
+	Hash string `json:"hash"`
+	// Manifest is that of the root without its files: they are an object of their own, which nobody but writeManifest reads.
 	Manifest manifest.Manifest `json:"manifest"`
 
 	key    store.Key
@@ -73,7 +75,7 @@ func (b *build) ensureRoot(ctx context.Context) error {
 
 // rootStored reports whether the store has all of the root: it removes objects one by one.
 func (b *build) rootStored() bool {
-	for _, name := range []string{objMeta, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
+	for _, name := range []string{objMeta, objFiles, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
 		if !b.Store.Has(b.root.object(name)) {
 			return false
 		}
@@ -169,6 +171,13 @@ func (b *build) composeRoot(ctx context.Context) error {
 	}
 	if err := account(&m, opened, composed); err != nil {
 		return fmt.Errorf("account for the root: %w", err)
+	}
+	files, err := manifest.ListFiles(manifest.Files(composed.Tree))
+	if err != nil {
+		return fmt.Errorf("list the files of the root: %w", err)
+	}
+	if err := b.keep(objFiles, tree.Bytes(files)); err != nil {
+		return err
 	}
 	b.root.Manifest = m
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
