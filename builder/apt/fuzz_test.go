@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -17,22 +18,25 @@ func FuzzIndex(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u := newUniverse("amd64", 0)
-		_ = ParseIndex(text, "amd64", func(p *Package) error {
+		err := ParseIndex(text, "amd64", func(p *Package, offset int) error {
+			require.True(t, strings.HasPrefix(text[offset:], p.Paragraph))
 			require.NotEmpty(t, p.Name)
 			require.Positive(t, p.Size)
 			require.False(t, strings.HasPrefix(p.Filename, "/"))
 			require.NotContains(t, strings.Split(p.Filename, "/"), "..")
 			require.Equal(t, p.SHA256, p.Key().String())
-			u.add(p)
 			return nil
 		})
-		if u.finish() != nil {
+		u, errU := universeOf(text)
+		if errU != nil {
 			return
 		}
-		var all []string
-		for name := range u.byName {
-			all = append(all, name)
+		require.NoError(t, err)
+		all := slices.Collect(u.table.names())
+		for _, name := range all {
+			p := u.named(name)
+			require.NoError(t, u.err)
+			require.Equal(t, name, p.Name)
 		}
 		a, errA := u.resolve(all, nil, nil)
 		b, errB := u.resolve(all, nil, nil)

@@ -53,9 +53,9 @@ func (p *Package) Key() store.Key {
 // String is name and version.
 func (p *Package) String() string { return p.Name + " " + p.Version }
 
-// ParseIndex calls fn for each package of a Packages index that the architecture can use. The index is held in memory
-// once, and packages share it.
-func ParseIndex(text, arch string, fn func(*Package) error) error {
+// ParseIndex calls fn for each package of a Packages index that the architecture can use, with the offset of its paragraph in
+// bytes. The index is held in memory once, and packages share it.
+func ParseIndex(text, arch string, fn func(p *Package, offset int) error) error {
 	if len(text) > maxIndex {
 		return fmt.Errorf("index of more than %d bytes", maxIndex)
 	}
@@ -72,7 +72,7 @@ func ParseIndex(text, arch string, fn func(*Package) error) error {
 		if p.Arch != arch && p.Arch != "all" {
 			continue
 		}
-		if err := fn(p); err != nil {
+		if err := fn(p, par.Offset); err != nil {
 			return err
 		}
 	}

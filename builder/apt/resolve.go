@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (a *Archive) Choose(list, alone []string) (closure, single []Package, err e
 		if err != nil {
 			return nil, err
 		}
-		return u.newest(alone), nil
+		return u.newest(alone)
 	})
 	return closure, single, err
 }
@@ -133,41 +134,86 @@ func (a *Archive) suiteNames() string {
 	return strings.Join(names, ", ")
 }
 
-// universe reads all indexes.
+// universe opens the packages of all indexes. The table of them is kept in the store.
 func (a *Archive) universe() (*universe, error) {
-	u := newUniverse(a.opts.Arch, usualPackages)
+	var indexes []readable
+	var files []File
+	parts := []string{a.opts.Arch}
 	for _, s := range a.suites {
 		for _, i := range s.indexes {
 			if i.file.Size == 0 {
 				continue
 			}
-			text, err := readText(a.opts.Store, i.file)
-			if err != nil {
-				return nil, fmt.Errorf("read index %s %s: %w", s.Suite, i.component, err)
-			}
-			err = ParseIndex(text, a.opts.Arch, func(p *Package) error {
-				p.Suite, p.Component = s.Suite, i.component
-				u.add(p)
-				return nil
-			})
-			if err != nil {
-				return nil, fmt.Errorf("read index %s %s: %w", s.Suite, i.component, err)
-			}
+			indexes = append(indexes, readable{s.Suite, i.component, func() (string, error) { return readText(a.opts.Store, i.file) }})
+			files = append(files, i.file)
+			parts = append(parts, i.file.SHA256.String())
 		}
 	}
-	return u, u.finish()
+	key := store.KeyOf("apt-table/1", parts...)
+	f, err := a.opts.Store.Ensure(key, func(w *os.File) error {
+		t, err := newTable(indexes, a.opts.Arch)
+		if err != nil {
+			return err
+		}
+		return gob.NewEncoder(w).Encode(t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t := &table{}
+	if err := gob.NewDecoder(f).Decode(t); err != nil {
+		return nil, a.opts.Store.Damaged(key, fmt.Errorf("read the table of packages: %w", err))
+	}
+	return newUniverse(a.opts.Arch, t, func(at place) (*Package, error) {
+		if at.index < 0 || at.index >= len(files) {
+			return nil, a.opts.Store.Damaged(key, fmt.Errorf("the table of packages names index %d of %d", at.index, len(files)))
+		}
+		text, err := readPart(a.opts.Store, files[at.index], at)
+		if err != nil {
+			return nil, err
+		}
+		p, err := onlyPackage(text, a.opts.Arch)
+		if err != nil {
+			return nil, a.opts.Store.Damaged(key, err)
+		}
+		p.Suite, p.Component = indexes[at.index].suite, indexes[at.index].component
+		return p, nil
+	}), nil
+}
+
+// onlyPackage reads a text with one package.
+func onlyPackage(text, arch string) (*Package, error) {
+	var found *Package
+	n := 0
+	err := ParseIndex(text, arch, func(p *Package, _ int) error {
+		found, n = p, n+1
+		return nil
+	})
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d packages where one was noted", n)
+	}
+	return found, err
 }
 
 // readText reads an index, which has tens of megabytes, into memory once.
 func readText(st *store.Store, f File) (string, error) {
+	return readPart(st, f, place{length: f.Size})
+}
+
+// readPart reads a part of an index.
+func readPart(st *store.Store, f File, at place) (string, error) {
+	if at.offset < 0 || at.length < 0 || at.length > f.Size-at.offset {
+		return "", fmt.Errorf("%d bytes at %d of an index that has %d", at.length, at.offset, f.Size)
+	}
 	r, err := st.Open(f.SHA256)
 	if err != nil {
 		return "", err
 	}
 	defer r.Close()
 	var b strings.Builder
-	b.Grow(int(f.Size))
-	_, err = io.Copy(struct{ io.Writer }{&b}, r)
+	b.Grow(int(at.length))
+	_, err = io.Copy(struct{ io.Writer }{&b}, io.NewSectionReader(r, at.offset, at.length))
 	return b.String(), err
 }
 
@@ -196,23 +242,18 @@ func (u *universe) resolve(list, omit []string, cut map[string][]string) ([]Pack
 		parsed: map[string][]alternatives{},
 	}
 	for _, name := range slices.Sorted(slices.Values(omit)) {
-		if p := r.named(name, "the list of omitted packages"); p != nil {
+		if p := r.listed(name, "the list of omitted packages"); p != nil {
 			r.omitted[name] = true
 			r.choose(p, "")
 		}
 	}
-	var names []string
-	for name, p := range u.byName {
-		if p.Essential {
-			names = append(names, name)
+	for _, name := range u.table.Essential {
+		if p := u.named(name); p != nil {
+			r.choose(p, byEssential)
 		}
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		r.choose(u.byName[name], byEssential)
-	}
 	for _, name := range slices.Sorted(slices.Values(list)) {
-		if p := r.named(name, byList); p != nil {
+		if p := r.listed(name, byList); p != nil {
 			r.choose(p, byList)
 		}
 	}
@@ -220,6 +261,9 @@ func (u *universe) resolve(list, omit []string, cut map[string][]string) ([]Pack
 		return nil, err
 	}
 	r.clashes()
+	if u.err != nil {
+		return nil, u.err
+	}
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
 	}
@@ -237,16 +281,16 @@ func (r *resolver) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
-// named is a package that a list names.
-func (r *resolver) named(name, list string) *Package {
+// listed is a package that a list names.
+func (r *resolver) listed(name, list string) *Package {
 	if !deb.ValidName(name) {
 		r.problem("%s names %.80q, which is not a package name", list, name)
 		return nil
 	}
-	if p := r.byName[name]; p != nil {
+	if p := r.named(name); p != nil {
 		return p
 	}
-	if vs := r.providers[name]; len(vs) > 0 {
+	if vs := r.providing(name); len(vs) > 0 {
 		var by []string
 		for _, v := range vs[:min(8, len(vs))] {
 			by = append(by, v.by.Name)
@@ -362,12 +406,12 @@ func (r *resolver) satisfied(alts alternatives) bool {
 func (r *resolver) missing(p *Package, alts alternatives) {
 	var why []string
 	for _, rel := range alts {
-		switch have := r.byName[rel.name]; {
+		switch have := r.named(rel.name); {
 		case !rel.usable(r.arch):
 			why = append(why, fmt.Sprintf("%s is of another architecture than %s", rel, r.arch))
 		case have != nil:
 			why = append(why, fmt.Sprintf("the newest %s is %s (%s)", have.Name, have.Version, have.Suite))
-		case len(r.providers[rel.name]) > 0:
+		case len(r.providing(rel.name)) > 0:
 			why = append(why, fmt.Sprintf("%s is only provided by others without that version", rel.name))
 		default:
 			why = append(why, fmt.Sprintf("%s does not exist%s", rel.name, r.hint(rel.name)))

@@ -22,22 +22,38 @@ func entry(line string) string {
 // world is a universe of lines; each argument is one suite.
 func world(t *testing.T, suites ...string) *universe {
 	t.Helper()
-	u := newUniverse("amd64", 0)
-	for i, text := range suites {
+	var texts []string
+	for _, text := range suites {
 		var index strings.Builder
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" {
 				index.WriteString(entry(line) + "\n")
 			}
 		}
-		require.NoError(t, ParseIndex(index.String(), "amd64", func(p *Package) error {
-			p.Suite = []string{"main", "updates", "security"}[i]
-			u.add(p)
-			return nil
-		}))
+		texts = append(texts, index.String())
 	}
-	require.NoError(t, u.finish())
+	u, err := universeOf(texts...)
+	require.NoError(t, err)
 	return u
+}
+
+// universeOf is a universe of the texts of indexes.
+func universeOf(texts ...string) (*universe, error) {
+	var indexes []readable
+	for i, text := range texts {
+		indexes = append(indexes, readable{[]string{"main", "updates", "security"}[i], "main", func() (string, error) { return text, nil }})
+	}
+	table, err := newTable(indexes, "amd64")
+	if err != nil {
+		return nil, err
+	}
+	return newUniverse("amd64", table, func(at place) (*Package, error) {
+		p, err := onlyPackage(texts[at.index][at.offset:at.offset+at.length], "amd64")
+		if err == nil {
+			p.Suite = indexes[at.index].suite
+		}
+		return p, err
+	}), nil
 }
 
 func TestAClosureIs(t *testing.T) {
@@ -119,9 +135,8 @@ func TestAListThatCannotBeResolved(t *testing.T) {
 
 func TestAProvidesFieldThatIsDamagedIsAnError(t *testing.T) {
 	for _, field := range []string{"v1 (>= 1)", "aa | bb", "V"} {
-		u := newUniverse("amd64", 0)
-		require.NoError(t, ParseIndex(entry("aa 1; Provides: "+field), "amd64", func(p *Package) error { u.add(p); return nil }))
-		require.ErrorContains(t, u.finish(), "field Provides", field)
+		_, err := universeOf(entry("aa 1; Provides: " + field))
+		require.ErrorContains(t, err, "field Provides", field)
 	}
 }
 
@@ -135,14 +150,14 @@ func TestAnIndexThatIsDamagedIsRefused(t *testing.T) {
 		"SHA256: 0":           {"SHA256: x", "is not a SHA-256"},
 		"Architecture: amd64": {"Package: a", "field Package occurs twice"},
 	} {
-		err := ParseIndex("\n"+strings.Replace(good, old, c.new, 1), "amd64", func(*Package) error { return nil })
+		err := ParseIndex("\n"+strings.Replace(good, old, c.new, 1), "amd64", func(*Package, int) error { return nil })
 		require.ErrorContains(t, err, c.want)
 		require.ErrorContains(t, err, "line ")
 	}
 	for _, path := range []string{"/abs", "a/../b", "a//b", "a/", ".", "a\\b", "a?b", "a#b", "a\x01b", strings.Repeat("a", 1025)} {
 		require.False(t, cleanRelative(path), path)
 	}
-	require.NoError(t, ParseIndex(strings.Replace(good, "amd64", "arm64", 1), "amd64", func(*Package) error { return fmt.Errorf("not ours") }))
+	require.NoError(t, ParseIndex(strings.Replace(good, "amd64", "arm64", 1), "amd64", func(*Package, int) error { return fmt.Errorf("not ours") }))
 }
 
 func TestAClosureDoesWithoutWhatIsCut(t *testing.T) {

@@ -1,11 +1,11 @@
 package apt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"spore/builder/deb/version"
 	"spore/cluster/spelling"
 )
 
@@ -15,42 +15,62 @@ type provide struct {
 	by            *Package
 }
 
-// universe is every package that can be chosen: the newest version of each name over the suites.
+// universe is every package that can be chosen: the newest version of each name over the suites. It reads those that somebody
+// asks for. An error of reading stays in err, and the package counts as not there.
 type universe struct {
-	arch      string
+	arch  string
+	table *table
+	// read returns the paragraph of a package from one of the indexes.
+	read func(place) (*Package, error)
+	err  error
+
 	byName    map[string]*Package
 	providers map[string][]provide
 }
 
-// usualPackages is about how many packages the main component of Debian has; the map need not grow to that in steps.
-const usualPackages = 70_000
-
-func newUniverse(arch string, packages int) *universe {
-	return &universe{arch: arch, byName: make(map[string]*Package, packages), providers: map[string][]provide{}}
+func newUniverse(arch string, t *table, read func(place) (*Package, error)) *universe {
+	return &universe{arch: arch, table: t, read: read, byName: map[string]*Package{}, providers: map[string][]provide{}}
 }
 
-// add takes a package unless a newer or the same version is there already.
-func (u *universe) add(p *Package) {
-	if old := u.byName[p.Name]; old == nil || version.Compare(p.Version, old.Version) > 0 {
-		u.byName[p.Name] = p
+// named is the newest package of a name, or nil.
+func (u *universe) named(name string) *Package {
+	p, known := u.byName[name]
+	if known {
+		return p
 	}
+	at, ok, err := u.table.place(name)
+	if ok && err == nil {
+		p, err = u.read(at)
+	}
+	if err != nil {
+		u.err = cmp.Or(u.err, fmt.Errorf("read package %s from its index: %w", name, err))
+		p = nil
+	}
+	u.byName[name] = p
+	return p
 }
 
-// finish indexes what the packages provide, once all were added.
-func (u *universe) finish() error {
-	for _, p := range u.byName {
+// providing lists the packages that provide a name.
+func (u *universe) providing(name string) []provide {
+	list, known := u.providers[name]
+	if known {
+		return list
+	}
+	for _, by := range u.table.providers(name) {
+		p := u.named(by)
+		if p == nil {
+			continue
+		}
 		provides, err := p.provides()
-		if err != nil {
-			return err
-		}
+		u.err = cmp.Or(u.err, err)
 		for _, v := range provides {
-			u.providers[v.name] = append(u.providers[v.name], v)
+			if v.name == name {
+				list = append(list, v)
+			}
 		}
 	}
-	for _, list := range u.providers {
-		slices.SortFunc(list, func(a, b provide) int { return preferred(a.by, b.by) })
-	}
-	return nil
+	u.providers[name] = list
+	return list
 }
 
 // provides reads the field Provides: names, perhaps with a version "(= 1.0)" (Debian Policy 7.5).
@@ -108,10 +128,10 @@ func (u *universe) options(alts alternatives) []*Package {
 		if !r.usable(u.arch) {
 			continue
 		}
-		if p := u.byName[r.name]; p != nil && r.allows(p.Version) {
+		if p := u.named(r.name); p != nil && r.allows(p.Version) {
 			add(p)
 		}
-		for _, v := range u.providers[r.name] {
+		for _, v := range u.providing(r.name) {
 			if v.satisfies(r) {
 				add(v.by)
 			}
@@ -121,14 +141,14 @@ func (u *universe) options(alts alternatives) []*Package {
 }
 
 // newest lists the packages of these names that there are, sorted by name.
-func (u *universe) newest(names []string) []Package {
+func (u *universe) newest(names []string) ([]Package, error) {
 	out := []Package{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if p := u.byName[name]; p != nil {
+		if p := u.named(name); p != nil {
 			out = append(out, *p)
 		}
 	}
-	return out
+	return out, u.err
 }
 
 // similar names up to three packages that a misspelt name may mean.
@@ -139,7 +159,7 @@ func (u *universe) similar(name string) []string {
 	}
 	limit := 1 + len(name)/5
 	var found []near
-	for n := range u.byName {
+	for n := range u.table.names() {
 		if d := spelling.Distance(n, name, limit); d <= limit {
 			found = append(found, near{n, d})
 		}

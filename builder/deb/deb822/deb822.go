@@ -26,9 +26,9 @@ type Field struct {
 type Paragraph struct {
 	// Raw is the text of the paragraph as it was, without the empty line after it.
 	Raw string
-	// Line is the line of its first field in the text, from 1.
-	Line   int
-	Fields []Field
+	// Line is the line of its first field in the text, from 1; Offset is where Raw begins in the text, in bytes.
+	Line, Offset int
+	Fields       []Field
 }
 
 // Get is the value of a field, empty when it is not there.
@@ -114,7 +114,7 @@ func (s *Scanner) Next() bool {
 		return false
 	}
 	s.closeValue(value, end)
-	s.par.Raw = strings.TrimRight(s.text[begin:end], "\r")
+	s.par.Raw, s.par.Offset = strings.TrimRight(s.text[begin:end], "\r"), begin
 	return true
 }
 

@@ -21,8 +21,8 @@ func TestParagraphsAreRead(t *testing.T) {
 	got, err := all("# head\n\n\nA: 1\nB:2  \n C: not a field\n\t.\nD:\n\n# between\n \t\r\nE: x:y\r\n# inside\n z\nF:")
 	require.NoError(t, err)
 	require.Equal(t, []Paragraph{
-		{Raw: "A: 1\nB:2  \n C: not a field\n\t.\nD:", Line: 4, Fields: []Field{{"A", "1", 4}, {"B", "2  \n C: not a field\n\t.", 5}, {"D", "", 8}}},
-		{Raw: "E: x:y\r\n# inside\n z\nF:", Line: 12, Fields: []Field{{"E", "x:y\r\n z", 12}, {"F", "", 15}}},
+		{Raw: "A: 1\nB:2  \n C: not a field\n\t.\nD:", Line: 4, Offset: 9, Fields: []Field{{"A", "1", 4}, {"B", "2  \n C: not a field\n\t.", 5}, {"D", "", 8}}},
+		{Raw: "E: x:y\r\n# inside\n z\nF:", Line: 12, Offset: 57, Fields: []Field{{"E", "x:y\r\n z", 12}, {"F", "", 15}}},
 	}, got)
 	require.Equal(t, "1", got[0].Get("a"))
 	_, ok := got[0].Lookup("missing")
