@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -17,6 +19,9 @@ type Record struct {
 	Inputs string `json:"inputs"`
 	// Result is what the maker wants to know again.
 	Result json.RawMessage `json:"result"`
+	// Boot is the id of the boot of this machine in which they were made. What was not on the disk when a machine lost its
+	// power can be holes in a file of the right length and times.
+	Boot string `json:"boot"`
 	// Files are the files by their names.
 	Files map[string]Stamp `json:"files"`
 }
@@ -31,8 +36,14 @@ func recordName(dir string) (string, error) {
 	return "made-" + hex.EncodeToString(sum[:16]), nil
 }
 
+// bootID is the kernel's random id of this boot (proc_sys_kernel(5)), or empty where there is none.
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
 // Made returns what was recorded when the files of a folder were made of these inputs. ok is false when they were made of
-// others, or when one of the files is no longer what it was then.
+// others, when one of the files is no longer what it was then, or when the machine was started anew since.
 func Made(notes Notes, dir, inputs string) (result json.RawMessage, ok bool, err error) {
 	name, err := recordName(dir)
 	if err != nil {
@@ -46,7 +57,7 @@ func Made(notes Notes, dir, inputs string) (result json.RawMessage, ok bool, err
 		return nil, false, fmt.Errorf("read what %s was made of: %w", dir, err)
 	}
 	var r Record
-	if json.Unmarshal(data, &r) != nil || r.Inputs != inputs || len(r.Files) == 0 {
+	if json.Unmarshal(data, &r) != nil || r.Inputs != inputs || r.Boot != bootID() || len(r.Files) == 0 {
 		return nil, false, nil
 	}
 	for file, was := range r.Files {
@@ -64,7 +75,7 @@ func Remember(notes Notes, dir, inputs string, result any, files []string) error
 	if err != nil {
 		return err
 	}
-	r := Record{Inputs: inputs, Files: map[string]Stamp{}}
+	r := Record{Inputs: inputs, Boot: bootID(), Files: map[string]Stamp{}}
 	if r.Result, err = json.Marshal(result); err != nil {
 		return err
 	}

@@ -109,6 +109,22 @@ func TestFilesOfOtherInputsAreOthers(t *testing.T) {
 	require.False(t, same, "half a record")
 }
 
+func TestFilesFromBeforeTheMachineStartedAreNotBelieved(t *testing.T) {
+	dir := t.TempDir()
+	n := notes{}
+	require.NoError(t, Remember(n, dir, "a", 1, []string{write(t, filepath.Join(dir, "out"), "output")}))
+	_, same, err := Made(n, dir, "a")
+	require.NoError(t, err)
+	require.True(t, same)
+	require.NotEmpty(t, bootID())
+	for k := range n {
+		n[k] = bytes.ReplaceAll(n[k], []byte(bootID()), []byte("another"))
+	}
+	_, same, err = Made(n, dir, "a")
+	require.NoError(t, err)
+	require.False(t, same)
+}
+
 func TestAFileThatIsMissingCannotBeRemembered(t *testing.T) {
 	dir := t.TempDir()
 	require.ErrorIs(t, Remember(notes{}, dir, "a", 1, []string{filepath.Join(dir, "none")}), fs.ErrNotExist)
