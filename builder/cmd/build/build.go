@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +81,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 		return exit.Usage(errors.New("--locked asks no mirror for newer packages, and --update does: leave one of them out"))
 	}
 	now := time.Now()
+	boundMemory()
 	age := maxIndexAge
 	if f.update {
 		age = 0
@@ -120,6 +123,23 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 		o.Progress.Printf("note: %s was not read; --locked builds what it names", filepath.Join(dir, lock.Name))
 	}
 	return show(cmd.OutOrStdout(), result, f.json)
+}
+
+// What the Go runtime may hold before it collects at every opportunity, in bytes, and by how many percent the heap may grow until
+// then. An edit's build holds little, and ends before a collection would pay; a cold one of a large image stays below the limit.
+const (
+	memoryLimit = 220 << 20
+	heapGrowth  = 400
+)
+
+// boundMemory has the runtime collect by that, unless the environment says how.
+func boundMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 }
 
 func chooseFormats(flag, configured []string) ([]string, error) {
