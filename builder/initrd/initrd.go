@@ -249,11 +249,11 @@ func archive(records []cpio.Record) ([]byte, error) {
 	if err := cpio.WriteTrailer(w); err != nil {
 		return nil, fmt.Errorf("end the archive: %w", err)
 	}
-	return compress(plain.Bytes())
+	return Compress(plain.Bytes())
 }
 
-// compress makes one zstd frame.
-func compress(plain []byte) ([]byte, error) {
+// Compress makes one zstd frame, as Build does of each archive.
+func Compress(plain []byte) ([]byte, error) {
 	options := []zstd.EOption{zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1)}
 	if len(plain) <= small {
 		options = append(options, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(small), zstd.WithLowerEncoderMem(true))

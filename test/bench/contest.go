@@ -126,7 +126,16 @@ func coldGoals(ours, mkosi, floor Usage) []Goal {
 // floorMeasurement runs the floor as a process of its own.
 func floorMeasurement(b *bench, work string) measurement {
 	return func(ctx context.Context, _ int) (Usage, error) {
-		return Run(ctx, b.log, nil, "", b.self, floorCommand, work)
+		u, err := Run(ctx, b.log, nil, "", b.self, floorCommand, work)
+		if err != nil {
+			return u, err
+		}
+		text, err := os.ReadFile(work + apartSuffix)
+		if err != nil {
+			return u, err
+		}
+		u.Apart, err = addDurations(string(text))
+		return u, err
 	}
 }
 
@@ -197,7 +206,7 @@ func zeroIfNaN(v float64) float64 {
 func compilerTime(list []Row, what string) time.Duration {
 	for _, r := range list {
 		if r.What == what && r.Ours != nil {
-			return r.Ours.Go
+			return r.Ours.Apart
 		}
 	}
 	return 0

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -12,16 +13,20 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/deb"
+	"spore/builder/initrd"
 	"spore/builder/manifest"
 	"spore/builder/squashfs"
 	"spore/builder/tree"
 	"spore/builder/verity"
+	"spore/builder/xz"
 )
 
 // floorCommand is the subcommand that does the floor's work; it is not for people.
@@ -38,28 +43,90 @@ type FloorWork struct {
 	Programs []string `json:"programs"`
 	// Manifest is that of the image, which says which files are in it.
 	Manifest string `json:"manifest"`
+	// Initramfs is that of the image, not compressed.
+	Initramfs string `json:"initramfs"`
 	// Temp takes the compressed data.
 	Temp string `json:"temp"`
 }
 
-// floor does what no builder gets around, and nothing else: it decompresses all packages, compresses the data of the files
-// that are in the image in blocks of the image's size and at its level, and makes the hash tree over what came out. It
-// resolves, checks, lays out and writes no image. Decoder, encoder and hash are those of the builder, and so are the number of
-// packages at a time and their order, the largest first.
-func floor(ctx context.Context, w FloorWork, says io.Writer) error {
-	inImage, want, err := imageFiles(w.Manifest)
+// apartSuffix is of the file beside the work that says what kernel modules and initramfs took, in nanoseconds of processors.
+const apartSuffix = ".apart"
+
+// floor does the decompression and compression that no builder gets around, and nothing else: first what packages and files
+// take, then what kernel modules and initramfs take, whose processor time it returns. It resolves, checks, lays out and writes
+// no image. Decoders, encoders and hash are those of the builder, and so are the number of packages at a time and their order,
+// the largest first.
+func floor(ctx context.Context, w FloorWork, says io.Writer) (apart time.Duration, err error) {
+	modules, err := floorOfFiles(ctx, w, says)
+	if err != nil {
+		return 0, err
+	}
+	before, err := processorTime()
+	if err != nil {
+		return 0, err
+	}
+	if err := floorOfKernel(ctx, modules, w.Initramfs); err != nil {
+		return 0, err
+	}
+	after, err := processorTime()
+	return after - before, err
+}
+
+// floorOfKernel decompresses modules and compresses the initramfs.
+func floorOfKernel(ctx context.Context, modules [][]byte, initramfs string) error {
+	plain, err := os.ReadFile(initramfs)
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := initrd.Compress(plain)
+		return err
+	})
+	workers := runtime.GOMAXPROCS(0)
+	for n := range workers {
+		group.Go(func() error {
+			var d *xz.Reader
+			for i := n; i < len(modules); i += workers {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				in := bytes.NewReader(modules[i])
+				var err error
+				if d == nil {
+					d, err = xz.NewReader(in, xz.Options{})
+				} else {
+					err = d.Reset(in)
+				}
+				if err != nil {
+					return fmt.Errorf("decompress a module: %w", err)
+				}
+				if _, err := io.Copy(io.Discard, d); err != nil {
+					return fmt.Errorf("decompress a module: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// floorOfFiles decompresses all packages, compresses the data of the files that are in the image in blocks of the image's size and
+// at its level, and makes the hash tree over what came out. It returns the modules that were compressed with xz.
+func floorOfFiles(ctx context.Context, w FloorWork, says io.Writer) ([][]byte, error) {
+	inImage, want, err := imageFiles(w.Manifest)
+	if err != nil {
+		return nil, err
+	}
 	out, err := os.CreateTemp(w.Temp, "floor-*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
 	enc, err := newEncoder()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer enc.Close()
 	c := &compressor{enc: enc, out: out}
@@ -67,7 +134,7 @@ func floor(ctx context.Context, w FloorWork, says io.Writer) error {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	debs, err := largestFirst(w.Debs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, path := range debs {
 		group.Go(func() error { return errors.Join(ctx.Err(), c.deb(path, inImage)) })
@@ -76,20 +143,20 @@ func floor(ctx context.Context, w FloorWork, says io.Writer) error {
 		group.Go(func() error { return errors.Join(ctx.Err(), c.program(path)) })
 	}
 	if err := group.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	c.size += -c.size & (verity.BlockSize - 1)
 	if err := out.Truncate(c.size); err != nil {
-		return err
+		return nil, err
 	}
 	if _, _, err := verity.Format(out, c.size, io.Discard, verity.Derive(make([]byte, sha256.Size))); err != nil {
-		return err
+		return nil, err
 	}
 	fmt.Fprintf(says, "floor: %d of %d bytes of the image's files, %d compressed\n", c.read, want, c.size)
 	if float64(c.read) < minCoverage*float64(want) {
-		return fmt.Errorf("the floor met %d bytes of files, the image has %d: it is no floor of this image", c.read, want)
+		return nil, fmt.Errorf("the floor met %d bytes of files, the image has %d: it is no floor of this image", c.read, want)
 	}
-	return nil
+	return c.modules, nil
 }
 
 // newEncoder is that of package squashfs, which a test holds it against.
@@ -103,9 +170,10 @@ type compressor struct {
 	enc *zstd.Encoder
 	out *os.File
 
-	mu   sync.Mutex
-	read int64 // bytes of files
-	size int64 // bytes written
+	mu      sync.Mutex
+	read    int64 // bytes of files
+	size    int64 // bytes written
+	modules [][]byte
 }
 
 func (c *compressor) deb(path string, inImage map[string]bool) error {
@@ -131,8 +199,19 @@ func (c *compressor) deb(path string, inImage map[string]bool) error {
 		if h.Inode.Type != tree.Regular || h.Link != "" || !inImage[h.Path] {
 			continue // Next goes over the data, which is decompressed all the same.
 		}
-		if err := c.file(d, block); err != nil {
+		var data io.Reader = d
+		var module *bytes.Buffer
+		if strings.HasSuffix(h.Path, ".ko.xz") {
+			module = &bytes.Buffer{}
+			data = io.TeeReader(d, module)
+		}
+		if err := c.file(data, block); err != nil {
 			return fmt.Errorf("%s: %s: %w", path, h.Path, err)
+		}
+		if module != nil {
+			c.mu.Lock()
+			c.modules = append(c.modules, module.Bytes())
+			c.mu.Unlock()
 		}
 	}
 }
@@ -241,5 +320,9 @@ func runFloor(ctx context.Context, path string) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	return floor(ctx, w, os.Stdout)
+	apart, err := floor(ctx, w, os.Stdout)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path+apartSuffix, fmt.Appendln(nil, int64(apart)), 0o644)
 }

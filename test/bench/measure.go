@@ -22,8 +22,9 @@ type Usage struct {
 	Wall time.Duration `json:"wall"`
 	// Memory is the most that one of the processes had of it at a time, in bytes.
 	Memory int64 `json:"memory"`
-	// Go is the part of CPU that commands named go took: compiler and linker.
-	Go time.Duration `json:"go,omitempty"`
+	// Apart is a part of CPU that is told apart: what compiler and linker took of a build, and what kernel modules and initramfs
+	// took of the floor.
+	Apart time.Duration `json:"apart,omitempty"`
 }
 
 const (

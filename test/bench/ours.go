@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,9 +16,12 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
+
 	"spore/builder/manifest"
 	"spore/builder/pipeline"
 	"spore/builder/store"
+	"spore/builder/uki"
 	"spore/builder/vm"
 )
 
@@ -105,7 +109,7 @@ func (o *ours) build(ctx context.Context, cache, out string, args ...string) (Us
 	if err != nil {
 		return u, err
 	}
-	u.Go, err = o.meter.total()
+	u.Apart, err = o.meter.total()
 	return u, err
 }
 
@@ -120,7 +124,7 @@ func (o *ours) cold(ctx context.Context, _ int) (Usage, error) {
 		return Usage{}, err
 	}
 	u, err := o.build(ctx, cache, out)
-	u.CPU -= u.Go
+	u.CPU -= u.Apart
 	return u, errors.Join(err, os.RemoveAll(cache), os.RemoveAll(out))
 }
 
@@ -248,12 +252,54 @@ func (o *ours) floorWork(ctx context.Context) (string, error) {
 		}
 		w.Programs = append(w.Programs, path)
 	}
+	if w.Initramfs, err = o.plainInitramfs(ctx); err != nil {
+		return "", err
+	}
 	text, err := json.Marshal(w)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(o.dir, "floor.json")
 	return path, os.WriteFile(path, text, 0o644)
+}
+
+// plainInitramfs writes the initramfs of the image, decompressed, to a file.
+func (o *ours) plainInitramfs(ctx context.Context) (string, error) {
+	out := filepath.Join(o.dir, "uki-out")
+	defer os.RemoveAll(out)
+	if _, err := o.build(ctx, o.cache, out, "--format", "uki"); err != nil {
+		return "", err
+	}
+	image, err := os.ReadFile(filepath.Join(out, pipeline.UKIName))
+	if err != nil {
+		return "", err
+	}
+	parts, err := uki.Split(image)
+	if err != nil {
+		return "", err
+	}
+	plain, err := decompressed(parts.Initrd)
+	if err != nil {
+		return "", fmt.Errorf("decompress the initramfs: %w", err)
+	}
+	path := filepath.Join(o.dir, "initramfs")
+	return path, os.WriteFile(path, plain, 0o644)
+}
+
+// decompressed are the zstd frames of an initramfs, which ends with up to three zeros.
+func decompressed(initramfs []byte) ([]byte, error) {
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	for {
+		plain, err := d.DecodeAll(initramfs, nil)
+		if err == nil || !bytes.HasSuffix(initramfs, []byte{0}) {
+			return plain, err
+		}
+		initramfs = initramfs[:len(initramfs)-1]
+	}
 }
 
 // unsquash writes a file of a squashfs in an image to path.

@@ -190,10 +190,19 @@ func (p *page) notes() string {
 	if d := compilerTime(p.rows, coldRow); d > 0 {
 		compiler = fmt.Sprintf(" The Go\n  programs of the image are compiled, too, with the go command's cache warm; its %s CPU seconds are not in the row, and the\n  wall time has them.", number(d.Seconds()))
 	}
+	without := ""
+	for _, r := range p.rows {
+		if r.What == coldRow && r.Ours != nil && r.Floor != nil && r.Floor.Apart > 0 {
+			packages := r.Floor.CPU - r.Floor.Apart
+			without = fmt.Sprintf("\n  Packages and files alone are %s CPU seconds of it; Spore took %s times those.", number(packages.Seconds()), number(float64(r.Ours.CPU)/float64(packages)))
+		}
+	}
 	return `- The image is that of ` + "`examples/edge`" + `: Debian ` + suite + ` with the generic kernel, mosquitto and CoreDNS.
 - **cold**: the packages are downloaded, and the cache is empty otherwise.` + compiler + `
-- **floor**: one Go program that decompresses the packages of the image, compresses the data of its files at the same level and
-  hashes the result, with the same libraries and as many threads. It checks nothing, lays nothing out and writes no image.
+- **floor**: one Go program that does the same decompression and compression, with the same libraries and as many threads: it
+  decompresses the packages, compresses the data of the image's files at the same level and hashes the result; then it
+  decompresses the image's kernel modules, which whoever writes modules.dep has to read, and compresses the initramfs. It
+  checks nothing, lays nothing out and writes no image.` + without + `
 - **mkosi** makes an image of the same packages: a squashfs with zstd at the same level, its dm-verity tree, a unified kernel
   image, systemd-boot. Cold it has the packages cached; otherwise it is in its incremental mode, with ` + "`--force`" + `, as without
   that it builds nothing where there is an image. A package makes its cache of installed packages invalid. It has neither

@@ -33,7 +33,7 @@ func middle(list []Usage) Usage {
 	}
 	u.CPU = each(func(v Usage) time.Duration { return v.CPU })
 	u.Wall = each(func(v Usage) time.Duration { return v.Wall })
-	u.Go = each(func(v Usage) time.Duration { return v.Go })
+	u.Apart = each(func(v Usage) time.Duration { return v.Apart })
 	for _, v := range list {
 		u.Memory = max(u.Memory, v.Memory)
 	}

@@ -30,11 +30,11 @@ func TestMedian(t *testing.T) {
 
 func TestMiddleTakesEachQuantityByItself(t *testing.T) {
 	got := middle([]Usage{
-		{CPU: 1 * time.Second, Wall: 30 * time.Second, Memory: 5, Go: 2},
-		{CPU: 3 * time.Second, Wall: 10 * time.Second, Memory: 9, Go: 6},
-		{CPU: 2 * time.Second, Wall: 20 * time.Second, Memory: 7, Go: 4},
+		{CPU: 1 * time.Second, Wall: 30 * time.Second, Memory: 5, Apart: 2},
+		{CPU: 3 * time.Second, Wall: 10 * time.Second, Memory: 9, Apart: 6},
+		{CPU: 2 * time.Second, Wall: 20 * time.Second, Memory: 7, Apart: 4},
 	})
-	require.Equal(t, Usage{CPU: 2 * time.Second, Wall: 20 * time.Second, Memory: 9, Go: 4}, got, "memory is the most of all")
+	require.Equal(t, Usage{CPU: 2 * time.Second, Wall: 20 * time.Second, Memory: 9, Apart: 4}, got, "memory is the most of all")
 }
 
 func TestRatio(t *testing.T) {
