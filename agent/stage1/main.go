@@ -50,6 +50,7 @@ func main() {
 		{"mount the root", b.mountRoot},
 		{"mount the cluster part", b.mountCluster},
 		{"lay the overlay over /etc", b.overlayEtc},
+		{"mount /tmp", b.mountTmp},
 		{"write the machine-id", b.writeMachineID},
 		{"read the node choice of the ESP", b.readESPChoice},
 		{"hand over the bundle of the ESP", b.handOverBundle},
