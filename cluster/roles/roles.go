@@ -107,7 +107,7 @@ func Programs() []Program {
 		{Name: "kube-scheduler", Unit: "kube-scheduler.service", Payloads: []string{"kubernetes"}, User: "kube-scheduler", NeedsSecrets: true,
 			Secrets: pairs("kube-scheduler", "kube-scheduler-server")},
 		// The DNS server of pods; the role dns-server is that of machines.
-		{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"coredns"}, Ports: []string{"10053/udp", "10053/tcp"}, User: "coredns", NeedsSecrets: true,
+		{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"cluster-dns"}, Ports: []string{"10053/udp", "10053/tcp"}, User: "coredns", NeedsSecrets: true,
 			Secrets: pairs("cluster-dns")},
 		// Takes back the addresses of pods and nodes that are gone.
 		{Name: "calico-controllers", Unit: "calico-controllers.service", Payloads: []string{"calico"}, User: "calico-controllers", NeedsSecrets: true,

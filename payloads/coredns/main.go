@@ -1,6 +1,5 @@
-// Program coredns is CoreDNS with the plugins that a cluster needs and no other: what the dns-server role and the DNS of
-// Kubernetes use. The order of plugins in a server block is fixed by CoreDNS (core/dnsserver/zdirectives.go), so the
-// order of these imports means nothing.
+// Program coredns is CoreDNS with the plugins that the role dns-server needs and no other. The order of plugins in a server block
+// is fixed by CoreDNS (core/dnsserver/zdirectives.go), so the order of these imports means nothing.
 package main
 
 import (
@@ -10,7 +9,6 @@ import (
 	_ "github.com/coredns/coredns/plugin/file"
 	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/hosts"
-	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/local"
 	_ "github.com/coredns/coredns/plugin/template"
 

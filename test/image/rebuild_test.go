@@ -228,7 +228,7 @@ func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {
 			unused++
 			require.NotContains(t, carried, "unit "+p.Unit)
 			for _, name := range p.Payloads {
-				require.True(t, !carried["payload "+name] || name == "coredns", "%s of %s", name, p.Name)
+				require.False(t, carried["payload "+name], "%s of %s", name, p.Name)
 			}
 			for _, name := range p.Packages {
 				require.False(t, carried["package "+name] && foreign.MatchString(name), "%s of %s", name, p.Name)

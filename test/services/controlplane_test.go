@@ -60,11 +60,8 @@ func preparedControlPlane(t *testing.T) *controlPlane {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	r, err := c.Prepare(n, dir, "../../units", func(name string) string {
-		switch name {
-		case "calico-controllers":
+		if name == "calico-controllers" {
 			return calicoProgram(t, "/usr/bin/calico")
-		case "cluster-dns":
-			name = "coredns"
 		}
 		return filepath.Join(programs, name)
 	})

@@ -18,7 +18,7 @@ import (
 func kubernetesPrograms(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "etcd", "kubernetes", "coredns"))
+	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "etcd", "kubernetes", "cluster-dns"))
 	return filepath.Join(dir, "usr/bin")
 }
 
