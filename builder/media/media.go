@@ -35,6 +35,9 @@ var kernelArguments = []string{
 	"systemd.condition_needs_update=0", "systemd.firstboot=off",
 	// The kernel's self-tests of ciphers cost seconds on slow machines and change nothing.
 	"cryptomgr.notests=1",
+	// Debian's security modules without tomoyo, which nothing configures, and without bpf, for which systemd loads a program and
+	// reads the types of the whole kernel: no unit has RestrictFileSystems=, and it is the tenth part of a boot.
+	"lsm=landlock,lockdown,yama,apparmor,ipe",
 }
 
 // Root is a finished root filesystem with all that boots it.
