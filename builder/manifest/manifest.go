@@ -155,15 +155,17 @@ func Files(t *tree.Tree) []File {
 	return out
 }
 
-// GoPayload describes a Go program by the build information that its linker left in it. version is that of the payload;
-// empty takes the main module's.
-func GoPayload(name, version, path string, program []byte) (Payload, error) {
-	info, err := buildinfo.Read(bytes.NewReader(program))
+// GoPayload describes a Go program of size bytes by the build information that its linker left in it. version is that of the
+// payload; empty takes the main module's.
+func GoPayload(name, version, path string, program io.ReaderAt, size int64) (Payload, error) {
+	info, err := buildinfo.Read(io.NewSectionReader(program, 0, size))
 	if err != nil {
 		return Payload{}, fmt.Errorf("read build information of payload %s: %w", name, err)
 	}
-	sum := sha256.Sum256(program)
-	p := Payload{Name: name, Path: path, Version: cmp.Or(version, info.Main.Version), SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
+	p, err := FilePayload(name, cmp.Or(version, info.Main.Version), path, program, size)
+	if err != nil {
+		return Payload{}, err
+	}
 	p.GoVersion, p.Main = info.GoVersion, &Module{Path: info.Main.Path, Version: info.Main.Version, Sum: info.Main.Sum}
 	for _, d := range info.Deps {
 		if d.Replace != nil {
@@ -175,10 +177,13 @@ func GoPayload(name, version, path string, program []byte) (Payload, error) {
 	return p, nil
 }
 
-// FilePayload describes a file that is taken as it is.
-func FilePayload(name, version, path string, data []byte) Payload {
-	sum := sha256.Sum256(data)
-	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+// FilePayload describes a file of size bytes that is taken as it is.
+func FilePayload(name, version, path string, r io.ReaderAt, size int64) (Payload, error) {
+	h := sha256.New()
+	if n, err := io.Copy(h, io.NewSectionReader(r, 0, size)); err != nil || n < size {
+		return Payload{}, fmt.Errorf("hash payload %s: %w", name, cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(h.Sum(nil)), Size: size}, nil
 }
 
 // Contained are the packages that have files in the image or beside it on its media, each once; absent ones are not among

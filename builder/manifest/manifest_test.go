@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,19 +25,20 @@ func TestAGoProgramIsKnownByItsBuildInformation(t *testing.T) {
 	require.NoError(t, err)
 	program, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	p, err := GoPayload("self", "v1.2.3", "/usr/bin/self", program)
+	p, err := GoPayload("self", "v1.2.3", "/usr/bin/self", bytes.NewReader(program), int64(len(program)))
 	require.NoError(t, err)
 	require.Len(t, p.SHA256, 64)
 	require.EqualValues(t, len(program), p.Size)
 	require.Equal(t, runtime.Version(), p.GoVersion)
 	require.Equal(t, "spore", p.Main.Path)
 
-	_, err = GoPayload("none", "", "/usr/bin/none", []byte("#!/bin/sh\n"))
+	_, err = GoPayload("none", "", "/usr/bin/none", strings.NewReader("#!/bin/sh\n"), 10)
 	require.Error(t, err)
 }
 
 func TestAFileIsKnownByItsHash(t *testing.T) {
-	p := FilePayload("server/codec.jar", "1.0", "/usr/share/server/libs/codec.jar", []byte("jar"))
+	p, err := FilePayload("server/codec.jar", "1.0", "/usr/share/server/libs/codec.jar", strings.NewReader("jar"), 3)
+	require.NoError(t, err)
 	require.Equal(t, "0163f1eea7894350060624d315234d40c508ab251ba121714e234503045faadd", p.SHA256)
 	require.EqualValues(t, 3, p.Size)
 }

@@ -1,9 +1,9 @@
 package pipeline
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -77,8 +77,8 @@ func (b *build) bootPayloads() ([]manifest.Payload, error) {
 }
 
 // bundled lists the artifacts inside a jar, but for the one that it is.
-func bundled(p payload.Program, data []byte) ([]manifest.Artifact, error) {
-	found, err := jar.Artifacts(bytes.NewReader(data), int64(len(data)))
+func bundled(p payload.Program, file io.ReaderAt, size int64) ([]manifest.Artifact, error) {
+	found, err := jar.Artifacts(file, size)
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", p.Name, err)
 	}

@@ -272,19 +272,28 @@ func (b *build) described(p payload.Program) (manifest.Payload, error) {
 	})
 }
 
-// describePayload says what a file of a payload is made of.
+// describePayload says what a file of a payload is made of. The largest programs have more than a hundred megabytes and are never
+// whole in memory.
 func describePayload(p payload.Program) (manifest.Payload, error) {
-	data, err := readProgram(p)
+	f, err := os.Open(p.Path)
 	if err != nil {
-		return manifest.Payload{}, err
+		return manifest.Payload{}, fmt.Errorf("read program %s: %w", p.Name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return manifest.Payload{}, fmt.Errorf("read program %s: %w", p.Name, err)
 	}
 	if p.Compiled {
-		return manifest.GoPayload(p.Name, p.Version, p.Target, data)
+		return manifest.GoPayload(p.Name, p.Version, p.Target, f, info.Size())
 	}
-	described := manifest.FilePayload(p.Name, p.Version, p.Target, data)
+	described, err := manifest.FilePayload(p.Name, p.Version, p.Target, f, info.Size())
+	if err != nil {
+		return described, err
+	}
 	if a := p.Artifact; a != nil {
 		described.Artifact = &manifest.Artifact{Group: a.Group, Name: a.Name, Version: a.Version, Classifier: a.Classifier}
-		if described.Bundled, err = bundled(p, data); err != nil {
+		if described.Bundled, err = bundled(p, f, info.Size()); err != nil {
 			return described, err
 		}
 	}
