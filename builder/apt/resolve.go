@@ -165,7 +165,7 @@ func (a *Archive) universe() (*universe, error) {
 	if err := gob.NewDecoder(f).Decode(t); err != nil {
 		return nil, a.opts.Store.Damaged(key, fmt.Errorf("read the table of packages: %w", err))
 	}
-	return newUniverse(a.opts.Arch, t, func(at place) (*Package, error) {
+	return newUniverse(a.opts.Arch, t, func(name string, at place) (*Package, error) {
 		if at.index < 0 || at.index >= len(files) {
 			return nil, a.opts.Store.Damaged(key, fmt.Errorf("the table of packages names index %d of %d", at.index, len(files)))
 		}
@@ -173,7 +173,7 @@ func (a *Archive) universe() (*universe, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := onlyPackage(text, a.opts.Arch)
+		p, err := onlyPackage(name, text, a.opts.Arch)
 		if err != nil {
 			return nil, a.opts.Store.Damaged(key, err)
 		}
@@ -182,18 +182,20 @@ func (a *Archive) universe() (*universe, error) {
 	}), nil
 }
 
-// onlyPackage reads a text with one package.
-func onlyPackage(text, arch string) (*Package, error) {
-	var found *Package
-	n := 0
+// onlyPackage reads a text with one package, which is that of a name.
+func onlyPackage(name, text, arch string) (*Package, error) {
+	var found []*Package
 	err := ParseIndex(text, arch, func(p *Package, _ int) error {
-		found, n = p, n+1
+		found = append(found, p)
 		return nil
 	})
-	if err == nil && n != 1 {
-		err = fmt.Errorf("%d packages where one was noted", n)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) != 1 || found[0].Name != name:
+		return nil, fmt.Errorf("the table of packages names a place that has no package %s", name)
 	}
-	return found, err
+	return found[0], nil
 }
 
 // readText reads an index, which has tens of megabytes, into memory once.

@@ -47,8 +47,8 @@ func universeOf(texts ...string) (*universe, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newUniverse("amd64", table, func(at place) (*Package, error) {
-		p, err := onlyPackage(texts[at.index][at.offset:at.offset+at.length], "amd64")
+	return newUniverse("amd64", table, func(name string, at place) (*Package, error) {
+		p, err := onlyPackage(name, texts[at.index][at.offset:at.offset+at.length], "amd64")
 		if err == nil {
 			p.Suite = indexes[at.index].suite
 		}

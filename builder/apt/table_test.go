@@ -44,13 +44,22 @@ var errUnreadable = errors.New("unreadable")
 func TestAPackageThatCannotBeReadIsAnErrorOfTheResolution(t *testing.T) {
 	u := world(t, "aa 1; Depends: bb\nbb 1")
 	read := u.read
-	u.read = func(at place) (*Package, error) {
+	u.read = func(name string, at place) (*Package, error) {
 		if at.offset > 0 {
 			return nil, errUnreadable
 		}
-		return read(at)
+		return read(name, at)
 	}
 	_, err := u.resolve([]string{"aa"}, nil, nil)
 	require.ErrorIs(t, err, errUnreadable)
 	require.ErrorContains(t, err, "read package bb from its index")
+}
+
+func TestAPlaceThatHasAnotherPackageIsDamage(t *testing.T) {
+	_, err := onlyPackage("aa", entry("bb 1"), "amd64")
+	require.ErrorContains(t, err, "no package aa")
+	_, err = onlyPackage("aa", entry("aa 1")+"\n"+entry("bb 1"), "amd64")
+	require.ErrorContains(t, err, "no package aa")
+	_, err = onlyPackage("aa", "", "amd64")
+	require.ErrorContains(t, err, "no package aa")
 }

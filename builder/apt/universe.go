@@ -20,15 +20,15 @@ type provide struct {
 type universe struct {
 	arch  string
 	table *table
-	// read returns the paragraph of a package from one of the indexes.
-	read func(place) (*Package, error)
+	// read returns the package of a name from its place in one of the indexes.
+	read func(name string, at place) (*Package, error)
 	err  error
 
 	byName    map[string]*Package
 	providers map[string][]provide
 }
 
-func newUniverse(arch string, t *table, read func(place) (*Package, error)) *universe {
+func newUniverse(arch string, t *table, read func(string, place) (*Package, error)) *universe {
 	return &universe{arch: arch, table: t, read: read, byName: map[string]*Package{}, providers: map[string][]provide{}}
 }
 
@@ -40,7 +40,7 @@ func (u *universe) named(name string) *Package {
 	}
 	at, ok, err := u.table.place(name)
 	if ok && err == nil {
-		p, err = u.read(at)
+		p, err = u.read(name, at)
 	}
 	if err != nil {
 		u.err = cmp.Or(u.err, fmt.Errorf("read package %s from its index: %w", name, err))
