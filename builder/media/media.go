@@ -36,7 +36,7 @@ var kernelArguments = []string{
 	// The kernel's self-tests of ciphers cost seconds on slow machines and change nothing.
 	"cryptomgr.notests=1",
 	// Debian's security modules without tomoyo, which nothing configures, and without bpf, for which systemd loads a program and
-	// reads the types of the whole kernel: no unit has RestrictFileSystems=, and it is the tenth part of a boot.
+	// reads the types of the whole kernel: no unit has RestrictFileSystems=.
 	"lsm=landlock,lockdown,yama,apparmor,ipe",
 }
 
