@@ -36,6 +36,7 @@ type load struct {
 	t         *testing.T
 	stop      context.CancelFunc
 	all       sync.WaitGroup
+	asking    sync.RWMutex // held for reading as long as a question takes: see between
 	mu        sync.Mutex
 	asked     int
 	failed    []string
@@ -51,10 +52,12 @@ func begin(t *testing.T, askers int, ask func(ctx context.Context) (string, erro
 	for range askers {
 		l.all.Go(func() {
 			for ctx.Err() == nil {
+				l.asking.RLock()
 				began := time.Now()
 				serial, err := ask(ctx)
-				if ctx.Err() != nil {
-					return
+				l.asking.RUnlock()
+				if err != nil && ctx.Err() != nil {
+					return // for it was told to stop; what succeeded counts all the same
 				}
 				l.mu.Lock()
 				l.asked++
@@ -71,6 +74,14 @@ func begin(t *testing.T, askers int, ask func(ctx context.Context) (string, erro
 	}
 	t.Cleanup(func() { stop(); l.all.Wait() })
 	return l
+}
+
+// between changes whom the askers trust, or as whom they ask, while no question is under way: one that began before a change would end
+// after what the change is there for, where a program does not get to answer for a while. Operators wait for longer (rotate-ca).
+func (l *load) between(change func()) {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	change()
 }
 
 // until waits until answers come with another certificate than these.
@@ -92,6 +103,14 @@ func (l *load) until(known ...string) string {
 		return found != ""
 	}, 3*time.Minute, 20*time.Millisecond, "no new certificate is served")
 	return found
+}
+
+// goOn waits until there were as many questions more.
+func (l *load) goOn(questions int) {
+	l.t.Helper()
+	asked := func() int { l.mu.Lock(); defer l.mu.Unlock(); return l.asked }
+	before := asked()
+	require.Eventually(l.t, func() bool { return asked() >= before+questions }, 3*time.Minute, 20*time.Millisecond)
 }
 
 // end stops asking. Not one question may have failed.
@@ -160,23 +179,20 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 	}
 	b.start()
 
-	var mu sync.Mutex
 	trusted := poolOf(t, tree, "mqtt")
-	trust := func() { mu.Lock(); defer mu.Unlock(); trusted = poolOf(t, tree, "mqtt") }
-	roots := func() *x509.CertPool { mu.Lock(); defer mu.Unlock(); return trusted }
 
 	// One that stays: what it is sent all the time arrives.
-	stays, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: roots(), ID: "stays", User: "operator", Password: "o"})
+	stays, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "stays", User: "operator", Password: "o"})
 	require.NoError(t, err)
 	defer stays.Close()
 	require.NoError(t, stays.Subscribe("sensors/#"))
-	sends, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: roots(), ID: "sends", User: "sensor", Password: "s"})
+	sends, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "sends", User: "sensor", Password: "s"})
 	require.NoError(t, err)
 	defer sends.Close()
 	sent := begin(t, 1, func(context.Context) (string, error) { return "", sends.Publish("sensors/all", "1", false) })
 
 	comes := begin(t, 3, func(ctx context.Context) (string, error) {
-		d := tls.Dialer{Config: &tls.Config{RootCAs: roots(), ServerName: n.FQDN, MinVersion: tls.VersionTLS12}}
+		d := tls.Dialer{Config: &tls.Config{RootCAs: trusted, ServerName: n.FQDN, MinVersion: tls.VersionTLS12}}
 		conn, err := d.DialContext(ctx, "tcp", b.address())
 		if err != nil {
 			return "", err
@@ -185,6 +201,7 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 	})
 	known := []string{comes.until()}
+	trust := func() { comes.between(func() { trusted = poolOf(t, tree, "mqtt") }) }
 	replace := func() {
 		lay()
 		require.NoError(t, b.cmd.Process.Signal(syscall.SIGHUP))
@@ -203,7 +220,7 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 	replace()
 	require.NoError(t, tree.Finish("mqtt", c, []facts.Node{*n}))
 	trust()
-	time.Sleep(300 * time.Millisecond) // with the old one trusted no more
+	comes.goOn(30) // with the old one trusted no more
 	comes.end("mosquitto, connections")
 	sent.end("mosquitto, messages of one that stayed")
 	require.Eventually(t, func() bool { return len(stays.Messages("sensors/all")) == sent.asked }, 10*time.Second, 10*time.Millisecond, "every message arrived")
@@ -254,31 +271,15 @@ func TestTheAPIServesOnWhileCertificatesAreReplaced(t *testing.T) {
 	require.NoError(t, p.Start(t.Context(), "etcd", "kube-apiserver"))
 
 	tree := p.cluster.Tree
-	var mu sync.Mutex
-	var config *tls.Config
-	known := func() {
-		mu.Lock()
-		defer mu.Unlock()
+	agent := func() *tls.Config {
 		b := bundleOf(t, tree, &p.cluster.Shared, n)
 		pair, err := tls.X509KeyPair([]byte(b.Secrets["kubernetes-agent-certificate"]), []byte(b.Secrets["kubernetes-agent-key"]))
 		require.NoError(t, err)
-		config = &tls.Config{RootCAs: poolOf(t, tree, "kubernetes-server"), Certificates: []tls.Certificate{pair}}
+		return &tls.Config{RootCAs: poolOf(t, tree, "kubernetes-server"), Certificates: []tls.Certificate{pair}}
 	}
-	known()
-	ask := func(config *tls.Config) func(ctx context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) {
-			mu.Lock()
-			with := config
-			mu.Unlock()
-			return p.readNamespaces(ctx, with)
-		}
-	}
-	l := begin(t, 3, func(ctx context.Context) (string, error) {
-		mu.Lock()
-		with := config
-		mu.Unlock()
-		return p.readNamespaces(ctx, with)
-	})
+	former := agent()
+	as := former
+	l := begin(t, 3, func(ctx context.Context) (string, error) { return p.readNamespaces(ctx, as) })
 	seen := []string{l.until()}
 	for range 3 {
 		_, err := tree.Update(&p.cluster.Shared, p.cluster.Nodes, makeOptions())
@@ -289,26 +290,24 @@ func TestTheAPIServesOnWhileCertificatesAreReplaced(t *testing.T) {
 		seen = append(seen, l.until(seen...))
 		t.Logf("the API server serves its new certificate after %s", time.Since(began).Round(time.Millisecond))
 	}
-	former := config
 	require.NoError(t, tree.Introduce("kubernetes-client", &p.cluster.Shared, makeOptions()))
 	p.trusts()
 	require.NoError(t, tree.Switch("kubernetes-client"))
 	_, err = tree.Update(&p.cluster.Shared, p.cluster.Nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
-	known()
-	fresh := config
-	mu.Lock()
-	config = former // until the API server knows the new authority: the operator waits for that (rotate-ca)
-	mu.Unlock()
-	require.Eventually(t, func() bool { _, err := ask(fresh)(t.Context()); return err == nil }, 3*time.Minute, 100*time.Millisecond)
-	known()
+	fresh := agent()
+	answers := func(as *tls.Config) bool { _, err := p.readNamespaces(t.Context(), as); return err == nil }
+	// Not before the API server knows the new authority.
+	require.Eventually(t, func() bool { return answers(fresh) }, 3*time.Minute, 100*time.Millisecond)
+	l.between(func() { as = fresh })
+	l.goOn(30)
 	for i := range p.cluster.Nodes {
 		bundleOf(t, tree, &p.cluster.Shared, &p.cluster.Nodes[i])
 	}
-	time.Sleep(2 * time.Second) // until nobody asks with the former one any more: the operator waits for longer
 	require.NoError(t, tree.Finish("kubernetes-client", &p.cluster.Shared, p.cluster.Nodes))
 	p.trusts()
-	require.Eventually(t, func() bool { _, err := ask(former)(t.Context()); return err != nil }, 3*time.Minute, 100*time.Millisecond, "the former authority is trusted no more")
+	require.Eventually(t, func() bool { return !answers(former) }, 3*time.Minute, 100*time.Millisecond, "the former authority is trusted no more")
+	l.goOn(30)
 	l.end("kube-apiserver")
 }
 
