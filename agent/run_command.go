@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -41,6 +42,8 @@ const (
 	clockEvery = time.Hour
 	// probeEvery is how often an address that another machine has is probed again.
 	probeEvery = 30 * time.Second
+	// coldplugBound is how long devices that no role waits for are left alone while roles have yet to come up.
+	coldplugBound = time.Minute
 )
 
 // agent is the running daemon.
@@ -289,6 +292,13 @@ func (a *agent) follow(ctx context.Context) error {
 	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
 	defer clockTick.Stop()
 	defer probeTick.Stop()
+	coldplugTimer := time.NewTimer(coldplugBound)
+	defer coldplugTimer.Stop()
+	coldplug := sync.OnceFunc(func() {
+		if err := a.bus.Start(ctx, "spore-coldplug.service"); err != nil {
+			a.m.say(err.Error())
+		}
+	})
 	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
 	if err := os.MkdirAll(a.m.root.At(paths.Waiting), 0o755); err != nil {
 		a.m.say(err.Error())
@@ -304,10 +314,15 @@ func (a *agent) follow(ctx context.Context) error {
 		if err := a.report(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
+		if settled() {
+			coldplug()
+		}
 		select {
 		case <-ctx.Done():
 			a.rememberClock()
 			return nil
+		case <-coldplugTimer.C:
+			coldplug()
 		case <-changes:
 		case <-links:
 			time.Sleep(watch.Quiet) // Several changes come together.

@@ -31,6 +31,25 @@ const (
 	encryptedCuts = 2
 )
 
+// requireProcessorsAES makes sure that the volume is encrypted with the processor's AES instructions: the kernel keeps the
+// implementation that it had when the volume was opened, and the one without them is ten times slower.
+func requireProcessorsAES(t *testing.T, g *guest) {
+	t.Helper()
+	var driver, used string
+	for _, l := range g.shell("cat /proc/crypto") {
+		name, value, _ := strings.Cut(l, ":")
+		switch value = strings.TrimSpace(value); strings.TrimSpace(name) {
+		case "driver":
+			driver = value
+		case "refcnt":
+			if strings.HasPrefix(driver, "xts") && value != "1" {
+				used += driver + " "
+			}
+		}
+	}
+	require.Regexp(t, `^xts-aes-(aesni|vaes)`, used, "of the drivers of XTS, this one is in use")
+}
+
 // encryption is what the status line says of encrypted state.
 type encryption struct {
 	Opened, Next, Policy string
@@ -104,6 +123,7 @@ func TestEncryptedState(t *testing.T) {
 	serves(g, s)
 	g.awaitShell()
 	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
+	requireProcessorsAES(t, g)
 	g.off()
 	t.Run("nothing of it can be read on the disk", func(t *testing.T) { requireUnreadable(t, disk, data, recovery) })
 

@@ -242,6 +242,18 @@ func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 		require.Equal(t, "7", sh("cat /proc/sys/vm/swappiness"))
 		require.Equal(t, "2", sh("cat /proc/sys/net/ipv4/conf/bond0/arp_announce"), "of an interface that is made later")
 	})
+	t.Run("the two halves of coldplug load what the whole does", func(t *testing.T) {
+		require.Equal(t, "active", sh("timeout 100 sh -c 'until systemctl -q is-active spore-coldplug.service; do sleep 1; done' && echo active"))
+		modules := func() []string { return g.shell("udevadm settle; cut -d' ' -f1 /proc/modules | sort") }
+		halves := modules()
+		require.Contains(t, halves, "aesni_intel", "the processor's own, of the second half")
+		sh("udevadm trigger --type=devices --action=add")
+		require.Equal(t, halves, modules())
+	})
+	t.Run("/tmp and the kernel are guarded", func(t *testing.T) {
+		require.Regexp(t, `^rw,nosuid,nodev,.*nr_inodes=1048576`, sh("sed -n 's|^tmpfs /tmp tmpfs ||p' /proc/mounts"))
+		require.Equal(t, "lockdown,capability,landlock,yama,apparmor,ipe,ima,evm", sh("echo $(cat /sys/kernel/security/lsm)"))
+	})
 	t.Run("secrets are for root alone and for services that want them", func(t *testing.T) {
 		require.Equal(t, "700 0:0", sh("stat -c '%a %u:%g' /run/spore/secrets"))
 		require.Empty(t, sh("find /run/spore/secrets -type f ! -perm 600 -o ! -user root"))

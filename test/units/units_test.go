@@ -3,8 +3,12 @@ package units
 
 import (
 	"encoding/json"
+	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +44,34 @@ func TestServicesAreHardened(t *testing.T) {
 			require.LessOrEqual(t, got, most, "see systemd-analyze security --offline=yes %s", path)
 		})
 	}
+}
+
+// What coldplug leaves out before the roles is what it takes up after them: a device in neither half would have no driver.
+func TestTheHalvesOfColdplugFitTogether(t *testing.T) {
+	conditions := func(path, kind string) map[string]bool {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		out := map[string]bool{}
+		for _, m := range regexp.MustCompile(`--(subsystem|attr)-`+kind+`=(\S+)`).FindAllStringSubmatch(string(text), -1) {
+			require.False(t, out[m[1]+" "+m[2]], "%s has it twice: %s", path, m[0])
+			out[m[1]+" "+m[2]] = true
+		}
+		return out
+	}
+	first := conditions("../../overlay/usr/lib/systemd/system/systemd-udev-trigger.service.d/50-spore.conf", "nomatch")
+	second := conditions("../../units/spore-coldplug.service", "match")
+	require.NotEmpty(t, second)
+	for c := range second {
+		require.True(t, first[c], "%s is triggered twice", c)
+		delete(first, c)
+	}
+	// What has neither driver nor rule, of all devices.
+	never := []string{"attr dev=4:6[0-3]", "attr dev=4:[02-9]", "attr dev=4:[1-5][0-9]"}
+	for _, s := range []string{"ata_device", "ata_link", "ata_port", "bdi", "clockevents", "clocksource", "event_source", "machinecheck", "mem",
+		"memory", "scsi_host", "serial-base", "vc", "vtconsole", "wakeup", "workqueue"} {
+		never = append(never, "subsystem "+s)
+	}
+	require.Equal(t, never, slices.Sorted(maps.Keys(first)))
 }
 
 // exposure is the overall level, from 0 to 10.
