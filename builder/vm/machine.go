@@ -169,39 +169,39 @@ func (m *Machine) connect(ctx context.Context, socket string) error {
 	}
 }
 
-// freePorts asks the kernel for ports of the loopback.
+// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel gives a port
+// that was closed to the next who asks.
 func freePorts(nics []NIC) ([]int, error) {
 	var ports []int
 	for _, n := range nics {
 		for _, f := range n.Forwards {
-			port, err := freePort(f.Protocol)
+			held, port, err := holdPort(f.Protocol)
 			if err != nil {
 				return nil, err
 			}
+			defer held.Close()
 			ports = append(ports, port)
 		}
 	}
 	return ports, nil
 }
 
-func freePort(protocol string) (int, error) {
+func holdPort(protocol string) (io.Closer, int, error) {
 	switch protocol {
 	case "tcp":
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
-		defer l.Close()
-		return l.Addr().(*net.TCPAddr).Port, nil
+		return l, l.Addr().(*net.TCPAddr).Port, nil
 	case "udp":
 		c, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
-		defer c.Close()
-		return c.LocalAddr().(*net.UDPAddr).Port, nil
+		return c, c.LocalAddr().(*net.UDPAddr).Port, nil
 	}
-	return 0, fmt.Errorf("forward: protocol is %q, want tcp or udp", protocol)
+	return nil, 0, fmt.Errorf("forward: protocol is %q, want tcp or udp", protocol)
 }
 
 // Address is the host's end of a forward by the guest's protocol and end, such as "tcp", "10.77.0.11:8883".

@@ -108,6 +108,17 @@ func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	require.NotEmpty(t, log)
 }
 
+func TestForwardsOfAMachineHavePortsOfTheirOwn(t *testing.T) {
+	var n NIC
+	for range 300 { // of 14,000 ports or more: two that were alike would come nearly every time
+		n.Forwards = append(n.Forwards, Forward{"tcp", "10.77.0.11:1"})
+	}
+	ports, err := freePorts([]NIC{n})
+	require.NoError(t, err)
+	slices.Sort(ports)
+	require.Len(t, slices.Compact(ports), 300)
+}
+
 func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 	m := &Machine{Ports: []int{1000, 2000, 3000}, Config: Config{Name: "m", NICs: []NIC{
 		{Forwards: []Forward{{"tcp", "10.77.0.11:8883"}, {"udp", "10.77.0.11:53"}}}, {Forwards: []Forward{{"udp", "10.78.0.11:53"}}},
@@ -123,7 +134,7 @@ func TestForwardsAreFoundByTheirGuestEnd(t *testing.T) {
 	ports, err := freePorts(m.Config.NICs)
 	require.NoError(t, err)
 	require.Len(t, ports, 3)
-	_, err = freePort("sctp")
+	_, err = freePorts([]NIC{{Forwards: []Forward{{"sctp", "10.77.0.11:53"}}}})
 	require.ErrorContains(t, err, "want tcp or udp")
 	args := strings.Join(m.Config.NICs[0].args(0, ports, false), " ")
 	require.Contains(t, args, "-10.77.0.11:8883,hostfwd=udp:127.0.0.1:")

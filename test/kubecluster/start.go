@@ -66,13 +66,9 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 			return nil, err
 		}
 	}
-	var ports []string
-	for range 4 {
-		p, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, strconv.Itoa(p))
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
 	}
 	r.Server = "https://127.0.0.1:" + ports[0]
 	r.Etcd = "https://127.0.0.1:" + ports[1]
@@ -87,13 +83,19 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 	return r, nil
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel gives a port
+// that was closed to the next who asks.
+func freePorts(n int) ([]string, error) {
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return ports, nil
 }
 
 func write(path string, data []byte) error {
@@ -228,11 +230,11 @@ func (r *Running) arguments(name, dir string, files map[string]render.File) ([]s
 	}
 	args := strings.Fields(line)
 	if name != "kube-apiserver" {
-		p, err := freePort()
+		p, err := freePorts(1)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, fmt.Sprintf("--secure-port=%d", p))
+		args = append(args, "--secure-port="+p[0])
 	}
 	return args, nil
 }
