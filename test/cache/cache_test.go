@@ -67,8 +67,9 @@ func setup(t *testing.T) *lab {
 		text, err := compile.CombinedOutput()
 		require.NoError(t, err, "%s", text)
 
-		// The user's cache brings packages and programs, or gets them; what is damaged here is a copy. Roots and initramfs are made
-		// anew, by the program under test, which asks for every package: the user's cache may have pruned some.
+		// The user's cache brings packages and programs, or gets them; what is damaged here is a copy. What is made of downloads is
+		// made anew, by the program under test, which so asks for every index and package: the mirror needs them, and the user's
+		// cache may have pruned some, as nobody reads them twice.
 		example := filepath.Join(l.repo, "examples", "edge")
 		out := filepath.Join(dir, "warm")
 		user, err := os.UserCacheDir()
@@ -78,7 +79,7 @@ func setup(t *testing.T) *lab {
 			require.NoError(t, err, "%s", text)
 			require.NoError(t, os.RemoveAll(out))
 			if cache != l.cache {
-				cloneStore(t, cache, l.cache, kind.Roots, kind.Initrds)
+				cloneStore(t, cache, l.cache, kind.Roots, kind.Initrds, kind.Packs, kind.Indexes)
 			}
 		}
 		pruneRoots(t, l.cache)
