@@ -1,13 +1,19 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"spore/builder/directio"
 )
+
+// minDirect is the least that goes past the page cache, in bytes: less of it is not worth the wait for the disk.
+const minDirect = 4 * mib
 
 // Source is a range of bytes in a file.
 type Source struct {
@@ -41,8 +47,9 @@ func (s Source) open() (*os.File, int64, error) {
 }
 
 // copyRange copies n bytes at an offset of src to an offset of dst, which has nothing there yet, in the cheapest way there
-// is: by sharing the blocks (btrfs, XFS), else inside the kernel, else through memory. Holes of src stay holes.
-func copyRange(dst *os.File, off int64, src *os.File, from, n int64) error {
+// is: by sharing the blocks (btrfs, XFS), else past the page cache, else inside the kernel, else through memory. Holes of src
+// stay holes.
+func copyRange(ctx context.Context, dst *os.File, off int64, src *os.File, from, n int64) error {
 	err := unix.IoctlFileCloneRange(int(dst.Fd()), &unix.FileCloneRange{
 		Src_fd: int64(src.Fd()), Src_offset: uint64(from), Src_length: uint64(n), Dest_offset: uint64(off),
 	})
@@ -55,7 +62,7 @@ func copyRange(dst *os.File, off int64, src *os.File, from, n int64) error {
 			return err
 		}
 		off += data - from
-		if err := copyData(dst, off, src, data, length); err != nil {
+		if err := copyData(ctx, dst, off, src, data, length); err != nil {
 			return err
 		}
 		off, from = off+length, data+length
@@ -83,8 +90,22 @@ func nextData(f *os.File, from, to int64) (data, length int64, err error) {
 	return data, min(hole, to) - data, nil
 }
 
-// copyData copies n bytes inside the kernel, else through memory.
-func copyData(dst *os.File, off int64, src *os.File, from, n int64) error {
+// copyData copies n bytes past the page cache, where they would push out what is used again.
+func copyData(ctx context.Context, dst *os.File, off int64, src *os.File, from, n int64) error {
+	to, of := directio.New(dst), directio.New(src)
+	defer to.Close()
+	defer of.Close()
+	if n < minDirect || off%directio.Align != 0 || from%directio.Align != 0 || !to.Direct() || !of.Direct() {
+		return copyInside(dst, off, src, from, n)
+	}
+	if err := directio.Reserve(dst, off, n); err != nil {
+		return err
+	}
+	return directio.Copy(ctx, to, off, of, from, n)
+}
+
+// copyInside copies n bytes inside the kernel, else through memory.
+func copyInside(dst *os.File, off int64, src *os.File, from, n int64) error {
 	for n > 0 {
 		to, at := off, from
 		m, err := unix.CopyFileRange(int(src.Fd()), &at, int(dst.Fd()), &to, int(min(n, 1<<30)), 0)

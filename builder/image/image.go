@@ -125,7 +125,7 @@ func (o *Options) fillSlots(ctx context.Context, f *os.File, parts []Partition) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fill(f, parts[i], src); err != nil {
+		if err := fill(ctx, f, parts[i], src); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (o *Options) fillSlots(ctx context.Context, f *os.File, parts []Partition) 
 }
 
 // fill copies content into a partition.
-func fill(dst *os.File, p Partition, src Source) error {
+func fill(ctx context.Context, dst *os.File, p Partition, src Source) error {
 	f, size, err := src.open()
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func fill(dst *os.File, p Partition, src Source) error {
 	if size == 0 {
 		return fmt.Errorf("internal error: %s, the content of %s, is empty", src.Path, p.Name)
 	}
-	if err := copyRange(dst, p.Offset, f, src.Offset, size); err != nil {
+	if err := copyRange(ctx, dst, p.Offset, f, src.Offset, size); err != nil {
 		return fmt.Errorf("copy %s into %s: %w", src.Path, p.Name, err)
 	}
 	return nil

@@ -300,28 +300,27 @@ func describePayload(p payload.Program) (manifest.Payload, error) {
 	return described, nil
 }
 
-// linkRoot writes squashfs and hash tree into the store.
+// linkRoot writes squashfs and hash tree into the store. The data is hashed as it is written.
 func (b *build) linkRoot(t *tree.Tree) error {
 	step := b.Progress.Step("link")
-	var linked squashfs.Result
-	err := b.Store.Put(b.root.object(objSquashfs), func(w *os.File) (err error) {
-		linked, err = squashfs.Link(w, t, squashfs.Options{BuildTime: uint32(b.BuildTime), First: bootorder.Sort(t.Paths())})
-		return err
-	})
+	image, err := squashfs.Prepare(t, squashfs.Options{BuildTime: uint32(b.BuildTime), First: bootorder.Sort(t.Paths())})
 	if err != nil {
 		return fmt.Errorf("link the root: %w", err)
 	}
-	step.Note("%.1f MiB, %.1f of it fresh", float64(linked.Size)/(1<<20), float64(linked.Fresh)/(1<<20))
+	hasher, err := verity.NewHasher(image.Size, verity.Derive(image.ContentID[:]))
+	if err != nil {
+		return fmt.Errorf("hash the root: %w", err)
+	}
+	err = b.Store.PutLarge(b.root.object(objSquashfs), image.Size, func(w io.WriterAt) error { return image.Write(hashedFirst{hasher, w}) })
+	if err != nil {
+		return fmt.Errorf("link the root: %w", err)
+	}
+	step.Note("%.1f MiB, %.1f of it fresh", float64(image.Size)/(1<<20), float64(image.Fresh)/(1<<20))
 	step.Done()
 
 	step = b.Progress.Step("verity")
-	data, err := b.Store.Open(b.root.object(objSquashfs))
-	if err != nil {
-		return err
-	}
-	defer data.Close()
 	err = b.Store.Put(b.root.object(objVerity), func(w *os.File) error {
-		hash, _, err := verity.Format(data, linked.Size, w, verity.Derive(linked.ContentID[:]))
+		hash, _, err := hasher.Finish(w)
 		b.root.Hash = fmt.Sprintf("%x", hash)
 		return err
 	})
@@ -331,6 +330,20 @@ func (b *build) linkRoot(t *tree.Tree) error {
 	step.Note("root hash %.16s…", b.root.Hash)
 	step.Done()
 	return nil
+}
+
+// hashedFirst writes what it has hashed.
+type hashedFirst struct {
+	hasher *verity.Hasher
+	w      io.WriterAt
+}
+
+// WriteAt implements io.WriterAt.
+func (h hashedFirst) WriteAt(b []byte, off int64) (int, error) {
+	if n, err := h.hasher.WriteAt(b, off); err != nil {
+		return n, err
+	}
+	return h.w.WriteAt(b, off)
 }
 
 // keepBootFiles puts kernel, stub, boot loader and microcode beside the root.

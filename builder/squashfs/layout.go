@@ -8,13 +8,8 @@ import (
 	"math"
 	"sort"
 
-	"golang.org/x/sync/errgroup"
-
 	"spore/builder/tree"
 )
-
-// copyChunk is how many bytes are copied at once.
-const copyChunk = 4 << 20
 
 // placement is where the data of a file is in the image.
 type placement struct {
@@ -26,10 +21,10 @@ type placement struct {
 	off   uint32 // in the fragment
 }
 
-// extent is a part of a pack that goes into the image.
+// extent is a part of a pack, or of what is made now, that goes into the image.
 type extent struct {
-	pack     *Pack
-	src, end int64 // in the pack
+	from     io.ReaderAt
+	src, end int64 // in what it is from
 	dst      int64 // in the image
 }
 
@@ -42,6 +37,7 @@ type packFragment struct {
 // layout is the data area of an image.
 type layout struct {
 	extents []extent
+	last    *Pack      // that the last extent is from
 	frags   []fragment // with their place in the image
 	order   []*file    // whose data is in the image, each once
 	end     int64      // of the data
@@ -216,44 +212,11 @@ func (l *layout) copy(p *Pack, src, size int64) (at int64) {
 	} else {
 		l.copied += size
 	}
-	if n := len(l.extents); n > 0 && l.extents[n-1].pack == p && l.extents[n-1].end == src {
+	if n := len(l.extents); n > 0 && l.last == p && l.extents[n-1].end == src {
 		l.extents[n-1].end += size
 	} else {
-		l.extents = append(l.extents, extent{pack: p, src: src, end: src + size, dst: at})
+		l.extents = append(l.extents, extent{from: p.r, src: src, end: src + size, dst: at})
 	}
+	l.last = p
 	return at
-}
-
-// copyData copies all extents.
-func (l *layout) copyData(w io.WriterAt, concurrency int) error {
-	var g errgroup.Group
-	buffers := make(chan []byte, concurrency)
-	for range concurrency {
-		buffers <- make([]byte, min(copyChunk, l.end))
-	}
-	for _, e := range l.extents {
-		for e.src < e.end {
-			chunk := e
-			chunk.end = min(e.end, e.src+copyChunk)
-			buf := <-buffers
-			g.Go(func() error {
-				defer func() { buffers <- buf }()
-				return chunk.copy(w, buf)
-			})
-			e.dst += chunk.end - chunk.src
-			e.src = chunk.end
-		}
-	}
-	return g.Wait()
-}
-
-func (e extent) copy(w io.WriterAt, buf []byte) error {
-	buf = buf[:e.end-e.src]
-	if err := readFull(e.pack.r, buf, e.src); err != nil {
-		return fmt.Errorf("copy from a pack: %w", err)
-	}
-	if _, err := w.WriteAt(buf, e.dst); err != nil {
-		return fmt.Errorf("copy from a pack: %w", err)
-	}
-	return nil
 }

@@ -40,62 +40,59 @@ type Result struct {
 	ContentID [sha256.Size]byte
 }
 
-// Link writes a tree as a squashfs image of zstd blocks. Regular files whose Content is a *PackedContent cost a copy of
-// their blocks; all others are compressed now and held in memory until they are written. A tree that squashfs cannot
-// hold is an error that names the path.
+// Link prepares and writes an image.
 func Link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
-	r, err := link(w, t, o)
-	if err != nil {
-		return Result{}, fmt.Errorf("link a squashfs image: %w", err)
-	}
-	return r, nil
-}
-
-func link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
-	po, err := PackOptions{BlockSize: o.BlockSize, Concurrency: o.Concurrency}.withDefaults()
+	img, err := Prepare(t, o)
 	if err != nil {
 		return Result{}, err
+	}
+	return img.Result, img.Write(w)
+}
+
+// Prepare makes a squashfs image of zstd blocks of a tree. Regular files whose Content is a *PackedContent cost a copy of
+// their blocks when it is written; all others are compressed now and held in memory until then. A tree that squashfs cannot
+// hold is an error that names the path.
+func Prepare(t *tree.Tree, o Options) (*Image, error) {
+	img, err := prepare(t, o)
+	if err != nil {
+		return nil, fmt.Errorf("link a squashfs image: %w", err)
+	}
+	return img, nil
+}
+
+func prepare(t *tree.Tree, o Options) (*Image, error) {
+	po, err := PackOptions{BlockSize: o.BlockSize, Concurrency: o.Concurrency}.withDefaults()
+	if err != nil {
+		return nil, err
 	}
 	root, nodes, err := plan(t)
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	enc, err := newEncoder(po.BlockSize, po.Concurrency)
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	fresh, err := packFresh(nodes, enc, po)
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	options := compressorOptions()
 	lay, err := place(nodes, o.First, fresh, po.BlockSize, int64(SuperblockSize+len(options)))
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	tables, sb, err := buildTables(root, nodes, lay, enc)
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	sb.MakeTime, sb.BlockSize = o.BuildTime, po.BlockSize
-	if err := lay.copyData(w, po.Concurrency); err != nil {
-		return Result{}, err
-	}
 	used := int64(sb.BytesUsed)
 	res := Result{
 		Size: (used + padTo - 1) / padTo * padTo, Used: used, Copied: lay.copied, Fresh: lay.written, Shared: lay.shared,
 		Inodes: len(nodes), Fragments: len(lay.frags), ContentID: contentID(sb.encode(), tables, lay),
 	}
-	tables = append(tables, make([]byte, res.Size-used)...)
-	for _, part := range []struct {
-		at   int64
-		data []byte
-	}{{lay.end, tables}, {SuperblockSize, options}, {0, sb.encode()}} {
-		if _, err := w.WriteAt(part.data, part.at); err != nil {
-			return Result{}, fmt.Errorf("write metadata: %w", err)
-		}
-	}
-	return res, nil
+	return assemble(res, lay, sb.encode(), options, tables, po.Concurrency), nil
 }
 
 // compressorOptions is the metadata block that follows the superblock where the level is not zstd's default of 15.

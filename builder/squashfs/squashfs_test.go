@@ -341,11 +341,11 @@ func TestAnImageLinkedFromAPackHoldsWhatOneLinkedFreshDoes(t *testing.T) {
 
 func TestLargeFilesAreCopiedWhole(t *testing.T) {
 	tr := tree.New()
-	require.NoError(t, tr.WriteFile("/noise", noise(1, 2*copyChunk+12345), 0o644, "")) // stored, more than one copy
-	require.NoError(t, tr.WriteFile("/prose", prose(2, 3*copyChunk), 0o644, ""))
+	require.NoError(t, tr.WriteFile("/noise", noise(1, 2*writePiece+12345), 0o644, "")) // stored, more than one piece
+	require.NoError(t, tr.WriteFile("/prose", prose(2, 3*writePiece), 0o644, ""))
 	linked, _ := packed(t, tr, PackOptions{})
 	image, res := linkFile(t, linked, Options{})
-	require.Greater(t, res.Copied, int64(2*copyChunk))
+	require.Greater(t, res.Copied, int64(2*writePiece))
 	requireSameTree(t, tr, unsquash(t, image))
 }
 

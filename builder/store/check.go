@@ -43,17 +43,13 @@ func sumFile(f *os.File) (sum, error) {
 	return sum{size, h.Sum32()}, err
 }
 
-// note keeps the sum of a finished file with it, and returns its size in bytes.
-func note(f *os.File) (int64, error) {
-	s, err := sumFile(f)
-	if err != nil {
-		return 0, err
-	}
+// note keeps the sum of a finished file with it.
+func note(f *os.File, s sum) error {
 	text := fmt.Sprintf("%d %08x", s.size, s.crc)
 	if err := unix.Fsetxattr(int(f.Fd()), attribute, []byte(text), 0); err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) {
-		return 0, fmt.Errorf("note the checksum of %s: %w", f.Name(), err)
+		return fmt.Errorf("note the checksum of %s: %w", f.Name(), err)
 	}
-	return s.size, nil
+	return nil
 }
 
 // noted is the sum that was kept with a file.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"spore/builder/directio"
 )
 
 // Key is the SHA-256 over the name of a step and all its inputs.
@@ -130,7 +133,35 @@ func (s *Store) Open(k Key) (*os.File, error) { return os.Open(s.Path(k)) }
 
 // Put writes the object of a key with fn, flushes it to the disk, and only then gives it its name. An error of fn leaves
 // nothing behind.
-func (s *Store) Put(k Key, fn func(w *os.File) error) (err error) {
+func (s *Store) Put(k Key, fn func(w *os.File) error) error {
+	return s.put(k, func(f *os.File) (sum, error) {
+		if err := fn(f); err != nil {
+			return sum{}, err
+		}
+		return sumFile(f)
+	})
+}
+
+// PutLarge is Put for an object of size bytes that is read rarely: it goes past the page cache where its pieces allow that
+// (package directio), and is not read again for its checksum. fn writes each byte once, in pieces of any order and from many
+// goroutines.
+func (s *Store) PutLarge(k Key, size int64, fn func(w io.WriterAt) error) error {
+	return s.put(k, func(f *os.File) (sum, error) {
+		if err := directio.Reserve(f, 0, size); err != nil {
+			return sum{}, err
+		}
+		direct := directio.New(f)
+		defer direct.Close()
+		p := pieces{w: direct}
+		if err := fn(&p); err != nil {
+			return sum{}, err
+		}
+		return p.sum(size)
+	})
+}
+
+// put is Put with an fn that returns the sum of what it wrote.
+func (s *Store) put(k Key, fn func(f *os.File) (sum, error)) (err error) {
 	f, err := os.CreateTemp(s.TempDir(), k.String()[:12]+"-*")
 	if err != nil {
 		return s.cannotPut(k, err)
@@ -144,10 +175,11 @@ func (s *Store) Put(k Key, fn func(w *os.File) error) (err error) {
 			err = fmt.Errorf("%w: %s", err, fullHint(s.dir))
 		}
 	}()
-	if err = fn(f); err != nil {
+	made, err := fn(f)
+	if err != nil {
 		return err
 	}
-	return s.name(k, f)
+	return s.name(k, f, made)
 }
 
 // Adopt gives the file at path, which must be on the store's filesystem (PartialDir is), the name of a key, as Put does.
@@ -157,11 +189,14 @@ func (s *Store) Adopt(k Key, path string) error {
 	if err != nil {
 		return s.cannotPut(k, err)
 	}
-	if err := s.name(k, f); err != nil {
-		f.Close()
-		return err
+	found, err := sumFile(f)
+	if err == nil {
+		err = s.name(k, f, found)
 	}
-	return nil
+	if err != nil {
+		f.Close()
+	}
+	return err
 }
 
 func (s *Store) cannotPut(k Key, err error) error {
@@ -169,13 +204,10 @@ func (s *Store) cannotPut(k Key, err error) error {
 }
 
 // name notes what a finished file can be checked by, flushes it to the disk, closes it and moves it to its place.
-func (s *Store) name(k Key, f *os.File) error {
-	size, err := note(f)
-	if err != nil {
-		return s.cannotPut(k, err)
-	}
+func (s *Store) name(k Key, f *os.File, made sum) error {
 	to := s.path(k)
 	for _, step := range []func() error{
+		func() error { return note(f, made) },
 		func() error { return f.Chmod(0o644) },
 		f.Sync,
 		f.Close,
@@ -189,7 +221,7 @@ func (s *Store) name(k Key, f *os.File) error {
 		}
 	}
 	s.used.Store(k, nil)
-	s.added.Add(size)
+	s.added.Add(made.size)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -73,82 +74,122 @@ func levels(blocks int64) []int64 {
 // to hash: HashSize(dataSize) bytes, a multiple of BlockSize. They may stand on a device of their own or behind the data on
 // the same one; nothing in them depends on where. It returns the root hash.
 func Format(data io.ReaderAt, dataSize int64, hash io.Writer, o Options) (root [sha256.Size]byte, hashSize int64, err error) {
-	fail := func(err error) ([sha256.Size]byte, int64, error) {
-		return [sha256.Size]byte{}, 0, fmt.Errorf("make a verity tree: %w", err)
+	h, err := NewHasher(dataSize, o)
+	if err != nil {
+		return root, 0, err
 	}
+	if err := h.readFrom(data); err != nil {
+		return root, 0, fmt.Errorf("make a verity tree: %w", err)
+	}
+	return h.Finish(hash)
+}
+
+// A Hasher makes the tree of data that is handed to it as it is written, so that it need not be read again.
+type Hasher struct {
+	o      Options
+	blocks int64
+	leaves []byte // the lowest level, or the root hash where a single block has none
+}
+
+// NewHasher begins the tree of dataSize bytes, a multiple of BlockSize and at least one block.
+func NewHasher(dataSize int64, o Options) (*Hasher, error) {
 	if dataSize <= 0 || dataSize%BlockSize != 0 {
-		return fail(fmt.Errorf("%d bytes of data are not a positive multiple of %d", dataSize, BlockSize))
+		return nil, fmt.Errorf("make a verity tree: %d bytes of data are not a positive multiple of %d", dataSize, BlockSize)
 	}
 	if len(o.Salt) > MaxSalt {
-		return fail(fmt.Errorf("a salt of %d bytes, and %d is the most", len(o.Salt), MaxSalt))
+		return nil, fmt.Errorf("make a verity tree: a salt of %d bytes, and %d is the most", len(o.Salt), MaxSalt)
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = runtime.GOMAXPROCS(0)
 	}
-	tree, root, err := buildTree(data, dataSize/BlockSize, o)
-	if err != nil {
-		return fail(err)
+	h := &Hasher{o: o, blocks: dataSize / BlockSize, leaves: make([]byte, sha256.Size)}
+	if sizes := levels(h.blocks); len(sizes) > maxLevels {
+		return nil, errors.New("make a verity tree: too many levels")
+	} else if len(sizes) > 0 {
+		h.leaves = make([]byte, sizes[0]*BlockSize)
 	}
-	if err := write(hash, superblock(dataSize/BlockSize, o)); err != nil {
-		return fail(err)
-	}
-	for i := len(tree) - 1; i >= 0; i-- { // the top comes first
-		if err := write(hash, tree[i]); err != nil {
-			return fail(err)
-		}
-	}
-	return root, HashSize(dataSize), nil
+	return h, nil
 }
 
-// buildTree returns the levels from the lowest to the top.
-func buildTree(data io.ReaderAt, blocks int64, o Options) (tree [][]byte, root [sha256.Size]byte, err error) {
-	sizes := levels(blocks)
-	if len(sizes) > maxLevels {
-		return nil, root, errors.New("too many levels")
+// WriteAt takes whole blocks of the data, in any order and from many goroutines.
+func (h *Hasher) WriteAt(b []byte, off int64) (int, error) {
+	if off%BlockSize != 0 || len(b)%BlockSize != 0 || off < 0 || int64(len(b)) > h.blocks*BlockSize-off {
+		return 0, fmt.Errorf("hash %d bytes at %d: they are no whole blocks of %d", len(b), off, h.blocks*BlockSize)
 	}
-	src, n := data, blocks
-	for _, size := range sizes {
-		level := make([]byte, size*BlockSize)
-		if err := hashBlocks(src, n, level, o); err != nil {
-			return nil, root, err
-		}
-		tree = append(tree, level)
-		src, n = readerAt(level), size
-	}
-	err = hashBlocks(src, 1, root[:], o)
-	return tree, root, err
+	hashBlocks(b, h.leaves[off/BlockSize*sha256.Size:], h.o.Salt)
+	return len(b), nil
 }
 
-// hashBlocks writes the hashes of n blocks one after the other to out.
-func hashBlocks(src io.ReaderAt, n int64, out []byte, o Options) error {
+// readFrom takes all of the data from a reader.
+func (h *Hasher) readFrom(data io.ReaderAt) error {
 	var g errgroup.Group
-	g.SetLimit(o.Concurrency)
-	for first := int64(0); first < n; first += perBlock {
-		count := min(perBlock, n-first)
+	g.SetLimit(h.o.Concurrency)
+	for first := int64(0); first < h.blocks; first += perBlock {
+		count := min(perBlock, h.blocks-first)
 		g.Go(func() error {
-			return hashRun(src, first, out[first*sha256.Size:][:count*sha256.Size], o.Salt)
+			buf := make([]byte, count*BlockSize)
+			if n, err := data.ReadAt(buf, first*BlockSize); n < len(buf) {
+				if err == io.EOF {
+					err = io.ErrUnexpectedEOF
+				}
+				return fmt.Errorf("read %d bytes at %d: %w", len(buf), first*BlockSize, err)
+			}
+			_, err := h.WriteAt(buf, first*BlockSize)
+			return err
 		})
 	}
 	return g.Wait()
 }
 
-// hashRun hashes the blocks from first on until out is full.
-func hashRun(src io.ReaderAt, first int64, out, salt []byte) error {
-	buf := make([]byte, len(out)/sha256.Size*BlockSize)
-	if n, err := src.ReadAt(buf, first*BlockSize); n < len(buf) {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("read %d bytes at %d: %w", len(buf), first*BlockSize, err)
+// Finish writes superblock and tree as Format does, once all blocks were handed over; that one was not is an error.
+func (h *Hasher) Finish(hash io.Writer) (root [sha256.Size]byte, hashSize int64, err error) {
+	fail := func(err error) ([sha256.Size]byte, int64, error) {
+		return [sha256.Size]byte{}, 0, fmt.Errorf("make a verity tree: %w", err)
 	}
+	for i := range h.blocks {
+		if [sha256.Size]byte(h.leaves[i*sha256.Size:]) == [sha256.Size]byte{} { // which is the hash of nothing
+			return fail(fmt.Errorf("internal error: block %d of %d was not hashed", i, h.blocks))
+		}
+	}
+	tree, root := h.tree()
+	if err := write(hash, superblock(h.blocks, h.o)); err != nil {
+		return fail(err)
+	}
+	for _, level := range slices.Backward(tree) { // the top comes first
+		if err := write(hash, level); err != nil {
+			return fail(err)
+		}
+	}
+	return root, HashSize(h.blocks * BlockSize), nil
+}
+
+// tree returns the levels from the lowest to the top.
+func (h *Hasher) tree() (tree [][]byte, root [sha256.Size]byte) {
+	below := h.leaves
+	for _, size := range levels(h.blocks) {
+		if len(tree) > 0 {
+			level := make([]byte, size*BlockSize)
+			hashBlocks(below, level, h.o.Salt)
+			below = level
+		}
+		tree = append(tree, below)
+	}
+	if len(tree) == 0 {
+		return nil, [sha256.Size]byte(h.leaves)
+	}
+	hashBlocks(below, root[:], h.o.Salt)
+	return tree, root
+}
+
+// hashBlocks writes the hashes of blocks one after the other to out.
+func hashBlocks(blocks, out, salt []byte) {
 	h := sha256.New()
-	for i := 0; i < len(out); i += sha256.Size {
+	for ; len(blocks) > 0; blocks, out = blocks[BlockSize:], out[sha256.Size:] {
 		h.Reset()
 		h.Write(salt)
-		h.Write(buf[i/sha256.Size*BlockSize:][:BlockSize])
-		h.Sum(out[:i])
+		h.Write(blocks[:BlockSize])
+		h.Sum(out[:0])
 	}
-	return nil
 }
 
 // superblock is struct verity_sb of cryptsetup's lib/verity/verity.c, padded to a block.
@@ -174,15 +215,4 @@ func write(w io.Writer, b []byte) error {
 		return fmt.Errorf("write %d bytes: %w", len(b), err)
 	}
 	return nil
-}
-
-// readerAt is a level that the next one is made of.
-type readerAt []byte
-
-func (r readerAt) ReadAt(b []byte, at int64) (int, error) {
-	n := copy(b, r[at:])
-	if n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
 }

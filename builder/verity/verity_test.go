@@ -131,6 +131,55 @@ func TestTheRootHashIsThatOfTheDefinition(t *testing.T) {
 	}
 }
 
+func TestPiecesInAnyOrderMakeTheSameTree(t *testing.T) {
+	r := rand.New(rand.NewSource(2))
+	for range 20 {
+		blocks := 1 + r.Intn(700)
+		content, o := noise(int64(blocks)*BlockSize), options(32)
+		var want, got bytes.Buffer
+		root, size, err := Format(bytes.NewReader(content), int64(len(content)), &want, o)
+		require.NoError(t, err)
+
+		h, err := NewHasher(int64(len(content)), o)
+		require.NoError(t, err)
+		var pieces [][2]int
+		for at := 0; at < blocks; {
+			n := min(1+r.Intn(40), blocks-at)
+			pieces = append(pieces, [2]int{at * BlockSize, (at + n) * BlockSize})
+			at += n
+		}
+		r.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+		for _, p := range pieces {
+			n, err := h.WriteAt(content[p[0]:p[1]], int64(p[0]))
+			require.NoError(t, err)
+			require.Equal(t, p[1]-p[0], n)
+		}
+		again, n, err := h.Finish(&got)
+		require.NoError(t, err)
+		require.Equal(t, root, again, "%d blocks", blocks)
+		require.Equal(t, size, n)
+		require.Equal(t, want.Bytes(), got.Bytes())
+	}
+}
+
+func TestAHasherRefuses(t *testing.T) {
+	h, err := NewHasher(3*BlockSize, Options{})
+	require.NoError(t, err)
+	for name, c := range map[string]struct{ off, n int64 }{
+		"a part of a block": {0, 100}, "an offset in a block": {1, BlockSize}, "what is before": {-BlockSize, BlockSize},
+		"what is behind": {2 * BlockSize, 2 * BlockSize}, "what is far behind": {1 << 62, BlockSize},
+	} {
+		_, err := h.WriteAt(make([]byte, c.n), c.off)
+		require.ErrorContains(t, err, "they are no whole blocks of 12288", name)
+	}
+	for _, off := range []int64{0, 2 * BlockSize} {
+		_, err := h.WriteAt(make([]byte, BlockSize), off)
+		require.NoError(t, err)
+	}
+	_, _, err = h.Finish(io.Discard)
+	require.ErrorContains(t, err, "block 1 of 3 was not hashed")
+}
+
 func TestDeriveFollowsTheContent(t *testing.T) {
 	a, b := Derive([]byte("a")), Derive([]byte("b"))
 	require.Equal(t, a, Derive([]byte("a")))
