@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -34,6 +33,8 @@ type Accel struct {
 	CPU string
 	// KernelArguments are words of the kernel command line that this way needs.
 	KernelArguments []string
+	// OneCPU tells that a machine of several processors may not survive its boot.
+	OneCPU bool
 }
 
 // args are the options of QEMU.
@@ -77,8 +78,12 @@ func emulation(ctx context.Context) (Accel, error) {
 	// emulated byte by byte: who is not told that they are fast (erms, fsrm, rep_good) clears and copies by plain stores.
 	a := Accel{Name: "tcg", CPU: "max,-erms,-fsrm", KernelArguments: []string{"no_timer_check", "highres=off", "modprobe.blacklist=kvm_amd"}}
 	words := slowStrings
-	if major, ok := qemuMajor(string(out)); ok && major < 10 {
-		words = noCX16
+	if v, ok := qemuVersion(string(out)); ok {
+		if v.before(10, 0) {
+			words = noCX16
+		}
+		// One processor translates code that another one is patching, and the kernel panics on a breakpoint that is gone ("int3").
+		a.OneCPU = v.before(8, 1)
 	}
 	a.KernelArguments = append(a.KernelArguments, words)
 	return a, nil
@@ -100,15 +105,17 @@ func (a Accel) withoutArguments() Accel {
 	return a
 }
 
-var versionLine = regexp.MustCompile(`version (\d+)\.`)
+type version struct{ major, minor int }
 
-func qemuMajor(s string) (int, bool) {
-	m := versionLine.FindStringSubmatch(s)
-	if m == nil {
-		return 0, false
-	}
-	n, err := strconv.Atoi(m[1])
-	return n, err == nil
+func (v version) before(major, minor int) bool {
+	return v.major < major || v.major == major && v.minor < minor
+}
+
+var versionLine = regexp.MustCompile(`version (\d+)\.(\d+)`)
+
+func qemuVersion(s string) (v version, ok bool) {
+	_, err := fmt.Sscanf(versionLine.FindString(s), "version %d.%d", &v.major, &v.minor)
+	return v, err == nil
 }
 
 // probe boots the probe's sector.

@@ -49,16 +49,23 @@ func TestTheProbeIsAssembledFromItsSource(t *testing.T) {
 }
 
 func TestQEMUVersions(t *testing.T) {
-	for s, want := range map[string]int{
-		"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)": 7,
-		"QEMU emulator version 10.0.2":                                10,
+	for s, want := range map[string]version{
+		"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)": {7, 2},
+		"QEMU emulator version 8.1.0":                                 {8, 1},
+		"QEMU emulator version 10.0.2":                                {10, 0},
 	} {
-		got, ok := qemuMajor(s)
+		got, ok := qemuVersion(s)
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	}
-	_, ok := qemuMajor("something else")
-	require.False(t, ok)
+	for _, s := range []string{"something else", "version 7", "version 99999999999999999999.1", ""} {
+		_, ok := qemuVersion(s)
+		require.False(t, ok, s)
+	}
+	require.True(t, version{7, 2}.before(8, 1))
+	require.True(t, version{8, 0}.before(8, 1))
+	require.False(t, version{8, 1}.before(8, 1))
+	require.False(t, version{10, 0}.before(8, 1))
 }
 
 func TestUnderABIOSTheProcessorSaysWhatTheKernelIsNotTold(t *testing.T) {

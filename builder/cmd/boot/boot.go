@@ -91,7 +91,7 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
 	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(kinds, ", ")+" (default disk)")
 	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (the default then, where there is one) or usb")
 	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
-	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several)")
+	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several and where QEMU before 8.1 emulates)")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machines, as NAME=FILE")
 	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
 	f.keys.Register(cmd)

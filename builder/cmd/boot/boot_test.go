@@ -125,6 +125,33 @@ func TestFreeMemory(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestHowManyProcessorsAMachineHas(t *testing.T) {
+	one := []*machine{{}}
+	for name, c := range map[string]struct {
+		machines []*machine
+		asked    int
+		accel    vm.Accel
+		want     int
+		warning  string
+	}{
+		"one machine":                       {one, 0, vm.Accel{}, 2, ""},
+		"one machine with an old QEMU":      {one, 0, vm.Accel{OneCPU: true}, 1, ""},
+		"several machines":                  {append(one, one...), 0, vm.Accel{}, 1, ""},
+		"what is asked for":                 {append(one, one...), 4, vm.Accel{}, 4, ""},
+		"what an old QEMU is not asked for": {one, 2, vm.Accel{OneCPU: true}, 2, "the kernel panics now and then"},
+		"one, which is never wrong":         {one, 1, vm.Accel{OneCPU: true}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			s := &session{flags: flags{cpus: c.asked}, machines: c.machines, reporter: &reporter{w: &said}}
+			require.Equal(t, c.want, s.cpus(c.accel))
+			s.warnOfCPUs(c.accel)
+			require.Contains(t, said.String(), c.warning)
+			require.Equal(t, c.warning == "", said.Len() == 0)
+		})
+	}
+}
+
 func TestAStatusIsToldInFewWords(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"spore":1,"node":"a","system":"running","roles":["dns-server","mqtt-broker"]}`:                                                         "running, dns-server mqtt-broker",

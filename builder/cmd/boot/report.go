@@ -81,7 +81,11 @@ func (r *reporter) started(m *machine, accel string, forwards []rehearsal.Forwar
 	if m.bundle != "" {
 		lines = append(lines, m.bundle)
 	}
-	lines = append(lines, fmt.Sprintf("%s, %d processors, %d MiB, disk %s", accel, e.CPUs, e.Memory, strings.Join(e.Disks, ", ")))
+	processors := fmt.Sprintf("%d processors", e.CPUs)
+	if e.CPUs == 1 {
+		processors = "1 processor"
+	}
+	lines = append(lines, fmt.Sprintf("%s, %s, %d MiB, disk %s", accel, processors, e.Memory, strings.Join(e.Disks, ", ")))
 	for _, f := range forwards {
 		lines = append(lines, fmt.Sprintf("127.0.0.1:%d leads to %s/%s", f.Host, f.Guest, f.Protocol))
 	}

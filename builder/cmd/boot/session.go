@@ -65,6 +65,7 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	s.warnOfMemory()
+	s.warnOfCPUs(accel)
 	// The network outlives the user's patience by as long as machines need to end.
 	network, done := context.WithCancel(context.WithoutCancel(ctx))
 	defer done()
@@ -99,7 +100,7 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 	}
 	nics, words := s.medium.plug(m.plan.NICs)
 	c := vm.Config{
-		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(), Reboots: true,
+		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(accel), Reboots: true,
 		Disks: disks, NICs: nics, Network: s.folder.Network(),
 		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: append(words, s.flags.words...)},
 	}
@@ -125,14 +126,21 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 }
 
 // cpus is the number of processors of each machine. Where code is emulated, several machines cost the least with one each.
-func (s *session) cpus() int {
+func (s *session) cpus(accel vm.Accel) int {
 	switch {
 	case s.flags.cpus > 0:
 		return s.flags.cpus
-	case len(s.machines) > 1:
+	case len(s.machines) > 1, accel.OneCPU:
 		return 1
 	}
 	return 2
+}
+
+// warnOfCPUs says what may become of more processors than the machines would have by themselves.
+func (s *session) warnOfCPUs(accel vm.Accel) {
+	if accel.OneCPU && s.flags.cpus > 1 {
+		s.reporter.warn("", "QEMU before 8.1 emulates several processors so that the kernel panics now and then (int3): leave --cpus out, or start again")
+	}
 }
 
 // warnOfMemory compares what the machines are given with what this host has free.
