@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,7 +27,7 @@ import (
 	"spore/cluster/facts"
 )
 
-// Names of the objects that make up a root in the store, each kept under the root's key and its name.
+// Names of the objects that make up a root in the store.
 const (
 	objMeta      = "meta"
 	objFiles     = "files"
@@ -51,36 +52,57 @@ type root struct {
 	Hash string `json:"hash"`
 	// Manifest is that of the root without its files: they are an object of their own, which nobody but writeManifest reads.
 	Manifest manifest.Manifest `json:"manifest"`
+	// Boot are the SHA-256 sums of what boots it, in hexadecimal, by the names of the objects: most roots have the same.
+	Boot map[string]string `json:"boot"`
 
 	key    store.Key
 	cached bool
 }
 
 // object is the store's key of one part of the root.
-func (r *root) object(name string) store.Key { return store.KeyOf("root "+name, r.key.String()) }
+func (r *root) object(name string) store.Key {
+	if sum, ok := r.Boot[name]; ok {
+		return store.KeyOf("boot file", sum)
+	}
+	return store.KeyOf("root "+name, r.key.String())
+}
 
 // ensureRoot takes the root from the store, or composes it when anything that it depends on is new.
 func (b *build) ensureRoot(ctx context.Context) error {
-	if b.rootStored() {
-		step := b.Progress.Step("root")
-		if err := b.loadRoot(); err != nil {
-			return err
-		}
-		step.Note("from the cache, hash %.16s…", b.root.Hash)
-		step.Done()
-		return nil
+	step := b.Progress.Step("root")
+	stored, err := b.loadRoot()
+	if err != nil {
+		return err
 	}
-	return b.composeRoot(ctx)
+	if !stored {
+		return b.composeRoot(ctx)
+	}
+	step.Note("from the cache, hash %.16s…", b.root.Hash)
+	step.Done()
+	return nil
 }
 
-// rootStored reports whether the store has all of the root: it removes objects one by one.
-func (b *build) rootStored() bool {
-	for _, name := range []string{objMeta, objFiles, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
-		if !b.Store.Has(b.root.object(name)) {
-			return false
+// loadRoot reports whether the store has all of the root, which it removes object by object, and takes its description.
+func (b *build) loadRoot() (stored bool, err error) {
+	description := b.root.object(objMeta)
+	data, err := b.Store.ReadAll(description)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	r := root{key: b.root.key, cached: true}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return false, b.Store.Damaged(description, fmt.Errorf("read the cached root: %w", err))
+	}
+	for _, name := range []string{objFiles, objSquashfs, objVerity, objKernel, objStub, objLoader, objMicrocode, objRelease} {
+		if !b.Store.Has(r.object(name)) {
+			return false, nil
 		}
 	}
-	return true
+	b.root = r
+	return true, nil
 }
 
 // rootKey hashes everything that the root depends on.
@@ -111,19 +133,6 @@ func (b *build) rootKey() (store.Key, error) {
 		}
 	}
 	return store.KeyOf("root", in...), nil
-}
-
-func (b *build) loadRoot() error {
-	key := b.root.key
-	data, err := b.Store.ReadAll(b.root.object(objMeta))
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &b.root); err != nil {
-		return b.Store.Damaged(b.root.object(objMeta), fmt.Errorf("read the cached root: %w", err))
-	}
-	b.root.key, b.root.cached = key, true
-	return nil
 }
 
 // composeRoot makes the root and puts it into the store, its description last.
@@ -208,7 +217,12 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	if err != nil {
 		return nil, err
 	}
+	interpreters, err := b.interpreters(opened)
+	if err != nil {
+		return nil, err
+	}
 	composed, err := recipe.Compose(packages, recipe.Options{
+		Interpreters:  interpreters,
 		Kernel:        b.packages.release,
 		ModuleIndexes: hardware.Indexes,
 		Hardware:      hardware.Omitted,
@@ -348,13 +362,14 @@ func (h hashedFirst) WriteAt(b []byte, off int64) (int, error) {
 
 // keepBootFiles puts kernel, stub, boot loader and microcode beside the root.
 func (b *build) keepBootFiles(composed *recipe.Result) error {
+	b.root.Boot = map[string]string{}
 	wanted := map[string]string{objKernel: "/boot/vmlinuz-" + b.packages.release, objStub: stubPath, objLoader: loaderPath}
 	for name, p := range wanted {
 		n := composed.Boot[p]
 		if n == nil {
 			return fmt.Errorf("no package brings %s", p)
 		}
-		if err := b.keep(name, n.Content); err != nil {
+		if err := b.keepBootFile(name, n.Content); err != nil {
 			return err
 		}
 	}
@@ -362,11 +377,11 @@ func (b *build) keepBootFiles(composed *recipe.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := b.keep(objRelease, tree.Bytes(release)); err != nil {
+	if err := b.keepBootFile(objRelease, tree.Bytes(release)); err != nil {
 		return err
 	}
 	if !b.Config.Image.Microcode {
-		return b.keep(objMicrocode, tree.Bytes(nil))
+		return b.keepBootFile(objMicrocode, tree.Bytes(nil))
 	}
 	firmware := tree.New()
 	for p, n := range composed.Boot {
@@ -378,7 +393,20 @@ func (b *build) keepBootFiles(composed *recipe.Result) error {
 	if err != nil {
 		return err
 	}
-	return b.keep(objMicrocode, tree.Bytes(archive))
+	return b.keepBootFile(objMicrocode, tree.Bytes(archive))
+}
+
+// keepBootFile puts a file into the store unless it is there.
+func (b *build) keepBootFile(name string, c tree.Content) error {
+	sum, err := tree.SHA256(c)
+	if err != nil {
+		return fmt.Errorf("hash the %s: %w", name, err)
+	}
+	b.root.Boot[name] = fmt.Sprintf("%x", sum)
+	if b.Store.Has(b.root.object(name)) {
+		return nil
+	}
+	return b.keep(name, c)
 }
 
 func (b *build) keep(name string, c tree.Content) error {

@@ -1,6 +1,9 @@
 package recipe
 
 import (
+	"crypto/sha256"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -73,6 +76,28 @@ func TestScriptsWithoutTheirInterpreterGo(t *testing.T) {
 		fileEntry("/usr/bin/env-script", "#!/usr/bin/env python3\n", 0o755), fileEntry("/usr/bin/shell-script", "#!/bin/sh\n", 0o755),
 		fileEntry("/usr/bin/sh", "elf", 0o755), fileEntry("/usr/bin/empty", "", 0o755)))
 	require.Equal(t, []string{"empty", "sh", "shell-script"}, r.Tree.Children("/usr/bin"))
+}
+
+// hashed is content whose hash is known and that is not to be read.
+type hashed struct{ tree.Content }
+
+func (h hashed) SHA256() [sha256.Size]byte { return sha256.Sum256(h.Content.(tree.Bytes)) }
+
+func (hashed) Open() (io.ReadCloser, error) { return nil, errors.New("it was read") }
+
+func TestAScriptWhoseInterpreterIsKnownIsNotRead(t *testing.T) {
+	entries := []entry{fileEntry("/usr/bin/perl-script", "perl", 0o755), fileEntry("/usr/bin/shell-script", "sh", 0o755), fileEntry("/usr/bin/sh", "elf", 0o755)}
+	known := map[[sha256.Size]byte]string{}
+	for i, interpreter := range []string{"/usr/bin/perl", "/usr/bin/sh", ""} {
+		c := hashed{entries[i].n.Content}
+		entries[i].n.Content, known[c.SHA256()] = c, interpreter
+	}
+	r := compose(t, Options{Interpreters: known}, pkg("a", "", entries...))
+	require.Equal(t, []string{"sh", "shell-script"}, r.Tree.Children("/usr/bin"))
+
+	delete(known, entries[0].n.Content.(hashed).SHA256())
+	_, err := Compose([]Package{pkg("a", "", entries...)}, Options{Interpreters: known})
+	require.ErrorContains(t, err, "/usr/bin/perl-script: it was read")
 }
 
 func TestTablesHaveAReasonForEachRow(t *testing.T) {

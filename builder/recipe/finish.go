@@ -69,7 +69,7 @@ func checkTree(b *build) error {
 				problems = append(problems, fmt.Sprintf("%s leads to %s, which is not there", p, n.Target))
 			}
 		case n.Type == tree.Regular && n.Mode&0o111 != 0 && inPath(p):
-			interpreter, err := shebang(n)
+			interpreter, err := b.interpreter(n.Content)
 			if err != nil {
 				return fmt.Errorf("%s: %w", p, err)
 			}
@@ -103,9 +103,19 @@ func inPath(p string) bool {
 	return d == "/usr/bin" || d == "/usr/sbin"
 }
 
-// shebang returns the interpreter of a script; for /usr/bin/env the program that it looks for. Empty for anything else.
-func shebang(n *tree.Inode) (string, error) {
-	r, err := n.Content.Open()
+// interpreter is Interpreter for a file that may be known.
+func (b *build) interpreter(c tree.Content) (string, error) {
+	if sum, ok := tree.KnownSHA256(c); ok {
+		if known, ok := b.opts.Interpreters[sum]; ok {
+			return known, nil
+		}
+	}
+	return Interpreter(c)
+}
+
+// Interpreter returns the interpreter of a script; for /usr/bin/env the program that it looks for. Empty for anything else.
+func Interpreter(c tree.Content) (string, error) {
+	r, err := c.Open()
 	if err != nil {
 		return "", err
 	}

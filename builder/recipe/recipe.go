@@ -10,6 +10,7 @@
 package recipe
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,6 +79,9 @@ type Options struct {
 	Overlay fs.FS
 	// Agent is the program spore-agent. May be nil in tests.
 	Agent tree.Content
+	// Interpreters are what Interpreter returns for files of packages, by the SHA-256 of their data; whatever is not there is
+	// read. May be nil.
+	Interpreters map[[sha256.Size]byte]string
 	// Payloads are laid in after the overlay.
 	Payloads []Payload
 	// Programs names the rows of roles.Programs that the image carries. Units of programs and targets of roles that are

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,10 +37,15 @@ func sumOf(data []byte) sum {
 	return sum{int64(len(data)), crc32.Checksum(data, castagnoli)}
 }
 
+// sumBuffers are for sumFile: a build checks hundreds of packs.
+var sumBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
 // sumFile reads a file from its beginning.
 func sumFile(f *os.File) (sum, error) {
+	buf := sumBuffers.Get().(*[256 << 10]byte)
+	defer sumBuffers.Put(buf)
 	h := crc32.New(castagnoli)
-	size, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, 0, 1<<62), make([]byte, 256<<10))
+	size, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, 0, 1<<62), buf[:])
 	return sum{size, h.Sum32()}, err
 }
 
