@@ -392,6 +392,7 @@ func (g *guest) loggedIn() vm.Line {
 	line, mark, err := g.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`login: root \(automatic login\)`))
 	require.NoError(g.t, err)
 	g.mark = max(g.mark, mark)
+	g.awaitShell()
 	return line
 }
 
