@@ -59,6 +59,7 @@ func prepareDisks(ctx context.Context, m *machine, c *facts.Cluster, n *facts.No
 			return mountFor(ctx, bus, device, dir, "kafka.service")
 		}
 		o.Unmount = bus.Unmount
+		m.findDisks(ctx)
 		if infos, err = datadisk.Run(ctx, o); err != nil {
 			return err
 		}

@@ -67,6 +67,7 @@ func installCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return usageError{err.Error()}
 	}
+	m.findDisks(ctx)
 	o, done, err := m.installOptions(ctx, selector, *node)
 	if err != nil {
 		return err
@@ -181,6 +182,7 @@ func (m *machine) installOnce(ctx context.Context, name string) error {
 	if err := wait.Udev(ctx, m.root.At("/run/udev"), detect.UdevBound, m.say); err != nil {
 		return err
 	}
+	m.findDisks(ctx)
 	o, done, err := m.installOptions(ctx, selector, "")
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
 	"spore/agent/clusterpart"
+	"spore/agent/coldplug"
 	"spore/agent/detect"
 	"spore/agent/network"
 	"spore/agent/nic"
@@ -194,6 +195,13 @@ func (m *machine) conflicts() []arp.Used {
 }
 
 // execProgram runs a program; its output goes to the journal, and the last of it into the error.
+// findDisks has udev find the disks that coldplug left out, before one of them is looked for.
+func (m *machine) findDisks(ctx context.Context) {
+	if err := coldplug.Storage(ctx, m.root.At("/run/udev"), detect.UdevBound, execProgram); err != nil {
+		m.say(err.Error()) // Who looks for a disk waits for it, and says which one is missing.
+	}
+}
+
 func execProgram(ctx context.Context, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)

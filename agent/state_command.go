@@ -35,6 +35,9 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 		info = state.AsInfo(errors.New("this machine is no node"))
 	default:
 		o := stateOptions(m, c, n)
+		if o.Named != nil {
+			m.findDisks(ctx)
+		}
 		o.Lock = stateLock(m, n)
 		o.Lock.Clean()
 		info = state.Run(ctx, o)

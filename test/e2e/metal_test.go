@@ -119,9 +119,9 @@ func (m metal) machine(t *testing.T, name string, state ...string) vm.Config {
 		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}, {Protocol: "udp", Guest: metalIP + ":123"}}},
 		{MAC: "52:54:00:77:00:16", Hub: 1},
 	}}
-	// The kernel finds the disks for state first.
+	// Each is behind a storage controller, whose driver neither the initramfs nor coldplug's first half loads.
 	for _, path := range state {
-		c.Disks = append([]vm.Disk{{Path: path, Serial: stateSerial}}, c.Disks...)
+		c.Disks = append([]vm.Disk{{Path: path, Serial: stateSerial, Bus: "sata"}}, c.Disks...)
 	}
 	return c
 }
@@ -308,7 +308,7 @@ func (m metal) testTwoDisks(t *testing.T) {
 	c.RTC = "2106-02-07T06:00:00"
 	g := boot(t, c)
 	g.awaitLine(`spore stage1: .*the clock said 2\d\d\d-.*; set it to the time of the image, ` + m.built.UTC().Format(time.RFC3339))
-	m.requireRefused(t, g, disks, `2 disks have the serial "METALSTATE"`, "/dev/vda", "/dev/vdb")
+	m.requireRefused(t, g, disks, `2 disks have the serial "METALSTATE"`, "/dev/sda", "/dev/sdb")
 }
 
 // requireRefused makes sure that the machine runs without state, says why, and leaves the disks as they are.
