@@ -40,7 +40,7 @@ func commands() []command {
 		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
 		{"time", "", "tell other nodes the time, on a node that they ask, until stopped", timeCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
-		{"render", "NAME", "write the configuration of a service program into its runtime directory", renderCommand},
+		{"render", "NAME [[--ready] -- PROGRAM [ARGUMENT...]]", "write the configuration of a service program into its runtime directory, and become PROGRAM", renderCommand},
 		{"ceph", "", "give the storage cluster the keys, settings and pools of ceph.yaml", cephCommand},
 		{"ceph-mon", "", "make the data of this node's monitor, when it is known whether to form a quorum or to join one", cephMonCommand},
 		{"ceph-quorum", "", "wait until this node's monitor is one of a quorum", cephQuorumCommand},

@@ -7,7 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
@@ -27,15 +31,50 @@ const maxSecret = 1 << 20
 // kubeletDir is where kubelet keeps its own certificates.
 const kubeletDir = "/var/lib/kubelet"
 
-// renderCommand writes a program's configuration into its unit's runtime directory, as the program's user.
-func renderCommand(_ context.Context, m *machine, args []string) error {
-	if len(args) != 1 {
-		return usageError{fmt.Sprintf("usage: spore-agent render NAME, one of %v", render.Names())}
+// renderCommand writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
+// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. --ready says that the
+// service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
+func renderCommand(ctx context.Context, m *machine, args []string) error {
+	name, program, ready, err := renderArguments(args)
+	if err != nil {
+		return err
 	}
-	dir := runtimeDirectory(args[0])
+	if err := renderFiles(m, name); err != nil || len(program) == 0 {
+		return err
+	}
+	if err := unix.Access(program[0], unix.X_OK); err != nil {
+		return fmt.Errorf("run %s: %w", program[0], err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err // Stopped before the program was there to hear of it.
+	}
+	if ready {
+		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+			return fmt.Errorf("say that %s is ready: %w", name, err)
+		}
+	}
+	return fmt.Errorf("run %s: %w", program[0], syscall.Exec(program[0], program, os.Environ()))
+}
+
+// renderArguments reads NAME [[--ready] -- PROGRAM [ARGUMENT...]].
+func renderArguments(args []string) (name string, program []string, ready bool, err error) {
+	options := args
+	if i := slices.Index(args, "--"); i >= 0 {
+		options, program = args[:i], args[i+1:]
+		ready = len(options) == 2 && options[1] == "--ready"
+	}
+	named := len(options) == 1 || ready
+	if !named || strings.HasPrefix(options[0], "-") || len(options) < len(args) && len(program) == 0 {
+		return "", nil, false, usageError{fmt.Sprintf("usage: spore-agent render NAME [[--ready] -- PROGRAM [ARGUMENT...]], with a NAME of %v", render.Names())}
+	}
+	return options[0], program, ready, nil
+}
+
+func renderFiles(m *machine, name string) error {
+	dir := runtimeDirectory(name)
 	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
-		return errors.New("RUNTIME_DIRECTORY is not set: render is for ExecStartPre= of a unit with RuntimeDirectory=")
+		return errors.New("RUNTIME_DIRECTORY is not set: render is for a unit with RuntimeDirectory=")
 	}
 	_, c, n, err := m.node()
 	if err != nil {
@@ -58,11 +97,11 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 		return err
 	}
 	leaves := renewal.Entries(share)
-	files, err := render.Render(args[0], render.Input{
+	files, err := render.Render(name, render.Input{
 		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: memory(), Dir: dir,
 		SecretPath: func(ref string) string {
 			if leaves[ref] { // It is renewed while the program runs.
-				return live.Of(paths.Live, args[0], ref)
+				return live.Of(paths.Live, name, ref)
 			}
 			return secretPath(ref)
 		},
@@ -77,7 +116,7 @@ func renderCommand(_ context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	if args[0] == "kubelet" {
+	if name == "kubelet" {
 		dropped, err := renewal.DropForeign(m.root.At(kubeletDir), m.part.Public)
 		for _, path := range dropped {
 			m.say("removed " + path + ": another authority signs now")

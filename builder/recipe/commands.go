@@ -169,6 +169,8 @@ func parseCommands(line string) ([]unitCommand, error) {
 		switch {
 		case words[0] == ";":
 			first = true
+		case !first && words[0] == "--" && path.Base(out[len(out)-1].program) == "spore-agent":
+			first = true // spore-agent becomes what comes here: the program of "render NAME -- PROGRAM".
 		case first:
 			program := strings.TrimLeft(words[0], "@-:+!|")
 			if program == "" {

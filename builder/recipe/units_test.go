@@ -111,7 +111,7 @@ func TestRefusedUnits(t *testing.T) {
 func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
 	packages := []Package{
 		pkg("usr-is-merged", "", linkEntry("/sbin", "usr/sbin"), fileEntry("/usr/sbin/daemon", "elf", 0o755), fileEntry("/usr/bin/tool", "elf", 0o755),
-			linkEntry("/usr/bin/second", "../sbin/daemon"), fileEntry("/usr/share/text", "", 0o644), dirEntry("/usr/lib/dir", 0o755)),
+			fileEntry("/usr/bin/spore-agent", "elf", 0o755), linkEntry("/usr/bin/second", "../sbin/daemon"), fileEntry("/usr/share/text", "", 0o644), dirEntry("/usr/lib/dir", 0o755)),
 	}
 	gone := "/x, which is not in the image"
 	for name, c := range map[string]struct {
@@ -122,6 +122,7 @@ func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
 		"one that is there":                   {ours: map[string]string{"a.service": "[Service]\nExecStart=/usr/sbin/daemon -f /run/x\n"}},
 		"through the links of the root":       {ours: map[string]string{"a.service": "[Service]\nExecStart=/sbin/daemon\nExecReload=/usr/bin/second\n"}},
 		"by its name":                         {ours: map[string]string{"a.service": "[Service]\nExecStart=tool --watch\n"}},
+		"what looks like it":                  {ours: map[string]string{"a.service": "[Service]\nExecStart=/usr/bin/tool -- /x\n"}},
 		"in quotes":                           {ours: map[string]string{"a.service": "[Service]\nExecStart=\"/usr/bin/tool\" 'a b'\n"}},
 		"each prefix":                         {ours: map[string]string{"a.service": "[Service]\nExecStart=@-:+!!/usr/bin/tool argv0\nExecStop=|/usr/bin/tool\n"}},
 		"a setting that is no command":        {ours: map[string]string{"a.service": "[Service]\nExecPaths=/x\nExecSearchPath=/x\n# ExecStart=/x\n"}},
@@ -136,6 +137,7 @@ func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
 		"another setting":               {map[string]string{"a.service": "[Service]\nExecReload=/x\n"}, nil, "ExecReload=" + gone},
 		"of a socket":                   {map[string]string{"a.socket": "[Socket]\nExecStartPre=/x\n"}, nil, "a.socket has ExecStartPre=" + gone},
 		"the second of a line":          {map[string]string{"a.service": "[Service]\nExecStartPre=/usr/bin/tool a ; -/x b\n"}, nil, "ExecStartPre=" + gone},
+		"one that the agent becomes":    {map[string]string{"a.service": "[Service]\nExecStart=/usr/bin/spore-agent render a --ready -- /x --y\n"}, nil, "ExecStart=" + gone},
 		"after a line that goes on":     {map[string]string{"a.service": "[Service]\nExecStart=\\\n  /x\n"}, nil, "ExecStart=" + gone},
 		"by its name, in no directory":  {map[string]string{"a.service": "[Service]\nExecStart=x\n"}, nil, "ExecStart=x, which is not in the image"},
 		"a file that nobody executes":   {map[string]string{"a.service": "[Service]\nExecStart=/usr/share/text\n"}, nil, "/usr/share/text, which is no program"},
@@ -161,7 +163,7 @@ func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
 }
 
 func FuzzCommandLines(f *testing.F) {
-	for _, s := range []string{"/usr/bin/a -f b", "@-+/a argv0 ; b", `"/a b" 'c' \;`, "-", `"`, "\\"} {
+	for _, s := range []string{"/usr/bin/a -f b", "@-+/a argv0 ; b", "-- /a", "spore-agent render a -- /b", `"/a b" 'c' \;`, "-", `"`, "\\"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
