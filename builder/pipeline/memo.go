@@ -23,8 +23,14 @@ func memo[T any](b *build, step string, inputs []string, fn func() (T, error)) (
 	if err != nil {
 		return value, err
 	}
-	defer f.Close()
-	if err := json.NewDecoder(f).Decode(&value); err != nil {
+	if err := f.Close(); err != nil {
+		return value, err
+	}
+	data, err := b.Store.ReadAll(key)
+	if err != nil {
+		return value, fmt.Errorf("read the %s from the store: %w", step, err)
+	}
+	if err := json.Unmarshal(data, &value); err != nil {
 		return value, b.Store.Damaged(key, fmt.Errorf("read the %s from the store: %w", step, err))
 	}
 	return value, nil
