@@ -83,6 +83,7 @@ func emulation(ctx context.Context) (Accel, error) {
 			words = noCX16
 		}
 		// One processor translates code that another one is patching, and the kernel panics on a breakpoint that is gone ("int3").
+		// QEMU 8.1.0 mended it (deba78709a, "accel/tcg: Always lock pages before translation"); a distribution may have it earlier.
 		a.OneCPU = v.before(8, 1)
 	}
 	a.KernelArguments = append(a.KernelArguments, words)
