@@ -46,6 +46,23 @@ func TestServicesAreHardened(t *testing.T) {
 	}
 }
 
+// What spore-agent becomes would be logged as spore-agent, by the name that systemd started.
+func TestWhatTheAgentBecomesIsLoggedByItsOwnName(t *testing.T) {
+	files, err := filepath.Glob("../../units/*.service")
+	require.NoError(t, err)
+	becomes := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/spore-agent render .* -- /\S+/(\S+)`)
+	seen := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		if m := becomes.FindSubmatch(text); m != nil {
+			seen++
+			require.Contains(t, string(text), "\nSyslogIdentifier="+string(m[1])+"\n", f)
+		}
+	}
+	require.Positive(t, seen)
+}
+
 // What coldplug leaves out before the roles is what it takes up after them: a device in neither half would have no driver.
 func TestTheHalvesOfColdplugFitTogether(t *testing.T) {
 	conditions := func(path, kind string) map[string]bool {
