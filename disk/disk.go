@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -119,6 +120,8 @@ func (d *Disk) names(sys, udev fs.FS, dir string) {
 			d.WWNs = appendNew(d.WWNs, value)
 		}
 	}
+	// udev sorts by key, so that the long one, with vendor and model before it, is first. The label on a disk has the short one.
+	slices.SortStableFunc(d.Serials, func(a, b string) int { return len(a) - len(b) })
 }
 
 // ErrAmbiguous is in Select's error when more than one disk has the name. No disk that comes later changes that.

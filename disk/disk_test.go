@@ -27,7 +27,7 @@ func machine() (sys, udev fstest.MapFS) {
 	}
 	udev = fstest.MapFS{
 		"data/b254:0": file("S:disk/by-id/virtio-BOOT\nI:123\nE:ID_SERIAL=BOOT\nG:systemd\n"),
-		"data/b8:0":   file("S:disk/by-id/wwn-0x5000c500a1b2c3d4\nS:disk/by-path/pci-1\nE:ID_SERIAL_SHORT=ZA1\nE:ID_SERIAL=ST4_ZA1\nE:ID_WWN=0x5000c500a1b2c3d4\n"),
+		"data/b8:0":   file("S:disk/by-id/wwn-0x5000c500a1b2c3d4\nS:disk/by-path/pci-1\nE:ID_SERIAL=ST4_ZA1\nE:ID_SERIAL_SHORT=ZA1\nE:ID_WWN=0x5000c500a1b2c3d4\n"),
 		"data/b8:16":  file("S:disk/by-id/wwn-0x5000c500a1b2c3d4\nE:ID_SERIAL_SHORT=ZA1\nE:ID_WWN=0x5000c500a1b2c3d4\n"),
 	}
 	return sys, udev
