@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/agent/coldplug"
 )
 
 // mostExposure is what `systemd-analyze security` may say of a unit.
@@ -78,6 +80,7 @@ func TestTheHalvesOfColdplugFitTogether(t *testing.T) {
 	first := conditions("../../overlay/usr/lib/systemd/system/systemd-udev-trigger.service.d/50-spore.conf", "nomatch")
 	second := conditions("../../units/spore-coldplug.service", "match")
 	require.NotEmpty(t, second)
+	require.True(t, second["attr class="+coldplug.StorageClass], "what spore-agent looks for before, where it wants a disk")
 	for c := range second {
 		require.True(t, first[c], "%s is triggered twice", c)
 		delete(first, c)
