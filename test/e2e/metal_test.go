@@ -119,7 +119,7 @@ func (m metal) machine(t *testing.T, name string, state ...string) vm.Config {
 		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}, {Protocol: "udp", Guest: metalIP + ":123"}}},
 		{MAC: "52:54:00:77:00:16", Hub: 1},
 	}}
-	// Each is behind a storage controller, whose driver neither the initramfs nor coldplug's first half loads.
+	// Each is behind a storage controller whose driver neither stage1, which starts from another disk, nor coldplug's first half loads.
 	for _, path := range state {
 		c.Disks = append([]vm.Disk{{Path: path, Serial: stateSerial, Bus: "sata"}}, c.Disks...)
 	}
