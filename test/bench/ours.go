@@ -93,28 +93,25 @@ func (o *ours) download(ctx context.Context) error {
 	return errors.Join(o.editPackages(false), clone(cache, o.cache, packages), os.RemoveAll(cache), os.RemoveAll(out))
 }
 
-// build builds an image.
+// build builds an image as a user does.
 func (o *ours) build(ctx context.Context, cache, out string, args ...string) (Usage, error) {
-	if err := o.meter.begin(); err != nil {
-		return Usage{}, err
-	}
+	return o.buildWith(ctx, nil, cache, out, args...)
+}
+
+func (o *ours) buildWith(ctx context.Context, env []string, cache, out string, args ...string) (Usage, error) {
 	// The compiler's own cache is the user's: XDG_CACHE_HOME would move it.
 	goCache, err := exec.CommandContext(ctx, o.meter.command, "env", "GOCACHE").Output()
 	if err != nil {
 		return Usage{}, fmt.Errorf("find the cache of the go command: %w", err)
 	}
-	env := append(o.meter.env(), "XDG_CACHE_HOME="+cache, "GOCACHE="+strings.TrimSpace(string(goCache)))
+	env = append(env, "XDG_CACHE_HOME="+cache, "GOCACHE="+strings.TrimSpace(string(goCache)))
 	cmd := exec.CommandContext(ctx, o.b.spore, append([]string{"build", o.config, "-o", out, "--source", o.source}, args...)...)
-	u, err := run(ctx, cmd, o.b.log, env, "", true)
-	if err != nil {
-		return u, err
-	}
-	u.Apart, err = o.meter.total()
-	return u, err
+	return run(ctx, cmd, o.b.log, env, "", true)
 }
 
 // cold builds with downloads alone in the cache, into a new folder. What the go command takes is metered, and not counted: the
-// compiler is not what is compared.
+// compiler is not what is compared. No other build is metered: the builder reads its Go version from the go command's own file,
+// and would have to run the meter for it, twice.
 func (o *ours) cold(ctx context.Context, _ int) (Usage, error) {
 	cache, out := filepath.Join(o.dir, "cold-cache"), filepath.Join(o.dir, "cold-out")
 	if err := errors.Join(os.RemoveAll(cache), os.RemoveAll(out)); err != nil {
@@ -123,9 +120,18 @@ func (o *ours) cold(ctx context.Context, _ int) (Usage, error) {
 	if err := clone(o.cache, cache, downloaded); err != nil {
 		return Usage{}, err
 	}
-	u, err := o.build(ctx, cache, out)
+	if err := o.meter.begin(); err != nil {
+		return Usage{}, err
+	}
+	u, err := o.buildWith(ctx, o.meter.env(), cache, out)
+	if err != nil {
+		return u, err
+	}
+	if u.Apart, err = o.meter.total(); err != nil {
+		return u, err
+	}
 	u.CPU -= u.Apart
-	return u, errors.Join(err, os.RemoveAll(cache), os.RemoveAll(out))
+	return u, errors.Join(os.RemoveAll(cache), os.RemoveAll(out))
 }
 
 // warm does an edit and builds on a copy of the cache, so that each round finds what the first one found.

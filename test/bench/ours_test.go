@@ -3,8 +3,11 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +47,34 @@ func TestAColdCacheHasWhatWasDownloadedAndNothingThatWasMade(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(from, note))
 	require.NoError(t, err)
 	require.Equal(t, "seen", string(text), "a note of the copy is not that of the cache")
+}
+
+func TestTheColdBuildAloneRunsTheMeter(t *testing.T) {
+	b := &bench{work: t.TempDir(), log: io.Discard, self: "true"}
+	said := filepath.Join(b.work, "said")
+	b.spore = filepath.Join(b.work, "spore")
+	require.NoError(t, os.WriteFile(b.spore, fmt.Appendf(nil, "#!/bin/sh\ncommand -v go > '%s'\n", said), 0o755))
+	o := &ours{b: b, dir: t.TempDir(), cache: t.TempDir()}
+	var err error
+	o.meter, err = newCompilerMeter(o.dir, b.self)
+	require.NoError(t, err)
+
+	for name, c := range map[string]struct {
+		build func() (Usage, error)
+		found string
+	}{
+		"cold":            {func() (Usage, error) { return o.cold(t.Context(), 1) }, filepath.Join(o.meter.dir, "go")},
+		"nothing changed": {func() (Usage, error) { return o.unchanged(t.Context(), 1) }, o.meter.command},
+		"an edit":         {func() (Usage, error) { return o.warm(func(int) error { return nil })(t.Context(), 1) }, o.meter.command},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.build()
+			require.NoError(t, err)
+			found, err := os.ReadFile(said)
+			require.NoError(t, err)
+			require.Equal(t, c.found, strings.TrimSpace(string(found)))
+		})
+	}
 }
 
 func TestEditsChangeTheConfiguration(t *testing.T) {
