@@ -109,20 +109,26 @@ func (i *Image) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAll writes all that is not zero to the same place behind an offset of w.
 func (i *Image) WriteAll(w io.WriterAt, at int64) error {
-	buf := make([]byte, 1<<20)
 	for _, e := range i.extents {
-		for done := int64(0); done < e.size; {
-			part := buf[:min(int64(len(buf)), e.size-done)]
-			if _, err := i.ReadAt(part, e.at+done); err != nil {
-				return err
-			}
-			if _, err := w.WriteAt(part, at+e.at+done); err != nil {
-				return err
-			}
-			done += int64(len(part))
+		if n, err := e.writeTo(io.NewOffsetWriter(w, at+e.at)); err != nil {
+			return err
+		} else if n < e.size {
+			return io.ErrUnexpectedEOF
 		}
 	}
 	return nil
+}
+
+// writeTo writes the content and returns its length. What is in memory is written from there, in one piece.
+func (e extent) writeTo(w io.Writer) (int64, error) {
+	if r, ok := e.r.(*bytes.Reader); ok && r.Size() == e.size {
+		whole := *r // which has a place of its own
+		if _, err := whole.Seek(0, io.SeekStart); err != nil {
+			return 0, err
+		}
+		return whole.WriteTo(w)
+	}
+	return io.CopyBuffer(w, io.NewSectionReader(e.r, 0, e.size), make([]byte, min(e.size, 1<<20)))
 }
 
 // node is a file or directory that is laid out.

@@ -91,15 +91,11 @@ func (o *Options) checkESP(size int64) error {
 	return o.Enroll.Check()
 }
 
-// writeESP makes a FAT32 filesystem with the files in the partition p of a disk.
-func writeESP(disk *sparse, p Partition, files map[string][]byte, when time.Time) error {
+// makeESP makes a FAT32 filesystem with the files for the partition p of a disk.
+func makeESP(p Partition, files map[string][]byte, when time.Time) (*fat.Image, error) {
 	o := fat.Options{Size: p.Size, Offset: p.Offset, SectorSize: sectorSize, Label: espLabel, Time: when}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		o.Files = append(o.Files, fat.File{Path: name, Size: int64(len(files[name])), Content: bytes.NewReader(files[name])})
 	}
-	img, err := fat.New(o)
-	if err != nil {
-		return err
-	}
-	return img.WriteAll(disk, p.Offset)
+	return fat.New(o)
 }

@@ -148,21 +148,21 @@ func writeISO(ctx context.Context, name string, o ISOOptions) (*Result, error) {
 	if err := h.layOut(); err != nil {
 		return nil, err
 	}
-	disk := newSparse(h.size)
-	esp := h.parts[0]
-	if err := o.checkESP(esp.Size); err != nil {
+	if err := o.checkESP(h.parts[0].Size); err != nil {
 		return nil, err
 	}
-	if err := writeESP(disk, esp, o.espFiles(), o.Time); err != nil {
+	esp, err := makeESP(h.parts[0], o.espFiles(), o.Time)
+	if err != nil {
 		return nil, fmt.Errorf("ESP: %w", err)
 	}
+	disk := newSparse(h.size)
 	if err := h.writeTables(disk); err != nil {
 		return nil, fmt.Errorf("partition table: %w", err)
 	}
 	if err := h.writeTree(disk); err != nil {
 		return nil, err
 	}
-	err := create(name, disk, func(f *os.File) error { return o.fillSlots(ctx, f, h.parts[1:]) })
+	err = create(name, disk, func(f *os.File) error { return o.fillPartitions(ctx, f, h.parts, esp) })
 	if err != nil {
 		return nil, err
 	}

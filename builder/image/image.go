@@ -4,7 +4,7 @@
 //
 // The file is sparse and ends with the backup GPT right after the last slot, so that it fits small media; the second
 // slots and the state partition are made on the machine. The work is that of copying the content: only the partition
-// table and the ESP pass through memory.
+// table and the ESP come from memory.
 //
 // It leaves out network boot. Of the two, the ISO alone boots without UEFI.
 package image
@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/diskfs/go-diskfs/partition/gpt"
+
+	"spore/fat"
 )
 
 // Options say what goes into an image.
@@ -75,14 +77,15 @@ func write(ctx context.Context, name string, o Options) (*Result, error) {
 		return nil, err
 	}
 	parts, size := layOut(slots, o.RootHash, o.ClusterHash)
-	disk := newSparse(size)
-	if err := writeESP(disk, parts[0], o.espFiles(), o.Time); err != nil {
+	esp, err := makeESP(parts[0], o.espFiles(), o.Time)
+	if err != nil {
 		return nil, fmt.Errorf("ESP: %w", err)
 	}
+	disk := newSparse(size)
 	if err := writeTable(disk, parts, derivedUUID("spore disk", o.RootHash, o.ClusterHash)); err != nil {
 		return nil, fmt.Errorf("partition table: %w", err)
 	}
-	err = create(name, disk, func(f *os.File) error { return o.fillSlots(ctx, f, parts[1:]) })
+	err = create(name, disk, func(f *os.File) error { return o.fillPartitions(ctx, f, parts, esp) })
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +122,16 @@ func create(name string, disk *sparse, fill func(*os.File) error) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// fillSlots copies the content of root, verity and cluster into their partitions.
-func (o *Options) fillSlots(ctx context.Context, f *os.File, parts []Partition) error {
+// fillPartitions writes the ESP, and copies the content of root, verity and cluster into their partitions, which come after it.
+func (o *Options) fillPartitions(ctx context.Context, f *os.File, parts []Partition, esp *fat.Image) error {
+	if err := esp.WriteAll(f, parts[0].Offset); err != nil {
+		return fmt.Errorf("ESP: %w", err)
+	}
 	for i, src := range []Source{o.Root, o.Verity, o.Cluster} {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fill(ctx, f, parts[i], src); err != nil {
+		if err := fill(ctx, f, parts[1+i], src); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 // pageSize is the unit in which a sparse disk keeps its data.
 const pageSize = 64 << 10
 
-// sparse is a disk in memory that keeps only what was written to it. It is go-diskfs's storage for the partition table
-// and the ESP: it writes megabytes of zeros over and over, and asks for a flush of the whole file after each step, none
-// of which may reach the image.
+// sparse is a disk in memory that keeps only what was written to it. It is go-diskfs's storage for the partition table:
+// it writes zeros, and asks for a flush of the whole file, none of which may reach the image. An ISO's own files are in it,
+// too.
 type sparse struct {
 	size  int64
 	pages map[int64]*[pageSize]byte

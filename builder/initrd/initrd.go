@@ -10,8 +10,6 @@ package initrd
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"os"
@@ -30,7 +28,7 @@ import (
 // Names of steps in the store; a number changes when the step's output does.
 const (
 	modulesStep = "initrd-modules-4"
-	initStep    = "initrd-init-1"
+	initStep    = "initrd-init-2"
 )
 
 // ConfigPath is where stage1 finds its configuration.
@@ -48,8 +46,10 @@ type Options struct {
 	Part kmod.Part
 	// Tree gives the tree with the module directory; it is called only when the store has no archive of this kernel.
 	Tree func() (*tree.Tree, error)
-	// Init is the static binary of stage1.
-	Init []byte
+	// Init reads the static binary of stage1, and InitID identifies its content; it is read only when the store has no archive
+	// of it.
+	Init   func() ([]byte, error)
+	InitID string
 	// Config is stage1.json.
 	Config []byte
 }
@@ -70,9 +70,12 @@ func Build(ctx context.Context, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)
 	}
-	sum := sha256.Sum256(o.Init)
-	init, err := cached(o.Store, store.KeyOf(initStep, hex.EncodeToString(sum[:])), func() ([]byte, error) {
-		return InitArchive(o.Init)
+	init, err := cached(o.Store, store.KeyOf(initStep, o.InitID), func() ([]byte, error) {
+		program, err := o.Init()
+		if err != nil {
+			return nil, err
+		}
+		return InitArchive(program)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)

@@ -31,7 +31,8 @@ func options(t testing.TB) Options {
 	return Options{
 		Store: st, Kernel: "hash of the kernel's package", Version: kmodtest.Release,
 		Tree:   func() (*tree.Tree, error) { return kmodtest.Tree(kmodtest.Kernel) },
-		Init:   stage1,
+		Init:   func() ([]byte, error) { return stage1, nil },
+		InitID: "key of stage1",
 		Config: []byte(`{"buildTime":1}`),
 	}
 }
@@ -173,7 +174,7 @@ func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {
 	}
 }
 
-func TestARebuildReadsNoModule(t *testing.T) {
+func TestARebuildReadsNeitherModulesNorStage1(t *testing.T) {
 	o := options(t)
 	first, err := Build(context.Background(), o)
 	require.NoError(t, err)
@@ -181,12 +182,22 @@ func TestARebuildReadsNoModule(t *testing.T) {
 		t.Fatal("the tree was asked for")
 		return nil, nil
 	}
+	o.Init = func() ([]byte, error) {
+		t.Fatal("stage1 was asked for")
+		return nil, nil
+	}
 	second, err := Build(context.Background(), o)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
+	config := o.Config
 	o.Config = []byte(`{"buildTime":2}`)
 	_, err = Build(context.Background(), o)
 	require.NoError(t, err, "neither does one with another configuration")
+
+	o.Config, o.InitID, o.Init = config, "key of another stage1", func() ([]byte, error) { return []byte("\x7fELF and more"), nil }
+	third, err := Build(context.Background(), o)
+	require.NoError(t, err)
+	require.Equal(t, "\x7fELF and more", content(t, unpack(t, third), "init"))
 }
 
 func TestAnEmptyStoreGivesTheSameBytes(t *testing.T) {
@@ -226,7 +237,7 @@ func TestRefusals(t *testing.T) {
 		"a kernel without verity":     {without("kernel/drivers/md/dm-verity.ko"), "no module or alias dm-verity"},
 		"a kernel without squashfs":   {without("kernel/fs/squashfs"), "no module or alias squashfs"},
 		"a tree without that kernel":  {func(o *Options) { o.Version = "7.0" }, "is the kernel's package in the image?"},
-		"a stage1 that is no program": {func(o *Options) { o.Init = []byte("#!/bin/sh") }, "is not an ELF program"},
+		"a stage1 that is no program": {func(o *Options) { o.Init = func() ([]byte, error) { return []byte("#!/bin/sh"), nil } }, "is not an ELF program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t)

@@ -93,13 +93,10 @@ func (b *build) initramfs(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	init, err := readProgram(b.binaries.stage1)
-	if err != nil {
-		return nil, err
-	}
 	out, err := initrd.Build(ctx, initrd.Options{
 		Store: b.Store, Kernel: b.packages.kernel.SHA256, Version: b.packages.release, Part: part,
-		Tree: kernelTree, Init: init, Config: config,
+		Tree: kernelTree, Config: config, InitID: b.binaries.stage1.Key.String(),
+		Init: func() ([]byte, error) { return b.readProgram(b.binaries.stage1) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the initramfs: %w", err)

@@ -96,15 +96,15 @@ func (b *build) pauseImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	program, err := readProgram(built)
-	if err != nil {
-		return err
-	}
 	inside := built
 	inside.Target = path.Join(imagesDir, pausePayload+".tar") + ":/" + pausePayload
 	b.binaries.contained = append(b.binaries.contained, inside)
 	return b.addImage(containerImage{File: pausePayload + ".tar", From: pauseFrom, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built.Key.String())}, func(w *os.File) error {
-		_, err := oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
+		program, err := b.readProgram(built)
+		if err != nil {
+			return err
+		}
+		_, err = oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
 		return err
 	})
 }

