@@ -20,6 +20,7 @@ import (
 	"spore/builder/pcr"
 	"spore/builder/pipeline"
 	"spore/builder/secureboot"
+	"spore/builder/uki"
 )
 
 var formats = []string{"disk", "iso", "netboot"}
@@ -287,7 +288,7 @@ func TestWhatIsNoImage(t *testing.T) {
 		"an empty folder":            {t.TempDir(), "it has no spore.efi, so it is no folder for network boot"},
 		"a file that is not there":   {filepath.Join(t.TempDir(), "none"), "no such file or directory"},
 		"a root that is not there":   {damaged("disk", write("XXXX", 65*mib)), "its UKI and its partitions do not belong together: root-a: it holds no squashfs"},
-		"an ESP with two UKIs":       {f.build(t, config, media.Keys{}, "disk", map[string][]byte{"/EFI/Linux/other.efi": f.root.Kernel}), "it has more than one unified kernel image"},
+		"an ESP with two UKIs":       {f.build(t, config, media.Keys{}, "disk", map[string][]byte{"/EFI/Linux/other.efi": f.root.Kernel.(uki.Bytes)}), "it has more than one unified kernel image"},
 		"another kernel":             {damaged("netboot", write("YZ", 0, "vmlinuz")), "its kernel is another one than that of its UKI"},
 		"a folder without a root":    {damaged("netboot", remove("root.squashfs")), "read the manifest: open"},
 		"a folder without a kernel":  {damaged("netboot", remove("vmlinuz")), "no such file"},

@@ -19,6 +19,7 @@ import (
 	"spore/builder/needs"
 	"spore/builder/squashfs"
 	"spore/builder/tree"
+	"spore/builder/uki"
 	"spore/builder/verity"
 	"spore/cluster"
 	"spore/cluster/facts"
@@ -104,8 +105,8 @@ func newFactory(t testing.TB, config *cluster.Config) *factory {
 		root: media.Root{
 			Stub: program(bytes.Repeat([]byte("stub"), 300), 0x2000),
 			// Neither the end of a sector nor as large as in memory, as real ones.
-			Kernel:    append(program(bytes.Repeat([]byte("kernel"), 3000), 0x40000), "tail"...),
-			Initrd:    bytes.Repeat([]byte("initrd"), 5000),
+			Kernel:    uki.Bytes(append(program(bytes.Repeat([]byte("kernel"), 3000), 0x40000), "tail"...)),
+			Initrd:    uki.Bytes(bytes.Repeat([]byte("initrd"), 5000)),
 			Microcode: []byte("microcode"), OSRelease: []byte("ID=spore\n"), Uname: "6.12.1-amd64",
 			Loader:    program(bytes.Repeat([]byte("loader"), 500), 0x3000),
 			BuildTime: buildTime,

@@ -187,11 +187,15 @@ func (o *original) readISO() error {
 
 // takeKernel takes the kernel at its own length; in the UKI there are zeros behind it.
 func (o *original) takeKernel(kernel []byte) error {
-	rest, ok := bytes.CutPrefix(o.root.Kernel, kernel)
+	padded, err := uki.Read(o.root.Kernel)
+	if err != nil {
+		return err
+	}
+	rest, ok := bytes.CutPrefix(padded, kernel)
 	if !ok || len(bytes.Trim(rest, "\x00")) > 0 {
 		return errors.New("its kernel is another one than that of its UKI")
 	}
-	o.root.Kernel = kernel
+	o.root.Kernel = uki.Bytes(kernel)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"spore/builder/kmod"
 	"spore/builder/store"
 	"spore/builder/tree"
+	"spore/builder/uki"
 )
 
 // Names of steps in the store; a number changes when the step's output does.
@@ -54,8 +55,8 @@ type Options struct {
 	Config []byte
 }
 
-// Build returns the initramfs.
-func Build(ctx context.Context, o Options) ([]byte, error) {
+// Build makes the initramfs and returns it as content that is read from the store.
+func Build(ctx context.Context, o Options) (uki.Content, error) {
 	modules, err := cached(o.Store, store.KeyOf(modulesStep, o.Kernel, o.Version, o.Part.ID), func() ([]byte, error) {
 		m, err := kmod.Cached(ctx, o.Store, o.Kernel, o.Version, o.Part, o.Tree)
 		if err != nil {
@@ -84,25 +85,18 @@ func Build(ctx context.Context, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make initramfs for kernel %s: %w", o.Version, err)
 	}
-	return join(modules, init, config), nil
+	return padded(modules, init, uki.Bytes(config)), nil
 }
 
-// join puts archives one after the other and pads the last with zeros to the alignment of an uncompressed archive:
-// systemd-stub appends some.
-func join(archives ...[]byte) []byte {
+// padded is archives one after the other, and zeros up to the alignment of an uncompressed archive: systemd-stub appends
+// some.
+func padded(archives ...uki.Content) uki.Content {
 	const alignment = 4
-	size := 0
-	for _, a := range archives {
-		size += len(a)
-	}
-	out := make([]byte, 0, size+alignment)
-	for _, a := range archives {
-		out = append(out, a...)
-	}
-	return append(out, make([]byte, -size&(alignment-1))...)
+	all := uki.Joined(archives)
+	return append(all, uki.Bytes(make([]byte, -all.Size()&(alignment-1))))
 }
 
-func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, error) {
+func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) (uki.Content, error) {
 	f, err := st.Ensure(k, func(w *os.File) error {
 		data, err := fn()
 		if err != nil {
@@ -115,7 +109,7 @@ func cached(st *store.Store, k store.Key, fn func() ([]byte, error)) ([]byte, er
 		return nil, err
 	}
 	f.Close()
-	return st.ReadAll(k)
+	return st.Content(k)
 }
 
 // skeleton are the directories and nodes that exist before devtmpfs and the other kernel filesystems are mounted. The

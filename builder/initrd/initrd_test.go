@@ -18,6 +18,7 @@ import (
 	"spore/builder/kmod/kmodtest"
 	"spore/builder/store"
 	"spore/builder/tree"
+	"spore/builder/uki"
 )
 
 const modDir = "lib/modules/" + kmodtest.Release
@@ -35,6 +36,15 @@ func options(t testing.TB) Options {
 		InitID: "key of stage1",
 		Config: []byte(`{"buildTime":1}`),
 	}
+}
+
+// built is the initramfs as its bytes.
+func built(o Options) ([]byte, error) {
+	content, err := Build(context.Background(), o)
+	if err != nil {
+		return nil, err
+	}
+	return uki.Read(content)
 }
 
 // unpack decompresses with the host's zstd, as a second opinion, and reads each archive in turn.
@@ -71,7 +81,7 @@ func content(t testing.TB, files map[string]cpio.Record, name string) string {
 }
 
 func TestTheInitramfsHoldsWhatStage1Needs(t *testing.T) {
-	initrd, err := Build(context.Background(), options(t))
+	initrd, err := built(options(t))
 	require.NoError(t, err)
 	require.Zero(t, len(initrd)%4, "systemd-stub appends uncompressed archives, which are aligned")
 	files := unpack(t, initrd)
@@ -137,9 +147,9 @@ func TestCompressedModulesAreUnpacked(t *testing.T) {
 	}))
 	o := options(t)
 	o.Tree = func() (*tree.Tree, error) { return tr, nil }
-	compressed, err := Build(context.Background(), o)
+	compressed, err := built(o)
 	require.NoError(t, err)
-	plain, err := Build(context.Background(), options(t))
+	plain, err := built(options(t))
 	require.NoError(t, err)
 	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter")
 }
@@ -161,7 +171,7 @@ func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {
 	require.NoError(t, tr.WriteFile("/usr/"+modDir+"/kernel/drivers/net/virtio_net.ko.xz", packaged, 0o644, ""))
 	o := options(t)
 	o.Tree = func() (*tree.Tree, error) { return tr, nil }
-	initrd, err := Build(context.Background(), o)
+	initrd, err := built(o)
 	require.NoError(t, err)
 	files := unpack(t, initrd)
 
@@ -176,7 +186,7 @@ func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {
 
 func TestARebuildReadsNeitherModulesNorStage1(t *testing.T) {
 	o := options(t)
-	first, err := Build(context.Background(), o)
+	first, err := built(o)
 	require.NoError(t, err)
 	o.Tree = func() (*tree.Tree, error) {
 		t.Fatal("the tree was asked for")
@@ -186,24 +196,24 @@ func TestARebuildReadsNeitherModulesNorStage1(t *testing.T) {
 		t.Fatal("stage1 was asked for")
 		return nil, nil
 	}
-	second, err := Build(context.Background(), o)
+	second, err := built(o)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	config := o.Config
 	o.Config = []byte(`{"buildTime":2}`)
-	_, err = Build(context.Background(), o)
+	_, err = built(o)
 	require.NoError(t, err, "neither does one with another configuration")
 
 	o.Config, o.InitID, o.Init = config, "key of another stage1", func() ([]byte, error) { return []byte("\x7fELF and more"), nil }
-	third, err := Build(context.Background(), o)
+	third, err := built(o)
 	require.NoError(t, err)
 	require.Equal(t, "\x7fELF and more", content(t, unpack(t, third), "init"))
 }
 
 func TestAnEmptyStoreGivesTheSameBytes(t *testing.T) {
-	first, err := Build(context.Background(), options(t))
+	first, err := built(options(t))
 	require.NoError(t, err)
-	second, err := Build(context.Background(), options(t))
+	second, err := built(options(t))
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 }
@@ -242,7 +252,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t)
 			c.change(&o)
-			_, err := Build(context.Background(), o)
+			_, err := built(o)
 			require.ErrorContains(t, err, c.err)
 		})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestWhatMachinesStartIsSigned(t *testing.T) {
-	o := uki.Options{Stub: ukitest.Program(0, ".text"), Kernel: ukitest.Program(0, ".text"), Initrd: []byte("initrd"), Cmdline: "ro", Uname: "6.12"}
+	o := uki.Options{Stub: ukitest.Program(0, ".text"), Kernel: uki.Bytes(ukitest.Program(0, ".text")), Initrd: uki.Bytes("initrd"), Cmdline: "ro", Uname: "6.12"}
 	loader := ukitest.Program(0, ".text")
 
 	plain, err := Keys{}.uki(o)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +50,9 @@ type Root struct {
 	// Link says that these are whole files that end with the change, so that a folder may have them by another name.
 	Link bool
 	// Stub, Kernel, Initrd, Microcode, OSRelease and Uname are parts of the UKI (see uki.Options).
-	Stub, Kernel, Initrd, Microcode, OSRelease []byte
-	Uname                                      string
+	Stub, Microcode, OSRelease []byte
+	Kernel, Initrd             uki.Content
+	Uname                      string
 	// Loader is systemd-boot, as its package has it: unsigned.
 	Loader []byte
 	// BuildTime in seconds since the epoch is the date of all files.
@@ -105,15 +107,34 @@ func Make(o Options) (_ *Media, err error) {
 	if m.UKI, err = o.Keys.uki(m.parts()); err != nil {
 		return nil, fmt.Errorf("make the UKI: %w", err)
 	}
-	m.UKISum = sha256.Sum256(m.UKI)
+	m.UKISum = sum(m.UKI)
 	if o.Root.Loader != nil { // a folder for network boot has none
 		if m.Loader, err = o.Keys.loader(o.Root.Loader); err != nil {
 			return nil, err
 		}
 	}
-	step.Note("%.1f MiB, initramfs %.1f", float64(len(m.UKI))/(1<<20), float64(len(o.Root.Initrd))/(1<<20))
+	step.Note("%.1f MiB, initramfs %.1f", float64(len(m.UKI))/(1<<20), float64(o.Root.Initrd.Size())/(1<<20))
 	step.Done()
 	return m, nil
+}
+
+// sumPiece is how much is hashed at once, in bytes. The garbage collector waits for the end of a piece, and burns a processor
+// for as long as that.
+const sumPiece = 256 << 10
+
+func sum(data []byte) (out [sha256.Size]byte) {
+	h := sha256.New()
+	for piece := range slices.Chunk(data, sumPiece) {
+		h.Write(piece)
+	}
+	h.Sum(out[:0])
+	return out
+}
+
+// withMicrocode is the initramfs behind the microcode, which is an uncompressed archive of its own: the kernel looks for it
+// before it unpacks anything (Documentation/arch/x86/microcode.rst of Linux).
+func (r *Root) withMicrocode() ([]byte, error) {
+	return uki.Read(uki.Joined{uki.Bytes(r.Microcode), r.Initrd})
 }
 
 // Close removes the file of the cluster part, once the media hold its content.

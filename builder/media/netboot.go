@@ -13,6 +13,7 @@ import (
 
 	"spore/builder/image"
 	"spore/builder/netboot/ipxe"
+	"spore/builder/uki"
 )
 
 // Names of the files in a folder for network boot, besides those of package ipxe. Machines load them by these names, from
@@ -90,10 +91,17 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 	if err != nil {
 		return err
 	}
+	kernel, err := uki.Read(m.root.Kernel)
+	if err != nil {
+		return fmt.Errorf("read the kernel: %w", err)
+	}
+	initrd, err := m.root.withMicrocode()
+	if err != nil {
+		return fmt.Errorf("read the initramfs: %w", err)
+	}
 	files := map[string][]byte{
-		ipxe.Kernel: m.root.Kernel,
-		// Microcode is an archive of its own and comes first (Documentation/arch/x86/microcode.rst of Linux).
-		ipxe.Initrd:    append(append([]byte(nil), m.root.Microcode...), m.root.Initrd...),
+		ipxe.Kernel:    kernel,
+		ipxe.Initrd:    initrd,
 		ipxe.UKI:       m.UKI,
 		NetbootCmdline: []byte(cmdline),
 		NetbootScript:  script,

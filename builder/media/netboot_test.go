@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/builder/image"
+	"spore/builder/uki"
 	"spore/cluster"
 )
 
@@ -28,7 +29,7 @@ func netbootMedia(t *testing.T, kernel string) *Media {
 	inside.Offset, inside.Size = 4, 4
 	return &Media{
 		ClusterHash: "bb", ClusterFile: file("cluster", "CLUSTER").Path, UKI: []byte("UKI"), config: config,
-		root: Root{Hash: "aa", Squashfs: inside, Verity: file("verity", "VERITY"), Kernel: []byte(kernel), Microcode: []byte("MICROCODE."), Initrd: []byte("INITRD")},
+		root: Root{Hash: "aa", Squashfs: inside, Verity: file("verity", "VERITY"), Kernel: uki.Bytes(kernel), Microcode: []byte("MICROCODE."), Initrd: uki.Bytes("INITRD")},
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 func options() uki.Options {
 	return uki.Options{
-		Stub: ukitest.Program(0, ".text", ".sbat"), Kernel: ukitest.Program(100000, ".text"), Initrd: bytes.Repeat([]byte("initrd"), 1000),
+		Stub: ukitest.Program(0, ".text", ".sbat"), Kernel: uki.Bytes(ukitest.Program(100000, ".text")), Initrd: uki.Bytes(bytes.Repeat([]byte("initrd"), 1000)),
 		Cmdline: "roothash=abc ro", OSRelease: []byte("ID=spore\n"), Uname: "6.12.0-test", Microcode: []byte("070701 microcode"),
 	}
 }
@@ -59,12 +59,12 @@ func TestTheValueIsThatOfTheSectionsInTheStubsOrder(t *testing.T) {
 	linux := info.Sections[len(info.Sections)-1]
 	require.Greater(t, linux.VirtualSize, linux.RawSize, "what the test is about")
 	memory := make([]byte, linux.VirtualSize)
-	copy(memory, o.Kernel)
+	copy(memory, o.Kernel.(uki.Bytes))
 	require.Equal(t, extended(
 		[]byte(".linux\x00"), memory,
 		[]byte(".osrel\x00"), o.OSRelease,
 		[]byte(".cmdline\x00"), []byte(o.Cmdline+"\x00"),
-		[]byte(".initrd\x00"), o.Initrd,
+		[]byte(".initrd\x00"), o.Initrd.(uki.Bytes),
 		[]byte(".ucode\x00"), o.Microcode,
 		[]byte(".uname\x00"), []byte(o.Uname),
 		[]byte(".sbat\x00"), bytes.Repeat([]byte("s"), 512),
@@ -75,8 +75,8 @@ func TestEachPartButTheSignatureChangesTheValue(t *testing.T) {
 	seen := map[Value]string{}
 	for name, change := range map[string]func(*uki.Options){
 		"nothing":      func(*uki.Options) {},
-		"kernel":       func(o *uki.Options) { o.Kernel = ukitest.Program(200000, ".text") },
-		"initrd":       func(o *uki.Options) { o.Initrd[5]++ },
+		"kernel":       func(o *uki.Options) { o.Kernel = uki.Bytes(ukitest.Program(200000, ".text")) },
+		"initrd":       func(o *uki.Options) { o.Initrd.(uki.Bytes)[5]++ },
 		"command line": func(o *uki.Options) { o.Cmdline += " quiet" },
 		"os-release":   func(o *uki.Options) { o.OSRelease = nil },
 		"microcode":    func(o *uki.Options) { o.Microcode = nil },
@@ -183,7 +183,7 @@ func TestSystemdMeasureSaysTheSame(t *testing.T) {
 	}
 	o := options()
 	o.Stub, o.Uname, o.Microcode = ukitest.Program(0, ".text"), "", nil
-	o.Kernel = append(ukitest.Program(0, ".text"), make([]byte, 8192-2560)...)
+	o.Kernel = uki.Bytes(append(ukitest.Program(0, ".text"), make([]byte, 8192-2560)...))
 	var err error
 	o.PCRPublicKey, err = signer(t).PublicKey()
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestSystemdMeasureSaysTheSame(t *testing.T) {
 	require.NoError(t, err)
 	args := []string{"calculate", "--bank=sha256", "--phase=enter-initrd", "--phase=enter-initrd:leave-initrd:sysinit"}
 	for name, data := range map[string][]byte{
-		"linux": o.Kernel, "osrel": o.OSRelease, "cmdline": append([]byte(o.Cmdline), 0), "initrd": o.Initrd, "pcrpkey": o.PCRPublicKey,
+		"linux": o.Kernel.(uki.Bytes), "osrel": o.OSRelease, "cmdline": append([]byte(o.Cmdline), 0), "initrd": o.Initrd.(uki.Bytes), "pcrpkey": o.PCRPublicKey,
 	} {
 		file := filepath.Join(t.TempDir(), name)
 		require.NoError(t, os.WriteFile(file, data, 0o600))

@@ -19,6 +19,7 @@ import (
 	"spore/builder/packs"
 	"spore/builder/provenance"
 	"spore/builder/tree"
+	"spore/builder/uki"
 )
 
 // stage1Config is stage1.json of the initramfs.
@@ -41,10 +42,13 @@ func (b *build) makeMedia(ctx context.Context) error {
 		Hash: b.root.Hash, Squashfs: b.source(objSquashfs), Verity: b.source(objVerity),
 		Initrd: initramfs, Uname: b.root.Manifest.Kernel, BuildTime: b.BuildTime,
 	}
-	for name, into := range map[string]*[]byte{objStub: &r.Stub, objKernel: &r.Kernel, objRelease: &r.OSRelease, objMicrocode: &r.Microcode, objLoader: &r.Loader} {
+	for name, into := range map[string]*[]byte{objStub: &r.Stub, objRelease: &r.OSRelease, objMicrocode: &r.Microcode, objLoader: &r.Loader} {
 		if *into, err = b.Store.ReadAll(b.root.object(name)); err != nil {
 			return fmt.Errorf("read %s of the root: %w", name, err)
 		}
+	}
+	if r.Kernel, err = b.Store.Content(b.root.object(objKernel)); err != nil {
+		return fmt.Errorf("find %s of the root: %w", objKernel, err)
 	}
 	b.media, err = media.Make(media.Options{Root: r, Config: b.Config, Keys: b.Keys, Temp: b.Store.TempDir(), Progress: b.Progress})
 	return err
@@ -66,7 +70,7 @@ func (b *build) writeUKI() error {
 	})
 }
 
-func (b *build) initramfs(ctx context.Context) ([]byte, error) {
+func (b *build) initramfs(ctx context.Context) (uki.Content, error) {
 	kernelTree := func() (*tree.Tree, error) {
 		p, err := packs.Ensure(ctx, b.Store, b.packages.kernel.SHA256, func() (io.ReadCloser, error) { return b.Archive.Open(b.packages.kernel) })
 		if err != nil {

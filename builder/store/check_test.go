@@ -46,7 +46,12 @@ func TestAnObjectOfAnotherLengthIsMissing(t *testing.T) {
 
 func TestAnObjectWithAnotherContentIsRemoved(t *testing.T) {
 	for name, read := range map[string]func(s *Store, k Key) error{
-		"when it is read":    func(s *Store, k Key) error { _, err := s.ReadAll(k); return err },
+		"when it is read": func(s *Store, k Key) error { _, err := s.ReadAll(k); return err },
+		"when it is read into memory": func(s *Store, k Key) error {
+			c, err := s.Content(k)
+			require.NoError(t, err)
+			return c.ReadInto(make([]byte, c.Size()))
+		},
 		"when it is checked": func(s *Store, k Key) error { return s.Check(k) },
 		"when all is checked": func(s *Store, k Key) error {
 			known, err := s.Verify(Object{Key: k, Path: s.path(k)})

@@ -244,10 +244,18 @@ func (s *Store) ReadAll(k Key) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want, ok := noted(s.path(k)); ok && want != sumOf(data) {
-		return nil, s.Damaged(k, errSum)
+	if err := s.verify(k, data); err != nil {
+		return nil, err
 	}
 	return data, nil
+}
+
+// verify removes an object whose content is not as it was put in.
+func (s *Store) verify(k Key, data []byte) error {
+	if want, ok := noted(s.path(k)); ok && want != sumOf(data) {
+		return s.Damaged(k, errSum)
+	}
+	return nil
 }
 
 // ReadNote returns a note by its name; the error is fs.ErrNotExist when there is none.

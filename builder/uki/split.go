@@ -33,9 +33,10 @@ func split(image []byte) (Options, error) {
 		return Options{}, errors.New("it has no stub, or nothing but one")
 	}
 	var o Options
+	var initrd, kernel []byte
 	into := map[string]*[]byte{
 		".osrel": &o.OSRelease, ".cmdline": new([]byte), ".uname": new([]byte), ".ucode": &o.Microcode,
-		".pcrpkey": &o.PCRPublicKey, ".pcrsig": &o.PCRSignature, ".initrd": &o.Initrd, ".linux": &o.Kernel,
+		".pcrpkey": &o.PCRPublicKey, ".pcrsig": &o.PCRSignature, ".initrd": &initrd, ".linux": &kernel,
 	}
 	for _, s := range h.sections[own:] {
 		p := into[s.Name]
@@ -54,6 +55,7 @@ func split(image []byte) (Options, error) {
 		}
 		delete(into, s.Name)
 	}
+	o.Initrd, o.Kernel = Bytes(initrd), Bytes(kernel)
 	o.Stub, err = h.stub(image, own)
 	return o, err
 }

@@ -13,8 +13,8 @@ func TestWhatIsTakenApartIsMadeAgain(t *testing.T) {
 		"all parts":          func(*Options) {},
 		"no microcode":       func(o *Options) { o.Microcode = nil },
 		"a PCR signature":    func(o *Options) { o.PCRPublicKey, o.PCRSignature = []byte("key"), []byte("{}") },
-		"the least":          func(o *Options) { o.Microcode, o.OSRelease, o.Uname, o.Initrd = nil, nil, "", nil },
-		"a kernel that fits": func(o *Options) { o.Kernel = o.Kernel[:7*1024] },
+		"the least":          func(o *Options) { o.Microcode, o.OSRelease, o.Uname, o.Initrd = nil, nil, "", Bytes(nil) },
+		"a kernel that fits": func(o *Options) { o.Kernel = o.Kernel.(Bytes)[:7*1024] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options()
@@ -26,7 +26,7 @@ func TestWhatIsTakenApartIsMadeAgain(t *testing.T) {
 			require.Equal(t, o.Cmdline, parts.Cmdline)
 			require.Equal(t, o.Uname, parts.Uname)
 			require.Equal(t, o.Initrd, parts.Initrd)
-			require.True(t, bytes.HasPrefix(parts.Kernel, o.Kernel))
+			require.True(t, bytes.HasPrefix(parts.Kernel.(Bytes), o.Kernel.(Bytes)))
 			again, err := Build(parts)
 			require.NoError(t, err)
 			require.Equal(t, image, again)

@@ -21,9 +21,9 @@ type Options struct {
 	// Stub is systemd's linuxx64.efi.stub.
 	Stub []byte
 	// Kernel is a bzImage with an EFI stub.
-	Kernel []byte
-	// Initrd is the initramfs.
-	Initrd []byte
+	Kernel Content
+	// Initrd is the initramfs, or nothing.
+	Initrd Content
 	// Cmdline is the kernel command line, ASCII and without NUL or line end.
 	Cmdline string
 	// OSRelease is the content of os-release(5); boot loaders show its PRETTY_NAME and sort by its VERSION_ID.
@@ -43,8 +43,8 @@ const maxCmdline = 2048
 // part is a section that is added to the stub.
 type part struct {
 	name  string
-	data  []byte
-	size  uint32 // in memory
+	data  Content
+	size  int64 // of data
 	flags uint32
 }
 
@@ -54,28 +54,29 @@ func (o Options) parts() ([]part, error) {
 	if err := checkCmdline(o.Cmdline); err != nil {
 		return nil, err
 	}
-	kernel, err := readHeader(bytes.NewReader(o.Kernel))
-	if err != nil {
-		return nil, fmt.Errorf("the kernel is %w", err)
-	}
 	const data = flagInitialized | flagRead
 	list := []part{
-		{".osrel", o.OSRelease, 0, data},
+		{name: ".osrel", data: Bytes(o.OSRelease), flags: data},
 		// Stubs before systemd 254 read up to a NUL, not up to the section's size.
-		{".cmdline", append([]byte(o.Cmdline), 0), 0, data},
-		{".uname", []byte(o.Uname), 0, data},
-		{".ucode", o.Microcode, 0, data},
-		{".pcrpkey", o.PCRPublicKey, 0, data},
-		{".pcrsig", o.PCRSignature, 0, data},
-		{".initrd", o.Initrd, 0, data},
-		{".linux", o.Kernel, kernel.sizeOfImage(), flagCode | flagRead},
+		{name: ".cmdline", data: Bytes(append([]byte(o.Cmdline), 0)), flags: data},
+		{name: ".uname", data: Bytes(o.Uname), flags: data},
+		{name: ".ucode", data: Bytes(o.Microcode), flags: data},
+		{name: ".pcrpkey", data: Bytes(o.PCRPublicKey), flags: data},
+		{name: ".pcrsig", data: Bytes(o.PCRSignature), flags: data},
+		{name: ".initrd", data: o.Initrd, flags: data},
+		{name: ".linux", data: o.Kernel, flags: flagCode | flagRead},
 	}
 	kept := list[:0]
 	for _, p := range list {
-		if len(p.data) > 0 {
-			p.size = max(p.size, uint32(len(p.data)))
+		if p.data == nil {
+			continue
+		}
+		if p.size = p.data.Size(); p.size > 0 {
 			kept = append(kept, p)
 		}
+	}
+	if len(kept) == 0 || kept[len(kept)-1].name != ".linux" {
+		return nil, errors.New("there is no kernel")
 	}
 	return kept, nil
 }
@@ -117,18 +118,39 @@ func build(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	last := &sections[len(sections)-1]
+	out := make([]byte, last.Offset+last.RawSize)
+	copy(out, o.Stub[:endOfSections(stub.sections)])
+	for i, p := range parts {
+		if err := p.data.ReadInto(out[sections[i].Offset:][:p.size]); err != nil {
+			return nil, fmt.Errorf("read what goes into %s: %w", p.name, err)
+		}
+	}
+	if last.VirtualSize, err = kernelSize(out[last.Offset:][:parts[len(parts)-1].size]); err != nil {
+		return nil, err
+	}
+	if uint64(last.VirtualAddress)+uint64(last.VirtualSize)+uint64(stub.sectionAlignment()) > math.MaxInt32 {
+		return nil, tooLarge(last.Name)
+	}
 	if err := stub.extend(sections); err != nil {
 		return nil, err
 	}
-	last := sections[len(sections)-1]
-	out := make([]byte, last.Offset+last.RawSize)
-	copy(out, o.Stub[:endOfSections(stub.sections)])
 	copy(out, stub.raw)
-	for i, p := range parts {
-		copy(out[sections[i].Offset:], p.data)
-	}
 	pechecksum.Set(out, stub.opt+optCheckSum)
 	return out, nil
+}
+
+// kernelSize is what a kernel takes in memory: more than in its file, as it decompresses there.
+func kernelSize(kernel []byte) (uint32, error) {
+	h, err := readHeader(bytes.NewReader(kernel))
+	if err != nil {
+		return 0, fmt.Errorf("the kernel is %w", err)
+	}
+	return max(h.sizeOfImage(), uint32(len(kernel))), nil
+}
+
+func tooLarge(section string) error {
+	return fmt.Errorf("the image grows over 2 GiB with %s: firmware cannot load it", section)
 }
 
 // checkStub refuses what cannot be extended without breaking it.
@@ -175,24 +197,25 @@ func endOfSections(sections []Section) uint32 {
 }
 
 // layOut gives the new sections their places: in memory after the stub's own SizeOfImage, by the stub's own alignment
-// (systemd#25180), and in the file after its last section.
+// (systemd#25180), and in the file after its last section. What the last one, the kernel, takes in memory is for the caller
+// to say: its header tells.
 func layOut(stub *header, parts []part) ([]Section, error) {
 	sa, fa := stub.sectionAlignment(), stub.fileAlignment()
 	address := uint64(roundUp(stub.sizeOfImage(), sa))
 	offset := uint64(roundUp(endOfSections(stub.sections), fa))
 	out := make([]Section, len(parts))
 	for i, p := range parts {
-		raw := (uint64(len(p.data)) + uint64(fa) - 1) / uint64(fa) * uint64(fa)
-		if p.size == 0 || offset+raw > math.MaxInt32 || address+uint64(p.size)+uint64(sa) > math.MaxInt32 {
-			return nil, fmt.Errorf("the image grows over 2 GiB with %s: firmware cannot load it", p.name)
+		raw := (uint64(p.size) + uint64(fa) - 1) / uint64(fa) * uint64(fa)
+		if p.size > math.MaxInt32 || offset+raw > math.MaxInt32 || address+uint64(p.size)+uint64(sa) > math.MaxInt32 {
+			return nil, tooLarge(p.name)
 		}
 		out[i] = Section{
 			Name:           p.name,
-			VirtualAddress: uint32(address), VirtualSize: p.size,
+			VirtualAddress: uint32(address), VirtualSize: uint32(p.size),
 			Offset: uint32(offset), RawSize: uint32(raw),
 			Flags: p.flags,
 		}
-		address += uint64(roundUp(p.size, sa))
+		address += uint64(roundUp(uint32(p.size), sa))
 		offset += raw
 	}
 	return out, nil

@@ -70,7 +70,7 @@ func kernel() []byte {
 
 func options() Options {
 	return Options{
-		Stub: stub(), Kernel: kernel(), Initrd: bytes.Repeat([]byte("initrd"), 1000),
+		Stub: stub(), Kernel: Bytes(kernel()), Initrd: Bytes(bytes.Repeat([]byte("initrd"), 1000)),
 		Cmdline: "roothash=abc ro console=ttyS0", OSRelease: []byte("ID=spore\n"), Uname: "6.12.0-test", Microcode: []byte("070701 microcode"),
 	}
 }
@@ -108,7 +108,7 @@ func TestDebugPEReadsTheSame(t *testing.T) {
 	require.NoError(t, err)
 	want := map[string][]byte{
 		".osrel": o.OSRelease, ".cmdline": append([]byte(o.Cmdline), 0), ".uname": []byte(o.Uname),
-		".ucode": o.Microcode, ".initrd": o.Initrd, ".linux": o.Kernel, ".text": bytes.Repeat([]byte("t"), 1024),
+		".ucode": o.Microcode, ".initrd": o.Initrd.(Bytes), ".linux": o.Kernel.(Bytes), ".text": bytes.Repeat([]byte("t"), 1024),
 	}
 	for name, data := range want {
 		s := f.Section(name)
@@ -205,11 +205,15 @@ func TestRefusedParts(t *testing.T) {
 		"an unaligned section":      {func(o *Options) { o.Stub = makePE(1536, 4096, Section{".text", 0x1000, 1000, 1536, 1000, 0}) }, "not aligned in the file"},
 		"a section out of image":    {func(o *Options) { o.Stub = patch(stub(), opt+optSizeOfImage, 0x1000) }, "outside its own SizeOfImage"},
 		"a header that lies":        {func(o *Options) { o.Stub = patch(stub(), opt+optSizeOfHeaders, 1<<30) }, "header is inconsistent"},
-		"a kernel that is no PE":    {func(o *Options) { o.Kernel = []byte("\x7fELF") }, "the kernel is not a PE file"},
+		"a kernel that is no PE":    {func(o *Options) { o.Kernel = Bytes("\x7fELF") }, "the kernel is not a PE file"},
+		"no kernel":                 {func(o *Options) { o.Kernel = nil }, "there is no kernel"},
+		"an empty kernel":           {func(o *Options) { o.Kernel = Bytes{} }, "there is no kernel"},
+		"a kernel that is not read": {func(o *Options) { o.Kernel = unreadable(9000) }, "read what goes into .linux: it is gone"},
+		"initramfs of over 2 GiB":   {func(o *Options) { o.Initrd = unreadable(1 << 31) }, "over 2 GiB with .initrd"},
 		"a command line too long":   {func(o *Options) { o.Cmdline = strings.Repeat("x", 2048) }, "has 2048 bytes; the kernel takes 2047"},
 		"a command line with lines": {func(o *Options) { o.Cmdline = "ro\nquiet" }, "byte 0x0a at offset 2"},
 		"a command line with NUL":   {func(o *Options) { o.Cmdline = "ro\x00" }, "byte 0x00"},
-		"a kernel of over 2 GiB":    {func(o *Options) { o.Kernel = patch(kernel(), opt+optSizeOfImage, 0xfffff000) }, "over 2 GiB with .linux"},
+		"a kernel of over 2 GiB":    {func(o *Options) { o.Kernel = Bytes(patch(kernel(), opt+optSizeOfImage, 0xfffff000)) }, "over 2 GiB with .linux"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options()

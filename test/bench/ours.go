@@ -284,7 +284,11 @@ func (o *ours) plainInitramfs(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plain, err := decompressed(parts.Initrd)
+	initrd, err := uki.Read(parts.Initrd)
+	if err != nil {
+		return "", err
+	}
+	plain, err := decompressed(initrd)
 	if err != nil {
 		return "", fmt.Errorf("decompress the initramfs: %w", err)
 	}
