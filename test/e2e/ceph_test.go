@@ -87,7 +87,7 @@ func TestAMachineWithCeph(t *testing.T) {
 			step.run(t)
 		})
 		if !passed && step.needed {
-			t.Log(strings.Join(s.g.shell("ls -lL /dev/mapper /dev/vd*; journalctl -q -b --no-pager -u ceph-disks -u 'ceph-osd-disk@*' | cut -c1-300 | tail -n 80"), "\n"))
+			t.Log(strings.Join(s.g.shell("ls -lL /dev/mapper /dev/vd* /dev/sd* /dev/nvme*; journalctl -q -b --no-pager -u ceph-disks -u 'ceph-osd-disk@*' | cut -c1-300 | tail -n 80"), "\n"))
 			t.Fatal("the rest stands on this")
 		}
 	}
@@ -99,11 +99,12 @@ func (s *storage) emptyDisks(dir, name string) []vm.Disk {
 	s.t.Helper()
 	out := []vm.Disk{{Path: filepath.Join(dir, name+"-boot.img"), Serial: "DISK0001", BootIndex: 1}}
 	require.NoError(s.t, vm.Copy(s.plant.image, out[0].Path, diskSize))
-	for _, serial := range []string{"OSD-A", "OSD-B"} {
-		path := filepath.Join(dir, name+"-"+serial+".img")
-		require.NoError(s.t, os.WriteFile(path, nil, 0o600))
-		require.NoError(s.t, os.Truncate(path, osdDisk))
-		out = append(out, vm.Disk{Path: path, Serial: serial})
+	// Each is behind a controller whose driver nothing else needs.
+	for _, d := range []vm.Disk{{Serial: "OSD-A", Bus: "sata"}, {Serial: "OSD-B", Bus: "nvme"}} {
+		d.Path = filepath.Join(dir, name+"-"+d.Serial+".img")
+		require.NoError(s.t, os.WriteFile(d.Path, nil, 0o600))
+		require.NoError(s.t, os.Truncate(d.Path, osdDisk))
+		out = append(out, d)
 	}
 	return out
 }

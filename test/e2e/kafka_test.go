@@ -78,7 +78,8 @@ func (k *kafkaMachine) boot(name, system, data string, logged bool) *guest {
 	k.t.Helper()
 	c := vm.Config{
 		Name: name, SMBIOS: vm.SMBIOS{Serial: "KAFKA-TEST", UUID: "3a5b8f0e-0000-4000-8000-000000000041", Credentials: map[string][]byte{"spore.bundle": k.bundle}},
-		Disks: []vm.Disk{bootDisk(system), {Path: data, Serial: "KAFKA-DATA"}},
+		// The data is behind a controller whose driver nothing else needs.
+		Disks: []vm.Disk{bootDisk(system), {Path: data, Serial: "KAFKA-DATA", Bus: "sata"}},
 		NICs:  []vm.NIC{{MAC: kafkaMAC, Net: network, DHCPStart: "10.77.0.60", Forwards: []vm.Forward{{Protocol: "tcp", Guest: kafkaIP + ":9092"}}}},
 	}
 	if logged {
