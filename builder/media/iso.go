@@ -6,19 +6,14 @@ import (
 	"time"
 
 	"spore/builder/image"
-	"spore/builder/uki"
 )
 
 // WriteISO writes the hybrid ISO whole or not at all. bios is what boots it without UEFI; files are further files of the ESP
 // by their path.
 func (m *Media) WriteISO(ctx context.Context, name string, bios image.BIOS, files map[string][]byte) error {
-	kernel, err := uki.Read(m.root.Kernel)
+	kernel, initrd, err := m.root.readKernel()
 	if err != nil {
-		return fmt.Errorf("read the kernel: %w", err)
-	}
-	initrd, err := m.root.withMicrocode()
-	if err != nil {
-		return fmt.Errorf("read the initramfs: %w", err)
+		return err
 	}
 	_, err = image.WriteISO(ctx, name, image.ISOOptions{
 		Options: image.Options{

@@ -131,10 +131,16 @@ func sum(data []byte) (out [sha256.Size]byte) {
 	return out
 }
 
-// withMicrocode is the initramfs behind the microcode, which is an uncompressed archive of its own: the kernel looks for it
-// before it unpacks anything (Documentation/arch/x86/microcode.rst of Linux).
-func (r *Root) withMicrocode() ([]byte, error) {
-	return uki.Read(uki.Joined{uki.Bytes(r.Microcode), r.Initrd})
+// readKernel reads the kernel and its initramfs, for what boots them without the UKI. Microcode is an uncompressed archive of its
+// own before the initramfs: the kernel looks for it before it unpacks anything (Documentation/arch/x86/microcode.rst of Linux).
+func (r *Root) readKernel() (kernel, initrd []byte, err error) {
+	if kernel, err = uki.Read(r.Kernel); err != nil {
+		return nil, nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	if initrd, err = uki.Read(uki.Joined{uki.Bytes(r.Microcode), r.Initrd}); err != nil {
+		return nil, nil, fmt.Errorf("read the initramfs: %w", err)
+	}
+	return kernel, initrd, nil
 }
 
 // Close removes the file of the cluster part, once the media hold its content.

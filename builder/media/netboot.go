@@ -13,7 +13,6 @@ import (
 
 	"spore/builder/image"
 	"spore/builder/netboot/ipxe"
-	"spore/builder/uki"
 )
 
 // Names of the files in a folder for network boot, besides those of package ipxe. Machines load them by these names, from
@@ -91,13 +90,9 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 	if err != nil {
 		return err
 	}
-	kernel, err := uki.Read(m.root.Kernel)
+	kernel, initrd, err := m.root.readKernel()
 	if err != nil {
-		return fmt.Errorf("read the kernel: %w", err)
-	}
-	initrd, err := m.root.withMicrocode()
-	if err != nil {
-		return fmt.Errorf("read the initramfs: %w", err)
+		return err
 	}
 	files := map[string][]byte{
 		ipxe.Kernel:    kernel,
