@@ -228,7 +228,7 @@ func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 }
 
 // The image is started from a disc where the suite builds one, else from a stick, installs itself, and starts from the disk: once
-// beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs.
+// beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs, not that of the disc.
 func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	t.Parallel()
 	inner := emptyFile(t, smallDisk)
@@ -240,11 +240,11 @@ func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	c := edge("install", medium)
 	c.SMBIOS = b.bundle(t, "edge-01")
 	c.SMBIOS.Credentials["spore.install"] = []byte(innerDisk)
-	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2, Bus: "sata"})
+	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2, Bus: "nvme"})
 	c.Reboots, c.Dir = true, t.TempDir()
 	g := boot(t, c)
-	g.awaitLine(`spore-agent: installing on /dev/sd. .*serial INNER001.*, which holds: nothing`)
-	g.awaitLine(`spore-agent: installed on /dev/sd.: wrote \d+ MiB of \d+ MiB.*read back and compared`)
+	g.awaitLine(`spore-agent: installing on /dev/nvme0n1 .*serial INNER001.*, which holds: nothing`)
+	g.awaitLine(`spore-agent: installed on /dev/nvme0n1: wrote \d+ MiB of \d+ MiB.*read back and compared`)
 	g.awaitLine(`restarting from the disk`)
 	// QEMU puts the medium first at each start; the installer's entry counts all the same, for the next one.
 	g.awaitLine(`spore stage1: .*booted by "Boot[0-9A-F]{4} Spore on INNER001"`)
@@ -252,7 +252,7 @@ func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	require.Contains(t, run(t, "sgdisk", "-v", inner), "No problems found")
 
 	// The medium is gone, and so is what the firmware knew.
-	c = edge("installed", vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 1, Bus: "sata"})
+	c = edge("installed", vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 1, Bus: "nvme"})
 	c.SMBIOS = b.bundle(t, "edge-01")
 	g = boot(t, c)
 	s := g.running()
