@@ -158,7 +158,7 @@ var badCeph = []badInput{
 		[]string{
 			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
 			`cluster.yaml:29:11: error: beside the monitor of node 1-kafka runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml`,
-			`nodes/kafka-01.yaml:2:7: warning: this file is about node 1-kafka; people would look for it under the name 1-kafka.yaml`,
+			`nodes/kafka-01.yaml:2:7: error: this file is about node 1-kafka; rename it to nodes/1-kafka.yaml, where the node looks for it`,
 		},
 	},
 	{

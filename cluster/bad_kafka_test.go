@@ -30,6 +30,13 @@ var badKafka = []badInput{
 		},
 	},
 	{
+		"one copy, acknowledged from memory",
+		[]edit{{"services/kafka.yaml", "minInsyncReplicas: 1", "acknowledgeFromMemory: true"}},
+		[]string{
+			`services/kafka.yaml:3:24: warning: with one copy of a topic each power cut takes records that were acknowledged; leave acknowledgeFromMemory out`,
+		},
+	},
+	{
 		"every broker is needed for each write",
 		[]edit{
 			{"cluster.yaml", "roles: [worker]\n", "roles: [worker, kafka-broker]\n"},
@@ -81,7 +88,7 @@ var badKafka = []badInput{
 		"the controllers by their old name",
 		[]edit{{"services/kafka.yaml", "replicationFactor: 1", "controllers: [kafka-01]\nreplicationFactor: 1"}},
 		[]string{
-			`services/kafka.yaml:2:1: error: unknown key "controllers"; known keys: replicationFactor, minInsyncReplicas, heap, users`,
+			`services/kafka.yaml:2:1: error: unknown key "controllers"; known keys: replicationFactor, minInsyncReplicas, acknowledgeFromMemory, heap, users`,
 		},
 	},
 	{

@@ -100,7 +100,7 @@ var badKubernetes = []badInput{
 		"an archive that is a folder",
 		[]edit{{"images/app.tar/x", "", "x"}, {"services/kubernetes.yaml", "version: v1.36", "images: [images/app.tar]"}},
 		[]string{
-			"services/kubernetes.yaml:2:10: error: the archive images/app.tar cannot be read: it is not a file; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path",
+			"services/kubernetes.yaml:2:10: error: the archive images/app.tar cannot be read: it is a directory; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path",
 		},
 	},
 	{

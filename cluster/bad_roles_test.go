@@ -157,7 +157,7 @@ var badRoles = []badInput{
 		"a file under another node's name",
 		[]edit{{"nodes/worker.yaml", "", "node: worker-01\n"}},
 		[]string{
-			`nodes/worker.yaml:1:7: warning: this file is about node worker-01; people would look for it under the name worker-01.yaml`,
+			`nodes/worker.yaml:1:7: error: this file is about node worker-01; rename it to nodes/worker-01.yaml, where the node looks for it`,
 		},
 	},
 }

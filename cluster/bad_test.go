@@ -52,7 +52,7 @@ func apply(t testing.TB, files fstest.MapFS, edits []edit) {
 func TestBadInputs(t *testing.T) {
 	for group, list := range map[string][]badInput{
 		"load": badLoad, "secrets": badSecrets, "network": badNetwork, "nodes": badNodes, "roles": badRoles,
-		"node files": badNodefiles, "services": badServices, "Ceph": badCeph, "kubernetes": badKubernetes, "kafka": badKafka, "image": badImage,
+		"node files": badNodefiles, "services": badServices, "ports": badPorts, "Ceph": badCeph, "kubernetes": badKubernetes, "kafka": badKafka, "image": badImage,
 	} {
 		for _, tc := range list {
 			t.Run(group+"/"+tc.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestBadInputs(t *testing.T) {
 }
 
 func TestStrictMakesEveryWarningAnError(t *testing.T) {
-	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badCeph, badKubernetes, badKafka, badImage) {
+	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage) {
 		files := goodFolder(t)
 		apply(t, files, tc.edits)
 		_, lenient := Check(files, Options{})
@@ -84,7 +84,7 @@ func FuzzCheck(f *testing.F) {
 	for i, name := range names {
 		f.Add(uint8(i), good[name].Data)
 	}
-	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badCeph, badKubernetes, badKafka, badImage) {
+	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage) {
 		files := goodFolder(f)
 		apply(f, files, tc.edits)
 		for _, e := range tc.edits {

@@ -70,6 +70,9 @@ func (k *checker) checkKafka(src *source, s *spec.Kafka) {
 	} else if s.ReplicationFactor == 1 && brokers > 1 {
 		k.warningf(in(src, "replicationFactor"), "with replicationFactor 1 a broker that is down takes its part of every topic with it; write %d, or leave it out", min(3, brokers))
 	}
+	if s.AcknowledgeFromMemory && factor == 1 {
+		k.warningf(in(src, "acknowledgeFromMemory"), "with one copy of a topic each power cut takes records that were acknowledged; leave acknowledgeFromMemory out")
+	}
 	if s.Heap != 0 {
 		k.between(in(src, "heap"), "the heap", s.Heap, kafkaLeastHeap, kafkaMostHeap)
 	}

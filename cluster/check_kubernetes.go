@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"io/fs"
 	"net/netip"
 	"path"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/regular"
 	"spore/cluster/spec"
 )
 
@@ -123,8 +123,8 @@ func (l *loader) statArchives(c *Config) {
 			continue
 		}
 		info, err := fs.Stat(l.fsys, image)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("it is not a file")
+		if err == nil {
+			err = regular.Check(info)
 		}
 		c.archives[image] = err
 	}

@@ -36,7 +36,8 @@ func (k *checker) checkNodeFiles() {
 			continue
 		}
 		if want := f.Node + ".yaml"; path.Base(src.path) != want {
-			k.warningf(p.then("node"), "this file is about node %s; people would look for it under the name %s", f.Node, want)
+			// The node and people look for it by this name: current-node.yaml is a link to it.
+			k.errorf(p.then("node"), "this file is about node %s; rename it to nodes/%s, where the node looks for it", f.Node, want)
 		}
 		k.checkInterfaces(src, node, f.Interfaces, cards)
 		k.checkDisks(src, node, f.Disks)

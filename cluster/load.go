@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
 
+	"spore/cluster/regular"
 	"spore/cluster/spec"
 )
 
@@ -88,7 +88,7 @@ func (l *loader) add(sev Severity, file string, line, column int, format string,
 }
 
 // LoadDir is Load for a directory.
-func LoadDir(dir string) (*Config, Report) { return Load(os.DirFS(dir)) }
+func LoadDir(dir string) (*Config, Report) { return Load(regular.Folder(dir)) }
 
 // Load reads and parses a configuration folder. It goes on after an error, so that the report names all of them; the
 // Config then holds what could be read, enough for Validate to find the rest.
@@ -191,6 +191,9 @@ func (l *loader) file(name string, into any) *source {
 		if errors.Is(err, fs.ErrNotExist) && name == clusterFile {
 			hint = "; name the folder that holds it, or make one with `spore init`"
 		}
+		if kind := regular.KindError(""); errors.As(err, &kind) {
+			hint = "; put a regular file there, or a link to one"
+		}
 		l.add(Error, name, 1, 1, "cannot be read: %v%s", plain(err), hint)
 		s.broken = true
 		return s
@@ -235,6 +238,13 @@ func (l *loader) literals(s *source) {
 }
 
 func (l *loader) read(name string) ([]byte, error) {
+	info, err := fs.Stat(l.fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := regular.Check(info); err != nil {
+		return nil, err
+	}
 	f, err := l.fsys.Open(name)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ func Validate(c *Config, o Options) Report {
 		k.checkNodeFiles()
 	}
 	k.checkServices()
+	k.checkPorts()
 	k.checkImage()
 	return k.report.sorted()
 }

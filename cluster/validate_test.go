@@ -78,6 +78,11 @@ func TestTheExampleOfKubernetesIsWithoutFault(t *testing.T) {
 	require.Empty(t, messages(report))
 }
 
+func TestTheExampleOfAPlantIsWithoutFault(t *testing.T) {
+	_, report := Check(os.DirFS("../examples/plant"), Options{Strict: true})
+	require.Empty(t, messages(report))
+}
+
 func TestTheSixNodeClusterIsWithoutFault(t *testing.T) {
 	_, report := Check(os.DirFS("testdata/six-nodes"), Options{Strict: true})
 	require.Empty(t, messages(report))

@@ -5,5 +5,5 @@ import "embed"
 
 // Files holds the folder as it is.
 //
-//go:embed cluster.yaml image.yaml services/*.yaml nodes/*.yaml .schema/*.json
+//go:embed .gitignore cluster.yaml image.yaml services/*.yaml nodes/*.yaml .schema/*.json
 var Files embed.FS

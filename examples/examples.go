@@ -1,10 +1,10 @@
-// Package examples embeds the smaller example clusters, so that `spore init --example` writes the same files that the tests
-// boot. The whole one is configs/.
+// Package examples embeds the example clusters besides configs/, so that `spore init --example` writes the same files that the
+// tests boot.
 package examples
 
 import "embed"
 
 // Files holds the examples as they are, each in a folder of its name.
 //
-//go:embed edge kubernetes
+//go:embed edge kubernetes plant
 var Files embed.FS

@@ -1,6 +1,8 @@
-// Package fat reads and makes FAT32 filesystems, after Microsoft's "FAT: General Overview of On-Disk Format", version 1.03.
+// Package fat reads, makes and changes FAT32 filesystems, after Microsoft's "FAT: General Overview of On-Disk
+// Format", version 1.03.
 //
-// What it reads is outside data. What it makes is a function of what goes in: directories and files lie one behind the
-// other, with the date and the order that they are given. It does not change a filesystem in place, and knows neither FAT12
-// nor FAT16.
+// What it reads is outside data. What New makes is a function of what goes in: directories and files lie one behind
+// the other in the order of their paths, all with the same date. Edit makes, renames and removes files of a
+// filesystem that nobody has mounted, in place and so that a loss of power leaves each file old or new. FAT12 and
+// FAT16 are left out.
 package fat

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,9 @@ const EnvironmentDir = "/etc/cluster-config/environment"
 
 // Environment returns the environment files of a node by file name: cluster.env, node.env, and one for each program that
 // its roles run. Each holds sorted lines KEY=VALUE that systemd (systemd.exec(5), EnvironmentFile=) and a POSIX shell read
-// alike. Lists are separated by blanks. Secrets are never in them.
-func Environment(c *Cluster, n *Node) map[string][]byte {
+// alike. Lists are separated by blanks. Secrets are never in them. memory is the machine's in bytes; what depends on it is left
+// out where it is 0, for a machine that nobody has seen yet.
+func Environment(c *Cluster, n *Node, memory uint64) map[string][]byte {
 	out := map[string][]byte{
 		"cluster.env": environment(map[string]string{
 			"CLUSTER_NAME":                   c.Name,
@@ -39,12 +41,13 @@ func Environment(c *Cluster, n *Node) map[string][]byte {
 		}),
 	}
 	for _, p := range NodePrograms(c, n) {
-		out[p.Name+".env"] = environment(programEnvironment(c, p.Name))
+		out[p.Name+".env"] = environment(programEnvironment(c, n, p.Name, memory))
 	}
 	return out
 }
 
-// NodePrograms returns the rows of the programs that the node's roles run in this cluster, in the order of the program table.
+// NodePrograms returns the rows of the programs that the node's roles run in this cluster, in the order of the
+// program table. Their ports are those of this node: of its roles, with the numbers that settings give.
 func NodePrograms(c *Cluster, n *Node) []roles.Program {
 	wanted := map[string]bool{}
 	for _, name := range n.Roles {
@@ -57,6 +60,7 @@ func NodePrograms(c *Cluster, n *Node) []roles.Program {
 	var out []roles.Program
 	for _, p := range roles.Programs() {
 		if wanted[p.Name] {
+			p.Ports = nodePorts(c, n, p.Ports)
 			out = append(out, p)
 		}
 	}
@@ -76,9 +80,25 @@ func NodeTargets(n *Node) []string {
 }
 
 // programEnvironment holds the settings of a program that its unit or a person may want; the rest is in its rendered
-// configuration file.
-func programEnvironment(c *Cluster, program string) map[string]string {
+// configuration file. What a unit makes flags of is called as the flag is, behind the name of the program.
+func programEnvironment(c *Cluster, n *Node, program string, memory uint64) map[string]string {
 	switch {
+	case program == "kubelet" && c.Services.Kubernetes != nil:
+		return map[string]string{"KUBELET_HOSTNAME_OVERRIDE": n.Name, "KUBELET_NODE_IP": n.address()}
+	case program == "kube-apiserver" && c.Services.Kubernetes != nil:
+		return map[string]string{
+			"KUBE_APISERVER_ADVERTISE_ADDRESS":        n.address(),
+			"KUBE_APISERVER_BIND_ADDRESS":             apiBindAddress(c, n),
+			"KUBE_APISERVER_SECURE_PORT":              strconv.Itoa(roles.PortKubernetesAPI),
+			"KUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE": strings.Join(c.Network.ServiceCIDRs, ","),
+		}
+	case program == "kafka" && c.Services.Kafka != nil:
+		heap := c.KafkaHeap(memory)
+		if heap == 0 {
+			return nil
+		}
+		// The names are those of upstream's scripts.
+		return map[string]string{"KAFKA_HEAP_OPTS": fmt.Sprintf("-Xmx%dm", heap), "KAFKA_JVM_PERFORMANCE_OPTS": strings.Join(kafkaCollector(heap), " ")}
 	case program == "mosquitto" && c.Services.MQTT != nil:
 		return map[string]string{"MQTT_PORT": strconv.Itoa(c.Services.MQTT.ListenPort())}
 	case program == "coredns" && c.Services.DNS != nil:
@@ -89,6 +109,24 @@ func programEnvironment(c *Cluster, program string) map[string]string {
 		}
 	}
 	return nil
+}
+
+// address is the first of cluster.yaml, by which the others know the node; validation sees to it that nodes of Kubernetes have one.
+func (n *Node) address() string {
+	if len(n.IPs) == 0 {
+		return ""
+	}
+	return n.IPs[0]
+}
+
+// apiBindAddress is every address of the node, since the virtual address comes and goes.
+func apiBindAddress(c *Cluster, n *Node) string {
+	for _, s := range []string{n.address(), c.Network.ControlPlaneEndpoint} {
+		if a, err := netip.ParseAddr(s); err == nil && a.Is6() {
+			return "::"
+		}
+	}
+	return "0.0.0.0"
 }
 
 // Forwarders returns the resolvers that the DNS servers ask for foreign names: those of dns.yaml, else the cluster's

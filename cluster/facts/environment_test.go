@@ -23,7 +23,8 @@ func example() (*Cluster, *Node) {
 }
 
 func TestEnvironmentFilesAreSortedAndQuoted(t *testing.T) {
-	files := Environment(example())
+	c, n := example()
+	files := Environment(c, n, 1<<30)
 	require.Len(t, files, 4)
 	require.Equal(t, `CLUSTER_CONTROL_PLANE_ENDPOINT=
 CLUSTER_DOMAIN=plant.example
@@ -50,10 +51,57 @@ NODE_ROLES="dns-server mqtt-broker"
 func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 	c, n := example()
 	n.Roles = []string{"ceph-osd", "dns-server"}
-	files := Environment(c, n)
+	files := Environment(c, n, 1<<30)
 	require.Contains(t, files, "coredns.env")
 	require.NotContains(t, files, "mosquitto.env")
 	require.Equal(t, []string{"ceph-osd.target", "dns.target"}, NodeTargets(n))
+}
+
+// What the units of these programs take from their files, with ${NAME} as a word of the command line.
+func TestUnitsFindTheirSettings(t *testing.T) {
+	master := func() (*Cluster, *Node) {
+		return &Cluster{
+			Network:  spec.Network{ServiceCIDRs: []string{"10.79.0.0/16", "fd79::/108"}},
+			Members:  map[string][]string{"control-plane": {"master-01"}, "kafka-broker": {"master-01"}},
+			Services: spec.Services{Kubernetes: &spec.Kubernetes{}, Kafka: &spec.Kafka{}},
+		}, &Node{Name: "master-01", IPs: []string{"10.77.0.21", "fd77::21"}, Roles: []string{"control-plane", "kafka-broker"}}
+	}
+	serial := "KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseSerialGC -XX:TieredStopAtLevel=1\"\n"
+	for _, tt := range []struct {
+		name, file, want string
+		memory           uint64
+		change           func(*Cluster, *Node)
+	}{
+		{name: "kubelet", file: "kubelet.env", want: "KUBELET_HOSTNAME_OVERRIDE=master-01\nKUBELET_NODE_IP=10.77.0.21\n"},
+		{name: "the API server", file: "kube-apiserver.env", want: "KUBE_APISERVER_ADVERTISE_ADDRESS=10.77.0.21\nKUBE_APISERVER_BIND_ADDRESS=0.0.0.0\n" +
+			"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n"},
+		{name: "the API server of a node with IPv6", file: "kube-apiserver.env", want: "KUBE_APISERVER_ADVERTISE_ADDRESS=fd77::21\nKUBE_APISERVER_BIND_ADDRESS=::\n" +
+			"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n",
+			change: func(_ *Cluster, n *Node) { n.IPs = []string{"fd77::21"} }},
+		{name: "the API server behind a virtual address of the other family", file: "kube-apiserver.env",
+			want: "KUBE_APISERVER_ADVERTISE_ADDRESS=10.77.0.21\nKUBE_APISERVER_BIND_ADDRESS=::\n" +
+				"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n",
+			change: func(c *Cluster, _ *Node) { c.Network.ControlPlaneEndpoint = "fd77::200" }},
+		{name: "Kafka on a small machine", file: "kafka.env", memory: 512 << 20, want: "KAFKA_HEAP_OPTS=-Xmx256m\n" + serial},
+		{name: "Kafka has a quarter", file: "kafka.env", memory: 2 << 30, want: "KAFKA_HEAP_OPTS=-Xmx512m\n" + serial},
+		{name: "Kafka on a large machine", file: "kafka.env", memory: 256 << 30, want: "KAFKA_HEAP_OPTS=-Xmx6144m\n" +
+			"KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent\"\n"},
+		{name: "Kafka with the heap of kafka.yaml", file: "kafka.env", memory: 8 << 30, want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
+			change: func(c *Cluster, _ *Node) { c.Services.Kafka.Heap = 700 }},
+		{name: "Kafka on a machine that nobody has seen yet", file: "kafka.env", want: ""},
+		{name: "Kafka with the heap of kafka.yaml on one that nobody has seen yet", file: "kafka.env", want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
+			change: func(c *Cluster, _ *Node) { c.Services.Kafka.Heap = 700 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, n := master()
+			if tt.change != nil {
+				tt.change(c, n)
+			}
+			files := Environment(c, n, tt.memory)
+			require.Contains(t, files, tt.file)
+			require.Equal(t, tt.want, string(files[tt.file]))
+		})
+	}
 }
 
 func TestNodesOfKubernetesRunPods(t *testing.T) {

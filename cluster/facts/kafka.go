@@ -15,6 +15,15 @@ const (
 // maxKafkaReplication is the number of copies that is the default where there are as many brokers.
 const maxKafkaReplication = 3
 
+// Bounds of a heap that comes from the machine's memory, in MiB. Kafka works best when most of the memory is the page cache.
+const (
+	kafkaLeastHeap = 256
+	kafkaMostHeap  = 6 << 10
+	// kafkaParallelHeap is the heap from which several threads collect it and both compilers work; below, they cost more
+	// memory and start than they save.
+	kafkaParallelHeap = 1 << 10
+)
+
 // KafkaID is a node's node.id in Kafka, 1 to 2^31-1. It comes from the node's name alone, so that it stays what it is whoever
 // joins or leaves.
 func KafkaID(node string) int32 {
@@ -63,3 +72,24 @@ func (c *Cluster) KafkaOwnReplication() (factor, inSync int) {
 
 // kafkaCopies is as many copies as make sense on these brokers.
 func (c *Cluster) kafkaCopies() int { return max(1, min(maxKafkaReplication, len(c.KafkaBrokers()))) }
+
+// KafkaHeap is the size of the heap in MiB: as kafka.yaml says, else a quarter of the machine's memory, which is in bytes. It is
+// 0 where neither is known.
+func (c *Cluster) KafkaHeap(memory uint64) int {
+	if k := c.Services.Kafka; k != nil && k.Heap != 0 {
+		return k.Heap
+	}
+	if memory == 0 {
+		return 0
+	}
+	return min(max(int(memory>>20)/4, kafkaLeastHeap), kafkaMostHeap)
+}
+
+// kafkaCollector are the options of the JVM that go with a heap.
+func kafkaCollector(heap int) []string {
+	if heap >= kafkaParallelHeap { // as Kafka's own scripts have it
+		return []string{"-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"}
+	}
+	// The first compiler alone starts in half the time; the second one is for brokers with much to do.
+	return []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// By says what kind of evidence decided, in the words of node-identity and the status line.
+// By says what kind of evidence decided, in the words of /run/spore/identity.json and the status line.
 const (
 	ByCmdline  = "cmdline"
 	BySMBIOS   = "smbios"

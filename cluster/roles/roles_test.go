@@ -67,14 +67,59 @@ func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestTwoListenersOfANodeNeverShareAPort(t *testing.T) {
-	owner := map[string]string{}
-	for _, p := range Programs() {
+// A node may have any roles together.
+func TestPortsWithFixedNumbersNeverMeet(t *testing.T) {
+	all := slices.Concat(Programs(), System())
+	for _, p := range all {
 		for _, port := range p.Ports {
-			require.Regexp(t, `^[0-9]{1,5}/(tcp|udp)$`, port)
-			require.Empty(t, owner[port], "%s and %s", port, p.Name)
-			owner[port] = p.Name
+			require.Contains(t, []string{"tcp", "udp"}, port.Protocol, p.Name)
+			require.NotEmpty(t, port.For, "%s says what %s is for", p.Name, port)
+			require.Greater(t, port.First, 0, p.Name)
+			require.Less(t, max(port.First, port.Last), 1<<16, p.Name)
+			require.True(t, port.Last == 0 || port.Last > port.First, p.Name)
+			for _, other := range all {
+				for _, taken := range other.Ports {
+					require.False(t, p.Name != other.Name && port.Meets(taken), "%s of %s and %s of %s", port, p.Name, taken, other.Name)
+				}
+			}
 		}
+	}
+}
+
+func TestWhichPortsMeet(t *testing.T) {
+	mqtt, nodePorts, osds := tcp(8883, ""), tcp(30000, "").to(32767), tcp(6800, "").to(7568)
+	for name, tc := range map[string]struct {
+		a, b Port
+		want bool
+	}{
+		"the same":                             {mqtt, tcp(8883, ""), true},
+		"another number":                       {mqtt, tcp(8884, ""), false},
+		"another protocol":                     {mqtt, udp(8883, ""), false},
+		"everywhere and on the node's address": {mqtt, tcp(8883, "").at(Node), true},
+		"everywhere and on loopback":           {mqtt, tcp(8883, "").at(Loopback), true},
+		"the node's address and loopback":      {tcp(2379, "").at(Node), tcp(2379, "").at(Loopback), false},
+		"loopback twice":                       {tcp(2379, "").at(Loopback), tcp(2379, "").at(Loopback), true},
+		"the first of a range":                 {tcp(6800, ""), osds, true},
+		"the last of a range":                  {tcp(7568, ""), osds, true},
+		"one below a range":                    {tcp(6799, ""), osds, false},
+		"one above a range":                    {tcp(7569, ""), osds, false},
+		"two ranges, which give way":           {osds, tcp(7000, "").to(8000), false},
+		"two ranges apart":                     {osds, nodePorts, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, tc.a.Meets(tc.b))
+			require.Equal(t, tc.want, tc.b.Meets(tc.a))
+		})
+	}
+}
+
+func TestAPortIsWrittenAsPeopleReadIt(t *testing.T) {
+	for want, p := range map[string]Port{
+		"8883/tcp": tcp(8883, "MQTT"), "53/udp": udp(53, "DNS").at(Node), "6800-7568/tcp": cephPorts("OSDs"), "127.0.0.1:10248/tcp": tcp(10248, "health").at(Loopback),
+	} {
+		text, err := p.MarshalText()
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
 	}
 }
 

@@ -50,7 +50,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 func yamlFiles(t *testing.T) []string {
 	var out []string
 	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
-		for _, dir := range []string{configs, "../../examples/edge", "../../examples/kubernetes", "../testdata/six-nodes"} {
+		for _, dir := range []string{configs, "../../examples/edge", "../../examples/kubernetes", "../../examples/plant", "../testdata/six-nodes"} {
 			names, err := filepath.Glob(filepath.Join(dir, pattern))
 			require.NoError(t, err)
 			out = append(out, names...)

@@ -31,6 +31,17 @@ const (
 // PauseImage is the image of the container that holds a pod's namespaces; it is in every image with Kubernetes.
 const PauseImage = "spore.local/pause:1"
 
+// SettingMQTTPort is the port of mqtt.yaml, by the name of the service and the key.
+const SettingMQTTPort = "mqtt.port"
+
+// Port is the number that a setting with a port gives; 0 when its service is off.
+func (s *Services) Port(setting string) int {
+	if setting == SettingMQTTPort && s.MQTT != nil {
+		return s.MQTT.ListenPort()
+	}
+	return 0
+}
+
 // ListenPort is the TLS listener's port.
 func (m *MQTT) ListenPort() int {
 	if m.Port == 0 {

@@ -1,6 +1,6 @@
 package spec
 
-// NodeFile is one file of configs/nodes/: what is particular to a node.
+// NodeFile is the file configs/nodes/NAME.yaml: what is particular to the node of this name.
 type NodeFile struct {
 	// Node is the name of the node in cluster.yaml that this file is about.
 	Node string `yaml:"node" json:"node"`

@@ -111,6 +111,8 @@ type Kafka struct {
 	ReplicationFactor int `yaml:"replicationFactor,omitempty" json:"replicationFactor,omitempty"`
 	// MinInsyncReplicas is how many copies an acknowledged record has at least, by default; one less than ReplicationFactor, and at least 1, when 0.
 	MinInsyncReplicas int `yaml:"minInsyncReplicas,omitempty" json:"minInsyncReplicas,omitempty"`
+	// AcknowledgeFromMemory has brokers acknowledge a record before it is on their disks; a topic's own flush.messages counts more.
+	AcknowledgeFromMemory bool `yaml:"acknowledgeFromMemory,omitempty" json:"acknowledgeFromMemory,omitempty"`
 	// Heap is the Java heap in MiB; from the machine's memory when 0.
 	Heap int `yaml:"heap,omitempty" json:"heap,omitempty"`
 	// Users may connect, besides the user admin that there always is; nobody else may. Users and rights that are not here are taken away.
