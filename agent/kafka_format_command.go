@@ -51,8 +51,8 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 	if err := storage.Check(); err != nil {
 		return err
 	}
-	if slices.Contains(c.KafkaBrokers(), n.Name) && render.KafkaFlushes(c) {
-		m.say("there is one broker, so nobody else has what it has not on its disk: it flushes every record before it acknowledges it (log.flush.interval.messages=1); with two or more brokers it does not")
+	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka.AcknowledgeFromMemory {
+		m.say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
 	if err := m.kafkaArchive(dir); err != nil { // It only saves time.
 		m.say(err.Error())
@@ -101,6 +101,9 @@ func (m *machine) kafkaArchive(dir string) error {
 	options, err := os.ReadFile(filepath.Join(dir, "jvm.args"))
 	if err != nil {
 		return fmt.Errorf("read the options of the JVM: %w", err)
+	}
+	for _, name := range []string{"KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS"} { // kafka.env, which the unit reads
+		options = append(options, os.Getenv(name)+"\n"...)
 	}
 	files, err := filepath.Glob(render.KafkaJars)
 	if err != nil {

@@ -11,11 +11,10 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/wait"
+	"spore/cluster/roles"
 )
 
 const (
-	// felixReady is where felix says that it has put its rules in place (felix/config, HealthHost and HealthPort).
-	felixReady = "http://127.0.0.1:9099/readiness"
 	// felixBound is the longest wait for it, on a machine of usual speed.
 	felixBound = 2 * time.Minute
 	// cniConfig is where containerd looks for the network of pods; kubelet calls the node's network ready when there is one.
@@ -23,6 +22,9 @@ const (
 	// maxCNIFile bounds a file of it in bytes.
 	maxCNIFile = 1 << 20
 )
+
+// felixReady is where felix says that it has put its rules in place (felix/config, HealthHost and HealthPort).
+var felixReady = fmt.Sprintf("http://127.0.0.1:%d/readiness", roles.PortFelixHealth)
 
 // cniFiles are those of calico-node's rendering that are the plugins', the list of plugins last.
 var cniFiles = []struct {

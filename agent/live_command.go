@@ -206,7 +206,7 @@ func (m *machine) settleLive(ctx context.Context, units []string) error {
 	if err != nil {
 		return err
 	}
-	if err := environment.Write(m.root.At(paths.Environment), c, n); err != nil {
+	if err := environment.Write(m.root.At(paths.Environment), c, n, memory()); err != nil {
 		return err
 	}
 	bus, err := activate.Connect(ctx)

@@ -95,7 +95,7 @@ func become(t testing.TB, m *machine, macs ...string) (detect.Identity, []string
 	if n == nil {
 		return id, nil, nil
 	}
-	require.NoError(t, environment.Write(m.root.At(paths.Environment), c, n))
+	require.NoError(t, environment.Write(m.root.At(paths.Environment), c, n, memory()))
 	_, targets, held := activate.Plan(activate.Input{
 		Cluster: c, Node: n, Identity: id, Have: activate.HaveIn(m.root.At(paths.Secrets)), Unit: func(string) bool { return true },
 	})

@@ -118,7 +118,7 @@ func (a *agent) begin() {
 
 // activate writes the environment files and enqueues the targets of the roles that may start.
 func (a *agent) activate(ctx context.Context) error {
-	if err := environment.Write(a.m.root.At(paths.Environment), a.cluster, a.node); err != nil {
+	if err := environment.Write(a.m.root.At(paths.Environment), a.cluster, a.node, memory()); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -10,10 +10,12 @@ import (
 	"crypto/x509"
 	"slices"
 	"time"
+
+	"spore/cluster/roles"
 )
 
 // Port is where agents answer, TCP.
-const Port = 8643
+const Port = roles.PortAPI
 
 // Paths. What follows FormationPath is the name of a quorum service.
 const (

@@ -141,6 +141,8 @@ func Leaves() []LeafRow {
 
 		{Name: "etcd-server", Authority: "etcd", Roles: master, CommonName: "{node}", SANs: ownNames, Usage: Server},
 		{Name: "etcd-peer", Authority: "etcd", Roles: master, CommonName: "{node}", SANs: hostNames, Usage: Server | Client},
+		// Kubernetes' API server reaches etcd by a socket now. That of an older image, to which a machine may fall back,
+		// shows this.
 		{Name: "etcd-apiserver", Authority: "etcd-client", Roles: master, CommonName: "kube-apiserver-etcd-client", Usage: Client},
 		{Name: "etcd-agent", Authority: "etcd-client", Roles: master, CommonName: "spore-agent-etcd-client", Usage: Client},
 

@@ -12,9 +12,10 @@ import (
 	"spore/cluster/facts"
 )
 
-// Write makes dir hold exactly the node's environment files; those of an earlier identity are removed.
-func Write(dir string, c *facts.Cluster, n *facts.Node) error {
-	files := facts.Environment(c, n)
+// Write makes dir hold exactly the node's environment files; those of an earlier identity are removed. memory is the machine's in
+// bytes.
+func Write(dir string, c *facts.Cluster, n *facts.Node, memory uint64) error {
+	files := facts.Environment(c, n, memory)
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)

@@ -4,7 +4,9 @@
 package etc
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sort"
 	"strings"
@@ -53,8 +55,7 @@ func Write(in Input) error {
 	}
 	if in.Node != nil {
 		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
-		files[paths.ClusterConfig+"/current-node.yaml"] = yamlDocument("what this node was told about itself", in.Node)
-		files[paths.ClusterConfig+"/node-identity"] = nodeIdentity(in)
+		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
 	}
 	for _, path := range sortedKeys(files) {
 		if _, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644); err != nil {
@@ -66,7 +67,27 @@ func Write(in Input) error {
 			return err
 		}
 	}
-	return nil
+	if in.Node == nil {
+		return nil
+	}
+	return linkNodeFile(in)
+}
+
+// linkNodeFile has current-node.yaml lead to the node's file in nodes/. A node may do without one. For such a node the link leads to
+// the shortest file that means the same, so that readers find a document of one form on every node. It lies outside of nodes/,
+// which is the folder that the user wrote.
+func linkNodeFile(in Input) error {
+	target := "nodes/" + in.Node.Name + ".yaml"
+	_, err := os.Stat(in.Root.At(in.Part + "/" + target))
+	if errors.Is(err, fs.ErrNotExist) {
+		target = paths.NodeFile
+		text := "# Written by spore-agent: the configuration has no file for this node in nodes/.\nnode: " + in.Node.Name + "\n"
+		_, err = atomicfile.Write(in.Root.At(target), []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("find the file of node %s: %w", in.Node.Name, err)
+	}
+	return link(in.Root, target, paths.ClusterConfig+"/current-node.yaml")
 }
 
 // WriteResolvers writes resolv.conf alone, after DHCP said something new.
@@ -198,24 +219,6 @@ func sysctl(n *facts.Node) string {
 		lines = append(lines, k+" = "+strings.ReplaceAll(n.Sysctl[k], "\n", " "))
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-// nodeIdentity is an environment file that says who the node is and why.
-func nodeIdentity(in Input) string {
-	var b strings.Builder
-	for _, kv := range [][2]string{
-		{"CLUSTER", in.Cluster.Name}, {"CLUSTER_ID", in.Cluster.ID}, {"NODE", in.Node.Name},
-		{"HOSTNAME", in.Node.Hostname}, {"FQDN", in.Node.FQDN}, {"ROLES", strings.Join(in.Node.Roles, " ")},
-		{"MATCHED_BY", in.Identity.By}, {"MATCHED_VALUE", in.Identity.Value}, {"MATCHED_PHASE", fmt.Sprint(in.Identity.Phase)},
-	} {
-		fmt.Fprintf(&b, "%s=%s\n", kv[0], quote(kv[1]))
-	}
-	return b.String()
-}
-
-// quote makes a value of an environment file (systemd.exec(5), EnvironmentFile=).
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", "$", `\$`, "\n", " ").Replace(s) + `"`
 }
 
 func distinct(names ...string) []string {

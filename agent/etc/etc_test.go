@@ -1,17 +1,18 @@
 package etc
 
 import (
-	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
 
 	"spore/agent/detect"
 	"spore/agent/paths"
+	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
@@ -46,8 +47,7 @@ func TestWrite(t *testing.T) {
 		"/etc/resolv.conf": "# Written by spore-agent at each boot.\nsearch plant.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\noptions edns0 timeout:2 attempts:2\n",
 		"/etc/systemd/timesyncd.conf.d/10-spore.conf": "[Time]\nNTP=ntp.example\n",
 		"/etc/sysctl.d/90-spore-node.conf":            "net.ipv4.conf.all.arp_notify = 1\nnet.ipv4.conf.default.arp_notify = 1\na = 1 2\nb = 2\n",
-		"/etc/cluster-config/node-identity": "CLUSTER=\"plant\"\nCLUSTER_ID=\"id\"\nNODE=\"edge-01\"\nHOSTNAME=\"edge\"\nFQDN=\"edge.plant.example\"\nROLES=\"dns-server\"\n" +
-			"MATCHED_BY=\"serial\"\nMATCHED_VALUE=\"CZ \\\"1\\\" \\$x\"\nMATCHED_PHASE=\"1\"\n",
+		"/etc/cluster-config/node-identity":           "edge-01\n",
 	} {
 		require.Equal(t, want, read(t, in, path), path)
 	}
@@ -85,16 +85,66 @@ func TestWritingTwiceGivesTheSame(t *testing.T) {
 	require.Equal(t, before, snapshot())
 }
 
-func TestTheNodesYAMLSaysWhatTheNodeWasTold(t *testing.T) {
+// withNodeFile lays a file of the node into the cluster part.
+func withNodeFile(t *testing.T, in Input, text string) {
+	t.Helper()
+	dir := in.Root.At(in.Part + "/nodes")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, in.Node.Name+".yaml"), []byte(text), 0o644))
+}
+
+func TestTheCurrentNodeIsALinkToTheNodesFile(t *testing.T) {
+	in := input(t)
+	withNodeFile(t, in, "node: edge-01 # as the user wrote it\n")
+	require.NoError(t, Write(in))
+	at := in.Root.At("/etc/cluster-config/current-node.yaml")
+	target, err := os.Readlink(at)
+	require.NoError(t, err)
+	require.Equal(t, "nodes/edge-01.yaml", target)
+	nodes, err := os.Readlink(in.Root.At("/etc/cluster-config/nodes"))
+	require.NoError(t, err)
+	require.Equal(t, "/run/spore/cluster/nodes", nodes)
+	require.NoFileExists(t, in.Root.At(paths.NodeFile), "the node has a file of its own")
+}
+
+// A pushed configuration brings the file of a node, and takes it away.
+func TestTheCurrentNodeFollowsTheConfiguration(t *testing.T) {
+	in := input(t)
+	target := func() string {
+		require.NoError(t, Write(in))
+		to, err := os.Readlink(in.Root.At("/etc/cluster-config/current-node.yaml"))
+		require.NoError(t, err)
+		return to
+	}
+	require.Equal(t, "/run/spore/node.yaml", target())
+	withNodeFile(t, in, "node: edge-01\n")
+	require.Equal(t, "nodes/edge-01.yaml", target())
+	require.NoError(t, os.Remove(in.Root.At(in.Part+"/nodes/edge-01.yaml")))
+	require.Equal(t, "/run/spore/node.yaml", target())
+}
+
+// Whoever reads current-node.yaml finds a document of the same form on every node: the shortest one that the builder takes for
+// a node without a file, with the same result.
+func TestANodeWithoutAFileIsToldItsDefaults(t *testing.T) {
 	in := input(t)
 	require.NoError(t, Write(in))
-	var got any
-	require.NoError(t, yaml.Unmarshal([]byte(read(t, in, "/etc/cluster-config/current-node.yaml")), &got))
-	data, err := json.Marshal(in.Node)
-	require.NoError(t, err)
-	back, err := json.Marshal(got)
-	require.NoError(t, err)
-	require.JSONEq(t, string(data), string(back))
+	said := read(t, in, paths.NodeFile)
+
+	folder := os.DirFS("../../examples/edge")
+	with := fstest.MapFS{"nodes/edge-01.yaml": {Data: []byte(said)}}
+	without := fstest.MapFS{}
+	for _, name := range []string{"cluster.yaml", "image.yaml", "services/dns.yaml", "services/mqtt.yaml"} {
+		data, err := fs.ReadFile(folder, name)
+		require.NoError(t, err)
+		with[name], without[name] = &fstest.MapFile{Data: data}, &fstest.MapFile{Data: data}
+	}
+	told := func(files fs.FS) []facts.Node {
+		c, report := cluster.Load(files)
+		require.NoError(t, report.Err())
+		_, nodes := cluster.Facts(c)
+		return nodes
+	}
+	require.Equal(t, told(without), told(with))
 }
 
 func TestWhatDHCPSaysIsUsedOnlyWhereTheClusterSaysNothing(t *testing.T) {
@@ -120,7 +170,10 @@ func TestAMachineThatIsNoNode(t *testing.T) {
 	in.Identity = detect.Identity{Seen: detect.Seen{MACs: []string{"52:54:00:77:00:99"}}}
 	require.NoError(t, Write(in))
 	require.Equal(t, "unknown-770099\n", read(t, in, "/etc/hostname"))
-	require.NoFileExists(t, in.Root.At("/etc/cluster-config/node-identity"))
+	for _, name := range []string{"node-identity", "current-node.yaml"} {
+		_, err := os.Lstat(in.Root.At("/etc/cluster-config/" + name))
+		require.ErrorIs(t, err, fs.ErrNotExist, name)
+	}
 	require.Equal(t, "unknown", Hostname(nil, detect.Identity{}))
 }
 

@@ -1,11 +1,12 @@
-// Package netnstest lets a test have a network of its own: it runs again in a new network namespace, with a user namespace
-// around it where the caller is not root. For tests only.
+// Package netnstest lets a test have a network of its own: it runs again in a new network namespace, with a user
+// namespace around it where the caller is not root. For tests only.
 package netnstest
 
 import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -33,6 +34,24 @@ func Run(t *testing.T, body func(t *testing.T)) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "in a network namespace of its own:\n%s", out)
 	t.Logf("%s", out)
+	// go test knows nothing of that process, which is content with no test, too.
+	end := regexp.MustCompile(`(?m)^ *--- (PASS|SKIP): ` + regexp.QuoteMeta(t.Name()) + ` `).FindSubmatch(out)
+	require.NotNil(t, end, "no test ran in a network namespace of its own:\n%s", out)
+	if string(end[1]) == "SKIP" {
+		t.Skip(reason(string(out)))
+	}
+}
+
+// logged is a line of t.Skip or t.Log.
+var logged = regexp.MustCompile(`(?m)^ *\S+\.go:\d+: (.*)$`)
+
+// reason is what a test that ended logged last.
+func reason(out string) string {
+	lines := logged.FindAllStringSubmatch(out, -1)
+	if len(lines) == 0 {
+		return "it is skipped in a network namespace of its own"
+	}
+	return lines[len(lines)-1][1]
 }
 
 // Veth makes a pair of connected interfaces with these MACs, both up.

@@ -8,6 +8,8 @@ import "path/filepath"
 const (
 	// Identity says which node the machine is (JSON, package detect).
 	Identity = "/run/spore/identity.json"
+	// NodeFile stands for the node's file in nodes/ where the configuration has none.
+	NodeFile = "/run/spore/node.yaml"
 	// PhaseTwo exists while only the network can say which node the machine is.
 	PhaseTwo = "/run/spore/phase-two"
 	// Probe exists when static addresses have to be probed before networkd uses them.

@@ -6,14 +6,12 @@ import (
 	"net/netip"
 	"path/filepath"
 	"time"
+
+	"spore/cluster/roles"
 )
 
-const (
-	// balancerAddress is where the balancer listens on every node.
-	balancerAddress = "127.0.0.1:6444"
-	// apiPort is kube-apiserver's on every master.
-	apiPort = 6443
-)
+// balancerAddress is where the balancer listens on every node; the port is roles.PortBalancer.
+const balancerAddress = "127.0.0.1:6444"
 
 // balancer renders the configuration of haproxy(1): TCP from the node's own programs to a master whose API server says that
 // it is ready. A master prefers its own.
@@ -52,14 +50,20 @@ func balancer(in Input) (map[string]File, error) {
 	line("  option httpchk GET /readyz")
 	line("  http-check expect status 200")
 	line("  option allbackups")
-	line("  default-server check check-ssl verify required ca-file %s inter %dms downinter %dms fall 3 rise 1 on-marked-down shutdown-sessions",
-		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second), milliseconds(time.Second))
+	// Who hangs on a master that is gone shall go to another one. Where there is none, closing all connections to a master
+	// that is late with its answer has all clients come again at once, which makes it later.
+	down := " on-marked-down shutdown-sessions"
+	if len(masters) == 1 {
+		down = ""
+	}
+	line("  default-server check check-ssl verify required ca-file %s inter %dms downinter %dms fall 3 rise 1%s",
+		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second), milliseconds(time.Second), down)
 	for _, m := range masters {
 		other := ""
 		if hasRole(in, "control-plane") && m.name != in.Node.Name {
 			other = " backup"
 		}
-		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, apiPort), m.name, other)
+		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, roles.PortKubernetesAPI), m.name, other)
 	}
 	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}, "authorities.pem": {authorities, 0o644}}, nil
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+
+	"spore/cluster/roles"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
@@ -88,7 +91,8 @@ func calicoEnvironment(in Input) (File, error) {
 		// Compiled without cgo it cannot load eBPF, not even to look for remains of it (felix/bpf/nat, connecttime.go).
 		{"FELIX_DebugSkipCTLBCleanup", "true"},
 		{"FELIX_HEALTHENABLED", "true"},
-		{"FELIX_HEALTHHOST", "127.0.0.1"},
+		{"FELIX_HEALTHHOST", loopback.String()},
+		{"FELIX_HEALTHPORT", strconv.Itoa(roles.PortFelixHealth)},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
 		{"FELIX_METADATAADDR", "None"},
 		{"FELIX_LOGFILEPATH", "None"},

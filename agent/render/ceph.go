@@ -9,14 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"spore/cluster/roles"
 	"spore/cluster/spec"
 )
 
-const (
-	// cephMonPort is the port of messenger version 2 (IANA: ceph).
-	cephMonPort = 3300
-	cephState   = "/var/lib/ceph"
-)
+const cephState = "/var/lib/ceph"
 
 // CephCaps are what the entities of Ceph may do, by the service that they may do it at.
 var CephCaps = map[string]map[string]string{
@@ -35,7 +32,7 @@ type CephMonitor struct {
 
 // Endpoint is the monitor's address as Ceph writes it (entity_addrvec_t): messenger version 2 alone, which encrypts.
 func (m CephMonitor) Endpoint() string {
-	return "[v2:" + netip.AddrPortFrom(m.Addr, cephMonPort).String() + "]"
+	return "[v2:" + netip.AddrPortFrom(m.Addr, roles.PortCephMon).String() + "]"
 }
 
 // CephMonitors returns the monitors of cluster.yaml, by name.

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-)
 
-// clusterDNSPort is not 53: that is the role dns-server's, which the same machine may have.
-const clusterDNSPort = 10053
+	"spore/cluster/roles"
+)
 
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
 // all others by the resolvers of the nodes.
@@ -39,7 +38,7 @@ func clusterDNS(in Input) (map[string]File, error) {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from cluster.yaml and services/kubernetes.yaml; made again at each start.")
-	line(".:%d {", clusterDNSPort)
+	line(".:%d {", roles.PortClusterDNS)
 	line("    bind %s", own)
 	line("    errors")
 	line("    bufsize 1232")

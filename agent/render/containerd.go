@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strconv"
+
+	"spore/cluster/roles"
 )
 
 const (
@@ -41,6 +44,11 @@ func containerd(in Input) (map[string]File, error) {
 		line("  %q,", p)
 	}
 	line("]")
+	line("")
+	// Whoever attaches to a container is led to kubelet, and kubelet leads on to this port.
+	line("[plugins.\"io.containerd.grpc.v1.cri\"]")
+	line("  stream_server_address = %q", loopback)
+	line("  stream_server_port = %q", strconv.Itoa(roles.PortContainerd)) // a string, and any free port unless it is said
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")

@@ -228,11 +228,11 @@ func corefile(dir string, own []netip.Addr, zones []*zone, up []netip.Addr) []by
 	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n"
 	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
 	for _, z := range zones {
-		fmt.Fprintf(&b, "%s:53 {\n%s", strings.TrimSuffix(z.origin, "."), bind)
+		fmt.Fprintf(&b, "%s:%d {\n%s", strings.TrimSuffix(z.origin, "."), roles.PortDNS, bind)
 		fmt.Fprintf(&b, "    loadbalance\n    file %s {\n        reload 0\n    }\n}\n", filepath.Join(dir, zoneFile(z.origin)))
 	}
 	if len(up) > 0 {
-		fmt.Fprintf(&b, ".:53 {\n%s", bind)
+		fmt.Fprintf(&b, ".:%d {\n%s", roles.PortDNS, bind)
 		fmt.Fprintf(&b, "    local\n    cache 300\n    forward . %s {\n        policy sequential\n        max_concurrent 1000\n    }\n}\n", join(up))
 	}
 	return b.Bytes()

@@ -6,17 +6,21 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/cluster/facts"
+	"spore/cluster/roles"
 )
 
 const (
-	etcdState      = origin.Home
-	etcdClientPort = 2379
-	etcdPeerPort   = 2380
+	etcdState = origin.Home
+	// etcdSocket is where the API server of this master finds etcd: without TLS, in a folder into which the unit lets
+	// nobody else. The API server has a connection for each kind of object, and makes all of them at its start and
+	// whenever either of the two was late; with TLS each one costs both a handshake.
+	etcdSocket = "unix:///run/etcd/client.sock"
 	// etcdHeartbeat and etcdElection are etcd's own defaults; a follower calls an election when it hears nothing for the
 	// second.
 	etcdHeartbeat = 100 * time.Millisecond
@@ -39,8 +43,8 @@ var strongSuites = []string{
 	"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 }
 
-// etcd renders etcd's configuration file. Every master is a member under its node's name; clients are those of the
-// authority etcd-client.
+// etcd renders etcd's configuration file. Every master is a member under its node's name; clients are the API server
+// of this node by a socket, and by TCP those of the authority etcd-client.
 func etcd(in Input) (map[string]File, error) {
 	own, err := nodeAddress(in)
 	if err != nil {
@@ -54,10 +58,12 @@ func etcd(in Input) (map[string]File, error) {
 		"name":     in.Node.Name,
 		"data-dir": etcdState,
 
-		"listen-peer-urls":            httpsURL(own, etcdPeerPort),
-		"listen-client-urls":          httpsURL(own, etcdClientPort) + "," + httpsURL(loopback, etcdClientPort),
-		"initial-advertise-peer-urls": httpsURL(own, etcdPeerPort),
-		"advertise-client-urls":       httpsURL(own, etcdClientPort),
+		"listen-peer-urls": httpsURL(own, roles.PortEtcdPeer),
+		"listen-client-urls": strings.Join([]string{
+			httpsURL(own, roles.PortEtcdClient), httpsURL(loopback, roles.PortEtcdClient), etcdSocket,
+		}, ","),
+		"initial-advertise-peer-urls": httpsURL(own, roles.PortEtcdPeer),
+		"advertise-client-urls":       httpsURL(own, roles.PortEtcdClient),
 		// Read only while there is no data.
 		"initial-cluster":       o.InitialCluster(),
 		"initial-cluster-state": etcdStates[o.Kind],
@@ -106,7 +112,7 @@ func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
 		}
 	}
 	if o == nil {
-		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, etcdPeerPort)}}}
+		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, roles.PortEtcdPeer)}}}
 	}
 	if len(o.Members) == 0 {
 		return nil, errors.New("the other members have not let this one in yet")
@@ -121,7 +127,7 @@ func EtcdPeer(n *facts.Node, addresses []netip.Addr) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return httpsURL(own, etcdPeerPort), nil
+	return httpsURL(own, roles.PortEtcdPeer), nil
 }
 
 func etcdTLS(in Input, leaf, clients string) map[string]any {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
+	"spore/cluster/roles"
 )
 
 // Names of Kafka's listeners.
@@ -23,9 +24,9 @@ const (
 
 // Ports of Kafka's listeners: of clients (SCRAM over TLS), of brokers, and of controllers (both by certificates).
 const (
-	KafkaClientPort     = 9092
-	KafkaBrokerPort     = 9093
-	KafkaControllerPort = 9094
+	KafkaClientPort     = roles.PortKafkaClient
+	KafkaBrokerPort     = roles.PortKafkaBroker
+	KafkaControllerPort = roles.PortKafkaController
 )
 
 const (
@@ -47,21 +48,12 @@ const (
 	kafkaOrganization = "spore:kafka-brokers"
 )
 
-// Bounds of a heap that comes from the machine's memory, in MiB. Kafka works best when most of the memory is the page cache.
-const (
-	kafkaLeastHeap = 256
-	kafkaMostHeap  = 6 << 10
-	// kafkaParallelHeap is the heap from which several threads collect it and both compilers work; below, they cost more
-	// memory and start than they save.
-	kafkaParallelHeap = 1 << 10
-	// kafkaMostCleaner is the cleaner's buffer that is Kafka's own default. It is touched at the start.
-	kafkaMostCleaner = 128
-)
+// kafkaMostCleaner is the cleaner's buffer in MiB that is Kafka's own default. It is touched at the start.
+const kafkaMostCleaner = 128
 
-// kafka renders server.properties, the key store, and the arguments of the JVM.
+// kafka renders server.properties, the key store, and arguments of the JVM.
 func kafka(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kafka
-	if k == nil {
+	if in.Cluster.Services.Kafka == nil {
 		return nil, errors.New("the cluster has no kafka settings; add services/kafka.yaml")
 	}
 	certificate, err := in.Secret("kafka-broker-certificate")
@@ -72,8 +64,7 @@ func kafka(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of the listeners: %w", err)
 	}
-	heap := kafkaHeap(in, k.Heap)
-	properties, err := kafkaProperties(in, heap)
+	properties, err := kafkaProperties(in)
 	if err != nil {
 		return nil, err
 	}
@@ -81,22 +72,14 @@ func kafka(in Input) (map[string]File, error) {
 		"server.properties": {properties, 0o600},
 		// Kafka wants the key and the chain in one file (KIP-651).
 		"keystore.pem": {slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), 0o600},
-		"jvm.args":     {kafkaJVM(heap), 0o600},
+		"jvm.args":     {kafkaJVM(), 0o600},
 		// For root's use of Kafka's tools on the node, as the node.
 		"client.properties": {kafkaClientProperties(in.Dir), 0o600},
 	}, nil
 }
 
-// kafkaHeap is the size of the heap in MiB: as kafka.yaml says, else a quarter of the machine's memory.
-func kafkaHeap(in Input, wanted int) int {
-	if wanted != 0 {
-		return wanted
-	}
-	return min(max(int(in.Memory>>20)/4, kafkaLeastHeap), kafkaMostHeap)
-}
-
 // kafkaProperties are for one program that is broker, controller or both.
-func kafkaProperties(in Input, heap int) ([]byte, error) {
+func kafkaProperties(in Input) ([]byte, error) {
 	c := in.Cluster
 	broker, controller := slices.Contains(c.KafkaBrokers(), in.Node.Name), slices.Contains(c.KafkaControllers(), in.Node.Name)
 	if !broker && !controller {
@@ -145,7 +128,9 @@ func kafkaProperties(in Input, heap int) ([]byte, error) {
 
 	kafkaSecurity(in.Dir, set)
 	kafkaStorage(in, set, broker)
-	set("log.cleaner.dedupe.buffer.size", min(heap/64, kafkaMostCleaner)<<20)
+	if heap := c.KafkaHeap(in.Memory); heap != 0 {
+		set("log.cleaner.dedupe.buffer.size", min(heap/64, kafkaMostCleaner)<<20)
+	}
 	return b.Bytes(), nil
 }
 
@@ -224,14 +209,12 @@ func kafkaStorage(in Input, set func(string, any), broker bool) {
 	set("share.coordinator.state.topic.replication.factor", ownFactor)
 	set("share.coordinator.state.topic.min.isr", ownInSync)
 	set("auto.create.topics.enable", false)
-	if KafkaFlushes(in.Cluster) {
-		// Kafka acknowledges what is in the page cache, and relies on the other copies; here are none.
+	if !in.Cluster.Services.Kafka.AcknowledgeFromMemory {
+		// By itself Kafka acknowledges what is in the page caches of all copies, which one power cut takes together.
+		// With this each copy is on its disk first, those of followers, too.
 		set("log.flush.interval.messages", 1)
 	}
 }
-
-// KafkaFlushes tells whether every record is flushed to the disk before it is acknowledged: where there is one broker.
-func KafkaFlushes(c *facts.Cluster) bool { return len(c.KafkaBrokers()) == 1 }
 
 // KafkaLogs lists the log directories of a broker: one on each of its data disks in the order of its file, else data, one on
 // the state partition.
@@ -247,23 +230,17 @@ func KafkaLogs(n *facts.Node) (disks []string, data string) {
 	return disks, data
 }
 
-// kafkaJVM is an argument file of java(1). heap is in MiB.
-func kafkaJVM(heap int) []byte {
-	// The first compiler alone starts in half the time; the second one is for brokers with much to do.
-	collector := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
-	if heap >= kafkaParallelHeap { // as Kafka's own scripts have it
-		collector = []string{"-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"}
-	}
-	args := append([]string{"-Xmx" + strconv.Itoa(heap) + "m"}, collector...)
-	args = append(args,
+// kafkaJVM is an argument file of java(1) with what is the same on every machine. Heap and collector are in kafka.env.
+func kafkaJVM() []byte {
+	args := []string{
 		// systemd starts it again; a JVM without memory only looks alive.
 		"-XX:+ExitOnOutOfMemoryError",
 		// What would be written for jstat and others lies below /tmp.
 		"-XX:-UsePerfData",
 		"-Djava.awt.headless=true",
-		"-Dlog4j2.configurationFile="+filepath.Join(kafkaHome, "log4j2.properties"),
+		"-Dlog4j2.configurationFile=" + filepath.Join(kafkaHome, "log4j2.properties"),
 		"-cp", filepath.Join(kafkaHome, "libs/*"),
-	)
+	}
 	return []byte(strings.Join(args, "\n") + "\n")
 }
 

@@ -40,7 +40,10 @@ func TestKafka(t *testing.T) {
 	large := kafkaInput("kafka-04", []string{"kafka-04"}, three)
 	large.Memory = 64 << 30
 	large.Cluster.Services.Kafka = &spec.Kafka{ReplicationFactor: 1}
+	fromMemory := kafkaInput("kafka-02", three, nil)
+	fromMemory.Cluster.Services.Kafka.AcknowledgeFromMemory = true
 	for name, in := range map[string]Input{
+		"kafka-from-memory":        fromMemory,
 		"kafka-one-with-disks":     withDisks,
 		"kafka-of-three":           kafkaInput("kafka-02", three, nil),
 		"kafka-controller-alone":   kafkaInput("kafka-01", []string{"kafka-04"}, three),
@@ -57,27 +60,31 @@ func TestKafka(t *testing.T) {
 	}
 }
 
-func TestTheHeapOfKafka(t *testing.T) {
+// The heap itself is in kafka.env (package facts).
+func TestTheCleanersBufferGoesByTheHeap(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		memory uint64
 		heap   int
 		want   string
 	}{
-		{"nobody knows the memory", 0, 0, "-Xmx256m"},
-		{"a small machine", 512 << 20, 0, "-Xmx256m"},
-		{"a quarter", 8 << 30, 0, "-Xmx2048m"},
-		{"a large machine", 256 << 30, 0, "-Xmx6144m"},
-		{"as kafka.yaml says", 8 << 30, 700, "-Xmx700m"},
+		{"a small machine", 512 << 20, 0, "log.cleaner.dedupe.buffer.size=4194304\n"},
+		{"a large machine", 256 << 30, 0, "log.cleaner.dedupe.buffer.size=100663296\n"},
+		{"as kafka.yaml says", 8 << 30, 12 << 10, "log.cleaner.dedupe.buffer.size=134217728\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := kafkaInput("kafka-01", []string{"kafka-01"}, nil)
 			in.Memory, in.Cluster.Services.Kafka.Heap = tt.memory, tt.heap
 			files, err := Render("kafka", in)
 			require.NoError(t, err)
-			require.Equal(t, tt.want, strings.Split(string(files["jvm.args"].Data), "\n")[0])
+			require.Contains(t, string(files["server.properties"].Data), tt.want)
 		})
 	}
+	in := kafkaInput("kafka-01", []string{"kafka-01"}, nil)
+	in.Memory = 0
+	files, err := Render("kafka", in)
+	require.NoError(t, err)
+	require.NotContains(t, string(files["server.properties"].Data), "log.cleaner.dedupe.buffer.size", "nobody knows the memory: Kafka has its own default")
 }
 
 // Nodes that are there accept a new one with the configuration that they have.

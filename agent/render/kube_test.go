@@ -105,13 +105,19 @@ func TestASlowMachineGetsMoreTime(t *testing.T) {
 	require.Contains(t, string(files["haproxy.cfg"].Data), " inter 10000ms downinter 5000ms ")
 }
 
+// Nobody closes connections to the only master because it is late.
+func TestTheOnlyMasterKeepsItsConnections(t *testing.T) {
+	in := kubeInput(kubeWorker())
+	in.Cluster.Members["control-plane"] = []string{"master-01"}
+	files, err := Render("kube-balancer", in)
+	require.NoError(t, err)
+	golden(t, "kube-balancer-of-one", files)
+}
+
 func TestANodeWithTheAddressOfItsLease(t *testing.T) {
 	node := kubeWorker()
 	node.IPs = nil
-	files, err := Render("kubelet", kubeInput(node))
-	require.NoError(t, err)
-	require.Contains(t, string(files["arguments"].Data), "--node-ip=10.77.0.99")
-	files, err = Render("calico-node", kubeInput(node))
+	files, err := Render("calico-node", kubeInput(node))
 	require.NoError(t, err)
 	require.Contains(t, string(files["environment"].Data), "\nIP=10.77.0.99\nIP6=none\n")
 }

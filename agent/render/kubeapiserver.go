@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -27,10 +26,6 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	own, err := nodeAddress(in)
-	if err != nil {
-		return nil, err
-	}
 	if _, err := serviceAddress(in, dnsService); err != nil {
 		return nil, err
 	}
@@ -50,15 +45,8 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	everywhere := "0.0.0.0"
-	if vip, err := netip.ParseAddr(in.Cluster.Network.ControlPlaneEndpoint); own.Is6() || err == nil && vip.Is6() {
-		everywhere = "::"
-	}
+	// Addresses, port and Services' network are in kube-apiserver.env.
 	words := []string{
-		"--advertise-address=" + own.String(),
-		"--bind-address=" + everywhere, // the virtual address comes and goes
-		fmt.Sprintf("--secure-port=%d", apiPort),
-		"--service-cluster-ip-range=" + strings.Join(in.Cluster.Network.ServiceCIDRs, ","),
 		"--allow-privileged=true", // for kube-system; elsewhere the level of pod security forbids it
 
 		"--tls-cert-file=" + in.SecretPath("kube-apiserver-certificate"),
@@ -82,10 +70,7 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		"--service-account-signing-key-file=" + in.SecretPath("service-account-key"),
 		"--service-account-extend-token-expiration=false",
 
-		"--etcd-servers=" + httpsURL(loopback, etcdClientPort), // its own; with its own gone, it is not ready
-		"--etcd-cafile=" + pkiFile("etcd.crt"),
-		"--etcd-certfile=" + in.SecretPath("etcd-apiserver-certificate"),
-		"--etcd-keyfile=" + in.SecretPath("etcd-apiserver-key"),
+		"--etcd-servers=" + etcdSocket, // its own; with its own gone, it is not ready
 		"--etcd-healthcheck-timeout=" + slow(in, 2*time.Second).String(),
 		"--etcd-readycheck-timeout=" + slow(in, 2*time.Second).String(),
 		"--encryption-provider-config=" + in.Dir + "/encryption.json",

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"spore/cluster/roles"
 )
 
 // Leases of the programs of which one in the cluster is at work: Kubernetes' own defaults.
@@ -64,7 +66,7 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 	words = append(words, sign("kube-apiserver-client", "kubernetes-client")...)
 	words = append(words, sign("kubelet-serving", "kubelet-serving")...)
 	words = append(words, "--kubeconfig="+in.Dir+"/kubeconfig")
-	words = append(words, ownServer(in, "kube-controller-manager")...)
+	words = append(words, ownServer(in, "kube-controller-manager", roles.PortControllerManager)...)
 	words = append(words, "--profiling=false")
 	if files["arguments"], err = arguments(words); err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 }
 
 // ownServer are the flags of a control-plane program's own listener, which serves metrics and health on the node itself.
-func ownServer(in Input, name string) []string {
+func ownServer(in Input, name string, port int) []string {
 	return []string{
 		"--authentication-kubeconfig=" + in.Dir + "/kubeconfig",
 		"--authorization-kubeconfig=" + in.Dir + "/kubeconfig",
@@ -81,6 +83,7 @@ func ownServer(in Input, name string) []string {
 		"--authentication-skip-lookup=true",
 		"--client-ca-file=" + pkiFile("kubernetes-client.crt"),
 		"--bind-address=" + loopback.String(),
+		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + in.SecretPath(name+"-server-certificate"),
 		"--tls-private-key-file=" + in.SecretPath(name+"-server-key"),
 		"--tls-min-version=VersionTLS12",

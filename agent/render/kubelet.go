@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spore/cluster/roles"
 )
 
 const (
@@ -42,7 +44,7 @@ func kubelet(in Input) (map[string]File, error) {
 	}
 	config, err := jsonFile(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": address.String(),
+		"address": address.String(), "port": roles.PortKubelet,
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
@@ -57,6 +59,8 @@ func kubelet(in Input) (map[string]File, error) {
 		"enableProfilingHandler":   false,
 		"enableSystemLogHandler":   false,
 		"failSwapOn":               true,
+		"healthzBindAddress":       loopback.String(),
+		"healthzPort":              roles.PortKubeletHealth,
 		"makeIPTablesUtilChains":   false, // there is no iptables
 		"maxPods":                  k.PodLimit(),
 		"podPidsLimit":             podProcesses,
@@ -79,14 +83,13 @@ func kubelet(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The node's name and address are in kubelet.env.
 	words := []string{
 		"--config=" + in.Dir + "/config.json",
 		"--bootstrap-kubeconfig=" + in.Dir + "/bootstrap.kubeconfig",
 		"--kubeconfig=" + kubeletRoot + "/kubeconfig",
 		"--cert-dir=" + kubeletRoot + "/pki",
 		"--root-dir=" + kubeletRoot,
-		"--hostname-override=" + in.Node.Name,
-		"--node-ip=" + address.String(),
 	}
 	if labels := ownLabels(in.Node.Labels); len(labels) > 0 {
 		words = append(words, "--node-labels="+strings.Join(labels, ","))

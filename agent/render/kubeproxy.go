@@ -2,7 +2,10 @@ package render
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
+
+	"spore/cluster/roles"
 )
 
 // kubeProxy renders its KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) and kubeconfig.
@@ -17,8 +20,8 @@ func kubeProxy(in Input) (map[string]File, error) {
 		"hostnameOverride":   in.Node.Name,
 		"clientConnection":   map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
 		"enableProfiling":    false,
-		"healthzBindAddress": "127.0.0.1:10256",
-		"metricsBindAddress": "127.0.0.1:10249",
+		"healthzBindAddress": netip.AddrPortFrom(loopback, roles.PortProxyHealth).String(),
+		"metricsBindAddress": netip.AddrPortFrom(loopback, roles.PortProxyMetrics).String(),
 	}, 0o600)
 	if err != nil {
 		return nil, err

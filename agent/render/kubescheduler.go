@@ -1,6 +1,10 @@
 package render
 
-import "errors"
+import (
+	"errors"
+
+	"spore/cluster/roles"
+)
 
 // kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
 // have no place in the configuration.
@@ -25,7 +29,7 @@ func kubeScheduler(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	// The benchmark looks for the flag.
-	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler")...))
+	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", roles.PortScheduler)...))
 	if err != nil {
 		return nil, err
 	}

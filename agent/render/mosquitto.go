@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// mqttsPort is the registered port of MQTT over TLS.
-	mqttsPort = 8883
 	// mosquittoIterations is what mosquitto_passwd uses. The hash never leaves this machine's memory, and mosquitto
 	// computes it in its only thread at each connection: more would cost clients and protect nothing.
 	mosquittoIterations = 101
@@ -56,14 +54,10 @@ func mosquitto(in Input) (map[string]File, error) {
 }
 
 func mosquittoConf(in Input, m *spec.MQTT) []byte {
-	port := m.Port
-	if port == 0 {
-		port = mqttsPort
-	}
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from services/mqtt.yaml; made again at each start.")
-	line("listener %d", port)
+	line("listener %d", m.ListenPort())
 	line("certfile %s", in.SecretPath(m.TLS.Certificate.SecretRef))
 	line("keyfile %s", in.SecretPath(m.TLS.Key.SecretRef))
 	line("tls_version tlsv1.2") // the lowest that is accepted

@@ -61,7 +61,7 @@ func Programs() []Row {
 		{Program: "etcd-snapshot", Leaves: Restarts, Trust: map[string]Way{"etcd.crt": Restarts, "agent.crt": Reads}},
 		// Those that it verifies clients with it reads again within a minute (k8s.io/apiserver, dynamiccertificates).
 		{Program: "kube-apiserver", Leaves: Reads, Turns: master, Trust: map[string]Way{
-			"kubernetes-client.crt": Reads, "front-proxy.crt": Reads, "etcd.crt": Restarts, "kubelet-serving.crt": Restarts, "service-account.pub": Restarts,
+			"kubernetes-client.crt": Reads, "front-proxy.crt": Reads, "kubelet-serving.crt": Restarts, "service-account.pub": Restarts,
 		}},
 		// The files that it signs with are rendered at its start, and so is what it tells pods to trust.
 		{Program: "kube-controller-manager", Leaves: Reads, Trust: map[string]Way{"kubernetes-server.crt": Restarts, "kubernetes-client.crt": Restarts, "kubelet-serving.crt": Restarts}},

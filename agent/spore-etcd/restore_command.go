@@ -27,6 +27,7 @@ import (
 	"spore/agent/formation"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/cluster/roles"
 )
 
 const restoreUsage = "usage: spore-agent etcd restore [--latest | --from FILE] [--give-up-quorum] [--yes]"
@@ -34,8 +35,6 @@ const restoreUsage = "usage: spore-agent etcd restore [--latest | --from FILE] [
 const (
 	etcdUnit = "etcd.service"
 	apiUnit  = "kube-apiserver.service"
-	// etcdPeerPort is where members find each other.
-	etcdPeerPort = 2380
 	// bump is by how much the revision of restored data is above all that was ever seen: more than a cluster writes between
 	// two snapshots (etcd.io/docs, "Disaster recovery").
 	bump = 1_000_000_000
@@ -163,7 +162,7 @@ func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, 
 	}
 	tool := etcdutl.Tool{Path: m.root.At(etcdutl.Program)}
 	err = tool.Restore(ctx, etcdutl.Restore{
-		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, etcdPeerPort).String(),
+		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, roles.PortEtcdPeer).String(),
 		// A token of its own: members of what is given up would otherwise take this one for theirs.
 		Token: c.ID + "-" + commit.Nonce, Bump: bump + uint64(max(seen-h.Revision, 0)),
 	})
