@@ -344,7 +344,7 @@ func TestWhoeverInterruptsHasTheOldImageOrTheNew(t *testing.T) {
 func TestKilled(t *testing.T) {
 	name, configs := os.Getenv("SPORE_TEST_CUSTOMIZE"), filepath.SplitList(os.Getenv("SPORE_TEST_CONFIGS"))
 	if name == "" {
-		t.Skip("another test runs it, and kills it")
+		t.Skip("elsewhere: TestAKillLeavesAWholeImage runs it as a process, which it kills")
 	}
 	for i := 0; ; i++ {
 		dir := configs[i%len(configs)]

@@ -271,7 +271,7 @@ func nodeFiles(s *state, n *facts.Node) map[string][]byte {
 			out[name] = data
 		}
 	}
-	for name, data := range facts.Environment(&s.cluster, n) {
+	for name, data := range facts.Environment(&s.cluster, n, 0) {
 		out[path.Join("environment", name)] = data
 	}
 	return out

@@ -23,6 +23,7 @@ import (
 	"spore/builder/deb"
 	"spore/builder/deb/version"
 	"spore/builder/store"
+	"spore/cluster/regular"
 )
 
 // Name is the name of the file, in a configuration folder and beside an image.
@@ -179,7 +180,7 @@ func Parse(data []byte) (*Lock, error) {
 
 // Read is Parse for a file.
 func Read(name string) (*Lock, error) {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w; spore lock makes it", name, fs.ErrNotExist)
 	}

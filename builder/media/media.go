@@ -36,6 +36,9 @@ var kernelArguments = []string{
 	"systemd.condition_needs_update=0", "systemd.firstboot=off",
 	// The kernel's self-tests of ciphers cost seconds on slow machines and change nothing.
 	"cryptomgr.notests=1",
+	// Debian gives every program pages of 2 MiB, of which small heaps and stacks use a part; with this only who asks for
+	// them has them.
+	"transparent_hugepage=madvise",
 	// Debian's security modules without tomoyo, which nothing configures, and without bpf, for which systemd loads a program and
 	// reads the types of the whole kernel: no unit has RestrictFileSystems=.
 	"lsm=landlock,lockdown,yama,apparmor,ipe",

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -82,10 +83,11 @@ func nodeNames(all []facts.Node) []string {
 	return out
 }
 
-// network is the IPv4 network of the nodes with the two addresses of this host in it.
+// network is the IPv4 network of the nodes with the addresses of this host in it: two at each node's gateway, and that of
+// its own station (package station).
 type network struct {
-	prefix              netip.Prefix
-	gateway, nameserver netip.Addr
+	prefix                       netip.Prefix
+	gateway, nameserver, station netip.Addr
 	// taken are the addresses that somebody has, macs the hardware addresses.
 	taken map[netip.Addr]bool
 	macs  map[string]bool
@@ -127,7 +129,26 @@ func plan(c *facts.Cluster, all []facts.Node) (*network, error) {
 		}
 		*host.of = a
 	}
+	// Before any node that DHCP gives an address, so that it is the same whichever nodes are started. A network that is full
+	// has no room for it, and does without.
+	if a, err := n.take(nil); err == nil {
+		n.station = a
+	}
 	return n, nil
+}
+
+// Station is who this host is in the network of the nodes: its address there, with the network's prefix, and its card. Both are
+// the same for all that rehearse the cluster.
+func Station(c *facts.Cluster, all []facts.Node) (netip.Prefix, net.HardwareAddr, error) {
+	n, err := plan(c, all)
+	if err != nil {
+		return netip.Prefix{}, nil, err
+	}
+	if !n.station.IsValid() {
+		return netip.Prefix{}, nil, fmt.Errorf("no address of %s is free for this host; the nodes' subnet is to be larger", n.prefix)
+	}
+	mac, err := net.ParseMAC(n.newMAC("this host")) // no node's name has a space
+	return netip.PrefixFrom(n.station, n.prefix.Bits()), mac, err
 }
 
 // addresses are all of a node's.
@@ -249,7 +270,8 @@ func (n *network) newMAC(node string) string {
 	}
 }
 
-// ports are the listeners of all that the node runs, as port/protocol: of its roles, and then of every node.
+// ports are where others reach what the node runs, as port/protocol: of its roles, and then of every node. Of a
+// range, nobody knows beforehand which of its ports are taken.
 func ports(c *facts.Cluster, n *facts.Node) []string {
 	var out []string
 	programs := facts.NodePrograms(c, n)
@@ -258,21 +280,13 @@ func ports(c *facts.Cluster, n *facts.Node) []string {
 		programs = append(programs, p)
 	}
 	for _, p := range programs {
-		for _, port := range portsOf(c, p) {
-			if !slices.Contains(out, port) {
-				out = append(out, port)
+		for _, port := range p.Ports {
+			if port.At != roles.Loopback && !port.IsRange() && !slices.Contains(out, port.String()) {
+				out = append(out, port.String())
 			}
 		}
 	}
 	return out
-}
-
-// portsOf are the listeners of a program: those of its row, but for what a service's settings say.
-func portsOf(c *facts.Cluster, p roles.Program) []string {
-	if p.Name == "mosquitto" && c.Services.MQTT != nil {
-		return []string{strconv.Itoa(c.Services.MQTT.ListenPort()) + "/tcp"}
-	}
-	return p.Ports
 }
 
 // Memory is how much memory in MiB a node is given that nobody says otherwise of: what its roles took in tests, and room.

@@ -128,31 +128,40 @@ func TestAllCardsOfANodeAreThereInOrder(t *testing.T) {
 func TestThisHostTakesNoAddressOfANode(t *testing.T) {
 	node := func(ip string) facts.Node { return facts.Node{Name: "n" + ip, IPs: []string{ip}} }
 	for _, tt := range []struct {
-		name                      string
-		network                   spec.Network
-		nodes                     []facts.Node
-		gateway, nameserver, dhcp string
+		name                               string
+		network                            spec.Network
+		nodes                              []facts.Node
+		gateway, nameserver, dhcp, station string
 	}{
 		{"the cluster's own", spec.Network{NodeSubnets: []string{"192.168.1.0/24"}, Gateways: []string{"192.168.1.1"}, Nameservers: []string{"192.168.1.1", "192.168.1.53"}},
-			[]facts.Node{node("192.168.1.9")}, "192.168.1.1", "192.168.1.53", "192.168.1.9"},
+			[]facts.Node{node("192.168.1.9")}, "192.168.1.1", "192.168.1.53", "192.168.1.9", "192.168.1.254"},
 		{"what nodes have", spec.Network{NodeSubnets: []string{"fd00::/64", "10.0.0.0/24"}, Gateways: []string{"10.0.0.2"}},
-			[]facts.Node{node("10.0.0.2"), node("10.0.0.3"), node("10.0.0.254")}, "10.0.0.253", "10.0.0.252", "10.0.0.2"},
+			[]facts.Node{node("10.0.0.2"), node("10.0.0.3"), node("10.0.0.254")}, "10.0.0.253", "10.0.0.252", "10.0.0.2", "10.0.0.251"},
 		{"what is elsewhere", spec.Network{NodeSubnets: []string{"10.0.0.0/24"}, Gateways: []string{"10.9.0.1"}, Nameservers: []string{"9.9.9.9"}},
-			[]facts.Node{{Name: "no address"}}, "10.0.0.2", "10.0.0.3", "10.0.0.254"},
+			[]facts.Node{{Name: "no address"}}, "10.0.0.2", "10.0.0.3", "10.0.0.253", "10.0.0.254"},
 		{"an address of an interface", spec.Network{NodeSubnets: []string{"10.0.0.0/24"}},
-			[]facts.Node{{Name: "a", IPs: []string{"10.0.0.9"}, Interfaces: []spec.Interface{{Name: "b", Addresses: []string{"10.0.0.2/24"}}}}}, "10.0.0.254", "10.0.0.3", "10.0.0.9"},
+			[]facts.Node{{Name: "a", IPs: []string{"10.0.0.9"}, Interfaces: []spec.Interface{{Name: "b", Addresses: []string{"10.0.0.2/24"}}}}}, "10.0.0.254", "10.0.0.3", "10.0.0.9", "10.0.0.253"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machines, err := Plan(&facts.Cluster{Network: tt.network}, tt.nodes, []string{tt.nodes[0].Name})
 			require.NoError(t, err)
 			up := machines[0].up()
 			require.Equal(t, []string{tt.gateway, tt.nameserver, tt.dhcp}, []string{up.Gateway, up.Nameserver, up.DHCPStart})
+			address, mac, err := Station(&facts.Cluster{Network: tt.network}, tt.nodes)
+			require.NoError(t, err)
+			require.Equal(t, tt.station, address.Addr().String())
+			require.NotContains(t, cardsOf(&tt.nodes[0]), mac.String())
 		})
 	}
 	_, err := Plan(&facts.Cluster{Network: spec.Network{NodeSubnets: []string{"fd00::/64"}}}, nil, nil)
 	require.ErrorContains(t, err, "needs an IPv4 subnet")
 	_, err = Plan(&facts.Cluster{Network: spec.Network{NodeSubnets: []string{"10.0.0.0/30"}}}, []facts.Node{node("10.0.0.1")}, nil)
 	require.ErrorContains(t, err, "no address of 10.0.0.0/30 is free")
+	full := []facts.Node{node("10.0.0.1"), node("10.0.0.2"), node("10.0.0.3"), node("10.0.0.4")}
+	_, err = Plan(&facts.Cluster{Network: spec.Network{NodeSubnets: []string{"10.0.0.0/29"}}}, full, nil)
+	require.NoError(t, err, "its machines need no address for this host")
+	_, _, err = Station(&facts.Cluster{Network: spec.Network{NodeSubnets: []string{"10.0.0.0/29"}}}, full)
+	require.ErrorContains(t, err, "no address of 10.0.0.0/29 is free for this host")
 }
 
 func TestDisksAreNamedAsTheirSelectorsWantThem(t *testing.T) {

@@ -23,12 +23,12 @@ const (
 	bootID   = "/proc/sys/kernel/random/boot_id"
 )
 
-// Record says which process is a machine. A process number alone is soon another's: with the time at which it began, counted
-// from a start of this host, it is nobody else's.
+// Record says which process is a machine. A process number alone is soon another's: with the time at which it began,
+// counted from a start of this host, it is nobody else's.
 type Record struct {
 	Node string `json:"node"`
-	// PID is QEMU's, Started its begin in clock ticks since the host's start (proc(5), field 22 of /proc/PID/stat), and Boot
-	// tells which start that was.
+	// PID is QEMU's, Started its begin in clock ticks since the host's start (proc(5), field 22 of /proc/PID/stat), and
+	// Boot tells which start that was.
 	PID     int    `json:"pid"`
 	Started uint64 `json:"started"`
 	Boot    string `json:"boot"`
@@ -116,6 +116,15 @@ func (f Folder) Kill(ctx context.Context, node string) (bool, error) {
 		return false, fmt.Errorf("end process %d of %s: %w", r.PID, node, err)
 	}
 	return true, f.free(ctx, node)
+}
+
+// Forwards are the ports that lead to a node's machine, whoever started it; none when it does not run.
+func (f Folder) Forwards(node string) []Forward {
+	r, ok := f.read(node)
+	if !ok || !r.running() {
+		return nil
+	}
+	return r.Forwards
 }
 
 // running tells whether the process of the record lives.

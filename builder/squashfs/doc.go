@@ -6,6 +6,7 @@
 // behind them, so that an image costs about what copying its bytes costs. Content that comes from no pack is compressed
 // while linking.
 //
-// The compressor is zstd. Left out on purpose: other compressors, sockets, sparse detection finer than a block, big-endian
-// and pre-4.0 images, and reading an image back (the kernel, unsquashfs and go-diskfs do that).
+// The compressor is zstd. Left out on purpose: other compressors, sockets, sparse detection finer than a block,
+// big-endian and pre-4.0 images, and reading files back, which package unsquash does; of a foreign image only the
+// superblock is read.
 package squashfs

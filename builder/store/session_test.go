@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func age(t *testing.T, name string, by time.Duration) {
 func TestKilledSession(t *testing.T) {
 	dir := os.Getenv("SPORE_TEST_STORE")
 	if dir == "" {
-		t.Skip("it is started by another test")
+		t.Skip("elsewhere: another test runs it as a process, which it kills")
 	}
 	s, err := Open(dir)
 	require.NoError(t, err)
@@ -95,14 +96,29 @@ func TestAStoreThatCannotBeWrittenSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, unwritable("/c", unix.EROFS), "a build writes into its cache folder /c; make it writable or name another one with --cache")
 	require.ErrorContains(t, unwritable("/c", unix.ENOSPC), "the disk of the cache folder /c is full; free some of it")
 	require.ErrorContains(t, unwritable("/c", unix.ENOLCK), "the filesystem of the cache folder /c has no file locks")
-	if os.Geteuid() == 0 {
-		return // root may write everything
-	}
 	dir := t.TempDir()
 	s, err := Open(dir)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, os.Chmod(filepath.Join(dir, "tmp"), 0o555))
-	_, err = Open(dir)
+	asUser(t, func() { _, err = Open(dir) })
 	require.ErrorContains(t, err, "make it writable")
+}
+
+// asUser does something as who may not write everything: for root, this thread turns into another user towards file
+// systems (setfsuid(2)).
+func asUser(t *testing.T, do func()) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		before, err := unix.SetfsuidRetUid(nobody)
+		require.NoError(t, err)
+		defer func() {
+			_, err := unix.SetfsuidRetUid(before)
+			require.NoError(t, err)
+		}()
+	}
+	do()
 }

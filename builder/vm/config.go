@@ -7,14 +7,12 @@ package vm
 
 import (
 	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -140,29 +138,19 @@ type Forward struct {
 	Guest string
 }
 
-// SMBIOS is what the machine says about itself.
-type SMBIOS struct {
-	Serial, UUID, Product string
-	// Credentials are systemd credentials, as SMBIOS type 11 strings.
-	Credentials map[string][]byte
-	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them where Secure Boot is off
-	// (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
-	KernelArguments []string
-}
-
 // scratch is a folder of one start: the sockets, and what QEMU reads once.
 type scratch string
 
 func (s scratch) qmp() string { return filepath.Join(string(s), "qmp") }
 func (s scratch) tpm() string { return filepath.Join(string(s), "tpm") }
-func (s scratch) smbios(i int) string {
-	return filepath.Join(string(s), fmt.Sprintf("smbios-%d", i))
+func (s scratch) credential(i int) string {
+	return filepath.Join(string(s), fmt.Sprintf("credential-%d", i))
 }
 
 // forget removes what QEMU has read: credentials are secrets.
 func (s scratch) forget() error {
 	for i := 0; ; i++ {
-		if err := os.Remove(s.smbios(i)); errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(s.credential(i)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
 			return err
@@ -363,37 +351,4 @@ func (n NIC) user(i int, ports []int) string {
 		net += fmt.Sprintf(",hostfwd=%s:127.0.0.1:%d-%s:%s", f.Protocol, ports[j], host, port)
 	}
 	return net
-}
-
-func (s SMBIOS) args(in scratch) ([]string, error) {
-	var args []string
-	system := "type=1"
-	for _, f := range []struct{ key, value string }{{"serial", s.Serial}, {"uuid", s.UUID}, {"product", s.Product}} {
-		if f.value != "" {
-			system += "," + f.key + "=" + strings.ReplaceAll(f.value, ",", ",,")
-		}
-	}
-	if system != "type=1" {
-		args = append(args, "-smbios", system)
-	}
-	if len(s.KernelArguments) > 0 {
-		words := strings.ReplaceAll(strings.Join(s.KernelArguments, " "), ",", ",,")
-		args = append(args, "-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra="+words)
-	}
-	names := make([]string, 0, len(s.Credentials))
-	for n := range s.Credentials {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	for i, n := range names {
-		// systemd.system-credentials(7): the .binary form is Base64, so that any bytes pass. They go through a file, because
-		// everybody can read a command line.
-		text := "io.systemd.credential.binary:" + n + "=" + base64.StdEncoding.EncodeToString(s.Credentials[n])
-		name := in.smbios(i)
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-		args = append(args, "-smbios", "type=11,path="+name)
-	}
-	return args, nil
 }

@@ -95,7 +95,7 @@ func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, line.CPU)
 	require.True(t, m.Running())
-	left, err := filepath.Glob(filepath.Join(m.dir, "smbios-*"))
+	left, err := filepath.Glob(filepath.Join(m.dir, "credential-*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "credentials stay in no file")
 

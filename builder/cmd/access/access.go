@@ -4,7 +4,6 @@ package access
 import (
 	"crypto/rand"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
+	"spore/cluster/regular"
 	"spore/nodeapi"
 	tree "spore/pki"
 	"spore/pki/vault"
@@ -82,7 +82,7 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if !reach.PersonForm.MatchString(o.person) {
 		return exit.Usage(fmt.Errorf("the user %q is no name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", o.person))
 	}
-	config, report := cluster.Check(os.DirFS(dir), cluster.Options{})
+	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/operator"
 	"spore/builder/rehearsal"
+	"spore/builder/rehearsal/door"
 	"spore/cluster/facts"
 )
 
@@ -38,6 +40,11 @@ type flags struct {
 	keys        operator.Folder
 	tpm         bool
 	json        bool
+	until       string
+	// timeout counts where timed says that it was given.
+	timeout time.Duration
+	timed   bool
+	socks   string
 }
 
 // Command returns the command.
@@ -49,7 +56,7 @@ func Command() *cobra.Command {
 		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its MAC
 addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives its address
 or host name. All are on one private network. The ports of their roles are forwarded from free ports of this machine's
-loopback, which are printed.
+loopback, which are printed. So is a SOCKS5 proxy that leads to all addresses of the network and knows its names.
 
 One machine's console is shown and gets what you type; of several machines each change of their status is. Ctrl-C is a power
 cut for all of them. --console NAME shows one among them, or attaches to one that runs in another terminal; Ctrl-C then only
@@ -58,10 +65,16 @@ detaches. --kill ends those that run in the background or in another terminal.
 Bundles are made with the keys that the image was built with, from the operator's folder, which is looked for in the current
 folder and beside OUT. --credential spore.bundle=FILE hands over another one.
 
+--until ready makes it a test: it ends with 0 as soon as all named nodes are ready at the same time, and with 1 when they are
+not within --timeout, or a machine ends or its kernel panics before. It says of each node what is missing, and cuts the power of all
+machines. A node is ready when its system runs, its roles have started, no unit has failed, its health is good, and Kubernetes
+takes it for Ready where it runs pods.
+
 What a machine keeps is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
 finds it there. The disk belongs to one build of the image; --rm forgets it all.`,
 		Example: `  spore boot out --node edge-01
   spore boot out --all
+  spore boot out --all --until ready --timeout 20m
   spore boot out --node kafka-01,storage-01 --console kafka-01 --memory kafka-01=3072
   spore boot out --node edge-01 --medium usb --install
   spore boot out --console kafka-01
@@ -69,6 +82,7 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
   spore boot out --kill kafka-01 --rm`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.timed = cmd.Flags().Changed("timeout")
 			args, err := f.take(args)
 			if err != nil {
 				return exit.Usage(err)
@@ -96,6 +110,9 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
 	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
 	f.keys.Register(cmd)
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
+	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: the one that it had last, else a free port)")
+	cmd.Flags().StringVar(&f.until, "until", "", "end when all machines are so: "+untilReady)
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --until waits (default "+untilLimit.String()+")")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON: what was started, each status line, what has ended; no console")
 	return cmd
 }
@@ -107,7 +124,12 @@ func (f *flags) take(args []string) ([]string, error) {
 	if len(args) > 0 && (!f.kill || len(args) > 1 || isFolder(args[0])) {
 		f.out, args = args[0], args[1:]
 	}
+	if err := f.checkUntil(); err != nil {
+		return nil, err
+	}
 	switch {
+	case f.socks != "" && (f.kill || len(f.nodes) == 0 && !f.all):
+		return nil, errors.New("--socks goes with the nodes to start: --node NAME or --all")
 	case f.kill && (f.all || f.console != "" || f.install || f.medium != ""):
 		return nil, errors.New("--kill goes with names of nodes, and with --rm")
 	case f.kill:
@@ -118,6 +140,8 @@ func (f *flags) take(args []string) ([]string, error) {
 		return nil, errors.New("--all and --node exclude each other")
 	case len(f.nodes) == 0 && !f.all && f.console == "":
 		return nil, errors.New("name the nodes with --node, or have them --all")
+	case f.socks != "" && door.CheckListen(f.socks) != nil:
+		return nil, fmt.Errorf("--socks: %w", door.CheckListen(f.socks))
 	case f.json && f.console != "":
 		return nil, errors.New("--json and --console exclude each other")
 	case f.medium != "" && !slices.Contains(kinds, f.medium):
@@ -167,12 +191,12 @@ func run(ctx context.Context, r *reporter, f flags) error {
 		return exit.Usage(err)
 	}
 	// Before the passphrase is asked for, and before anything is removed.
-	s := &session{flags: f, medium: m, reporter: r, folder: f.folder()}
+	s := &session{flags: f, medium: m, reporter: r, folder: f.folder(), cluster: cluster, nodes: all}
 	defer s.close()
 	if err := s.hold(machines); err != nil {
 		return err
 	}
-	if err := s.secrets(cluster, all); err != nil {
+	if err := s.secrets(); err != nil {
 		return err
 	}
 	return s.run(ctx)
@@ -214,7 +238,7 @@ func setMemory(machines []rehearsal.Machine, list []string) error {
 }
 
 // secrets reads the credentials that are given, and makes the bundles of the nodes where none is.
-func (s *session) secrets(cluster *facts.Cluster, all []facts.Node) error {
+func (s *session) secrets() error {
 	given, err := readCredentials(s.flags.credentials)
 	if err != nil {
 		return err
@@ -229,26 +253,51 @@ func (s *session) secrets(cluster *facts.Cluster, all []facts.Node) error {
 	}
 	var nodes []*facts.Node
 	for _, m := range s.machines {
-		m.credentials = map[string][]byte{}
-		for name, data := range given {
-			m.credentials[name] = data
-		}
+		m.credentials = maps.Clone(given)
 		nodes = append(nodes, m.plan.Node)
 	}
-	if _, ok := given[operator.Credential]; ok {
+	_, brought := given[operator.Credential]
+	if brought && s.flags.until == "" {
 		return nil
 	}
 	near := []string{".", filepath.Dir(filepath.Clean(s.flags.out))}
-	bundles, none, err := s.flags.keys.Bundles(cluster, nodes, operator.Options{Now: time.Now(), Near: near})
+	keys, none, err := s.flags.keys.Open(s.cluster, near)
 	if err != nil {
 		return fmt.Errorf("bundles: %w", err)
 	}
-	for i, m := range s.machines {
-		m.bundle = none
-		if none == "" {
-			m.credentials[operator.Credential] = bundles[i].Data
-			m.bundle = fmt.Sprintf("bundle %d from %s", bundles[i].Serial, bundles[i].Folder)
+	if keys != nil {
+		defer keys.Close()
+	}
+	if !brought {
+		if err := s.bundles(keys, nodes, none); err != nil {
+			return fmt.Errorf("bundles: %w", err)
 		}
+	}
+	switch {
+	case s.flags.until == "":
+		return nil
+	case keys == nil:
+		return s.withoutKeys()
+	}
+	s.asker, err = newAsker(keys, s.cluster, s.flags.limit())
+	return err
+}
+
+// bundles makes the bundles of all machines, or says why they have none.
+func (s *session) bundles(keys *operator.Keys, nodes []*facts.Node, none string) error {
+	if keys == nil {
+		for _, m := range s.machines {
+			m.bundle = none
+		}
+		return nil
+	}
+	made, err := keys.Bundles(nodes, operator.Options{Now: time.Now()})
+	if err != nil {
+		return err
+	}
+	for i, m := range s.machines {
+		m.credentials[operator.Credential] = made[i].Data
+		m.bundle = fmt.Sprintf("bundle %d from %s", made[i].Serial, made[i].Folder)
 	}
 	return nil
 }

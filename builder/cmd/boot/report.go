@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"spore/builder/rehearsal"
+	"spore/builder/rehearsal/ready"
 	"spore/builder/vm"
 )
 
@@ -23,7 +25,7 @@ type reporter struct {
 
 // event is a line of JSON.
 type event struct {
-	// Event is warning, started, status, ended or killed.
+	// Event is warning, proxy, started, status, missing, ready, ended or killed.
 	Event string `json:"event"`
 	Node  string `json:"node,omitempty"`
 	Text  string `json:"text,omitempty"`
@@ -40,6 +42,10 @@ type event struct {
 	Forwards []rehearsal.Forward `json:"forwards,omitempty"`
 	// Status is the node's status line.
 	Status json.RawMessage `json:"status,omitempty"`
+	// Address is that of the proxy.
+	Address string `json:"address,omitempty"`
+	// Missing is what a node lacks to be ready.
+	Missing []ready.Lack `json:"missing,omitempty"`
 }
 
 // tell prints an event, or else the lines for people, each after the node's name.
@@ -62,6 +68,11 @@ func (r *reporter) tell(e event, lines ...string) {
 
 func (r *reporter) warn(node, text string) {
 	r.tell(event{Event: "warning", Node: node, Text: text}, "warning: "+text)
+}
+
+// proxy tells where the way into the network is.
+func (r *reporter) proxy(address string) {
+	r.tell(event{Event: "proxy", Address: address}, "SOCKS5 proxy "+address+" into the network")
 }
 
 // started tells how to reach a machine.
@@ -148,6 +159,28 @@ func say(s vm.Status) string {
 		}
 	}
 	return said
+}
+
+// lacks tells what a node lacks to be ready, or that it is.
+func (r *reporter) lacks(node string, after time.Duration, list []ready.Lack) {
+	if len(list) == 0 {
+		r.tell(event{Event: "ready", Node: node}, fmt.Sprintf("%.0f s: ready", after.Seconds()))
+		return
+	}
+	r.tell(event{Event: "missing", Node: node, Missing: list}, fmt.Sprintf("%.0f s: not ready yet: %s", after.Seconds(), joined(list)))
+}
+
+// notReady tells what a node lacks when nobody waits for it any longer.
+func (r *reporter) notReady(node string, list []ready.Lack) {
+	r.tell(event{Event: "missing", Node: node, Missing: list}, "not ready: "+joined(list))
+}
+
+func joined(list []ready.Lack) string {
+	var out []string
+	for _, l := range list {
+		out = append(out, l.String())
+	}
+	return strings.Join(out, "; ")
 }
 
 // ended tells that a machine has ended. Of the only one its console has told it.

@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"spore/builder/rehearsal"
+	"spore/builder/rehearsal/door"
 	"spore/builder/vm"
 	"spore/builder/vm/lan"
+	"spore/cluster/facts"
 )
 
 // session is the machines of one command.
@@ -24,6 +28,12 @@ type session struct {
 	reporter *reporter
 	folder   rehearsal.Folder
 	machines []*machine
+	// cluster and nodes are what the image says.
+	cluster *facts.Cluster
+	nodes   []facts.Node
+	// asker is that of --until, nil where there are no keys to ask with, and started when the first machine was.
+	asker   *asker
+	started time.Time
 }
 
 // machine is one of them.
@@ -72,15 +82,42 @@ func (s *session) run(ctx context.Context) error {
 	if err := lan.Join(network, s.folder.Network()); err != nil {
 		return err
 	}
+	if err := s.openDoor(network); err != nil {
+		return err
+	}
 	if err := s.medium.serve(network); err != nil {
 		return err
 	}
+	s.started = time.Now()
 	for _, m := range s.machines {
 		if err := s.start(ctx, m, accel); err != nil {
 			return err
 		}
 	}
 	return s.show(ctx)
+}
+
+// openDoor opens the way of this host's programs into the network. Machines run as well without it, so that its absence is
+// an error only where its address was given.
+func (s *session) openDoor(network context.Context) error {
+	address, mac, err := rehearsal.Station(s.cluster, s.nodes)
+	if err == nil {
+		names := rehearsal.NewNames(s.cluster, s.nodes)
+		var at string
+		at, err = door.Open(network, door.Config{
+			Dir: s.folder.Network(), Listen: s.flags.socks, Address: address, MAC: mac, Moved: s.reporter.proxy,
+			Lookup: func(host string) []netip.Addr { return names.Lookup(host, s.folder.Leased) },
+		})
+		if err == nil {
+			s.reporter.proxy(at)
+			return nil
+		}
+	}
+	if s.flags.socks == "" {
+		s.reporter.warn("", "the proxy into the network does not start: "+err.Error())
+		return nil
+	}
+	return err
 }
 
 // start starts one machine with what it kept.
@@ -167,12 +204,13 @@ func available(meminfo string) (int, bool) {
 	return 0, false
 }
 
-// show tells of all machines until they have ended. One console is shown, and gets what is typed.
+// show tells of all machines until they have ended, or until they are ready where that is asked for. One console is shown,
+// and gets what is typed.
 func (s *session) show(ctx context.Context) error {
-	ctx, enough := context.WithCancel(ctx)
-	defer enough()
+	ctx, enough := context.WithCancelCause(ctx)
+	defer enough(nil)
 	shown := s.flags.console
-	if len(s.machines) == 1 && !s.flags.json {
+	if len(s.machines) == 1 && !s.flags.json && s.flags.until == "" {
 		shown = s.machines[0].plan.Node.Name
 	}
 	errs := make([]error, len(s.machines))
@@ -194,13 +232,24 @@ func (s *session) show(ctx context.Context) error {
 				errs[i] = errors.Join(errs[i], m.Quit())
 			} else {
 				errs[i] = errors.Join(errs[i], m.Wait(ctx))
+				if s.flags.until != "" {
+					enough(fmt.Errorf("the machine %s has ended", node))
+				}
 			}
 			errs[i] = errors.Join(errs[i], m.state.Ended(), m.state.Close())
 			s.reporter.ended(node, len(s.machines) > 1)
 		})
 	}
+	var verdict error
+	if s.flags.until != "" {
+		for _, m := range s.machines {
+			go watchPanic(ctx, m, enough)
+		}
+		verdict = s.awaitReady(ctx)
+		enough(nil)
+	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, verdict)...)
 }
 
 // follow shows a console, and types on it what is typed here, until the machine ends or the user has enough.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"spore/builder/cmd/signing"
 	"spore/builder/customize"
 	"spore/builder/progress"
+	"spore/cluster/regular"
 )
 
 type flags struct {
@@ -79,7 +79,7 @@ func run(cmd *cobra.Command, image string, f flags) error {
 		return err
 	}
 	set, err := customize.PlanAll(customize.Options{
-		Image: image, Output: f.output, Config: config, Folder: os.DirFS(f.config), Keys: keys, NewCluster: f.newCluster, Progress: printer,
+		Image: image, Output: f.output, Config: config, Folder: regular.Folder(f.config), Keys: keys, NewCluster: f.newCluster, Progress: printer,
 	})
 	var refused *customize.Refused
 	if errors.As(err, &refused) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/cluster/regular"
 	"spore/cluster/roles"
 )
 
@@ -121,7 +121,7 @@ func checkSigns(m identity.Facts) error {
 
 // Explain reads the configuration folder and answers for one machine.
 func Explain(dir string, machine identity.Facts) (*Answer, error) {
-	c, report := cluster.Check(os.DirFS(dir), cluster.Options{})
+	c, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 
 func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
 	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(shared, n)
-	env := facts.Environment(shared, n)
+	env := facts.Environment(shared, n, 0)
 	a.Environment = map[string]string{}
 	for name, text := range env {
 		a.Environment[facts.EnvironmentDir+"/"+name] = string(text)
@@ -211,7 +211,7 @@ func (a *Answer) print(w io.Writer) {
 		if p.WaitsForSecrets() {
 			waits = ", waits for the node's secrets"
 		}
-		row(key, "%s (%s, %s, user %s%s)", p.Name, p.Unit, strings.Join(p.Ports, " "), p.User, waits)
+		row(key, "%s (%s, %suser %s%s)", p.Name, p.Unit, portsOf(p), p.User, waits)
 	}
 	row("network", "%s", network(a.Node))
 	fmt.Fprintln(w, "files")
@@ -223,6 +223,18 @@ func (a *Answer) print(w io.Writer) {
 			}
 		}
 	}
+}
+
+// portsOf lists a program's ports with a comma behind them; it is empty where there are none.
+func portsOf(p roles.Program) string {
+	var out []string
+	for _, port := range p.Ports {
+		out = append(out, port.String())
+	}
+	if out == nil {
+		return ""
+	}
+	return strings.Join(out, " ") + ", "
 }
 
 func because(r identity.Result) string {

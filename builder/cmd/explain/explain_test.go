@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/exit"
+	"spore/cluster/identity"
 )
 
 func spore(args ...string) (code int, out, errs string) {
@@ -130,12 +131,21 @@ func TestWhyAMachineIsNoNode(t *testing.T) {
 func TestJSONHoldsTheSame(t *testing.T) {
 	code, out, errs := spore(example, "--ip", "10.77.0.12", "--json")
 	require.Equal(t, exit.OK, code, errs)
-	var a Answer
+	var a struct { // A port is a text there.
+		Match    identity.Result
+		Targets  []string
+		Programs []struct {
+			Name, Unit string
+			Ports      []string
+		}
+		Environment map[string]string
+	}
 	require.NoError(t, json.Unmarshal([]byte(out), &a))
 	require.Equal(t, "mqtt-01", a.Match.Node)
 	require.Equal(t, 2, a.Match.Phase)
 	require.Equal(t, []string{"mqtt.target"}, a.Targets)
 	require.Equal(t, "mosquitto", a.Programs[0].Name)
+	require.Equal(t, []string{"8883/tcp"}, a.Programs[0].Ports)
 	require.Contains(t, a.Environment["/etc/cluster-config/environment/node.env"], "NODE_NAME=mqtt-01\n")
 
 	code, out, _ = spore(example, "--ip", "10.77.0.99", "--json")

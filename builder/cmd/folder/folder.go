@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"spore/cluster"
+	"spore/cluster/regular"
 	"spore/pki/vault"
 )
 
@@ -20,7 +20,7 @@ var ErrConfig = errors.New("the configuration has errors")
 // Load reads and validates the configuration in dir, with the public half of the keys in the folder keys; empty is DIR.pki
 // where it exists. Warnings, notes and errors of the configuration are printed; with strict, warnings are errors.
 func Load(w io.Writer, dir, keys string, strict bool) (*cluster.Config, error) {
-	config, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
+	config, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
 	for _, p := range report.Under(dir) {
 		fmt.Fprintln(w, p)
 	}

@@ -26,17 +26,19 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	example := examplePlant
+	example := starter
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a documented starter folder",
 		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
-overwrites nothing: where one of the files is there already, it stops before it writes any. The examples:
+overwrites nothing: where one of the files is there already, it stops before it writes any. A .gitignore names what the
+commands write with keys in it; one that is there already stays as it is. The examples:
 
-  plant       six machines with every service, and a comment on every key
+  starter     six machines with every service, and a comment on every key
+  plant       the same six, of which the broker and the machine with Ceph's monitor run pods too
   kubernetes  a control plane and a worker
   edge        three machines with MQTT brokers and DNS servers`,
-		Example: "  spore init\n  spore init plant --example edge && spore validate plant",
+		Example: "  spore init\n  spore init site --example edge && spore validate site",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(exampleNames, example) {
@@ -53,6 +55,9 @@ overwrites nothing: where one of the files is there already, it stops before it 
 			for _, name := range written {
 				fmt.Fprintln(cmd.OutOrStdout(), filepath.Join(dir, name))
 			}
+			if !slices.Contains(written, ignoreFile) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already: let it name what commands write with keys in it, see docs/keys.md\n", filepath.Join(dir, ignoreFile))
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "edit the nodes in %s, then: spore validate %s\n", filepath.Join(dir, "cluster.yaml"), dir)
 			return nil
 		},
@@ -61,10 +66,13 @@ overwrites nothing: where one of the files is there already, it stops before it 
 	return cmd
 }
 
-// examplePlant is the example that is configs/; the others are folders of examples/.
-const examplePlant = "plant"
+// ignoreFile keeps keys out of a repository.
+const ignoreFile = ".gitignore"
 
-var exampleNames = []string{examplePlant, "kubernetes", "edge"}
+// starter is the example that is configs/; the others are folders of examples/.
+const starter = "starter"
+
+var exampleNames = []string{starter, "plant", "kubernetes", "edge"}
 
 // Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted. random
 // gives the cluster id.
@@ -75,12 +83,15 @@ func Write(dir, example string, random io.Reader) ([]string, error) {
 	}
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && name == ignoreFile {
+			delete(files, name) // Whoever has a repository often has one.
+		} else if err == nil {
 			return nil, fmt.Errorf("%s is there already and is not overwritten; name another folder", filepath.Join(dir, name))
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("write starter folder: %w", err)
 		}
 	}
+	names = slices.Sorted(maps.Keys(files))
 	id, err := uuid.NewRandomFromReader(random)
 	if err != nil {
 		return nil, fmt.Errorf("make a cluster id: %w", err)
@@ -107,7 +118,7 @@ func read(example string) (map[string][]byte, error) {
 		return nil, err
 	}
 	var folder fs.FS = configs.Files
-	if example != examplePlant {
+	if example != starter {
 		if folder, err = fs.Sub(examples.Files, example); err != nil {
 			return nil, err
 		}
@@ -118,6 +129,9 @@ func read(example string) (map[string][]byte, error) {
 	}
 	for name, data := range files {
 		files[name] = bytes.Replace(data, []byte("../../configs/.schema/"), []byte(".schema/"), 1)
+	}
+	if files[ignoreFile], err = fs.ReadFile(configs.Files, ignoreFile); err != nil {
+		return nil, err
 	}
 	return files, collect(files, schemas, ".schema")
 }

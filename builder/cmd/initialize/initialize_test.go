@@ -17,7 +17,7 @@ import (
 )
 
 func TestEveryStarterFolderIsValidAndHasItsOwnID(t *testing.T) {
-	for example, nodes := range map[string]int{"plant": 6, "kubernetes": 2, "edge": 3} {
+	for example, nodes := range map[string]int{starter: 6, "plant": 6, "kubernetes": 2, "edge": 3} {
 		t.Run(example, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "new")
 			names, err := Write(dir, example, rand.Reader)
@@ -66,12 +66,28 @@ func TestNothingIsOverwrittenAndNothingIsHalfWritten(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "services"), 0o755))
 	mine := filepath.Join(dir, "services", "mqtt.yaml")
 	require.NoError(t, os.WriteFile(mine, []byte("mine\n"), 0o644))
-	_, err := Write(dir, examplePlant, rand.Reader)
+	_, err := Write(dir, starter, rand.Reader)
 	require.ErrorContains(t, err, mine+" is there already and is not overwritten; name another folder")
 	data, err := os.ReadFile(mine)
 	require.NoError(t, err)
 	require.Equal(t, "mine\n", string(data))
 	require.NoFileExists(t, filepath.Join(dir, "cluster.yaml"))
+}
+
+func TestAGitignoreThatIsThereStays(t *testing.T) {
+	dir := t.TempDir()
+	mine := filepath.Join(dir, ".gitignore")
+	require.NoError(t, os.WriteFile(mine, []byte("mine\n"), 0o644))
+	cmd := Command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{dir})
+	require.Equal(t, exit.OK, exit.Run(context.Background(), cmd))
+	require.Contains(t, out.String(), mine+" is there already: let it name what commands write with keys in it, see docs/keys.md\n")
+	require.FileExists(t, filepath.Join(dir, "cluster.yaml"))
+	data, err := os.ReadFile(mine)
+	require.NoError(t, err)
+	require.Equal(t, "mine\n", string(data))
 }
 
 func TestInitNamesWhatItWrote(t *testing.T) {

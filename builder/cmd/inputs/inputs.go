@@ -25,6 +25,7 @@ import (
 	"spore/builder/source"
 	"spore/builder/stamp"
 	"spore/builder/store"
+	"spore/cluster/regular"
 )
 
 // omitted are packages that the kernel's package asks for and that an image has no use for: its initramfs is ours.
@@ -68,7 +69,7 @@ type Request struct {
 // session. It has no output folder, no formats and no keys yet. now is
 // the time that dates of indexes are held against.
 func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.Options, err error) {
-	o = pipeline.Options{Folder: os.DirFS(r.Dir), Version: r.Version, Env: os.Environ(), Progress: progress.New(cmd.ErrOrStderr(), time.Now)}
+	o = pipeline.Options{Folder: regular.Folder(r.Dir), Version: r.Version, Env: os.Environ(), Progress: progress.New(cmd.ErrOrStderr(), time.Now)}
 	o.Config, err = folder.Load(cmd.ErrOrStderr(), r.Dir, r.PKI, f.strict)
 	if err != nil {
 		return o, err

@@ -43,8 +43,8 @@ func (f *Folder) Register(cmd *cobra.Command) {
 type Options struct {
 	// Now is the time that they are made at.
 	Now time.Time
-	// Record keeps them as what the nodes have, on which the rotation of an authority relies. A rehearsal takes serials of
-	// its own, so that the next bundle of the real node is newer, and records nothing.
+	// Record keeps them as what the nodes have, on which the rotation of an authority relies. A rehearsal takes serials
+	// of its own, so that the next bundle of the real node is newer, and records nothing.
 	Record bool
 	// Near are the folders in which the operator's may lie.
 	Near []string
@@ -59,10 +59,29 @@ type Bundle struct {
 	Folder string
 }
 
-// Bundles makes the bundles of nodes with the keys that their image was built with, in the order of the nodes. It returns
-// none, and why, when there are no keys.
+// Bundles makes the bundles of nodes with the keys that their image was built with, in the order of the nodes. It
+// returns none, and why, when there are no keys.
 func (f Folder) Bundles(c *facts.Cluster, nodes []*facts.Node, o Options) (bundles []Bundle, none string, err error) {
-	dir, none, err := f.find(c, o.Near)
+	keys, none, err := f.Open(c, o.Near)
+	if keys == nil || err != nil {
+		return nil, none, err
+	}
+	defer keys.Close()
+	bundles, err = keys.Bundles(nodes, o)
+	return bundles, "", err
+}
+
+// Keys is the operator's folder while it is open.
+type Keys struct {
+	*vault.Vault
+	cluster *facts.Cluster
+	dir     string
+}
+
+// Open opens the folder with the keys that an image of the cluster was built with; near are the folders in which it may
+// lie. It returns nil, and why, when there are no keys.
+func (f Folder) Open(c *facts.Cluster, near []string) (opened *Keys, none string, err error) {
+	dir, none, err := f.find(c, near)
 	if dir == "" || err != nil {
 		return nil, none, err
 	}
@@ -70,19 +89,24 @@ func (f Folder) Bundles(c *facts.Cluster, nodes []*facts.Node, o Options) (bundl
 	if err != nil {
 		return nil, "", err
 	}
-	defer v.Close()
-	records := maps.Clone(v.Tree.Issued)
+	return &Keys{v, c, dir}, "", nil
+}
+
+// Bundles makes the bundles of nodes, in the order of the nodes.
+func (k *Keys) Bundles(nodes []*facts.Node, o Options) ([]Bundle, error) {
+	records := maps.Clone(k.Tree.Issued)
+	var bundles []Bundle
 	for _, n := range nodes {
-		data, err := v.Tree.BundleFor(c, n, o.Now)
+		data, err := k.Tree.BundleFor(k.cluster, n, o.Now)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		bundles = append(bundles, Bundle{n.Name, v.Tree.Serial, data, dir})
+		bundles = append(bundles, Bundle{n.Name, k.Tree.Serial, data, k.dir})
 	}
 	if !o.Record {
-		v.Tree.Issued = records
+		k.Tree.Issued = records
 	}
-	return bundles, "", v.Save()
+	return bundles, k.Save()
 }
 
 // find is the folder, or why there is none.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/cluster/regular"
 	tree "spore/pki"
 	"spore/pki/vault"
 )
@@ -109,7 +109,7 @@ func (c *common) keys() vault.Keys {
 
 // load reads the configuration.
 func (c *common) load() (*facts.Cluster, []facts.Node, error) {
-	config, report := cluster.Check(os.DirFS(c.configs), cluster.Options{})
+	config, report := cluster.Check(regular.Folder(c.configs), cluster.Options{})
 	if err := report.Under(c.configs).Err(); err != nil {
 		return nil, nil, err
 	}

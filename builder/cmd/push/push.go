@@ -25,6 +25,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/push"
 	"spore/cluster/facts"
+	"spore/cluster/regular"
 	"spore/nodeapi"
 )
 
@@ -145,7 +146,7 @@ func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
 	}
 	defer v.Close()
 	u, err := push.Make(push.Options{
-		Image: f.image, Config: config, Folder: os.DirFS(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Progress: progress.New(cmd.ErrOrStderr(), time.Now),
+		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Progress: progress.New(cmd.ErrOrStderr(), time.Now),
 	})
 	var refused *customize.Refused
 	if errors.As(err, &refused) {

@@ -26,6 +26,7 @@ import (
 	keys "spore/builder/cmd/pki"
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/cluster/regular"
 	"spore/nodeapi"
 	tree "spore/pki"
 )
@@ -79,7 +80,7 @@ type Cluster struct {
 
 // Open finds the cluster of a configuration folder. need is nodeapi.Admin for what changes nodes, nodeapi.Reader otherwise.
 func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster, error) {
-	config, report := cluster.Check(os.DirFS(dir), cluster.Options{})
+	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
 		return nil, err
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
 	"spore/cluster"
+	"spore/cluster/regular"
 )
 
 // Result is what --json prints.
@@ -47,7 +47,7 @@ fail too with --strict; notes are worth knowing.`,
 }
 
 func run(w io.Writer, dir string, strict, asJSON bool) error {
-	c, report := cluster.Check(os.DirFS(dir), cluster.Options{Strict: strict})
+	c, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
 	r := Result{!report.Failed(), len(c.Cluster.Nodes), report.Count(cluster.Error), report.Count(cluster.Warning), report.Under(dir)}
 	if asJSON {
 		if r.Problems == nil {
