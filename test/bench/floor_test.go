@@ -114,7 +114,7 @@ func TestAnInitramfsIsDecompressedWithoutItsPadding(t *testing.T) {
 		require.Equal(t, "modulesmodules", string(plain))
 	}
 	_, err = decompressed([]byte("no frame"))
-	require.Error(t, err)
+	require.ErrorContains(t, err, "magic number mismatch")
 }
 
 func TestTheFloorCompressesAsImagesDo(t *testing.T) {

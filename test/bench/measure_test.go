@@ -69,6 +69,6 @@ func TestTheCompilerIsMetered(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3500*time.Microsecond, sum)
 	_, err = addDurations("soon\n")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "times of the compiler: ")
 	require.Equal(t, `'it'\''s'`, quote("it's"))
 }

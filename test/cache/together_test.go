@@ -18,6 +18,7 @@ import (
 
 	"spore/builder/store"
 	"spore/builder/store/kind"
+	"spore/test/chance"
 )
 
 func change(t *testing.T, name string, fn func(f *os.File, size int64) error) {
@@ -60,20 +61,9 @@ func soak(few int) int {
 	return few
 }
 
-// seed is that of SPORE_SEED, or of the clock.
-func seed(t *testing.T) *rand.Rand {
-	t.Helper()
-	n, err := strconv.ParseUint(os.Getenv("SPORE_SEED"), 10, 64)
-	if err != nil {
-		n = uint64(time.Now().UnixNano())
-	}
-	t.Logf("SPORE_SEED=%d", n)
-	return rand.New(rand.NewPCG(n, 0))
-}
-
 func TestABuildThatIsKilledLosesNothing(t *testing.T) {
 	l := setup(t)
-	r := seed(t)
+	r := rand.New(rand.NewPCG(chance.Seed(t), 0))
 	cache, out := l.clone(t, kind.Roots, kind.Packages), filepath.Join(t.TempDir(), "out")
 	a := l.build(cache, out)
 	a.good(t)

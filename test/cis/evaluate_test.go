@@ -103,6 +103,11 @@ func TestALostSettingIsFound(t *testing.T) {
 		{"profiling", "check 1.2.15", replace("kube-apiserver", "--profiling=false", "--profiling=true")},
 		{"a program", "no node runs kube-scheduler", func(e *Evidence) { delete(e.Master.Arguments, "kube-scheduler") }},
 		{"etcd's clients", "check 2.2", configFile("/run/etcd/config.json", `"client-cert-auth": true`, `"client-cert-auth": false`)},
+		{"etcd's socket", "check 1.2.23 .*it applies now", func(e *Evidence) {
+			e.Master.Files["/run/etcd"] = File{"755", "etcd:etcd"}
+		}},
+		{"etcd by TCP", "check 1.2.23 .*it applies now",
+			replace("kube-apiserver", "unix:///run/etcd/client.sock", "https://10.77.0.1:2379")},
 		{"encryption", "check 1.2.28", configFile("/run/kube-apiserver/encryption.json", `"secretbox"`, `"identity"`)},
 		{"the bound of whoever has no name", "check 1.2.1 .*may ask for /api", configFile("/run/kube-apiserver/authentication.json", `"/livez"`, `"/api"`)},
 		{"the audit of exec", "check 3.2.2", configFile("/run/kube-apiserver/audit-policy.json", `"level": "Metadata"`, `"level": "None"`)},

@@ -146,6 +146,22 @@ func first(list []map[string]any) map[string]any {
 	return list[0]
 }
 
+// etcdBySocket holds where the API server reaches etcd by nothing but a socket, in a folder that is closed to all but
+// etcd's group.
+func etcdBySocket(e Evidence) error {
+	words, err := e.Master.flags("kube-apiserver")
+	if err != nil {
+		return nil
+	}
+	servers, _ := value(words, "--etcd-servers")
+	socket, ok := strings.CutPrefix(servers, "unix://")
+	if !ok || e.Master.Files[path.Dir(socket)] != (File{"710", "etcd:etcd"}) {
+		return nil
+	}
+	return fmt.Errorf("it reaches its own etcd by a socket, not by TCP; "+
+		"none but etcd, the API server and root may enter the folder of `%s`", socket)
+}
+
 // etcdHasItsOwnAuthority holds when no program but etcd and its clients is verified by the authorities of etcd.
 func etcdHasItsOwnAuthority(e Evidence) error {
 	own, err := e.Master.flags("etcd")

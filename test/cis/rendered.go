@@ -2,7 +2,6 @@ package cis
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -88,6 +87,7 @@ func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Pr
 		return nil
 	}
 	dir := path.Join("/run", runtime)
+	n.Files[dir] = File{strings.TrimPrefix(unit["RuntimeDirectoryMode"], "0"), owner}
 	files, err := c.Render(node, row.Name, dir)
 	if err != nil {
 		return err
@@ -104,10 +104,9 @@ func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Pr
 			n.Files[path.Join("/run/cni/net.d", name)] = File{"600", "root:root"}
 		}
 	}
-	line := strings.TrimPrefix(strings.TrimSpace(string(files["arguments"].Data)), "ARGUMENTS=")
-	words := strings.Fields(strings.ReplaceAll(unit["ExecStart"], "$ARGUMENTS", line))
-	if len(words) == 0 {
-		return errors.New("its unit starts nothing")
+	words, err := kubecluster.CommandLine(string(data), &c.Shared, node, files)
+	if err != nil {
+		return err
 	}
 	n.Arguments[row.Name] = words[1:]
 	return nil

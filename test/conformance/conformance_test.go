@@ -30,6 +30,8 @@ const (
 	shards = 5
 	// shardLimit is ginkgo's own bound, so that what hangs is named in the report.
 	shardLimit = 5 * time.Minute
+	// list names the tests that run, one a line. UPDATE=1 writes it anew; a new Kubernetes has other tests.
+	list = "testdata/tests.txt"
 )
 
 // spec is one test in a report of ginkgo.
@@ -140,6 +142,7 @@ func TestUpstreamsConformanceTestsThatNeedNoPodPass(t *testing.T) {
 	}
 	found, err := s.run(focus, "--ginkgo.dry-run")
 	require.NoError(t, err)
+	wanted := listed(t, found)
 	for _, pattern := range selected {
 		re := regexp.MustCompile(pattern)
 		require.True(t, slices.ContainsFunc(found, func(sp spec) bool { return re.MatchString(sp.name()) }), "no test matches %s", pattern)
@@ -171,7 +174,11 @@ func TestUpstreamsConformanceTestsThatNeedNoPodPass(t *testing.T) {
 
 	all := slices.Concat(append(ran, afterwards)...)
 	slices.SortFunc(all, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
+	var passed []string
 	for _, sp := range all {
+		if sp.State == "passed" {
+			passed = append(passed, sp.name())
+		}
 		t.Logf("%-7s %5.1f s  %s", sp.State, sp.RunTime.Seconds(), sp.name())
 	}
 	for _, sp := range all {
@@ -179,6 +186,24 @@ func TestUpstreamsConformanceTestsThatNeedNoPodPass(t *testing.T) {
 			t.Errorf("%s: %s: %s", sp.State, sp.name(), sp.Failure.Message)
 		}
 	}
-	require.Len(t, all, len(found))
-	t.Logf("%d of upstream's conformance tests ran", len(all))
+	require.Equal(t, wanted, passed, "each of the list passed, and nothing else ran")
+	t.Logf("%d of upstream's conformance tests passed", len(passed))
+}
+
+// listed are the names of the list, which are those that were found.
+func listed(t *testing.T, found []spec) []string {
+	t.Helper()
+	var names []string
+	for _, sp := range found {
+		names = append(names, sp.name())
+	}
+	slices.Sort(names)
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(list, []byte(strings.Join(names, "\n")+"\n"), 0o644))
+	}
+	data, err := os.ReadFile(list)
+	require.NoError(t, err)
+	wanted := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	require.Equal(t, wanted, names, "upstream has other tests than %s: run with UPDATE=1, look at what changed", list)
+	return wanted
 }

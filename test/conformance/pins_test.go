@@ -2,7 +2,11 @@ package conformance
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +46,27 @@ func TestTheSuiteHasThePinsOfThePayload(t *testing.T) {
 	}
 	require.Equal(t, payload.Go, suite.Go)
 	require.Equal(t, payload.Replace, suite.Replace)
+}
+
+// The page says how many tests there are, in all and by area.
+func TestThePageHasTheNumbersOfTheList(t *testing.T) {
+	data, err := os.ReadFile("testdata/tests.txt")
+	require.NoError(t, err)
+	tests := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	require.True(t, slices.IsSorted(tests))
+	page, err := os.ReadFile("../../docs/conformance.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), fmt.Sprintf("All %d pass.", len(tests)))
+	for area, group := range map[string]string{
+		"API machinery": "api-machinery", "network": "network", "node": "node", "storage": "storage", "auth": "auth",
+		"CLI": "cli", "apps": "apps", "instrumentation": "instrumentation", "scheduling": "scheduling",
+	} {
+		n := 0
+		for _, name := range tests {
+			if strings.HasPrefix(name, "[sig-"+group+"] ") {
+				n++
+			}
+		}
+		require.Contains(t, string(page), fmt.Sprintf("\n| %s | %d |", area, n))
+	}
 }

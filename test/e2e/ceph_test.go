@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/test/chance"
 )
 
 const (
@@ -322,9 +323,10 @@ func (s *storage) outlivesAPowerCut(t *testing.T) {
 	}
 
 	after := s.emptyDisks(filepath.Dir(s.disks[0].Path), "after")
+	seed := chance.Seed(t)
 	for i, d := range s.disks {
 		log := readLog(t, d.WriteLog)
-		cut := log.CutAtEnd(setting(t, "SPORE_SEED", defaultSeed) + uint64(i))
+		cut := log.CutAtEnd(seed + uint64(i))
 		t.Log(d.Serial, cut)
 		replay(t, log, cut, after[i].Path)
 		require.NoError(t, os.Remove(d.WriteLog))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,10 @@ func editedConfigs(t *testing.T, edits ...[3]string) string {
 func TestACustomizedImageIsWhatABuildWritesAndBoots(t *testing.T) {
 	t.Parallel()
 	configs := editedConfigs(t,
-		[3]string{"cluster.yaml", "  - name: edge-01\n", "  - name: edge-01\n    hostname: edge-eins\n"},
+		[3]string{
+			"cluster.yaml", "  - name: edge-01\n    macs: [\"" + edgeMAC + "\"]\n",
+			"  - name: edge-01\n    hostname: edge-eins\n    serial: " + testSerial + "\n",
+		},
 		[3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: customized\n    addresses: [10.77.0.99]\n  - name: mqtt\n"},
 		[3]string{"services/dns.yaml", "cname: edge-01", "cname: edge-eins"},
 	)
@@ -56,7 +60,9 @@ func TestACustomizedImageIsWhatABuildWritesAndBoots(t *testing.T) {
 	c.SMBIOS = delivering("edge-01", renamedBundle(t, "edge-01", "edge-eins"))
 	g := boot(t, c)
 	s := g.running()
-	require.Equal(t, "edge-01", s.Node)
+	t.Run("its serial number makes it the node", func(t *testing.T) {
+		requireMatched(t, s, "edge-01", "serial", strings.ToLower(testSerial))
+	})
 	require.Equal(t, "partition", s.State.Kind)
 	addr, err := g.Address("udp", edgeIP+":53")
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"spore/builder/vm"
 	"spore/flash"
 	"spore/gpt"
+	"spore/test/chance"
 )
 
 // Media: flashing, cutting that off, keeping state, installing.
@@ -137,7 +138,7 @@ func otherImage(t *testing.T) string {
 // Package flash's tests cut after every write and lose what was not flushed; here the program itself is killed.
 func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
 	t.Parallel()
-	kills, seed := int(setting(t, "SPORE_SOAK", defaultKills)), setting(t, "SPORE_SEED", defaultSeed)
+	kills, seed := int(setting(t, "SPORE_SOAK", defaultKills)), chance.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 9))
 	spore, images := flashTool(t), []string{suite.image, otherImage(t)}
 	disk := emptyFile(t, 5<<30)
@@ -172,7 +173,8 @@ func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
 		case whole(image):
 			complete++
 		default:
-			require.True(t, whole(other), "killed after %s of %s (SPORE_SEED=%d): it boots, and is neither the old system nor the new", after, took, seed)
+			require.True(t, whole(other),
+				"killed after %s of %s: it boots, and is neither the old system nor the new", after, took)
 			old++
 		}
 		kept, err := vm.FindPartition(disk, state.Name)
@@ -185,10 +187,12 @@ func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
 	now, err := vm.HashRange(disk, state.Start, state.Size)
 	require.NoError(t, err)
 	require.Equal(t, before, now, "the state's bytes are as they were")
-	t.Logf("seed %d: %d kills within %s left the old system %d times, none %d times, the new one %d times", seed, kills, took.Round(time.Millisecond), old, none, complete)
+	t.Logf("%d kills within %s left the old system %d times, none %d times, the new one %d times",
+		kills, took.Round(time.Millisecond), old, none, complete)
 }
 
-// A stick for one node is flashed, booted as a memory stick, and flashed again with another build's content.
+// A stick for one node is flashed, booted as a memory stick in a machine whose card is another node's, and flashed again
+// with another build's content.
 func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 	t.Parallel()
 	spore, stick := flashTool(t), emptyFile(t, smallDisk)
@@ -199,11 +203,11 @@ func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 
 	d := bootDisk(stick)
 	d.USB, d.Serial = true, "FLASHED1"
-	c := stranger("flashed", "9", mqttIP, "", d)
+	c := edge("flashed", d)
 	c.SMBIOS = vm.SMBIOS{UUID: machineUUID("mqtt-01")}
 	g := boot(t, c)
 	s := g.running()
-	require.Equal(t, "mqtt-01", s.Node)
+	requireMatched(t, s, "mqtt-01", "esp", "mqtt-01")
 	require.Contains(t, s.BootDisk, "FLASHED1")
 	require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
 	require.Equal(t, "medium", s.Bundle.From)

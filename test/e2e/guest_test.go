@@ -28,6 +28,8 @@ const (
 	dnsOwnIP = "10.77.0.13"
 	// foreignMAC begins those that are in no file.
 	foreignMAC = "52:54:00:99:00:0"
+	// testSerial is the serial number of each machine that is given a bundle.
+	testSerial = "SPORE-TEST"
 )
 
 // guest is a machine under test.
@@ -111,6 +113,15 @@ func (g *guest) running() vm.Status {
 	require.Equal(g.t, "running", s.System, s.Raw)
 	require.Empty(g.t, s.Failed, s.Raw)
 	return s
+}
+
+// requireMatched makes sure that the machine is a node by this evidence of phase one and by no other.
+func requireMatched(t *testing.T, s vm.Status, node, by, value string) {
+	t.Helper()
+	require.Equal(t, node, s.Node, s.Raw)
+	require.Equal(t, by, s.Matched.By, s.Raw)
+	require.Equal(t, value, s.Matched.Value, s.Raw)
+	require.Equal(t, 1, s.Matched.Phase, s.Raw)
 }
 
 // awaitLine waits for a line of the console.
@@ -213,7 +224,8 @@ func (b broker) bundle(t *testing.T, node string) vm.SMBIOS {
 
 // delivering is a machine whose firmware has a bundle for a node.
 func delivering(node string, bundle []byte) vm.SMBIOS {
-	return vm.SMBIOS{Serial: "SPORE-TEST", UUID: machineUUID(node), Credentials: map[string][]byte{"spore.bundle": bundle}}
+	credentials := map[string][]byte{"spore.bundle": bundle}
+	return vm.SMBIOS{Serial: testSerial, UUID: machineUUID(node), Credentials: credentials}
 }
 
 // machineUUID is the product UUID of the machine that a test gives to a node.

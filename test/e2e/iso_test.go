@@ -34,18 +34,19 @@ func TestAnISOBootsAsADisc(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := boot(t, edgeOn(t, newBroker(t), "disc", firmware, vm.Disk{Path: suite.iso, CDROM: true, BootIndex: 1}))
-			g.awaitLine(`spore stage1: .*boot disk /dev/sr0 `)
-			if firmware == vm.BIOS { // from here on it is the same as under UEFI
-				g.awaitLine(`spore stage1: .*switching to the root`)
-				g.awaitLine(`Welcome to .*Spore`)
-				return
+			if firmware == vm.BIOS {
+				g.awaitLine(`spore stage1: .*started by a BIOS, from the medium with the partition`)
 			}
-			s := g.found()
+			g.awaitLine(`spore stage1: .*boot disk /dev/sr0 `)
+			s := g.running()
 			require.Equal(t, "edge-01", s.Node)
+			require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
 			require.Equal(t, "tmpfs", s.State.Kind)
 			require.False(t, s.State.Refused, "roles need not wait: there never was any state")
 			require.Contains(t, s.State.Warning, "booted from the disc in /dev/sr0, which can keep nothing")
 			require.Contains(t, s.State.Warning, "its content will be lost")
+			requireServes(t, g, edgeIP, "edge-01")
+			checkDNS(t, g, edgeIP)
 		})
 	}
 }

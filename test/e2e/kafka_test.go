@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"spore/builder/vm"
+	"spore/test/chance"
 	"spore/test/client"
 	"spore/test/powercut"
 )
@@ -108,6 +109,13 @@ func (k *kafkaMachine) serving(g *guest, what string) vm.Status {
 	return s
 }
 
+// bounded is a context for what clients ask of one boot. The boots themselves have bounds of their own.
+func (k *kafkaMachine) bounded() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*kafkaLimit)
+	k.t.Cleanup(cancel)
+	return ctx
+}
+
 // as is a user who comes through the forwarded port.
 func (k *kafkaMachine) as(g *guest, user, password string) client.KafkaOptions {
 	k.t.Helper()
@@ -128,8 +136,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	system, data := k.disks()
 	g := k.boot("kafka-first", system, data, true)
 	k.serving(g, "first boot, which forms the cluster")
-	ctx, cancel := context.WithTimeout(context.Background(), 3*kafkaLimit)
-	defer cancel()
+	ctx := k.bounded()
 	admin, sensor := k.as(g, "admin", kafkaPasswords["admin"]), k.as(g, "sensor", kafkaPasswords["sensor"])
 
 	t.Run("a topic is made, written and read", func(t *testing.T) {
@@ -143,7 +150,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 		require.NoError(t, err)
 		defer s.Close()
 		require.NoError(t, s.ProduceSync(ctx, &kgo.Record{Topic: kafkaTopic, Value: []byte("0")}).FirstErr())
-		got, err := client.ReadLedger(ctx, sensor, kafkaTopic)
+		got, err := client.ReadLedger(k.bounded(), sensor, kafkaTopic)
 		require.NoError(t, err)
 		require.Equal(t, map[int]int{0: 1}, got)
 	})
@@ -179,7 +186,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	acknowledged := ledger.Stop()
 
 	// The power goes with the last write that the disks were sent. Of those that they had not been told to flush, some are lost.
-	seed := setting(t, "SPORE_SEED", defaultSeed)
+	seed := chance.Seed(t)
 	systemLog, dataLog := readLog(t, system+".writes"), readLog(t, data+".writes")
 	afterSystem, afterData := k.disks()
 	for log, path := range map[*powercut.Log]string{systemLog: afterSystem, dataLog: afterData} {
@@ -191,7 +198,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	g = k.boot("kafka-after-cut", afterSystem, afterData, false)
 	k.serving(g, "boot after the power cut, without the archive")
 	sensor = k.as(g, "sensor", kafkaPasswords["sensor"])
-	got, err := client.ReadLedger(ctx, sensor, kafkaTopic)
+	got, err := client.ReadLedger(k.bounded(), sensor, kafkaTopic)
 	require.NoError(t, err)
 	for number := range acknowledged {
 		require.Contains(t, got, number, "record %d was acknowledged", number)
@@ -202,7 +209,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	g.endInOrder()
 	g = k.boot("kafka-again", afterSystem, afterData, false)
 	k.serving(g, "boot after an orderly stop, with the archive")
-	again, err := client.ReadLedger(ctx, k.as(g, "sensor", kafkaPasswords["sensor"]), kafkaTopic)
+	again, err := client.ReadLedger(k.bounded(), k.as(g, "sensor", kafkaPasswords["sensor"]), kafkaTopic)
 	require.NoError(t, err)
 	require.Equal(t, got, again)
 	g.off()

@@ -30,11 +30,27 @@ func (l *lab) isWhatTheTableSays(t *testing.T) {
 	live := cis.Evidence{Master: l.look(lookMaster, rendered.Master), Worker: l.look(lookWorker, rendered.Worker), Objects: l.ourObjects()}
 	require.Equal(t, slices.Sorted(maps.Keys(rendered.Master.Files)), slices.Sorted(maps.Keys(live.Master.Files)), "files of the master")
 	require.Equal(t, slices.Sorted(maps.Keys(rendered.Worker.Files)), slices.Sorted(maps.Keys(live.Worker.Files)), "files of the worker")
+	for program, flags := range map[string][]string{
+		"kubelet":        {"--hostname-override=", "--node-ip="},
+		"kube-apiserver": {"--advertise-address=", "--bind-address=", "--secure-port=", "--service-cluster-ip-range="},
+	} {
+		for _, flag := range flags { // Those of /etc/cluster-config/environment.
+			running := withFlag(live.Master.Arguments[program], flag)
+			require.Len(t, running, 1, "%s %s", program, flag)
+			require.Equal(t, withFlag(rendered.Master.Arguments[program], flag), running, "%s of the master", program)
+			require.Equal(t, withFlag(rendered.Worker.Arguments[program], flag), withFlag(live.Worker.Arguments[program], flag), "%s of the worker", program)
+		}
+	}
 	got, err := cis.Evaluate(list, live)
 	require.NoError(t, err)
 	for i := range want {
 		require.Equal(t, want[i].Result, got[i].Result, "check %s (%s): rendered %q, running %q", want[i].ID, want[i].Text, want[i].Reason, got[i].Reason)
 	}
+}
+
+// withFlag are the words of a command line that set a flag.
+func withFlag(words []string, flag string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, flag) })
 }
 
 // look collects what a node is known by.

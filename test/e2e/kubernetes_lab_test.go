@@ -53,8 +53,6 @@ type lab struct {
 	workerDisk     vm.Disk
 	// gateway is the cable between the network and the user-mode network of the host, by which the operator comes in.
 	masterLink, workerLink, gateway vm.Link
-	// workerBoot is the worker's boot id before it lost its disk.
-	workerBoot string
 	// rtc is the time of the master's clock at power-on; the host's when empty.
 	rtc string
 }

@@ -5,13 +5,13 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
-	"spore/test/powercut"
+	"spore/test/chance"
 )
 
 // pods are a server on the worker, and clients on both nodes. The master takes only what tolerates it.
@@ -95,15 +95,11 @@ const (
 	friendPod   = "lab/deployment/friend"
 )
 
-// One boot proves many things: it is the most of what this costs. With SPORE_SOAK the worker keeps its disk at the power cut, and
-// loses it with another boot, and the master is started once more, a year later.
+// One boot proves many things: it is the most of what this costs. With SPORE_SOAK each machine is started once more:
+// the worker with an empty disk, and the master a year later.
 func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	l := newLab(t)
-	brief := setting(t, "SPORE_SOAK", 0) == 0
-	log := filepath.Join(t.TempDir(), "writes.log")
-	l.masterDisk = vm.Disk{Path: filepath.Join(t.TempDir(), "master.img"), Serial: "MASTER", BootIndex: 1, WriteLog: log}
-	require.NoError(t, vm.Copy(l.image, l.masterDisk.Path, kubeDisk))
-	l.workerDisk = l.newDisk("WORKER")
+	l.masterDisk, l.workerDisk = l.loggedDisk("MASTER"), l.loggedDisk("WORKER")
 	l.bootMaster()
 	l.bootWorker()
 	type step struct {
@@ -118,17 +114,21 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"the operator reads logs, runs programs and forwards ports", l.operates, false},
 		{"a network policy holds", l.holdsPolicies, false},
 		{"pods of the administrator see their nodes", l.looks, true},
+		{"each node listens where its rows say, and nowhere else", l.listensWhereItsRowsSay, false},
 		{"secrets are not readable in etcd's files", l.encryptsSecrets, false},
 		{"a worker is no other node and no master", l.boundsWorkers, false},
 		{"an unknown machine gets no certificate", l.refusesStrangers, false},
 		{"the running nodes are what the CIS table says", l.isWhatTheTableSays, false},
 		{"the programs of a master fit into their bound of memory", l.fitsIntoMemory, false},
+		{"a master whose processor stood still under load comes back", l.comesBack, false},
 		{"nothing asked a registry", l.askedNoRegistry, false},
-		{"what was acknowledged outlives a power cut of both", func(t *testing.T) { l.outlivesAPowerCut(t, log, brief) }, true},
-		{"a worker with an empty disk joins again", func(t *testing.T) { l.takesAWipedWorker(t, brief) }, false},
+		{"acknowledged writes and the worker's own state outlive a power cut of both", l.outlivesAPowerCut, true},
 	}
-	if !brief {
-		steps = append(steps, step{"a master that was off for a year serves with new certificates", l.servesAfterAYear, false})
+	if setting(t, "SPORE_SOAK", 0) > 0 {
+		steps = append(steps,
+			step{"a worker with an empty disk joins again", l.takesAWipedWorker, false},
+			step{"a master that was off for a year serves with new certificates", l.servesAfterAYear, false},
+		)
 	}
 	for _, step := range steps {
 		passed := t.Run(step.name, func(t *testing.T) {
@@ -273,9 +273,8 @@ func (l *lab) writes() (stop func() []string) {
 	}
 }
 
-// outlivesAPowerCut lets the worker lose its disk, too, when it is to be emptied.
-func (l *lab) outlivesAPowerCut(t *testing.T, logFile string, emptied bool) {
-	l.workerBoot = l.must("get", "node", workerName, "-o", "jsonpath={.status.nodeInfo.bootID}")
+func (l *lab) outlivesAPowerCut(t *testing.T) {
+	boot, before := l.bootOf(workerName), l.ownState()
 	stop := l.writes()
 	time.Sleep(20 * time.Second) // of writing
 	var both sync.WaitGroup
@@ -286,64 +285,100 @@ func (l *lab) outlivesAPowerCut(t *testing.T, logFile string, emptied bool) {
 	acknowledged := stop()
 	require.Greater(t, len(acknowledged), 10)
 
-	f, err := os.Open(logFile)
-	require.NoError(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	require.NoError(t, err)
-	writes, err := powercut.Read(f, info.Size())
-	require.NoError(t, err)
-	cut := writes.CutAtEnd(setting(t, "SPORE_SEED", defaultSeed))
-	t.Log(cut)
-	// The outer test's folder: the disk is needed after this step.
-	path := filepath.Join(filepath.Dir(l.masterDisk.Path), "master-after.img")
-	require.NoError(t, vm.Copy(l.image, path, kubeDisk))
-	disk, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	require.NoError(t, writes.Replay(disk, cut))
-	require.NoError(t, disk.Close())
-	l.masterDisk = vm.Disk{Path: path, Serial: "MASTER", BootIndex: 1}
+	seed := chance.Seed(t)
+	l.masterDisk, l.workerDisk = l.afterCut(l.masterDisk, seed), l.afterCut(l.workerDisk, seed+1)
 
 	started := time.Now()
-	l.bootAgain(emptied)
+	l.bootAgain()
+	l.startedAgain(boot)
 	l.within(kubeLimit, "the pod runs again", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
 	t.Logf("%d acknowledged writes; served again after %.0f s", len(acknowledged), time.Since(started).Seconds())
 	have := strings.Fields(l.must("get", "configmaps", "-n", "lab", "-o", "jsonpath={.items[*].metadata.name}"))
 	require.Subset(t, have, acknowledged)
+	require.Equal(t, before, l.ownState(), "the worker is the one that it was")
 	l.noRegistryWasAsked()
 }
 
+// bootOf is the boot id of a node.
+func (l *lab) bootOf(node string) string {
+	l.t.Helper()
+	return l.must("get", "node", node, "-o", "jsonpath={.status.nodeInfo.bootID}")
+}
+
+// own is what the worker has on its disk alone: who the machine is, and the hash of the key and certificate by which its
+// kubelet is the node. On an empty disk a kubelet makes itself another key.
+type own struct {
+	machineID, kubelet string
+}
+
+func (l *lab) ownState() own {
+	l.t.Helper()
+	read := func(path string) (text string) {
+		l.within(kubeStep, "the pod that sees the worker runs", func() (err error) {
+			text, err = l.in(lookWorker, "cat", path, "/host")
+			return err
+		})
+		require.NotEmpty(l.t, text, path)
+		return text
+	}
+	kubelet := read("/host/var/lib/kubelet/pki/kubelet-client-current.pem")
+	return own{read("/host/etc/machine-id"), fmt.Sprintf("%x", sha256.Sum256([]byte(kubelet)))}
+}
+
+// loggedDisk is a disk with the image, whose writes are recorded.
+func (l *lab) loggedDisk(serial string) vm.Disk {
+	l.t.Helper()
+	path := filepath.Join(l.t.TempDir(), serial+".img")
+	require.NoError(l.t, vm.Copy(l.image, path, kubeDisk))
+	return vm.Disk{Path: path, Serial: serial, BootIndex: 1, WriteLog: path + ".writes"}
+}
+
+// afterCut is the disk that a power cut with the last write leaves.
+func (l *lab) afterCut(d vm.Disk, seed uint64) vm.Disk {
+	l.t.Helper()
+	log := readLog(l.t, d.WriteLog)
+	cut := log.CutAtEnd(seed)
+	l.t.Logf("%s: %s", d.Serial, cut)
+	// Beside the first, in the outer test's folder: the disk is needed after this step.
+	path := strings.TrimSuffix(d.Path, ".img") + "-after.img"
+	require.NoError(l.t, vm.Copy(l.image, path, kubeDisk))
+	replay(l.t, log, cut, path)
+	return vm.Disk{Path: path, Serial: d.Serial, BootIndex: 1}
+}
+
 // bootAgain boots both machines; they belong to the whole test and not to the step.
-func (l *lab) bootAgain(emptied bool) {
+func (l *lab) bootAgain() {
 	step := l.t
 	l.t = l.outer
-	if emptied {
-		l.workerDisk = l.newDisk("WORKER")
-	}
 	l.bootMaster()
 	l.bootWorker()
 	l.t = step
 	l.ready()
 }
 
-// takesAWipedWorker gives the worker an empty disk unless it was emptied at its last boot.
-func (l *lab) takesAWipedWorker(t *testing.T, emptied bool) {
-	if !emptied {
-		l.workerBoot = l.must("get", "node", workerName, "-o", "jsonpath={.status.nodeInfo.bootID}")
-		l.worker.off()
-		step := l.t
-		l.t = l.outer
-		l.workerDisk = l.newDisk("WORKER")
-		l.bootWorker()
-		l.t = step
-	}
+// startedAgain waits until the worker is ready after another boot than this one.
+func (l *lab) startedAgain(boot string) {
+	l.t.Helper()
 	l.within(kubeLimit, "the worker is ready after another boot", func() error {
 		now, err := l.kubectl("get", "node", workerName, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
-		if err == nil && (strings.HasPrefix(now, l.workerBoot) || !strings.HasSuffix(now, " True")) {
+		if err == nil && (strings.HasPrefix(now, boot) || !strings.HasSuffix(now, " True")) {
 			err = fmt.Errorf("boot and readiness are %q", now)
 		}
 		return err
 	})
+}
+
+// takesAWipedWorker gives the worker an empty disk.
+func (l *lab) takesAWipedWorker(t *testing.T) {
+	boot, before := l.bootOf(workerName), l.ownState()
+	l.worker.off()
+	step := l.t
+	l.t = l.outer
+	l.workerDisk = l.newDisk("WORKER")
+	l.bootWorker()
+	l.t = step
+	l.startedAgain(boot)
+	require.NotEqual(t, before.kubelet, l.ownState().kubelet, "its kubelet had to ask for a certificate")
 	l.within(kubeLimit, "the pod runs on it", func() error { return l.fetches(clientPod, helloURL, helloAnswer) })
 	l.noRegistryWasAsked()
 }

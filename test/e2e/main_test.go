@@ -3,7 +3,8 @@
 // Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, that of
 // examples/edge with keys of the suite's own, serves nearly every test; each test's name says what is true.
 //
-// SPORE_SOAK is the number of power cuts (default 3) and SPORE_SEED the seed of what is chosen by chance. SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time.
+// SPORE_SOAK is the number of power cuts (default 3), SPORE_SEED repeats what another run chose by chance. SPORE_RESULTS
+// is a folder for the tables that are also printed. At most two machines run at a time.
 package e2e
 
 import (
@@ -38,6 +39,9 @@ var suite struct {
 	slots chan struct{}
 	mu    sync.Mutex
 	boots []bootTimes
+	// hostTime is held by whoever has this host serve the time on its loopback, which every machine reaches, or needs that nobody does.
+	// Take it before a slot.
+	hostTime sync.Mutex
 }
 
 // passwords are those of the brokers' users.

@@ -58,9 +58,16 @@ func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
 
 func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
 	t.Parallel()
-	g := boot(t, stranger("disk-and-stick", "6", dnsIP, "dns-01", stickAndDisk(t, "disk")...))
+	// It has the card of edge-01, and the firmware chooses mqtt-01.
+	c := edge("disk-and-stick", vm.Disk{})
+	c.Disks = stickAndDisk(t, "disk")
+	c.SMBIOS.KernelArguments = []string{"spore.node=dns-01"}
+	c.SMBIOS.Credentials = map[string][]byte{"spore.node": []byte("mqtt-01")}
+	g := boot(t, c)
 	s := g.running()
-	require.Equal(t, "dns-01", s.Node)
+	t.Run("the kernel command line chooses the node", func(t *testing.T) {
+		requireMatched(t, s, "dns-01", "cmdline", "dns-01")
+	})
 	require.Contains(t, s.BootDisk, "DISK0001")
 	require.Equal(t, "partition", s.State.Kind)
 }
@@ -72,12 +79,14 @@ func TestAStatePartitionOfAnotherClusterIsLeftAlone(t *testing.T) {
 	before, err := vm.HashRange(disk, p.Start, p.Size)
 	require.NoError(t, err)
 
-	b := newBroker(t)
-	c := edge("foreign-state", bootDisk(disk))
-	c.SMBIOS = b.bundle(t, "edge-01")
+	c := stranger("foreign-state", "6", "10.77.0.71", "", bootDisk(disk))
+	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+	c.SMBIOS.Credentials["spore.node"] = []byte("edge-01")
 	g := boot(t, c)
 	s := g.settled()
-	require.Equal(t, "edge-01", s.Node)
+	t.Run("an SMBIOS credential chooses the node", func(t *testing.T) {
+		requireMatched(t, s, "edge-01", "smbios", "edge-01")
+	})
 	require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
 	require.True(t, s.State.Refused)
 	require.Contains(t, s.State.Warning, p.UUID)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,8 +45,8 @@ const (
 type metal struct {
 	*plant
 	built time.Time
-	// servesTime says that this host answers the machine's questions for the time.
-	servesTime bool
+	// noTime says why this host does not answer the machine's questions for the time.
+	noTime error
 }
 
 func buildMetal(t *testing.T) metal {
@@ -65,16 +67,19 @@ func buildMetal(t *testing.T) metal {
 // hostIP is this host, as QEMU's user network has it.
 const hostIP = "10.77.0.2"
 
-// serveTime has this host answer as a time server, on its loopback alone, and tells whether it may.
-func serveTime(t *testing.T) bool {
+// serveTime has this host answer as a time server, on its loopback alone, unless that takes root or another program
+// does it.
+func serveTime(t *testing.T) error {
 	t.Helper()
+	suite.hostTime.Lock()
+	t.Cleanup(suite.hostTime.Unlock)
 	ctx, cancel := context.WithCancel(context.Background())
 	conns, err := ntp.Listen(ctx, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, ntp.Port)
-	if err != nil {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EADDRINUSE) {
 		cancel()
-		t.Logf("the machines have no time server: %v", err)
-		return false
+		return fmt.Errorf("the machines have no time server: %w", err)
 	}
+	require.NoError(t, err)
 	server := ntp.Server{Now: time.Now, State: func() ntp.State {
 		return ntp.State{Stratum: 2, Reference: [4]byte{'T', 'E', 'S', 'T'}, RootDispersion: time.Millisecond, Updated: time.Now()}
 	}}
@@ -84,15 +89,14 @@ func serveTime(t *testing.T) bool {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	return true
+	return nil
 }
 
 // requireTime makes sure that a machine whose clock was wrong has the host's time, and tells it to anybody but the one that it follows:
 // the host, whose address the question has.
 func (m metal) requireTime(t *testing.T, g *guest, s vm.Status) {
-	t.Helper()
-	if !m.servesTime {
-		return
+	if m.noTime != nil {
+		t.Skip(m.noTime)
 	}
 	kept := func(s vm.Status) bool { return s.Clock.Synchronized && s.Clock.From != "" }
 	if !kept(s) {
@@ -138,7 +142,7 @@ func blankDisk(t *testing.T, size int64) string {
 func TestMetal(t *testing.T) {
 	t.Parallel()
 	m := buildMetal(t)
-	m.servesTime = serveTime(t)
+	m.noTime = serveTime(t)
 	t.Run("a bond with a VLAN and a disk for state", m.testLife)
 	t.Run("a disk for state that holds something is refused", m.testForeignDisk)
 	t.Run("two disks for state are none", m.testTwoDisks)
@@ -179,7 +183,7 @@ func (m metal) testLife(t *testing.T) {
 		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t, "metal-01")}
 		g := boot(t, c)
 		second := g.running()
-		m.requireTime(t, g, second)
+		t.Run("it has the host's time, and tells it", func(t *testing.T) { m.requireTime(t, g, second) })
 		m.requireMetal(t, g, second)
 		m.inspect(t, g, first, end)
 		g.endInOrder()

@@ -14,6 +14,7 @@ import (
 
 	"spore/builder/netboot"
 	"spore/builder/vm"
+	"spore/test/client"
 )
 
 // TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS on a network whose DHCP server does what docs/netboot.md
@@ -60,6 +61,11 @@ func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	require.Equal(t, "mac", s.Matched.By)
 	require.Equal(t, []string{dnsOwnIP}, s.Addresses)
 	require.Equal(t, "active", s.Services["coredns.service"])
+	w.in(func() {
+		a, err := client.Ask("udp", dnsOwnIP+":53", "edge-01."+suite.cluster.Domain, "A")
+		require.NoError(t, err)
+		require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A " + edgeIP}}, a)
+	})
 }
 
 // documentedConfig is what docs/netboot.md has for dnsmasq.

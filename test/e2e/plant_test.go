@@ -46,7 +46,8 @@ func spore(args ...string) error {
 	return nil
 }
 
-// buildPlant makes the keys of a configuration and builds its image, as an operator does; both come into the folder dir.
+// buildPlant makes the keys of a configuration and builds its image, as an operator does; both come into the folder dir. The path of
+// the configuration is seen from the source tree.
 // secrets are those that the operator brings; formats are those of the configuration when none are given.
 func buildPlant(configs, dir string, secrets map[string]string, formats ...string) (*plant, error) {
 	p, err := makeKeys(configs, dir, secrets)
@@ -63,7 +64,11 @@ func buildPlant(configs, dir string, secrets map[string]string, formats ...strin
 
 // makeKeys is buildPlant without the image.
 func makeKeys(configs, dir string, secrets map[string]string) (*plant, error) {
-	config, report := cluster.LoadDir(filepath.Join(sourceTree, configs))
+	seen := configs
+	if !filepath.IsAbs(configs) {
+		seen = filepath.Join(sourceTree, configs)
+	}
+	config, report := cluster.LoadDir(seen)
 	if err := report.Err(); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/test/chance"
 	"spore/test/client"
 	"spore/test/powercut"
 )
@@ -25,7 +26,6 @@ import (
 
 const (
 	defaultCuts = 3
-	defaultSeed = 20260115
 	// settleTime is given to the first boot after its roles run, so that the log holds the last of its writes: ext4
 	// commits every 5 seconds, and the kernel writes back what is older than 30.
 	settleTime = 35 * time.Second
@@ -45,11 +45,11 @@ func setting(t *testing.T, name string, def uint64) uint64 {
 
 func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
 	t.Parallel()
-	cuts, seed := int(setting(t, "SPORE_SOAK", defaultCuts)), setting(t, "SPORE_SEED", defaultSeed)
+	cuts, seed := int(setting(t, "SPORE_SOAK", defaultCuts)), chance.Seed(t)
 	b := newBroker(t)
 	dir := t.TempDir()
 	log, machineID := recordFirstBoot(t, b, dir)
-	t.Logf("seed %d (SPORE_SEED), %d writes in the first boot", seed, log.Writes())
+	t.Logf("%d writes in the first boot", log.Writes())
 
 	rng := rand.New(rand.NewPCG(seed, 0))
 	table := &cutTable{seed: seed, writes: log.Writes()}

@@ -25,7 +25,7 @@ import (
 
 // A cluster that was off for longer than its certificates last: the node that holds the authorities' keys makes its own
 // again. edge-01 is a control plane besides what it is, for which an image has no programs yet; so the test gives a built
-// image another cluster part.
+// image another cluster part. That one knows the machine by its UUID and not by its card.
 func TestACertificateThatRanOutIsMadeAgainAtBoot(t *testing.T) {
 	t.Parallel()
 	const later = 400 * 24 * time.Hour
@@ -36,6 +36,9 @@ func TestACertificateThatRanOutIsMadeAgainAtBoot(t *testing.T) {
 	g := boot(t, c)
 	g.awaitLine(`spore-agent: certificate mqtt-server/edge-01: renewed: it ended`)
 	s := g.settled()
+	t.Run("its UUID makes it the node", func(t *testing.T) {
+		requireMatched(t, s, "edge-01", "uuid", machineUUID("edge-01"))
+	})
 	require.Contains(t, s.Roles, "mqtt-broker", s.Raw)
 	require.Empty(t, s.Bundle.Problem)
 
@@ -64,6 +67,7 @@ func masterDisk(t *testing.T) (*plant, string) {
 	require.NoError(t, report.Err())
 	i := slices.IndexFunc(config.Cluster.Nodes, func(n spec.Node) bool { return n.Name == "edge-01" })
 	config.Cluster.Nodes[i].Roles = append(config.Cluster.Nodes[i].Roles, "control-plane")
+	config.Cluster.Nodes[i].MACs, config.Cluster.Nodes[i].UUID = nil, machineUUID("edge-01")
 	config.Cluster.Network.NTPServers = nil // The host is one while TestMetal runs.
 	p.cluster, p.nodes = cluster.Facts(config)
 	_, err = p.keys.Update(&p.cluster, p.nodes, pki.Options{Now: time.Now(), Random: rand.Reader})

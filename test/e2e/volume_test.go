@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/test/chance"
 	"spore/test/kubecluster"
 )
 
@@ -265,9 +266,10 @@ func (v *volumes) outlivesACut(t *testing.T) {
 	require.Greater(t, last, 5, "%v", said)
 
 	after := v.emptyDisks("after")
+	seed := chance.Seed(t)
 	for i, d := range v.disks {
 		log := readLog(t, d.WriteLog)
-		cut, err := log.Cut(log.Writes(), setting(t, "SPORE_SEED", defaultSeed)+uint64(i))
+		cut, err := log.Cut(log.Writes(), seed+uint64(i))
 		require.NoError(t, err)
 		t.Log(d.Serial, cut)
 		replay(t, log, cut, after[i].Path)

@@ -42,7 +42,7 @@ func (x T) FuzzMethod(f *testing.F) {}
 	require.Equal(t, []string{"FuzzA", "FuzzB"}, names)
 	require.NoError(t, os.WriteFile(file, []byte("no go"), 0o644))
 	_, err = targetsOf(file)
-	require.Error(t, err)
+	require.ErrorContains(t, err, "read the tests: ")
 }
 
 func TestTheSmallestInputsAreTriedFirst(t *testing.T) {

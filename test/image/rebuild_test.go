@@ -242,10 +242,17 @@ func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {
 var foreign = regexp.MustCompile(`(?i)kafka|java|jdk|ceph|rados|rbd|kube|etcd|containerd|calico|/cni/`)
 
 func TestInspectRefusesWhatIsNoImage(t *testing.T) {
-	for name, data := range map[string][]byte{"empty": nil, "zeros": make([]byte, 1<<20), "text": []byte("hello")} {
+	for name, tt := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty": {nil, "it is too short for a disk image"},
+		"zeros": {make([]byte, 1<<20), "it has no partition table"},
+		"text":  {[]byte("hello"), "it is too short for a disk image"},
+	} {
 		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, data, 0o644))
+		require.NoError(t, os.WriteFile(file, tt.data, 0o644))
 		_, err := inspect.Read(file)
-		require.Error(t, err, name)
+		require.ErrorContains(t, err, tt.want, name)
 	}
 }

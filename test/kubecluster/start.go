@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,11 +37,13 @@ type Running struct {
 	// Dir holds what the programs wrote: etcd/, log/audit.log, PROGRAM.log.
 	Dir string
 
-	cluster  *Cluster
-	node     *facts.Node
-	units    string
-	program  func(string) string
-	replace  []string
+	cluster *Cluster
+	node    *facts.Node
+	units   string
+	program func(string) string
+	replace []string
+	// mu guards what runs.
+	mu       sync.Mutex
 	commands []*exec.Cmd
 	names    []string
 }
@@ -76,7 +79,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 	r.replace = []string{
 		"/run/spore/trust/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
 		render.APIServer, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
-		"https://127.0.0.1:2379", r.Etcd,
+		"https://127.0.0.1:2379", r.Etcd, "unix:///run/etcd/", "unix://" + filepath.Join(dir, "run", "etcd") + "/",
 		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],
 		".:10053 {", ".:" + ports[3] + " {", "bind " + n.IPs[0] + "\n", "bind 127.0.0.1\n",
 	}
@@ -172,7 +175,7 @@ func (r *Running) start(name string) error {
 	if err := render.Write(dir, files); err != nil {
 		return err
 	}
-	args, err := r.arguments(name, dir, files)
+	args, err := r.arguments(row, dir, files, replacer)
 	if err != nil {
 		return err
 	}
@@ -195,28 +198,15 @@ func (r *Running) start(name string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.commands, r.names = append(r.commands, cmd), append(r.names, name)
 	return nil
 }
 
-// unitEnvironment is what a unit sets with Environment=, one variable a line.
-func unitEnvironment(path string) ([]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment="); ok {
-			out = append(out, v)
-		}
-	}
-	return out, nil
-}
-
 // arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's, and LeakGrace.
-func (r *Running) arguments(name, dir string, files map[string]render.File) ([]string, error) {
-	switch name {
+func (r *Running) arguments(row roles.Program, dir string, files map[string]render.File, places *strings.Replacer) ([]string, error) {
+	switch row.Name {
 	case "etcd":
 		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil
 	case "calico-controllers":
@@ -224,12 +214,19 @@ func (r *Running) arguments(name, dir string, files map[string]render.File) ([]s
 	case "cluster-dns":
 		return []string{"-conf", filepath.Join(dir, "Corefile")}, nil
 	}
-	line, ok := strings.CutPrefix(string(files["arguments"].Data), "ARGUMENTS=")
-	if !ok {
-		return nil, errors.New("it has no arguments")
+	unit, err := os.ReadFile(filepath.Join(r.units, row.Unit))
+	if err != nil {
+		return nil, err
 	}
-	args := strings.Fields(line)
-	if name != "kube-apiserver" {
+	words, err := CommandLine(string(unit), &r.cluster.Shared, r.node, files)
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	for _, w := range words[1:] {
+		args = append(args, places.Replace(w))
+	}
+	if row.Name != "kube-apiserver" {
 		p, err := freePorts(1)
 		if err != nil {
 			return nil, err
@@ -241,25 +238,31 @@ func (r *Running) arguments(name, dir string, files map[string]render.File) ([]s
 
 // Stop stops the programs in the reverse order and returns when they have ended.
 func (r *Running) Stop() {
-	for i := len(r.commands) - 1; i >= 0; i-- {
-		cmd := r.commands[i]
+	r.mu.Lock()
+	commands := r.commands
+	r.commands, r.names = nil, nil
+	r.mu.Unlock()
+	for _, cmd := range slices.Backward(commands) {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+		_ = cmd.Process.Signal(syscall.SIGCONT) // it may stand still (Signal)
 		kill := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // says how it ended, which is how it was told to
 		kill.Stop()
 	}
-	r.commands, r.names = nil, nil
 }
 
 // StopOne stops one of the programs.
 func (r *Running) StopOne(name string) {
+	r.mu.Lock()
 	i := slices.Index(r.names, name)
 	if i < 0 {
+		r.mu.Unlock()
 		return
 	}
 	one := &Running{commands: []*exec.Cmd{r.commands[i]}}
-	one.Stop()
 	r.commands, r.names = slices.Delete(r.commands, i, i+1), slices.Delete(r.names, i, i+1)
+	r.mu.Unlock()
+	one.Stop()
 }
 
 // Credentials are those that a program of a node has for the API, by the name of its certificate.

@@ -149,8 +149,11 @@ func TestAKeyIsFoundInEachFormAndItsPublicHalfIsNot(t *testing.T) {
 }
 
 func TestWhatCannotBeSearchedForIsSaid(t *testing.T) {
-	for _, value := range []string{"", "short", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
-		require.Error(t, New().Add("it", value))
+	for value, want := range map[string]string{
+		"": "the secret it is shorter than", "short": "the secret it is shorter than",
+		"-----BEGIN PRIVATE KEY-----": "the secret it is no PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n": "the secret it is no key in PKCS #8",
+	} {
+		require.ErrorContains(t, New().Add("it", value), want)
 	}
 }
 

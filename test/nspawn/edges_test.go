@@ -5,6 +5,8 @@ package nspawn
 import (
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -46,6 +48,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	}
 	require.Len(t, ids, 3, "each node has a machine id of its own")
 
+	l.Step("each listens where its rows say, and nowhere else", l.listenWhereTheirRowsSay)
+	l.Step("each finds its own configuration under /etc/cluster-config", func(t *testing.T) { edgesKnowTheirFiles(t, l) })
 	l.Step("each answers for all", func(t *testing.T) {
 		for _, server := range l.Nodes() {
 			for _, asked := range l.Nodes() {
@@ -80,10 +84,16 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	lost.MustExec("systemctl", "kill", "--signal=SIGUSR1", "mosquitto.service")
 	l.Step("a loss of power is one", func(t *testing.T) {
 		require.Eventually(t, func() bool { return lost.MustExec("ls", "/var/lib/mosquitto") == "mosquitto.db" }, time.Minute, 100*time.Millisecond)
+		lost.MustExec("journalctl", "--sync") // journald does so every five minutes
+		lost.MustExec("sh", "-ec", "cd /var/lib; echo x >synced; sync synced; echo x >unsynced")
 		lost.PowerLoss()
 		require.False(t, lost.Up())
+		require.FileExists(t, filepath.Join(lost.Var(), "lib", "synced"))
+		data, _ := os.ReadFile(filepath.Join(lost.Var(), "lib", "unsynced")) // its name may be there
+		require.Empty(t, data, "what was not synced is lost")
 		_, err := net.DialTimeout("tcp", net.JoinHostPort(lost.IP(), "8883"), time.Second)
 		require.Error(t, err)
+		require.NotErrorIs(t, err, syscall.ECONNREFUSED, "a kernel that refuses is there")
 		_, err = lost.Exec("true")
 		require.ErrorContains(t, err, "has no power")
 		a, err := client.Ask("udp", net.JoinHostPort(l.Node("edge-1").IP(), "53"), lost.Facts.FQDN, "A")
@@ -133,8 +143,27 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		defer c.Close()
 		require.NoError(t, c.Subscribe("kept/#"))
 		_, err = c.Await("kept/of", time.Second)
-		require.Error(t, err, "what was wiped is gone")
+		require.EqualError(t, err, "no message of kept/of within 1s", "what was wiped is gone")
 	})
+}
+
+// edgesKnowTheirFiles looks at the files by which programs and people find out which node they are on. One node has a file in
+// nodes/ and the others have none.
+func edgesKnowTheirFiles(t *testing.T, l *Lab) {
+	leads := map[string]string{
+		"edge-1": "/run/spore/cluster/nodes/edge-1.yaml", "edge-2": "/run/spore/node.yaml", "edge-3": "/run/spore/node.yaml",
+	}
+	for _, n := range l.Nodes() {
+		name := n.Facts.Name
+		require.Equal(t, name+"\n.", n.MustExec("sh", "-c", "cat /etc/cluster-config/node-identity; echo ."), "the name, and nothing else")
+		require.Equal(t, leads[name], n.MustExec("readlink", "-e", "/etc/cluster-config/current-node.yaml"))
+		require.Contains(t, n.MustExec("cat", "/etc/cluster-config/current-node.yaml"), "\nnode: "+name)
+	}
+	written, err := os.ReadFile("testdata/edges/nodes/edge-1.yaml")
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(written)), l.Node("edge-1").MustExec("cat", "/etc/cluster-config/current-node.yaml"))
+	// A program of a service may read them, too.
+	l.Node("edge-2").MustExec("setpriv", "--reuid=mosquitto", "--clear-groups", "cat", "/etc/cluster-config/current-node.yaml")
 }
 
 // dial connects to a node's broker. Whoever asked for a machine while it had no power is told for some seconds more that there

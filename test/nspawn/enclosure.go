@@ -197,9 +197,22 @@ func populated(group string) (bool, error) {
 
 // killGroup ends all processes of a control group at once and returns when there are none any more.
 func killGroup(group string) error {
+	if err := kill(group); err != nil {
+		return err
+	}
+	return awaitEmpty(group)
+}
+
+// kill has the kernel end all processes of a control group.
+func kill(group string) error {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0); err != nil {
 		return fmt.Errorf("kill the processes of %s: %w", group, err)
 	}
+	return nil
+}
+
+// awaitEmpty waits until a control group has no processes.
+func awaitEmpty(group string) error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		alive, err := populated(group)
 		if err != nil || !alive {

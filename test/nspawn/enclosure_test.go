@@ -27,7 +27,7 @@ const mess = "sleep 3600; :"
 func TestMess(t *testing.T) {
 	how := os.Getenv(messVariable)
 	if how == "" {
-		t.Skip("only for TestNothingIsLeft")
+		t.Skip("elsewhere: TestNothingIsLeft runs it as a process")
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(os.TempDir(), "left"), 0o700))
 	group := filepath.Join(os.Getenv(groupVariable), "node", "payload")

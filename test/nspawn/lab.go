@@ -3,19 +3,21 @@
 // gives it as well: a network card with the node's MAC, by which the agent knows it, the bundle as a credential of the
 // firmware, a volatile /etc with the machine id of stage1, and a /var that outlives a loss of power.
 //
-// It leaves out what containers do not have. The firmware, the kernel and stage1 are the host's or nobody's. There are no
-// disks: /var is a folder of the host, so that spore-state.service and the mount of var.mount are replaced, and nothing else
-// is. A loss of power ends all processes at once and keeps what they wrote, synced or not: what a disk forgets is for the
+// It leaves out what containers do not have. The firmware, the kernel and stage1 are the host's or nobody's. The one
+// disk of a node is mounted by the host, so that spore-state.service and the mount of var.mount are replaced, and
+// nothing else is. A loss of power ends all processes at once and loses what they had not synced (see disk). When it
+// comes, a seed chooses, which is a new one in each run and printed. What a disk has in a cache of its own is for the
 // tests in QEMU.
 //
-// It needs root and control groups of version 2 (which may lie beside those of version 1), and nothing of it is left after the
-// test: see Main.
+// It needs root, loop devices, and control groups of version 2 (which may lie beside those of version 1), and nothing
+// of it is left after the test: see Main.
 package nspawn
 
 import (
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/x509"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -33,6 +35,7 @@ import (
 	"spore/gpt"
 	"spore/pki"
 	"spore/pki/vault"
+	"spore/test/chance"
 )
 
 // bridge is the switch that all nodes and the test are plugged into.
@@ -71,6 +74,8 @@ type Lab struct {
 	root, part string
 	options    Options
 	dir        string
+	// random chooses when the power goes.
+	random *rand.Rand
 }
 
 // New builds the image of a configuration with keys of its own, unpacks it and lays the network. No node runs yet. Only one
@@ -85,7 +90,10 @@ func New(t *testing.T, o Options) *Lab {
 	config, report := cluster.LoadDir(o.Configs)
 	require.NoError(t, report.Err())
 	dir := t.TempDir()
-	l := &Lab{t: t, root: filepath.Join(dir, "root"), part: filepath.Join(dir, "cluster"), options: o, dir: dir}
+	l := &Lab{
+		t: t, root: filepath.Join(dir, "root"), part: filepath.Join(dir, "cluster"), options: o, dir: dir,
+		random: rand.New(rand.NewPCG(chance.Seed(t), 0)),
+	}
 	var nodes []facts.Node
 	l.Cluster, nodes = cluster.Facts(config)
 	l.build(o, dir)
@@ -136,7 +144,7 @@ func (l *Lab) age(keys string, o Options) {
 	v, err := vault.Open(keys, vault.Keys{})
 	require.NoError(l.t, err)
 	defer v.Close()
-	made := pki.Options{Now: time.Now().Add(-o.Age), Random: rand.Reader, Given: map[string]pki.Hidden{}}
+	made := pki.Options{Now: time.Now().Add(-o.Age), Random: crand.Reader, Given: map[string]pki.Hidden{}}
 	for name, value := range o.Secrets {
 		made.Given[name] = pki.Hidden(value)
 	}
@@ -179,7 +187,7 @@ func (l *Lab) Reconfigure(configs string) {
 	var nodes []facts.Node
 	l.Cluster, nodes = cluster.Facts(config)
 	require.Len(l.t, nodes, len(l.nodes))
-	_, err := l.Keys.Update(&l.Cluster, nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
+	_, err := l.Keys.Update(&l.Cluster, nodes, pki.Options{Now: time.Now(), Random: crand.Reader})
 	require.NoError(l.t, err)
 	absolute, err := filepath.Abs(configs)
 	require.NoError(l.t, err)

@@ -40,7 +40,7 @@ var asker = net.HardwareAddr{0x02, 0, 0, 0, 0, 0x77}
 // bound of docs/endpoint.md. It is left to make soak for its six minutes with a third machine.
 func TestAMachineThatIsStoppedAsAWholeLosesTheVirtualAddress(t *testing.T) {
 	if os.Getenv("SPORE_SOAK") == "" {
-		t.Skip("set SPORE_SOAK=1; `make soak` does")
+		t.Skip("elsewhere: `make soak` runs it, by SPORE_SOAK=1")
 	}
 	e := newEndpointLab(t, "testdata/guest", true)
 	e.limit = guestLimit

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,8 +43,9 @@ type Node struct {
 	// node's processes.
 	Console *vm.Console
 	lab     *Lab
-	// dir holds /var and, for one boot, what the machine gives the node.
+	// dir holds the disk with /var and, for one boot, what the machine gives the node.
 	dir     string
+	disk    *disk
 	group   string
 	cmd     *exec.Cmd
 	ended   chan struct{}
@@ -59,14 +59,10 @@ func (l *Lab) newNode(f facts.Node, dir string) *Node {
 	n := &Node{Facts: f, lab: l, dir: dir}
 	n.NewBundle()
 	t := l.t
-	if slices.Contains(f.Roles, "ceph-mon") {
-		// A monitor ends where a twentieth of its file system is left (mon_data_avail_crit), however many gigabytes that are:
-		// the tests must not depend on how full the host's disk is.
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-		require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=2g,mode=0755"))
-		t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	}
-	require.NoError(t, os.MkdirAll(n.Var(), 0o755))
+	var err error
+	n.disk, err = newDisk(filepath.Join(dir, "disk"), n.Var())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.disk.unmount()) })
 	t.Cleanup(func() {
 		if n.Console == nil {
 			return
@@ -89,7 +85,7 @@ func (n *Node) NewBundle() {
 	require.NoError(n.lab.t, err)
 }
 
-// Var is the node's /var, a folder of the host.
+// Var is the node's /var, where the host has mounted its disk.
 func (n *Node) Var() string { return filepath.Join(n.dir, "var") }
 
 // IP is the node's first address.
@@ -152,7 +148,8 @@ func (n *Node) start() error {
 	if n.Bundle != nil {
 		args = append(args, "--load-credential=spore.bundle:"+filepath.Join(boot, "bundle"))
 	}
-	n.cmd = exec.Command("systemd-nspawn", args...)
+	n.cmd = exec.Command("unshare", append([]string{
+		"--mount", "--propagation=private", "--", "sh", "-ec", withoutOthers, "sh", strings.Join(n.lab.othersDisks(n), " ")}, args...)...)
 	// Control groups of version 2, whatever the host's own systemd has.
 	n.cmd.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
@@ -177,6 +174,21 @@ func (n *Node) start() error {
 	return nil
 }
 
+// withoutOthers starts a node where the disks of the others are not mounted: a container keeps the mounts that it was
+// started beside until it ends, and another node's file system must be able to end before.
+const withoutOthers = `others=$1; shift; [ -z "$others" ] || umount $others; exec systemd-nspawn "$@"`
+
+// othersDisks is where the disks of all nodes but one are mounted.
+func (l *Lab) othersDisks(n *Node) []string {
+	var out []string
+	for _, other := range l.nodes {
+		if other != n {
+			out = append(out, other.Var())
+		}
+	}
+	return out
+}
+
 // port is the name of the bridge's end of the node's cable.
 func (n *Node) port() string { return "p" + strings.ReplaceAll(n.Facts.MACs[0], ":", "") }
 
@@ -197,7 +209,7 @@ func (n *Node) prepare(boot string) error {
 		"etc/hostname": n.Facts.Hostname + "\n",
 		// There is no disk that spore-state.service could find: this is its answer.
 		units + "spore-state.service.d/lab.conf": "[Service]\nExecStart=\nExecStart=/usr/bin/cp " + inside + "/state.json /run/spore/state.json\n",
-		"state.json":                             `{"kind":"partition","device":"a folder of the host"}` + "\n",
+		"state.json":                             `{"kind":"partition","device":"a disk of the host"}` + "\n",
 		// Nor is there one that var.mount could mount.
 		units + "var.mount.d/lab.conf": "[Mount]\nWhat=" + inside + "/var\nType=none\nOptions=bind\n",
 		"bundle":                       string(n.Bundle),
@@ -361,13 +373,31 @@ func (n *Node) Stop() {
 	n.gone()
 }
 
-// PowerLoss ends all processes of the node at once.
+// PowerLoss is that of Lab, of this node alone.
 func (n *Node) PowerLoss() {
 	n.lab.t.Helper()
-	require.True(n.lab.t, n.Up(), "%s has no power", n.Facts.Name)
-	require.NoError(n.lab.t, killGroup(n.group))
-	<-n.ended
-	n.gone()
+	n.lab.PowerLoss(n)
+}
+
+// PowerLoss takes the power from nodes at the same moment. All of their processes end, and what they had not synced
+// is lost.
+func (l *Lab) PowerLoss(nodes ...*Node) {
+	l.t.Helper()
+	for _, n := range nodes {
+		require.True(l.t, n.Up(), "%s has no power", n.Facts.Name)
+	}
+	for _, n := range nodes {
+		require.NoError(l.t, kill(n.group))
+	}
+	for _, n := range nodes {
+		require.NoError(l.t, awaitEmpty(n.group))
+		<-n.ended
+		require.NoError(l.t, n.disk.cut())
+	}
+	for _, n := range nodes {
+		n.gone()
+		require.NoError(l.t, n.disk.renew(n.disk.mount))
+	}
 }
 
 func (n *Node) gone() {
@@ -377,12 +407,11 @@ func (n *Node) gone() {
 	n.cmd = nil
 }
 
-// WipeState empties /var of a node without power, as a new disk would.
+// WipeState gives a node without power a new disk.
 func (n *Node) WipeState() {
 	n.lab.t.Helper()
 	require.False(n.lab.t, n.Up(), "%s runs", n.Facts.Name)
-	require.NoError(n.lab.t, os.RemoveAll(n.Var()))
-	require.NoError(n.lab.t, os.MkdirAll(n.Var(), 0o755))
+	require.NoError(n.lab.t, n.disk.renew(n.disk.format))
 }
 
 // journal is the end of the node's journal, for messages.

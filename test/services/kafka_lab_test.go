@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -34,15 +35,16 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
-	"spore/test/kubecluster"
+	"spore/test/imageroot"
 )
 
-// kafkaLab is a cluster of Kafka whose nodes are addresses of the loopback interface. The programs are those of the payload
-// with rendered configuration and the secrets of their nodes' bundles; the JVM is this machine's.
+// kafkaLab is a cluster of Kafka whose nodes are addresses of the loopback interface. Java and Kafka are those of an image,
+// with rendered configuration and the secrets of their nodes' bundles.
 type kafkaLab struct {
 	t       *testing.T
 	ctx     context.Context
-	root    string // what an image has, with /usr/share/kafka
+	root    *imageroot.Root
+	java    string // the image's
 	dir     string
 	cluster *facts.Cluster
 	hosts   []byte
@@ -66,8 +68,8 @@ func newKafkaLab(t *testing.T, settings string, roles ...string) *kafkaLab {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	l := &kafkaLab{t: t, ctx: ctx, root: t.TempDir(), dir: t.TempDir()}
-	require.NoError(t, kubecluster.Programs(ctx, "../..", l.root, "kafka"))
+	l := &kafkaLab{t: t, ctx: ctx, dir: t.TempDir()}
+	l.root, l.java = programOfImage(t, "/usr/bin/java")
 	l.configure(settings, roles...)
 	return l
 }
@@ -143,7 +145,7 @@ func (n *kafkaNode) render() {
 	})
 	require.NoError(n.t, err)
 	places := strings.NewReplacer(
-		"/var/lib/kafka", filepath.Join(n.dir, "lib"), "/usr/share/kafka", filepath.Join(n.root, "usr/share/kafka"),
+		"/var/lib/kafka", filepath.Join(n.dir, "lib"), "/usr/share/kafka", n.root.At("/usr/share/kafka"),
 		"/run/spore/trust", filepath.Join(n.kafkaLab.dir, pki.PublicDir), "CLIENT://:", "CLIENT://"+n.IPs[0]+":",
 	)
 	for name, f := range files {
@@ -173,7 +175,9 @@ func (n *kafkaNode) storage() *kafka.Storage {
 
 // tool runs Kafka's StorageTool.
 func (n *kafkaNode) tool(ctx context.Context, arguments []string) error {
-	out, err := exec.CommandContext(ctx, filepath.Join(n.root, "usr/bin/kafka-storage"), arguments...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, n.root.At("/usr/bin/kafka-storage"), arguments...)
+	cmd.Env = []string{"PATH=" + filepath.Dir(n.java) + ":/usr/bin:/bin", "LANG=C.UTF-8"}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -212,13 +216,23 @@ func (n *kafkaNode) start() {
 	n.render()
 	require.NoError(n.t, os.MkdirAll(filepath.Join(n.dir, "lib/cds"), 0o700))
 	run := filepath.Join(n.dir, "run")
-	// The image has a newer Java, which knows more options than Debian 12's.
-	n.cmd = exec.Command("java", "-XX:+IgnoreUnrecognizedVMOptions", "@"+filepath.Join(run, "jvm.args"), "kafka.Kafka", filepath.Join(run, "server.properties"))
+	n.cmd = exec.Command(n.java, append(n.options(), "@"+filepath.Join(run, "jvm.args"), "kafka.Kafka", filepath.Join(run, "server.properties"))...)
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(n.t, n.cmd.Start(), "a Java runtime is needed")
+	require.NoError(n.t, n.cmd.Start())
 	n.done = make(chan error, 1)
 	go func(cmd *exec.Cmd, done chan error) { done <- cmd.Wait(); close(done) }(n.cmd, n.done)
+}
+
+// options are the words that its unit takes from kafka.env.
+func (n *kafkaNode) options() []string {
+	var out []string
+	for line := range strings.Lines(string(facts.Environment(n.cluster, &n.Node, 1<<30)["kafka.env"])) {
+		_, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		out = append(out, strings.Fields(strings.Trim(value, `"`))...)
+	}
+	require.NotEmpty(n.t, out)
+	return out
 }
 
 // ready waits until it serves, as ExecStartPost does.
@@ -251,6 +265,7 @@ func (n *kafkaNode) ready() {
 		n.t.Logf("log of %s:\n%s", n.Name, n.log.String())
 	}
 	require.NoError(n.t, err)
+	requireOfImage(n.t, n.cmd.Process.Pid, "/usr/bin/java")
 }
 
 // identity is the node's own certificate.
@@ -411,11 +426,27 @@ func (l *kafkaLab) anonymous() *kgo.Client {
 	return c
 }
 
-// agentIdentity is a certificate of the node that is of another authority.
+// agentIdentity is a certificate of the node that is of another authority. It is shown although the listener names the authorities
+// that it takes; a client of Go would show none, and be refused for that.
 func (l *kafkaLab) agentIdentity(n *kafkaNode) *tls.Config {
 	pair, err := tls.X509KeyPair([]byte(n.secrets["agent-certificate"]), []byte(n.secrets["agent-key"]))
 	require.NoError(l.t, err)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: l.roots("kafka")}
+	return &tls.Config{RootCAs: l.roots("kafka"), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
+}
+
+// refusal is the error of a client that asks a listener for brokers and controllers. What it has written when it is refused may have
+// the server reset the connection, and the reason is lost; it then asks again.
+func (l *kafkaLab) refusal(address string, config *tls.Config) error {
+	for {
+		c, err := kafka.Dial(l.ctx, address, config)
+		if err == nil { // TLS 1.3: the client is done before the server looks at its certificate
+			err = kafka.ControllerReady(l.ctx, c)
+			c.Close()
+		}
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) || l.ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // bring gives a secret another value, and nodes the bundles with it.

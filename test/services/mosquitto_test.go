@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package services holds the rendered configuration of each service program against the program itself.
 package services
 
@@ -8,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,7 +26,8 @@ import (
 	"spore/test/testca"
 )
 
-const mosquittoProgram = "/usr/sbin/mosquitto" // Debian package mosquitto, by make deps
+// brokerUser is whom brokers run as when root runs the tests: on a node they are started as a user of their own.
+const brokerUser = 65534
 
 // example is the cluster of examples/edge as a node sees it.
 func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
@@ -44,7 +46,7 @@ func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
 	return nil, nil, nil
 }
 
-// broker is a mosquitto that runs with a rendered configuration.
+// broker is the image's mosquitto with a rendered configuration.
 type broker struct {
 	t         *testing.T
 	dir       string
@@ -108,20 +110,16 @@ func brokerWith(t *testing.T, secrets map[string][]byte) *broker {
 	return b
 }
 
-// own gives the files to the user that mosquitto turns into when root starts it; on a node it is started as that user.
+// own gives the files to the user that mosquitto runs as.
 func (b *broker) own() {
 	if os.Getuid() != 0 {
 		return
 	}
-	u, err := user.Lookup("mosquitto")
-	require.NoError(b.t, err, "run make deps")
-	uid, err := strconv.Atoi(u.Uid)
-	require.NoError(b.t, err)
 	require.NoError(b.t, filepath.WalkDir(b.dir, func(p string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Chown(p, uid, -1)
+		return os.Chown(p, brokerUser, brokerUser)
 	}))
 	for d := b.dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		require.NoError(b.t, os.Chmod(d, 0o755))
@@ -130,10 +128,14 @@ func (b *broker) own() {
 
 func (b *broker) start() {
 	b.t.Helper()
-	b.cmd = exec.Command(mosquittoProgram, "-c", filepath.Join(b.dir, "mosquitto.conf"))
+	_, mosquitto := programOfImage(b.t, "/usr/sbin/mosquitto")
+	b.cmd = exec.Command(mosquitto, "-c", filepath.Join(b.dir, "mosquitto.conf"))
 	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(b.t, b.cmd.Start(), "run make deps")
+	if os.Getuid() == 0 {
+		b.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: brokerUser, Gid: brokerUser}
+	}
+	require.NoError(b.t, b.cmd.Start())
 	require.Eventually(b.t, func() bool {
 		c, err := net.Dial("tcp", b.address())
 		if err == nil {
@@ -141,6 +143,7 @@ func (b *broker) start() {
 		}
 		return err == nil
 	}, 10*time.Second, 20*time.Millisecond, "mosquitto does not listen")
+	requireOfImage(b.t, b.cmd.Process.Pid, "/usr/sbin/mosquitto")
 }
 
 func (b *broker) kill() {

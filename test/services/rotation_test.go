@@ -11,9 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -159,10 +157,7 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 	b.passwords = map[string]string{"sensor": "s", "operator": "o"}
 	group := os.Getgid()
 	if os.Getuid() == 0 {
-		u, err := user.Lookup("mosquitto")
-		require.NoError(t, err)
-		group, err = strconv.Atoi(u.Gid)
-		require.NoError(t, err)
+		group = brokerUser
 	}
 	// As a node has them: see render and package live.
 	dir := filepath.Join(b.dir, "live")

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/paths"
+	"spore/cluster/facts"
 	"spore/cluster/roles"
+	"spore/cluster/spec"
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
@@ -141,4 +143,35 @@ func all(t *testing.T, dir string) string {
 		b.Write(data)
 	}
 	return b.String()
+}
+
+// What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
+// their units do not take.
+func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
+	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{Kubernetes: &spec.Kubernetes{}, Kafka: &spec.Kafka{}},
+		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
+	n := &facts.Node{Name: "all-01", IPs: []string{"10.77.0.21"}, Roles: []string{"control-plane", "kafka-broker"}}
+	files := facts.Environment(c, n, 1<<30)
+	used := regexp.MustCompile(`\$\{?(\w+)`)
+	for _, program := range []string{"kubelet", "kube-apiserver", "kafka"} {
+		t.Run(program, func(t *testing.T) {
+			unit, err := os.ReadFile("../../units/" + program + ".service")
+			require.NoError(t, err)
+			require.Contains(t, string(unit), "\nEnvironmentFile="+facts.EnvironmentDir+"/"+program+".env\n", "without it, the unit fails")
+			var set, taken []string
+			for line := range strings.Lines(string(files[program+".env"])) {
+				name, _, _ := strings.Cut(line, "=")
+				set = append(set, name)
+			}
+			for _, line := range regexp.MustCompile(`(?m)^ExecStart=.*$`).FindAllString(string(unit), -1) {
+				for _, m := range used.FindAllStringSubmatch(line, -1) {
+					if m[1] != "ARGUMENTS" { // That one is rendered.
+						taken = append(taken, m[1])
+					}
+				}
+			}
+			require.NotEmpty(t, set)
+			require.ElementsMatch(t, set, taken)
+		})
+	}
 }

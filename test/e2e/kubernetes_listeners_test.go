@@ -1,0 +1,45 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/cluster/roles"
+	"spore/test/sockets"
+)
+
+// listensWhereItsRowsSay holds both nodes against the table of package roles: no socket is without a row, and
+// everything of Kubernetes listens at each port that its row says.
+func (l *lab) listensWhereItsRowsSay(t *testing.T) {
+	config, report := cluster.LoadDir(filepath.Join(l.dir, "plant"))
+	require.NoError(t, report.Err())
+	shared, nodes := cluster.Facts(config)
+	for i := range nodes {
+		pod, ok := map[string]string{masterName: lookMaster, workerName: lookWorker}[nodes[i].Name]
+		if !ok {
+			continue
+		}
+		var open []sockets.Socket
+		for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
+			text, err := l.in(pod, "cat", "/proc/1/net/"+table) // of the node's systemd: the pod has its processes
+			require.NoError(t, err)
+			some, err := sockets.FromKernel(table, text)
+			require.NoError(t, err)
+			open = append(open, some...)
+		}
+		t.Logf("%s listens at %v", nodes[i].Name, open)
+		rows := facts.Listening(&shared, &nodes[i])
+		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package roles", nodes[i].Name)
+		for _, row := range rows {
+			if row.Name != roles.DHCPClient {
+				require.Empty(t, sockets.Silent(row, open), "ports of rows at which %s does not listen", nodes[i].Name)
+			}
+		}
+	}
+}
