@@ -7,9 +7,11 @@ OUT   ?= out
 FUZZTIME  ?= 60s
 FUZZTOTAL ?= 0
 STAGE := scripts/stage
+# go test, which says at its end what was skipped.
+GOTEST := go run ./test/gotest
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
-         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl openssl make \
+         e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl git openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
@@ -20,9 +22,9 @@ KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 
 # At most two machines run at a time; meanwhile other tests prepare theirs.
-E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags e2e -parallel 6 -v
+E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
+.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,14 +49,15 @@ check: ## the fast part: formatting, vet, lint, unit tests
 	go vet ./...
 	go vet -tags 'integration e2e' ./...
 	go tool staticcheck -tags 'integration e2e' ./...
-	go test ./...
-	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./... && go test ./...
+	$(GOTEST) ./...
+	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./...
+	$(GOTEST) -C payloads/spore-rbd ./...
 
 test: ## everything but the long counts and volumes for pods, with a table of where the time went
-	@rm -f $(OUT)/stages.txt
+	@$(STAGE) --clear
 	@$(STAGE) "check" $(MAKE) --no-print-directory check
 	@$(STAGE) "image" $(MAKE) --no-print-directory image
-	@$(STAGE) "payloads" go test -count=1 -tags integration -timeout 60m ./test/payloads
+	@$(STAGE) "payloads" $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
 	@mkdir -p $(OUT)/results
 # Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
@@ -69,13 +72,13 @@ test-others:
 	@$(MAKE) --no-print-directory test-foreign
 
 test-services:
-	@$(STAGE) "services without a machine" go test -count=1 -tags e2e -timeout 30m ./test/services
+	@$(STAGE) "services without a machine" $(GOTEST) -count=1 -tags e2e -timeout 30m ./test/services
 
 test-foreign:
-	@$(STAGE) "foreign tools" go test -count=1 -tags integration -timeout 40m $(INTEGRATION)
+	@$(STAGE) "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
 
 test-images:
-	@$(STAGE) "same bytes" nice -n 19 go test -count=1 -tags integration -timeout 40m ./test/image
+	@$(STAGE) "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image
 
 test-kubernetes:
 	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
@@ -84,7 +87,8 @@ test-boots:
 	@$(STAGE) "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
 
 test-nodes:
-	@$(STAGE) "several nodes, conformance" go test -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v ./test/nspawn ./test/conformance
+	@$(STAGE) "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v \
+	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does
 	@mkdir -p $(OUT)/results
@@ -93,6 +97,10 @@ kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more 
 volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have volumes
 	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 90m -run '$(VOLUMES_E2E)' ./test/e2e
+
+shipped: bin/spore ## boot all six machines of configs/, and do with them what README and docs/rehearse.md say
+	@mkdir -p $(OUT)/results
+	$(E2E) -timeout 4h ./test/shipped
 
 soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
 	@mkdir -p $(OUT)/results
