@@ -42,7 +42,7 @@ func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *f
 	if err := copyPart(device, dir); err != nil {
 		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
 	}
-	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir}, n.Name)
+	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir, Slow: m.part.Slow}, n.Name)
 	if err != nil || len(p.Reboot) > 0 {
 		return p, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -48,7 +48,7 @@ type machine struct {
 
 func newMachine(root paths.Root) *machine {
 	m := &machine{
-		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust)},
+		root: root, part: clusterpart.Mounted(root),
 		setHostname: sethostname, now: time.Now, group: groupOf,
 		restart: restart,
 		say:     func(s string) { fmt.Fprintln(os.Stderr, "spore-agent:", s) },

@@ -18,8 +18,6 @@ var (
 )
 
 const (
-	// maxSlow is enough for an emulated processor.
-	maxSlow = 20
 	// maxPodsPerNode is beyond what kubelets are run with.
 	maxPodsPerNode = 500
 	// maxServiceBits bounds a service network: kube-apiserver refuses more (maxCIDRBits in cmd/kube-apiserver/app/options).
@@ -43,7 +41,7 @@ func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
 	case s.Version != "" && s.Version != spec.KubernetesLine:
 		k.errorf(in(src, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", spec.KubernetesLine, s.Version, spec.KubernetesLine)
 	}
-	k.between(in(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, maxSlow)
+	k.between(in(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, spec.MaxSlow)
 	if s.MaxPods != 0 {
 		k.between(in(src, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
 	}

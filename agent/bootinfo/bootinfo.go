@@ -64,6 +64,8 @@ type Info struct {
 	Stage1End   float64 `json:"stage1End"`
 	// EFI says that the machine was started by UEFI firmware (not a direct kernel boot).
 	EFI bool `json:"efi"`
+	// Slow is by how much the machine is slower than others, as whoever started it says: 1 to spec.MaxSlow; 0 when nobody does.
+	Slow int `json:"slow,omitempty"`
 	// ChosenBy says in words why BootDisk is the one.
 	ChosenBy string `json:"chosenBy"`
 }

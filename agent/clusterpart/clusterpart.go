@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 )
@@ -31,6 +33,15 @@ type Part struct {
 	// Trust holds the public half of the cluster's keys as the node has it since it took its bundle, which may be newer than the
 	// part's own; it may be missing.
 	Trust string
+	// Slow is by how much the machine is slower than others, as whoever started it says; 0 when nobody does. All machines of a
+	// cluster have to be told the same, as one holds the leases of others to its own times.
+	Slow int
+}
+
+// Mounted is the part that stage1 has mounted. How slow the machine is it has from stage1, too.
+func Mounted(root paths.Root) Part {
+	info, _ := bootinfo.Read(root.At(bootinfo.Path)) // There is none in a container; who needs more of it reads it, and says so.
+	return Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust), Slow: info.Slow}
 }
 
 // Match decides which node a machine with these facts is.
@@ -54,7 +65,13 @@ func (p Part) Match(f identity.Facts) (identity.Result, error) {
 // Cluster reads what is the same on every node.
 func (p Part) Cluster() (*facts.Cluster, error) {
 	c := new(facts.Cluster)
-	return c, p.read(facts.ClusterFile, maxCluster, c)
+	if err := p.read(facts.ClusterFile, maxCluster, c); err != nil {
+		return c, err
+	}
+	if k := c.Services.Kubernetes; k != nil {
+		k.SlowMachine = max(k.SlowMachine, p.Slow)
+	}
+	return c, nil
 }
 
 // Node reads what is compiled for one node. name comes from the identity index.

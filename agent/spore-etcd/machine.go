@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/atomicfile"
-	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/detect"
 	"spore/agent/etcd/client"
@@ -34,7 +33,7 @@ type machine struct {
 
 func newMachine(root paths.Root) *machine {
 	return &machine{
-		root: root, part: clusterpart.Part{Dir: root.At(bootinfo.ClusterDir), Trust: root.At(paths.Trust)},
+		root: root, part: clusterpart.Mounted(root),
 		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-etcd:", s) },
 	}
 }

@@ -268,7 +268,7 @@ func (b *boot) writeBootInfo() (string, error) {
 	b.info.ESP = esp
 	b.info.RootPart, b.info.VerityPart, b.info.ClusterPart = b.parts[b.wanted.Root].Node, b.parts[b.wanted.Verity].Node, b.parts[b.wanted.Cluster].Node
 	b.info.RootHash, b.info.ClusterHash = b.args.RootHash, b.args.ClusterHash
-	b.info.BuildTime = b.config.BuildTime
+	b.info.BuildTime, b.info.Slow = b.config.BuildTime, b.args.Slow
 	b.info.Stage1Start, b.info.Stage1End = b.start.Seconds(), sinceBoot().Seconds()
 	return "", bootinfo.Write(bootinfo.Path, b.info)
 }

@@ -37,6 +37,9 @@ type Accel struct {
 	OneCPU bool
 }
 
+// Emulates tells whether QEMU translates the guest's code, which is then some 16 times slower.
+func (a Accel) Emulates() bool { return a.Name == "tcg" }
+
 // args are the options of QEMU.
 func (a Accel) args() []string {
 	accel := a.Name

@@ -58,6 +58,9 @@ func (d *DNS) RecordTTL() int {
 	return d.TTL
 }
 
+// MaxSlow bounds SlowMachine: it is enough for an emulated processor.
+const MaxSlow = 20
+
 // Slow is the factor by which the machines are slower than usual, at least 1.
 func (k *Kubernetes) Slow() int {
 	if k == nil {

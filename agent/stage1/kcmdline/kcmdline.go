@@ -5,8 +5,10 @@ package kcmdline
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"spore/cluster/spec"
 	"spore/gpt"
 )
 
@@ -18,6 +20,9 @@ type Args struct {
 	URL string
 	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware does.
 	Loader gpt.GUID
+	// Slow is by how much the machine is slower than others (spore.slow=, 1 to spec.MaxSlow); 0 when nobody says. A
+	// rehearsal in emulation says it to all of its machines.
+	Slow int
 }
 
 // Parse reads Args. Both hashes must be there; one that is given twice must say the same.
@@ -53,6 +58,12 @@ func Parse(line string) (Args, error) {
 			var err error
 			if a.Loader, err = gpt.ParseGUID(value); err != nil {
 				return Args{}, fmt.Errorf("kernel command line: spore.loader: %w", err)
+			}
+		}
+		if value, ok := strings.CutPrefix(word, "spore.slow="); ok {
+			var err error
+			if a.Slow, err = strconv.Atoi(value); err != nil || a.Slow < 1 || a.Slow > spec.MaxSlow {
+				return Args{}, fmt.Errorf("kernel command line: spore.slow is %q; write 1 to %d", value, spec.MaxSlow)
 			}
 		}
 	}

@@ -49,6 +49,19 @@ func TestTheMediumThatABIOSStartedIsRead(t *testing.T) {
 	}
 }
 
+func TestHowSlowTheMachineIsIsTheLastThatIsSaid(t *testing.T) {
+	line := "roothash=" + a + " spore.clusterhash=" + b
+	for text, want := range map[string]int{"": 0, " spore.slow=1": 1, " spore.slow=5 spore.slow=20": 20, " xspore.slow=3": 0, " spore.slow": 0} {
+		got, err := kcmdline.Parse(line + text)
+		require.NoError(t, err)
+		require.Equal(t, want, got.Slow, text)
+	}
+	for _, bad := range []string{"", "0", "-1", "21", "fast", "1.5"} {
+		_, err := kcmdline.Parse(line + " spore.slow=" + bad)
+		require.ErrorContains(t, err, "spore.slow is \""+bad+"\"; write 1 to 20")
+	}
+}
+
 func TestBadHashesAreRefused(t *testing.T) {
 	for line, message := range map[string]string{
 		"":                                 "roothash= is missing",

@@ -152,6 +152,12 @@ func TestHowManyProcessorsAMachineHas(t *testing.T) {
 	}
 }
 
+func TestEmulatedMachinesAreToldThatTheyAreSlow(t *testing.T) {
+	s := &session{flags: flags{words: []string{"quiet", "spore.slow=9"}}}
+	require.Equal(t, []string{"quiet", "spore.slow=9"}, s.pace(vm.Accel{Name: "kvm"}))
+	require.Equal(t, []string{"spore.slow=5", "quiet", "spore.slow=9"}, s.pace(vm.Accel{Name: "tcg"}), "the last one counts")
+}
+
 func TestAStatusIsToldInFewWords(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"spore":1,"node":"a","system":"running","roles":["dns-server","mqtt-broker"]}`:                                                         "running, dns-server mqtt-broker",

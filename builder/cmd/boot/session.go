@@ -136,10 +136,11 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 		m.credentials[installCredential] = []byte(installs)
 	}
 	nics, words := s.medium.plug(m.plan.NICs)
+	words = append(words, s.pace(accel)...)
 	c := vm.Config{
 		Name: node.Name, Dir: m.state.Dir, Accel: accel, Memory: m.plan.Memory, CPUs: s.cpus(accel), Reboots: true,
 		Disks: disks, NICs: nics, Network: s.folder.Network(),
-		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: append(words, s.flags.words...)},
+		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: words},
 	}
 	if s.flags.tpm {
 		c.TPM = filepath.Join(m.state.Dir, "tpm")
@@ -160,6 +161,18 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 	}
 	s.reporter.started(m, accel.Name, record.Forwards)
 	return nil
+}
+
+// emulated is by how much machines count as slower than others where their code is emulated: times of leases and heartbeats that
+// are meant for a processor would end while the machine that holds them waits for its turn.
+const emulated = 5
+
+// pace is what all machines are told of how slow they are, and then what the user tells them, which wins.
+func (s *session) pace(accel vm.Accel) []string {
+	if !accel.Emulates() {
+		return s.flags.words
+	}
+	return append([]string{fmt.Sprintf("spore.slow=%d", emulated)}, s.flags.words...)
 }
 
 // cpus is the number of processors of each machine. Where code is emulated, several machines cost the least with one each.

@@ -1,0 +1,38 @@
+package clusterpart
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/bootinfo"
+	"spore/agent/paths"
+	"spore/cluster/facts"
+)
+
+func TestWhoeverStartsTheMachineSaysHowSlowItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings   string
+		slow, want int
+	}{
+		"nobody says":              {`{"services":{"kubernetes":{}}}`, 0, 1},
+		"the command line":         {`{"services":{"kubernetes":{}}}`, 5, 5},
+		"the configuration":        {`{"services":{"kubernetes":{"slowMachine":3}}}`, 0, 3},
+		"the larger, said later":   {`{"services":{"kubernetes":{"slowMachine":3}}}`, 5, 5},
+		"the larger, said at home": {`{"services":{"kubernetes":{"slowMachine":7}}}`, 5, 7},
+		"without Kubernetes":       {`{}`, 5, 1},
+	} {
+		root := paths.Root(t.TempDir())
+		if c.slow > 0 {
+			require.NoError(t, bootinfo.Write(root.At(bootinfo.Path), bootinfo.Info{Slow: c.slow}))
+		}
+		file := filepath.Join(root.At(bootinfo.ClusterDir), facts.ClusterFile)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(c.settings), 0o644))
+		got, err := Mounted(root).Cluster()
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got.Services.Kubernetes.Slow(), name)
+	}
+}
