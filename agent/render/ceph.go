@@ -63,8 +63,14 @@ func cephMon(in Input) (map[string]File, error) {
 		setting{"mon_data", cephState + "/mon/ceph-$id"},
 		// Of the modules that a new cluster switches on, the image has none; those that are always on suffice.
 		setting{"mgr_initial_modules", ""},
+		setting{"mon_osd_min_down_reporters", strconv.Itoa(downReporters(len(in.Cluster.Members["ceph-osd"])))},
 	)
 }
+
+// downReporters is from how many hosts a monitor must hear of an OSD that it does not answer before it counts as down. Ceph wants
+// two. With fewer than three hosts there is but one to say so, and all that is written would wait for a quarter of an hour
+// (mon_osd_report_timeout) after a host is lost.
+func downReporters(hosts int) int { return min(2, max(1, hosts-1)) }
 
 // cephMgr renders what a manager needs.
 func cephMgr(in Input) (map[string]File, error) {

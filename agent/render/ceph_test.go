@@ -77,6 +77,16 @@ func TestMonitorsOfIPv6AreWrittenInBrackets(t *testing.T) {
 	require.Contains(t, conf, "\npublic_addrv = [v2:[fd77::22]:3300]\n")
 }
 
+func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
+	for hosts, want := range map[int]string{0: "1", 1: "1", 2: "1", 3: "2", 40: "2"} {
+		in := cephInput(&spec.Ceph{}, "/run/x")
+		in.Cluster.Members["ceph-osd"] = make([]string, hosts)
+		files, err := Render("ceph-mon", in)
+		require.NoError(t, err)
+		require.Contains(t, string(files["ceph.conf"].Data), "mon_osd_min_down_reporters = "+want+"\n", hosts)
+	}
+}
+
 func TestCephIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
