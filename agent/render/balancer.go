@@ -13,6 +13,9 @@ import (
 // balancerAddress is where the balancer listens on every node; the port is roles.PortBalancer.
 const balancerAddress = "127.0.0.1:6444"
 
+// holdClients is longer than the ten seconds in which clients of Go give up a TLS handshake (net/http, TLSHandshakeTimeout).
+const holdClients = 12 * time.Second
+
 // balancer renders the configuration of haproxy(1): TCP from the node's own programs to a master whose API server says that
 // it is ready. A master prefers its own.
 func balancer(in Input) (map[string]File, error) {
@@ -42,6 +45,12 @@ func balancer(in Input) (map[string]File, error) {
 	line("  timeout server 4h")
 	line("frontend kube-apiserver")
 	line("  bind %s", balancerAddress)
+	// While no master is ready, clients wait in the balancer until their own bound for TLS. Closed at once, as a server that is
+	// gone is by default, each open request of each of them comes again every second (k8s.io/client-go, rest/with_retry.go),
+	// hundreds of them, and takes the processor from the API server that is to start.
+	line("  tcp-request inspect-delay %dms", holdClients.Milliseconds())
+	line("  tcp-request content accept if { nbsrv(kube-apiservers) gt 0 }")
+	line("  tcp-request content reject if WAIT_END")
 	line("  default_backend kube-apiservers")
 	line("backend kube-apiservers")
 	line("  balance leastconn")
