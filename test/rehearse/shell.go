@@ -72,7 +72,8 @@ func (s *Shell) await(from int, pattern string) {
 func (s *Shell) Run(text string) []string {
 	s.t.Helper()
 	from := s.mark
-	s.send("(" + text + ") 2>&1 | sed 's/^/>> /'; echo '>> 'end $((6 * 7))\r")
+	// The output may end without a newline, as JSON of ceph does.
+	s.send("(" + text + ") 2>&1 | sed 's/^/>> /'; printf '\\n>> end %d\\n' $((6 * 7))\r")
 	s.await(from, `^>> end 42$`)
 	var out []string
 	for _, l := range s.console.Lines(from) {
