@@ -6,7 +6,10 @@ SHELL := /bin/bash
 OUT   ?= out
 FUZZTIME  ?= 60s
 FUZZTOTAL ?= 0
-STAGE := scripts/stage
+# How long make test may take with second runs of what failed: CI ends everything after 90 minutes. 0 is without a limit.
+LIMIT ?= 85m
+# A stage says what it took. In a run of make test it leaves what failed to the end of the run.
+STAGE := go run ./test/stage
 # go test, which says at its end what was skipped.
 GOTEST := go run ./test/gotest
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
@@ -24,7 +27,7 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
+.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,27 +47,34 @@ image: bin/spore configs.pki ## build out/spore.img from configs/, and its keys 
 boot: image ## boot the image in QEMU as edge-01
 	bin/spore boot $(OUT) --node edge-01
 
-check: ## the fast part: formatting, vet, lint, unit tests
+check: lint unit ## the fast part: formatting, vet, lint, unit tests
+
+lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go vet -tags 'integration e2e' ./...
 	go tool staticcheck -tags 'integration e2e' ./...
-	$(GOTEST) ./...
 	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./...
+
+unit:
+	$(GOTEST) ./...
 	$(GOTEST) -C payloads/spore-rbd ./...
 
+# Each stage runs whatever became of those before it. A test that failed runs once more at the end, alone.
+test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ## everything but the long counts and volumes for pods, with a table of where the time went
-	@$(STAGE) --clear
-	@$(STAGE) "check" $(MAKE) --no-print-directory check
-	@$(STAGE) "image" $(MAKE) --no-print-directory image
-	@$(STAGE) "payloads" $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
+	@$(STAGE) begin
 	@mkdir -p $(OUT)/results
+	@$(STAGE) run "lint" $(MAKE) --no-print-directory lint
+	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
+	@$(STAGE) run "image" $(MAKE) --no-print-directory image
+	@$(STAGE) run "payloads" $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
 # Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-others
 # The machines of Kubernetes wait for each other a quarter of the time. Compilers, which wait for nobody, have what is left.
 	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
-	@$(STAGE) --table
+	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-others:
 	@$(MAKE) --no-print-directory test-nodes
@@ -72,22 +82,22 @@ test-others:
 	@$(MAKE) --no-print-directory test-foreign
 
 test-services:
-	@$(STAGE) "services without a machine" $(GOTEST) -count=1 -tags e2e -timeout 30m ./test/services
+	@$(STAGE) run "services without a machine" $(GOTEST) -count=1 -tags e2e -timeout 30m ./test/services
 
 test-foreign:
-	@$(STAGE) "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
+	@$(STAGE) run "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
 
 test-images:
-	@$(STAGE) "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image
+	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image
 
 test-kubernetes:
-	@$(STAGE) "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
+	@$(STAGE) run "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 
 test-boots:
-	@$(STAGE) "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
+	@$(STAGE) run "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
 
 test-nodes:
-	@$(STAGE) "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v \
+	@$(STAGE) run "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v \
 	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/test/events"
+	"spore/test/ledger"
 )
 
 // module is one that imports nothing but what each test has.
@@ -42,8 +45,8 @@ func TestWhatIsSkippedIsKeptAndTheRestIsPrintedAsByGoTest(t *testing.T) {
 		"broken/broken_test.go": "package broken\nfunc x() int {}\n",
 	})
 	t.Run("a package that passes", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "skips")
-		t.Setenv(skipsVariable, file)
+		l := ledger.Ledger(t.TempDir())
+		t.Setenv(ledger.Variable, string(l))
 		var out bytes.Buffer
 		for range 2 { // as two stages that run the same
 			code, err := work(&out, []string{"-C", dir, "./good", "./empty"})
@@ -54,17 +57,15 @@ func TestWhatIsSkippedIsKeptAndTheRestIsPrintedAsByGoTest(t *testing.T) {
 		require.Contains(t, out.String(), "m/empty	[no test files]")
 		require.NotContains(t, out.String(), "good test")
 		require.NotContains(t, out.String(), "skipped", "that is for the end of all stages")
-		out.Reset()
-		code, err := work(&out, []string{"skipped", file})
+		skips, err := l.Skips()
 		require.NoError(t, err)
-		require.Zero(t, code)
-		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		require.Equal(t, "2 skipped: good.TestNeedsRoot, good.TestHasParts/one_part", lines[len(lines)-1])
-		require.Contains(t, lines, "1 run elsewhere: good.TestIsLong (make soak)")
-		require.Contains(t, lines, "skipped good.TestNeedsRoot: only root may")
+		details, end := ledger.Skipped(skips, 0)
+		require.Equal(t, "2 skipped: good.TestNeedsRoot, good.TestHasParts/one_part\n", end)
+		require.Contains(t, details, "1 run elsewhere: good.TestIsLong (make soak)\n")
+		require.Contains(t, details, "skipped good.TestNeedsRoot: only root may\n")
 	})
-	t.Run("without a file the end says it", func(t *testing.T) {
-		t.Setenv(skipsVariable, "")
+	t.Run("without a run the end says it", func(t *testing.T) {
+		t.Setenv(ledger.Variable, "")
 		var out bytes.Buffer
 		_, err := work(&out, []string{"-C", dir, "-v", "./good"})
 		require.NoError(t, err)
@@ -73,7 +74,7 @@ func TestWhatIsSkippedIsKeptAndTheRestIsPrintedAsByGoTest(t *testing.T) {
 		require.True(t, strings.HasSuffix(out.String(), end), out.String())
 	})
 	t.Run("a package that fails, and one that does not compile", func(t *testing.T) {
-		t.Setenv(skipsVariable, "")
+		t.Setenv(ledger.Variable, "")
 		var out bytes.Buffer
 		code, err := work(&out, []string{"-C", dir, "./bad", "./broken"})
 		require.NoError(t, err)
@@ -85,56 +86,29 @@ func TestWhatIsSkippedIsKeptAndTheRestIsPrintedAsByGoTest(t *testing.T) {
 		require.Regexp(t, `(?m)^FAIL	m/bad	`, out.String())
 		require.Contains(t, out.String(), "FAIL	m/broken [build failed]")
 	})
-}
-
-func TestTheLastLineNamesWhatWasSkipped(t *testing.T) {
-	root := skip{"spore/test/nspawn", "TestMasters", "only root may make the namespaces of containers"}
-	soak := skip{"spore/test/nspawn", "TestLong", "elsewhere: make soak"}
-	hint := "Those that take root run with: sudo env \"PATH=$PATH\" make test\n"
-	for _, c := range []struct {
-		name  string
-		skips []skip
-		uid   int
-		want  string
-	}{
-		{"nothing", nil, 1000, "0 skipped\n"},
-		{"what something else runs", []skip{soak}, 0, "1 run elsewhere: nspawn.TestLong (make soak)\n0 skipped\n"},
-		{"without root", []skip{soak, root}, 1000,
-			"skipped nspawn.TestMasters: only root may make the namespaces of containers\n" +
-				"1 run elsewhere: nspawn.TestLong (make soak)\n" + hint + "1 skipped: nspawn.TestMasters\n"},
-		{"as root, for another reason", []skip{{"m/web", "TestA", "the kernel has no IPv6"}}, 0,
-			"skipped web.TestA: the kernel has no IPv6\n1 skipped: web.TestA\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, summary(c.skips, c.uid)) })
-	}
-}
-
-func TestAFileOfSkipsThatIsBrokenIsAnError(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "skips")
-	require.NoError(t, os.WriteFile(file, []byte(`{"Package": "m"`), 0o644))
-	_, err := work(&bytes.Buffer{}, []string{"skipped", file})
-	require.ErrorContains(t, err, file)
-	require.Zero(t, must(readSkips(filepath.Join(t.TempDir(), "none"))))
-}
-
-func must(s []skip, err error) int {
-	if err != nil {
-		panic(err)
-	}
-	return len(s)
-}
-
-// What is not an event is go's own, and printed.
-func FuzzEvents(f *testing.F) {
-	f.Add(`{"Action":"output","Package":"m","Test":"TestA","Output":"    a_test.go:1: why\n"}` + "\n" +
-		`{"Action":"skip","Package":"m","Test":"TestA"}` + "\n")
-	f.Add("go: downloading x\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		var out bytes.Buffer
-		p := printer{out: &out, verbose: true, packages: map[string]*pkg{}}
-		require.NoError(t, p.read(strings.NewReader(text)))
-		if !strings.Contains(text, "{") {
-			require.Equal(t, text, out.String())
+	t.Run("in a run they are left to its end", func(t *testing.T) {
+		l := ledger.Ledger(filepath.Join(t.TempDir(), "run"))
+		t.Setenv(ledger.Variable, string(l))
+		t.Setenv(ledger.StageVariable, "a stage")
+		t.Setenv("SPORE_RESULTS", "there")
+		t.Setenv("A_TOKEN", "secret")
+		code, err := work(&bytes.Buffer{}, []string{"-C", dir, "-timeout", "1m", "./bad", "./broken"})
+		require.NoError(t, err)
+		require.Zero(t, code)
+		failures, err := l.Failures()
+		require.NoError(t, err)
+		require.Len(t, failures, 2)
+		kinds := map[events.Kind]ledger.Failure{}
+		for _, f := range failures {
+			kinds[f.Kind] = f
+			require.Equal(t, "a stage", f.Stage)
+			require.Equal(t, dir, f.Args.Dir)
+			require.Contains(t, f.Env, "SPORE_RESULTS=there")
+			require.NotContains(t, f.Env, "A_TOKEN=secret")
+			require.FileExists(t, f.File)
 		}
+		require.Equal(t, "bad.TestBreaks", kinds[events.Failed].Name())
+		require.Equal(t, []string{"bad_test.go:4: of a bad test"}, kinds[events.Failed].Why)
+		require.Equal(t, "broken", kinds[events.Broken].Name())
 	})
 }

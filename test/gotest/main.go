@@ -1,26 +1,23 @@
-// Program gotest runs go test, prints what go test prints, and keeps which tests were skipped: go test is green without
+// Program gotest runs go test, prints what go test prints, and says which tests were skipped: go test is green without
 // them.
 //
 //	go run ./test/gotest -count=1 ./agent/...
 //	go run ./test/gotest -C payloads/spore-rbd ./...
-//	go run ./test/gotest skipped out/stages.skips
 //
-// Its arguments are those of go test. SPORE_SKIPS names the file that it adds skipped tests to; without it, it prints
-// them at the end. `skipped FILE` prints them for a whole run of several.
+// Its arguments are those of go test. In a stage of `make test` it writes down what was skipped and what failed, and
+// its exit code is 0 also when tests failed: they may have one more run, so that only the end of all stages
+// (test/stage) can say whether they are red, and what comes after it in its stage runs, too.
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
-	"slices"
-)
+	"strings"
 
-// skipsVariable names the file of skipped tests.
-const skipsVariable = "SPORE_SKIPS"
+	"spore/test/events"
+	"spore/test/ledger"
+)
 
 func main() {
 	code, err := work(os.Stdout, os.Args[1:])
@@ -32,56 +29,42 @@ func main() {
 }
 
 func work(out io.Writer, args []string) (code int, err error) {
-	if len(args) == 2 && args[0] == "skipped" {
-		skips, err := readSkips(args[1])
-		if err == nil {
-			fmt.Fprint(out, summary(skips, os.Geteuid()))
+	o, err := events.Run(out, nil, nil, args)
+	if err != nil {
+		return 0, err
+	}
+	if l := ledger.Ledger(os.Getenv(ledger.Variable)); l != "" {
+		return 0, leave(l, o, args)
+	}
+	details, end := ledger.Skipped(o.Skips, os.Geteuid())
+	fmt.Fprint(out, details, end)
+	if o.Code != 0 {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// leave leaves the outcome to the end of the run.
+func leave(l ledger.Ledger, o events.Outcome, args []string) error {
+	if err := l.AddSkips(o.Skips); err != nil {
+		return err
+	}
+	for _, f := range o.Failures {
+		err := l.AddFailure(ledger.Failure{Stage: os.Getenv(ledger.StageVariable), Failure: f,
+			Args: events.ParseArgs(args), Env: own(os.Environ())})
+		if err != nil {
+			return err
 		}
-		return 0, err
 	}
-	code, skips, err := goTest(out, args)
-	if err != nil {
-		return 0, err
-	}
-	if file := os.Getenv(skipsVariable); file != "" {
-		return code, addSkips(file, skips)
-	}
-	fmt.Fprint(out, summary(skips, os.Geteuid()))
-	return code, nil
+	return nil
 }
 
-// goTest runs go test and returns its exit code.
-func goTest(out io.Writer, args []string) (code int, skips []skip, err error) {
-	// An interrupt goes to the whole group; what go test says of it is printed still.
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt)
-	defer signal.Stop(ignored)
-
-	cmd := exec.Command("go", command(args)...)
-	cmd.Stderr = os.Stderr
-	events, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, nil, err
+// own are the variables that a stage may set: ours. The others are those of the whole run, and may be secrets.
+func own(env []string) (vars []string) {
+	for _, v := range env {
+		if strings.HasPrefix(v, "SPORE_") {
+			vars = append(vars, v)
+		}
 	}
-	if err := cmd.Start(); err != nil {
-		return 0, nil, err
-	}
-	p := printer{out: out, verbose: slices.Contains(args, "-v"), packages: map[string]*pkg{}}
-	readErr := p.read(events)
-	var exit *exec.ExitError
-	if err := cmd.Wait(); errors.As(err, &exit) {
-		return max(exit.ExitCode(), 1), p.skips, readErr
-	} else if err != nil {
-		return 0, nil, err
-	}
-	return 0, p.skips, readErr
-}
-
-// command is go test with events for output. go wants -C before everything else.
-func command(args []string) []string {
-	at := 0
-	if len(args) > 1 && args[0] == "-C" {
-		at = 2
-	}
-	return slices.Concat([]string{"test"}, args[:at], []string{"-json"}, args[at:])
+	return vars
 }
