@@ -74,6 +74,21 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 	c.writeTable("shipped.md")
 }
 
+// The two machines that are cheapest to start, with all that their users do with them: what make test has the time for.
+func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
+	c := &cluster{site: newSite(t, "configs"), name: "plant", domain: "plant.example"}
+	c.steps([]testStep{
+		{"the image is built", c.builds},
+		{"both machines are up", func(*testing.T) {
+			c.start("--node kafka-01,edge-01")
+			c.awaitRoles("kafka-01", "edge-01")
+		}},
+		{"Kafka takes and gives records with the shipped users", c.streams},
+		{"MQTT and DNS answer", c.answers},
+	})
+	c.writeTable("shipped-brokers.md")
+}
+
 // testStep is a part of a test.
 type testStep struct {
 	name string
@@ -129,11 +144,7 @@ const nodesReady = `{range .items[*]}{.metadata.name} {range .status.conditions[
 // awaitReady waits until the roles of the machines run and Kubernetes has its nodes, since this start.
 func (c *cluster) awaitReady(machines, workers []string) {
 	c.t.Helper()
-	for _, node := range machines {
-		s := c.machines.Running(node)
-		require.Equal(c.t, "mac", s.Matched.By, s.Raw)
-		c.reached(node + " runs its roles")
-	}
+	c.awaitRoles(machines...)
 	get := c.documented("docs/rehearse.md", "kubectl --kubeconfig rehearsal.kubeconfig get nodes")
 	c.within(ready, "all nodes of Kubernetes are ready", func() error {
 		out, err := c.run(get + " -o 'jsonpath=" + nodesReady + "'")
@@ -156,6 +167,16 @@ func (c *cluster) awaitReady(machines, workers []string) {
 		return nil
 	})
 	c.reached("all nodes of Kubernetes are Ready")
+}
+
+// awaitRoles waits until the roles of machines run, each of which knows itself by its card.
+func (c *cluster) awaitRoles(machines ...string) {
+	c.t.Helper()
+	for _, node := range machines {
+		s := c.machines.Running(node)
+		require.Equal(c.t, "mac", s.Matched.By, s.Raw)
+		c.reached(node + " runs its roles")
+	}
 }
 
 func (c *cluster) kubectl(args string) (string, error) {
