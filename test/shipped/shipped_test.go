@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	ready = 40 * time.Minute
 	// step bounds one thing that the running cluster does.
 	step = 15 * time.Minute
+	// comeback bounds the time without the API after its server was killed.
+	comeback = 3 * time.Minute
 	// writing is how long clients write before the power goes.
 	writing = 30 * time.Second
 	// saved is longer than the broker of MQTT takes to save what has changed.
@@ -64,6 +67,7 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 		{"the image is built", c.builds},
 		{"all six machines are up from one image", c.comesUp},
 		{"a pod is reached by Service and by name from another node", c.servesByName},
+		{"the API server is killed under load and comes back", c.comesBack},
 		{"a volume has two copies on two hosts", c.hasTwoCopies},
 		{"one of the hosts is cut off: the volume is read and written", c.losesAHost},
 		{"the host comes back, and Ceph heals", c.heals},
@@ -175,8 +179,9 @@ func (c *cluster) awaitRoles(machines ...string) {
 	for _, node := range machines {
 		s := c.machines.Running(node)
 		require.Equal(c.t, "mac", s.Matched.By, s.Raw)
-		c.reached(node + " runs its roles")
+		c.row(node+" runs its roles, by its own clock", fmt.Sprintf("%.0f s", s.Times["running"]))
 	}
+	c.reached("all of them run their roles")
 }
 
 func (c *cluster) kubectl(args string) (string, error) {
@@ -238,6 +243,33 @@ func (c *cluster) servesByName(t *testing.T) {
 		})
 	}
 	c.reached("a pod is reached by Service and by name from another node")
+}
+
+// comesBack kills the API server alone, while all that asks it runs on, and four clients more.
+func (c *cluster) comesBack(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				list := c.command(ctx, "kubectl --kubeconfig rehearsal.kubeconfig --request-timeout=10s get pods -A -o json")
+				if list.Run() != nil {
+					time.Sleep(time.Second) // as a client does that is turned away
+				}
+			}
+		})
+	}
+	defer load.Wait()
+	defer cancel()
+	master := c.shell("master-01")
+	master.Run("systemctl kill -s KILL kube-apiserver")
+	began := time.Now()
+	c.within(comeback, "the API answers", func() error {
+		_, err := c.kubectl("--request-timeout=10s get nodes")
+		return err
+	})
+	c.row("the API server was killed under load, and answers again after", fmt.Sprintf("%.0f s", time.Since(began).Seconds()))
+	require.Equal(t, []string{"1"}, slices.DeleteFunc(master.Run("systemctl show -P NRestarts kube-apiserver"), func(s string) bool { return s == "" }))
 }
 
 // keeper has the volume, on the worker that no test cuts off by itself.
