@@ -100,6 +100,9 @@ func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info 
 	i := &Info{RootHash: rootHash, ClusterHash: clusterHash}
 	switch {
 	case r.ClusterHash == "":
+		// The record is on the state partition, which comes later than the first status: a push that asks then shall not take the
+		// start that is on trial for one that was kept.
+		i.Trial = counted
 	case r.ClusterHash == clusterHash:
 		i.Serial = r.Serial
 		i.Trial = counted && r.State != Kept

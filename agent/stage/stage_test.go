@@ -340,7 +340,7 @@ func TestWhatTheStatusSaysOfEachState(t *testing.T) {
 		state, runs, boot string
 		want              Info
 	}{
-		"never pushed to":                {"", "other", "now", Info{ClusterHash: "other"}},
+		"its record is not there yet":    {"", "new", "now", Info{ClusterHash: "new", Trial: true}},
 		"taken back while it ran":        {Failed, "old", "then", Info{ClusterHash: "old", Problem: "the pushed configuration was taken back: mosquitto.service did not come up"}},
 		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new"}},
 		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true}},
@@ -362,6 +362,7 @@ func TestWhatTheStatusSaysOfEachState(t *testing.T) {
 	}
 	base.State = OnTrial
 	require.False(t, InfoOf(base, "root", "new", "now", false).Trial, "a cut came between the entry and the record")
+	require.False(t, InfoOf(Record{}, "root", "other", "now", false).Trial, "never pushed to")
 	require.Nil(t, InfoOf(base, "", "", "", false), "nothing of stage1: a container")
 }
 
