@@ -23,13 +23,13 @@ INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(
 # The two machines of Kubernetes get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
-# Of the shipped cluster what is cheapest to start; the rest is left to `make shipped`.
-SHIPPED_PART   = TestTheShippedBrokersOfKafkaAndMQTT
+# The shipped cluster in parts; as a whole it is left to `make shipped`.
+SHIPPED_PARTS  = TestTheShippedVolumes|TestTheShippedBrokersOfKafkaAndMQTT
 
 # At most two machines run at a time; meanwhile other tests prepare theirs.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
+.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,13 +75,16 @@ test: ## everything but the long counts and volumes for pods, with a table of wh
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-others
 # The machines of Kubernetes wait for each other a quarter of the time. Compilers, which wait for nobody, have what is left.
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
+	@$(MAKE) --no-print-directory -j2 test-clusters test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-others:
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-services
 	@$(MAKE) --no-print-directory test-foreign
+
+test-clusters:
+	@$(MAKE) --no-print-directory test-kubernetes
 	@$(MAKE) --no-print-directory test-shipped
 
 test-services:
@@ -91,7 +94,7 @@ test-foreign:
 	@$(STAGE) run "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
 
 test-shipped:
-	@$(STAGE) run "the shipped cluster in part" $(E2E) -timeout 30m -run '$(SHIPPED_PART)' ./test/shipped
+	@$(STAGE) run "the shipped cluster in parts" $(E2E) -timeout 40m -run '$(SHIPPED_PARTS)' ./test/shipped
 
 test-images:
 	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image

@@ -68,7 +68,7 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 		{"all six machines are up from one image", c.comesUp},
 		{"a pod is reached by Service and by name from another node", c.servesByName},
 		{"the API server is killed under load and comes back", c.comesBack},
-		{"a volume has two copies on two hosts", c.hasTwoCopies},
+		{"a volume has two copies on two hosts", func(t *testing.T) { c.hasTwoCopies(t, "worker-01") }},
 		{"one of the hosts is cut off: the volume is read and written", c.losesAHost},
 		{"the host comes back, and Ceph heals", c.heals},
 		{"Kafka takes and gives records with the shipped users", c.streams},
@@ -91,6 +91,21 @@ func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
 		{"MQTT and DNS answer", c.answers},
 	})
 	c.writeTable("shipped-brokers.md")
+}
+
+// The fewest machines that have a volume with two copies, with the same steps: the other part that make test has the time for.
+func TestTheShippedVolumes(t *testing.T) {
+	c := &cluster{site: newSite(t, "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
+	c.steps([]testStep{
+		{"the image is built", c.builds},
+		{"a master, a worker and the storage are up", func(*testing.T) {
+			c.start("--node master-01,worker-02,storage-01")
+			c.awaitReady([]string{"master-01", "worker-02", "storage-01"}, []string{"master-01", "worker-02"})
+		}},
+		{"a volume has two copies on two hosts", func(t *testing.T) { c.hasTwoCopies(t, "worker-02") }},
+		{"it is read", func(*testing.T) { c.readsAll() }},
+	})
+	c.writeTable("shipped-volumes.md")
 }
 
 // testStep is a part of a test.
@@ -272,8 +287,9 @@ func (c *cluster) comesBack(t *testing.T) {
 	require.Equal(t, []string{"1"}, slices.DeleteFunc(master.Run("systemctl show -P NRestarts kube-apiserver"), func(s string) bool { return s == "" }))
 }
 
-// keeper has the volume, on the worker that no test cuts off by itself.
-const keeper = `
+// keeper has the volume.
+func keeper(worker string) string {
+	return `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
@@ -285,7 +301,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: keeper}
 spec:
-  nodeSelector: {kubernetes.io/hostname: worker-01}
+  nodeSelector: {kubernetes.io/hostname: ` + worker + `}
   securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000, fsGroupChangePolicy: OnRootMismatch}
   containers:
     - name: hello
@@ -294,9 +310,11 @@ spec:
       volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 `
+}
 
-func (c *cluster) hasTwoCopies(t *testing.T) {
-	c.apply(keeper)
+// hasTwoCopies writes into a new volume on a worker, which is one that no test cuts off by itself.
+func (c *cluster) hasTwoCopies(t *testing.T, worker string) {
+	c.apply(keeper(worker))
 	c.mustKubectl("wait --for=condition=Ready pod/keeper --timeout=" + step.String())
 	c.reached("a pod runs with a new volume")
 	c.fill("/data/first")
