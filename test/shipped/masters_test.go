@@ -15,28 +15,10 @@ import (
 	"spore/test/chance"
 )
 
-// watched is the address of the Service that is asked while a master is lost.
-const watched = "10.96.77.77"
-
 // watchers ask a pod on the worker each second from a master, by address and by name, and write down what came of it.
 func watchers(master string) string {
-	text := `
-apiVersion: v1
-kind: Pod
-metadata: {name: server, labels: {app: server}}
-spec:
-  nodeSelector: {kubernetes.io/hostname: worker-1}
-  containers: [{name: hello, image: spore.local/hello:1, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080}]}]
----
-apiVersion: v1
-kind: Service
-metadata: {name: server}
-spec:
-  clusterIP: ` + watched + `
-  selector: {app: server}
-  ports: [{port: 80, targetPort: 8080}]
-`
-	for name, host := range map[string]string{"by-address": watched, "by-name": "server"} {
+	text := server("worker-1", serviceAddress)
+	for name, host := range map[string]string{"by-address": serviceAddress, "by-name": "server"} {
 		text += `---
 apiVersion: v1
 kind: Pod

@@ -221,21 +221,30 @@ func (c *cluster) in(pod, args string) (string, error) {
 	return c.kubectl("exec " + pod + " -- /hello " + args)
 }
 
-const pods = `
+// server is a pod that answers on a worker, with a Service at an address.
+func server(worker, address string) string {
+	return `
 apiVersion: v1
 kind: Pod
 metadata: {name: server, labels: {app: server}}
 spec:
-  nodeSelector: {kubernetes.io/hostname: worker-01}
+  nodeSelector: {kubernetes.io/hostname: ` + worker + `}
   containers: [{name: hello, image: spore.local/hello:1, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080}]}]
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: server}
 spec:
+  clusterIP: ` + address + `
   selector: {app: server}
   ports: [{port: 80, targetPort: 8080}]
----
+`
+}
+
+// serviceAddress is that of the Service of the server; another node than the server's asks for it.
+const serviceAddress = "10.96.77.77"
+
+const asker = `
 apiVersion: v1
 kind: Pod
 metadata: {name: asker}
@@ -245,10 +254,9 @@ spec:
 `
 
 func (c *cluster) servesByName(t *testing.T) {
-	c.apply(pods)
+	c.apply(server("worker-01", serviceAddress) + "---" + asker)
 	c.mustKubectl("wait --for=condition=Ready pod/server pod/asker --timeout=" + step.String())
-	address := c.mustKubectl("get service server -o 'jsonpath={.spec.clusterIP}'")
-	for _, url := range []string{"http://" + address + "/", "http://server/", "http://server.default.svc.cluster.local/"} {
+	for _, url := range []string{"http://" + serviceAddress + "/", "http://server/", "http://server.default.svc.cluster.local/"} {
 		c.within(step, "worker-02 reaches "+url, func() error {
 			got, err := c.in("asker", "fetch "+url)
 			if err == nil && got != "hello from server" {
