@@ -40,19 +40,7 @@ const copyJars = "org.apache.maven.plugins:maven-dependency-plugin:copy-dependen
 // runs once for each content of the two files.
 func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]Program, error) {
 	root := os.DirFS(dir)
-	sums, err := fs.ReadFile(root, SumFile)
-	if err != nil {
-		return nil, fmt.Errorf("its jars are pinned nowhere; %s: %w", sumsHint, err)
-	}
-	pinned, err := parseSums(sums)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", SumFile, err)
-	}
-	pom, err := fs.ReadFile(root, PomFile)
-	if err != nil {
-		return nil, err
-	}
-	direct, err := checkPom(pom, pinned)
+	pom, pinned, direct, err := readPins(root)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +48,14 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", DescriptionFile, err)
 	}
-	cached := false
-	if !o.Plan {
-		if cached, err = ensureJars(ctx, st, filepath.Base(dir), pom, pinned, o); err != nil {
-			return nil, err
-		}
-	}
 	name := filepath.Base(dir)
+	cached, err := haveJars(st, pom, pinned)
+	if err == nil && !cached && !o.Plan {
+		err = fetchJars(ctx, st, name, pom, pinned, o)
+	}
+	if err != nil {
+		return nil, err
+	}
 	files, err := listFiles(dir, o.Hashes, map[string]bool{}, ".")
 	if err != nil {
 		return nil, err
@@ -81,7 +70,7 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 		artifact := j.Artifact
 		out = append(out, Program{
 			Name: name + "/" + j.File(), Payload: name, Sources: sources, Version: j.Version, Artifact: &artifact, Mode: 0o644,
-			Target: path.Join(d.Jars, j.File()), Key: key, Path: st.Path(key), Size: j.size, Cached: cached,
+			Target: path.Join(d.Jars, j.File()), Key: key, Path: st.Path(key), Size: j.size, Sum: &Sum{j.size, j.sha256}, Cached: cached,
 		})
 	}
 	for _, row := range d.Files {
@@ -95,24 +84,64 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 	return out, nil
 }
 
-// ensureJars puts the pinned jars into the store, unless all of them are there and pom.xml is known to lead to them; it
-// reports whether that was so.
-func ensureJars(ctx context.Context, st *store.Store, name string, pom []byte, pinned []jar, o Options) (bool, error) {
-	checked := store.KeyOf("maven jars 1", string(pom), string(formatSums(pinned)))
-	complete := st.Has(checked)
+// readPins reads pom.xml and the jars that SumFile pins, and checks them against each other; direct are those that pom.xml
+// names itself.
+func readPins(root fs.FS) (pom []byte, pinned []jar, direct []Artifact, err error) {
+	sums, err := fs.ReadFile(root, SumFile)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("its jars are pinned nowhere; %s: %w", sumsHint, err)
+	}
+	if pinned, err = parseSums(sums); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", SumFile, err)
+	}
+	if pom, err = fs.ReadFile(root, PomFile); err != nil {
+		return nil, nil, nil, err
+	}
+	direct, err = checkPom(pom, pinned)
+	return pom, pinned, direct, err
+}
+
+// jarsKey names what the store keeps when pom.xml is known to lead to the pinned jars.
+func jarsKey(pom []byte, pinned []jar) store.Key {
+	return store.KeyOf("maven jars 1", string(pom), string(formatSums(pinned)))
+}
+
+// haveJars reports whether the pinned jars are in the store, and pom.xml is known to lead to them.
+func haveJars(st *store.Store, pom []byte, pinned []jar) (bool, error) {
+	if !st.Has(jarsKey(pom, pinned)) {
+		return false, nil
+	}
+	return inStore(st, pinned)
+}
+
+func inStore(st *store.Store, pinned []jar) (bool, error) {
 	for _, j := range pinned {
 		key, err := store.ParseKey(j.sha256)
-		if err != nil {
+		if err != nil || !st.Has(key) {
 			return false, err
 		}
-		complete = complete && st.Has(key)
 	}
-	if complete {
-		return true, nil
+	return true, nil
+}
+
+// TrustJars notes that pom.xml of the payload in dir leads to the jars that SumFile pins, where the store has all of them: they
+// came from a machine where Maven said so, and it is not asked again.
+func TrustJars(st *store.Store, dir string) error {
+	pom, pinned, _, err := readPins(os.DirFS(dir))
+	if err != nil {
+		return fmt.Errorf("payload %s: %w", filepath.Base(dir), err)
 	}
-	if o.Started != nil {
-		o.Started(name)
+	if all, err := inStore(st, pinned); err != nil || !all {
+		return err
 	}
+	return st.Put(jarsKey(pom, pinned), func(*os.File) error { return nil })
+}
+
+// fetchJars has Maven put the pinned jars into the store.
+func fetchJars(ctx context.Context, st *store.Store, name string, pom []byte, pinned []jar, o Options) error {
+	m := startMeter(name, o.Report)
+	defer m.stop()
+	m.say("Maven looks for its jars")
 	err := withJars(ctx, st.TempDir(), pom, o, func(found []foundJar) error {
 		list := make([]jar, len(found))
 		for i, f := range found {
@@ -129,9 +158,9 @@ func ensureJars(ctx context.Context, st *store.Store, name string, pom []byte, p
 		return nil
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
-	return false, st.Put(checked, func(*os.File) error { return nil })
+	return st.Put(jarsKey(pom, pinned), func(*os.File) error { return nil })
 }
 
 // Sums makes the text of SumFile for the payload in dir, from what pom.xml leads to now. Whoever commits it has looked at

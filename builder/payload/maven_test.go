@@ -88,8 +88,8 @@ func jars(t *testing.T, replace map[string]*string) string {
 func TestJarsAreLaidOutAsPinned(t *testing.T) {
 	command, runs := maven(t, brought)
 	st, dir := newStore(t), jars(t, nil)
-	var started []string
-	o := Options{Env: os.Environ(), Maven: command, Started: func(name string) { started = append(started, name) }}
+	started := map[string]bool{}
+	o := Options{Env: os.Environ(), Maven: command, Report: func(p Progress) { started[p.Program] = true }}
 	planned, err := Build(context.Background(), st, dir, Options{Maven: "/nonexistent", Plan: true})
 	require.NoError(t, err, "a plan needs no Maven")
 	list, err := Build(context.Background(), st, dir, o)
@@ -124,7 +124,7 @@ func TestJarsAreLaidOutAsPinned(t *testing.T) {
 		{"server/tool", "/usr/bin/tool", "1.2", "", "#!/bin/sh\n", 0o755},
 	}, got)
 	require.Equal(t, []string{"/usr/bin/other"}, list[4].Links)
-	require.Equal(t, []string{"server"}, started)
+	require.Equal(t, map[string]bool{"server": true}, started)
 
 	again, err := Build(context.Background(), st, dir, Options{Maven: "/nonexistent"})
 	require.NoError(t, err, "what is in the store needs no Maven")

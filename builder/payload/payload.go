@@ -8,12 +8,8 @@
 package payload
 
 import (
-	"bytes"
 	"context"
 	"debug/buildinfo"
-	"debug/elf"
-	"encoding/json"
-	"errors"
 	"fmt"
 	goversion "go/version"
 	"io"
@@ -34,14 +30,15 @@ import (
 // version is part of each key; it changes when the flags or the environment below do.
 const version = "go-program 3"
 
-// flags are what every program is built with: nothing of the build machine reaches the output.
+// flags are the command and the options that every program is built with: nothing of the build machine reaches the output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false"}
+
+// withoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out of
+// what ships. Our own programs go without this flag: they share what is compiled for the builder.
+const withoutDWARF = "-gcflags=all=-dwarf=false"
 
 // stripped tells the linker to leave out symbols and debug information.
 const stripped = "-s -w"
-
-// maxOutput bounds how much of the compiler's output goes into an error, in bytes.
-const maxOutput = 4096
 
 // Options says how to compile.
 type Options struct {
@@ -58,9 +55,9 @@ type Options struct {
 	Plan bool
 	// Hashes remembers the hashes of source files; nil reads them all.
 	Hashes *stamp.Hashes
-	// Started is called when a program, or a set of jars, is not in the store and the compiler, or Maven, starts; it may
-	// be nil.
-	Started func(name string)
+	// Report is told how far it is when a program, or a set of jars, is not in the store: at once, and each second until
+	// it is made. Calls come one after the other. It may be nil.
+	Report func(Progress)
 }
 
 // Program is a file of a payload in the store: a compiled program, a jar, or what lies beside the jars.
@@ -92,6 +89,9 @@ type Program struct {
 	Path string
 	// Size is in bytes.
 	Size int64
+	// Sum is what its bytes must be, as far as that is pinned: of each jar, and of a program whose line in ProgramSumFile
+	// has this Key. It is what lets bytes in that this machine has not made.
+	Sum *Sum
 	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
 }
@@ -115,12 +115,15 @@ type fileContent struct {
 func (f fileContent) Size() int64                  { return f.size }
 func (f fileContent) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 
+// OfJars reports whether the payload in dir is one of jars.
+func OfJars(dir string) bool { return exists(os.DirFS(dir), PomFile) }
+
 // Build makes the programs of a payload, which is named after its directory under payloads/. Where that has a pom.xml, they
 // are jars. Else it is the root of a Go module, and they are what payload.yaml lists, or the module's one main package as
 // /usr/bin/NAME.
 func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Program, error) {
 	name := filepath.Base(dir)
-	if exists(os.DirFS(dir), PomFile) {
+	if OfJars(dir) {
 		out, err := buildJars(ctx, st, dir, o)
 		if err != nil {
 			return nil, fmt.Errorf("payload %s: %w", name, err)
@@ -135,12 +138,18 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	// What the programs are to become is not among what they are made of.
+	files = slices.DeleteFunc(files, func(f file) bool { return f.path == ProgramSumFile })
+	sums, err := readProgramSums(dir)
+	if err != nil {
+		return nil, fmt.Errorf("payload %s: %w", name, err)
+	}
 	sources := Sources{name, listHash(files)}
 	// What it says of a program is in the program's key; how the program is called is not.
 	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
 	for _, row := range d.Programs {
-		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables}
+		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables, options: []string{withoutDWARF}}
 		if len(d.Programs) > 1 {
 			t.name += "/" + filepath.Base(row.Path)
 		}
@@ -151,6 +160,9 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 			return nil, err
 		}
 		p.Payload, p.Version, p.Target, p.Links, p.Sources = name, d.Version, row.Path, row.Links, sources
+		if line, ok := sums[row.Path]; ok && line.key == p.Key {
+			p.Sum = &line.sum
+		}
 		out = append(out, p)
 	}
 	return out, nil
@@ -179,7 +191,12 @@ type target struct {
 	files          []file
 	// variables are set by the linker (cmd/link -X).
 	variables map[string]string
+	// options are further ones of go build.
+	options []string
 }
+
+// flags are those of the go command but for the linker's.
+func (t target) flags() []string { return append(slices.Clone(flags), t.options...) }
 
 // linkerFlags are those of the go command's -ldflags, with the variables in a fixed order.
 func (t target) linkerFlags() string {
@@ -205,9 +222,6 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 		return p, nil
 	}
 	if !cached {
-		if o.Started != nil {
-			o.Started(t.name)
-		}
 		err := st.Put(key, func(w *os.File) error { return compile(ctx, st, w, t, toolchain, o) })
 		if err != nil {
 			return Program{}, fmt.Errorf("program %s: %w", t.name, err)
@@ -223,7 +237,7 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 
 // key hashes all that decides about the output.
 func (t target) key(toolchain string, tags []string) store.Key {
-	in := []string{t.name, t.pkg, toolchain, strings.Join(flags, " "), t.linkerFlags(), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
+	in := []string{t.name, t.pkg, toolchain, strings.Join(t.flags(), " "), t.linkerFlags(), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
 	for _, f := range t.files {
 		in = append(in, f.path, f.hash)
 	}
@@ -278,122 +292,4 @@ func toolchainLine(mod []byte) string {
 		}
 	}
 	return ""
-}
-
-// compile runs the go command in a directory of the store's own and copies what it made to w.
-func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolchain string, o Options) error {
-	tmp, err := os.MkdirTemp(st.TempDir(), "go-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	out := filepath.Join(tmp, "program")
-	args := append(append([]string{}, flags...), "-ldflags", t.linkerFlags(), "-o", out)
-	if len(o.Tags) > 0 {
-		args = append(args, "-tags", strings.Join(o.Tags, ","))
-	}
-	cmd := exec.CommandContext(ctx, o.Go, append(args, t.pkg)...)
-	from, err := places(ctx, tmp, o)
-	if err != nil {
-		return err
-	}
-	cmd.Dir, cmd.Env = t.dir, append(from, fixedEnv(toolchain)...)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build %s in %s: %w: %s", t.pkg, t.dir, err, tail(log.Bytes()))
-	}
-	if err := checkStatic(out); err != nil {
-		return err
-	}
-	f, err := os.Open(out)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
-}
-
-// tail is the end of the compiler's output, where the errors are.
-func tail(b []byte) string {
-	b = bytes.TrimSpace(b)
-	if len(b) > maxOutput {
-		b = append([]byte("…"), b[len(b)-maxOutput:]...)
-	}
-	return string(b)
-}
-
-// checkStatic makes sure that the program needs no loader: nothing says which libraries the image will have.
-func checkStatic(path string) error {
-	f, err := elf.Open(path)
-	if err != nil {
-		return fmt.Errorf("what go build made is no program: %w", err)
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return errors.New("internal error: the program is linked dynamically")
-		}
-	}
-	return nil
-}
-
-// kept is the part of an environment that keptEnv names.
-func kept(base []string) []string {
-	var env []string
-	for _, kv := range base {
-		name, _, _ := strings.Cut(kv, "=")
-		if keptEnv[name] {
-			env = append(env, kv)
-		}
-	}
-	return env
-}
-
-// askedFor are settings that can stand in the user's GOENV file and are needed to find modules.
-var askedFor = []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH"}
-
-// places is the environment in which the go command finds its caches and its modules as the user set them.
-func places(ctx context.Context, dir string, o Options) ([]string, error) {
-	cmd := exec.CommandContext(ctx, o.Go, append([]string{"env", "-json"}, askedFor...)...)
-	cmd.Dir, cmd.Env = dir, append(kept(o.Env), "GOTOOLCHAIN=local")
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for its settings (is Go installed?): %w", o.Go, err)
-	}
-	var values map[string]string
-	if err := json.Unmarshal(out, &values); err != nil {
-		return nil, fmt.Errorf("ask %s for its settings: %w", o.Go, err)
-	}
-	env := kept(o.Env)
-	for _, name := range askedFor {
-		if v := values[name]; v != "" {
-			env = append(env, name+"="+v)
-		}
-	}
-	return env, nil
-}
-
-// keptEnv is what the go command needs to find its caches and its modules; none of it can change what a module that
-// go.sum names contains.
-var keptEnv = map[string]bool{
-	"HOME": true, "PATH": true, "TMPDIR": true, "USER": true, "XDG_CACHE_HOME": true, "XDG_CONFIG_HOME": true,
-	"GOROOT": true, "GOPATH": true, "GOCACHE": true, "GOMODCACHE": true, "GOTMPDIR": true, "GOENV": true, "GOMAXPROCS": true,
-	"GOPROXY": true, "GOSUMDB": true, "GONOSUMDB": true, "GOPRIVATE": true, "GONOPROXY": true, "GOINSECURE": true, "GOAUTH": true, "NETRC": true,
-	"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
-	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
-}
-
-// fixedEnv decides about the output. The user's GOENV file is off: what of it is needed, places has asked for. GOEXPERIMENT
-// stays unset, which is the toolchain's own choice; "none" would turn off what is on by default.
-func fixedEnv(toolchain string) []string {
-	env := []string{
-		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1",
-		"GOENV=off", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "GO111MODULE=on", "LC_ALL=C",
-	}
-	if toolchain != "" {
-		env = append(env, "GOTOOLCHAIN="+toolchain)
-	}
-	return env
 }

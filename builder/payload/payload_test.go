@@ -40,8 +40,8 @@ func newStore(t *testing.T) *store.Store {
 
 func TestAProgramIsCompiledOnce(t *testing.T) {
 	dir, st := simple(t), newStore(t)
-	var started []string
-	o := Options{Env: os.Environ(), Started: func(name string) { started = append(started, name) }}
+	started := map[string]bool{}
+	o := Options{Env: os.Environ(), Report: func(p Progress) { started[p.Program] = true }}
 
 	plan := o
 	plan.Plan = true
@@ -64,7 +64,7 @@ func TestAProgramIsCompiledOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again[0].Cached)
 	require.Equal(t, p.Path, again[0].Path)
-	require.Equal(t, []string{"hello"}, started)
+	require.Equal(t, map[string]bool{"hello": true}, started)
 
 	r, err := p.Content().Open()
 	require.NoError(t, err)

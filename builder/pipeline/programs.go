@@ -24,7 +24,10 @@ type binaries struct {
 // compilePrograms makes what the store does not have.
 func (b *build) compilePrograms(ctx context.Context) error {
 	step := b.Progress.Step("programs")
-	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Started: func(name string) { step.Update("making %s", name) }}
+	how := compiling{step: step, terminal: b.Progress.Terminal(), plan: func() (binaries, error) {
+		return b.makePrograms(ctx, payload.Options{Env: b.Env, Hashes: b.Hashes, Plan: true})
+	}}
+	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Report: how.report}
 	var err error
 	if b.binaries, err = b.makePrograms(ctx, o); err != nil {
 		return err

@@ -69,3 +69,16 @@ func Overlay(tree string) fs.FS { return os.DirFS(filepath.Join(tree, "overlay")
 
 // Payload is the directory of a payload's pins.
 func Payload(tree, name string) string { return filepath.Join(tree, "payloads", name) }
+
+// Payloads are the names of all payloads, sorted.
+func Payloads(tree string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(tree, "payloads"))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}

@@ -2,6 +2,8 @@ module spore/payloads/cni
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	github.com/containernetworking/plugins/plugins/main/loopback
 	github.com/containernetworking/plugins/plugins/meta/bandwidth

@@ -2,6 +2,8 @@ module spore/payloads/containerd
 
 go 1.26.6
 
+toolchain go1.26.8
+
 require github.com/containerd/containerd/v2 v2.4.2
 
 require (

@@ -2,6 +2,8 @@ module spore/payloads/crictl
 
 go 1.26.2
 
+toolchain go1.26.8
+
 tool sigs.k8s.io/cri-tools/cmd/crictl
 
 require (

@@ -2,6 +2,8 @@ module spore/payloads/etcd
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/etcdctl/v3 v3.6.16

@@ -56,9 +56,7 @@ func build(t *testing.T) image {
 
 func compile(t *testing.T) []payload.Program {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	st, err := store.Open(filepath.Join(cache, "spore"))
+	st, err := store.Open(filepath.Join(userCache(t), "spore"))
 	require.NoError(t, err)
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
@@ -69,6 +67,13 @@ func compile(t *testing.T) []payload.Program {
 		all = append(all, list...)
 	}
 	return all
+}
+
+func userCache(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	return cache
 }
 
 func (b image) path(inImage string) string { return filepath.Join(b.dir, inImage) }
@@ -109,6 +114,8 @@ func TestThePayloads(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, image){
 		"every program runs and knows its version":        everyProgramRuns,
 		"unchanged pins cost nothing":                     unchangedPins,
+		"programs are what their sums say":                programsArePinned,
+		"what is imported is what was compiled":           imported,
 		"etcd keeps what it is given":                     etcd,
 		"containerd reads its own defaults":               containerd,
 		"calico prints the definitions of its objects":    calicoDefinitions,

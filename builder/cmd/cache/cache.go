@@ -55,7 +55,7 @@ the disk where that is less, unless spore cache limit or the environment variabl
 	}
 	cmd.PersistentFlags().StringVar(&f.cache, "cache", "", "cache folder (default: spore in the user's cache folder)")
 	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print an object")
-	cmd.AddCommand(pruneCommand(&f), limitCommand(&f), checkCommand(&f))
+	cmd.AddCommand(pruneCommand(&f), limitCommand(&f), checkCommand(&f), exportCommand(&f), importCommand(&f))
 	return cmd
 }
 

@@ -85,7 +85,7 @@ func TestWrongUsage(t *testing.T) {
 	dir := filled(t)
 	for _, args := range [][]string{
 		{"prune", "--to", "much"}, {"prune", "--older-than", "0d"}, {"prune", "--older-than", "soon"}, {"prune", "--older-than", "-1h"},
-		{"prune", "x"}, {"limit", "much"}, {"limit", "0"}, {"x"},
+		{"prune", "x"}, {"limit", "much"}, {"limit", "0"}, {"export"}, {"import"}, {"x"},
 	} {
 		cmd := Command()
 		cmd.SetArgs(append(args, "--cache", dir))

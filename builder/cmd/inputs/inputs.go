@@ -74,7 +74,7 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 	if err != nil {
 		return o, err
 	}
-	if o.Source, err = findSource(f.source, r.Dir); err != nil {
+	if o.Source, err = FindSource(f.source, r.Dir); err != nil {
 		return o, err
 	}
 	if o.Store, err = cachefolder.Open(f.cache); err != nil {
@@ -122,7 +122,8 @@ func (f *Flags) archive(o pipeline.Options, maxAge time.Duration, now time.Time)
 	})
 }
 
-func findSource(flag, dir string) (string, error) {
+// FindSource finds the source tree: what the flag names, else at or above the working folder, a folder, or this program.
+func FindSource(flag, dir string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		exe = "."
