@@ -1,4 +1,5 @@
-// Package cache is the command `spore cache`: what the cache of the builder holds, how large it may get, and less of it.
+// Package cache is the command `spore cache`: what the cache of the builder holds, how large it may get, less of it, and
+// what of it another machine can have.
 package cache
 
 import (
@@ -30,7 +31,7 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Show and clean what builds keep",
+		Short: "Show, clean and carry what builds keep",
 		Long: `Cache shows the folder in which builds keep what is slow to make, its size, its limit, and what it holds. Nothing in it is needed:
 a build makes anew what it does not find.
 

@@ -95,8 +95,11 @@ beside its pins, in payloads/NAME/program.sum or pom.sum; else the import ends, 
 	return cmd
 }
 
+// carrier exports or imports the programs of the payloads in the folders.
+type carrier func(st *store.Store, folders []string, programs []payload.Program) (carry.Result, error)
+
 // withPayloads opens the cache and hands over what can be carried of all payloads of the source tree, and their folders.
-func withPayloads(ctx context.Context, cacheFlag, tree string, use func(*store.Store, []string, []payload.Program) (carry.Result, error)) (r carry.Result, err error) {
+func withPayloads(ctx context.Context, cacheFlag, tree string, use carrier) (r carry.Result, err error) {
 	if tree, err = inputs.FindSource(tree, "."); err != nil {
 		return r, err
 	}
@@ -152,7 +155,8 @@ func exportTo(file string, st *store.Store, programs []payload.Program) (r carry
 
 func (f *flags) printCarried(w io.Writer, r carry.Result, where string) error {
 	if f.json {
-		return json.NewEncoder(w).Encode(carried{r.Programs, r.Jars, r.Size, r.Present, append([]string{}, r.Missing...), append([]string{}, r.Unpinned...)})
+		c := carried{r.Programs, r.Jars, r.Size, r.Present, append([]string{}, r.Missing...), append([]string{}, r.Unpinned...)}
+		return json.NewEncoder(w).Encode(c)
 	}
 	fmt.Fprintf(w, "%d programs and %d jars, %s, %s\n", r.Programs, r.Jars, size(r.Size), where)
 	if r.Present > 0 {

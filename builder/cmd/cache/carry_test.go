@@ -72,7 +72,7 @@ func TestAnExportThatFailsLeavesNothing(t *testing.T) {
 	cmd := Command()
 	cmd.SetArgs([]string{"export", "--payloads", file, "--source", source, "--cache", t.TempDir()})
 	cmd.SetErr(io.Discard)
-	require.ErrorContains(t, cmd.Execute(), "there is no compiled payload")
+	require.ErrorContains(t, cmd.Execute(), "all compiled payloads are missing")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 1)

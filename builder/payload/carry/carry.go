@@ -32,7 +32,7 @@ const (
 var member = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*/[0-9a-f]{64}$`)
 
 // ErrNothing is returned when an archive would have no program, or has none that is wanted.
-var ErrNothing = errors.New("there is no compiled payload of these pins")
+var ErrNothing = errors.New("all compiled payloads are missing, or are of other pins")
 
 // Result says what was carried.
 type Result struct {
@@ -157,7 +157,8 @@ func copyChecked(w io.Writer, content io.Reader, p payload.Program) error {
 
 // differs says what is wrong with a program's bytes.
 func differs(p payload.Program, got string) error {
-	return fmt.Errorf("it has %s, and the pins of payload %s say %d bytes with sha256 %s: it is damaged or forged", got, p.Payload, p.Sum.Size, p.Sum.SHA256)
+	return fmt.Errorf("it has %s, and the pins of payload %s say %d bytes with sha256 %s: it is damaged or forged",
+		got, p.Payload, p.Sum.Size, p.Sum.SHA256)
 }
 
 func memberName(p payload.Program) string { return p.Name + "/" + p.Key.String() }
@@ -180,7 +181,7 @@ func members(r io.Reader, each func(name string, size int64, content io.Reader) 
 		}
 		switch {
 		case header.Typeflag != tar.TypeReg || !member.MatchString(header.Name):
-			return notAnArchive(fmt.Errorf("%.200q is no file of a payload", header.Name))
+			return notAnArchive(fmt.Errorf("%.200q is something else than a file of a payload", header.Name))
 		case n == maxMembers:
 			return notAnArchive(fmt.Errorf("it has more than %d files", maxMembers))
 		}
@@ -191,5 +192,5 @@ func members(r io.Reader, each func(name string, size int64, content io.Reader) 
 }
 
 func notAnArchive(err error) error {
-	return fmt.Errorf("it is no archive of spore cache export, or a damaged one: %w", err)
+	return fmt.Errorf("it is damaged, or was not written by spore cache export: %w", err)
 }

@@ -144,7 +144,7 @@ func TestWhatIsNoArchive(t *testing.T) {
 			_, err := Import(bytes.NewReader(data), storeWith(t, nil), pinned())
 			require.Error(t, err)
 			if name != "nothing" {
-				require.ErrorContains(t, err, "it is no archive of spore cache export")
+				require.ErrorContains(t, err, "it is damaged, or was not written by spore cache export")
 			}
 		})
 	}
