@@ -26,7 +26,8 @@ VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # The shipped cluster in parts; as a whole it is left to `make shipped`.
 SHIPPED_PARTS  = TestTheShippedVolumes|TestTheShippedBrokersOfKafkaAndMQTT
 
-# At most two machines run at a time; meanwhile other tests prepare theirs.
+# At most two machines run at a time; meanwhile other tests prepare theirs. What they measured is kept in the folder, which
+# the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
 .PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
@@ -66,7 +67,6 @@ unit:
 test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
-	@mkdir -p $(OUT)/results
 	@$(STAGE) run "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
 	@$(STAGE) run "image" $(MAKE) --no-print-directory image
@@ -110,19 +110,15 @@ test-nodes:
 	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does
-	@mkdir -p $(OUT)/results
 	SPORE_SOAK=1 $(E2E) -timeout 90m -run '$(KUBERNETES_E2E)' ./test/e2e
 
 volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have volumes
-	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 90m -run '$(VOLUMES_E2E)' ./test/e2e
 
 shipped: bin/spore ## boot all six machines of configs/, and do with them what README and docs/rehearse.md say
-	@mkdir -p $(OUT)/results
 	$(E2E) -timeout 4h ./test/shipped
 
 soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
-	@mkdir -p $(OUT)/results
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
@@ -161,6 +157,11 @@ deps: ## install what the tests need on Debian 12
 	    sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
+
+test test-boots test-kubernetes test-shipped kubernetes volumes shipped soak: | $(OUT)/results
+
+$(OUT)/results:
+	@mkdir -p $@
 
 clean: ## remove outputs (the cache stays)
 	rm -rf bin $(OUT)
