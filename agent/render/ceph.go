@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"spore/cluster/roles"
 	"spore/cluster/spec"
@@ -82,8 +83,13 @@ func cephMgr(in Input) (map[string]File, error) {
 		setting{"public_addr", own.String()},
 		// It keeps nothing: all that it knows comes from the others.
 		setting{"mgr_data", in.Dir},
+		setting{"mgr_tick_period", strconv.Itoa(int(mgrTick(in) / time.Second))},
 	)
 }
+
+// mgrTick is how often a manager tells the monitors that it lives and how much is stored, each of which they agree upon and have on
+// their disks. Ceph has two seconds, and takes a manager for dead after 30 (mon_mgr_beacon_grace).
+func mgrTick(in Input) time.Duration { return min(slow(in, 5*time.Second), 10*time.Second) }
 
 // cephMDS renders what a metadata server needs.
 func cephMDS(in Input) (map[string]File, error) {

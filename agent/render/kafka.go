@@ -124,6 +124,8 @@ func kafkaProperties(in Input) ([]byte, error) {
 	if controller {
 		// A controller whose data was lost takes the place of its former self, and a new one joins (KIP-1186).
 		set("controller.quorum.auto.join.enable", true)
+		// While nothing happens the active controller writes a record that says so, and has it on the disk: twice a second by itself.
+		set("metadata.max.idle.interval.ms", 5000)
 	}
 
 	kafkaSecurity(in.Dir, set)
