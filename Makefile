@@ -30,7 +30,7 @@ SHIPPED_PARTS  = TestTheShippedVolumes|TestTheShippedBrokersOfKafkaAndMQTT
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps clean
+.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ unit:
 
 # Each stage runs whatever became of those before it. A test that failed runs once more at the end, alone.
 test: export SPORE_RUN = $(abspath $(OUT)/run)
-test: ## everything but the long counts and volumes for pods, with a table of where the time went
+test: ready ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
 	@$(STAGE) run "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
@@ -151,9 +151,12 @@ corpus: ## keep what make fuzz found: up to 12 small inputs of each target, in t
 generate: ## rewrite generated files (JSON Schemas, references)
 	go generate ./...
 
+# The packages of DEPS that are not installed, by name.
+MISSING = $$(dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(DEPS) 2>/dev/null | \
+             awk -v all='$(DEPS)' '$$1 == "installed" {has[$$2] = 1} END {n = split(all, want); for (i = 1; i <= n; i++) if (!has[want[i]]) print want[i]}')
+
 deps: ## install what the tests need on Debian 12
-	@missing=$$(dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(DEPS) 2>&1 | awk '$$1 != "installed"'); \
-	if [ -n "$$missing" ]; then \
+	@if [ -n "$(MISSING)" ]; then \
 	    sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
@@ -162,6 +165,13 @@ test test-boots test-kubernetes test-shipped kubernetes volumes shipped soak: | 
 
 $(OUT)/results:
 	@mkdir -p $@
+
+# What a test would miss after half an hour is missed here within a second. It never asks for a password.
+ready:
+	@missing="$(MISSING)"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then $(MAKE) --no-print-directory deps; \
+	else echo "The tests need these packages:" $$missing; echo "Install them with: make deps"; exit 1; fi
 
 clean: ## remove outputs (the cache stays)
 	rm -rf bin $(OUT)

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -26,9 +27,12 @@ import (
 // otherUser is nobody of Debian.
 const otherUser = 65534
 
-// TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and an empty
-// compiler cache, with another umask, time zone, locale and a single processor, and compares every output file with those
-// of a build here. The other tests have the other processor in the meantime.
+// TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and a compiler cache of its
+// own, with another umask, time zone, locale and a single processor, and compares every output file with those of a build
+// here. The other tests have the other processor in the meantime.
+//
+// The compiler cache stays for the next run: it has only what that other user compiled, and Go compiles again whatever a pin,
+// the toolchain or an edit changed. SPORE_COLD=1 empties it before.
 func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	t.Parallel()
 	repo, built := buildSpore(t)
@@ -54,15 +58,17 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	// umask has no field in SysProcAttr, so the shell sets it.
 	there := []string{"sh", "-c", `umask 077 && exec "$@"`, "sh",
 		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,iso,netboot,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"), "--update"}
+	gocache := otherCompilerCache(t)
 	as := &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 {
 		require.NoError(t, chownTree(home, otherUser))
 		openPath(t, goEnv(t, "GOMODCACHE"))
+		openPath(t, filepath.Dir(gocache))
 		as.Credential = &syscall.Credential{Uid: otherUser, Gid: otherUser}
 	}
 	env := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TZ=Pacific/Chatham", "LC_ALL=tr_TR.UTF-8", "GOMAXPROCS=1",
-		"GOCACHE=" + filepath.Join(home, "gocache"),
+		"GOCACHE=" + gocache,
 		// What compilers are told elsewhere; it must not reach the programs of an image.
 		"GOFLAGS=-tags=other -gcflags=-N", "GOARCH=arm64", "GOAMD64=v3", "CGO_ENABLED=1",
 		// Modules are inputs, verified by go.sum; downloading them twice would prove nothing.
@@ -93,6 +99,22 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	for _, name := range names {
 		require.Equal(t, hash(t, filepath.Join(first, name)), hash(t, filepath.Join(second, name)), "%s differs", name)
 	}
+}
+
+// otherCompilerCache is the folder of the compiler cache of the other user, who owns it.
+func otherCompilerCache(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir := filepath.Join(cache, "spore-tests", "elsewhere")
+	if os.Getenv("SPORE_COLD") != "" {
+		require.NoError(t, os.RemoveAll(dir))
+	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(dir, otherUser, otherUser))
+	}
+	return dir
 }
 
 // archived are the hashes of the signed indexes that an image was built from.
@@ -135,17 +157,53 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// passages are the folders that tests opened for other users, until the last of these tests ends: they run side by side.
+var passages struct {
+	mu   sync.Mutex
+	dirs map[string]passage
+}
+
+// passage is a folder's mode before, and how many tests need it open.
+type passage struct {
+	mode fs.FileMode
+	uses int
+}
+
 // openPath lets other users pass through the parents of a folder for the length of the test.
 func openPath(t *testing.T, dir string) {
 	t.Helper()
-	for d := dir; d != "/"; d = filepath.Dir(d) {
-		info, err := os.Stat(d)
-		require.NoError(t, err)
-		if mode := info.Mode().Perm(); mode&0o001 == 0 {
-			require.NoError(t, os.Chmod(d, mode|0o001))
-			t.Cleanup(func() { os.Chmod(d, mode) })
-		}
+	passages.mu.Lock()
+	defer passages.mu.Unlock()
+	if passages.dirs == nil {
+		passages.dirs = map[string]passage{}
 	}
+	for d := dir; d != "/"; d = filepath.Dir(d) {
+		p, open := passages.dirs[d]
+		if !open {
+			info, err := os.Stat(d)
+			require.NoError(t, err)
+			p.mode = info.Mode().Perm()
+			if p.mode&0o001 != 0 {
+				continue
+			}
+			require.NoError(t, os.Chmod(d, p.mode|0o001))
+		}
+		p.uses++
+		passages.dirs[d] = p
+		t.Cleanup(func() { closePath(d) })
+	}
+}
+
+func closePath(dir string) {
+	passages.mu.Lock()
+	defer passages.mu.Unlock()
+	p := passages.dirs[dir]
+	if p.uses--; p.uses > 0 {
+		passages.dirs[dir] = p
+		return
+	}
+	delete(passages.dirs, dir)
+	os.Chmod(dir, p.mode)
 }
 
 // copyTree copies the working files of the repository, readable by everybody. Of the operator's folders it takes the public
