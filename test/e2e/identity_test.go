@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,9 +38,10 @@ func TestMQTTNodeIsFoundByItsDHCPAddressAndServesWithItsOwnSecrets(t *testing.T)
 	requireNoDNS(t, g, mqttIP)
 }
 
+// Its medium has a flipped byte in a program that it never reads.
 func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
 	t.Parallel()
-	c := stranger("dns", "4", dnsIP, "dns-01", bootDisk(overlay(t)))
+	c := stranger("dns", "4", dnsIP, "dns-01", damagedBroker(t))
 	c.NICs[0].Forwards = append(c.NICs[0].Forwards, forwards(dnsOwnIP)...)
 	g := boot(t, c)
 	s := g.running()
@@ -53,6 +55,10 @@ func TestDNSNodeIsFoundByItsDHCPHostname(t *testing.T) {
 	require.Subset(t, s.Addresses, []string{dnsIP, dnsOwnIP}, "the lease's address, and its own of cluster.yaml")
 	checkDNS(t, g, dnsIP)
 	checkDNS(t, g, dnsOwnIP)
+	t.Run("a flipped byte of a program that it never reads shows nothing", func(t *testing.T) {
+		_, seen := g.Console.Find(0, regexp.MustCompile(corrupted))
+		require.False(t, seen)
+	})
 }
 
 // requireNoDNS makes sure that nothing answers at the DNS port of a guest.
