@@ -24,13 +24,14 @@ INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # The shipped cluster in parts; as a whole it is left to `make shipped`.
-SHIPPED_PARTS  = TestTheShippedVolumes|TestTheShippedBrokersOfKafkaAndMQTT
+SHIPPED_VOLUMES = TestTheShippedVolumes
+SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 
 # At most two machines run at a time; meanwhile other tests prepare theirs. What they measured is kept in the folder, which
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-shipped test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,8 +75,9 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 # Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-others
-# The machines of Kubernetes wait for each other a quarter of the time. Compilers, which wait for nobody, have what is left.
-	@$(MAKE) --no-print-directory -j2 test-clusters test-images
+# The machines of Kubernetes wait for each other a quarter of the time. The brokers, which wait for nobody, have what is left,
+# and then compilers.
+	@$(MAKE) --no-print-directory -j2 test-clusters test-beside
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-others:
@@ -85,7 +87,11 @@ test-others:
 
 test-clusters:
 	@$(MAKE) --no-print-directory test-kubernetes
-	@$(MAKE) --no-print-directory test-shipped
+	@$(MAKE) --no-print-directory test-volumes
+
+test-beside:
+	@$(MAKE) --no-print-directory test-brokers
+	@$(MAKE) --no-print-directory test-images
 
 test-services:
 	@$(STAGE) run "services without a machine" $(GOTEST) -count=1 -tags e2e -timeout 30m ./test/services
@@ -93,8 +99,11 @@ test-services:
 test-foreign:
 	@$(STAGE) run "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
 
-test-shipped:
-	@$(STAGE) run "the shipped cluster in parts" $(E2E) -timeout 40m -run '$(SHIPPED_PARTS)' ./test/shipped
+test-volumes:
+	@$(STAGE) run "the shipped volumes" $(E2E) -timeout 40m -run '$(SHIPPED_VOLUMES)' ./test/shipped
+
+test-brokers:
+	@$(STAGE) run "the shipped brokers" nice -n 10 $(E2E) -timeout 40m -run '$(SHIPPED_BROKERS)' ./test/shipped
 
 test-images:
 	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image
@@ -161,7 +170,7 @@ deps: ## install what the tests need on Debian 12
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
 
-test test-boots test-kubernetes test-shipped kubernetes volumes shipped soak: | $(OUT)/results
+test test-boots test-kubernetes test-volumes test-brokers kubernetes volumes shipped soak: | $(OUT)/results
 
 $(OUT)/results:
 	@mkdir -p $@

@@ -45,7 +45,7 @@ spec:
 // TestOneOfThreeMastersIsLostWhileAPodServes boots whole masters: kubelet, containerd, kube-proxy and Calico run beside etcd and the
 // control plane, which the tests of masters in containers leave out.
 func TestOneOfThreeMastersIsLostWhileAPodServes(t *testing.T) {
-	c := &cluster{site: newSite(t, "test/shipped/testdata/masters"), name: "masters", domain: "masters.example"}
+	c := &cluster{site: newSite(t, "masters", "test/shipped/testdata/masters"), name: "masters", domain: "masters.example"}
 	masters := []string{"master-1", "master-2", "master-3"}
 	nodes := append(slices.Clone(masters), "worker-1")
 	random := rand.New(rand.NewPCG(chance.Seed(t), 0))

@@ -21,7 +21,7 @@ spec:
 
 // TestAMachineWithKafkaRunsPods boots the broker of examples/plant, which is a worker too, beside the master.
 func TestAMachineWithKafkaRunsPods(t *testing.T) {
-	c := &cluster{site: newSite(t, "examples/plant"), name: "hall", domain: "hall.example"}
+	c := &cluster{site: newSite(t, "plant", "examples/plant"), name: "hall", domain: "hall.example"}
 	c.steps([]testStep{
 		{"the image is built", c.builds},
 		{"the master and the broker are up", func(t *testing.T) {

@@ -62,7 +62,7 @@ type cluster struct {
 
 // One start proves many things: it is the most of what this costs.
 func TestTheShippedClusterAsAWhole(t *testing.T) {
-	c := &cluster{site: newSite(t, "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
+	c := &cluster{site: newSite(t, "whole", "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
 	c.steps([]testStep{
 		{"the image is built", c.builds},
 		{"all six machines are up from one image", c.comesUp},
@@ -80,7 +80,7 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 
 // The two machines that are cheapest to start, with all that their users do with them: what make test has the time for.
 func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
-	c := &cluster{site: newSite(t, "configs"), name: "plant", domain: "plant.example"}
+	c := &cluster{site: newSite(t, "brokers", "configs"), name: "plant", domain: "plant.example"}
 	c.steps([]testStep{
 		{"the image is built", c.builds},
 		{"both machines are up", func(*testing.T) {
@@ -95,7 +95,7 @@ func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
 
 // The fewest machines that have a volume with two copies, with the same steps: the other part that make test has the time for.
 func TestTheShippedVolumes(t *testing.T) {
-	c := &cluster{site: newSite(t, "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
+	c := &cluster{site: newSite(t, "volumes", "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
 	c.steps([]testStep{
 		{"the image is built", c.builds},
 		{"a master, a worker and the storage are up", func(*testing.T) {

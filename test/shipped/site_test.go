@@ -38,11 +38,12 @@ type site struct {
 	running []*rehearse.Command
 }
 
-// newSite copies a configuration of the project, and adds to it what runs in pods, as docs/kubernetes.md says. It is in the
-// source tree, from which images are built, and stays there to be looked at.
-func newSite(t *testing.T, configs string) *site {
+// newSite copies a configuration of the project into a folder of that name, and adds to it what runs in pods, as
+// docs/kubernetes.md says. It is in the source tree, from which images are built, and stays there to be looked at. Tests that run
+// side by side name different folders, with short names: sockets are in them.
+func newSite(t *testing.T, name, configs string) *site {
 	t.Helper()
-	dir, err := filepath.Abs(filepath.Join(sourceTree, "out", "shipped", filepath.Base(configs)))
+	dir, err := filepath.Abs(filepath.Join(sourceTree, "out", "shipped", name))
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(dir))
 	s := &site{t: t, outer: t, dir: dir}
