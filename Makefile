@@ -31,7 +31,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,10 +68,8 @@ unit:
 test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ready ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
-	@$(STAGE) run "lint" $(MAKE) --no-print-directory lint
-	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
-	@$(STAGE) run "image" $(MAKE) --no-print-directory image
-	@$(STAGE) run "payloads" $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
+# Unit tests wait half of their time; what compiles has it.
+	@$(MAKE) --no-print-directory -j2 test-units test-compilers
 # Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
 # they wait for conditions, while clusters of containers have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j2 test-boots test-others
@@ -79,6 +77,14 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 # and then compilers.
 	@$(MAKE) --no-print-directory -j2 test-clusters test-beside
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
+
+test-units:
+	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
+
+test-compilers:
+	@$(STAGE) run "lint" nice -n 5 $(MAKE) --no-print-directory lint
+	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
+	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
 
 test-others:
 	@$(MAKE) --no-print-directory test-nodes

@@ -11,6 +11,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -257,6 +258,21 @@ func waitsFor(t *testing.T, s vm.Status, unit string, names ...string) {
 	}
 }
 
+// classArchive is the file that the JVM was told to map, or to write when it ends.
+func (n *Node) classArchive() string {
+	n.lab.t.Helper()
+	_, path, found := strings.Cut(n.MustExec("cat", "/run/kafka/archive.args"), "-XX:SharedArchiveFile=")
+	require.True(n.lab.t, found)
+	path, _, _ = strings.Cut(path, "\n")
+	return path
+}
+
+// mapped are the files that a unit's process has in its memory, as proc(5) lists them.
+func (n *Node) mapped(unit string) string {
+	n.lab.t.Helper()
+	return n.MustExec("cat", "/proc/"+n.process(unit)+"/maps")
+}
+
 // TestThreeBrokers runs three brokers that are controllers too.
 func TestThreeBrokers(t *testing.T) {
 	b := &brokers{Lab: New(t, Options{Source: "../..", Configs: "testdata/brokers", Secrets: map[string]string{
@@ -342,6 +358,19 @@ func TestThreeBrokers(t *testing.T) {
 		lost.Start()
 		lost.Running()
 		b.inSync()
+	})
+	b.Step("a broker that was switched off in order starts from the archive of classes that it wrote then", func(t *testing.T) {
+		// It has lost power or was never off, and a JVM that is killed writes none.
+		n := lost
+		archive := n.classArchive()
+		require.NotContains(t, n.mapped("kafka.service"), archive)
+		n.Stop()
+		n.Start()
+		n.Running()
+		require.Equal(t, archive, n.classArchive(), "nothing changed that it is made of")
+		require.Contains(t, n.mapped("kafka.service"), archive)
+		b.inSync()
+		b.holds(acked)
 	})
 	wiped := b.Node("kafka-1") // The first by name: the one that would write the record of a first formation.
 	b.Step("a controller that was wiped joins again, as another voter", func(t *testing.T) {
