@@ -16,6 +16,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/kafka"
 	"spore/agent/render"
+	"spore/agent/wait"
 	"spore/cluster/facts"
 )
 
@@ -97,6 +98,11 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel, err := wait.WhileMainRuns(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	err = kafka.Await(ctx, "Kafka to serve", m.say, func(ctx context.Context) error {
 		conn, err := kafka.Dial(ctx, address, config)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"spore/agent/kubernetes"
+	"spore/agent/wait"
 	"spore/cluster/facts"
 )
 
@@ -31,6 +32,11 @@ func kubernetesReadyCommand(ctx context.Context, m *machine, args []string) erro
 	if err != nil {
 		return err
 	}
+	ctx, cancel, err := wait.WhileMainRuns(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	if len(args) == 3 {
 		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.say)
 	}

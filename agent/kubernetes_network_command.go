@@ -46,6 +46,11 @@ func kubernetesNetworkCommand(ctx context.Context, m *machine, args []string) er
 	if err != nil {
 		return err
 	}
+	ctx, cancel, err := wait.WhileMainRuns(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	factor := time.Duration(c.Services.Kubernetes.Slow())
 	client := http.Client{Timeout: 5 * time.Second * factor}
 	err = wait.Until(ctx, wait.Condition{
