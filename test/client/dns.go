@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// dnsTimeout bounds one question, dnsAttempts how often it is asked: UDP loses packets.
+	// dnsTimeout bounds one question, dnsAttempts how often it is asked: UDP loses packets, and coredns.service is active a
+	// moment before its program listens, so there is a pause between two.
 	dnsTimeout  = time.Second
+	dnsPause    = time.Second / 2
 	dnsAttempts = 15
 )
 
@@ -36,6 +38,7 @@ func Ask(network, server, name, kind string) (Answer, error) {
 		if r, _, err = c.Exchange(m, server); err == nil {
 			return answer(r), nil
 		}
+		time.Sleep(dnsPause)
 	}
 	return Answer{}, fmt.Errorf("ask %s for %s %s: %w", server, name, kind, err)
 }
