@@ -33,9 +33,9 @@ const version = "go-program 3"
 // flags are the command and the options that every program is built with: nothing of the build machine reaches the output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false"}
 
-// withoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out of
+// WithoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out of
 // what ships. Our own programs go without this flag: they share what is compiled for the builder.
-const withoutDWARF = "-gcflags=all=-dwarf=false"
+const WithoutDWARF = "-gcflags=all=-dwarf=false"
 
 // stripped tells the linker to leave out symbols and debug information.
 const stripped = "-s -w"
@@ -149,7 +149,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 	files = slices.DeleteFunc(files, func(f file) bool { return f.path == DescriptionFile })
 	var out []Program
 	for _, row := range d.Programs {
-		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables, options: []string{withoutDWARF}}
+		t := target{name: name, dir: dir, pkg: row.Package, files: files, variables: row.Variables, options: []string{WithoutDWARF}}
 		if len(d.Programs) > 1 {
 			t.name += "/" + filepath.Base(row.Path)
 		}

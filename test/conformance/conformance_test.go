@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/payload"
 	"spore/test/kubecluster"
 )
 
@@ -99,7 +100,7 @@ func newSuite(t *testing.T) suite {
 	dir := t.TempDir()
 	s := suite{t: t, program: filepath.Join(dir, "suite"), kubectl: filepath.Join(dir, "usr", "bin", "kubectl"), kubeconfig: filepath.Join(dir, "kubeconfig")}
 	// As payloads are compiled, so that both share the compiler's cache.
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", s.program, ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", payload.WithoutDWARF, "-ldflags", "-s -w", "-o", s.program, ".")
 	build.Dir, build.Env = "suite", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "compile upstream's tests: %s", out)
