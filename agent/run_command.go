@@ -44,6 +44,10 @@ const (
 	probeEvery = 30 * time.Second
 	// coldplugBound is how long devices that no role waits for are left alone while roles have yet to come up.
 	coldplugBound = time.Minute
+	// lateBound is how long the API and what else no role waits for leave the processor to roles that have yet to come up.
+	lateBound = 15 * time.Second
+	// lateTarget is what no role waits for.
+	lateTarget = "spore-late.target"
 )
 
 // agent is the running daemon.
@@ -58,6 +62,8 @@ type agent struct {
 	line    status.Line
 	last    status.Line
 	units   []string
+	// every are the units that each node runs, roles the units of its roles: together they are units.
+	every, roleUnits []string
 }
 
 // runCommand is the daemon.
@@ -156,31 +162,47 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 			fresh = append(fresh, targets[i])
 		}
 	}
-	every := in.Units()
+	a.every = in.Units()
 	if len(fresh) == 0 {
-		a.watchUnits(every)
-		return activate.Start(ctx, a.bus, every)
+		a.watchUnits()
+		return activate.Start(ctx, a.bus, a.every)
 	}
-	// What every node runs needs no address of its own, and can tell the operator what is waited for.
-	err := activate.Start(ctx, a.bus, every)
+	var err error
+	if a.waits() {
+		// What every node runs needs no address of its own, and can tell the operator what is waited for.
+		err = activate.Start(ctx, a.bus, a.every)
+	}
 	a.awaitAddresses(ctx, addressBound)
 	a.awaitClock(ctx)
 	a.line.Roles = slices.DeleteFunc(slices.Clone(a.node.Roles), func(role string) bool { return !runs(role) && !slices.Contains(may, role) })
-	a.watchUnits(every)
+	a.watchUnits()
 	return errors.Join(err, activate.Start(ctx, a.bus, fresh))
 }
 
 // watchUnits has the status line tell how the units of the node's roles are, and those of every node.
-func (a *agent) watchUnits(every []string) {
-	a.units = slices.Clone(every)
+func (a *agent) watchUnits() {
+	a.roleUnits = nil
 	for _, name := range a.line.Roles {
 		role, _ := roles.Lookup(name)
-		a.units = append(a.units, role.Target)
+		a.roleUnits = append(a.roleUnits, role.Target)
 		for _, program := range role.Enabled(a.cluster.Enabled) {
 			if !strings.Contains(program.Unit, "@.") { // Those of disks are known when the disks are.
-				a.units = append(a.units, program.Unit)
+				a.roleUnits = append(a.roleUnits, program.Unit)
 			}
 		}
+	}
+	a.units = slices.Concat(a.every, a.roleUnits)
+}
+
+// rolesUp tells whether all units of the node's roles are active, by the last picture.
+func (a *agent) rolesUp() bool {
+	return !slices.ContainsFunc(a.roleUnits, func(unit string) bool { return a.line.Services[unit] != "active" })
+}
+
+// startLate starts what no role waits for, the API of the node among it.
+func (a *agent) startLate(ctx context.Context) {
+	if err := activate.Start(ctx, a.bus, append(slices.Clone(a.every), lateTarget)); err != nil {
+		a.m.say(err.Error())
 	}
 }
 
@@ -245,23 +267,29 @@ func (a *agent) awaitAddresses(ctx context.Context, bound time.Duration) {
 				a.m.say(err.Error())
 			}
 		},
-		Met: func() bool {
-			have, err := nic.Addresses()
-			if err != nil {
-				return true
-			}
-			for _, w := range want {
-				if !slices.Contains(have, w) {
-					return false
-				}
-			}
-			return len(have) > 0
-		},
+		Met: func() bool { return haveAddresses(want) },
 	})
 	if err != nil {
 		a.m.say(err.Error())
 	}
 }
+
+// haveAddresses tells whether the machine has all of these addresses, and any at all.
+func haveAddresses(want []netip.Addr) bool {
+	have, err := nic.Addresses()
+	if err != nil {
+		return true
+	}
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			return false
+		}
+	}
+	return len(have) > 0
+}
+
+// waits tells whether roles have to wait for the node's addresses or for its clock.
+func (a *agent) waits() bool { return a.clock.last.Wrong || !haveAddresses(a.expected()) }
 
 // expected lists the static addresses that nobody else has.
 func (a *agent) expected() []netip.Addr {
@@ -281,10 +309,7 @@ func (a *agent) expected() []netip.Addr {
 // follow says how the machine is, on each change, until it is stopped.
 func (a *agent) follow(ctx context.Context) error {
 	settled := func() bool { return a.line.System == "running" || a.line.System == "degraded" }
-	changes, err := watch.Changes(ctx, a.bus.Conn(), settled)
-	if err != nil {
-		return err
-	}
+	changes := watch.Changes(ctx, a.bus.Conn(), a.m.say, settled)
 	links, err := nic.Changes(ctx.Done())
 	if err != nil {
 		a.m.say(err.Error())
@@ -292,8 +317,10 @@ func (a *agent) follow(ctx context.Context) error {
 	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
 	defer clockTick.Stop()
 	defer probeTick.Stop()
-	coldplugTimer := time.NewTimer(coldplugBound)
+	coldplugTimer, lateTimer := time.NewTimer(coldplugBound), time.NewTimer(lateBound)
 	defer coldplugTimer.Stop()
+	defer lateTimer.Stop()
+	late := sync.OnceFunc(func() { a.startLate(ctx) })
 	coldplug := sync.OnceFunc(func() {
 		if err := a.bus.Start(ctx, "spore-coldplug.service"); err != nil {
 			a.m.say(err.Error())
@@ -314,6 +341,9 @@ func (a *agent) follow(ctx context.Context) error {
 		if err := a.report(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
+		if a.rolesUp() {
+			late()
+		}
 		if settled() {
 			coldplug()
 		}
@@ -321,6 +351,8 @@ func (a *agent) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			a.rememberClock()
 			return nil
+		case <-lateTimer.C:
+			late()
 		case <-coldplugTimer.C:
 			coldplug()
 		case <-changes:

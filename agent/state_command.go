@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/hostkey"
@@ -20,7 +22,9 @@ import (
 	"spore/disk"
 )
 
-// stateCommand makes or finds the node's state partition, and opens it; with adopt it takes over one that was refused.
+// stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies there: one
+// process, since each unit costs as much again before its program begins. var.mount then finds /var mounted; where that failed,
+// its own try says why. With adopt the command takes over a partition that was refused.
 func stateCommand(ctx context.Context, m *machine, args []string) error {
 	m.readBoot()
 	_, c, n, err := m.node()
@@ -49,7 +53,15 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 		m.say(info.Warning)
 	}
 	m.record("state")
-	return atomicfile.WriteJSON(m.root.At(paths.State), info)
+	if err := atomicfile.WriteJSON(m.root.At(paths.State), info); err != nil {
+		return err
+	}
+	if err := mountState(m, m.root.At("/var")); err != nil {
+		m.say(err.Error())
+		return nil
+	}
+	unix.Umask(0o077) // Secrets come now.
+	return bundleCommand(ctx, m, nil)
 }
 
 // makeSlots makes room for pushed configurations on the boot disk, where the state is elsewhere.
@@ -141,6 +153,11 @@ func mountCommand(_ context.Context, m *machine, args []string) error {
 		return usageError{"usage: mount.spore SOURCE DIRECTORY [-o OPTIONS]"}
 	}
 	m.readBoot()
+	return mountState(m, args[1])
+}
+
+// mountState mounts on dir what stateCommand decided.
+func mountState(m *machine, dir string) error {
 	var info state.Info
 	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known what /var is: " + err.Error()})
@@ -152,11 +169,11 @@ func mountCommand(_ context.Context, m *machine, args []string) error {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known which node this is"})
 	}
 	if info.Kind == state.Partition {
-		if err := state.KeepMounted(m.root.At(paths.MountOptions), info.Device, args[1]); err != nil {
+		if err := state.KeepMounted(m.root.At(paths.MountOptions), info.Device, dir); err != nil {
 			m.say(err.Error())
 		}
 	}
-	info, err := state.Mount(info, args[1], want)
+	info, err := state.Mount(info, dir, want)
 	if err != nil {
 		return err
 	}

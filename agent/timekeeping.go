@@ -154,6 +154,9 @@ func (a *agent) awaitClock(ctx context.Context) {
 		return
 	}
 	a.clock.waited = true
+	if err := a.bus.Start(ctx, timesync.Unit); err != nil { // It comes with lateTarget otherwise.
+		a.m.say(err.Error())
+	}
 	err := wait.Until(ctx, wait.Condition{
 		For: fmt.Sprintf("a time server to set the clock, of %s", strings.Join(servers, ", ")), Bound: clockBound, Patience: 5 * time.Second,
 		Say: func(text string) {

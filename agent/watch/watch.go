@@ -22,6 +22,10 @@ const (
 	Starting = time.Second
 	Waiting  = 16 * time.Second
 	Settled  = time.Minute
+	// Early is how long the picture is taken each EarlyEvery instead of upon changes. While a machine starts, many units change each
+	// second, and for each change systemd would send all properties of the unit to whoever has subscribed.
+	Early      = 20 * time.Second
+	EarlyEvery = time.Second / 2
 )
 
 // Picture is what systemd said at one time.
@@ -70,19 +74,23 @@ func Take(ctx context.Context, s Systemd, units []string) (Picture, error) {
 }
 
 // Changes delivers a value after units changed and came to rest, and from time to time, until ctx ends.
-func Changes(ctx context.Context, conn *dbus.Conn, settled func() bool) (<-chan struct{}, error) {
+func Changes(ctx context.Context, conn *dbus.Conn, say func(string), settled func() bool) <-chan struct{} {
 	updates := make(chan *dbus.PropertiesUpdate, 256)
 	lost := make(chan error, 1)
 	conn.SetPropertiesSubscriber(updates, lost)
-	if err := conn.Subscribe(); err != nil {
-		return nil, fmt.Errorf("subscribe to systemd's signals: %w", err)
-	}
 	events := make(chan struct{}, 1)
+	early, end := time.NewTicker(EarlyEvery), time.After(Early)
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
+			case <-early.C:
+			case <-end:
+				early.Stop()
+				if err := conn.Subscribe(); err != nil {
+					say(fmt.Sprintf("subscribe to systemd's signals: %v; it is asked from time to time", err))
+				}
 			case <-updates:
 			case <-lost: // The channel was full: something changed all the same.
 			}
@@ -92,7 +100,7 @@ func Changes(ctx context.Context, conn *dbus.Conn, settled func() bool) (<-chan 
 			}
 		}
 	}()
-	return Debounce(ctx, events, settled), nil
+	return Debounce(ctx, events, settled)
 }
 
 // Debounce passes on one value for events that come close together, and one from time to time without any.

@@ -124,6 +124,11 @@ var unusedHelpers = []string{
 	"tpm2-setup", "update-done", "user-runtime-dir", "user-sessions", "veritysetup", "volatile-root", "xdg-autostart-condition",
 }
 
+// unwantedLinks start units of systemd that the image starts by another unit.
+var unwantedLinks = []drop{
+	{packageUnits + "/sysinit.target.wants/systemd-journal-flush.service", "spore-late.target starts it, after the roles"},
+}
+
 const (
 	packageUnits = "/usr/lib/systemd/system"
 	localUnits   = "/etc/systemd/system"
@@ -148,6 +153,13 @@ func dropUnits(b *build) error {
 		p := "/usr/lib/systemd/systemd-" + name
 		if b.tree.Exists(p) {
 			if err := b.remove(p, "no unit runs it"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range unwantedLinks {
+		if b.tree.Exists(d.pattern) {
+			if err := b.remove(d.pattern, d.why); err != nil {
 				return err
 			}
 		}

@@ -78,13 +78,15 @@ func TestRolesAreActiveWhenEveryProgramOfTheirsIs(t *testing.T) {
 		require.True(t, ok)
 		return s
 	}
-	require.True(t, active(status(`"roles":["dns-server"],"services":{"coredns.service":"active"}`)))
+	const dns = `"coredns.service":"active","dns.target":"active"`
+	const all = dns + `,"mosquitto.service":"active","mqtt.target":"active"`
+	require.True(t, active(status(`"roles":["dns-server","mqtt-broker"],"services":{`+all+`,"spore-api.service":"inactive"}`)), "no role waits for the API")
 	for name, text := range map[string]string{
 		"no roles yet":        `"services":{}`,
 		"nothing is said yet": `"roles":["dns-server"]`,
-		"one starts still":    `"roles":["dns-server","mqtt-broker"],"services":{"coredns.service":"active","mosquitto.service":"activating"}`,
-		"one is held":         `"roles":["dns-server"],"held":[{"role":"mqtt-broker"}],"services":{"coredns.service":"active"}`,
-		"one has failed":      `"roles":["dns-server"],"failed":["mosquitto.service"],"services":{"coredns.service":"active"}`,
+		"one starts still":    `"roles":["dns-server","mqtt-broker"],"services":{` + dns + `,"mosquitto.service":"activating"}`,
+		"one is held":         `"roles":["dns-server"],"held":[{"role":"mqtt-broker"}],"services":{` + all + `}`,
+		"one has failed":      `"roles":["dns-server"],"failed":["mosquitto.service"],"services":{` + all + `}`,
 	} {
 		require.False(t, active(status(text)), name)
 	}

@@ -25,7 +25,8 @@ var exceptions = map[string]float64{
 	"spore-console.service": 9.9, // the login on the console that was asked for
 	"containerd.service":    9.7, // containers inherit what is taken from it
 	"kubelet.service":       8.4, // mounts for pods
-	"rbd-node.service":      4.2, // so does it, and mount(8) calls fchown
+	"spore-state.service":   5.0, // formats disks, and what it mounts on /var is for everybody to see
+	"rbd-node.service":      4.2, // mounts for pods, and mount(8) calls fchown
 	"cephfs-node.service":   4.2, // likewise
 }
 

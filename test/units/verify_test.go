@@ -75,7 +75,7 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		{"cluster-detect-network.service", "Before=spore-state.service var.mount shutdown.target"},
 		{"spore-probe.service", "Before=network-pre.target systemd-networkd.service shutdown.target"},
 		{"spore-state.service", "Before=var.mount shutdown.target"},
-		{"spore-bundle.service", "After=var.mount cluster-detect.service cluster-detect-network.service"},
+		{"spore-bundle.service", "After=spore-state.service var.mount cluster-detect.service cluster-detect-network.service"},
 		{"spore-bundle.service", "Before=spore-agent.service shutdown.target"},
 		{"spore-passphrase.service", "Type=exec"},
 		{"spore-enroll.service", "Type=exec"},
