@@ -3,32 +3,11 @@ package api
 import (
 	"net"
 	"net/http"
-	"sync"
 
 	"spore/nodeapi"
 )
 
-// maxConnections is how many connections are served at once.
-const maxConnections = 128
-
-// listener accepts no more connections than there is room for.
-type listener struct {
-	net.Listener
-	room chan struct{}
-}
-
-// Accept waits for room, and then for a connection.
-func (l *listener) Accept() (net.Conn, error) {
-	l.room <- struct{}{}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &connection{Conn: conn, leave: sync.OnceFunc(func() { <-l.room })}, nil
-}
-
-// connection knows who calls, from the end of its handshake on, and leaves its room when it is closed.
+// connection knows who calls, from the end of its handshake on, and leaves its seat when it is closed.
 type connection struct {
 	net.Conn
 	leave  func()

@@ -24,8 +24,8 @@ import (
 
 // Bounds of a request. maxHeader is in bytes.
 const (
-	// handshakeBound is for TLS and for the header, on a slow machine.
-	handshakeBound = 30 * time.Second
+	// headerBound is for the header, on a slow machine.
+	headerBound = 30 * time.Second
 	// usualBound is for a whole request and its answer where the row says nothing else.
 	usualBound = time.Minute
 	maxHeader  = 16 << 10
@@ -80,26 +80,26 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: s.handler(), ReadHeaderTimeout: handshakeBound, ReadTimeout: usualBound, WriteTimeout: usualBound,
+		Handler: s.handler(), ReadHeaderTimeout: headerBound, ReadTimeout: usualBound, WriteTimeout: usualBound,
 		IdleTimeout: usualBound, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c.(*tls.Conn).NetConn())
 		},
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			config, err := s.config(hello.Conn.(*connection).greet)
-			if err != nil {
-				s.Say(err.Error())
-			}
-			return config, err
-		}},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: see nodeapi.Identity
-		// Handshakes that fail are told to those who asked; here they would fill the journal.
+		// What goes wrong on a connection is told to whoever has it; here it would fill the journal.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
+	greeting := &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := s.config(hello.Conn.(*connection).greet)
+		if err != nil {
+			s.Say(err.Error())
+		}
+		return config, err
+	}}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.ServeTLS(&listener{Listener: l, room: make(chan struct{}, maxConnections)}, "", "")
+	err := server.Serve(newDoor(l, greeting, s.Say))
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

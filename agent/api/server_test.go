@@ -379,21 +379,6 @@ func TestASlowAskerIsCutOff(t *testing.T) {
 	}
 }
 
-func TestConnectionsWithoutCertificateLeaveRoomWhenTheyGo(t *testing.T) {
-	b := newBench(t, says(http.MethodGet, "/x", nodeapi.Admin))
-	var idle []net.Conn
-	for range maxConnections {
-		c, err := net.Dial("tcp", b.at)
-		require.NoError(t, err)
-		idle = append(idle, c)
-	}
-	for _, c := range idle {
-		require.NoError(t, c.Close())
-	}
-	_, err := b.ask(b.issue("anna", organizations("spore:admin")), nodeapi.Request{Path: "/x"})
-	require.NoError(t, err)
-}
-
 func TestAServerWithoutCertificateDoesNotStart(t *testing.T) {
 	s := &Server{Identity: func() (nodeapi.Identity, error) { return nodeapi.Identity{}, nil }, Now: time.Now}
 	require.ErrorContains(t, s.Serve(context.Background(), nil), "has no certificate")
