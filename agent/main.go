@@ -36,7 +36,7 @@ func commands() []command {
 		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
 		{"status", "[--json]", "print the last status line", statusCommand},
 		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
-		{"stage-config", "[--force] [--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
+		{"stage-config", "[--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
 		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
 		{"time", "", "tell other nodes the time, on a node that they ask, until stopped", timeCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},

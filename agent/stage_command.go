@@ -30,14 +30,13 @@ import (
 // espBound is the longest wait for the ESP while another unit takes the node's bundle off it.
 const espBound = 30 * time.Second
 
-const stageUsage = "usage: spore-agent stage-config [--force] [--reboot] FILE, or stage-config --spool"
+const stageUsage = "usage: spore-agent stage-config [--reboot] FILE, or stage-config --spool"
 
 // stageCommand takes a configuration that `spore push` made, from a file or from the API of the node.
 func stageCommand(ctx context.Context, m *machine, args []string) error {
 	flags := flag.NewFlagSet("stage-config", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	var o stage.Wish
-	flags.BoolVar(&o.Force, "force", false, "")
 	flags.BoolVar(&o.Reboot, "reboot", false, "")
 	spool := flags.Bool("spool", false, "")
 	if err := flags.Parse(args); err != nil || *spool != (flags.NArg() == 0) || flags.NArg() > 1 {
@@ -140,11 +139,14 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o stage.Wish) (st
 	if err != nil {
 		return stage.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
+	if src.Head.Force {
+		m.say(src.Head.String())
+	}
 	sm, err := m.stageMachine(ctx, c, n)
 	if err != nil {
 		return stage.Answer{}, err
 	}
-	r, err := stage.Stage(sm, src, o.Force)
+	r, err := stage.Stage(sm, src)
 	var refused stage.Refusal
 	if errors.As(err, &refused) {
 		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)

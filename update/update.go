@@ -3,7 +3,7 @@
 // (UKI) as they go to a disk.
 //
 //	spore-update 1 KEYID SIGNATURE
-//	{"cluster":…,"nodes":[…],"issued":…,"serial":…,"rootHash":…,"clusterHash":…,"part":{"size":…,"sha256":…},"uki":{…}}
+//	{"cluster":…,"nodes":[…],"issued":…,"serial":…,"force":true,"rootHash":…,"clusterHash":…,"part":{"size":…,"sha256":…},"uki":{…}}
 //	PART UKI
 //
 // KEYID is 16 hexadecimal digits of the SHA-256 of the public key, SIGNATURE is base64. The signature covers "spore-update 1",
@@ -68,6 +68,9 @@ type Head struct {
 	Issued time.Time `json:"issued"`
 	// Serial counts what the cluster's key signs; a newer configuration has the higher one.
 	Serial uint64 `json:"serial"`
+	// Force has nodes take it whose last one has a higher serial, as long as it was issued after that one. It is signed
+	// like the rest: nobody else can have a node go back.
+	Force bool `json:"force,omitempty"`
 	// RootHash is the root that the UKI starts, ClusterHash the cluster part: verity root hashes in lower-case hexadecimal.
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
@@ -78,7 +81,11 @@ type Head struct {
 
 // String says which update it is.
 func (h Head) String() string {
-	return fmt.Sprintf("configuration %d of %s", h.Serial, h.Issued.UTC().Format(time.RFC3339))
+	text := fmt.Sprintf("configuration %d of %s", h.Serial, h.Issued.UTC().Format(time.RFC3339))
+	if h.Force {
+		text += ", by force"
+	}
+	return text
 }
 
 // Sum is the blob of content.

@@ -46,6 +46,26 @@ func TestWhatIsSignedIsReadAndTheContentFollows(t *testing.T) {
 	require.Equal(t, "configuration 7 of 2026-11-22T03:00:00Z", h.String())
 }
 
+func TestForceIsSigned(t *testing.T) {
+	h := someHead()
+	plain, err := Sign(h, key(1))
+	require.NoError(t, err)
+	h.Force = true
+	forced, err := Sign(h, key(1))
+	require.NoError(t, err)
+	got, err := open(forced, 1)
+	require.NoError(t, err)
+	require.True(t, got.Force)
+	require.Equal(t, "configuration 7 of 2026-11-22T03:00:00Z, by force", got.String())
+	for name, data := range map[string][]byte{
+		"added on the way":     bytes.Replace(plain, []byte(`"serial":7`), []byte(`"serial":7,"force":true`), 1),
+		"taken off on the way": bytes.Replace(forced, []byte(`,"force":true`), nil, 1),
+	} {
+		_, err := open(data, 1)
+		require.ErrorIs(t, err, ErrSignature, name)
+	}
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	good, err := Sign(someHead(), key(1))
 	require.NoError(t, err)
@@ -96,6 +116,12 @@ func TestAHeadThatSaysTooLittleOrTooMuchIsNotSigned(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	good, err := Sign(someHead(), key(1))
 	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	forced := someHead()
+	forced.Force = true
+	if good, err = Sign(forced, key(1)); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)

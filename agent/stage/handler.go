@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"spore/update"
@@ -14,11 +16,15 @@ import (
 const AnswerBound = 10 * time.Minute
 
 // Handler takes an update as the body of a request, has the unit of root take it, and answers with an Answer, which
-// says whether it was refused. The query's force and reboot are a Wish.
+// says whether it was refused. The query is a Wish.
 func Handler(s Spool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		id, err := s.Put(r.Body, update.MaxSize, Wish{Force: q.Get("force") == "true", Reboot: q.Get("reboot") == "true"})
+		wish, err := parseWish(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		id, err := s.Put(r.Body, update.MaxSize, wish)
 		if err != nil {
 			http.Error(w, "keep the update: "+err.Error(), http.StatusInsufficientStorage)
 			return
@@ -34,6 +40,20 @@ func Handler(s Spool) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(a)
 	})
+}
+
+// parseWish reads the parameters of a push. Whether an older configuration is taken is none of them: that is signed with
+// it.
+func parseWish(v url.Values) (w Wish, err error) {
+	for name, values := range v {
+		if name != "reboot" || len(values) != 1 {
+			return w, fmt.Errorf("there is no parameter %.64q, or it is there more than once; there is reboot", name)
+		}
+		if w.Reboot, err = strconv.ParseBool(values[0]); err != nil {
+			return w, fmt.Errorf("reboot is %.64q; give true or false", values[0])
+		}
+	}
+	return w, nil
 }
 
 func (s Spool) await(ctx context.Context, id string) (*Answer, error) {

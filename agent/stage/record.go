@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"spore/agent/atomicfile"
 )
@@ -27,6 +28,8 @@ const (
 type Record struct {
 	// Serial is the highest that was taken: an older configuration is refused.
 	Serial uint64 `json:"serial"`
+	// Issued is when the last one was signed: one that is taken by force has to be of a later time.
+	Issued time.Time `json:"issued,omitzero"`
 	// ClusterHash and RootHash are what the update starts, Previous the cluster part that ran when it came.
 	ClusterHash string `json:"clusterHash"`
 	RootHash    string `json:"rootHash"`

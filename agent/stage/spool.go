@@ -20,8 +20,6 @@ import (
 
 // Wish is what is asked for besides.
 type Wish struct {
-	// Force takes a configuration that is older than the last.
-	Force bool `json:"force,omitempty"`
 	// Reboot restarts the machine when the configuration is written. Without it, the running node takes at once what it can.
 	Reboot bool `json:"reboot,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
 	none, err := s.Next()
 	require.NoError(t, err)
 	require.Nil(t, none)
-	id, err := s.Put(strings.NewReader("update"), 6, Wish{Force: true})
+	id, err := s.Put(strings.NewReader("update"), 6, Wish{Reboot: true})
 	require.NoError(t, err)
 	a, err := s.Answered(id)
 	require.NoError(t, err)
@@ -27,7 +28,7 @@ func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
 
 	j, err := s.Next()
 	require.NoError(t, err)
-	require.True(t, j.Wish.Force)
+	require.Equal(t, Wish{Reboot: true}, j.Wish)
 	var b bytes.Buffer
 	require.NoError(t, j.CopyTo(&b, 6))
 	require.Equal(t, "update", b.String())
@@ -82,7 +83,7 @@ func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
 			s := Spool(t.TempDir())
 			go func() {
 				for {
-					if j, err := s.Next(); err == nil && j != nil && j.Wish.Reboot {
+					if j, err := s.Next(); err == nil && j != nil && j.Wish == (Wish{Reboot: true}) {
 						_ = j.Answer(answer)
 						return
 					}
@@ -90,11 +91,38 @@ func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
 				}
 			}()
 			w := httptest.NewRecorder()
-			Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/config?reboot=true", strings.NewReader("update")))
+			r := httptest.NewRequest(http.MethodPost, "/v1/config?reboot=true", strings.NewReader("update"))
+			Handler(s).ServeHTTP(w, r)
 			require.Equal(t, http.StatusOK, w.Code)
 			var got Answer
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 			require.Equal(t, answer, got)
 		})
+	}
+}
+
+func TestAPushHasNoOtherParameters(t *testing.T) {
+	for query, want := range map[string]string{
+		"force=true":             `there is no parameter "force"`,
+		"reboot=true&force=true": `there is no parameter "force"`,
+		"reboot=true&reboot=no":  "more than once",
+		"reboot=perhaps":         `reboot is "perhaps"`,
+		"by=bert":                `there is no parameter "by"`,
+	} {
+		s := Spool(t.TempDir())
+		w := httptest.NewRecorder()
+		Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/config?"+query, strings.NewReader("update")))
+		require.Equal(t, http.StatusBadRequest, w.Code, query)
+		require.Contains(t, w.Body.String(), want)
+		left, err := os.ReadDir(string(s))
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	for query, want := range map[string]bool{"": false, "reboot=false": false, "reboot=true": true} {
+		v, err := url.ParseQuery(query)
+		require.NoError(t, err)
+		w, err := parseWish(v)
+		require.NoError(t, err)
+		require.Equal(t, Wish{Reboot: want}, w)
 	}
 }

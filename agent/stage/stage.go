@@ -92,14 +92,13 @@ type Result struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Stage writes an update that OpenSource accepted. It can be cut off at any point and run again. With force, one is taken that
-// is older than the last.
-func Stage(m Machine, s Source, force bool) (Result, error) {
+// Stage writes an update that OpenSource accepted. It can be cut off at any point and run again.
+func Stage(m Machine, s Source) (Result, error) {
 	r, err := ReadRecord(m.Record)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := m.fits(s, r, force); err != nil {
+	if err := m.fits(s, r); err != nil {
 		return Result{}, err
 	}
 	if sameHash(s.Head.ClusterHash, m.Boot.ClusterHash) {
@@ -117,8 +116,11 @@ func Stage(m Machine, s Source, force bool) (Result, error) {
 }
 
 // fits refuses what this machine cannot or may not take.
-func (m Machine) fits(s Source, r Record, force bool) error {
+func (m Machine) fits(s Source, r Record) error {
 	b, h := m.Boot, s.Head
+	same := sameHash(h.ClusterHash, r.ClusterHash)
+	// Of two with one serial the keys were restored from a copy, and have signed another one since.
+	older := h.Serial < r.Serial || h.Serial == r.Serial && !same
 	switch {
 	case !strings.EqualFold(h.Cluster, m.Cluster):
 		return refuse("the configuration is of the cluster with the id %s, and this node belongs to %s", h.Cluster, m.Cluster)
@@ -136,8 +138,13 @@ func (m Machine) fits(s Source, r Record, force bool) error {
 		return refuse("this node has no state partition and would forget what was pushed to it: %s", m.State.Warning)
 	case !sameHash(h.RootHash, b.RootHash):
 		return refuse("the configuration was made for another build of the image (root %.16s…, and %.16s… runs): name the image that this node was written from with --image, or write the node anew with `spore flash`", h.RootHash, b.RootHash)
-	case h.Serial < r.Serial && !force:
-		return refuse("the configuration is older (%d) than the last one that this node took (%d); --force takes it all the same", h.Serial, r.Serial)
+	case older && !h.Force:
+		return refuse("the configuration is older (%d) than the last one that this node took (%d): push its folder again, "+
+			"which signs it anew, with --force where the keys were restored from a copy", h.Serial, r.Serial)
+	// Whoever kept a file that was forced once could go back to it for ever.
+	case older && !same && !h.Issued.After(r.Issued):
+		return refuse("the configuration was signed with --force at %s, and the last one that this node took after that (%s): "+
+			"push its folder again, which signs it anew", h.Issued.Format(time.RFC3339), r.Issued.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -164,7 +171,9 @@ func (m Machine) alreadyRuns(s Source, r Record) (Result, error) {
 		return Result{}, err
 	}
 	fresh := Record{
-		Serial: s.Head.Serial, ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash, Previous: r.Previous, Entry: w.running.Stem, State: Kept, BootID: m.BootID,
+		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
+		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
+		Previous: r.Previous, Entry: w.running.Stem, State: Kept, BootID: m.BootID,
 	}
 	out.Entry = w.running.File()
 	return out, fresh.Write(m.Record)
@@ -362,8 +371,9 @@ func (w *writer) write(s Source, r Record) (Result, error) {
 	}
 	e := newEntry(append(w.entries, w.running), s.Head.UKI.SHA256)
 	fresh := Record{
-		Serial: max(s.Head.Serial, r.Serial), ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash, Previous: w.m.Boot.ClusterHash,
-		Entry: e.Stem, State: Staging, BootID: w.m.BootID, Down: w.m.Down,
+		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
+		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
+		Previous: w.m.Boot.ClusterHash, Entry: e.Stem, State: Staging, BootID: w.m.BootID, Down: w.m.Down,
 	}
 	if err := fresh.Write(w.m.Record); err != nil {
 		return Result{}, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +21,7 @@ func TestAPushedConfigurationIsStartedNextAndWhatRunsStays(t *testing.T) {
 	disk := newDisk(t, oldSystem)
 	m := machineOf(t, disk, oldSystem)
 	m.Down = []string{"kafka.service"}
-	got, err := Stage(*m, newSystem.offer(t, 7, nil), false)
+	got, err := Stage(*m, newSystem.offer(t, 7, nil))
 	require.NoError(t, err)
 	s, e := boots(t, disk, oldSystem, newSystem)
 	require.Equal(t, newSystem.hash, s.hash)
@@ -30,7 +31,7 @@ func TestAPushedConfigurationIsStartedNextAndWhatRunsStays(t *testing.T) {
 	r, err := ReadRecord(m.Record)
 	require.NoError(t, err)
 	require.Equal(t, Record{
-		Serial: 7, ClusterHash: newSystem.hash, RootHash: rootHash, Previous: oldSystem.hash, Entry: e.Stem, State: Staged, BootID: "boot", Down: m.Down,
+		Serial: 7, Issued: time.Unix(1_800_000_000, 0).UTC(), ClusterHash: newSystem.hash, RootHash: rootHash, Previous: oldSystem.hash, Entry: e.Stem, State: Staged, BootID: "boot", Down: m.Down,
 	}, r)
 	require.Equal(t, newSystem.hash, InfoOf(r, rootHash, oldSystem.hash, "boot", false).Staged)
 }
@@ -41,7 +42,7 @@ func TestPushesFollowEachOther(t *testing.T) {
 	m := machineOf(t, disk, runs)
 	for i, text := range []string{"first", "second", "third", "fourth"} {
 		next := makeSystem(text, "")
-		got, err := Stage(*m, next.offer(t, uint64(i+1), nil), false)
+		got, err := Stage(*m, next.offer(t, uint64(i+1), nil))
 		require.NoError(t, err)
 		s, e := boots(t, disk, runs, next)
 		require.Equal(t, next.hash, s.hash)
@@ -62,21 +63,21 @@ func TestPushesFollowEachOther(t *testing.T) {
 func TestAPushThatReplacesAStagedOne(t *testing.T) {
 	disk := newDisk(t, oldSystem)
 	m := machineOf(t, disk, oldSystem)
-	_, err := Stage(*m, newSystem.offer(t, 1, nil), false)
+	_, err := Stage(*m, newSystem.offer(t, 1, nil))
 	require.NoError(t, err)
 	other := makeSystem("another one", "")
-	_, err = Stage(*m, other.offer(t, 2, nil), false)
+	_, err = Stage(*m, other.offer(t, 2, nil))
 	require.NoError(t, err)
 	s, _ := boots(t, disk, oldSystem, newSystem, other)
 	require.Equal(t, other.hash, s.hash)
 	require.Len(t, entriesOf(t, disk), 2)
 
-	got, err := Stage(*m, oldSystem.offer(t, 3, nil), false)
+	got, err := Stage(*m, oldSystem.offer(t, 3, nil))
 	require.NoError(t, err)
 	require.True(t, got.Unchanged, "what runs is pushed: what was staged is taken back")
 	s, _ = boots(t, disk, oldSystem, other)
 	require.Equal(t, oldSystem.hash, s.hash)
-	_, err = Stage(*m, newSystem.offer(t, 2, nil), false)
+	_, err = Stage(*m, newSystem.offer(t, 2, nil))
 	require.ErrorContains(t, err, "is older (2) than the last one that this node took (3)")
 }
 
@@ -84,7 +85,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *medium, *Machine){
 		"a first push": func(*testing.T, *medium, *Machine) {},
 		"where another one is staged": func(t *testing.T, disk *medium, m *Machine) {
-			_, err := Stage(*m, makeSystem("another one", "").offer(t, 1, nil), false)
+			_, err := Stage(*m, makeSystem("another one", "").offer(t, 1, nil))
 			require.NoError(t, err)
 		},
 		"where a cut left the backup of the partition table alone": func(t *testing.T, disk *medium, m *Machine) {
@@ -102,7 +103,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 			m = machineOf(t, disk, oldSystem)
 			require.NoError(t, os.WriteFile(m.Record, orEmpty(record), 0o600))
 			offer := newSystem.offer(t, 2, nil)
-			_, err = Stage(*m, offer, false)
+			_, err = Stage(*m, offer)
 			require.NoError(t, err)
 			rng := rand.New(rand.NewPCG(3, 4))
 			var sawOld, sawNew bool
@@ -116,7 +117,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 
 					again := machineOf(t, after, oldSystem)
 					require.NoError(t, os.WriteFile(again.Record, orEmpty(record), 0o600))
-					_, err := Stage(*again, offer, false)
+					_, err := Stage(*again, offer)
 					require.NoError(t, err, "cut at %d", n)
 					s, _ = boots(t, after, oldSystem, newSystem)
 					require.Equal(t, newSystem.hash, s.hash)
@@ -142,14 +143,13 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 		head   func(*update.Head)
 		system *system
 		runs   *system
-		force  bool
 		disk   func(*testing.T, *medium)
 		want   string
 	}{
 		"another cluster":  {head: func(h *update.Head) { h.Cluster = "11111111-2222-4333-8444-555555555555" }, want: "is of the cluster with the id 11111111"},
 		"without the node": {head: func(h *update.Head) { h.Nodes = []string{"edge-02"} }, want: "has no node edge-01"},
 		"another root":     {change: func(m *Machine) { m.Boot.RootHash = strings.Repeat("b", 64) }, want: "was made for another build of the image"},
-		"an older one":     {head: func(h *update.Head) { h.Serial = 4 }, want: "is older (4) than the last one that this node took (5); --force"},
+		"an older one":     {head: func(h *update.Head) { h.Serial = 4 }, want: "is older (4) than the last one that this node took (5): push its folder again"},
 		"from the network": {change: func(m *Machine) { m.Boot.NetworkURL = "http://10.0.0.1/" }, want: "was started from the network (http://10.0.0.1/)"},
 		"from a disc":      {change: func(m *Machine) { m.Boot.BootDisk.Optical = true }, want: "was started from the disc"},
 		"without a disk":   {change: func(m *Machine) { m.Boot.BootDisk.Path = "" }, want: "not known which disk"},
@@ -175,7 +175,7 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 		},
 		"with another key for PCR 11":  {system: ptr(signed("x", "pcr other")), runs: ptr(signed("y", "pcr key")), want: "not by the same key"},
 		"without a key for PCR 11":     {system: ptr(signed("x", "")), runs: ptr(signed("y", "pcr key")), want: "push with the same --pcr-key"},
-		"force takes no other cluster": {force: true, head: func(h *update.Head) { h.Cluster = "other" }, want: "is of the cluster"},
+		"force takes no other cluster": {head: func(h *update.Head) { h.Cluster, h.Force = "other", true }, want: "is of the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, pushed := oldSystem, newSystem
@@ -192,7 +192,7 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 				tt.disk(t, disk)
 				disk.ops = nil
 			}
-			_, err := Stage(*m, pushed.offer(t, 6, tt.head), tt.force)
+			_, err := Stage(*m, pushed.offer(t, 6, tt.head))
 			var r Refusal
 			require.ErrorAs(t, err, &r)
 			require.ErrorContains(t, err, tt.want)
@@ -201,34 +201,80 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 	}
 }
 
+// An older configuration is taken where the cluster's key says so in the update itself, and only if it was signed later:
+// whoever kept a file that was forced once does not go back to it.
+func TestForceIsForOneTime(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0).UTC() }
+	for name, tt := range map[string]struct {
+		last   Record
+		serial uint64
+		force  bool
+		issued time.Time
+		want   string
+	}{
+		"a newer one":                           {Record{Serial: 1, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), ""},
+		"a newer one of a clock that went back": {Record{Serial: 1, ClusterHash: "x", Issued: at(9)}, 2, false, at(5), ""},
+		"the same again":                        {Record{Serial: 2, ClusterHash: newSystem.hash, Issued: at(5)}, 2, false, at(5), ""},
+		"an older one":                          {Record{Serial: 9, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), "is older (2) than the last one that this node took (9)"},
+		"another one of the same serial":        {Record{Serial: 2, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), "is older (2) than the last one that this node took (2)"},
+		"an older one by force":                 {Record{Serial: 9, ClusterHash: "x", Issued: at(0)}, 2, true, at(5), ""},
+		"the same serial by force":              {Record{Serial: 2, ClusterHash: "x", Issued: at(0)}, 2, true, at(5), ""},
+		"by force where no time is known":       {Record{Serial: 9, ClusterHash: "x"}, 2, true, at(5), ""},
+		"the forced one again, after a cut":     {Record{Serial: 9, ClusterHash: newSystem.hash, Issued: at(5)}, 2, true, at(5), ""},
+		"a forced one that was kept":            {Record{Serial: 9, ClusterHash: "x", Issued: at(6)}, 2, true, at(5), "was signed with --force at 2027-01-15T08:00:05Z, and the last one"},
+		"a forced one of the same moment":       {Record{Serial: 9, ClusterHash: "x", Issued: at(5)}, 2, true, at(5), "was signed with --force"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := newDisk(t, oldSystem)
+			m := machineOf(t, disk, oldSystem)
+			writeRecord(m, tt.last)
+			_, err := Stage(*m, newSystem.offer(t, tt.serial, func(h *update.Head) { h.Force, h.Issued = tt.force, tt.issued }))
+			r, readErr := ReadRecord(m.Record)
+			require.NoError(t, readErr)
+			if tt.want != "" {
+				require.ErrorContains(t, err, tt.want)
+				require.Empty(t, disk.ops)
+				require.Equal(t, tt.last, r)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, max(tt.serial, tt.last.Serial), r.Serial, "what is older than that is refused again")
+			require.Equal(t, tt.issued, r.Issued)
+		})
+	}
+}
+
+func TestForceForWhatRunsDoesNotForgetTheSerial(t *testing.T) {
+	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
+	writeRecord(m, Record{Serial: 9, ClusterHash: "x", State: Failed})
+	got, err := Stage(*m, oldSystem.offer(t, 2, func(h *update.Head) { h.Force = true }))
+	require.NoError(t, err)
+	require.True(t, got.Unchanged)
+	r, err := ReadRecord(m.Record)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, r.Serial)
+	_, err = Stage(*m, newSystem.offer(t, 8, nil))
+	require.ErrorContains(t, err, "is older (8)")
+}
+
 func TestWhatIsTakenAllTheSame(t *testing.T) {
-	t.Run("an older one by force", func(t *testing.T) {
-		disk := newDisk(t, oldSystem)
-		m := machineOf(t, disk, oldSystem)
-		writeRecord(m, Record{Serial: 9, ClusterHash: "x", State: Kept})
-		_, err := Stage(*m, newSystem.offer(t, 2, nil), true)
-		require.NoError(t, err)
-		r, err := ReadRecord(m.Record)
-		require.NoError(t, err)
-		require.EqualValues(t, 9, r.Serial, "what is older than that is refused again")
-	})
 	t.Run("signed by the same with Secure Boot", func(t *testing.T) {
 		runs, pushed := makeSystem("a", "the plant"), makeSystem("b", "the plant")
 		m := machineOf(t, newDisk(t, runs), runs)
 		m.SecureBoot = true
-		_, err := Stage(*m, pushed.offer(t, 2, nil), false)
+		_, err := Stage(*m, pushed.offer(t, 2, nil))
 		require.NoError(t, err)
 	})
 	t.Run("with the same key for PCR 11", func(t *testing.T) {
 		runs, pushed := makeSystem("a", "pcr key"), makeSystem("b", "pcr key")
-		_, err := Stage(*machineOf(t, newDisk(t, runs), runs), pushed.offer(t, 2, nil), false)
+		_, err := Stage(*machineOf(t, newDisk(t, runs), runs), pushed.offer(t, 2, nil))
 		require.NoError(t, err)
 	})
 	t.Run("twice", func(t *testing.T) {
 		disk := newDisk(t, oldSystem)
 		m := machineOf(t, disk, oldSystem)
 		for range 2 {
-			_, err := Stage(*m, newSystem.offer(t, 2, nil), false)
+			_, err := Stage(*m, newSystem.offer(t, 2, nil))
 			require.NoError(t, err)
 		}
 		require.Len(t, entriesOf(t, disk), 2)
@@ -249,7 +295,7 @@ func TestADiskThatKeepsSomethingElseIsFoundOut(t *testing.T) {
 			w.worn = path == worn
 			return w, err
 		}
-		_, err := Stage(*m, newSystem.offer(t, 2, nil), false)
+		_, err := Stage(*m, newSystem.offer(t, 2, nil))
 		require.ErrorContains(t, err, want)
 		s, _ := boots(t, disk, oldSystem)
 		require.Equal(t, oldSystem.hash, s.hash)

@@ -36,6 +36,8 @@ type Options struct {
 	// Tree signs; it has to be kept afterwards.
 	Tree *pki.Tree
 	Now  time.Time
+	// Force signs that nodes take it although their last one has a higher serial.
+	Force bool
 	// Progress tells a person what goes on. May be nil.
 	Progress *progress.Printer
 }
@@ -100,7 +102,7 @@ func (u *Update) write(o Options, c customize.Content) error {
 	if err != nil {
 		return err
 	}
-	h := update.Head{RootHash: c.RootHash, ClusterHash: c.ClusterHash}
+	h := update.Head{Force: o.Force, RootHash: c.RootHash, ClusterHash: c.ClusterHash}
 	for _, n := range o.Config.Cluster.Nodes {
 		h.Nodes = append(h.Nodes, n.Name)
 	}

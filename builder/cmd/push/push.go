@@ -62,8 +62,9 @@ nodes were written from. One that is signed for Secure Boot wants its key.
 With --reboot each node restarts, and the next one follows when it is up: no node restarts while another one with the same role is
 not up. A node whose roles do not come up in time goes back to the configuration before by itself, and push ends there.
 
-A configuration that is older than the last one that a node took is refused unless --force is given. With --output nothing is
-sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
+A configuration that is older than the last one that a node took is refused. Where the keys were restored from an old copy, what they
+sign counts as older: --force has the key sign that nodes take it all the same, if it was signed later than their last one. With
+--output nothing is sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 		Example: "  spore push configs --reboot\n  spore push configs --node edge-01\n  spore push configs --output edge.update",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,8 +75,8 @@ sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 			if len(f.without) > 0 && !f.reboot {
 				return exit.Usage(errors.New("--without is about restarts; give --reboot too"))
 			}
-			if f.output != "" && (f.reboot || f.force) {
-				return exit.Usage(errors.New("--output sends nothing; leave --reboot and --force out"))
+			if f.output != "" && f.reboot {
+				return exit.Usage(errors.New("--output sends nothing; leave --reboot out"))
 			}
 			return run(cmd, filepath.Clean(dir), f)
 		},
@@ -86,7 +87,7 @@ sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
 	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
 	cmd.Flags().StringSliceVar(&f.without, "without", nil, "restart nodes although these ones, with roles of theirs, are down: NODE,NODE")
-	cmd.Flags().BoolVar(&f.force, "force", false, "have nodes take a configuration that is older than their last")
+	cmd.Flags().BoolVar(&f.force, "force", false, "sign that nodes take it although their last one has a higher number")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print what became of it as JSON")
 	return cmd
@@ -146,7 +147,8 @@ func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
 	}
 	defer v.Close()
 	u, err := push.Make(push.Options{
-		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Progress: progress.New(cmd.ErrOrStderr(), time.Now),
+		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Force: f.force,
+		Progress: progress.New(cmd.ErrOrStderr(), time.Now),
 	})
 	var refused *customize.Refused
 	if errors.As(err, &refused) {
@@ -183,9 +185,6 @@ func save(cmd *cobra.Command, u *push.Update, f flags) error {
 
 func rollout(cmd *cobra.Command, c, everybody *reach.Cluster, u *push.Update, f flags) push.Rollout {
 	query := url.Values{}
-	if f.force {
-		query.Set("force", "true")
-	}
 	if f.reboot {
 		query.Set("reboot", "true")
 	}

@@ -37,7 +37,6 @@ func TestWhatIsRefused(t *testing.T) {
 	}{
 		"two folders":               {[]string{"a", "b"}, exit.Misuse, "accepts at most 1 arg(s)"},
 		"a file and a restart":      {[]string{example, "-o", "x", "--reboot"}, exit.Misuse, "--output sends nothing"},
-		"a file by force":           {[]string{example, "-o", "x", "--force"}, exit.Misuse, "--output sends nothing"},
 		"a folder without files":    {[]string{t.TempDir()}, exit.Failed, "the configuration has errors"},
 		"no keys":                   {[]string{example}, exit.Failed, "open the cluster's keys, which sign configurations"},
 		"a folder of other keys":    {[]string{example, "--pki", t.TempDir()}, exit.Failed, "read the cluster's keys"},
