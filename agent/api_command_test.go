@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +44,14 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 		netnstest.Address(t, "lo", "10.77.0.11/32")
 		machines, c, tree := brokersWithKeys(t, "10.77.0.11", "10.77.0.12")
 		m := machines["kafka-1"]
+		lines := make(chan string, 100)
+		m.say = func(s string) {
+			t.Log(s)
+			select {
+			case lines <- s:
+			default:
+			}
+		}
 		stop := serve(t, m)
 		defer func() { stop() }()
 		reader, admin := operator(t, c, tree, pki.NodeReader), operator(t, c, tree, pki.NodeAdmin)
@@ -75,6 +85,27 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, line.String()+"\n", string(data), "the very line")
 		}
+		// Every push and every read of a journal is a line. What becomes of it is another thing: this node has no place for
+		// what is pushed, and perhaps no journal.
+		said := func(want string) {
+			for line := ""; !strings.HasSuffix(line, want); {
+				select {
+				case line = <-lines:
+				case <-time.After(20 * time.Second):
+					require.Fail(t, "nobody says "+want)
+				}
+			}
+		}
+		logs := nodeapi.Request{Path: nodeapi.LogsPath, Query: url.Values{"unit": {"kafka"}}}
+		push := nodeapi.Request{Method: "POST", Path: nodeapi.ConfigPath, Query: url.Values{"reboot": {"true"}}}
+		_, _ = reader.Read(context.Background(), "kafka-1", logs, 1<<20)
+		said(` asks GET "/v1/logs?unit=kafka"`)
+		_, err = admin.Read(context.Background(), "kafka-1", push, 1<<20)
+		require.ErrorContains(t, err, "keep the update")
+		said(` asks POST "/v1/config?reboot=true"`)
+		_, err = reader.Read(context.Background(), "kafka-1", push, 1<<20)
+		require.ErrorContains(t, err, "is for certificates of spore:admin")
+		said(`, which is refused: POST /v1/config is for certificates of spore:admin`)
 		own := machines["kafka-2"].apiClient()
 		_, err = read(&own, nodeapi.StatusPath)
 		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader")

@@ -48,7 +48,10 @@ func (m *machine) statusRow() api.Row {
 // logsRow answers with the journal of a unit.
 func (m *machine) logsRow() api.Row {
 	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.say}
-	return api.Row{Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Operators(), AtOnce: maxFollowers, Handle: api.Plain(reader)}
+	return api.Row{
+		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Operators(), AtOnce: maxFollowers, Traced: true,
+		Handle: api.Plain(reader),
+	}
 }
 
 // healthRow answers how the node is.

@@ -17,6 +17,7 @@ func (m *machine) configRow() api.Row {
 		Method: http.MethodPost, Path: nodeapi.ConfigPath, Who: []nodeapi.Role{nodeapi.Admin}, Body: update.MaxSize, AtOnce: 1,
 		// Virtual media and radio links are slow; what comes is written to the disk, too.
 		Bound:  time.Hour,
-		Handle: api.Plain(stage.Handler(stage.Spool(m.root.At(paths.Push)))),
+		Traced: true,
+		Handle: stage.Handler(stage.Spool(m.root.At(paths.Push))),
 	}
 }

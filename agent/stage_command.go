@@ -74,7 +74,7 @@ func (m *machine) stageSpool(ctx context.Context) error {
 		if err := job.Answer(r); err != nil {
 			return err
 		}
-		m.say(r.Text())
+		m.say(fmt.Sprintf("pushed by %.64q: %s", job.Wish.By, r.Text()))
 		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
 			// The answer has to be on its way before the network ends.
 			time.Sleep(2 * time.Second)

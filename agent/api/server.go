@@ -51,6 +51,8 @@ type Row struct {
 	AtOnce int
 	// Ended lets nodes ask whose certificate has ended. The handler must not take their names for proved (Caller.Ended).
 	Ended bool
+	// Traced has each request be a line of the journal, with the caller's name, and with why it was refused if it was.
+	Traced bool
 	// Handle answers. It is called with a caller who may ask. The request's context ends with the caller's
 	// certificate, where that has an end to come.
 	Handle func(http.ResponseWriter, *http.Request, nodeapi.Caller)
@@ -68,7 +70,7 @@ type Server struct {
 	// Identity reads what the node shows and whom it trusts. It is called for each connection, so that what was renewed is
 	// shown from then on.
 	Identity func() (nodeapi.Identity, error)
-	// Say is told what goes wrong.
+	// Say is told what goes wrong, and who asks what of rows that are traced.
 	Say func(string)
 	// Now is time.Now but in tests.
 	Now func() time.Time
@@ -144,19 +146,23 @@ func (s *Server) guard(row Row) http.Handler {
 	room := make(chan struct{}, atOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := callerOf(r)
+		refuse := func(status int, why string) {
+			s.trace(row, r, caller, ", which is refused: "+why)
+			http.Error(w, why, status)
+		}
 		if !caller.Is(row.Who...) {
-			http.Error(w, fmt.Sprintf("%s %s is for certificates of %s", row.Method, row.Path, names(row.Who)), http.StatusForbidden)
+			refuse(http.StatusForbidden, fmt.Sprintf("%s %s is for certificates of %s", row.Method, row.Path, names(row.Who)))
 			return
 		}
 		// A connection may outlive the certificate that it was opened with.
 		left := caller.Ends.Sub(s.Now())
 		if left <= 0 && !row.Ended {
-			http.Error(w, "the certificate has ended at "+caller.Ends.Format(time.RFC3339), http.StatusForbidden)
+			refuse(http.StatusForbidden, "the certificate has ended at "+caller.Ends.Format(time.RFC3339))
 			return
 		}
 		if row.May != nil {
 			if err := row.May(caller); err != nil {
-				http.Error(w, err.Error(), http.StatusForbidden)
+				refuse(http.StatusForbidden, err.Error())
 				return
 			}
 		}
@@ -164,7 +170,7 @@ func (s *Server) guard(row Row) http.Handler {
 		case room <- struct{}{}:
 			defer func() { <-room }()
 		default:
-			http.Error(w, "too many ask this at once; come again", http.StatusServiceUnavailable)
+			refuse(http.StatusServiceUnavailable, "too many ask this at once; come again")
 			return
 		}
 		control := http.NewResponseController(w)
@@ -179,8 +185,17 @@ func (s *Server) guard(row Row) http.Handler {
 			r = r.WithContext(ctx)
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, row.Body)
+		s.trace(row, r, caller, "")
 		row.Handle(w, r, caller)
 	})
+}
+
+// trace says who asks what. A name and an address may hold anything: the line is quoted.
+func (s *Server) trace(row Row, r *http.Request, caller nodeapi.Caller, end string) {
+	if row.Traced {
+		s.Say(fmt.Sprintf("%.64q (%s) at %s asks %s %.256q%s",
+			caller.Name, names(caller.Roles), r.RemoteAddr, r.Method, r.URL.RequestURI(), end))
+	}
 }
 
 func names(who []nodeapi.Role) string {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -386,4 +387,44 @@ func TestAServerWithoutCertificateDoesNotStart(t *testing.T) {
 	require.ErrorContains(t, s.Serve(context.Background(), nil), "own certificate")
 	s.Identity = func() (nodeapi.Identity, error) { return nodeapi.Identity{}, errors.New("no such file") }
 	require.ErrorContains(t, s.Serve(context.Background(), nil), "no such file")
+}
+
+func TestWhoAsksForWhatIsTracedIsALine(t *testing.T) {
+	push := says(http.MethodPost, "/push", nodeapi.Admin)
+	push.Traced, push.Body = true, 10
+	logs := says(http.MethodGet, "/logs", nodeapi.Operators()...)
+	logs.Traced = true
+	logs.May = func(c nodeapi.Caller) error {
+		if c.Name == "bert" {
+			return errors.New("not to bert")
+		}
+		return nil
+	}
+	b := newBench(t, push, logs, says(http.MethodGet, "/status", nodeapi.Operators()...))
+	lines := make(chan string, 10)
+	b.server.Say = func(s string) { lines <- s }
+	admin, reader := b.issue("anna", organizations("spore:admin")), b.issue("b\"\x1b[2J", organizations("spore:reader"))
+	for _, tt := range []struct {
+		id     nodeapi.Identity
+		method string
+		path   string
+		query  url.Values
+		want   string
+	}{
+		{admin, "POST", "/push", url.Values{"reboot": {"true"}}, `^"anna" \(spore:admin\) at 127\.0\.0\.1:\d+ asks POST "/push\?reboot=true"$`},
+		{reader, "POST", "/push", nil, `^"b\\"\\x1b\[2J" \(spore:reader\) at \S+ asks POST "/push", which is refused: POST /push is for certificates of spore:admin$`},
+		{reader, "GET", "/logs", url.Values{"unit": {"kafka"}}, `^"b\\"\\x1b\[2J" \(spore:reader\) at \S+ asks GET "/logs\?unit=kafka"$`},
+		{b.issue("bert", organizations("spore:admin")), "GET", "/logs", nil, `^"bert" .* asks GET "/logs", which is refused: not to bert$`},
+		{b.issue("n-2", organizations("spore:nodes")), "GET", "/logs", nil, `^"n-2" \(spore:nodes\) at .*, which is refused: `},
+		{admin, "GET", "/status", nil, ""},
+	} {
+		_, _ = b.ask(tt.id, nodeapi.Request{Method: tt.method, Path: tt.path, Query: tt.query})
+		select {
+		case line := <-lines:
+			require.NotEmpty(t, tt.want, line)
+			require.Regexp(t, tt.want, line)
+		default:
+			require.Empty(t, tt.want)
+		}
+	}
 }

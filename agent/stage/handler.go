@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"spore/nodeapi"
 	"spore/update"
 )
 
@@ -17,13 +18,14 @@ const AnswerBound = 10 * time.Minute
 
 // Handler takes an update as the body of a request, has the unit of root take it, and answers with an Answer, which
 // says whether it was refused. The query is a Wish.
-func Handler(s Spool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func Handler(s Spool) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
+	return func(w http.ResponseWriter, r *http.Request, caller nodeapi.Caller) {
 		wish, err := parseWish(r.URL.Query())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		wish.By = caller.Name
 		id, err := s.Put(r.Body, update.MaxSize, wish)
 		if err != nil {
 			http.Error(w, "keep the update: "+err.Error(), http.StatusInsufficientStorage)
@@ -39,7 +41,7 @@ func Handler(s Spool) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(a)
-	})
+	}
 }
 
 // parseWish reads the parameters of a push. Whether an older configuration is taken is none of them: that is signed with

@@ -20,6 +20,8 @@ import (
 
 // Wish is what is asked for besides.
 type Wish struct {
+	// By is who asks, for the journal.
+	By string `json:"by,omitempty"`
 	// Reboot restarts the machine when the configuration is written. Without it, the running node takes at once what it can.
 	Reboot bool `json:"reboot,omitempty"`
 }

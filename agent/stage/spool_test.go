@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/nodeapi"
 )
 
 func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
@@ -20,7 +22,7 @@ func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
 	none, err := s.Next()
 	require.NoError(t, err)
 	require.Nil(t, none)
-	id, err := s.Put(strings.NewReader("update"), 6, Wish{Reboot: true})
+	id, err := s.Put(strings.NewReader("update"), 6, Wish{By: "anna", Reboot: true})
 	require.NoError(t, err)
 	a, err := s.Answered(id)
 	require.NoError(t, err)
@@ -28,7 +30,7 @@ func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
 
 	j, err := s.Next()
 	require.NoError(t, err)
-	require.Equal(t, Wish{Reboot: true}, j.Wish)
+	require.Equal(t, Wish{By: "anna", Reboot: true}, j.Wish)
 	var b bytes.Buffer
 	require.NoError(t, j.CopyTo(&b, 6))
 	require.Equal(t, "update", b.String())
@@ -83,7 +85,7 @@ func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
 			s := Spool(t.TempDir())
 			go func() {
 				for {
-					if j, err := s.Next(); err == nil && j != nil && j.Wish == (Wish{Reboot: true}) {
+					if j, err := s.Next(); err == nil && j != nil && j.Wish == (Wish{By: "anna", Reboot: true}) {
 						_ = j.Answer(answer)
 						return
 					}
@@ -92,7 +94,7 @@ func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
 			}()
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/v1/config?reboot=true", strings.NewReader("update"))
-			Handler(s).ServeHTTP(w, r)
+			Handler(s)(w, r, nodeapi.Caller{Name: "anna"})
 			require.Equal(t, http.StatusOK, w.Code)
 			var got Answer
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
@@ -111,7 +113,7 @@ func TestAPushHasNoOtherParameters(t *testing.T) {
 	} {
 		s := Spool(t.TempDir())
 		w := httptest.NewRecorder()
-		Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/config?"+query, strings.NewReader("update")))
+		Handler(s)(w, httptest.NewRequest(http.MethodPost, "/v1/config?"+query, strings.NewReader("update")), nodeapi.Caller{Name: "anna"})
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
 		require.Contains(t, w.Body.String(), want)
 		left, err := os.ReadDir(string(s))
