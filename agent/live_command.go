@@ -39,7 +39,7 @@ const (
 // once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
 func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
 	dir := m.root.At(filepath.Join(paths.LiveParts, clusterHash))
-	if err := copyPart(device, dir); err != nil {
+	if err := copyPart(device, clusterHash, dir); err != nil {
 		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
 	}
 	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir, Slow: m.part.Slow}, n.Name)
@@ -134,23 +134,6 @@ func liveInput(p clusterpart.Part, name string) (in effect.Input, err error) {
 		}
 	}
 	return in, nil
-}
-
-// copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there.
-func copyPart(device, dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	mount := dir + ".mount"
-	if err := os.MkdirAll(mount, 0o755); err != nil {
-		return err
-	}
-	const flags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
-	if err := unix.Mount(device, mount, "squashfs", flags, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", device, err)
-	}
-	err := os.CopyFS(dir, os.DirFS(mount))
-	return errors.Join(err, unix.Unmount(mount, 0), os.Remove(mount))
 }
 
 // liveDir is the directory of the configuration that is shown instead of the one that the machine was started with; empty

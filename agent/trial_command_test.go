@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"strings"
@@ -12,21 +13,27 @@ import (
 	"spore/agent/paths"
 	"spore/agent/stage"
 	"spore/fat"
+	"spore/test/testpe"
 )
 
-const trialHash = "b1"
+var (
+	trialRoot   = strings.Repeat("a1", 32)
+	trialBefore = strings.Repeat("b0", 32)
+	trialHash   = strings.Repeat("b1", 32)
+)
 
 // onTrial is a machine that was started with a pushed configuration, whose entry has a counter.
 func onTrial(t *testing.T, file string) *machine {
 	t.Helper()
 	m := newMachine(paths.Root(t.TempDir()))
 	m.say = func(string) {}
-	m.boot = bootinfo.Info{RootHash: "a1", ClusterHash: trialHash, ESP: "/esp", EFI: true}
+	m.boot = bootinfo.Info{RootHash: trialRoot, ClusterHash: trialHash, ESP: "/esp", EFI: true}
 	entry := func(name, cluster string) fat.File {
-		text := "kernel roothash=a1 spore.clusterhash=" + cluster + " ro"
-		return fat.File{Path: stage.Dir + "/" + name, Size: int64(len(text)), Content: strings.NewReader(text)}
+		line := "roothash=" + trialRoot + " spore.clusterhash=" + cluster + " ro"
+		uki := testpe.Program(testpe.Section{Name: ".cmdline", Data: []byte(line)})
+		return fat.File{Path: stage.Dir + "/" + name, Size: int64(len(uki)), Content: bytes.NewReader(uki)}
 	}
-	img, err := fat.New(fat.Options{Size: 64 << 20, Files: []fat.File{entry("spore_0123456789ab.efi", "b0"), entry(file, trialHash)}})
+	img, err := fat.New(fat.Options{Size: 64 << 20, Files: []fat.File{entry("spore_0123456789ab.efi", trialBefore), entry(file, trialHash)}})
 	require.NoError(t, err)
 	data := make([]byte, img.Size())
 	_, err = img.ReadAt(data, 0)
@@ -34,7 +41,7 @@ func onTrial(t *testing.T, file string) *machine {
 	require.NoError(t, os.WriteFile(m.root.At("/esp"), data, 0o600))
 	require.NoError(t, os.MkdirAll(m.root.At("/proc/sys/kernel/random"), 0o755))
 	require.NoError(t, os.WriteFile(m.root.At(paths.BootID), []byte("this-boot\n"), 0o600))
-	require.NoError(t, stage.Record{Serial: 3, ClusterHash: trialHash, Previous: "b0", State: stage.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
+	require.NoError(t, stage.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: stage.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
 	return m
 }
 

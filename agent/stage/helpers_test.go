@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/asn1"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/state"
 	"spore/fat"
 	"spore/gpt"
+	"spore/test/testpe"
 	"spore/update"
 )
 
@@ -154,8 +154,8 @@ type system struct {
 	hash      string
 }
 
-// makeSystem makes a cluster part that the kernel would take and a UKI that names it. certificate, if not empty, is in its
-// signature; "pcr KEY" is a key for PCR 11 instead.
+// makeSystem makes a cluster part that the kernel would take and a UKI that names it. certificate, if not empty, is the
+// name of who signs it; "pcr KEY" is a key for PCR 11 instead.
 func makeSystem(text, certificate string) system {
 	data := make([]byte, 2*4096)
 	le := binary.LittleEndian
@@ -184,46 +184,16 @@ func makeSystem(text, certificate string) system {
 
 // makeUKI is the least that is a program for UEFI, with a command line in it.
 func makeUKI(cmdline, certificate string) []byte {
-	b := make([]byte, 20000)
-	le := binary.LittleEndian
-	copy(b, "MZ")
-	le.PutUint32(b[0x3c:], 0x40)
-	copy(b[0x40:], "PE\x00\x00")
-	le.PutUint16(b[0x44:], 0x8664)
-	le.PutUint16(b[0x54:], 240)
-	opt := b[0x58:]
-	le.PutUint16(opt, 0x20b)
-	le.PutUint32(opt[108:], 16)
-	copy(b[15000:], cmdline)
-	if key, ok := strings.CutPrefix(certificate, "pcr "); ok {
-		le.PutUint16(b[0x46:], 1)
-		section := b[0x58+240:]
-		copy(section, ".pcrpkey")
-		le.PutUint32(section[8:], 64)
-		le.PutUint32(section[16:], 64)
-		le.PutUint32(section[20:], 16000)
-		copy(b[16000:], key)
-		certificate = ""
+	sections := []testpe.Section{{Name: ".cmdline", Data: append([]byte(cmdline), 0)}}
+	key, isKey := strings.CutPrefix(certificate, "pcr ")
+	if isKey {
+		sections = append(sections, testpe.Section{Name: ".pcrpkey", Data: []byte(key)})
 	}
-	if certificate == "" {
-		return b
+	program := testpe.Program(append(sections, testpe.Section{Name: ".linux", Data: make([]byte, 16000)})...)
+	if certificate == "" || isKey {
+		return program
 	}
-	der := func(class, tag int, compound bool, content ...[]byte) []byte {
-		out, err := asn1.Marshal(asn1.RawValue{Class: class, Tag: tag, IsCompound: compound, Bytes: bytes.Join(content, nil)})
-		if err != nil {
-			panic(err)
-		}
-		return out
-	}
-	oid, _ := asn1.Marshal(asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 2})
-	one, _ := asn1.Marshal(1)
-	cert := der(0, 16, true, der(0, 12, false, []byte(certificate)))
-	data := der(0, 16, true, one, der(0, 17, true), der(0, 16, true), der(2, 0, true, cert), der(0, 17, true))
-	pkcs := der(0, 16, true, oid, der(2, 0, true, data))
-	le.PutUint32(opt[112+4*8:], uint32(len(b)))
-	le.PutUint32(opt[112+4*8+4:], uint32(8+len(pkcs)))
-	head := le.AppendUint32(nil, uint32(8+len(pkcs)))
-	return append(append(b, append(head, 0, 2, 2, 0)...), pkcs...)
+	return testpe.Sign(program, certificate)
 }
 
 func seed(n byte) ed25519.PrivateKey {

@@ -5,14 +5,13 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"debug/pe"
-	"encoding/asn1"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"spore/agent/stage1/kcmdline"
 	"spore/agent/stage1/squashfs"
 	"spore/agent/stage1/verity"
 	"spore/update"
@@ -79,13 +78,13 @@ func (c *counter) Read(p []byte) (int, error) {
 // kernel would refuse is to be refused here.
 func (s Source) check() error {
 	h := s.Head
-	if ok, err := starts(io.NewSectionReader(s.UKI, 0, s.UKI.Size()), h.RootHash, h.ClusterHash); err != nil {
-		return err
-	} else if !ok {
-		return errors.New("the UKI of the update does not start its cluster part")
-	}
 	if _, err := pe.NewFile(s.UKI); err != nil {
 		return fmt.Errorf("the UKI of the update is no program that firmware starts: %w", err)
+	}
+	if ok, err := starts(s.UKI, h.RootHash, h.ClusterHash); err != nil {
+		return err
+	} else if !ok {
+		return errors.New("the UKI of the update does not start its cluster part: its command line does not name it")
 	}
 	used, err := squashfs.Size(s.Part, s.Part.Size())
 	if err != nil {
@@ -105,23 +104,34 @@ func (s Source) check() error {
 	return nil
 }
 
-// starts tells whether a UKI has a root and a cluster part in its command line, as `spore build` writes it.
-func starts(r io.Reader, rootHash, clusterHash string) (bool, error) {
-	want := []byte("roothash=" + rootHash + " spore.clusterhash=" + clusterHash + " ")
-	buf, kept := make([]byte, 1<<20), 0
-	for {
-		n, err := io.ReadFull(r, buf[kept:])
-		if bytes.Contains(buf[:kept+n], want) {
-			return true, nil
-		}
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return false, nil
-		case err != nil:
-			return false, fmt.Errorf("read a UKI: %w", err)
-		}
-		kept = copy(buf, buf[len(buf)-len(want):])
+// maxCmdline bounds the command line in a UKI: the kernel takes less.
+const maxCmdline = 64 << 10
+
+// starts tells whether a UKI starts a root and a cluster part by its command line, as stage1 will read it. The words count
+// in that section alone: what stands in a program's table of signatures no signature covers, and nothing starts it.
+func starts(program io.ReaderAt, rootHash, clusterHash string) (bool, error) {
+	if _, err := program.ReadAt(make([]byte, 1), 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read a UKI: %w", err)
 	}
+	f, err := pe.NewFile(program)
+	if err != nil {
+		return false, nil // It is none.
+	}
+	var lines []*pe.Section
+	for _, s := range f.Sections {
+		if s.Name == ".cmdline" {
+			lines = append(lines, s)
+		}
+	}
+	if len(lines) != 1 || lines[0].Size > maxCmdline {
+		return false, nil
+	}
+	text, err := lines[0].Data()
+	if err != nil {
+		return false, fmt.Errorf("read the command line of a UKI: %w", err)
+	}
+	args, err := kcmdline.Parse(string(bytes.TrimRight(text, "\x00")))
+	return err == nil && sameHash(args.RootHash, rootHash) && sameHash(args.ClusterHash, clusterHash), nil
 }
 
 // maxPCRKey bounds a public key in a UKI.
@@ -142,76 +152,6 @@ func pcrKey(program io.ReaderAt) ([]byte, error) {
 	}
 	data, err := section.Data()
 	return bytes.TrimRight(data, "\x00"), err
-}
-
-// directorySecurity is the entry of the table of signatures (PE format, "Optional header data directories").
-const directorySecurity = 4
-
-// maxSignature bounds a table of signatures.
-const maxSignature = 1 << 20
-
-// certificates are those in the signature of a program for UEFI, DER; none when it is not signed. It proves nothing: the
-// firmware does.
-func certificates(program io.ReaderAt) ([][]byte, error) {
-	f, err := pe.NewFile(program)
-	if err != nil {
-		return nil, err
-	}
-	header, ok := f.OptionalHeader.(*pe.OptionalHeader64)
-	if !ok || header.NumberOfRvaAndSizes <= directorySecurity {
-		return nil, errors.New("it is no program for this kind of machine")
-	}
-	dir := header.DataDirectory[directorySecurity]
-	if dir.Size == 0 {
-		return nil, nil
-	}
-	if dir.Size < 8 || dir.Size > maxSignature {
-		return nil, fmt.Errorf("its table of signatures has %d bytes", dir.Size)
-	}
-	table := make([]byte, dir.Size)
-	// Unlike in all other entries, this is a place in the file.
-	if _, err := program.ReadAt(table, int64(dir.VirtualAddress)); err != nil {
-		return nil, fmt.Errorf("read its table of signatures: %w", err)
-	}
-	return signers(table)
-}
-
-// signers takes the certificates out of a WIN_CERTIFICATE (UEFI 2.10, section 32.2.4) with PKCS #7 signed data (RFC 2315).
-func signers(table []byte) ([][]byte, error) {
-	size := binary.LittleEndian.Uint32(table)
-	if size < 8 || int64(size) > int64(len(table)) {
-		return nil, errors.New("its signature is cut short")
-	}
-	var content struct {
-		Type asn1.ObjectIdentifier
-		Data asn1.RawValue `asn1:"explicit,tag:0"`
-	}
-	if _, err := asn1.Unmarshal(table[8:size], &content); err != nil {
-		return nil, fmt.Errorf("its signature: %w", err)
-	}
-	var data struct {
-		Version      int
-		Digests      asn1.RawValue
-		Content      asn1.RawValue
-		Certificates asn1.RawValue `asn1:"optional,tag:0"`
-		Rest         asn1.RawValue `asn1:"optional,tag:1"`
-		Signers      asn1.RawValue
-	}
-	if _, err := asn1.Unmarshal(content.Data.FullBytes, &data); err != nil {
-		if _, err = asn1.Unmarshal(content.Data.Bytes, &data); err != nil {
-			return nil, fmt.Errorf("its signature: %w", err)
-		}
-	}
-	var out [][]byte
-	for rest := data.Certificates.Bytes; len(rest) > 0; {
-		var one asn1.RawValue
-		var err error
-		if rest, err = asn1.Unmarshal(rest, &one); err != nil {
-			return nil, fmt.Errorf("its signature: %w", err)
-		}
-		out = append(out, one.FullBytes)
-	}
-	return out, nil
 }
 
 // sameHash tells whether two hashes are the same.

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"spore/agent/authenticode"
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/state"
@@ -307,25 +308,26 @@ func (w *writer) look(s Source) error {
 	return nil
 }
 
-// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed: it would
-// not start, and whether the loader then goes on with the next entry is not known of all firmware.
-func (w *writer) sameSigner(running io.ReaderAt, s Source) error {
-	have, err := certificates(s.UKI)
-	if err != nil {
-		return fmt.Errorf("the UKI of the update: %w", err)
-	}
+// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed, and
+// one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry is not
+// known of all firmware. A node that takes the configuration while it runs takes it before any firmware has looked.
+func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
 	if !w.m.SecureBoot {
 		return nil
+	}
+	have, err := authenticode.Signers(s.UKI, s.UKI.Size())
+	if err != nil {
+		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
 	}
 	if len(have) == 0 {
 		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with --secure-boot-key and --secure-boot-cert")
 	}
-	known, err := certificates(running)
+	known, err := authenticode.Signers(running, running.Size())
 	if err != nil {
 		return fmt.Errorf("the UKI that runs: %w", err)
 	}
 	for _, c := range have {
-		if slices.ContainsFunc(known, func(k []byte) bool { return string(k) == string(c) }) {
+		if slices.ContainsFunc(known, c.Equal) {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"spore/agent/state"
 	"spore/fat"
 	"spore/gpt"
+	"spore/test/testpe"
 	"spore/update"
 )
 
@@ -173,6 +174,10 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 			change: func(m *Machine) { m.SecureBoot = true }, system: ptr(signed("x", "somebody")), runs: ptr(signed("y", "the plant")),
 			want: "signed by another certificate than the one that runs",
 		},
+		"with the signature of another program": {
+			change: func(m *Machine) { m.SecureBoot = true }, runs: ptr(signed("y", "the plant")), system: ptr(borrowed("x", signed("y", "the plant"))),
+			want: "firmware would not start the UKI of the update: its signature does not hold: the program was changed",
+		},
 		"with another key for PCR 11":  {system: ptr(signed("x", "pcr other")), runs: ptr(signed("y", "pcr key")), want: "not by the same key"},
 		"without a key for PCR 11":     {system: ptr(signed("x", "")), runs: ptr(signed("y", "pcr key")), want: "push with the same --pcr-key"},
 		"force takes no other cluster": {head: func(h *update.Head) { h.Cluster, h.Force = "other", true }, want: "is of the cluster"},
@@ -199,6 +204,16 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 			require.Empty(t, disk.ops)
 		})
 	}
+}
+
+// borrowed is a system whose UKI has the signature of another one.
+func borrowed(text string, from system) system {
+	s := makeSystem(text, "")
+	plain := len(s.uki)
+	s.uki = append(s.uki, from.uki[plain:]...)
+	row := 0x40 + 24 + 112 + 4*8
+	copy(s.uki[row:row+8], from.uki[row:row+8])
+	return s
 }
 
 // An older configuration is taken where the cluster's key says so in the update itself, and only if it was signed later:
@@ -327,6 +342,15 @@ func TestWhatWasChangedOnTheWayIsRefused(t *testing.T) {
 	swapped.uki = oldSystem.uki
 	text := newSystem
 	text.uki = []byte("roothash=" + rootHash + " spore.clusterhash=" + newSystem.hash + " ")
+	// A UKI that starts something else, with the words where no signature covers them, or where stage1 does not look.
+	words := "roothash=" + rootHash + " spore.clusterhash=" + newSystem.hash + " "
+	smuggled := func(uki []byte) []byte {
+		s := newSystem
+		s.uki = uki
+		return s.wire(t, 3, nil)
+	}
+	old := "roothash=" + rootHash + " spore.clusterhash=" + oldSystem.hash + " "
+	sections := func(list ...testpe.Section) []byte { return testpe.Program(list...) }
 	broken := newSystem
 	broken.part = flip(at + 5000)[at : at+len(newSystem.part)]
 	for name, tt := range map[string]struct {
@@ -334,13 +358,22 @@ func TestWhatWasChangedOnTheWayIsRefused(t *testing.T) {
 		keys []string
 		want string
 	}{
-		"a bit of the cluster part":              {flip(at + 100), signingKeys, "its cluster part was changed on the way"},
-		"a bit of the UKI":                       {flip(len(good) - 1), signingKeys, "its UKI was changed on the way"},
-		"a byte less":                            {good[:len(good)-1], signingKeys, "it has"},
-		"a byte more":                            {append(bytes.Clone(good), 0), signingKeys, "it has"},
-		"an image without keys":                  {good, nil, "was built without keys"},
-		"another key":                            {good, []string{"AAAA"}, "is not signed by this cluster"},
-		"a UKI of another cluster part":          {swapped.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
+		"a bit of the cluster part":      {flip(at + 100), signingKeys, "its cluster part was changed on the way"},
+		"a bit of the UKI":               {flip(len(good) - 1), signingKeys, "its UKI was changed on the way"},
+		"a byte less":                    {good[:len(good)-1], signingKeys, "it has"},
+		"a byte more":                    {append(bytes.Clone(good), 0), signingKeys, "it has"},
+		"an image without keys":          {good, nil, "was built without keys"},
+		"another key":                    {good, []string{"AAAA"}, "is not signed by this cluster"},
+		"a UKI of another cluster part":  {swapped.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
+		"a UKI with the words behind it": {smuggled(append(bytes.Clone(oldSystem.uki), words...)), signingKeys, "does not start its cluster part"},
+		"a UKI with the words in another section": {smuggled(sections(
+			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".osrel", Data: []byte(words)},
+		)), signingKeys, "does not start its cluster part"},
+		"a UKI with two command lines": {smuggled(sections(
+			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".cmdline", Data: []byte(words)},
+		)), signingKeys, "does not start its cluster part"},
+		"a UKI with both in one command line":    {smuggled(sections(testpe.Section{Name: ".cmdline", Data: []byte(old + words)})), signingKeys, "does not start its cluster part"},
+		"a UKI without a command line":           {smuggled(sections(testpe.Section{Name: ".osrel", Data: []byte(words)})), signingKeys, "does not start its cluster part"},
 		"a UKI that is none":                     {text.wire(t, 3, nil), signingKeys, "no program that firmware starts"},
 		"a cluster part with another tree":       {broken.wire(t, 3, nil), signingKeys, "the cluster part of the update: block 1"},
 		"a head that names another cluster part": {other.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
@@ -449,16 +482,6 @@ func retype(t *testing.T, d *medium, number int) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-func FuzzSigners(f *testing.F) {
-	uki := makeUKI("x", "the plant")
-	f.Add(uki[20000:])
-	f.Fuzz(func(t *testing.T, table []byte) {
-		if len(table) >= 8 {
-			_, _ = signers(table)
-		}
-	})
-}
 
 func FuzzParseEntry(f *testing.F) {
 	f.Add("spore_1000000000001_0123456789ab+2-1.efi")

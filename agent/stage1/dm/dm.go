@@ -26,6 +26,8 @@ const (
 	tableLoad  = 9
 
 	readOnlyFlag = 1 << 0
+	// deferredFlag has a device that is in use go away with its last user.
+	deferredFlag = 1 << 17
 	bufferSize   = 16 << 10
 
 	// Version of the interface: 4.0.0 is understood by every kernel with dm-verity.
@@ -69,6 +71,14 @@ func Create(control *os.File, name, uuid string, t Target) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("dm-%d", unix.Minor(dev)), nil
+}
+
+// Remove removes a device; one that is in use goes away with its last user.
+func Remove(control *os.File, name string) error {
+	if err := ioctl(control, devRemove, newBuffer(name, "", deferredFlag)); err != nil {
+		return fmt.Errorf("device-mapper: removing %s: %w", name, err)
+	}
+	return nil
 }
 
 // newBuffer returns a struct dm_ioctl with room for a target behind it.

@@ -120,11 +120,16 @@ func readVolume(r io.ReaderAt, block, size int64) (Volume, error) {
 // Target returns the arguments of the kernel's verity target. Devices are "major:minor" or paths; rootHash is hex.
 // A block that does not match stops the machine.
 func (v Volume) Target(dataDevice, hashDevice, rootHash string) string {
+	return v.ReadTarget(dataDevice, hashDevice, rootHash) + " 1 panic_on_corruption"
+}
+
+// ReadTarget is Target for what the running system does not stand on: a block that does not match cannot be read.
+func (v Volume) ReadTarget(dataDevice, hashDevice, rootHash string) string {
 	salt := "-"
 	if len(v.Salt) > 0 {
 		salt = hex.EncodeToString(v.Salt)
 	}
-	return fmt.Sprintf("1 %s %s %d %d %d %d sha256 %s %s 1 panic_on_corruption",
+	return fmt.Sprintf("1 %s %s %d %d %d %d sha256 %s %s",
 		dataDevice, hashDevice, BlockSize, BlockSize, v.DataBlocks, v.HashBlock+1, rootHash, salt)
 }
 

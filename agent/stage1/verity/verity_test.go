@@ -59,6 +59,7 @@ func TestATreeBehindItsDataIsRead(t *testing.T) {
 	v, err := verity.Appended(bytes.NewReader(part), int64(len(part)), 5*verity.BlockSize-17)
 	require.NoError(t, err)
 	require.Equal(t, "1 254:4 254:4 4096 4096 5 6 sha256 "+root+" "+salt+" 1 panic_on_corruption", v.Target("254:4", "254:4", root))
+	require.Equal(t, "1 254:4 254:4 4096 4096 5 6 sha256 "+root+" "+salt, v.ReadTarget("254:4", "254:4", root))
 
 	_, err = verity.Appended(bytes.NewReader(part), int64(len(part)), 4*verity.BlockSize)
 	require.ErrorContains(t, err, "wrong magic")
