@@ -56,6 +56,8 @@ func edgesAnswerTheOperator(t *testing.T, l *Lab) {
 	out, errs, ok = l.spore(ctx, "logs", "edge-1", "mosquitto", "--lines", "20")
 	require.True(t, ok, errs)
 	require.Contains(t, out, "mosquitto[")
+	said := edge.MustExec("journalctl", "--quiet", "--output=cat", "--unit=spore-api.service")
+	require.Regexp(t, `"[^"]+" \(spore:(admin|reader)\) at \S+ asks GET "/v1/logs\?lines=20&unit=mosquitto`, said, "who reads a journal is a line")
 	out, errs, ok = l.spore(ctx, "logs", "edge-1", "spore-agent", "--lines", "3", "--json")
 	require.True(t, ok, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
