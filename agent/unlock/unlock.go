@@ -387,9 +387,24 @@ func (op *opening) enrollTPM(ctx context.Context) error {
 	return op.enrollWith(ctx, nil, args)
 }
 
-// enrollText gives a passphrase or the host key a key slot.
+// newPassphrase is the credential that systemd-cryptenroll takes a new passphrase from (systemd-cryptenroll(1), Credentials).
+const newPassphrase = "cryptenroll.new-passphrase"
+
+// enrollText gives a passphrase or the host key a key slot. It goes by a file for root alone: an environment is inherited by
+// each process that a program starts, and shows in /proc and in dumps.
 func (op *opening) enrollText(ctx context.Context, key string) error {
-	return op.enrollWith(ctx, []string{"NEWPASSWORD=" + key}, []string{"--password"})
+	if err := os.MkdirAll(op.Dir, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(op.Dir, "key-*") // Its mode is 0700.
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, newPassphrase), []byte(key), 0o600); err != nil {
+		return err
+	}
+	return op.enrollWith(ctx, []string{"CREDENTIALS_DIRECTORY=" + dir}, []string{"--password"})
 }
 
 // enrollWith makes a key slot, and then takes away all others but that of the recovery key.
@@ -450,6 +465,6 @@ func numbers(slots []int) []string {
 func (o *Options) Clean() {
 	left, _ := filepath.Glob(filepath.Join(o.Dir, "key-*"))
 	for _, path := range left {
-		_ = os.Remove(path)
+		_ = os.RemoveAll(path)
 	}
 }

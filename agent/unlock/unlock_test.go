@@ -101,7 +101,7 @@ func (m *machine) options(want *spec.State, signed bool) *Options {
 func (m *machine) exec(_ context.Context, env []string, name string, args ...string) error {
 	line := name
 	key := ""
-	for _, a := range append(args, env...) {
+	for _, a := range append(args, m.given(env)...) {
 		file := strings.TrimPrefix(a, "--unlock-key-file=")
 		if strings.Contains(file, "/keys/key-") {
 			st, err := os.Stat(file)
@@ -131,6 +131,30 @@ func (m *machine) exec(_ context.Context, env []string, name string, args ...str
 		return errors.New("wrong key")
 	}
 	return nil
+}
+
+// given shows what an environment leads to; it never holds a key itself.
+func (m *machine) given(env []string) (out []string) {
+	for _, e := range env {
+		for _, key := range []string{recovery, passphrase, "host key"} {
+			require.NotContains(m.t, e, key, "a key is in an environment")
+		}
+		dir, ok := strings.CutPrefix(e, "CREDENTIALS_DIRECTORY=")
+		require.True(m.t, ok, e)
+		files, err := os.ReadDir(dir)
+		require.NoError(m.t, err)
+		for _, path := range []string{dir, filepath.Join(dir, files[0].Name())} {
+			st, err := os.Stat(path)
+			require.NoError(m.t, err)
+			require.Zero(m.t, st.Mode().Perm()&0o077, "others can read %s", path)
+		}
+		for _, f := range files {
+			data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+			require.NoError(m.t, err)
+			out = append(out, f.Name()+"="+string(data))
+		}
+	}
+	return out
 }
 
 func tpmToken(slot int, public string) luks.Token {
@@ -217,7 +241,7 @@ func TestOpen(t *testing.T) {
 		},
 		"a new passphrase is asked for twice": {
 			machine: machine{opens: map[string]bool{recovery: true}, bundle: recovery, answers: []string{"short", recovery, passphrase, "another one that is long", passphrase, passphrase}}, want: phrase, header: fresh,
-			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2 --unlock-key-file=<" + recovery + "> /dev/null NEWPASSWORD=" + passphrase},
+			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2 --unlock-key-file=<" + recovery + "> /dev/null " + newPassphrase + "=" + passphrase},
 			asked: []string{"New passphrase for the state of edge-01, at least 12 characters:", "That is too short. New passphrase for the state of edge-01, at least 12 characters:",
 				"That has the form of a recovery key. New passphrase for the state of edge-01, at least 12 characters:", "The same once more:",
 				"These were two. New passphrase for the state of edge-01, at least 12 characters:", "The same once more:"},
@@ -229,7 +253,7 @@ func TestOpen(t *testing.T) {
 		},
 		"the passphrase was forgotten: another takes its place": {
 			machine: machine{opens: map[string]bool{recovery: true}, answers: []string{recovery, passphrase, passphrase}}, want: phrase, header: locked,
-			done:  []string{key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null NEWPASSWORD=" + passphrase},
+			done:  []string{key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null " + newPassphrase + "=" + passphrase},
 			asked: []string{"Passphrase, or recovery key, of the state of edge-01:", "New passphrase for the state of edge-01, at least 12 characters:", "The same once more:"},
 			info:  Info{Opened: Recovery},
 		},
@@ -239,7 +263,7 @@ func TestOpen(t *testing.T) {
 		},
 		"without a TPM the host key": {
 			machine: machine{opens: map[string]bool{recovery: true}, bundle: recovery}, want: &spec.State{Encrypt: "tpm2", WithoutTPM: "host-key"}, header: fresh,
-			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2 --unlock-key-file=<" + recovery + "> /dev/null NEWPASSWORD=host key 1"}, info: Info{Opened: Recovery},
+			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2 --unlock-key-file=<" + recovery + "> /dev/null " + newPassphrase + "=host key 1"}, info: Info{Opened: Recovery},
 		},
 		"the host key opens it": {
 			machine: machine{opens: map[string]bool{"host key": true}, host: &host{key: "host key"}}, want: hosted, header: locked,
@@ -247,12 +271,12 @@ func TestOpen(t *testing.T) {
 		},
 		"the host key is lost": {
 			machine: machine{opens: map[string]bool{recovery: true}, bundle: recovery, host: &host{key: "another"}}, want: hosted, header: locked,
-			done: []string{key("another"), key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null NEWPASSWORD=host key 1"},
+			done: []string{key("another"), key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null " + newPassphrase + "=host key 1"},
 			info: Info{Opened: Recovery}, said: "was the boot medium or the mainboard exchanged?",
 		},
 		"the medium of the host key cannot be read": {
 			machine: machine{opens: map[string]bool{recovery: true}, bundle: recovery, host: &host{err: errors.New("it is read-only")}}, want: hosted, header: locked,
-			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null NEWPASSWORD=host key 1"},
+			done: []string{key(recovery), enroll + "--password --wipe-slot=tpm2,1 --unlock-key-file=<" + recovery + "> /dev/null " + newPassphrase + "=host key 1"},
 			info: Info{Opened: Recovery}, said: "it is read-only",
 		},
 		"a TPM in the place of a passphrase": {
