@@ -6,16 +6,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Write puts data at path with exactly the given mode, creating directories (0755) as needed. A file that already says the
 // same is left alone; changed tells.
 func Write(path string, data []byte, mode fs.FileMode) (changed bool, err error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode() == mode {
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		if old, err := ReadLimited(path, int64(len(data))); err == nil && bytes.Equal(old, data) {
 			return false, nil
 		}
 	}
@@ -49,16 +52,36 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// ReadLimited reads a file that has at most limit bytes.
+// ReadLimited reads a file that has at most limit bytes. Where another user can write, what is there may be a pipe, which would
+// be waited for, or a link to a device that has no end: both are errors.
 func ReadLimited(path string, limit int64) ([]byte, error) {
-	st, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
+	}
+	return readAll(f, path, limit)
+}
+
+func readAll(f *os.File, path string, limit int64) ([]byte, error) {
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: it is not a file", path)
 	}
 	if st.Size() > limit {
 		return nil, fmt.Errorf("read %s: it has %d bytes, more than %d", path, st.Size(), limit)
 	}
-	return os.ReadFile(path)
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, limit)
+	}
+	return data, nil
 }
 
 func write(path string, data []byte, mode fs.FileMode, durable bool) (err error) {

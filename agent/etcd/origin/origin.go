@@ -31,6 +31,9 @@ const (
 // file is the origin's, in the directory of the data: who removes the data removes it too.
 const file = "spore.json"
 
+// maxOrigin bounds it in bytes.
+const maxOrigin = 1 << 20
+
 // Names of what is put aside, beside the data.
 const (
 	// GivenUp is what an operator gave up by force.
@@ -78,15 +81,51 @@ func Token(cluster string, nonces map[string]string) string {
 	return cluster + "-" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Dir is the directory of a member's data.
+// Dir is the directory of a member's data. It lies in the folder of etcd's user, where root works as well: nothing in there is
+// followed that leads out of that folder.
 type Dir string
+
+// home opens the folder that the directory lies in. An error that is fs.ErrNotExist says that there is none.
+func (d Dir) home() (*os.Root, error) {
+	root, err := os.OpenRoot(filepath.Dir(string(d)))
+	if err != nil {
+		return nil, err
+	}
+	st, err := root.Lstat(d.name())
+	if err == nil && !st.IsDir() {
+		root.Close()
+		return nil, fmt.Errorf("%s is not a directory, and neither etcd nor spore-agent makes anything else there: remove it", d)
+	}
+	return root, nil
+}
+
+func (d Dir) name() string { return filepath.Base(string(d)) }
+
+func (d Dir) file() string { return d.name() + "/" + file }
+
+func (d Dir) wal() string { return d.name() + "/wal" }
 
 // Read reads the origin; nil when there is none.
 func (d Dir) Read() (*Origin, error) {
-	var o Origin
-	err := atomicfile.ReadJSON(filepath.Join(string(d), file), &o)
+	home, err := d.home()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read how the data of etcd began: %w", err)
+	}
+	defer home.Close()
+	return d.read(home)
+}
+
+func (d Dir) read(home *os.Root) (*Origin, error) {
+	data, err := atomicfile.ReadLimitedIn(home, d.file(), maxOrigin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var o Origin
+	if err == nil {
+		err = json.Unmarshal(data, &o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read how the data of etcd began: %w", err)
@@ -99,109 +138,145 @@ func (d Dir) Read() (*Origin, error) {
 
 // Write keeps the origin such that it survives a power cut.
 func (d Dir) Write(o Origin) error {
+	home, err := d.home()
+	if err != nil {
+		return fmt.Errorf("keep how the data of etcd began: %w", err)
+	}
+	defer home.Close()
+	return d.write(home, o)
+}
+
+func (d Dir) write(home *os.Root, o Origin) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("internal error: how the data of etcd began: %w", err)
 	}
-	return atomicfile.WriteDurable(filepath.Join(string(d), file), append(data, '\n'), 0o644)
+	return atomicfile.WriteDurableIn(home, d.file(), append(data, '\n'), 0o644)
 }
 
 // Settle makes of what a power cut left what the member can go on with, and tells whether it has no data. What etcd had only
 // begun to write, it begins anew; nobody has heard of that yet.
 func (d Dir) Settle() (empty bool, err error) {
-	o, err := d.Read()
+	home, err := d.home()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the data of etcd: %w", err)
+	}
+	defer home.Close()
+	o, err := d.read(home)
 	if err != nil {
 		return false, err
 	}
-	began, err := hasEntries(d.wal())
+	began, err := d.hasEntries(home)
 	if err != nil {
 		return false, err
 	}
 	switch {
 	case o == nil:
-		_, err := os.Stat(d.wal())
-		return errors.Is(err, fs.ErrNotExist), nil
+		_, err := home.Stat(d.wal())
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		return false, err
 	case o.Ran:
 		return !began, nil
 	case began:
 		o.Ran = true
-		return false, d.Write(*o)
+		return false, d.write(home, *o)
 	}
-	return false, d.clear(file)
+	return false, d.clear(home, file)
 }
 
 // Make has the directory hold nothing but an origin, unless it is that of this incarnation already. What another one left is
 // put aside when it is data, and removed when it is none. uid and gid are etcd's.
 func (d Dir) Make(o Origin, uid, gid int) error {
-	before, err := d.Read()
+	if err := os.MkdirAll(filepath.Dir(string(d)), 0o700); err != nil {
+		return fmt.Errorf("make the directory of etcd's data: %w", err)
+	}
+	home, err := d.home()
+	if err != nil {
+		return fmt.Errorf("make the directory of etcd's data: %w", err)
+	}
+	defer home.Close()
+	before, err := d.read(home)
 	if err == nil && before != nil && before.Nonce == o.Nonce && before.Kind == o.Kind {
 		return nil
 	}
-	began, err := hasEntries(d.wal())
+	began, err := d.hasEntries(home)
 	if err != nil || began {
-		if err := d.PutAside(GivenUp); err != nil {
+		if err := d.putAside(home, GivenUp); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
+	if err := home.Mkdir(d.name(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make the directory of etcd's data: %w", err)
 	}
-	if err := d.clear(""); err != nil {
+	if err := d.clear(home, ""); err != nil {
 		return err
 	}
-	if err := os.Chown(string(d), uid, gid); err != nil {
+	if err := atomicfile.GiveIn(home, d.name(), uid, gid, 0o700); err != nil {
 		return fmt.Errorf("give etcd its directory: %w", err)
 	}
-	if err := d.Write(o); err != nil {
+	if err := d.write(home, o); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(string(d)))
+	return atomicfile.SyncIn(home, ".")
 }
 
 // PutAside renames the directory. What the others have removed they have; of what was given up, nothing is deleted.
 func (d Dir) PutAside(name string) error {
-	to := filepath.Join(filepath.Dir(string(d)), name)
+	home, err := d.home()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("put the data of etcd aside: %w", err)
+	}
+	defer home.Close()
+	return d.putAside(home, name)
+}
+
+func (d Dir) putAside(home *os.Root, name string) error {
+	to := name
 	if name == Removed {
-		if err := os.RemoveAll(to); err != nil {
+		if err := home.RemoveAll(to); err != nil {
 			return fmt.Errorf("put the data of etcd aside: %w", err)
 		}
 	}
 	for i := 2; ; i++ {
-		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+		if _, err := home.Lstat(to); errors.Is(err, fs.ErrNotExist) {
 			break
+		} else if err != nil {
+			return fmt.Errorf("put the data of etcd aside: %w", err)
 		}
-		to = filepath.Join(filepath.Dir(string(d)), fmt.Sprintf("%s-%d", name, i))
+		to = fmt.Sprintf("%s-%d", name, i)
 	}
-	if err := os.Rename(string(d), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := home.Rename(d.name(), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("put the data of etcd aside: %w", err)
 	}
-	return syncDir(filepath.Dir(string(d)))
+	return atomicfile.SyncIn(home, ".")
 }
 
-func (d Dir) wal() string { return filepath.Join(string(d), "wal") }
-
 // clear removes all that is in the directory but one file.
-func (d Dir) clear(but string) error {
-	entries, err := os.ReadDir(string(d))
+func (d Dir) clear(home *os.Root, but string) error {
+	dir, err := atomicfile.DirIn(home, d.name())
 	if err != nil {
 		return fmt.Errorf("clear the directory of etcd's data: %w", err)
 	}
-	for _, e := range entries {
-		if e.Name() == but {
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("clear the directory of etcd's data: %w", err)
+	}
+	for _, name := range names {
+		if name == but {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(string(d), e.Name())); err != nil {
+		if err := home.RemoveAll(d.name() + "/" + name); err != nil {
 			return fmt.Errorf("clear the directory of etcd's data: %w", err)
 		}
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

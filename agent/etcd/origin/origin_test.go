@@ -36,10 +36,12 @@ func promised() []byte { return append(made(), record(2, []byte{0x08, 0x01})...)
 // preallocated is a log as it lies on a disk.
 func preallocated(log []byte) []byte { return append(log, make([]byte, 4096)...) }
 
+func walOf(d Dir) string { return filepath.Join(string(d), "wal") }
+
 func place(t *testing.T, d Dir, log []byte) {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(d.wal(), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(d.wal(), "0000000000000000-0000000000000000.wal"), log, 0o600))
+	require.NoError(t, os.MkdirAll(walOf(d), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(walOf(d), "0000000000000000-0000000000000000.wal"), log, 0o600))
 }
 
 func newDir(t *testing.T) Dir { return Dir(filepath.Join(t.TempDir(), "member")) }
@@ -66,7 +68,10 @@ func TestALogThatWasJustMadeHasNoEntries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDir(t)
 			place(t, d, tt.log)
-			got, err := hasEntries(d.wal())
+			home, err := d.home()
+			require.NoError(t, err)
+			defer home.Close()
+			got, err := d.hasEntries(home)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, got)
 		})
@@ -117,7 +122,7 @@ func TestADirectoryIsSettledWhateverAPowerCutLeft(t *testing.T) {
 				empty, err := d.Settle()
 				require.NoError(t, err)
 				require.Equal(t, tt.empty, empty)
-				if _, err := os.Stat(d.wal()); tt.keeps {
+				if _, err := os.Stat(walOf(d)); tt.keeps {
 					require.NoError(t, err)
 				} else {
 					require.ErrorIs(t, err, os.ErrNotExist)
@@ -139,7 +144,7 @@ func TestMakeKeepsWhatIsOfTheSameIncarnation(t *testing.T) {
 	require.NoError(t, d.Make(form("n1"), os.Getuid(), os.Getgid()))
 	place(t, d, promised())
 	require.NoError(t, d.Make(form("n1"), os.Getuid(), os.Getgid()))
-	require.DirExists(t, d.wal())
+	require.DirExists(t, walOf(d))
 }
 
 func TestMakePutsDataOfAnotherIncarnationAside(t *testing.T) {
@@ -148,13 +153,13 @@ func TestMakePutsDataOfAnotherIncarnationAside(t *testing.T) {
 	for i, want := range []string{aside, aside + "-2"} {
 		place(t, d, promised())
 		require.NoError(t, d.Make(form(string(rune('a'+i))), os.Getuid(), os.Getgid()))
-		require.NoDirExists(t, d.wal())
+		require.NoDirExists(t, walOf(d))
 		require.DirExists(t, filepath.Join(want, "wal"))
 	}
 	place(t, d, made())
 	require.NoError(t, d.Make(form("x"), os.Getuid(), os.Getgid()))
 	require.NoDirExists(t, aside+"-3", "what was only begun is no data")
-	require.NoDirExists(t, d.wal())
+	require.NoDirExists(t, walOf(d))
 }
 
 func TestWhatWasRemovedIsKeptOnce(t *testing.T) {

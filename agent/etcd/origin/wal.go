@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
+
+	"spore/agent/atomicfile"
 )
 
 // Types of records in etcd's write-ahead log (go.etcd.io/etcd/server/v3/storage/wal, wal.go).
@@ -24,8 +26,8 @@ const maxWALHead = 1 << 20
 
 // hasEntries tells whether a log has anything that a member may have promised to others. One without was cut off when etcd had
 // just made it; etcd could not go on with it, as it would not know its members.
-func hasEntries(dir string) (bool, error) {
-	logs, err := logsOf(dir)
+func (d Dir) hasEntries(home *os.Root) (bool, error) {
+	logs, err := d.logs(home)
 	if err != nil || len(logs) == 0 {
 		return false, err
 	}
@@ -33,7 +35,7 @@ func hasEntries(dir string) (bool, error) {
 		return true, nil
 	}
 	found := false
-	err = readLog(logs[0], func(kind uint64, _ []byte) bool {
+	err = readLog(home, logs[0], func(kind uint64, _ []byte) bool {
 		found = kind == walEntry || kind == walState
 		return !found
 	})
@@ -53,12 +55,20 @@ func ignore(err, what error) error {
 
 // Member is by which ids the log of a member's data calls it and its cluster; zeros when there is no log.
 func (d Dir) Member() (member, cluster uint64, err error) {
-	logs, err := logsOf(d.wal())
+	home, err := d.home()
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("look for the log of etcd: %w", err)
+	}
+	defer home.Close()
+	logs, err := d.logs(home)
 	if err != nil || len(logs) == 0 {
 		return 0, 0, err
 	}
 	var metadata []byte
-	err = readLog(logs[len(logs)-1], func(kind uint64, data []byte) bool {
+	err = readLog(home, logs[len(logs)-1], func(kind uint64, data []byte) bool {
 		if kind == walMetadata {
 			metadata = data
 		}
@@ -75,24 +85,31 @@ func (d Dir) Member() (member, cluster uint64, err error) {
 	return fields.numbers[1], fields.numbers[2], nil
 }
 
-func logsOf(dir string) (out []string, err error) {
-	entries, err := os.ReadDir(dir)
+// logs lists the files of the log in etcd's folder.
+func (d Dir) logs(home *os.Root) (out []string, err error) {
+	dir, err := atomicfile.DirIn(home, d.wal())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for the log of etcd: %w", err)
 	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".wal") {
-			out = append(out, filepath.Join(dir, e.Name()))
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("look for the log of etcd: %w", err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if strings.HasSuffix(name, ".wal") {
+			out = append(out, d.wal()+"/"+name)
 		}
 	}
 	return out, nil
 }
 
-func readLog(path string, each func(kind uint64, data []byte) bool) error {
-	f, err := os.Open(path)
+func readLog(home *os.Root, name string, each func(kind uint64, data []byte) bool) error {
+	f, err := atomicfile.OpenIn(home, name)
 	if err != nil {
 		return fmt.Errorf("read the log of etcd: %w", err)
 	}
