@@ -98,7 +98,7 @@ func (m *machine) kafkaArchive(dir string) error {
 	if _, err := atomicfile.Write(path, nil, 0o644); err != nil {
 		return err
 	}
-	options, err := os.ReadFile(filepath.Join(dir, "jvm.args"))
+	options, err := kafka.ReadRuntime(filepath.Join(dir, "jvm.args"))
 	if err != nil {
 		return fmt.Errorf("read the options of the JVM: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"spore/agent/atomicfile"
 )
 
 // archiveSuffix is that of an archive of classes (JEP 350).
@@ -31,16 +33,25 @@ func Archive(dir string, of []string, options []byte) (string, error) {
 		fmt.Fprintf(h, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
 	}
 	name := "kafka-" + hex.EncodeToString(h.Sum(nil)[:8]) + archiveSuffix
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// The directory lies in the folder of Kafka's user.
+	home, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return filepath.Join(dir, name), nil
+	}
+	if err != nil {
 		return "", fmt.Errorf("look for archives of classes: %w", err)
 	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if e.Name() == name && !unfinished(path) || !strings.Contains(e.Name(), archiveSuffix) {
+	defer home.Close()
+	names, err := namesIn(home, filepath.Base(dir))
+	if err != nil {
+		return "", fmt.Errorf("look for archives of classes: %w", err)
+	}
+	for _, other := range names {
+		path := filepath.Join(filepath.Base(dir), other)
+		if other == name && !unfinished(home, path) || !strings.Contains(other, archiveSuffix) {
 			continue
 		}
-		if err := os.Remove(path); err != nil {
+		if err := home.Remove(path); err != nil {
 			return "", fmt.Errorf("remove an old archive of classes: %w", err)
 		}
 	}
@@ -48,8 +59,8 @@ func Archive(dir string, of []string, options []byte) (string, error) {
 }
 
 // unfinished tells whether an archive has no header.
-func unfinished(path string) bool {
-	f, err := os.Open(path)
+func unfinished(home *os.Root, path string) bool {
+	f, err := atomicfile.OpenIn(home, path)
 	if err != nil {
 		return true
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -27,8 +28,23 @@ type Meta struct {
 
 // ReadMeta reads what a directory says of itself; nil when it is not formatted.
 func ReadMeta(dir string) (*Meta, error) {
+	home, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read whose %s is: %w", dir, err)
+	}
+	defer home.Close()
+	return readMeta(home, filepath.Base(dir))
+}
+
+// readMeta is ReadMeta in the folder of Kafka's user. What is behind a link that leads out of it is not read: an error tells
+// some of what it read.
+func readMeta(home *os.Root, name string) (*Meta, error) {
+	dir := filepath.Join(home.Name(), name)
 	path := filepath.Join(dir, metaFile)
-	data, err := atomicfile.ReadLimited(path, maxMeta)
+	data, err := atomicfile.ReadLimitedIn(home, filepath.Join(name, metaFile), maxMeta)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

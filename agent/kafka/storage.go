@@ -18,9 +18,10 @@ import (
 	"spore/agent/atomicfile"
 )
 
-// Storage is where a node's Kafka keeps its data, and for whom.
+// Storage is where a node's Kafka keeps its data, and for whom. All of it lies in one folder, which Kafka's user can write:
+// root follows nothing in there that leads out of it.
 type Storage struct {
-	// Metadata is the directory of the metadata log. Data is a log directory beside it; empty when there is none. Both are
+	// Metadata is the directory of the metadata log, in that folder. Data is a log directory beside it; empty when there is none. Both are
 	// made when they are missing.
 	Metadata, Data string
 	// Disks are log directories on data disks; one that is missing is on a disk that is away.
@@ -57,10 +58,45 @@ func DirectoryID(cluster, node, incarnation string) string {
 	}
 }
 
+// in has something done in Kafka's folder. Without the folder there is nothing to do.
+func (s *Storage) in(do func(home *os.Root) error) error {
+	home, err := os.OpenRoot(filepath.Dir(s.Metadata))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the folder of Kafka's data: %w", err)
+	}
+	defer home.Close()
+	return do(home)
+}
+
+// name is that of a directory in Kafka's folder.
+func (s *Storage) name(dir string) (string, error) {
+	name, err := filepath.Rel(filepath.Dir(s.Metadata), dir)
+	if err != nil || !filepath.IsLocal(name) {
+		return "", fmt.Errorf("internal error: %s is not in the folder of %s", dir, s.Metadata)
+	}
+	return name, nil
+}
+
+// meta is what a directory says of itself.
+func (s *Storage) meta(dir string) (m *Meta, err error) {
+	err = s.in(func(home *os.Root) error {
+		name, err := s.name(dir)
+		if err != nil {
+			return err
+		}
+		m, err = readMeta(home, name)
+		return err
+	})
+	return m, err
+}
+
 // Check refuses directories of another cluster or node.
 func (s *Storage) Check() error {
 	for _, dir := range s.directories() {
-		m, err := ReadMeta(dir)
+		m, err := s.meta(dir)
 		switch {
 		case err != nil:
 			return err
@@ -80,17 +116,24 @@ func (s *Storage) directories() []string {
 	if s.Data != "" {
 		out = append(out, s.Data)
 	}
-	for _, dir := range s.Disks {
-		if _, err := os.Stat(dir); err == nil {
-			out = append(out, dir)
+	_ = s.in(func(home *os.Root) error { // Without the folder, no disk is there.
+		for _, dir := range s.Disks {
+			name, err := s.name(dir)
+			if err == nil {
+				_, err = home.Stat(name)
+			}
+			if err == nil {
+				out = append(out, dir)
+			}
 		}
-	}
+		return nil
+	})
 	return out
 }
 
 // Empty tells whether the metadata directory was never formatted.
 func (s *Storage) Empty() (bool, error) {
-	m, err := ReadMeta(s.Metadata)
+	m, err := s.meta(s.Metadata)
 	return m == nil, err
 }
 
@@ -98,7 +141,7 @@ func (s *Storage) Empty() (bool, error) {
 func (s *Storage) Unformatted() ([]string, error) {
 	var out []string
 	for _, dir := range s.directories() {
-		m, err := ReadMeta(dir)
+		m, err := s.meta(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -111,24 +154,40 @@ func (s *Storage) Unformatted() ([]string, error) {
 
 // Clear takes away what an interrupted formatting left in the metadata directory, which Kafka has never run with. It refuses
 // a directory with a log, which only Kafka itself writes.
-func (s *Storage) Clear() error {
-	partition := filepath.Join(s.Metadata, "__cluster_metadata-0")
-	logs, err := filepath.Glob(filepath.Join(partition, "*.log"))
+func (s *Storage) Clear() error { return s.in(s.clear) }
+
+func (s *Storage) clear(home *os.Root) error {
+	metadata := filepath.Base(s.Metadata)
+	partition := filepath.Join(metadata, "__cluster_metadata-0")
+	names, err := namesIn(home, partition)
 	if err != nil {
-		return err
+		return fmt.Errorf("clear an unfinished formatting: %w", err)
 	}
-	if len(logs) > 0 {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".log") }) {
 		return fmt.Errorf("%s holds a metadata log although its formatting was never finished; it is left as it is: call for help before you remove it", s.Metadata)
 	}
 	for _, name := range []string{metaFile, metaFile + ".tmp", "bootstrap.checkpoint", "bootstrap.checkpoint.tmp"} {
-		if err := os.Remove(filepath.Join(s.Metadata, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := home.Remove(filepath.Join(metadata, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("clear an unfinished formatting: %w", err)
 		}
 	}
-	if err := os.RemoveAll(partition); err != nil {
+	if err := home.RemoveAll(partition); err != nil {
 		return fmt.Errorf("clear an unfinished formatting: %w", err)
 	}
 	return nil
+}
+
+// namesIn lists a directory in Kafka's folder; one that is not there has nothing in it.
+func namesIn(home *os.Root, dir string) ([]string, error) {
+	d, err := atomicfile.DirIn(home, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // Formatter runs Kafka's StorageTool with these arguments.
@@ -164,17 +223,31 @@ func (s *Storage) Format(ctx context.Context, voters []Voter, properties, scratc
 		return fmt.Errorf("format the storage of Kafka: %s is not formatted although Kafka's tool says so", strings.Join(left, ", "))
 	}
 	for _, dir := range s.directories() {
-		if err := syncFilesystem(dir); err != nil {
+		if err := s.sync(dir); err != nil {
 			return fmt.Errorf("make %s last: %w", dir, err)
 		}
 	}
 	return nil
 }
 
+// maxRuntime bounds a file of the unit's runtime directory, in bytes.
+const maxRuntime = 1 << 20
+
+// ReadRuntime reads a file of the unit's runtime directory, which belongs to Kafka's user, for root.
+func ReadRuntime(path string) ([]byte, error) {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return atomicfile.ReadLimitedIn(dir, filepath.Base(path), maxRuntime)
+}
+
 // limitDirectories writes server.properties with only those log directories that are there, since the tool would make the
 // others, below mount points.
 func limitDirectories(from, to string, present []string) error {
-	data, err := os.ReadFile(from)
+	// Kafka's user can write there, too, and can read what is made of it.
+	data, err := ReadRuntime(from)
 	if err != nil {
 		return fmt.Errorf("read Kafka's configuration: %w", err)
 	}
@@ -202,12 +275,18 @@ func limitDirectories(from, to string, present []string) error {
 	return nil
 }
 
-// syncFilesystem is syncfs(2): the tool does not flush everything that it writes.
-func syncFilesystem(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
+// sync is syncfs(2): the tool does not flush everything that it writes.
+func (s *Storage) sync(dir string) error {
+	return s.in(func(home *os.Root) error {
+		name, err := s.name(dir)
+		if err != nil {
+			return err
+		}
+		d, err := atomicfile.DirIn(home, name)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return unix.Syncfs(int(d.Fd()))
+	})
 }
