@@ -19,7 +19,8 @@ import (
 // Store is the data directory of this node's monitor.
 //
 // It is made beside its place and renamed when it is whole: a directory at its place is always one that ceph-mon --mkfs
-// finished.
+// finished. The folder that both lie in belongs to Ceph's user, and root works there as well: it follows nothing in there that
+// leads out of it.
 type Store struct {
 	// Dir is the directory, /var/lib/ceph/mon/ceph-NAME.
 	Dir string
@@ -58,7 +59,7 @@ func (s Store) Empty() (bool, error) {
 
 // Check refuses data of another storage cluster, which this one would only damage.
 func (s Store) Check() error {
-	data, err := atomicfile.ReadLimited(filepath.Join(s.Dir, fsidFile), maxFSID)
+	data, err := s.readFSID()
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s was not made by spore-agent: it has no file %s; if it is data of this cluster, write its fsid %s into that file, else move the directory away", s.Dir, fsidFile, s.FSID)
 	}
@@ -69,6 +70,16 @@ func (s Store) Check() error {
 		return fmt.Errorf("%s is data of the storage cluster %q, and the bundle of this node is for %s; bring the bundle that belongs to the data, or move the directory away to make a new monitor", s.Dir, found, s.FSID)
 	}
 	return nil
+}
+
+// readFSID reads the file in the folder alone: what is in it is told.
+func (s Store) readFSID() ([]byte, error) {
+	home, err := os.OpenRoot(filepath.Dir(s.Dir))
+	if err != nil {
+		return nil, err
+	}
+	defer home.Close()
+	return atomicfile.ReadLimitedIn(home, filepath.Join(filepath.Base(s.Dir), fsidFile), maxFSID)
 }
 
 // Form makes the data of one of the first monitors.
@@ -101,9 +112,15 @@ func (s Store) Join(ctx context.Context, others []string) error {
 
 // make makes the data by a map of monitors that get writes to a path.
 func (s Store) make(ctx context.Context, get func(path string) error) error {
-	fresh := s.Dir + ".new"
-	for _, dir := range []string{s.Dir, fresh} {
-		if err := os.RemoveAll(dir); err != nil {
+	home, err := os.OpenRoot(filepath.Dir(s.Dir))
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	name := filepath.Base(s.Dir)
+	fresh := name + ".new"
+	for _, dir := range []string{name, fresh} {
+		if err := home.RemoveAll(dir); err != nil {
 			return fmt.Errorf("clear what an unfinished start left: %w", err)
 		}
 	}
@@ -112,36 +129,37 @@ func (s Store) make(ctx context.Context, get func(path string) error) error {
 		return fmt.Errorf("the map of monitors: %w", err)
 	}
 	defer os.Remove(monmap)
-	if err := os.Mkdir(fresh, 0o700); err != nil {
+	if err := home.Mkdir(fresh, 0o700); err != nil {
 		return err
 	}
-	if err := os.Chown(fresh, s.UID, s.GID); err != nil {
+	if err := atomicfile.GiveIn(home, fresh, s.UID, s.GID, 0o700); err != nil {
 		return err
 	}
-	if _, _, err := s.Run(ctx, nil, monProgram, "--mkfs", "-c", s.Conf, "--id", s.Name, "--mon-data", fresh, "--monmap", monmap, "--fsid", s.FSID, "--keyring", s.Keyring); err != nil {
+	data := filepath.Join(home.Name(), fresh)
+	if _, _, err := s.Run(ctx, nil, monProgram, "--mkfs", "-c", s.Conf, "--id", s.Name, "--mon-data", data, "--monmap", monmap, "--fsid", s.FSID, "--keyring", s.Keyring); err != nil {
 		return fmt.Errorf("make the database of the monitor: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(fresh, fsidFile), []byte(s.FSID+"\n"), 0o644); err != nil {
+	if err := atomicfile.WriteDurableIn(home, filepath.Join(fresh, fsidFile), []byte(s.FSID+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := syncAll(fresh); err != nil {
+	if err := syncAll(home, fresh); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, s.Dir); err != nil {
+	if err := home.Rename(fresh, name); err != nil {
 		return err
 	}
-	return syncAll(filepath.Dir(s.Dir))
+	return syncAll(home, ".")
 }
 
 // syncAll brings the whole file system of a directory to the disk (syncfs(2)).
-func syncAll(dir string) error {
-	f, err := os.Open(dir)
+func syncAll(home *os.Root, name string) error {
+	d, err := atomicfile.DirIn(home, name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("bring %s to the disk: %w", dir, err)
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("bring %s to the disk: %w", d.Name(), err)
 	}
 	return nil
 }
