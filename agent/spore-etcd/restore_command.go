@@ -314,7 +314,7 @@ func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, p
 		*seen = max(*seen, e.Name.Revision)
 	}
 	if from != "" {
-		h, err := plain(place, from, id, c.ID)
+		h, err := plain(place, func(to io.Writer) (sealing.Header, error) { return unseal(from, id, c.ID, to) })
 		return h, filepath.Base(from), err
 	}
 	for _, e := range list {
@@ -367,17 +367,17 @@ func (m *machine) fetched(ctx context.Context, c *facts.Cluster, place restore.P
 			return sealing.Header{}, err
 		}
 	}
-	return plain(place, dir.At(e.Name), id, c.ID)
+	return plain(place, func(to io.Writer) (sealing.Header, error) { return m.unsealKept(e.Name, id, c.ID, to) })
 }
 
 // plain decrypts a snapshot to where a restore takes it from.
-func plain(place restore.Place, from string, id *age.X25519Identity, clusterID string) (h sealing.Header, err error) {
+func plain(place restore.Place, unseal func(to io.Writer) (sealing.Header, error)) (h sealing.Header, err error) {
 	out, err := os.OpenFile(place.Plain(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return h, fmt.Errorf("lay the database ready: %w", err)
 	}
 	defer out.Close()
-	if h, err = unseal(from, id, clusterID, io.Writer(out)); err != nil {
+	if h, err = unseal(out); err != nil {
 		return h, err
 	}
 	if err := out.Close(); err != nil {

@@ -254,7 +254,7 @@ func checkSnapshots(m *machine) error {
 	snapshot.Sort(list, time.Now())
 	var bad []string
 	for _, e := range list {
-		_, err := unseal(m.snapshots().At(e.Name), id, c.ID, io.Discard)
+		_, err := m.unsealKept(e.Name, id, c.ID, io.Discard)
 		if err == nil {
 			err = m.snapshots().Check(e.Name)
 		}
@@ -299,6 +299,19 @@ func unseal(path string, id *age.X25519Identity, clusterID string, to io.Writer)
 	if err != nil {
 		return sealing.Header{}, fmt.Errorf("open a snapshot: %w", err)
 	}
+	return unsealFrom(f, path, id, clusterID, to)
+}
+
+// unsealKept opens one of this master's.
+func (m *machine) unsealKept(n snapshot.Name, id *age.X25519Identity, clusterID string, to io.Writer) (sealing.Header, error) {
+	f, err := m.snapshots().Open(n)
+	if err != nil {
+		return sealing.Header{}, fmt.Errorf("open a snapshot: %w", err)
+	}
+	return unsealFrom(f, m.snapshots().At(n), id, clusterID, to)
+}
+
+func unsealFrom(f *os.File, path string, id *age.X25519Identity, clusterID string, to io.Writer) (sealing.Header, error) {
 	defer f.Close()
 	h, db, err := sealing.Open(f, id)
 	if err != nil {

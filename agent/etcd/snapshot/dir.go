@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/atomicfile"
 	"spore/nodeapi"
 )
 
@@ -31,7 +31,8 @@ const leastKept = 2
 // draftPrefix begins the names of files that are being written.
 const draftPrefix = ".draft-"
 
-// Dir is the directory of a master's snapshots. Only one process at a time changes it: see Lock.
+// Dir is the directory of a master's snapshots. Only one process at a time changes it: see Lock. It belongs to the user of the
+// unit; root's commands and the node's API work in it as well, and follow nothing that leads out of it.
 type Dir struct {
 	Path string
 	// Space returns how many bytes are free and how many there are in all; that of the file system when nil.
@@ -47,7 +48,12 @@ func (d Dir) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(d.Path, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of snapshots: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(d.Path, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("lock the directory of snapshots: %w", err)
+	}
+	defer root.Close()
+	f, err := root.OpenFile(".lock", os.O_CREATE|os.O_RDWR|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the directory of snapshots: %w", err)
 	}
@@ -83,13 +89,13 @@ func (d Dir) own(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	info, err := os.Stat(d.Path)
-	if err != nil {
+	var st, file unix.Stat_t
+	if err := errors.Join(unix.Stat(d.Path, &st), unix.Fstat(int(f.Fd()), &file)); err != nil {
 		return fmt.Errorf("look whose the snapshots are: %w", err)
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
+	// A file with another name may be somebody else's, to whom the kernel lets users make such names (fs.protected_hardlinks=0).
+	if file.Mode&unix.S_IFMT != unix.S_IFREG || file.Nlink != 1 {
+		return fmt.Errorf("give a snapshot to whose they are: %s is not a file with one name: remove it", f.Name())
 	}
 	if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
 		return fmt.Errorf("give a snapshot to whose they are: %w", err)
@@ -142,9 +148,19 @@ func (d Dir) List() ([]Entry, error) {
 // At is where a snapshot lies.
 func (d Dir) At(n Name) string { return filepath.Join(d.Path, n.String()) }
 
+// Open opens a snapshot. What lies at its place and is not a file of this directory is an error.
+func (d Dir) Open(n Name) (*os.File, error) {
+	root, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return atomicfile.OpenIn(root, n.String())
+}
+
 // Check reads a snapshot and compares it with the hash in its name.
 func (d Dir) Check(n Name) error {
-	f, err := os.Open(d.At(n))
+	f, err := d.Open(n)
 	if err != nil {
 		return fmt.Errorf("check a snapshot: %w", err)
 	}

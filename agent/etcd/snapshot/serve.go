@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -51,7 +50,7 @@ func serveOne(w http.ResponseWriter, r *http.Request, d Dir, text string) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	f, err := os.Open(d.At(name))
+	f, err := d.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		http.Error(w, "there is no such snapshot", http.StatusNotFound)
 		return
@@ -62,7 +61,7 @@ func serveOne(w http.ResponseWriter, r *http.Request, d Dir, text string) {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil {
 		http.Error(w, "the snapshot cannot be read; see the journal of this node", http.StatusInternalServerError)
 		return
 	}
