@@ -99,12 +99,12 @@ func DirIn(root *os.Root, name string) (*os.File, error) {
 	return d, nil
 }
 
-// GiveIn gives a directory in a folder to a user, with a mode.
-func GiveIn(root *os.Root, name string, uid, gid int, mode fs.FileMode) error {
+// GiveIn gives a directory in a folder to a user.
+func GiveIn(root *os.Root, name string, uid, gid int) error {
 	d, err := DirIn(root, name)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return errors.Join(d.Chown(uid, gid), d.Chmod(mode))
+	return d.Chown(uid, gid)
 }

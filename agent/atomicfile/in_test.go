@@ -39,7 +39,7 @@ func in(t *testing.T, dir, name string) {
 	if uid == 0 {
 		uid = 4242
 	}
-	_ = GiveIn(root, name, uid, os.Getgid(), 0o700)
+	_ = GiveIn(root, name, uid, os.Getgid())
 }
 
 func TestInAFolderOfAnotherUserNoLinkLeadsOut(t *testing.T) {
@@ -77,5 +77,5 @@ func TestWhatIsWrittenInAFolderIsWholeAndAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Error(t, WriteDurableIn(root, "absent/name", nil, 0o600))
-	require.ErrorContains(t, GiveIn(root, "name", os.Getuid(), os.Getgid(), 0o700), "is not a directory")
+	require.ErrorContains(t, GiveIn(root, "name", os.Getuid(), os.Getgid()), "is not a directory")
 }

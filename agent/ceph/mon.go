@@ -132,7 +132,7 @@ func (s Store) make(ctx context.Context, get func(path string) error) error {
 	if err := home.Mkdir(fresh, 0o700); err != nil {
 		return err
 	}
-	if err := atomicfile.GiveIn(home, fresh, s.UID, s.GID, 0o700); err != nil {
+	if err := atomicfile.GiveIn(home, fresh, s.UID, s.GID); err != nil {
 		return err
 	}
 	data := filepath.Join(home.Name(), fresh)

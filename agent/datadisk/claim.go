@@ -28,21 +28,35 @@ type binding struct {
 	Node    string `json:"node"`
 }
 
-// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the service's.
+// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the service's. A disk
+// comes from anywhere: nothing on it is followed that leads out of it.
 func (o Options) claim(dir string) error {
+	above, err := os.OpenRoot(filepath.Dir(o.Mounts))
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	name, err := filepath.Rel(above.Name(), dir)
+	if err != nil {
+		return fmt.Errorf("internal error: mount point: %w", err)
+	}
+	top, err := above.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
 	want := binding{o.ClusterID, o.Node}
-	path := filepath.Join(dir, bindingFile)
-	data, err := atomicfile.ReadLimited(path, maxBinding)
+	data, err := atomicfile.ReadLimitedIn(top, bindingFile, maxBinding)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := onlyNew(dir); err != nil {
+		if err := onlyNew(top); err != nil {
 			return err
 		}
 		data, err := json.Marshal(want)
 		if err != nil {
 			return fmt.Errorf("internal error: binding: %w", err)
 		}
-		if err := atomicfile.WriteDurable(path, append(data, '\n'), 0o644); err != nil {
+		if err := atomicfile.WriteDurableIn(top, bindingFile, append(data, '\n'), 0o644); err != nil {
 			return err
 		}
 	case err != nil:
@@ -56,22 +70,26 @@ func (o Options) claim(dir string) error {
 			return fmt.Errorf("it belongs to node %.64q of cluster %.64q, and this is node %q of cluster %q; nothing was changed", got.Node, got.Cluster, o.Node, o.ClusterID)
 		}
 	}
-	log := filepath.Join(dir, LogDir)
-	if err := os.Mkdir(log, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := top.Mkdir(LogDir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return os.Chown(log, o.UID, o.GID)
+	return atomicfile.GiveIn(top, LogDir, o.UID, o.GID)
 }
 
 // onlyNew tells a file system that was never used from one whose binding is lost: the binding is written first.
-func onlyNew(dir string) error {
-	entries, err := os.ReadDir(dir)
+func onlyNew(top *os.Root) error {
+	dir, err := atomicfile.DirIn(top, ".")
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), "."+bindingFile+"-") { // What a cut leaves of the write.
-			return fmt.Errorf("it holds %s but no %s, so it is not known whose it is; nothing was changed", e.Name(), bindingFile)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name != "lost+found" && !strings.HasPrefix(name, "."+bindingFile+"-") { // What a cut leaves of the write.
+			return fmt.Errorf("it holds %s but no %s, so it is not known whose it is; nothing was changed", name, bindingFile)
 		}
 	}
 	return nil

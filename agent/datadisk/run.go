@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/atomicfile"
 	"spore/agent/ext4"
 	"spore/agent/luks"
 	"spore/agent/repart"
@@ -260,24 +261,43 @@ func (o Options) checkAndMount(ctx context.Context, node, dir string) (err error
 func away(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) }
 
 // mountPoints makes the directory of the mount points, which is root's: where a disk is missing, the service finds no
-// directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own.
+// directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own: it can
+// move the directory away and lay another there, with whatever in it, and a mount would go where a link leads.
 func (o Options) mountPoints() error {
 	above := filepath.Dir(o.Mounts)
 	if err := os.Mkdir(above, 0o750); err == nil {
 		// systemd gives a state directory with the wrong owner to the service with all that is in it.
-		if err := os.Chown(above, o.UID, o.GID); err != nil {
+		if err := os.Lchown(above, o.UID, o.GID); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := os.Mkdir(o.Mounts, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	home, err := os.OpenRoot(above)
+	if err != nil {
 		return err
 	}
-	if err := os.Chown(o.Mounts, 0, 0); err != nil {
+	defer home.Close()
+	name := filepath.Base(o.Mounts)
+	if err := home.Mkdir(name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	return os.Chmod(o.Mounts, 0o755)
+	dir, err := atomicfile.DirIn(home, name)
+	if err != nil {
+		return fmt.Errorf("%w; remove what lies there", err)
+	}
+	defer dir.Close()
+	// From here on the service cannot change what is in it.
+	if err := errors.Join(dir.Chown(0, 0), dir.Chmod(0o755)); err != nil {
+		return err
+	}
+	for number := range Of(o.Disks, o.Use) {
+		point := filepath.Join(name, strconv.Itoa(number+1))
+		if st, err := home.Lstat(point); err == nil && !st.IsDir() {
+			return fmt.Errorf("%s is not a directory to mount a disk on; remove it", filepath.Join(above, point))
+		}
+	}
+	return nil
 }
 
 // ErrNotNamed says that the node's file gives a disk to no service.

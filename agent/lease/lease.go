@@ -28,6 +28,10 @@ const maxSize = 64 << 10
 
 // Read reads the lease of an interface from dir, the content of /run/systemd/netif/leases. ok is false while there is none.
 func Read(dir fs.FS, index int) (l Lease, ok bool) {
+	// networkd's user writes there: it is to be a file, and one that ends.
+	if st, err := fs.Stat(dir, fmt.Sprint(index)); err != nil || !st.Mode().IsRegular() || st.Size() > maxSize {
+		return Lease{}, false
+	}
 	data, err := fs.ReadFile(dir, fmt.Sprint(index))
 	if err != nil || len(data) > maxSize {
 		return Lease{}, false

@@ -216,7 +216,7 @@ func (d Dir) Make(o Origin, uid, gid int) error {
 	if err := d.clear(home, ""); err != nil {
 		return err
 	}
-	if err := atomicfile.GiveIn(home, d.name(), uid, gid, 0o700); err != nil {
+	if err := atomicfile.GiveIn(home, d.name(), uid, gid); err != nil {
 		return fmt.Errorf("give etcd its directory: %w", err)
 	}
 	if err := d.write(home, o); err != nil {
