@@ -167,6 +167,7 @@ func TestPackagesOfDebian(t *testing.T) {
 	require.NoError(t, err)
 	t.Run("nothing is left for somebody to look at", func(t *testing.T) { testNotes(t, composed.Report) })
 	t.Run("each of their units is kept or dropped on purpose", func(t *testing.T) { testKeptUnits(t, composed.Tree) })
+	t.Run("nothing from outside configures a unit of theirs", func(t *testing.T) { testCredentials(t, composed.Tree) })
 	t.Run("every program finds its libraries", func(t *testing.T) { testLibraries(t, composed.Tree) })
 	t.Run("no link leads nowhere", func(t *testing.T) { testLinks(t, composed.Tree) })
 	t.Run("the same root comes out again", func(t *testing.T) {
@@ -208,6 +209,26 @@ func testKeptUnits(t *testing.T, tr *tree.Tree) {
 	require.NoError(t, err)
 	got := strings.Join(tr.Children("/usr/lib/systemd/system"), "\n") + "\n"
 	require.Equal(t, string(want), got, "units of packages that stay in the image differ from %s: drop new ones in dropunits.go, or add them there", file)
+}
+
+// testCredentials looks at what units take from firmware. Those that Debian's systemd has as importing are shut one by one, and
+// the list holds that none is overlooked.
+func testCredentials(t *testing.T, tr *tree.Tree) {
+	taken, err := recipe.ImportedCredentials(tr)
+	require.NoError(t, err)
+	require.NotEmpty(t, taken, "our own take the bundle")
+	for _, i := range taken {
+		require.True(t, strings.HasPrefix(i.Origin, "unit:"), "%+v", i)
+	}
+	var shut []string
+	require.NoError(t, tr.Walk(func(p string, _ *tree.Inode) error {
+		if path.Base(p) == "49-spore-credentials.conf" {
+			shut = append(shut, strings.TrimSuffix(path.Base(path.Dir(p)), ".d"))
+		}
+		return nil
+	}))
+	require.Subset(t, shut, []string{"getty@.service", "serial-getty@.service", "systemd-journald.service", "systemd-journald@.service",
+		"systemd-networkd.service", "systemd-sysctl.service", "systemd-tmpfiles-setup.service"})
 }
 
 // testLibraries looks for the interpreter and the libraries of each program as the dynamic linker does without a cache.

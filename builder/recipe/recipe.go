@@ -151,6 +151,7 @@ var sporeSteps = []step{
 	{"units", layUnits},
 	{"agent", layAgent},
 	{"payloads", layPayloads},
+	{"credentials", shutCredentials},
 	{"release", writeRelease},
 	{"presets", applyPresets},
 	{"default-target", linkDefaultTarget},

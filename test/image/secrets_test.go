@@ -21,6 +21,8 @@ import (
 
 	"spore/builder/cmd/inspect"
 	"spore/builder/image"
+	"spore/builder/recipe"
+	"spore/builder/tree"
 	"spore/builder/uki"
 	"spore/pki"
 	"spore/pki/vault"
@@ -283,6 +285,8 @@ func TestTheImageHoldsNoSecret(t *testing.T) {
 		require.Equal(t, o.tree.Authorities["mqtt"].Current.Certificate, string(trusted))
 	})
 
+	t.Run("units of packages take nothing from firmware", func(t *testing.T) { requireShut(t, files) })
+
 	password := string(o.tree.Secrets["mqtt-password/mqtt-password-operator"].Value)
 	planted := func(t *testing.T, out string, wants ...string) {
 		t.Helper()
@@ -316,6 +320,28 @@ func TestTheImageHoldsNoSecret(t *testing.T) {
 		run(t, exec.Command("mcopy", "-i", esp, o.bundle, "::/leak"))
 		planted(t, out, `(?m)^esp:/leak: the key of mqtt-server/edge-01, line 1 of its PEM at byte \d+$`)
 	})
+}
+
+// requireShut makes sure that what comes from outside of the image is for our own units alone.
+func requireShut(t *testing.T, files map[string]string) {
+	t.Helper()
+	units := tree.New()
+	for name, file := range files {
+		p, ok := strings.CutPrefix(name, "root:")
+		if !ok || !strings.Contains(p, "/systemd/system/") {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, units.WriteFile(p, data, 0o644, "image"))
+	}
+	taken, err := recipe.ImportedCredentials(units)
+	require.NoError(t, err)
+	require.NotEmpty(t, taken)
+	for _, i := range taken {
+		require.True(t, strings.HasPrefix(i.File, "/etc/systemd/system/spore-") || i.File == "/etc/systemd/system/cluster-detect.service", "%+v", i)
+		require.Contains(t, i.Value, recipe.HandedOver, "%+v", i)
+	}
 }
 
 // requireLocked makes sure that no account of shadow(5) or gshadow(5) has a password, not even an empty one.

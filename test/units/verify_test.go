@@ -112,6 +112,39 @@ func TestEachProgramIsGivenItsSecretsAsCredentials(t *testing.T) {
 	require.NotRegexp(t, `(?m)^(SetCredential|PassEnvironment)`, all(t, "../../units"))
 }
 
+// fromOutside are the credentials that our units take from firmware or a hypervisor, and what checks each.
+var fromOutside = map[string]string{
+	"cluster-detect.service ImportCredential=spore.node":       "identity.Match: one DNS label, which has to be a node of the image",
+	"spore-bundle.service ImportCredential=spore.bundle":       "delivery.Take: its signature, and age",
+	"spore-enroll.service ImportCredential=spore.bundle":       "delivery.Take",
+	"spore-passphrase.service ImportCredential=spore.bundle":   "delivery.Take",
+	"spore-renew.service ImportCredential=spore.bundle":        "delivery.Take",
+	"spore-state.service ImportCredential=spore.bundle":        "delivery.Take: its recovery key",
+	"spore-install.service ImportCredential=spore.install":     "install.ParseSelector: a disk's own name",
+	"spore-install.service ConditionCredential=|spore.install": "install.ParseSelector",
+}
+
+// What comes from outside of the image is data, of which each unit takes what a row here names.
+func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
+	files, err := filepath.Glob("../../units/*.*")
+	require.NoError(t, err)
+	setting := regexp.MustCompile(`(?m)^((?:Import|Load|Condition|Assert)Credential(?:Encrypted)?)=(.*)$`)
+	found := map[string]bool{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		require.NoError(t, err)
+		for _, m := range setting.FindAllStringSubmatch(string(data), -1) {
+			if m[1] == "LoadCredential" && strings.HasPrefix(m[2], "secret:"+paths.Secrets+"/") {
+				continue // the node's own
+			}
+			row := filepath.Base(f) + " " + m[0]
+			require.Contains(t, fromOutside, row, "name what checks it, if anything does")
+			found[row] = true
+		}
+	}
+	require.Len(t, found, len(fromOutside), "a row is left over")
+}
+
 func copyUnits(t *testing.T, from, to string) {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
