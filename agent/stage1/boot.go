@@ -275,5 +275,5 @@ func (b *boot) writeBootInfo() (string, error) {
 
 func (b *boot) switchRoot() (string, error) {
 	b.say(notice, "done in %.3f s; switching to the root", (sinceBoot() - b.start).Seconds())
-	return "", mount.SwitchRoot(sysroot, initPath)
+	return "", switchRoot(sysroot, initPath, initEnvironment)
 }

@@ -54,6 +54,7 @@ func main() {
 		{"write the machine-id", b.writeMachineID},
 		{"read the node choice of the ESP", b.readESPChoice},
 		{"hand over the bundle of the ESP", b.handOverBundle},
+		{"hand over the credentials of firmware and hypervisor", b.handOverCredentials},
 		{"hand over the signature of PCR 11", b.handOverPCRSignature},
 		{"write the boot info", b.writeBootInfo},
 		{"switch to the root", b.switchRoot},

@@ -25,6 +25,8 @@ var hardware = []string{
 	// virtual machines
 	"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_scsi",
 	"hv_vmbus", "hv_storvsc", "pci_hyperv", "xen-blkfront", "xen-scsifront", "vmw_pvscsi", "mptspi", "mptsas",
+	// what QEMU gives to a machine by name, such as its bundle
+	"qemu_fw_cfg",
 	// discs and what they hang on
 	"nvme", "vmd", "ahci", "ata_piix", "ata_generic", "sd_mod", "sr_mod",
 	// what drives for discs hang on in machines without UEFI
