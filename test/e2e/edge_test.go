@@ -43,6 +43,8 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 	b := newBroker(t)
 	c := edge("edge", bootDisk(overlay(t)))
 	c.SMBIOS, c.Reboots = b.bundle(t, "edge-01"), true
+	// The shell is for looking at what they did.
+	c.SMBIOS.Credentials, c.SMBIOS.KernelArguments = hostileCredentials(c.SMBIOS.Credentials), []string{"spore.console"}
 	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 	g := boot(t, c)
 	first := g.running()
@@ -109,6 +111,7 @@ func TestEdgeIsFoundByItsMACAndServesClients(t *testing.T) {
 		require.ErrorContains(t, err, "edge-01.plant.example, edge-01, not mqtt-01.plant.example")
 	})
 	t.Run("names and addresses of all nodes are answered", func(t *testing.T) { checkDNS(t, g, edgeIP) })
+	t.Run("hostile strings of its firmware change nothing", func(t *testing.T) { requireHarmless(t, g) })
 	t.Run("its operator is told how it is, and nobody else", func(t *testing.T) { answersItsOperator(t, g) })
 
 	s := b.mustDial(t, g, edgeIP, "edge-01", "sensor")
