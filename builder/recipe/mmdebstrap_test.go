@@ -227,8 +227,8 @@ func testCredentials(t *testing.T, tr *tree.Tree) {
 		}
 		return nil
 	}))
-	require.Subset(t, shut, []string{"getty@.service", "serial-getty@.service", "systemd-journald.service", "systemd-journald@.service",
-		"systemd-networkd.service", "systemd-sysctl.service", "systemd-tmpfiles-setup.service"})
+	require.Subset(t, shut, []string{"getty@.service", "serial-getty@.service", "systemd-journald.service",
+		"systemd-networkd.service", "systemd-sysctl.service", "systemd-tmpfiles-clean.service", "systemd-tmpfiles-setup.service"})
 }
 
 // testLibraries looks for the interpreter and the libraries of each program as the dynamic linker does without a cache.

@@ -92,5 +92,7 @@ func requireHarmless(t *testing.T, g *guest) {
 			batch = ""
 		}
 	}
+	// What a service's user has no business with gets no other name in a folder of its own.
+	require.Equal(t, []string{"1", "1"}, g.shell("cat /proc/sys/fs/protected_hardlinks /proc/sys/fs/protected_symlinks"))
 	require.Empty(t, g.shell("cd /run/credentials && ls -d */* | grep -v '^@system/' | grep -vE '/(spore[.](bundle|node|install)|secret_.*)$'"), "a unit was given what it does not name")
 }
