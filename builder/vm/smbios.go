@@ -12,8 +12,8 @@ import (
 // SMBIOS is what the machine says about itself.
 type SMBIOS struct {
 	Serial, UUID, Product string
-	// Credentials are systemd credentials: small ones are SMBIOS type 11 strings, others items of fw_cfg, which systemd reads
-	// as well (systemd.system-credentials(7)). All of them together may have 1 MiB.
+	// Credentials are systemd credentials (systemd.system-credentials(7)): small ones are SMBIOS type 11 strings, others items of
+	// fw_cfg. All of them together may have 1 MiB. A node takes those alone whose names begin with "spore.".
 	Credentials map[string][]byte
 	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them where Secure Boot is off
 	// (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
@@ -45,7 +45,7 @@ const (
 	// SMBIOS structures together may have 64 KiB (DMTF DSP0134, section 5.2.1), and the bundle of a master has more. The 64-bit
 	// one has no such bound, but OVMF leaves a structure of 0.9 MB out without a word.
 	maxString = 1 << 10
-	// maxCredentials is what systemd takes of all credentials of a system together (CREDENTIALS_TOTAL_SIZE_MAX).
+	// maxCredentials is what a node takes of all credentials together, as systemd does (CREDENTIALS_TOTAL_SIZE_MAX).
 	maxCredentials = 1 << 20
 	// maxItem is the length of the name of an item of fw_cfg in QEMU.
 	maxItem = 55
@@ -69,7 +69,7 @@ func (s SMBIOS) credentialArgs(in scratch) ([]string, error) {
 			data = []byte("io.systemd.credential.binary:" + n + "=" + base64.StdEncoding.EncodeToString(data))
 		}
 		if sum += len(data); sum > maxCredentials {
-			return nil, fmt.Errorf("credential %s: all of them have more than %d bytes, which systemd does not take", n, maxCredentials)
+			return nil, fmt.Errorf("credential %s: all of them have more than %d bytes, which a node does not take", n, maxCredentials)
 		}
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			return nil, err
