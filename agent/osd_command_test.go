@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/datadisk"
+	"spore/agent/linktrap"
 	"spore/agent/paths"
 )
 
@@ -57,4 +58,19 @@ func TestDisksRefusesWrongUsage(t *testing.T) {
 		err := disksCommand(context.Background(), newMachine(paths.Root(t.TempDir())), args)
 		require.ErrorAs(t, err, &usageError{}, "%v", args)
 	}
+}
+
+// The runtime directory of an OSD belongs to Ceph's user, and root looks there for its number.
+func TestWhatLiesInPlaceOfAnOSDsNumberIsNotWaitedFor(t *testing.T) {
+	m := &machine{root: paths.Root(t.TempDir())}
+	file := m.root.At(filepath.Join(paths.OSDs, "1", osdEnvironment))
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	linktrap.Pipe(t, file)
+	require.Nil(t, m.osdOf(1), "a pipe")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.Symlink("/dev/zero", file))
+	require.Nil(t, m.osdOf(1), "a device without an end")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, []byte("OSD_ID=7\n"), 0o644))
+	require.Equal(t, 7, *m.osdOf(1))
 }

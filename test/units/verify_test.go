@@ -145,6 +145,36 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 	require.Len(t, found, len(fromOutside), "a row is left over")
 }
 
+// asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that plant
+// links there.
+var asRoot = map[string]string{
+	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
+	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
+	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "agent/ceph, TestALinkInCephsFolderLeadsNowhere",
+	"kafka.service /usr/bin/spore-agent kafka-format":  "agent/kafka, TestALinkInKafkasFolderLeadsNowhere",
+}
+
+// A step as root in a folder of another user is one that links have to lead nowhere in.
+func TestWhatRunsAsRootInAUnitOfAnotherUserIsListed(t *testing.T) {
+	files, err := filepath.Glob("../../units/*.service")
+	require.NoError(t, err)
+	user, root := regexp.MustCompile(`(?m)^User=[a-z]`), regexp.MustCompile(`(?m)^Exec\w+=[-@:|]*[+!]+[-@:|]*(.*)$`)
+	found := map[string]bool{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		require.NoError(t, err)
+		if !user.Match(data) {
+			continue
+		}
+		for _, m := range root.FindAllStringSubmatch(string(data), -1) {
+			row := filepath.Base(f) + " " + m[1]
+			require.Contains(t, asRoot, row, "name the test that plants links in the folders of its user")
+			found[row] = true
+		}
+	}
+	require.Len(t, found, len(asRoot), "a row is left over")
+}
+
 func copyUnits(t *testing.T, from, to string) {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
