@@ -62,8 +62,10 @@ type agent struct {
 	line    status.Line
 	last    status.Line
 	units   []string
-	// every are the units that each node runs, roles the units of its roles: together they are units.
+	// every are the units that each node runs, roleUnits those of its roles: together they are units.
 	every, roleUnits []string
+	// rolesUp says that the roles' units are active, complete that all of every have been.
+	rolesUp, complete bool
 }
 
 // runCommand is the daemon.
@@ -194,9 +196,9 @@ func (a *agent) watchUnits() {
 	a.units = slices.Concat(a.every, a.roleUnits)
 }
 
-// rolesUp tells whether all units of the node's roles are active, by the last picture.
-func (a *agent) rolesUp() bool {
-	return !slices.ContainsFunc(a.roleUnits, func(unit string) bool { return a.line.Services[unit] != "active" })
+// up tells whether all of these units are active in a picture.
+func up(p watch.Picture, units []string) bool {
+	return !slices.ContainsFunc(units, func(unit string) bool { return p.Units[unit] != "active" })
 }
 
 // startLate starts what no role waits for, the API of the node among it.
@@ -341,7 +343,7 @@ func (a *agent) follow(ctx context.Context) error {
 		if err := a.report(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
-		if a.rolesUp() {
+		if a.rolesUp {
 			late()
 		}
 		if settled() {
@@ -382,6 +384,10 @@ func (a *agent) report(ctx context.Context) error {
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, osdUnits(l.Disks)))
 	if err != nil {
 		return err
+	}
+	a.rolesUp = up(p, a.roleUnits)
+	if a.complete = a.complete || up(p, a.every); !a.complete && p.System == "running" {
+		p.System = "starting" // systemd knows nothing of what startLate has yet to start.
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
