@@ -153,6 +153,26 @@ var badServices = []badInput{
 		},
 	},
 	{
+		"clients that are no networks",
+		[]edit{{"services/dns.yaml", "ttl: 60", "clients: [192.168.20.7, \"192.168.20.7/24\", \"::ffff:192.168.20.0/120\", plant]"}},
+		[]string{
+			`services/dns.yaml:10:11: error: the client network "192.168.20.7" is not a network; write address/length such as 192.168.20.0/24, with /32 or /128 for one machine`,
+			`services/dns.yaml:10:25: error: the client network 192.168.20.7/24 is an address inside a network; write the network itself, 192.168.20.0/24`,
+			`services/dns.yaml:10:44: error: the client network "::ffff:192.168.20.0/120" is not in plain form; write IPv4 networks such as 192.168.20.0/24`,
+			`services/dns.yaml:10:71: error: the client network "plant" is not a network; write address/length such as 192.168.20.0/24, with /32 or /128 for one machine`,
+		},
+	},
+	{
+		"clients twice, among the nodes, and everybody",
+		[]edit{{"services/dns.yaml", "ttl: 60", "clients: [192.168.20.0/24, 192.168.20.0/24, 10.77.0.128/25, 10.244.0.0/16, \"::/0\"]"}},
+		[]string{
+			`services/dns.yaml:10:28: error: the client network "192.168.20.0/24" is there already, at services/dns.yaml:10; remove one`,
+			`services/dns.yaml:10:45: warning: the client network 10.77.0.128/25 lies in 10.77.0.0/24, whose machines are answered anyway; remove it`,
+			`services/dns.yaml:10:61: warning: the client network 10.244.0.0/16 lies in 10.244.0.0/16, whose machines are answered anyway; remove it`,
+			`services/dns.yaml:10:76: warning: the client network ::/0 is everybody: whoever reaches the DNS servers can have them send answers to others; name the networks that ask`,
+		},
+	},
+	{
 		"a record with the name of a node",
 		[]edit{{"services/dns.yaml", "name: mqtt", "name: master-01"}},
 		[]string{

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -32,12 +33,44 @@ func (k *checker) checkDNS(src *source, s *spec.DNS) {
 		k.warningf(in(src), "there are neither forwarders here nor network.nameservers in cluster.yaml, so only names of the cluster are answered; add forwarders where others are wanted")
 	}
 	k.checkRecords(src, s)
+	k.checkClients(src, s)
 	if !k.inService("dns") {
 		return
 	}
 	for i, n := range k.c.Cluster.Nodes {
 		if len(n.IPs) == 0 {
 			k.notef(in(k.c.cluster, "nodes", i), "node %s has no address in cluster.yaml, so the DNS servers have no record of it; add ips where others are to find it by name", clip(n.Name))
+		}
+	}
+}
+
+// checkClients checks the further networks that are answered. One that is answered anyway is a mistake in most cases: somebody
+// believes that the list is all that is answered.
+func (k *checker) checkClients(src *source, s *spec.DNS) {
+	seen := k.unique()
+	for i, c := range s.Clients {
+		p := in(src, "clients", i)
+		n, err := netip.ParsePrefix(c)
+		switch {
+		case err != nil:
+			k.errorf(p, "the client network %q is not a network; write address/length such as 192.168.20.0/24, with /32 or /128 for one machine", clip(c))
+			continue
+		case n.Addr().Is4In6():
+			k.errorf(p, "the client network %q is not in plain form; write IPv4 networks such as 192.168.20.0/24", clip(c))
+			continue
+		case n.Masked() != n:
+			k.errorf(p, "the client network %s is an address inside a network; write the network itself, %s", c, n.Masked())
+			continue
+		case !seen.add(p, "the client network", n.String(), "remove one"):
+			continue
+		}
+		for _, other := range slices.Concat(k.subnets, k.pods) {
+			if other.Bits() <= n.Bits() && other.Contains(n.Addr()) {
+				k.warningf(p, "the client network %s lies in %s, whose machines are answered anyway; remove it", n, other)
+			}
+		}
+		if n.Bits() == 0 {
+			k.warningf(p, "the client network %s is everybody: whoever reaches the DNS servers can have them send answers to others; name the networks that ask", n)
 		}
 	}
 }

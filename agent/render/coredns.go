@@ -58,7 +58,11 @@ func coredns(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files["Corefile"] = File{corefile(in.Dir, own, zones, up), 0o644}
+	clients, err := answered(in.Cluster, settings, own)
+	if err != nil {
+		return nil, err
+	}
+	files["Corefile"] = File{corefile(in.Dir, own, clients, zones, up), 0o644}
 	return files, nil
 }
 
@@ -222,10 +226,40 @@ func forwarders(c *facts.Cluster, d *spec.DNS, hosts *hostTable, own []netip.Add
 	return out, nil
 }
 
+// answered are the networks whose machines are answered: those of nodes and pods, and those of dns.yaml. The node's own
+// addresses are there as well: it asks itself by them, and a DHCP lease can lie outside the node subnets.
+func answered(c *facts.Cluster, d *spec.DNS, own []netip.Addr) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, list := range []struct {
+		what     string
+		networks []string
+	}{{"node subnet", c.Network.NodeSubnets}, {"pod network", c.Network.PodCIDRs}, {"client of dns.yaml", d.Clients}} {
+		for _, s := range list.networks {
+			p, err := netip.ParsePrefix(s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", list.what, err)
+			}
+			out = append(out, p.Masked())
+		}
+	}
+	for _, a := range own {
+		if !slices.ContainsFunc(out, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out), nil
+}
+
 // corefile binds the node's own addresses and nothing else. Files are read once: a change renders and starts anew.
-func corefile(dir string, own []netip.Addr, zones []*zone, up []netip.Addr) []byte {
+//
+// Whoever is not a client gets REFUSED, which is hardly longer than the question: an open resolver would send the long answers
+// of others to whatever address a question claims to come from. acl comes before cache, file and forward; only localhost, which
+// the plugin local answers, comes before it.
+func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zone, up []netip.Addr) []byte {
 	var b bytes.Buffer
-	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n"
+	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n" +
+		"    acl {\n        allow net " + join(clients) + "\n        block\n    }\n"
 	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
 	for _, z := range zones {
 		fmt.Fprintf(&b, "%s:%d {\n%s", strings.TrimSuffix(z.origin, "."), roles.PortDNS, bind)
@@ -238,10 +272,10 @@ func corefile(dir string, own []netip.Addr, zones []*zone, up []netip.Addr) []by
 	return b.Bytes()
 }
 
-func join(addrs []netip.Addr) string {
-	s := make([]string, len(addrs))
-	for i, a := range addrs {
-		s[i] = a.String()
+func join[T fmt.Stringer](list []T) string {
+	s := make([]string, len(list))
+	for i, v := range list {
+		s[i] = v.String()
 	}
 	return strings.Join(s, " ")
 }

@@ -181,6 +181,28 @@ func TestCorednsBindsTheNodesAddressesOnly(t *testing.T) {
 	require.Contains(t, corefile, "forward . 10.77.0.3 {", "the node itself is a nameserver of the cluster, but is never asked by itself")
 }
 
+func TestCorednsAnswersNodesAndPodsAndWhomTheFileNames(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		change     func(*Input)
+	}{
+		{"nodes", "10.77.0.0/24 fd77::/64", func(*Input) {}},
+		{"pods", "10.77.0.0/24 10.244.0.0/16 fd77::/64", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"10.244.0.0/16"} }},
+		{"clients", "10.77.0.0/24 192.168.20.0/24 fd77::/64 fd99::/48", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"fd99::/48", "192.168.20.0/24"} }},
+		{"a lease elsewhere", "10.77.0.0/24 192.0.2.9/32 fd77::/64", func(in *Input) { in.Addresses = append(in.Addresses, netip.MustParseAddr("192.0.2.9")) }},
+		{"a network twice", "10.77.0.0/24 fd77::/64", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.77.0.0/24"} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := testInput()
+			tt.change(&in)
+			files, err := Render("coredns", in)
+			require.NoError(t, err)
+			corefile := string(files["Corefile"].Data)
+			require.Equal(t, strings.Count(corefile, ":53 {"), strings.Count(corefile, "    acl {\n        allow net "+tt.want+"\n        block\n    }\n"), corefile)
+		})
+	}
+}
+
 func TestZone(t *testing.T) {
 	files, err := Render("coredns", testInput())
 	require.NoError(t, err)
@@ -297,6 +319,8 @@ func TestCorednsRefuses(t *testing.T) {
 			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", CNAME: "x;y"}}
 		}},
 		{"a forwarder that is a name", "forwarder", func(in *Input) { in.Cluster.Services.DNS.Forwarders = []string{"dns.example.com"} }},
+		{"a client that is none", "client of dns.yaml", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.0.0.1\n} evil"} }},
+		{"a pod network that is none", "pod network", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"all"} }},
 		{"a subnet that is none", "node subnet", func(in *Input) { in.Cluster.Network.NodeSubnets = []string{"10.0.0.0"} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

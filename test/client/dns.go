@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"net"
 	"sort"
 	"strings"
 	"time"
@@ -29,9 +30,21 @@ type Answer struct {
 
 // Ask asks one question. network is udp or tcp.
 func Ask(network, server, name, kind string) (Answer, error) {
+	return AskFrom("", network, server, name, kind)
+}
+
+// AskFrom asks one question from one of the machine's own addresses; empty leaves it to the kernel.
+func AskFrom(own, network, server, name, kind string) (Answer, error) {
 	m := new(dns.Msg)
 	m.SetQuestion(dns.Fqdn(name), dns.StringToType[kind])
 	c := &dns.Client{Net: network, Timeout: dnsTimeout}
+	if own != "" {
+		c.Dialer = &net.Dialer{Timeout: dnsTimeout}
+		c.Dialer.LocalAddr = &net.UDPAddr{IP: net.ParseIP(own)}
+		if network == "tcp" {
+			c.Dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(own)}
+		}
+	}
 	var err error
 	for range dnsAttempts {
 		var r *dns.Msg

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func coredns(t *testing.T, change func(*render.Input), replace ...string) string
 
 	shared, node, hosts := example(t, "edge-01")
 	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
+	in.Cluster.Services.DNS.Clients = []string{"127.0.0.1/32"} // the tests themselves
 	if change != nil {
 		change(&in)
 	}
@@ -124,9 +126,27 @@ func lower(records []string) []string {
 }
 
 func TestCoreDNSForwardsForeignNames(t *testing.T) {
-	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")
+	upstream, _ := resolver(t)
+
+	// The upstream's port takes the place of the usual one.
+	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"} },
+		"192.0.2.53", upstream)
+	got, err := client.Ask("udp", addr, "example.com", "A")
 	require.NoError(t, err)
-	srv := &dns.Server{PacketConn: upstream, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+	require.Equal(t, client.Answer{Code: "NOERROR", Records: []string{"A 192.0.2.1"}}, got)
+	got, err = client.Ask("udp", addr, "nobody.plant.example", "A")
+	require.NoError(t, err)
+	require.Equal(t, "NXDOMAIN", got.Code, "names of the cluster are never asked elsewhere")
+}
+
+// resolver answers every name with one address, and counts the questions.
+func resolver(t *testing.T) (addr string, asked *atomic.Int32) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	asked = new(atomic.Int32)
+	srv := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		asked.Add(1)
 		r := new(dns.Msg).SetReply(q)
 		rr, err := dns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
 		if err == nil {
@@ -136,14 +156,57 @@ func TestCoreDNSForwardsForeignNames(t *testing.T) {
 	})}
 	go func() { _ = srv.ActivateAndServe() }() // ends with the test
 	t.Cleanup(func() { _ = srv.Shutdown() })
+	return conn.LocalAddr().String(), asked
+}
 
-	// The upstream's port takes the place of the usual one.
-	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"} },
-		"192.0.2.53", upstream.LocalAddr().String())
-	got, err := client.Ask("udp", addr, "example.com", "A")
-	require.NoError(t, err)
-	require.Equal(t, client.Answer{Code: "NOERROR", Records: []string{"A 192.0.2.1"}}, got)
-	got, err = client.Ask("udp", addr, "nobody.plant.example", "A")
-	require.NoError(t, err)
-	require.Equal(t, "NXDOMAIN", got.Code, "names of the cluster are never asked elsewhere")
+func TestCoreDNSAnswersItsClientsAlone(t *testing.T) {
+	upstream, asked := resolver(t)
+	addr := coredns(t, func(in *render.Input) {
+		in.Cluster.Network.NodeSubnets = []string{"127.0.1.0/24"}
+		in.Cluster.Network.PodCIDRs = []string{"127.0.2.0/24"}
+		in.Cluster.Services.DNS.Clients = []string{"127.0.3.128/25"}
+		in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"}
+	}, "192.0.2.53", upstream)
+	names := map[string]client.Answer{
+		"edge-01.plant.example":    {Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11"}},
+		"nobody.plant.example":     {Code: "NXDOMAIN", Authoritative: true},
+		"1.1.0.127.in-addr.arpa":   {Code: "NXDOMAIN", Authoritative: true},
+		"example.com":              {Code: "NOERROR", Records: []string{"A 192.0.2.1"}}, // which is in the cache from then on
+		"version.bind.example.com": {Code: "NOERROR", Records: []string{"A 192.0.2.1"}},
+	}
+	for _, tt := range []struct {
+		who, from string
+		refused   bool
+	}{
+		{"a node", "127.0.1.7", false},
+		{"a pod", "127.0.2.200", false},
+		{"a client of dns.yaml", "127.0.3.129", false},
+		{"the neighbour of a client", "127.0.3.1", true},
+		{"a stranger", "127.0.4.1", true},
+		{"the machine itself by another address", "127.0.0.1", true},
+	} {
+		for _, network := range []string{"udp", "tcp"} {
+			for name, want := range names {
+				t.Run(tt.who+" "+network+" "+name, func(t *testing.T) {
+					before := asked.Load()
+					got, err := client.AskFrom(tt.from, network, addr, name, "A")
+					require.NoError(t, err)
+					if !tt.refused {
+						got.Records = lower(got.Records)
+						require.Equal(t, want, got)
+						return
+					}
+					require.Equal(t, client.Answer{Code: "REFUSED"}, got)
+					require.Equal(t, before, asked.Load(), "and nobody is asked for a stranger")
+				})
+			}
+		}
+	}
+	t.Run("a name that is in no cache", func(t *testing.T) {
+		before := asked.Load()
+		got, err := client.AskFrom("127.0.4.1", "udp", addr, "fresh.example.com", "A")
+		require.NoError(t, err)
+		require.Equal(t, client.Answer{Code: "REFUSED"}, got)
+		require.Equal(t, before, asked.Load())
+	})
 }
