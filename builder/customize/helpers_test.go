@@ -20,6 +20,7 @@ import (
 	"spore/builder/squashfs"
 	"spore/builder/tree"
 	"spore/builder/uki"
+	"spore/builder/uki/ukitest"
 	"spore/builder/verity"
 	"spore/cluster"
 	"spore/cluster/facts"
@@ -161,7 +162,7 @@ func (f *factory) build(t testing.TB, config *cluster.Config, keys media.Keys, f
 	case "iso":
 		err = m.WriteISO(ctx, name, f.bios, files)
 	case "netboot":
-		err = m.WriteNetboot(ctx, name, map[string][]byte{"snponly.efi": []byte("iPXE")})
+		err = m.WriteNetboot(ctx, name, map[string][]byte{"snponly.efi": ukitest.Program(0, ".text"), "undionly.kpxe": []byte("iPXE")})
 	}
 	require.NoError(t, err)
 	return name

@@ -86,13 +86,14 @@ type Media struct {
 	// Enroll is that of Keys, for whoever writes an ESP.
 	Enroll *image.Enrolment
 
+	keys   Keys
 	root   Root
 	config *cluster.Config
 }
 
 // Make makes cluster part and UKI.
 func Make(o Options) (_ *Media, err error) {
-	m := &Media{Enroll: o.Keys.Enroll, root: o.Root, config: o.Config}
+	m := &Media{Enroll: o.Keys.Enroll, keys: o.Keys, root: o.Root, config: o.Config}
 	defer func() {
 		if err != nil {
 			m.Close()

@@ -105,7 +105,9 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 		return err
 	}
 	for name, data := range loaders {
-		files[filepath.Join(NetbootLoaders, name)] = data
+		if files[filepath.Join(NetbootLoaders, name)], err = m.netbootLoader(name, data); err != nil {
+			return err
+		}
 	}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
@@ -127,6 +129,19 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 		}
 	}
 	return nil
+}
+
+// netbootLoader signs an iPXE for UEFI as what else the firmware starts. What iPXE loads then is checked by the firmware, too: it
+// starts programs by LoadImage alone. A binary for BIOS has no signature that anybody would look at.
+func (m *Media) netbootLoader(name string, data []byte) ([]byte, error) {
+	if filepath.Ext(name) != ".efi" {
+		return data, nil
+	}
+	out, err := m.keys.program(data)
+	if err != nil {
+		return nil, fmt.Errorf("iPXE %s: %w", name, err)
+	}
+	return out, nil
 }
 
 // copySource copies a range of a file into a new one; the kernel shares the blocks where the filesystem can.

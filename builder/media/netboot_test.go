@@ -1,16 +1,21 @@
 package media
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"spore/builder/image"
+	"spore/builder/secureboot"
 	"spore/builder/uki"
+	"spore/builder/uki/ukitest"
 	"spore/cluster"
 )
 
@@ -76,5 +81,51 @@ func TestTheFolderForNetworkBoot(t *testing.T) {
 		left, err := os.ReadDir(out)
 		require.NoError(t, err)
 		require.Len(t, left, 1)
+	})
+}
+
+func TestIPXEForUEFIIsSigned(t *testing.T) {
+	boot, err := secureboot.Generate(rand.Reader, secureboot.Options{Name: "plant", Now: time.Unix(1_800_000_000, 0)})
+	require.NoError(t, err)
+	program := ukitest.Program(0, ".text")
+	write := func(t *testing.T, keys Keys, loaders map[string][]byte) (string, error) {
+		m := netbootMedia(t, "KERNEL")
+		m.keys = keys
+		dir := filepath.Join(t.TempDir(), "netboot")
+		return dir, m.WriteNetboot(t.Context(), dir, loaders)
+	}
+	loader := func(t *testing.T, dir, name string) []byte {
+		data, err := os.ReadFile(filepath.Join(dir, NetbootLoaders, name))
+		require.NoError(t, err)
+		return data
+	}
+	loaders := map[string][]byte{"snponly.efi": program, "undionly.kpxe": []byte("PXE")}
+
+	t.Run("by the key of the UKI", func(t *testing.T) {
+		dir, err := write(t, Keys{Boot: boot.DB}, loaders)
+		require.NoError(t, err)
+		signed := loader(t, dir, "snponly.efi")
+		list, err := secureboot.Signatures(bytes.NewReader(signed), int64(len(signed)))
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Empty(t, list[0].Problem, "the firmware takes it")
+		c, err := secureboot.Certificate(signed)
+		require.NoError(t, err)
+		require.True(t, c.Equal(boot.DB.Certificate))
+		require.Equal(t, "PXE", string(loader(t, dir, "undionly.kpxe")), "a binary for BIOS stays as it is")
+
+		dir, err = write(t, Keys{Boot: boot.DB}, map[string][]byte{"snponly.efi": signed})
+		require.NoError(t, err)
+		require.Equal(t, signed, loader(t, dir, "snponly.efi"), "a change of the configuration signs the same again")
+	})
+	t.Run("and stays as it is without a key", func(t *testing.T) {
+		dir, err := write(t, Keys{}, loaders)
+		require.NoError(t, err)
+		require.Equal(t, program, loader(t, dir, "snponly.efi"))
+	})
+	t.Run("a file that is no program is not signed", func(t *testing.T) {
+		dir, err := write(t, Keys{Boot: boot.DB}, map[string][]byte{"snponly.efi": []byte("PXE")})
+		require.ErrorContains(t, err, "iPXE snponly.efi: sign for Secure Boot")
+		require.NoDirExists(t, dir)
 	})
 }
