@@ -9,6 +9,7 @@ package customize
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +37,9 @@ type Options struct {
 	Folder fs.FS
 	// Keys sign the image. One that is signed is refused without them.
 	Keys media.Keys
+	// TrustUnsigned lets Keys sign an image that their certificate has not signed before. Otherwise it is refused: the new
+	// signature would be on a kernel, an initramfs and a root of whoever made the image.
+	TrustUnsigned bool
 	// NewCluster lets the new configuration have another cluster id.
 	NewCluster bool
 	// Progress tells a person what goes on. May be nil.
@@ -132,7 +136,26 @@ func (c *Change) checkKeys() error {
 	case o.predicted && keys.PCR == nil:
 		return errors.New("the image has a signature for the TPM's PCR 11, which has to be made anew: name the key with --pcr-key")
 	case o.enroll != nil && keys.Enroll == nil:
-		return trusts(o.enroll, keys.Boot)
+		if err := trusts(o.enroll, keys.Boot); err != nil {
+			return err
+		}
+	}
+	if keys.Boot == nil || c.options.TrustUnsigned {
+		return nil
+	}
+	return o.checkSigner(keys.Boot.Certificate)
+}
+
+// checkSigner refuses an image with a program that will be signed and that a certificate has not signed before. What the UKI
+// names by its hashes is covered by its signature: dm-verity checks the root against them wherever it is used.
+func (o *original) checkSigner(c *x509.Certificate) error {
+	for _, p := range o.programs() {
+		if err := secureboot.CheckSigner(p.pe, c); err != nil {
+			return fmt.Errorf("%s of %s is not signed by the certificate that is given, %q (SHA-256 %.16s…): %w. Its kernel and root would be "+
+				"signed as they are; give the certificate of the image, build the image with it (spore build --secure-boot-key), or say --trust-unsigned "+
+				"if you know that nobody else could write to the image since it was built; nothing was changed",
+				p.what, o.path, c.Subject.String(), secureboot.Fingerprint(c), err)
+		}
 	}
 	return nil
 }

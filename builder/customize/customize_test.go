@@ -455,9 +455,86 @@ func TestASignedImageIsSignedAnew(t *testing.T) {
 			requireSame(t, f.build(t, after, keys, format, nil), name)
 		})
 	}
-	// One that is not signed is signed when keys are given.
+	// One that is not signed is signed when that is said.
 	name := f.build(t, before, media.Keys{}, "disk", nil)
-	_, err = run(Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: keys})
+	_, err = run(Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: keys, TrustUnsigned: true})
 	require.NoError(t, err)
 	requireSame(t, f.build(t, after, keys, "disk", nil), name)
+}
+
+func TestOnlyAnImageThatTheCertificateSignedIsSignedAgain(t *testing.T) {
+	before, after := small(load(t, example)), small(load(t, ttl(t)))
+	f := newFactory(t, before)
+	ours, err := secureboot.Generate(rand.Reader, secureboot.Options{Name: "plant", Now: time.Unix(buildTime, 0)})
+	require.NoError(t, err)
+	theirs, err := secureboot.Generate(rand.Reader, secureboot.Options{Name: "somebody", Now: time.Unix(buildTime, 0)})
+	require.NoError(t, err)
+	want, other := media.Keys{Boot: ours.DB}, media.Keys{Boot: theirs.DB}
+	for _, format := range formats {
+		for title, tc := range map[string]struct {
+			from media.Keys
+			err  string
+		}{
+			"not signed":                    {media.Keys{}, "it is not signed"},
+			"signed by somebody":            {other, `it is signed by "CN=somebody Secure Boot Signature Database Key" (SHA-256 `},
+			"signed by another key of ours": {media.Keys{Boot: ours.KEK}, `it is signed by "CN=plant Secure Boot Key Exchange Key"`},
+			"signed by us":                  {want, ""},
+		} {
+			t.Run(format+" "+title, func(t *testing.T) {
+				t.Parallel()
+				name := f.build(t, before, tc.from, format, nil)
+				was := content(t, name)
+				o := Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: want}
+				if tc.err != "" {
+					_, err := run(o)
+					require.ErrorContains(t, err, "the UKI of "+name+` is not signed by the certificate that is given, "CN=plant Secure Boot Signature Database Key"`)
+					require.ErrorContains(t, err, tc.err)
+					require.ErrorContains(t, err, "say --trust-unsigned")
+					_, err = run(Options{Image: name, Output: filepath.Join(t.TempDir(), "other"), Config: after, Folder: os.DirFS(example), Keys: want})
+					require.ErrorContains(t, err, tc.err)
+					require.Equal(t, was, content(t, name))
+					requireAlone(t, name)
+					o.TrustUnsigned = true
+				}
+				_, err := run(o)
+				require.NoError(t, err)
+				requireSame(t, f.build(t, after, want, format, nil), name)
+			})
+		}
+	}
+}
+
+// One program of a signed image that is exchanged is enough.
+func TestEachProgramThatWillBeSignedWasSigned(t *testing.T) {
+	config, after := small(load(t, example)), small(load(t, ttl(t)))
+	f := newFactory(t, config)
+	made, err := secureboot.Generate(rand.Reader, secureboot.Options{Name: "plant", Now: time.Unix(buildTime, 0)})
+	require.NoError(t, err)
+	keys := media.Keys{Boot: made.DB}
+	evil := program(bytes.Repeat([]byte("evil"), 500), 0x3000)
+
+	for format, tc := range map[string]struct {
+		change func(name string)
+		want   string
+	}{
+		"disk": {func(name string) {
+			loader, err := made.DB.SignPE(f.root.Loader)
+			require.NoError(t, err)
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			bad := append(bytes.Clone(evil), make([]byte, len(loader)-len(evil))...)
+			require.Equal(t, 2, bytes.Count(data, loader), "at the removable path and at its own")
+			require.NoError(t, os.WriteFile(name, bytes.ReplaceAll(data, loader, bad), 0o644))
+		}, "the boot loader of "},
+		"netboot": {func(name string) {
+			require.NoError(t, os.WriteFile(filepath.Join(name, media.NetbootLoaders, "snponly.efi"), evil, 0o644))
+		}, "iPXE (snponly.efi) of "},
+	} {
+		t.Run(format, func(t *testing.T) {
+			name := f.build(t, config, keys, format, nil)
+			tc.change(name)
+			_, err := run(Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: keys})
+			require.ErrorContains(t, err, tc.want+name+" is not signed by the certificate that is given")
+		})
+	}
 }

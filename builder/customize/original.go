@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spore/builder/image"
@@ -47,6 +49,26 @@ type original struct {
 	nodes                []facts.Node
 	// part are the files of the cluster part by their path.
 	part map[string][]byte
+}
+
+// signable is a program that the firmware starts, as it is on the medium.
+type signable struct {
+	what string
+	pe   []byte
+}
+
+// programs are what package media signs of the image.
+func (o *original) programs() []signable {
+	out := []signable{{"the UKI", o.uki}}
+	if o.loader != nil {
+		out = append(out, signable{"the boot loader", o.loader})
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.loaders)) {
+		if filepath.Ext(name) == ".efi" {
+			out = append(out, signable{"iPXE (" + name + ")", o.loaders[name]})
+		}
+	}
+	return out
 }
 
 // Close closes the image.

@@ -33,6 +33,8 @@ type Options struct {
 	Folder fs.FS
 	// Keys sign the UKI. One of an image that is signed is refused without them.
 	Keys media.Keys
+	// TrustUnsigned lets Keys sign an image that their certificate has not signed before.
+	TrustUnsigned bool
 	// Tree signs; it has to be kept afterwards.
 	Tree *pki.Tree
 	Now  time.Time
@@ -63,7 +65,7 @@ func Make(o Options) (_ *Update, err error) {
 	if err != nil {
 		return nil, err
 	}
-	change, err := customize.Plan(customize.Options{Image: image, Config: o.Config, Folder: o.Folder, Keys: o.Keys, Progress: o.Progress})
+	change, err := customize.Plan(customize.Options{Image: image, Config: o.Config, Folder: o.Folder, Keys: o.Keys, TrustUnsigned: o.TrustUnsigned, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,49 @@ func TestAChangedSignatureIsSeen(t *testing.T) {
 	require.Less(t, good, 80)
 }
 
+func TestWhoSignedAProgram(t *testing.T) {
+	k, err := testKeys()
+	require.NoError(t, err)
+	sign := func(s *Signer) []byte {
+		out, err := s.SignPE(makeProgram(0))
+		require.NoError(t, err)
+		return out
+	}
+	// Two signatures: the entries of both tables, one after the other.
+	both := func(first, second *Signer) []byte {
+		a, b := sign(first), sign(second)
+		p, err := readProgram(bytes.NewReader(a), int64(len(a)))
+		require.NoError(t, err)
+		out, err := p.withTable(a, append(bytes.Clone(a[p.end:]), b[p.end:]...))
+		require.NoError(t, err)
+		return out
+	}
+	changed := sign(k.DB)
+	changed[testHeaders+10]++
+	for name, tc := range map[string]struct {
+		program []byte
+		err     string
+	}{
+		"by it":                         {sign(k.DB), ""},
+		"by it and another":             {both(k.DB, k.KEK), ""},
+		"by another and it":             {both(k.KEK, k.DB), ""},
+		"by another":                    {sign(k.KEK), `it is signed by "CN=plant Secure Boot Key Exchange Key" (SHA-256 `},
+		"by nobody":                     {makeProgram(0), "it is not signed"},
+		"by it, and changed afterwards": {changed, "its signature is wrong: the program was changed after it was signed"},
+		"by two others":                 {both(k.KEK, k.PK), `it is signed by "CN=plant Secure Boot Platform Key"`},
+		"no program":                    {[]byte("text"), "not a PE file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckSigner(tc.program, k.DB.Certificate)
+			if tc.err == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.err)
+		})
+	}
+}
+
 func TestASignatureOfAnotherProgramIsRefused(t *testing.T) {
 	one, err := signer(t).SignPE(makeProgram(0))
 	require.NoError(t, err)

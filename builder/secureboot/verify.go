@@ -127,6 +127,30 @@ func Certificate(pe []byte) (*x509.Certificate, error) {
 	return list[0].certificate, nil
 }
 
+// CheckSigner returns an error unless one of the signatures of a program is right and by a certificate. Firmware takes a program
+// by any of its signatures, so one of another signer beside it does no harm.
+func CheckSigner(pe []byte, c *x509.Certificate) error {
+	list, err := Signatures(bytes.NewReader(pe), int64(len(pe)))
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return errors.New("it is not signed")
+	}
+	said := ""
+	for _, s := range list {
+		switch {
+		case s.Problem != "":
+			said = "its signature is wrong: " + s.Problem
+		case s.certificate.Equal(c):
+			return nil
+		default:
+			said = fmt.Sprintf("it is signed by %.80q (SHA-256 %.16s…)", s.Subject, s.Fingerprint)
+		}
+	}
+	return errors.New(said)
+}
+
 // Fingerprint is the SHA-256 of a certificate, in hexadecimal digits.
 func Fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)

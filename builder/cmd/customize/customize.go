@@ -23,6 +23,7 @@ type flags struct {
 	signing             signing.Flags
 	diff, newCluster    bool
 	strict, json        bool
+	trustUnsigned       bool
 }
 
 // Command returns the command.
@@ -34,7 +35,8 @@ func Command() *cobra.Command {
 		Long: `Customize swaps the configuration of a built image, in about the time of copying it: nothing is downloaded and nothing
 is compiled. The root stays; the cluster part and the UKI become those that ` + "`spore build`" + ` would write for the
 configuration in DIR. IMAGE is a disk image, an ISO, a folder for network boot, or the output folder of ` + "`spore build`" + ` with
-all that is in it. An image that is signed for Secure Boot wants its key.
+all that is in it. An image that is signed for Secure Boot wants its key, and with a key an image is refused
+that its certificate has not signed: see --trust-unsigned.
 
 What the image does not carry is refused, with the entry that needs it: a service, a program, a package, a container image,
 another kernel. So is a configuration with another cluster id, unless --new-cluster is given.
@@ -54,6 +56,7 @@ with ` + "`spore flash`" + `.`,
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the new image to this file or folder, and leave IMAGE as it is")
 	f.signing.Register(cmd)
+	signing.TrustUnsigned(cmd, &f.trustUnsigned)
 	cmd.Flags().BoolVar(&f.diff, "diff", false, "show what would change, and write nothing")
 	cmd.Flags().BoolVar(&f.newCluster, "new-cluster", false, "let the image become one of another cluster")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
@@ -79,7 +82,8 @@ func run(cmd *cobra.Command, image string, f flags) error {
 		return err
 	}
 	set, err := customize.PlanAll(customize.Options{
-		Image: image, Output: f.output, Config: config, Folder: regular.Folder(f.config), Keys: keys, NewCluster: f.newCluster, Progress: printer,
+		Image: image, Output: f.output, Config: config, Folder: regular.Folder(f.config), Keys: keys, TrustUnsigned: f.trustUnsigned,
+		NewCluster: f.newCluster, Progress: printer,
 	})
 	var refused *customize.Refused
 	if errors.As(err, &refused) {

@@ -45,6 +45,7 @@ type flags struct {
 	signing                     signing.Flags
 	image, output               string
 	reboot, force, strict, json bool
+	trustUnsigned               bool
 	without                     []string
 }
 
@@ -57,7 +58,8 @@ func Command() *cobra.Command {
 		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), has the cluster's key sign both, and
 sends them to the nodes, one after the other. Each node checks them and writes them beside what runs, for its next start. Where all
 that changes can be taken at once, the running node takes it; otherwise it says what has to wait, and why. The root stays, so the configuration may need nothing that the image does not carry: --image names the image that the
-nodes were written from. One that is signed for Secure Boot wants its key.
+nodes were written from. One that is signed for Secure Boot wants its key, and an image that
+the certificate of that key has not signed is refused: see --trust-unsigned.
 
 With --reboot each node restarts, and the next one follows when it is up: no node restarts while another one with the same role is
 not up. A node whose roles do not come up in time goes back to the configuration before by itself, and push ends there.
@@ -83,6 +85,7 @@ sign counts as older: --force has the key sign that nodes take it all the same, 
 	}
 	f.reach.Register(cmd, true)
 	f.signing.Register(cmd)
+	signing.TrustUnsigned(cmd, &f.trustUnsigned)
 	cmd.Flags().StringVar(&f.image, "image", "out", "the image that the nodes were written from, or the output folder of spore build")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
 	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
@@ -147,7 +150,8 @@ func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
 	}
 	defer v.Close()
 	u, err := push.Make(push.Options{
-		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, Tree: v.Tree, Now: time.Now(), Force: f.force,
+		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, TrustUnsigned: f.trustUnsigned, Force: f.force,
+		Tree: v.Tree, Now: time.Now(),
 		Progress: progress.New(cmd.ErrOrStderr(), time.Now),
 	})
 	var refused *customize.Refused

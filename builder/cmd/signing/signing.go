@@ -50,6 +50,11 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.Identity, "key-identity", "", "age identity file, for keys that are encrypted for recipients")
 }
 
+// TrustUnsigned adds the flag of commands that sign what an image has already.
+func TrustUnsigned(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "trust-unsigned", false, "sign an image that --secure-boot-cert has not signed before: its kernel and root are trusted as they are")
+}
+
 // Load reads the keys that the flags name; none when they name none.
 func (f *Flags) Load() (media.Keys, error) {
 	var k media.Keys
