@@ -137,7 +137,9 @@ func adoptCommand(m *machine, c *facts.Cluster, n *facts.Node, err error, args [
 	}
 	for _, d := range disks {
 		if d.Path() == args[1] {
-			if err := state.Adopt(stateOptions(m, c, n), d, args[2]); err != nil {
+			o := stateOptions(m, c, n)
+			o.Lock = stateLock(m, n)
+			if err := state.Adopt(o, d, args[2]); err != nil {
 				return err
 			}
 			fmt.Println("Done. Restart the machine to use it.")

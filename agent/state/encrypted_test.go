@@ -106,30 +106,95 @@ func TestStateIsMadeWithTheRecoveryKeyOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestStateThatIsNotEncryptedIsUsedAsItIsAndSaidSo(t *testing.T) {
-	d, o := bootImage(t, 1<<30, "BOOT"), options(t)
-	step(t, request(&d), o)
+// plainState is a boot disk with this node's state that is not encrypted, and the device node of that.
+func plainState(t *testing.T) (d disk.Disk, node string) {
+	d = bootImage(t, 1<<30, "BOOT")
+	step(t, request(&d), options(t))
 	p, ok := readTable(t, d).ByGUID(want)
 	require.True(t, ok)
-	node := nodeOf(t, d, p)
+	node = nodeOf(t, d, p)
 	if os.Geteuid() != 0 { // step has made no file system then.
 		tool(t, "mkfs.ext4", "-q", node)
 	}
-	for _, tc := range []struct {
+	return d, node
+}
+
+func TestStateThatIsNotEncryptedIsUsedOnlyWhereNobodyAsksForEncryption(t *testing.T) {
+	const refusal = "it is not encrypted, and the configuration asks for encrypted state (state.encrypt): somebody may have put it there. To delete it and make encrypted state, " +
+		"give the node its bundle again, and: spore-agent reset --disk BOOT. To keep it, start an image whose configuration has encrypt: none for this node; it was not changed"
+	d, node := plainState(t)
+	o := options(t)
+	for name, tc := range map[string]struct {
 		want    *spec.State
-		warning string
+		refused bool
 	}{
-		{nil, ""},
-		{&spec.State{Encrypt: spec.EncryptTPM}, "is not encrypted, although the configuration asks for it: it is used as it is. To make it anew and encrypted, and lose what is on it: spore-agent reset --disk BOOT"},
+		"nothing asked for":     {nil, false},
+		"none":                  {&spec.State{Encrypt: spec.EncryptNone}, false},
+		"tpm2":                  {&spec.State{Encrypt: spec.EncryptTPM}, true},
+		"tpm2, else passphrase": {&spec.State{Encrypt: spec.EncryptTPM, WithoutTPM: spec.EncryptPassphrase}, true},
+		"passphrase":            {&spec.State{Encrypt: spec.EncryptPassphrase}, true},
+		"host-key":              {&spec.State{Encrypt: spec.EncryptHostKey}, true},
 	} {
-		o.Lock = &unlock.Options{Want: tc.want}
-		var info Info
-		require.NoError(t, o.open(context.Background(), Plan{Disk: d, Found: true}, want, &info))
-		require.Equal(t, node, info.Device)
-		require.Nil(t, info.Encryption)
-		require.Contains(t, info.Warning, tc.warning)
-		require.Equal(t, tc.warning == "", info.Warning == "")
+		t.Run(name, func(t *testing.T) {
+			o.Lock = &unlock.Options{Want: tc.want}
+			var info Info
+			err := o.open(context.Background(), Plan{Disk: d, Found: true}, want, &info)
+			require.Nil(t, info.Encryption)
+			if tc.refused {
+				require.ErrorAs(t, err, new(Refusal))
+				require.ErrorContains(t, err, refusal)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, node, info.Device)
+			require.Empty(t, info.Warning)
+		})
 	}
+}
+
+// The whole way: roles are held back, and not even the partition of somebody else's making grows with its disk.
+func TestAPlainFileSystemInThePlaceOfEncryptedStateIsRefusedUntouched(t *testing.T) {
+	d, _ := plainState(t)
+	enlarge(t, &d, 2<<30)
+	sum := checksum(t, d)
+	for name, data := range map[string][]byte{"the state of before": nil, "nothing at all": make([]byte, 1<<20), "something else": bytes.Repeat([]byte("text"), 1<<18)} {
+		t.Run(name, func(t *testing.T) {
+			d := d
+			if data != nil {
+				p, ok := readTable(t, d).ByGUID(want)
+				require.True(t, ok)
+				f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
+				require.NoError(t, err)
+				defer f.Close()
+				_, err = f.WriteAt(data, p.Start)
+				require.NoError(t, err)
+				sum = checksum(t, d)
+			}
+			o := options(t)
+			o.BootDisk = d.Name
+			o.List = func() ([]disk.Disk, error) { return []disk.Disk{d}, nil }
+			o.Lock = &unlock.Options{Want: &spec.State{Encrypt: spec.EncryptTPM}}
+			o.Exec = func(_ context.Context, _ []string, name string, _ ...string) error {
+				t.Fatalf("%s was run", name)
+				return nil
+			}
+			info := Run(context.Background(), o)
+			require.Equal(t, Tmpfs, info.Kind)
+			require.True(t, info.Refused, "roles do not begin anew beside it")
+			require.Contains(t, info.Warning, "it is not encrypted, and the configuration asks for encrypted state")
+			require.Contains(t, info.Warning, "spore-agent reset --disk BOOT")
+			require.Equal(t, sum, checksum(t, d), "not a byte was written")
+		})
+	}
+}
+
+func TestAPlainPartitionIsNotAdoptedWhereStateIsEncrypted(t *testing.T) {
+	d, _ := plainState(t)
+	o := options(t)
+	o.Node, o.Lock = "edge-02", &unlock.Options{Want: &spec.State{Encrypt: spec.EncryptTPM}}
+	sum := checksum(t, d)
+	require.ErrorContains(t, Adopt(o, d, want.String()), "is not encrypted, and the configuration asks for encrypted state: it would be refused at the next boot; nothing was changed")
+	require.Equal(t, sum, checksum(t, d))
 }
 
 func TestAnOldHeaderBehindAFileSystemIsNone(t *testing.T) {

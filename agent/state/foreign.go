@@ -24,6 +24,9 @@ func Adopt(o Options, d disk.Disk, partUUID string) error {
 		if _, err := encryption(d.Partition(p.Number)); !errors.Is(err, luks.ErrNone) {
 			return fmt.Errorf("%s is encrypted, and belongs to the node whose keys open it; nothing was changed", d.Partition(p.Number))
 		}
+		if o.Lock.Wanted() {
+			return fmt.Errorf("%s is not encrypted, and the configuration asks for encrypted state: it would be refused at the next boot; nothing was changed", d.Partition(p.Number))
+		}
 		dir, err := os.MkdirTemp("", "spore-adopt-*")
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -61,6 +62,11 @@ func run(ctx context.Context, o Options) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	if p.Found {
+		if err := o.refusePlain(p, want); err != nil {
+			return Info{}, err
+		}
+	}
 	if p.Repart {
 		if err := makeState(ctx, o, p, want); err != nil {
 			// The partition may be there all the same, when only growing failed.
@@ -99,8 +105,7 @@ func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) er
 		switch {
 		case errors.Is(err, luks.ErrNone):
 			if o.Lock.Wanted() {
-				info.Warning = joinWarnings(info.Warning, fmt.Sprintf("the state partition %s is not encrypted, although the configuration asks for it: it is used as it is. "+
-					"To make it anew and encrypted, and lose what is on it: %s", device, resetCommand(p.Disk)))
+				return plain(p.Disk)
 			}
 			return nil
 		case err != nil:
@@ -122,6 +127,41 @@ func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) er
 	return nil
 }
 
+// refusePlain refuses state that is not encrypted although the configuration asks for that, before a byte of the disk is changed.
+//
+// Nothing tells the state of before the configuration asked for encryption from a file system that somebody has put into its
+// place: PARTUUID and binding can be read on any disk of the node. What is on it would be believed, and what the node keeps
+// from then on, its next bundle among that, would lie there for everybody. So nobody's word but that of who resets it counts.
+func (o Options) refusePlain(p Plan, want gpt.GUID) error {
+	if !o.Lock.Wanted() {
+		return nil
+	}
+	f, err := os.Open(p.Disk.Path())
+	if err != nil {
+		return refuse("the state on %s: %v; it was not changed", p.Disk.Path(), err)
+	}
+	defer f.Close()
+	t, err := gpt.Read(f, p.Disk.Size, p.Disk.SectorSize)
+	if err != nil {
+		return refuse("the state on %s: %v; it was not changed", p.Disk.Path(), err)
+	}
+	part, ok := t.ByGUID(want)
+	if !ok {
+		return refuse("the state on %s is not there any more", p.Disk.Path())
+	}
+	if _, err := encryptionOf(io.NewSectionReader(f, part.Start, part.Size)); errors.Is(err, luks.ErrNone) {
+		return refuse("the state partition %s (PARTUUID %s): %v; it was not changed", p.Disk.Partition(part.Number), want, plain(p.Disk))
+	}
+	return nil // Whatever else is wrong with it is said when it is opened.
+}
+
+// plain is what is said of state that should be encrypted and is not.
+func plain(d disk.Disk) error {
+	return fmt.Errorf("it is not encrypted, and the configuration asks for encrypted state (state.encrypt): somebody may have put it there. "+
+		"To delete it and make encrypted state, give the node its bundle again, and: %s. To keep it, start an image whose configuration has "+
+		"encrypt: none for this node", resetCommand(d))
+}
+
 // encryption reads the header of encrypted state; the error is luks.ErrNone when it is not encrypted. An ext4 file system can
 // have the second copy of an older header in it.
 func encryption(device string) (luks.Header, error) {
@@ -130,10 +170,14 @@ func encryption(device string) (luks.Header, error) {
 		return luks.Header{}, err
 	}
 	defer f.Close()
-	if _, _, err := ext4.Size(f); err == nil {
+	return encryptionOf(f)
+}
+
+func encryptionOf(r io.ReaderAt) (luks.Header, error) {
+	if _, _, err := ext4.Size(r); err == nil {
 		return luks.Header{}, luks.ErrNone
 	}
-	return luks.Read(f)
+	return luks.Read(r)
 }
 
 // disks lists the disks once the named one is there, or the wait for it has reached its bound.
