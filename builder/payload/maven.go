@@ -29,9 +29,6 @@ const (
 // sumsHint says how SumFile is written.
 const sumsHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + SumFile + " anew, for you to look at"
 
-// copyJars has Maven put every jar that pom.xml leads to into a folder. The plugin's version is in pom.xml.
-const copyJars = "org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies"
-
 // buildJars lays out a payload of jars: those that SumFile pins, and the files that payload.yaml lists beside them.
 //
 // Which jars there are is Maven's to find out, from pom.xml and with the machine's own settings. Which bytes go into an image
@@ -221,6 +218,12 @@ func withJars(ctx context.Context, tmp string, pom []byte, o Options, use func([
 	if o.Maven == "" {
 		o.Maven = "mvn"
 	}
+	plugin, err := pluginOf(pom)
+	if err != nil {
+		return err
+	}
+	// With its version, so that it is no other one whatever the machine's settings say.
+	copyJars := plugin.String() + ":" + copyGoal
 	dir, err := os.MkdirTemp(tmp, "maven-*")
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ const minimalPom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>
     <dependency><groupId>org.example</groupId><artifactId>server</artifactId><version>1.2</version></dependency>
   </dependencies>
+  <build><plugins><plugin>
+    <groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId><version>3.8.1</version>
+  </plugin></plugins></build>
 </project>
 `
 
@@ -59,7 +62,7 @@ func maven(t *testing.T, files map[string]string) (command, runs string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
 		require.NoError(t, os.WriteFile(p, []byte(data), 0o644))
 	}
-	script := "#!/bin/sh\nset -e\n[ -f pom.xml ]\necho run >> " + runs + "\nfor a; do case $a in -DoutputDirectory=*) cp -r " + from + ` "${a#*=}";; esac; done` + "\n"
+	script := "#!/bin/sh\nset -e\n[ -f pom.xml ]\necho run >> " + runs + "\necho \"$@\" > " + runs + ".args\nfor a; do case $a in -DoutputDirectory=*) cp -r " + from + ` "${a#*=}";; esac; done` + "\n"
 	require.NoError(t, os.WriteFile(command, []byte(script), 0o755))
 	return command, runs
 }
@@ -140,6 +143,10 @@ func TestJarsAreLaidOutAsPinned(t *testing.T) {
 	count, err := os.ReadFile(runs)
 	require.NoError(t, err)
 	require.Equal(t, "run\nrun\n", string(count))
+	args, err := os.ReadFile(runs + ".args")
+	require.NoError(t, err)
+	words := strings.Fields(string(args))
+	require.Equal(t, "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", words[len(words)-1], "the plugin's version is not for Maven to choose")
 }
 
 func TestWhatMavenBringsIsHeldAgainstThePins(t *testing.T) {
@@ -211,7 +218,18 @@ func TestPinsOfJarsAreChecked(t *testing.T) {
 		"a version that was raised":  {map[string]*string{PomFile: depend("<version>1.3</version>")}, []string{"it asks for org.example:server:1.3, which pom.sum does not name", "UPDATE=1"}},
 		"a parent":                   {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<dependencies>", "<parent/><dependencies>", 1))}, []string{"it has a parent"}},
 		"a repository":               {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<dependencies>", "<repositories/><dependencies>", 1))}, []string{"it names repositories"}},
-		"a plugin without a version": {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<dependencies>", "<build><plugins><plugin><groupId>a</groupId><artifactId>b</artifactId></plugin></plugins></build><dependencies>", 1))}, []string{"a:b:"}},
+		"no plugin":                  {map[string]*string{PomFile: ptr(strings.Replace(strings.Replace(minimalPom, "<plugin>", "<other>", 1), "</plugin>", "</other>", 1))}, []string{"it names 0 plugins"}},
+		"two plugins":                {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<plugins>", "<plugins><plugin><groupId>a</groupId><artifactId>b</artifactId><version>1</version></plugin>", 1))}, []string{"it names 2 plugins"}},
+		"another plugin":             {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "maven-dependency-plugin", "maven-antrun-plugin", 1))}, []string{`it names the plugin "org.apache.maven.plugins:maven-antrun-plugin:3.8.1"`}},
+		"a plugin of another group":  {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "org.apache.maven.plugins", "org.evil", 1))}, []string{`it names the plugin "org.evil:`}},
+		"a plugin without a version": {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<version>3.8.1</version>", "", 1))}, []string{"maven-dependency-plugin:", `"" is no word of an artifact`}},
+		"a plugin's range":           {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "3.8.1", "[3,4)", 1))}, []string{"no range"}},
+		"a plugin's newest version":  {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "3.8.1", "RELEASE", 1))}, []string{"another one tomorrow"}},
+		"a plugin with other jars":   {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "</plugin>", "<dependencies/></plugin>", 1))}, []string{"it changes what the plugin"}},
+		"a plugin that is more":      {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "</plugin>", "<extensions>true</extensions></plugin>", 1))}, []string{"it changes what the plugin"}},
+		"an extension":               {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<build>", "<build><extensions/>", 1))}, []string{"it has extensions, pluginManagement or profiles"}},
+		"managed plugins":            {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<build>", "<build><pluginManagement/>", 1))}, []string{"it has extensions, pluginManagement or profiles"}},
+		"a profile":                  {map[string]*string{PomFile: ptr(strings.Replace(minimalPom, "<build>", "<profiles/><build>", 1))}, []string{"it has extensions, pluginManagement or profiles"}},
 		"no dependencies":            {map[string]*string{PomFile: ptr("<project/>")}, []string{"it has no dependencies"}},
 		"no XML":                     {map[string]*string{PomFile: ptr("x")}, []string{"pom.xml"}},
 		"a file that is not there":   {map[string]*string{"tool": nil}, []string{"tool"}},

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,8 +9,10 @@ import (
 
 // FuzzPom lets no pom.xml through whose artifacts could not be named, or which Maven would take from elsewhere.
 func FuzzPom(f *testing.F) {
-	const good = "<project><dependencies><dependency><groupId>g</groupId><artifactId>a</artifactId><version>1</version></dependency></dependencies></project>"
+	const good = "<project><dependencies><dependency><groupId>g</groupId><artifactId>a</artifactId><version>1</version></dependency></dependencies>" +
+		"<build><plugins><plugin><groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId><version>1</version></plugin></plugins></build></project>"
 	f.Add(good)
+	f.Add(strings.Replace(good, "<plugins>", "<plugins><plugin><artifactId>more</artifactId></plugin>", 1))
 	f.Add("<project><parent/><repositories/><dependencies><dependency/></dependencies></project>")
 	f.Add("<project><dependencies>")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -21,6 +24,9 @@ func FuzzPom(f *testing.F) {
 		for _, a := range list {
 			require.NoError(t, a.check())
 		}
+		plugin, err := pluginOf([]byte(text))
+		require.NoError(t, err)
+		require.NoError(t, plugin.check())
 	})
 }
 
