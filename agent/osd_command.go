@@ -18,6 +18,7 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/osd"
 	"spore/agent/paths"
+	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/gpt"
 )
@@ -61,11 +62,11 @@ func osdCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	o := osd.Options{
-		Device: info.Device, UUID: uuid, Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
+		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
 		Exec: execWith, Say: m.say, Sleep: sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
 	}
-	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-bootstrap-osd-key": &o.BootstrapKey} {
+	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-osd-key": &o.BootstrapKey} {
 		data, err := atomicfile.ReadLimited(filepath.Join(credentials, "secret_"+ref), maxSecret)
 		if err != nil {
 			return fmt.Errorf("secret %s of this unit: %w", ref, err)

@@ -45,7 +45,7 @@ var forms = map[string]form{
 		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 		return Hidden(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])), nil
 	},
-	formCephx:    cephx,
+	formCephx:    cephKey,
 	formKafkaID:  kafkaID,
 	formSCRAM:    scram,
 	formAge:      ageIdentity,
@@ -81,8 +81,8 @@ func draw(random io.Reader, alphabet string, n int) (Hidden, error) {
 	return "", errors.New("the random source gives no random bytes")
 }
 
-// cephx is le16 type 1 (AES), le32 seconds and le32 nanoseconds of its making, le16 length, and the key.
-func cephx(random io.Reader, now time.Time, _ Hidden) (Hidden, error) {
+// cephKey is le16 type 1 (AES), le32 seconds and le32 nanoseconds of its making, le16 length, and the key.
+func cephKey(random io.Reader, now time.Time, _ Hidden) (Hidden, error) {
 	key, err := read(random, 16)
 	if err != nil {
 		return "", err

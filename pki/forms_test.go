@@ -41,7 +41,7 @@ func TestEveryFormIsWhatItsReaderTakes(t *testing.T) {
 }
 
 func TestACephxKeyIsAsCephEncodesIt(t *testing.T) {
-	v, err := cephx(rand.NewChaCha8([32]byte{2}), begin, "")
+	v, err := cephKey(rand.NewChaCha8([32]byte{2}), begin, "")
 	require.NoError(t, err)
 	b, err := base64.StdEncoding.DecodeString(string(v))
 	require.NoError(t, err)

@@ -1,5 +1,7 @@
 package pki
 
+import "spore/pki/cephx"
+
 // Usage is what a certificate may be used for (RFC 5280, section 4.2.1.12); the bits add up.
 type Usage uint8
 
@@ -211,6 +213,9 @@ type SecretRow struct {
 	Form string
 	// From names the row that it is derived from; where each user has one, it is that user's.
 	From string
+	// Entity is the user of Ceph whose key it is, by the node's name behind it: the key is made of From and of that name, so that
+	// who has From knows every node's, and each node its own alone (package cephx).
+	Entity string
 	// Given allows the user to bring the value.
 	Given bool
 }
@@ -236,11 +241,14 @@ func Secrets() []SecretRow {
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: formCephx},              // client.admin
 		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mgr.NAME
 		{Name: "ceph-mds-key", Service: "ceph", Roles: mon, Each: OneNode, Form: formCephx}, // mds.NAME
-		{Name: "ceph-bootstrap-osd-key", Service: "ceph", Roles: both, Form: formCephx},     // client.bootstrap-osd
+		// Monitors make of it the key of each node with OSDs, client.bootstrap-osd.NODE.
+		{Name: "ceph-osd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: formCephx},
+		{Name: "ceph-osd-key", Service: "ceph", Roles: osd, Each: OneNode, Form: formCephx, From: "ceph-osd-seed", Entity: cephx.OSD},
 		// Opens encrypted disks. One for all nodes, so that a disk can go to another one.
 		{Name: "ceph-osd-encryption-key", Service: "ceph", Roles: osd, Form: formKey},
-		// client.kubernetes-rbd, as which pods' volumes are made and mapped.
-		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
+		// And the key of each node of Kubernetes, client.kubernetes-rbd.NODE, as which pods' volumes are made and mapped.
+		{Name: "ceph-rbd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: formCephx},
+		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: OneNode, Form: formCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
 		// client.kubernetes-cephfs, as which pods' shared volumes are made and mounted. It and ceph-mds-key are there before a
 		// file system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
 		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},

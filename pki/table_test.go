@@ -185,8 +185,8 @@ func TestTheShareOfEachRole(t *testing.T) {
 		"worker":           append([]string{"ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key"}, kubernetes...),
 		"kafka-broker":     {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id", "kafka-password-historian", "kafka-password-sensor", "kafka-scram-admin"},
 		"kafka-controller": {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id"},
-		"ceph-mon":         {"ceph-admin-key", "ceph-bootstrap-osd-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key", "ceph-mds-key", "ceph-mgr-key", "ceph-mon-key"},
-		"ceph-osd":         {"ceph-bootstrap-osd-key", "ceph-fsid", "ceph-osd-encryption-key"},
+		"ceph-mon":         {"ceph-admin-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-mds-key", "ceph-mgr-key", "ceph-mon-key", "ceph-osd-seed", "ceph-rbd-seed"},
+		"ceph-osd":         {"ceph-fsid", "ceph-osd-encryption-key", "ceph-osd-key"},
 		"mqtt-broker":      {"mqtt-password-operator", "mqtt-password-sensor", "mqtt-tls-certificate", "mqtt-tls-key"},
 		"dns-server":       {},
 	}

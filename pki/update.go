@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/pki/cephx"
 )
 
 // Change is one thing that Update did.
@@ -367,11 +368,7 @@ func (u *updater) secret(e Entry, value Hidden, given bool, changed map[string]b
 			}
 			from = base.Value
 		}
-		make, ok := forms[e.Row.Form]
-		if !ok {
-			return fmt.Errorf("internal error: there is no form %q", e.Row.Form)
-		}
-		if value, err = make(u.o.Random, u.o.Now, from); err != nil {
+		if value, err = u.makeSecret(e, from); err != nil {
 			return err
 		}
 	}
@@ -385,6 +382,19 @@ func (u *updater) secret(e Entry, value Hidden, given bool, changed map[string]b
 	changed[e.ID] = true
 	u.did(e.ID, did, why)
 	return nil
+}
+
+// makeSecret makes a value in its form. from is the value that it is derived from.
+func (u *updater) makeSecret(e Entry, from Hidden) (Hidden, error) {
+	if e.Row.Entity != "" {
+		key, err := cephx.ForNode(string(from), e.Row.Entity, e.Node)
+		return Hidden(key), err
+	}
+	make, ok := forms[e.Row.Form]
+	if !ok {
+		return "", fmt.Errorf("internal error: there is no form %q", e.Row.Form)
+	}
+	return make(u.o.Random, u.o.Now, from)
 }
 
 // forget drops the records of nodes that are gone.

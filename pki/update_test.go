@@ -11,12 +11,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
+	"spore/pki/cephx"
 )
 
 // changed returns what happened to an id.
@@ -147,6 +149,49 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 	changes = update(t, tree, c, nodes, begin)
 	require.Equal(t, "made: it is needed", changed(changes, "agent/worker-02"))
 	require.Equal(t, key, tree.Secrets["state-recovery-key/worker-02"].Value)
+}
+
+func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
+	tree, c, nodes := made(t)
+	seen := map[Hidden]string{}
+	for name, kind := range map[string]string{"ceph-osd-key": cephx.OSD, "ceph-kubernetes-rbd-key": cephx.RBD} {
+		seed := map[string]string{cephx.OSD: "ceph-osd-seed", cephx.RBD: "ceph-rbd-seed"}[kind]
+		require.Contains(t, tree.Secrets, seed)
+		for _, n := range nodes {
+			s := tree.Secrets[name+"/"+n.Name]
+			if s == nil {
+				continue
+			}
+			require.Empty(t, seen[s.Value])
+			seen[s.Value] = n.Name
+			key, err := cephx.ForNode(string(tree.Secrets[seed].Value), kind, n.Name)
+			require.NoError(t, err)
+			require.Equal(t, Hidden(key), s.Value, "a monitor makes the same of the seed")
+		}
+		require.NotContains(t, tree.Secrets, name, "there is none for all")
+	}
+	require.Len(t, seen, 5, "two nodes with OSDs, three of Kubernetes")
+	for _, n := range nodes {
+		share, err := ShareOf(c, &n)
+		require.NoError(t, err)
+		for _, e := range share.Secrets {
+			if strings.HasPrefix(e.Name, "ceph-") && strings.HasSuffix(e.Name, "-seed") {
+				require.Contains(t, n.Roles, "ceph-mon", "%s has %s", n.Name, e.Name)
+			}
+		}
+	}
+
+	// Another seed brings other keys, and keys that all nodes shared stay in the folder and in no bundle.
+	old := tree.Secrets["ceph-kubernetes-rbd-key/worker-01"].Value
+	tree.Secrets["ceph-kubernetes-rbd-key"] = &Secret{Value: "shared"}
+	delete(tree.Secrets, "ceph-rbd-seed")
+	changes := update(t, tree, c, nodes, begin)
+	require.Equal(t, "replaced: ceph-rbd-seed is another one", changed(changes, "ceph-kubernetes-rbd-key/worker-01"))
+	require.NotEqual(t, old, tree.Secrets["ceph-kubernetes-rbd-key/worker-01"].Value)
+	data, err := tree.BundleFor(c, node(t, nodes, "worker-01"), begin)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), `"shared"`)
+	require.Contains(t, string(data), string(tree.Secrets["ceph-kubernetes-rbd-key/worker-01"].Value))
 }
 
 func TestAnotherClustersConfigurationIsRefused(t *testing.T) {

@@ -33,6 +33,8 @@ type Entry struct {
 	Name string
 	// From is the ID of the secret that it is derived from.
 	From string
+	// Node is whose it is, where each node has one.
+	Node string
 }
 
 // Share is all that the tables give to one node, or to the operator alone.
@@ -131,7 +133,7 @@ func fill(row LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
 func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	switch row.Each {
 	case OneNode:
-		return []Entry{{Row: row, ID: row.Name + "/" + n.Name, Name: row.Entry, From: row.From}}
+		return []Entry{{Row: row, ID: row.Name + "/" + n.Name, Name: row.Entry, From: row.From, Node: n.Name}}
 	case OneMQTTUser, OneKafkaUser:
 		var out []Entry
 		for _, ref := range userSecrets(row.Each, c) {

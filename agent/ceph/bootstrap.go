@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spore/pki/cephx"
 )
 
 // Options are what the bootstrap works with.
@@ -88,11 +90,25 @@ func (o Options) apply(ctx context.Context, changes []Change) (string, error) {
 	return said, err
 }
 
-// strangers tells of monitors that are not in cluster.yaml. They are not removed: the node may have the older
-// configuration, and each one that is gone for good costs the others a vote.
+// strangers tells of monitors, and of keys of nodes, that are not in cluster.yaml. They are not removed: the node may have the
+// older configuration. Each monitor that is gone for good costs the others a vote, and a key that nobody has any more opens all
+// the same.
 func (o Options) strangers(h Have) {
 	gone := slices.DeleteFunc(slices.Clone(h.Monitors), func(name string) bool { return slices.Contains(o.Want.Monitors, name) })
 	if len(gone) > 0 {
 		o.Say(fmt.Sprintf("the map of monitors has %s, which cluster.yaml does not know; when they are gone for good, remove each with `ceph mon rm NAME`", strings.Join(gone, ", ")))
+	}
+	var users []string
+	for name := range h.Entities {
+		wanted := slices.ContainsFunc(o.Want.Entities, func(e Entity) bool { return e.Name == name })
+		// Without a node it is that of an older Spore, which all nodes of Kubernetes shared: they may work with it still.
+		for _, kind := range []string{cephx.OSD, cephx.RBD} {
+			if !wanted && (name == kind || strings.HasPrefix(name, kind+".")) {
+				users = append(users, name)
+			}
+		}
+	}
+	if slices.Sort(users); len(users) > 0 {
+		o.Say(fmt.Sprintf("Ceph takes the keys of %s, which no node of cluster.yaml has; when no machine works with them any more, remove each with `ceph auth rm NAME`", strings.Join(users, ", ")))
 	}
 }

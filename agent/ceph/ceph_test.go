@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/pki/cephx"
 )
 
 // testKey is a key of Ceph that says that it was made in that second.
@@ -33,7 +35,7 @@ func testKey(made, n byte) string {
 }
 
 func testCluster(c *spec.Ceph) *facts.Cluster {
-	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}}, Services: spec.Services{Ceph: c, Kubernetes: &spec.Kubernetes{}}}
+	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{Ceph: c, Kubernetes: &spec.Kubernetes{}}}
 }
 
 // testWant is what node a wants with keys that were made in a second.
@@ -80,7 +82,8 @@ func TestAnEmptyStorageClusterIsGivenEverything(t *testing.T) {
 	changes, err := Changes(w, Have{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"import [client.admin]", "import [mgr.a]", "import [client.bootstrap-osd]", "import [client.kubernetes-rbd]",
+		"import [client.admin]", "import [mgr.a]", "import [client.bootstrap-osd.b]", "import [client.bootstrap-osd.o]",
+		"import [client.kubernetes-rbd.k]", "import [client.kubernetes-rbd.w]",
 		"config set mon auth_allow_insecure_global_id_reclaim false",
 		"config set global osd_pool_default_size 2",
 		"config set global mon_allow_pool_size_one false",
@@ -105,7 +108,7 @@ func TestAFileSystemIsMadeOfItsPools(t *testing.T) {
 	changes, err := Changes(w, Have{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"import [client.admin]", "import [mgr.a]", "import [client.bootstrap-osd]", "import [mds.a]", "import [client.kubernetes-cephfs]",
+		"import [client.admin]", "import [mgr.a]", "import [mds.a]", "import [client.kubernetes-cephfs]", "import [client.bootstrap-osd.b]",
 	}, words(changes)[:5])
 	all := words(changes)
 	require.Equal(t, []string{
@@ -138,12 +141,14 @@ func TestWhoWorksWithFileSystems(t *testing.T) {
 		}
 		w, err := Wanted(cluster, "a", func(string) (string, error) { return testKey(1, 1), nil })
 		require.NoError(t, err)
-		for _, e := range w.Entities[3:] {
-			out = append(out, e.Name)
+		for _, e := range w.Entities[2:] {
+			if !strings.HasPrefix(e.Name, "client.bootstrap-osd.") {
+				out = append(out, e.Name)
+			}
 		}
 		return out
 	}
-	require.Equal(t, []string{"client.kubernetes-rbd"}, names(&spec.Ceph{}, true), "no file system, no metadata server")
+	require.Equal(t, []string{"client.kubernetes-rbd.k", "client.kubernetes-rbd.w"}, names(&spec.Ceph{}, true), "no file system, no metadata server")
 	require.Equal(t, []string{"mds.a"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}, false))
 	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, false), "a Kubernetes elsewhere may use it")
 }
@@ -180,8 +185,19 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 			h.Entities["client.admin"] = Entity{"client.admin", testKey(2, 9), render.CephCaps["client.admin"]}
 		}, []string{}},
 		{"a newer key that may do too much", spec.Ceph{}, func(h *Have) {
-			h.Entities["client.kubernetes-rbd"] = Entity{"client.kubernetes-rbd", testKey(2, 9), map[string]string{"mon": "allow *"}}
-		}, []string{"auth caps client.kubernetes-rbd mgr profile rbd pool=rbd mon profile rbd osd profile rbd pool=rbd"}},
+			h.Entities["client.kubernetes-rbd.k"] = Entity{"client.kubernetes-rbd.k", testKey(2, 9), map[string]string{"mon": "allow *"}}
+		}, []string{"auth caps client.kubernetes-rbd.k mgr profile rbd pool=rbd mon profile rbd osd profile rbd pool=rbd"}},
+		{"the user whose key all nodes shared, or that a monitor made by itself", spec.Ceph{}, func(h *Have) {
+			h.Entities[cephx.OSD] = Entity{cephx.OSD, testKey(9, 9), map[string]string{"mon": "allow profile bootstrap-osd"}}
+		}, []string{"auth rm client.bootstrap-osd"}},
+		{"a worker that may ask the manager", spec.Ceph{}, func(h *Have) {
+			e := h.Entities["client.kubernetes-rbd.w"]
+			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephKubernetesCaps(&spec.Ceph{}, true)}
+		}, []string{"auth caps client.kubernetes-rbd.w mon profile rbd osd profile rbd pool=rbd"}},
+		{"a node that may give up the OSDs of others", spec.Ceph{}, func(h *Have) {
+			e := h.Entities["client.bootstrap-osd.o"]
+			h.Entities[e.Name] = Entity{e.Name, e.Key, map[string]string{"mon": "allow profile bootstrap-osd"}}
+		}, []string{"auth caps client.bootstrap-osd.o mon allow service mon r, allow service osd r, allow command 'osd new'"}},
 		{"another number of copies", spec.Ceph{PoolSize: 2}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
 			[]string{"osd pool set rbd size 2", "osd pool set rbd min_size 1"}},
 		{"one copy, which Ceph does not like", spec.Ceph{PoolSize: 1}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
@@ -219,11 +235,39 @@ func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 	require.EqualError(t, err, "the key of mgr.a that Ceph has: it is no key of Ceph")
 }
 
+func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {
+	w := testWant(t, &spec.Ceph{}, 1)
+	seen := map[string]string{}
+	for _, e := range w.Entities {
+		require.Empty(t, seen[e.Key], "%s has the key of %s", e.Name, seen[e.Key])
+		seen[e.Key] = e.Name
+		made, err := keyMade(e.Key)
+		require.NoError(t, err)
+		require.EqualValues(t, 1_800_000_001, made.Unix(), "%s: a newer seed brings newer keys", e.Name)
+	}
+	// It is the one that the node's own bundle has.
+	for name, tc := range map[string]struct{ seed, kind, node string }{
+		"client.bootstrap-osd.o": {"ceph-osd-seed", cephx.OSD, "o"}, "client.kubernetes-rbd.w": {"ceph-rbd-seed", cephx.RBD, "w"},
+	} {
+		key, err := cephx.ForNode(testKey(1, byte(len(tc.seed))), tc.kind, tc.node)
+		require.NoError(t, err)
+		require.Equal(t, name, seen[key])
+	}
+	// Where nobody has OSDs, no seed is asked for.
+	c := testCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}})
+	c.Members["ceph-osd"] = nil
+	_, err := Wanted(c, "a", func(ref string) (string, error) {
+		require.NotContains(t, ref, "seed")
+		return testKey(1, 1), nil
+	})
+	require.NoError(t, err)
+}
+
 func TestKubernetesIsAUserOnlyWhereItIs(t *testing.T) {
 	has := func(c *facts.Cluster) bool {
 		w, err := Wanted(c, "a", func(string) (string, error) { return testKey(1, 1), nil })
 		require.NoError(t, err)
-		return slices.ContainsFunc(w.Entities, func(e Entity) bool { return e.Name == "client.kubernetes-rbd" })
+		return slices.ContainsFunc(w.Entities, func(e Entity) bool { return strings.HasPrefix(e.Name, "client.kubernetes-rbd") })
 	}
 	require.True(t, has(testCluster(&spec.Ceph{})))
 	require.False(t, has(testCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}})), "no pool is for it")
@@ -283,7 +327,11 @@ func (f *scripted) answers() string {
 }
 
 func bootstrap(f *scripted) (said, status []string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	bound := time.Minute
+	if f.deaf {
+		bound = 300 * time.Millisecond // It tries for ever.
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	err = Bootstrap(ctx, Options{
 		Client: Client{Run: f.run, Conf: "/x", Entity: "mon."}, Want: f.want, Pause: 10 * time.Millisecond,
@@ -308,6 +356,37 @@ func TestTheBootstrapWaitsAppliesAndLooks(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, f.lines, "the second time nothing is missing")
 	require.Len(t, said, 1)
+}
+
+func TestKeysThatNoNodeHasAreTold(t *testing.T) {
+	w := testWant(t, &spec.Ceph{}, 1)
+	h := fulfilled(w)
+	h.Monitors = nil
+	for name, tc := range map[string]struct {
+		also []string
+		want string
+	}{
+		"none":                          {nil, ""},
+		"of others":                     {[]string{"osd.0", "client.backup", "client.kubernetes-rbdx", "client.kubernetes-cephfs"}, ""},
+		"of a node that is gone":        {[]string{"client.kubernetes-rbd.old", "client.bootstrap-osd.old"}, "Ceph takes the keys of client.bootstrap-osd.old, client.kubernetes-rbd.old, which no node"},
+		"those that all nodes had once": {[]string{"client.kubernetes-rbd", "client.bootstrap-osd"}, "Ceph takes the keys of client.bootstrap-osd, client.kubernetes-rbd, which no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := h
+			have.Entities = maps.Clone(h.Entities)
+			for _, e := range tc.also {
+				have.Entities[e] = Entity{Name: e}
+			}
+			said := ""
+			Options{Want: w, Say: func(text string) { said += text }}.strangers(have)
+			if tc.want == "" {
+				require.Empty(t, said)
+				return
+			}
+			require.Contains(t, said, tc.want)
+			require.Contains(t, said, "remove each with `ceph auth rm NAME`")
+		})
+	}
 }
 
 func TestTheBootstrapSaysWhatDidNotStay(t *testing.T) {

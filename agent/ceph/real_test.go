@@ -52,7 +52,7 @@ func newMachine(t *testing.T, name string, members []string, c *spec.Ceph, made 
 		hosts += addresses[m] + " " + m + "\n"
 	}
 	m := &machine{t: t, name: name, dir: dir, in: render.Input{
-		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members}, Services: spec.Services{Ceph: c, Kubernetes: &spec.Kubernetes{}}},
+		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{Ceph: c, Kubernetes: &spec.Kubernetes{}}},
 		Node:    &facts.Node{Name: name, IPs: []string{addresses[name]}},
 		Dir:     dir,
 		Secret: func(ref string) ([]byte, error) {
@@ -186,8 +186,13 @@ func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(a.ceph("mgr", "stat"), `"available": true`) }, 3*time.Minute, time.Second)
 	require.Contains(t, a.ceph("osd", "pool", "ls", "detail"), "'volumes' replicated size 1 min_size 1")
 	require.Contains(t, a.ceph("osd", "pool", "ls", "detail"), "'two' replicated size 2 min_size 1")
-	auth := a.ceph("auth", "get", "client.kubernetes-rbd")
-	require.Contains(t, auth, `caps osd = "profile rbd pool=volumes"`)
+	for entity, caps := range map[string]int{"client.kubernetes-rbd.k": 3, "client.kubernetes-rbd.w": 2} {
+		auth := a.ceph("auth", "get", entity)
+		require.Contains(t, auth, `caps osd = "profile rbd pool=volumes"`)
+		require.Equal(t, caps, strings.Count(auth, "caps "), auth)
+	}
+	require.NotContains(t, a.ceph("auth", "ls"), "client.bootstrap-osd\n", "the one that the monitor makes by itself is gone")
+	require.Contains(t, a.ceph("auth", "get", "client.bootstrap-osd.o"), `caps mon = "allow service mon r, allow service osd r, allow command 'osd new'"`)
 	time.Sleep(5 * time.Second)
 	health := a.ceph("health", "detail")
 	t.Log(health)
@@ -199,7 +204,7 @@ func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 	// A newer bundle brings newer keys; an older one changes nothing.
 	newer := newMachine(t, "a", []string{"a"}, settings, 2)
 	newer.dir = a.dir // with the key that the monitors know
-	require.Contains(t, strings.Join(newer.bootstrap(ctx), "\n"), "the key of client.kubernetes-rbd")
+	require.Contains(t, strings.Join(newer.bootstrap(ctx), "\n"), "the key of client.kubernetes-rbd.w")
 	require.Empty(t, newer.bootstrap(ctx))
 	require.Empty(t, a.bootstrap(ctx), "an older bundle brings back no older key")
 
@@ -242,7 +247,7 @@ func TestAWipedMonitorTakesEverythingFromTheQuorum(t *testing.T) {
 	b.mon = b.start("ceph-mon")
 	require.NoError(t, b.quorum(ctx))
 	require.Contains(t, all["c"].ceph("quorum_status"), `"quorum_names":["a","b","c"]`)
-	require.Contains(t, b.ceph("auth", "get", "client.kubernetes-rbd"), "profile rbd pool=rbd", "it has the data again")
+	require.Contains(t, b.ceph("auth", "get", "client.kubernetes-rbd.w"), "profile rbd pool=rbd", "it has the data again")
 
 	// Without a quorum it waits, and says for whom.
 	for _, n := range []string{"a", "c"} {

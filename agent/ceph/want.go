@@ -9,6 +9,7 @@ import (
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/pki/cephx"
 )
 
 // Entity is a user or daemon in Ceph's authentication database.
@@ -24,7 +25,9 @@ type Option struct{ Section, Name, Value string }
 // Want is what a storage cluster is to have.
 type Want struct {
 	Entities []Entity
-	Options  []Option
+	// Gone are the names of users that nobody is to be.
+	Gone    []string
+	Options []Option
 	// Rule is the CRUSH rule of all pools, and Domain the bucket type of which it takes each once.
 	Rule, Domain string
 	Pools        []spec.CephPool
@@ -40,6 +43,9 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
 	w := Want{Rule: "spore_" + s.Domain(), Domain: s.Domain(), Pools: everyPool(s), Filesystems: s.AllFilesystems(), Monitors: c.Members["ceph-mon"], Options: options(s)}
+	// A monitor makes this user by itself (src/mon/AuthMonitor.cc, create_initial), and all nodes with OSDs shared its key once. It
+	// has no business any more, and no OSD that is there needs it.
+	w.Gone = []string{cephx.OSD}
 	type row struct {
 		entity, ref string
 		caps        map[string]string
@@ -47,10 +53,6 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	rows := []row{
 		{"client.admin", "ceph-admin-key", render.CephCaps["client.admin"]},
 		{"mgr." + node, "ceph-mgr-key", render.CephCaps["mgr"]},
-		{"client.bootstrap-osd", "ceph-bootstrap-osd-key", render.CephCaps["client.bootstrap-osd"]},
-	}
-	if c.Services.Kubernetes != nil && len(s.KubernetesPools()) > 0 {
-		rows = append(rows, row{"client." + spec.CephKubernetesUser, "ceph-kubernetes-rbd-key", render.CephKubernetesCaps(s)})
 	}
 	if len(w.Filesystems) > 0 {
 		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
@@ -59,17 +61,59 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	if len(s.KubernetesFilesystems()) > 0 {
 		rows = append(rows, row{"client." + spec.CephFSKubernetesUser, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s)})
 	}
+	made := func(ref string) (string, error) {
+		value, err := key(ref)
+		if err != nil {
+			return "", err
+		}
+		if _, err := keyMade(value); err != nil {
+			return "", fmt.Errorf("the secret %s: %w", ref, err)
+		}
+		return value, nil
+	}
 	for _, r := range rows {
-		value, err := key(r.ref)
+		value, err := made(r.ref)
 		if err != nil {
 			return Want{}, err
 		}
-		if _, err := keyMade(value); err != nil {
-			return Want{}, fmt.Errorf("the secret %s: %w", r.ref, err)
-		}
 		w.Entities = append(w.Entities, Entity{r.entity, value, r.caps})
 	}
-	return w, nil
+	users, err := nodeUsers(c, made)
+	w.Entities = append(w.Entities, users...)
+	return w, err
+}
+
+// nodeUsers are the users of nodes: each node has a key of its own, which the monitors make of what they alone have.
+func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity, error) {
+	var out []Entity
+	add := func(kind, ref string, nodes []string, caps func(node string) map[string]string) error {
+		if len(nodes) == 0 {
+			return nil
+		}
+		seed, err := key(ref)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			value, err := cephx.ForNode(seed, kind, node)
+			if err != nil {
+				return fmt.Errorf("the secret %s: %w", ref, err)
+			}
+			out = append(out, Entity{kind + "." + node, value, caps(node)})
+		}
+		return nil
+	}
+	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
+	if err != nil || c.Services.Kubernetes == nil || len(c.Services.Ceph.KubernetesPools()) == 0 {
+		return out, err
+	}
+	masters := c.Members["control-plane"]
+	nodes := slices.Concat(masters, c.Members["worker"])
+	slices.Sort(nodes)
+	err = add(cephx.RBD, "ceph-rbd-seed", slices.Compact(nodes), func(node string) map[string]string {
+		return render.CephKubernetesCaps(c.Services.Ceph, slices.Contains(masters, node))
+	})
+	return out, err
 }
 
 // everyPool lists the pools of ceph.yaml, and those of its file systems.
@@ -101,11 +145,16 @@ type Change struct {
 }
 
 // Changes are the commands that lead from what a storage cluster has to what is wanted, in an order in which each can
-// succeed. There are none when nothing is missing. Nothing is ever deleted.
+// succeed. There are none when nothing is missing. Nothing is ever deleted but the users that are to be gone.
 func Changes(w Want, h Have) ([]Change, error) {
 	out, err := entityChanges(w.Entities, h)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range w.Gone {
+		if _, there := h.Entities[name]; there {
+			out = append(out, Change{What: "no user " + name, Args: []string{"auth", "rm", name}})
+		}
 	}
 	for _, o := range w.Options {
 		if h.Options[[2]string{o.Section, o.Name}] != o.Value {

@@ -49,6 +49,7 @@ type row struct {
 }
 
 const (
+	cephKeys  = "ceph-bootstrap.service"
 	coredns   = "coredns.service"
 	mosquitto = "mosquitto.service"
 	timesyncd = "systemd-timesyncd.service"
@@ -59,8 +60,9 @@ var table = []row{
 	{path: "trialMinutes"},
 	{path: "nodes"},
 	{path: "hosts", units: []string{coredns}},
-	{path: "members.control-plane", service: "kubernetes", why: "masters form a quorum"},
-	{path: "members.worker", service: "kubernetes", why: "the services of Kubernetes read it when they start"},
+	// Monitors give each node of Kubernetes its key of Ceph.
+	{path: "members.control-plane", units: []string{cephKeys}, service: "kubernetes", why: "masters form a quorum"},
+	{path: "members.worker", units: []string{cephKeys}, service: "kubernetes", why: "the services of Kubernetes read it when they start"},
 	{path: "members.kafka", service: "kafka", why: "controllers form a quorum"},
 	{path: "members.ceph", service: "ceph", why: "monitors form a quorum"},
 	{path: "members."},

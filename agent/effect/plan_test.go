@@ -30,6 +30,14 @@ func master() Input {
 	return in
 }
 
+func monitor() Input {
+	in := edge()
+	in.Cluster.Services.Ceph = &spec.Ceph{}
+	in.Cluster.Members["ceph-mon"] = []string{"edge-01"}
+	in.Node.Roles = []string{"ceph-mon"}
+	return in
+}
+
 func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		base    func() Input
@@ -80,6 +88,14 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 				in.Cluster.Members = map[string][]string{"dns-server": {"edge-01"}, "mqtt-broker": {"edge-01"}, "control-plane": {"a"}}
 			},
 			changes: []string{"members.control-plane"},
+		},
+		"another worker, on a monitor": {
+			base: monitor, change: func(in *Input) { in.Cluster.Members["worker"] = []string{"a", "b"} },
+			changes: []string{"members.worker"}, units: []string{"ceph-bootstrap.service"},
+		},
+		"another node with OSDs, on a monitor": {
+			base: monitor, change: func(in *Input) { in.Cluster.Members["ceph-osd"] = []string{"a"} },
+			changes: []string{"members.ceph-osd"}, reboot: []string{"members.ceph-osd: monitors form a quorum"},
 		},
 		"settings of Kubernetes": {
 			base: master, change: func(in *Input) { in.Cluster.Services.Kubernetes = &spec.Kubernetes{MaxPods: 50} },

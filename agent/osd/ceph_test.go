@@ -33,7 +33,7 @@ const fsid = "11112222-3333-4444-8555-666677778888"
 type cluster struct {
 	t   *testing.T
 	dir string
-	// bootstrapKey is that of client.bootstrap-osd.
+	// bootstrapKey is that of client.bootstrap-osd.a.
 	bootstrapKey string
 }
 
@@ -65,11 +65,11 @@ keyring = `+c.dir+`/mgr.keyring
 `)
 	c.run("ceph-authtool", "--create-keyring", c.at("keyring"), "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
 	c.run("ceph-authtool", c.at("keyring"), "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
-	c.run("ceph-authtool", c.at("keyring"), "--gen-key", "-n", "client.bootstrap-osd", "--cap", "mon", "profile bootstrap-osd")
+	c.run("ceph-authtool", c.at("keyring"), "--gen-key", "-n", "client.bootstrap-osd.a", "--cap", "mon", "allow service mon r, allow service osd r, allow command 'osd new'")
 	c.run("ceph-authtool", c.at("keyring"), "--gen-key", "-n", "mgr.a", "--cap", "mon", "allow profile mgr", "--cap", "osd", "allow *")
-	c.bootstrapKey = strings.TrimSpace(string(c.run("ceph-authtool", c.at("keyring"), "-p", "-n", "client.bootstrap-osd")))
+	c.bootstrapKey = strings.TrimSpace(string(c.run("ceph-authtool", c.at("keyring"), "-p", "-n", "client.bootstrap-osd.a")))
 	mgr := strings.TrimSpace(string(c.run("ceph-authtool", c.at("keyring"), "-p", "-n", "mgr.a")))
-	c.write("bootstrap.keyring", "[client.bootstrap-osd]\nkey = "+c.bootstrapKey+"\n")
+	c.write("bootstrap.keyring", "[client.bootstrap-osd.a]\nkey = "+c.bootstrapKey+"\n")
 	c.write("mgr.keyring", "[mgr.a]\nkey = "+mgr+"\n")
 	c.run("monmaptool", "--create", "--addv", "a", "[v2:127.0.0.1:3300]", "--fsid", fsid, "--enable-all-features", "--set-min-mon-release", "18", c.at("monmap"))
 	require.NoError(t, os.Mkdir(c.at("mgr"), 0o700))
@@ -141,7 +141,7 @@ func (c *cluster) options(device string, uuid gpt.GUID) Options {
 	dir := c.at("run-" + filepath.Base(device))
 	require.NoError(c.t, os.MkdirAll(dir, 0o700))
 	return Options{
-		Device: device, UUID: uuid, FSID: fsid, BootstrapKey: c.bootstrapKey, Dir: dir, Config: c.at("ceph.conf"), Keyring: c.at("bootstrap.keyring"),
+		Device: device, UUID: uuid, FSID: fsid, User: "client.bootstrap-osd.a", BootstrapKey: c.bootstrapKey, Dir: dir, Config: c.at("ceph.conf"), Keyring: c.at("bootstrap.keyring"),
 		Say: func(s string) { c.t.Log(s) }, Waiting: func(string) {},
 		Exec: func(ctx context.Context, input []byte, name string, args ...string) ([]byte, error) {
 			cmd := exec.CommandContext(ctx, name, args...)
@@ -155,6 +155,11 @@ func (c *cluster) options(device string, uuid gpt.GUID) Options {
 		},
 		Sleep: func(ctx context.Context, d time.Duration) error { time.Sleep(d); return ctx.Err() },
 	}
+}
+
+// withCeph is a command of the user that asks for numbers.
+func (o Options) withCeph(args ...string) ([]byte, error) {
+	return o.Exec(context.Background(), nil, cephProgram, append([]string{"--conf", o.Config, "--name", o.User, "--keyring", o.Keyring, "--connect-timeout", "30"}, args...)...)
 }
 
 // startOSD starts a prepared OSD and waits until the cluster has it.
@@ -230,6 +235,20 @@ func TestAnOSDFromAnEmptyDisk(t *testing.T) {
 		id, err := Prepare(context.Background(), o)
 		require.NoError(t, err)
 		require.Equal(t, 1, id)
+	})
+	t.Run("its user may do that and nothing else", func(t *testing.T) {
+		for _, args := range [][]string{
+			{"osd", "purge-new", "1", "--yes-i-really-mean-it"}, {"osd", "purge", "0", "--yes-i-really-mean-it"}, {"osd", "out", "0"}, {"auth", "ls"}, {"auth", "get", "osd.0"},
+			{"config-key", "ls"}, {"osd", "pool", "ls"},
+		} {
+			_, err := o.withCeph(args...)
+			if args[0] == "osd" && args[1] == "pool" {
+				require.NoError(t, err, "it may read what the map of OSDs says")
+				continue
+			}
+			require.ErrorContains(t, err, "EACCES", "%v", args)
+		}
+		require.Contains(t, c.ceph("osd", "ls"), "1")
 	})
 	for n, when := range []string{"a label", "mkfs_done"} {
 		t.Run("when mkfs is killed with "+when+" and no ready it is made again", func(t *testing.T) {

@@ -10,10 +10,7 @@ package osd
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +23,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/blank"
 	"spore/gpt"
+	"spore/pki/cephx"
 )
 
 // Programs of Ceph.
@@ -47,9 +45,9 @@ type Options struct {
 	UUID   gpt.GUID
 	// FSID is the cluster's.
 	FSID string
-	// BootstrapKey is the key of client.bootstrap-osd, as Ceph writes keys.
-	BootstrapKey string
-	// Dir is the OSD's runtime directory; it holds Config and Keyring, that of client.bootstrap-osd.
+	// User is who asks for numbers, client.bootstrap-osd.NODE, and BootstrapKey its key, as Ceph writes keys.
+	User, BootstrapKey string
+	// Dir is the OSD's runtime directory; it holds Config and Keyring, that of User.
 	Dir, Config, Keyring string
 	// Exec runs a program with an input and returns what it prints.
 	Exec func(ctx context.Context, input []byte, name string, args ...string) ([]byte, error)
@@ -178,7 +176,7 @@ func (o Options) number(ctx context.Context, key string) (int, error) {
 	}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		o.Waiting("the monitors to give the OSD " + o.UUID.String() + " a number")
-		out, err := o.Exec(ctx, secrets, cephProgram, "--conf", o.Config, "--name", "client.bootstrap-osd", "--keyring", o.Keyring,
+		out, err := o.Exec(ctx, secrets, cephProgram, "--conf", o.Config, "--name", o.User, "--keyring", o.Keyring,
 			"--connect-timeout", "30", "-i", "-", "osd", "new", o.UUID.String())
 		if err == nil {
 			id, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 31)
@@ -197,21 +195,14 @@ func (o Options) number(ctx context.Context, key string) (int, error) {
 	}
 }
 
-// Key is the key of an OSD, as Ceph writes keys (src/auth/Crypto.cc, CryptoKey::encode: type 1 for AES, seconds and
-// nanoseconds of its making, length, key). It is HMAC-SHA256 of "spore osd UUID" under the key of client.bootstrap-osd, so
-// that a number that was given right before a power cut can be asked for again. Whoever has that key may make OSDs anyway,
-// and one OSD's key lets as much be done as another's.
+// Key is the key of an OSD. It is made of the key of the node's own user and of the OSD's UUID, so that a number that was given
+// right before a power cut can be asked for again, and no other node can make it.
 func Key(bootstrapKey string, uuid gpt.GUID) (string, error) {
-	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(bootstrapKey))
-	if err != nil || len(k) < 12+16 {
-		return "", errors.New("the key of client.bootstrap-osd in the bundle is no key of Ceph's")
+	key, err := cephx.Derive(bootstrapKey, "spore osd "+uuid.String())
+	if err != nil {
+		return "", fmt.Errorf("the key in the bundle by which this node makes OSDs: %w", err)
 	}
-	mac := hmac.New(sha256.New, k[12:])
-	mac.Write([]byte("spore osd " + uuid.String()))
-	b := binary.LittleEndian.AppendUint16(nil, 1)
-	b = append(b, k[2:10]...) // As old as the key that it comes from.
-	b = binary.LittleEndian.AppendUint16(b, 16)
-	return base64.StdEncoding.EncodeToString(append(b, mac.Sum(nil)[:16]...)), nil
+	return key, nil
 }
 
 // prime writes the data directory from the label, as ceph-bluestore-tool's prime-osd-dir does.

@@ -12,18 +12,26 @@ import (
 
 	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/pki/cephx"
 )
 
 const cephState = "/var/lib/ceph"
 
 // CephCaps are what the entities of Ceph may do, by the service that they may do it at.
 var CephCaps = map[string]map[string]string{
-	"mon.":                 {"mon": "allow *"},
-	"client.admin":         {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"},
-	"mgr":                  {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
-	"mds":                  {"mon": "allow profile mds", "osd": "allow rw tag cephfs *=*", "mds": "allow", "mgr": "allow profile mds"},
-	"client.bootstrap-osd": {"mon": "allow profile bootstrap-osd"},
+	"mon.":         {"mon": "allow *"},
+	"client.admin": {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"},
+	"mgr":          {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
+	"mds":          {"mon": "allow profile mds", "osd": "allow rw tag cephfs *=*", "mds": "allow", "mgr": "allow profile mds"},
+	// Of the profile bootstrap-osd (src/mon/MonCap.cc) all but the right to give up the new OSD of another node.
+	cephx.OSD: {"mon": "allow service mon r, allow service osd r, allow command 'osd new'"},
 }
+
+// CephOSDUser is the user of Ceph as which a node asks for the numbers of new OSDs.
+func CephOSDUser(node string) string { return cephx.OSD + "." + node }
+
+// CephRBDUser is the user of Ceph as which a node of Kubernetes works with volumes.
+func CephRBDUser(node string) string { return cephx.RBD + "." + node }
 
 // CephMonitor is a monitor by the name of its node.
 type CephMonitor struct {
@@ -56,7 +64,7 @@ func cephMon(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	return cephFiles(in, []CephKey{
-		{"mon.", "ceph-mon-key"}, {"client.admin", "ceph-admin-key"}, {"mgr." + in.Node.Name, "ceph-mgr-key"}, {"client.bootstrap-osd", "ceph-bootstrap-osd-key"},
+		{"mon.", "ceph-mon-key"}, {"client.admin", "ceph-admin-key"}, {"mgr." + in.Node.Name, "ceph-mgr-key"},
 	},
 		// The program finds its own address in the map of monitors; one that is not in it yet says this one, and with public_addr
 		// it would add one of version 1.
@@ -228,6 +236,9 @@ func capsOf(entity string) map[string]string {
 	if caps, ok := CephCaps[entity]; ok {
 		return caps
 	}
+	if strings.HasPrefix(entity, cephx.OSD+".") {
+		return CephCaps[cephx.OSD]
+	}
 	kind, _, _ := strings.Cut(entity, ".")
 	return CephCaps[kind]
 }
@@ -254,13 +265,18 @@ func cephSecret(in Input, ref string, form *regexp.Regexp) (string, error) {
 	return s, nil
 }
 
-// CephKubernetesCaps are what the user of Kubernetes may do: work with images of its pools.
-func CephKubernetesCaps(c *spec.Ceph) map[string]string {
+// CephKubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and remove
+// them, which may go to the manager; other nodes map them and have no business there.
+func CephKubernetesCaps(c *spec.Ceph, master bool) map[string]string {
 	var pools []string
 	for _, name := range c.KubernetesPools() {
 		pools = append(pools, "profile rbd pool="+name)
 	}
-	return map[string]string{"mon": "profile rbd", "osd": strings.Join(pools, ", "), "mgr": strings.Join(pools, ", ")}
+	caps := map[string]string{"mon": "profile rbd", "osd": strings.Join(pools, ", ")}
+	if master {
+		caps["mgr"] = strings.Join(pools, ", ")
+	}
+	return caps
 }
 
 // CephFSKubernetesCaps are what the user of Kubernetes may do with the file systems that are given to it: have the manager make

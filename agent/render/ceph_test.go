@@ -23,7 +23,7 @@ func cephInput(c *spec.Ceph, dir string) Input {
 	in.Cluster.Services.Ceph = c
 	in.Dir = dir
 	secrets := map[string]string{"ceph-fsid": "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"}
-	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-mds-key"} {
+	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-key", "ceph-mds-key"} {
 		secrets[ref] = cephTestKey(i)
 	}
 	in.Secret = func(ref string) ([]byte, error) {
@@ -49,7 +49,7 @@ func TestProgramsOfCeph(t *testing.T) {
 
 func TestNoProgramOfCephIsGivenAKeyThatItDoesNotUse(t *testing.T) {
 	for program, entities := range map[string][]string{
-		"ceph-mon":       {"mon.", "client.admin", "mgr.master-02", "client.bootstrap-osd"},
+		"ceph-mon":       {"mon.", "client.admin", "mgr.master-02"},
 		"ceph-mgr":       {"mgr.master-02"},
 		"ceph-mds":       {"mds.master-02"},
 		"ceph-bootstrap": {"mon.", "client.admin"},
@@ -121,10 +121,10 @@ func TestCephIsRefused(t *testing.T) {
 				return was(ref)
 			}
 		}},
-		{"a secret that is missing", "ceph-bootstrap-osd-key is not in the bundle", func(in *Input) {
+		{"a secret that is missing", "ceph-mgr-key is not in the bundle", func(in *Input) {
 			was := in.Secret
 			in.Secret = func(ref string) ([]byte, error) {
-				if ref == "ceph-bootstrap-osd-key" {
+				if ref == "ceph-mgr-key" {
 					return nil, fmt.Errorf("%s is not in the bundle", ref)
 				}
 				return was(ref)
@@ -142,7 +142,8 @@ func TestCephIsRefused(t *testing.T) {
 
 func TestKubernetesMayWorkWithItsPoolsAlone(t *testing.T) {
 	c := &spec.Ceph{Pools: []spec.CephPool{{Name: "a", Kubernetes: true}, {Name: "b"}, {Name: "c", Kubernetes: true}}}
-	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c", "mgr": "profile rbd pool=a, profile rbd pool=c"}, CephKubernetesCaps(c))
+	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c", "mgr": "profile rbd pool=a, profile rbd pool=c"}, CephKubernetesCaps(c, true))
+	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c"}, CephKubernetesCaps(c, false), "a worker has nothing to ask the manager for")
 }
 
 func TestKubernetesMayWorkWithItsGroupOfItsFileSystemsAlone(t *testing.T) {

@@ -23,7 +23,7 @@ func cephOSD(in Input) (map[string]File, error) {
 		osds := len(datadisk.Of(in.Node.Disks, datadisk.OSD))
 		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
 	}
-	return cephFiles(in, []CephKey{{"client.bootstrap-osd", "ceph-bootstrap-osd-key"}}, more...)
+	return cephFiles(in, []CephKey{{CephOSDUser(in.Node.Name), "ceph-osd-key"}}, more...)
 }
 
 // Bounds of what an OSD is told to stay within, in bytes: Ceph takes no less, and more than its own default is for ceph.yaml

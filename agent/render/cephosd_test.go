@@ -17,7 +17,7 @@ func TestAnOSDIsGivenTheKeyThatMakesOnesAndNoOther(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "ceph-osd", files)
 	require.Equal(t, 1, strings.Count(string(files["keyring"].Data), "key = "))
-	require.Contains(t, string(files["keyring"].Data), "[client.bootstrap-osd]\n")
+	require.Contains(t, string(files["keyring"].Data), "[client.bootstrap-osd.master-02]\n")
 	require.EqualValues(t, 0o600, files["keyring"].Mode)
 	require.Contains(t, string(files["ceph.conf"].Data), "\nosd_memory_target = 2147483648\n", "a quarter of the machine for each of two")
 }

@@ -3,15 +3,24 @@ package render
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
-
-	"spore/cluster/spec"
 )
 
-// rbdFiles renders how the driver of volumes reaches Ceph: as the user of Kubernetes, who may work with its pools alone.
-func rbdFiles(in Input) (map[string]File, error) {
-	return cephFiles(in, []CephKey{{"client." + spec.CephKubernetesUser, "ceph-kubernetes-rbd-key"}})
+// rbdFiles renders how the driver of volumes reaches Ceph: as the node's own user, who may work with the pools of Kubernetes
+// alone. That user and words of its own are the program's arguments.
+func rbdFiles(in Input, more ...string) (map[string]File, error) {
+	user := CephRBDUser(in.Node.Name)
+	files, err := cephFiles(in, []CephKey{{user, "ceph-kubernetes-rbd-key"}})
+	if err != nil {
+		return nil, err
+	}
+	files["arguments"], err = arguments(append([]string{"--user=" + strings.TrimPrefix(user, "client.")}, more...))
+	return files, err
 }
+
+// rbdController renders what the controller needs.
+func rbdController(in Input) (map[string]File, error) { return rbdFiles(in) }
 
 // rbdProvisioner renders the command line and the kubeconfig of Kubernetes' provisioner, which asks the driver for volumes.
 // Of several masters' one works, by a lease whose times are those of kube-scheduler's.
@@ -50,12 +59,5 @@ func provisioner(in Input, socket string, more ...string) (map[string]File, erro
 
 // rbdNode renders, besides, what the node is called.
 func rbdNode(in Input) (map[string]File, error) {
-	files, err := rbdFiles(in)
-	if err != nil {
-		return nil, err
-	}
-	if files["arguments"], err = arguments([]string{"--node=" + in.Node.Name}); err != nil {
-		return nil, err
-	}
-	return files, nil
+	return rbdFiles(in, "--node="+in.Node.Name)
 }

@@ -70,7 +70,7 @@ var programs = map[string]func(Input) (map[string]File, error){
 	"kube-scheduler":          kubeScheduler,
 	"kubelet":                 kubelet,
 	"mosquitto":               mosquitto,
-	"rbd-controller":          rbdFiles,
+	"rbd-controller":          rbdController,
 	"rbd-node":                rbdNode,
 	"rbd-provisioner":         rbdProvisioner,
 }

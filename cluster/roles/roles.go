@@ -183,15 +183,15 @@ func Programs() []Program {
 
 		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-base"}, User: "ceph", NeedsSecrets: true,
 			Ports:   []Port{tcp(PortCephMon, "monitors of Ceph").at(Node)},
-			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key"}},
 		// Part of spore-agent.
 		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-bootstrap-osd-key", "ceph-kubernetes-rbd-key", "ceph-mds-key", "ceph-kubernetes-cephfs-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-seed", "ceph-rbd-seed", "ceph-mds-key", "ceph-kubernetes-cephfs-key"}},
 		// Part of spore-agent; cryptsetup opens encrypted disks.
 		{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
 		{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,
 			Ports:   []Port{cephPorts("OSDs of Ceph")},
-			Secrets: []string{"ceph-fsid", "ceph-bootstrap-osd-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-osd-key"}},
 		{Name: "ceph-mgr", Unit: "ceph-mgr.service", Packages: []string{"ceph-mgr", "ceph-mgr-modules-core"}, User: "ceph", NeedsSecrets: true,
 			Ports:   []Port{cephPorts("managers of Ceph")},
 			Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},

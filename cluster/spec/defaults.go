@@ -144,9 +144,6 @@ const (
 // DefaultPool is the pool of a cluster whose ceph.yaml names none.
 const DefaultPool = "rbd"
 
-// CephKubernetesUser is the client as which Kubernetes works with the pools that are given to it.
-const CephKubernetesUser = "kubernetes-rbd"
-
 // Copies is the number of copies of an object in pools that do not say otherwise.
 func (c *Ceph) Copies() int {
 	if c == nil || c.PoolSize == 0 {

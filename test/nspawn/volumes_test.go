@@ -102,7 +102,7 @@ func TestTheSandboxesOfTheDriversOfVolumesLetThemWork(t *testing.T) {
 			umount --no-canonicalize /run/two
 			umount --no-canonicalize /run/one
 			umount --no-canonicalize /run/staged`},
-		"it runs rbd": {"rbd-node", `rbd --conf /run/rbd-node/ceph.conf --id kubernetes-rbd device list --format json`},
+		"it runs rbd": {"rbd-node", `rbd --conf /run/rbd-node/ceph.conf --id kubernetes-rbd.volumes-01 device list --format json`},
 		"its mounts reach everybody": {"rbd-node", `
 			mkdir -p /run/seen
 			mount --no-canonicalize --bind --options _netdev /run/seen /run/seen`},
