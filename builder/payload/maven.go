@@ -48,7 +48,7 @@ func buildJars(ctx context.Context, st *store.Store, dir string, o Options) ([]P
 	name := filepath.Base(dir)
 	cached, err := haveJars(st, pom, pinned)
 	if err == nil && !cached && !o.Plan {
-		err = fetchJars(ctx, st, name, pom, pinned, o)
+		err = fetchJars(ctx, st, dir, pom, pinned, o)
 	}
 	if err != nil {
 		return nil, err
@@ -135,11 +135,15 @@ func TrustJars(st *store.Store, dir string) error {
 }
 
 // fetchJars has Maven put the pinned jars into the store.
-func fetchJars(ctx context.Context, st *store.Store, name string, pom []byte, pinned []jar, o Options) error {
-	m := startMeter(name, o.Report)
+func fetchJars(ctx context.Context, st *store.Store, dir string, pom []byte, pinned []jar, o Options) error {
+	plugin, err := readPlugin(dir)
+	if err != nil {
+		return err
+	}
+	m := startMeter(filepath.Base(dir), o.Report)
 	defer m.stop()
 	m.say("Maven looks for its jars")
-	err := withJars(ctx, st.TempDir(), pom, o, func(found []foundJar) error {
+	err = withJars(ctx, st.TempDir(), pom, plugin, o, func(found []foundJar) error {
 		list := make([]jar, len(found))
 		for i, f := range found {
 			list[i] = f.jar
@@ -170,8 +174,12 @@ func Sums(ctx context.Context, dir string, o Options) ([]byte, error) {
 	if _, err := checkPom(pom, nil); err != nil {
 		return nil, err
 	}
+	plugin, err := readPlugin(dir)
+	if err != nil {
+		return nil, err
+	}
 	var out []byte
-	err = withJars(ctx, "", pom, o, func(found []foundJar) error {
+	err = withJars(ctx, "", pom, plugin, o, func(found []foundJar) error {
 		list := make([]jar, len(found))
 		for i, f := range found {
 			list[i] = f.jar
@@ -181,6 +189,19 @@ func Sums(ctx context.Context, dir string, o Options) ([]byte, error) {
 		return err
 	})
 	return out, err
+}
+
+// readPlugin reads PluginFile.
+func readPlugin(dir string) ([]pluginFile, error) {
+	text, err := os.ReadFile(filepath.Join(dir, PluginFile))
+	if err != nil {
+		return nil, fmt.Errorf("the plugin of Maven's that copies its jars is pinned nowhere; %s: %w", pluginHint, err)
+	}
+	list, err := parsePlugin(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PluginFile, err)
+	}
+	return list, nil
 }
 
 // foundJar is a jar that Maven brought.
@@ -214,9 +235,9 @@ func (f foundJar) keep(st *store.Store) error {
 
 // withJars runs Maven on a copy of pom.xml below tmp, so that nothing is written beside the pins, and hands over what it
 // brought. The folder is gone afterwards.
-func withJars(ctx context.Context, tmp string, pom []byte, o Options, use func([]foundJar) error) error {
+func withJars(ctx context.Context, tmp string, pom []byte, pinned []pluginFile, o Options, use func([]foundJar) error) error {
 	if o.Maven == "" {
-		o.Maven = "mvn"
+		o.Maven = defaultMaven
 	}
 	plugin, err := pluginOf(pom)
 	if err != nil {
@@ -232,6 +253,9 @@ func withJars(ctx context.Context, tmp string, pom []byte, o Options, use func([
 	if err := os.WriteFile(filepath.Join(dir, PomFile), pom, 0o600); err != nil {
 		return err
 	}
+	if err := checkPlugin(ctx, dir, plugin, pinned, o); err != nil {
+		return err
+	}
 	out := filepath.Join(dir, "jars")
 	cmd := exec.CommandContext(ctx, o.Maven, "--batch-mode", "--quiet", "--no-transfer-progress", "--file", PomFile,
 		"-DincludeScope=runtime", "-Dmdep.useRepositoryLayout=true", "-DoutputDirectory="+out, copyJars)
@@ -240,7 +264,7 @@ func withJars(ctx context.Context, tmp string, pom []byte, o Options, use func([
 	cmd.Stdout, cmd.Stderr = &log, &log
 	err = cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its jars come through Maven, and there is no %s on this machine: install Maven (on Debian: apt install maven): %w", o.Maven, err)
+		return noMaven(o.Maven, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %s", o.Maven, copyJars, err, tail(log.Bytes()))
@@ -250,6 +274,13 @@ func withJars(ctx context.Context, tmp string, pom []byte, o Options, use func([
 		return err
 	}
 	return use(found)
+}
+
+// defaultMaven is Maven's program.
+const defaultMaven = "mvn"
+
+func noMaven(program string, err error) error {
+	return fmt.Errorf("its jars come through Maven, and there is no %s on this machine: install Maven (on Debian: apt install maven): %w", program, err)
 }
 
 // findJars lists a folder in the form of a Maven repository.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,24 @@ files:
   - {from: log.properties, path: /usr/share/server/log.properties}
   - {from: tool, path: /usr/bin/tool, links: [/usr/bin/other]}
 `
+
+const pluginName = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+
+// pluginParts are what the plugin consists of in these tests.
+var pluginParts = map[string]string{
+	"org/apache/maven/plugins/maven-dependency-plugin/3.8.1/maven-dependency-plugin-3.8.1.jar": "plugin",
+	"org/apache/maven/plugins/maven-dependency-plugin/3.8.1/maven-dependency-plugin-3.8.1.pom": "<project/>",
+	"org/example/part/1/part-1.jar": "part",
+}
+
+func minimalPlugin() string {
+	var lines []string
+	for path, content := range pluginParts {
+		lines = append(lines, sumOf(path, content))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
 
 // paths of what Maven brings in these tests, by what is in them.
 var brought = map[string]string{
@@ -62,7 +81,16 @@ func maven(t *testing.T, files map[string]string) (command, runs string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
 		require.NoError(t, os.WriteFile(p, []byte(data), 0o644))
 	}
-	script := "#!/bin/sh\nset -e\n[ -f pom.xml ]\necho run >> " + runs + "\necho \"$@\" > " + runs + ".args\nfor a; do case $a in -DoutputDirectory=*) cp -r " + from + ` "${a#*=}";; esac; done` + "\n"
+	local := filepath.Join(dir, "local")
+	for name, data := range pluginParts {
+		p := filepath.Join(local, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		require.NoError(t, os.WriteFile(p, []byte(data), 0o644))
+	}
+	// Called with the part that is nowhere, it says where the plugin lies, and that this part is missing.
+	stopped := "if [ -f plugin.xml ] && [ ! -f stopped ]; then : > stopped\n" + "grep -q /nonexistent/stop.jar plugin.xml\necho '[DEBUG] Using local repository at " + local + "'\n" +
+		"echo '[ERROR] Failed to execute goal " + pluginName + ":copy-dependencies on project plugin: Could not find artifact spore:stop:jar:0 at specified path /nonexistent/stop.jar'\nexit 1; fi\n"
+	script := "#!/bin/sh\nset -e\n[ -f pom.xml ]\n" + stopped + "echo run >> " + runs + "\necho \"$@\" > " + runs + ".args\nfor a; do case $a in -DoutputDirectory=*) cp -r " + from + ` "${a#*=}";; esac; done` + "\n"
 	require.NoError(t, os.WriteFile(command, []byte(script), 0o755))
 	return command, runs
 }
@@ -70,7 +98,7 @@ func maven(t *testing.T, files map[string]string) (command, runs string) {
 // jars is the folder of a payload called server, with some files replaced; nil takes one away.
 func jars(t *testing.T, replace map[string]*string) string {
 	t.Helper()
-	files := map[string]string{PomFile: minimalPom, SumFile: minimalSums(), DescriptionFile: minimalDescription, "log.properties": "level = info\n", "tool": "#!/bin/sh\n"}
+	files := map[string]string{PomFile: minimalPom, SumFile: minimalSums(), PluginFile: minimalPlugin(), DescriptionFile: minimalDescription, "log.properties": "level = info\n", "tool": "#!/bin/sh\n"}
 	for name, data := range replace {
 		delete(files, name)
 		if data != nil {
@@ -357,3 +385,80 @@ func FuzzSums(f *testing.F) {
 }
 
 func ptr(s string) *string { return &s }
+
+func TestAPluginThatIsAnotherOneIsNotRun(t *testing.T) {
+	own := "org/apache/maven/plugins/maven-dependency-plugin/3.8.1/maven-dependency-plugin-3.8.1.jar"
+	said := func(text string) string { return "#!/bin/sh\n" + text }
+	local := func(command string) string { return filepath.Join(filepath.Dir(command), "local") }
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, command string) // of what Maven has, or says
+		pins   *string
+		want   string
+	}{
+		"as pinned": {func(*testing.T, string) {}, nil, ""},
+		"another jar": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(filepath.Join(local(command), own), []byte("PLUGIN"), 0o644))
+		}, nil, "it is damaged or forged, and was not run"},
+		"another part": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(filepath.Join(local(command), "org/example/part/1/part-1.jar"), []byte("more of it"), 0o644))
+		}, nil, "part-1.jar of the plugin " + pluginName + " has 10 bytes"},
+		"another pom": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(filepath.Join(local(command), strings.TrimSuffix(own, "jar")+"pom"), []byte("<project />"), 0o644))
+		}, nil, "it is damaged or forged, and was not run"},
+		"a part that this Maven has itself": {func(t *testing.T, command string) {
+			require.NoError(t, os.Remove(filepath.Join(local(command), "org/example/part/1/part-1.jar")))
+		}, nil, ""},
+		"no plugin where it should be": {func(t *testing.T, command string) { require.NoError(t, os.Remove(filepath.Join(local(command), own))) }, nil, "no such file"},
+		"it cannot be brought": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(command, []byte(said("echo '[ERROR] Failed to execute goal x on project plugin: The following artifacts could not be resolved: org.example:part:jar:1, spore:stop:jar:0'; exit 1")), 0o755))
+		}, nil, "does not bring the plugin"},
+		"there is no network": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(command, []byte(said("echo '[ERROR] Unknown host'; exit 1")), 0o755))
+		}, nil, "[ERROR] Unknown host"},
+		"it runs all the same": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(command, []byte(said("exit 0")), 0o755))
+		}, nil, "ran the plugin " + pluginName + " with a part that is nowhere"},
+		"it does not say where": {func(t *testing.T, command string) {
+			require.NoError(t, os.WriteFile(command, []byte(said("echo '[ERROR] Failed to execute goal x: spore:stop:jar:0'; exit 1")), 0o755))
+		}, nil, "does not say where its local repository is"},
+		"pins of another one":    {func(*testing.T, string) {}, ptr(sumOf("org/example/part/1/part-1.jar", "part")), "plugin.sum does not name the plugin of pom.xml"},
+		"pins that are none":     {func(*testing.T, string) {}, ptr("text\n"), `plugin.sum: line 1 is "text"`},
+		"pins that lead outside": {func(*testing.T, string) {}, ptr(sumOf("a/../../b.jar", "x")), "plugin.sum: line 1"},
+		"pins out of order":      {func(*testing.T, string) {}, ptr(sumOf("b/b.jar", "x") + sumOf("a/a.jar", "x")), "a/a.jar is not behind b/b.jar"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, runs := maven(t, brought)
+			tc.change(t, command)
+			replace := map[string]*string{}
+			if tc.pins != nil {
+				replace[PluginFile] = tc.pins
+			}
+			_, err := Build(context.Background(), newStore(t), jars(t, replace), Options{Env: os.Environ(), Maven: command})
+			if tc.want == "" {
+				require.NoError(t, err)
+				require.FileExists(t, runs)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+			require.NoFileExists(t, runs, "the plugin was not run")
+		})
+	}
+	_, err := Build(context.Background(), newStore(t), jars(t, map[string]*string{PluginFile: nil}), Options{Env: os.Environ(), Maven: "/nonexistent"})
+	require.ErrorContains(t, err, "the plugin of Maven's that copies its jars is pinned nowhere")
+}
+
+func FuzzPluginSums(f *testing.F) {
+	f.Add(minimalPlugin())
+	f.Add("a/b.jar 1 sha256:" + strings.Repeat("0", 64))
+	f.Add("../a.jar 1 sha256:" + strings.Repeat("0", 64) + "\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parsePlugin([]byte(text))
+		if err != nil {
+			return
+		}
+		for _, p := range list {
+			require.True(t, filepath.IsLocal(p.path), p.path)
+			require.Positive(t, p.size)
+		}
+	})
+}

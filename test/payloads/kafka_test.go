@@ -21,9 +21,14 @@ import (
 
 const kafkaPins = root + "/kafka"
 
-// The jars that pom.xml leads to are those of pom.sum, by Maven's own word. UPDATE=1 writes pom.sum anew.
+// The jars that pom.xml leads to are those of pom.sum, by Maven's own word. UPDATE=1 writes pom.sum and plugin.sum anew.
 func TestJarsAreAllPinned(t *testing.T) {
 	o := payload.Options{Env: os.Environ()}
+	if os.Getenv("UPDATE") != "" {
+		plugin, err := payload.PluginSums(context.Background(), kafkaPins, o)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(kafkaPins, payload.PluginFile), plugin, 0o644))
+	}
 	got, err := payload.Sums(context.Background(), kafkaPins, o)
 	require.NoError(t, err)
 	file := filepath.Join(kafkaPins, payload.SumFile)
@@ -34,6 +39,19 @@ func TestJarsAreAllPinned(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got), "UPDATE=1 go test writes %s anew, for you to look at", file)
 
+	t.Run("a plugin with another jar is not run", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "kafka")
+		require.NoError(t, os.CopyFS(dir, os.DirFS(kafkaPins)))
+		file := filepath.Join(dir, payload.PluginFile)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		line := regexp.MustCompile(`(?m)^(org/apache/maven/plugins/maven-dependency-plugin/\S+\.jar \d+ sha256:)[0-9a-f]{8}`)
+		forged := line.ReplaceAll(text, []byte("${1}00000000"))
+		require.NotEqual(t, text, forged)
+		require.NoError(t, os.WriteFile(file, forged, 0o644))
+		_, err = payload.Sums(context.Background(), dir, o)
+		require.ErrorContains(t, err, "it is damaged or forged, and was not run")
+	})
 	t.Run("a jar of another hash is refused", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "kafka")
 		require.NoError(t, os.CopyFS(dir, os.DirFS(kafkaPins)))
