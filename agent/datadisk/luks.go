@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"spore/agent/luks"
 	"spore/gpt"
 )
 
@@ -22,7 +23,7 @@ func (o Options) encrypt(ctx context.Context, node string, want gpt.GUID) error 
 			return err
 		}
 	}
-	return o.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
+	return o.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--cipher", luks.Cipher, "--key-size", "512", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
 		"--uuid", want.String(), "--key-file", o.KeyFile, node)
 }
 
@@ -41,11 +42,24 @@ func (o Options) decrypt(ctx context.Context, node string, want gpt.GUID) (strin
 	if err := o.key(); err != nil {
 		return "", err
 	}
+	if err := checkCipher(node); err != nil {
+		return "", fmt.Errorf("%w; nothing was changed", err)
+	}
 	err := o.Exec(ctx, nil, "cryptsetup", "open", "--batch-mode", "--disable-locks", "--type", "luks2", "--key-file", o.KeyFile, node, filepath.Base(device))
 	if err != nil {
 		return "", fmt.Errorf("the key of the bundle does not open it: %w", err)
 	}
 	return device, nil
+}
+
+// checkCipher refuses a header that says of another cipher than those that are made (luks.CheckCipher).
+func checkCipher(node string) error {
+	f, err := os.Open(node)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return luks.CheckCipher(f)
 }
 
 // mapped is what an encrypted partition is decrypted to.

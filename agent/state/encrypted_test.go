@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/hostkey"
 	"spore/agent/luks"
 	"spore/agent/unlock"
 	"spore/cluster/spec"
@@ -20,14 +21,15 @@ import (
 )
 
 // encrypt makes a LUKS2 volume that begins at an offset of a file, as systemd-repart would.
-func encrypt(t *testing.T, path string, at int64) {
+func encrypt(t *testing.T, path string, at int64, more ...string) {
 	t.Helper()
 	volume := path + ".luks"
 	f, err := os.Create(volume)
 	require.NoError(t, err)
 	require.NoError(t, f.Truncate(20<<20))
 	require.NoError(t, f.Close())
-	cmd := exec.Command("cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-", volume)
+	args := append([]string{"luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-", volume}, more...)
+	cmd := exec.Command("cryptsetup", args...)
 	cmd.Stdin = strings.NewReader("a key")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "cryptsetup (run make deps when it is missing): %s", out)
@@ -184,6 +186,34 @@ func TestAPlainFileSystemInThePlaceOfEncryptedStateIsRefusedUntouched(t *testing
 			require.Contains(t, info.Warning, "it is not encrypted, and the configuration asks for encrypted state")
 			require.Contains(t, info.Warning, "spore-agent reset --disk BOOT")
 			require.Equal(t, sum, checksum(t, d), "not a byte was written")
+		})
+	}
+}
+
+// A header that says of another cipher, in the extreme of none, opens with the key of the real one (luks.CheckCipher).
+func TestStateThatSaysOfAnotherCipherIsNotOpened(t *testing.T) {
+	for name, tc := range map[string]struct {
+		more []string
+		want string
+	}{
+		"ours":           {nil, "nobody is there"},
+		"another cipher": {[]string{"--cipher", "aes-cbc-essiv:sha256", "--key-size", "256"}, `the cipher "aes-cbc-essiv:sha256", not "crypt" and "aes-xts-plain64"; it was not made by spore, or was changed since; it was not changed`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, o := bootImage(t, 1<<30, "BOOT"), options(t)
+			addState(t, d, want.String(), "")
+			p, _ := readTable(t, d).ByGUID(want)
+			encrypt(t, d.Path(), p.Start, tc.more...)
+			nodeOf(t, d, p)
+			o.Lock = &unlock.Options{
+				Want: &spec.State{Encrypt: spec.EncryptPassphrase}, Dir: t.TempDir(), Say: func(string) {},
+				Host:      hostkey.Keeper{Node: "edge-01", With: func(func(string) error) error { return unlock.ErrNoKey }},
+				Delivered: func(context.Context) (string, error) { return "", errors.New("none") },
+				Ask:       func(context.Context, string) (string, error) { return "", errors.New("nobody is there") },
+			}
+			var info Info
+			require.ErrorContains(t, o.open(context.Background(), Plan{Disk: d, Found: true}, want, &info), tc.want)
+			require.Empty(t, info.Encryption)
 		})
 	}
 }

@@ -111,6 +111,9 @@ func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) er
 		case err != nil:
 			return err
 		}
+		if err := checkCipher(device); err != nil {
+			return err
+		}
 		opened, warning, err := o.Lock.Open(ctx, device, header)
 		if err != nil {
 			return err
@@ -171,6 +174,16 @@ func encryption(device string) (luks.Header, error) {
 	}
 	defer f.Close()
 	return encryptionOf(f)
+}
+
+// checkCipher refuses an encrypted partition whose header says of another cipher than those that are made (luks.CheckCipher).
+func checkCipher(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return luks.CheckCipher(f)
 }
 
 func encryptionOf(r io.ReaderAt) (luks.Header, error) {
