@@ -3,6 +3,10 @@
 // What is followed: RFC 1350, with the options of RFC 2347 (blksize, RFC 2348; timeout and tsize, RFC 2349; windowsize, RFC
 // 7440). What is left out: writing, and the modes netascii and mail.
 //
+// Anybody can send a request in the name of somebody else's address. Until that address has answered it is sent one packet for
+// each request, the first of the file or the options; what was lost before is sent again when the client asks again, as RFC 1350
+// and firmware have it.
+//
 // It is our own, since the one library that is kept up, github.com/pin/tftp, does not negotiate windowsize, which UEFI
 // firmware asks for, and starts a goroutine with two buffers of 64 KiB for every packet on port 69 without a bound.
 package tftp
@@ -55,7 +59,7 @@ type Server struct {
 	conn *net.UDPConn
 
 	mu      sync.Mutex
-	clients map[netip.AddrPort]bool
+	clients map[netip.AddrPort]*sender
 	all     sync.WaitGroup
 }
 
@@ -69,7 +73,7 @@ func Listen(ctx context.Context, address netip.AddrPort, o Options) (*Server, er
 	if err != nil {
 		return nil, fmt.Errorf("listen on UDP port %d of %s for TFTP: %w", address.Port(), address.Addr(), err)
 	}
-	return &Server{o: o, conn: conn.(*net.UDPConn), clients: map[netip.AddrPort]bool{}}, nil
+	return &Server{o: o, conn: conn.(*net.UDPConn), clients: map[netip.AddrPort]*sender{}}, nil
 }
 
 // Address is where the server listens.
@@ -113,12 +117,13 @@ func (s *Server) begin(ctx context.Context, packet []byte, from netip.AddrPort) 
 		s.report(from, r.name, os.ErrNotExist)
 		return
 	}
-	if !s.enter(from) {
+	t := s.enter(from, data)
+	if t == nil {
 		return
 	}
 	s.all.Go(func() {
 		defer s.leave(from)
-		if err := s.transfer(ctx, from, r, data); !errors.Is(err, errAskedSize) {
+		if err := s.transfer(ctx, from, r, t); !errors.Is(err, errAskedSize) {
 			s.report(from, r.name, err)
 		}
 	})
@@ -130,21 +135,27 @@ func (s *Server) report(client netip.AddrPort, name string, err error) {
 	}
 }
 
-// enter counts a client in. One that asks again, since it has not heard the first block yet, is served already.
-func (s *Server) enter(from netip.AddrPort) bool {
+// enter counts a client in and returns its transfer. It returns nil for one that is served already; when that asks again, since
+// it has not heard the first packet, it is sent it once more.
+func (s *Server) enter(from netip.AddrPort, data []byte) *sender {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t := s.clients[from]; t != nil {
+		t.repeat()
+		return nil
+	}
 	same := 0
 	for c := range s.clients {
 		if c.Addr() == from.Addr() {
 			same++
 		}
 	}
-	if s.clients[from] || same >= maxPerClient || len(s.clients) >= maxTransfers {
-		return false
+	if same >= maxPerClient || len(s.clients) >= maxTransfers {
+		return nil
 	}
-	s.clients[from] = true
-	return true
+	t := &sender{data: data, block: 512, window: 1, timeout: s.o.Timeout, in: make([]byte, 516)}
+	s.clients[from] = t
+	return t
 }
 
 func (s *Server) leave(from netip.AddrPort) {
@@ -154,7 +165,7 @@ func (s *Server) leave(from netip.AddrPort) {
 }
 
 // transfer sends one file from a port of its own (RFC 1350, section 4).
-func (s *Server) transfer(ctx context.Context, to netip.AddrPort, r *request, data []byte) error {
+func (s *Server) transfer(ctx context.Context, to netip.AddrPort, r *request, t *sender) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.Address().Addr(), 0)), net.UDPAddrFromAddrPort(to))
@@ -163,7 +174,7 @@ func (s *Server) transfer(ctx context.Context, to netip.AddrPort, r *request, da
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	t := &sender{conn: conn, data: data, block: 512, window: 1, timeout: s.o.Timeout, in: make([]byte, 516)}
+	t.conn = conn
 	if err := t.run(r); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -183,21 +194,64 @@ type sender struct {
 	block, window int
 	timeout       time.Duration
 	in            []byte
+
+	// first is what the client has not answered yet; nil before it was sent, and once it has.
+	mu    sync.Mutex
+	first []byte
+}
+
+// repeat sends the first packet once more, while the client has not answered it.
+func (t *sender) repeat() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first != nil {
+		_ = t.write(t.first) // Who does not hear it asks again.
+	}
+}
+
+// begin sends the first packet and waits for the answer to it, which says that the client is there and wants this. It is
+// sent again only when the client asks again.
+func (t *sender) begin(packet []byte, have, want int) (int, error) {
+	t.mu.Lock()
+	t.first = packet
+	err := t.write(packet)
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.first = nil
+	}()
+	if err != nil {
+		return 0, err
+	}
+	patience := retries * t.timeout
+	got, err := t.acknowledged(time.Now().Add(patience), have, want)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, fmt.Errorf("the client has not answered within %s", patience)
+	}
+	return got, err
 }
 
 func (t *sender) run(r *request) error {
+	// A file whose length is a multiple of the block ends with an empty block; the block is one of the options.
+	done := 0
 	if answer := t.negotiate(r); answer != nil {
-		if _, err := t.await(func() error { return t.write(answer) }, -1, 0); err != nil {
+		if _, err := t.begin(answer, -1, 0); err != nil {
 			var said *clientError
 			if errors.As(err, &said) && said.code == codeOptions {
 				return errAskedSize
 			}
 			return fmt.Errorf("options: %w", err)
 		}
+	} else {
+		acked, err := t.begin(t.packet(0), 0, 1)
+		if err != nil {
+			return fmt.Errorf("block 1 of %d: %w", len(t.data)/t.block+1, err)
+		}
+		done = acked
 	}
-	// A file whose length is a multiple of the block ends with an empty block.
 	blocks := len(t.data)/t.block + 1
-	for done := 0; done < blocks; {
+	for done < blocks {
 		// A client that missed a block acknowledges the one before it, and counts a whole window from there (RFC 7440, section 4).
 		n := min(t.window, blocks-done)
 		acked, err := t.await(func() error { return t.sendBlocks(done, n) }, done, done+n)
@@ -244,28 +298,34 @@ func (t *sender) await(send func() error, have, want int) (int, error) {
 		if err := send(); err != nil {
 			return 0, err
 		}
-		for deadline := time.Now().Add(t.timeout); ; {
-			n, err := t.read(deadline)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-			if err != nil {
-				return 0, err
-			}
-			// How far the block is behind the one that is wanted.
-			behind := int(uint16(want) - n)
-			switch got := want - behind; {
-			case got > have:
-				return got, nil
-			case got == have && t.window > 1:
-				// There may be one for each block of the window that came after the gap; they ask for the same.
-				if soon := time.Now().Add(gather); soon.Before(deadline) {
-					deadline = soon
-				}
-			}
+		got, err := t.acknowledged(time.Now().Add(t.timeout), have, want)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return got, err
 		}
 	}
 	return 0, fmt.Errorf("the client has not gone on after %d attempts", retries)
+}
+
+// acknowledged waits for the acknowledgement of any block after have, up to want, which it returns; the error is
+// os.ErrDeadlineExceeded when none comes.
+func (t *sender) acknowledged(deadline time.Time, have, want int) (int, error) {
+	for {
+		n, err := t.read(deadline)
+		if err != nil {
+			return 0, err
+		}
+		// How far the block is behind the one that is wanted.
+		behind := int(uint16(want) - n)
+		switch got := want - behind; {
+		case got > have:
+			return got, nil
+		case got == have && t.window > 1:
+			// There may be one for each block of the window that came after the gap; they ask for the same.
+			if soon := time.Now().Add(gather); soon.Before(deadline) {
+				deadline = soon
+			}
+		}
+	}
 }
 
 // read is the number of the next acknowledged block.

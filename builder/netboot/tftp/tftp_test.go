@@ -66,8 +66,9 @@ type machine struct {
 	// drop tells whether the machine does not see this packet.
 	drop func(packet []byte) bool
 	// repeat is how often each acknowledgement is sent.
-	repeat int
-	packet []byte
+	repeat  int
+	packet  []byte
+	request []byte
 }
 
 func newMachine(t *testing.T, s *Server, request []byte) *machine {
@@ -76,7 +77,7 @@ func newMachine(t *testing.T, s *Server, request []byte) *machine {
 	t.Cleanup(func() { conn.Close() })
 	_, err = conn.WriteToUDPAddrPort(request, s.Address())
 	require.NoError(t, err)
-	return &machine{t: t, conn: conn, block: 512, repeat: 1, drop: func([]byte) bool { return false }, packet: make([]byte, 65536)}
+	return &machine{t: t, conn: conn, block: 512, repeat: 1, drop: func([]byte) bool { return false }, packet: make([]byte, 65536), request: request}
 }
 
 // next is the next packet that the machine sees; nil when it waited in vain.
@@ -199,7 +200,9 @@ func TestWhatIsLostIsSentAgain(t *testing.T) {
 		m := newMachine(t, s, readRequest("f", "octet", "windowsize", strconv.Itoa(window)))
 		r := rand.New(rand.NewPCG(7, uint64(window)))
 		m.drop = func([]byte) bool { return r.IntN(10) == 0 }
-		for p := m.next(time.Second); p == nil || binary.BigEndian.Uint16(p) != opOAck; p = m.next(time.Second) {
+		for p := m.next(200 * time.Millisecond); p == nil; p = m.next(200 * time.Millisecond) {
+			_, err := m.conn.WriteToUDPAddrPort(m.request, s.Address())
+			require.NoError(t, err)
 		}
 		m.ack(0)
 		got, _ := m.load(window)
@@ -261,14 +264,69 @@ func TestAClientThatIsGoneIsGivenUp(t *testing.T) {
 	m := newMachine(t, s, readRequest("f", "octet"))
 	require.NotNil(t, m.next(time.Second))
 	require.Eventually(t, func() bool { return len(ended()) == 1 }, 5*time.Second, time.Millisecond)
-	require.ErrorContains(t, ended()[0], "block 1 of 10: the client has not gone on after 6 attempts")
+	require.ErrorContains(t, ended()[0], "block 1 of 10: the client has not answered within 60ms")
+
+	m = newMachine(t, s, readRequest("f", "octet"))
+	require.NotNil(t, m.next(time.Second))
+	m.ack(1)
+	require.Eventually(t, func() bool { return len(ended()) == 2 }, 5*time.Second, time.Millisecond)
+	require.ErrorContains(t, ended()[1], "block 2 of 10: the client has not gone on after 6 attempts")
 
 	m = newMachine(t, s, readRequest("f", "octet", "tsize", "0"))
 	require.NotNil(t, m.next(time.Second))
 	_, err := m.conn.WriteToUDP(append([]byte{0, opError, 0, 3}, "no room\x00"...), m.peer)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(ended()) == 2 }, 5*time.Second, time.Millisecond)
-	require.ErrorContains(t, ended()[1], `options: the client says: "no room" (error 3)`)
+	require.Eventually(t, func() bool { return len(ended()) == 3 }, 5*time.Second, time.Millisecond)
+	require.ErrorContains(t, ended()[2], `options: the client says: "no room" (error 3)`)
+}
+
+// The source address of a request can be anybody's. What he is sent for it is one packet, however large the file and the window
+// are, so that this server is no help to who floods others.
+func TestAnAddressThatHasNotAnsweredGetsOnePacketForEachRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		request []byte
+		opcode  uint16
+	}{
+		{"without options", readRequest("f", "octet"), opData},
+		{"with options", readRequest("f", "octet", "blksize", "1468", "windowsize", "64"), opOAck},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, ended := serve(t, map[string][]byte{"f": content(100_000)}, 200*time.Millisecond)
+			m := newMachine(t, s, tt.request)
+			silent := func() {
+				p := m.next(100 * time.Millisecond)
+				require.Nil(t, p, "a packet that nobody asked for")
+			}
+			first := bytes.Clone(m.next(time.Second))
+			require.Equal(t, tt.opcode, binary.BigEndian.Uint16(first))
+			require.LessOrEqual(t, len(first), 4+512)
+			silent()
+			_, err := m.conn.WriteToUDPAddrPort(tt.request, s.Address())
+			require.NoError(t, err)
+			require.Equal(t, first, m.next(time.Second), "a machine that lost the first packet asks again")
+			silent()
+			require.Eventually(t, func() bool { return len(ended()) == 1 }, 5*time.Second, time.Millisecond)
+			require.ErrorContains(t, ended()[0], "the client has not answered")
+			silent()
+		})
+	}
+	t.Run("and the whole file once it has answered", func(t *testing.T) {
+		file := content(50_000)
+		s, ended := serve(t, map[string][]byte{"f": file}, 40*time.Millisecond)
+		request := readRequest("f", "octet", "windowsize", "8")
+		m := newMachine(t, s, request)
+		require.NotNil(t, m.next(time.Second))
+		m.ack(0)
+		require.EqualValues(t, opData, binary.BigEndian.Uint16(m.next(time.Second)))
+		// A request that was delayed on the way says nothing any more.
+		_, err := m.conn.WriteToUDPAddrPort(request, s.Address())
+		require.NoError(t, err)
+		got, _ := m.load(8)
+		require.True(t, bytes.Equal(file, got))
+		require.Eventually(t, func() bool { return len(ended()) == 1 }, 5*time.Second, time.Millisecond)
+		require.NoError(t, ended()[0])
+	})
 }
 
 func TestAQuestionForTheSizeIsNoTransferThatFailed(t *testing.T) {
