@@ -156,3 +156,37 @@ func Fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:])
 }
+
+// Digest is the hash that a program is known by, to signatures and to whoever measures what the firmware starts: that of
+// Authenticode with SHA-256. Signatures are not part of it.
+func Digest(r io.ReaderAt, size int64) ([sha256.Size]byte, error) {
+	p, err := readProgram(r, size)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("hash a program: %w", err)
+	}
+	sum, err := p.digest()
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("hash a program: %w", err)
+	}
+	return [sha256.Size]byte(sum), nil
+}
+
+// DigestInMemory is what firmware measures of a program that zeros follow, up to size bytes in all, as they follow a kernel in a
+// section of a UKI. It takes the signatures for the last bytes of what it is given (EDK2, MeasurePeImageAndExtend), so that
+// here it hashes them and leaves out as many zeros.
+func DigestInMemory(pe []byte, size int64) ([sha256.Size]byte, error) {
+	p, err := readProgram(bytes.NewReader(pe), int64(len(pe)))
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("hash a program: %w", err)
+	}
+	if size < int64(len(pe)) || size > 1<<31 {
+		return [sha256.Size]byte{}, fmt.Errorf("hash a program: %d bytes of memory for a file of %d", size, len(pe))
+	}
+	memory := make([]byte, size)
+	copy(memory, pe)
+	h := sha256.New()
+	for _, r := range [][2]int64{{0, p.checkSum}, {p.checkSum + 4, p.directory}, {p.directory + 8, size - p.certificates}} {
+		h.Write(memory[r[0]:r[1]])
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
