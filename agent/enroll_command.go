@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
+
+	"github.com/google/go-tpm/tpm2/transport"
 
 	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/enrolment"
 	"spore/agent/paths"
+	"spore/agent/tpm"
+	"spore/pki/attest"
 	"spore/pki/enroll"
 )
 
@@ -63,14 +68,17 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 		claim.Node = t.node.Name
 	}
 	client := enroll.Client{Base: m.boot.NetworkURL}
+	prove := openProver(ctx, m)
+	defer prove.close()
+	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
 		Claim: claim, Base: m.boot.NetworkURL, Sleep: enrolment.Sleep,
-		Ask: func(ctx context.Context) (enroll.Answer, error) { return client.Ask(ctx, claim) },
+		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {
 				return errors.New("this machine is no node")
 			}
-			return t.takeSealed(ctx, key, sealed)
+			return t.takeSealed(ctx, key, prove.activate(), sealed)
 		},
 		Show: func(problem string) error {
 			m.say(problem)
@@ -80,6 +88,65 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 			return t.show(problem, claim.Fingerprint())
 		},
 	})
+}
+
+// prover is the machine's TPM, as far as it is there.
+type prover struct {
+	m    *machine
+	tpm  transport.TPMCloser
+	keys *attest.Keys
+}
+
+// openProver has the TPM name its keys. A machine without one asks all the same.
+func openProver(ctx context.Context, m *machine) *prover {
+	p := &prover{m: m}
+	m.awaitTPM(ctx)
+	var err error
+	if p.tpm, err = tpm.Open(m.root.At("/")); errors.Is(err, fs.ErrNotExist) {
+		return p
+	}
+	var keys attest.Keys
+	if err == nil {
+		keys, err = tpm.Keys(p.tpm)
+	}
+	if err != nil {
+		m.say(fmt.Sprintf("this machine's TPM can prove nothing to the operator: %v", err))
+		return p
+	}
+	p.keys = &keys
+	return p
+}
+
+func (p *prover) close() {
+	if p.tpm != nil {
+		p.tpm.Close()
+	}
+}
+
+// quote is nil where the TPM has no keys.
+func (p *prover) quote() func(nonce []byte, subject string) (*attest.Evidence, error) {
+	if p.keys == nil {
+		return nil
+	}
+	return func(nonce []byte, subject string) (*attest.Evidence, error) {
+		log, err := os.Open(p.m.root.At("/" + tpm.Log))
+		if err != nil {
+			return nil, fmt.Errorf("the firmware has left no log of what it started: %w", err)
+		}
+		defer log.Close()
+		cmdline, err := os.ReadFile(p.m.root.At("/proc/cmdline"))
+		if err != nil {
+			return nil, err
+		}
+		return tpm.Quote(p.tpm, nonce, subject, log, strings.TrimSuffix(string(cmdline), "\n"))
+	}
+}
+
+func (p *prover) activate() enroll.Activate {
+	if p.keys == nil {
+		return nil
+	}
+	return func(credential, secret []byte) ([]byte, error) { return tpm.Activate(p.tpm, credential, secret) }
 }
 
 // enrollKey is the machine's key: kept sealed where something lasts, so that an approval holds over a restart, else new at
@@ -110,8 +177,8 @@ func enrollKey(ctx context.Context, m *machine, t *taker) (enroll.Key, error) {
 }
 
 // takeSealed takes a bundle that the server sent.
-func (t *taker) takeSealed(ctx context.Context, key enroll.Key, sealed []byte) error {
-	data, err := key.Open(sealed)
+func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.Activate, sealed []byte) error {
+	data, err := key.Open(sealed, activate)
 	if err != nil {
 		return err
 	}

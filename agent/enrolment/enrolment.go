@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"spore/pki/attest"
 	"spore/pki/enroll"
 )
 
@@ -87,6 +88,28 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 		return fmt.Sprintf("no bundle came with the machine, and %s has none for it: %s", in.Base, a.Pending.Message), false
 	}
 	return fmt.Sprintf("no bundle came with the machine, and the operator refused its key, with the fingerprint %s, at %s; start it again for another key, or approve it after all", fingerprint, in.Base), false
+}
+
+// WithProof asks with a claim, and has the TPM answer where the server asks with a nonce: at once, since the operator waits. quote is
+// nil where the machine has no TPM.
+func WithProof(
+	ask func(ctx context.Context, c enroll.Claim) (enroll.Answer, error), c enroll.Claim,
+	quote func(nonce []byte, subject string) (*attest.Evidence, error), say func(string),
+) func(ctx context.Context) (enroll.Answer, error) {
+	return func(ctx context.Context) (enroll.Answer, error) {
+		a, err := ask(ctx, c)
+		if err != nil || len(a.Pending.Nonce) == 0 || quote == nil {
+			return a, err
+		}
+		proved := c
+		if proved.Evidence, err = quote(a.Pending.Nonce, c.Fingerprint()); err != nil {
+			// The operator is told that no answer came, and may trust the network instead.
+			say(fmt.Sprintf("this machine's TPM cannot prove what was started: %v", err))
+			return a, nil
+		}
+		say("the server asked what was started; this machine's TPM has answered")
+		return ask(ctx, proved)
+	}
 }
 
 // Sleep waits for d, or until ctx is done.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/pki/attest"
 	"spore/pki/enroll"
 )
 
@@ -88,4 +89,49 @@ func TestItsPatienceGrowsAndEnds(t *testing.T) {
 	require.NoError(t, Sleep(context.Background(), time.Nanosecond))
 	in.Show = func(string) error { return stop }
 	require.ErrorIs(t, Run(context.Background(), in), stop)
+}
+
+func TestTheTPMAnswersWhoAsksIt(t *testing.T) {
+	key, err := enroll.NewKey()
+	require.NoError(t, err)
+	claim := enroll.NewClaim(enroll.Claim{Cluster: "c", Node: "edge-1", Key: key.Public(), TPM: &attest.Keys{EK: []byte("ek"), AK: []byte("ak")}})
+	nonce := []byte("nonce")
+	var asked []enroll.Claim
+	var said []string
+	ask := func(_ context.Context, c enroll.Claim) (enroll.Answer, error) {
+		asked = append(asked, c)
+		if c.Evidence != nil {
+			return enroll.Answer{Pending: enroll.Pending{State: enroll.Waiting}}, nil
+		}
+		return enroll.Answer{Pending: enroll.Pending{State: enroll.Waiting, Nonce: nonce}}, nil
+	}
+	say := func(s string) { said = append(said, s) }
+	fails := error(nil)
+	quote := func(n []byte, subject string) (*attest.Evidence, error) {
+		require.Equal(t, nonce, n)
+		require.Equal(t, claim.Fingerprint(), subject)
+		return &attest.Evidence{Nonce: n}, fails
+	}
+	a, err := WithProof(ask, claim, quote, say)(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, a.Pending.Nonce)
+	require.Len(t, asked, 2)
+	require.Equal(t, nonce, asked[1].Evidence.Nonce)
+	require.Equal(t, claim.Fingerprint(), asked[1].Fingerprint(), "the fingerprint on the console stays")
+	require.Len(t, said, 1)
+
+	asked, fails = nil, errors.New("no log")
+	a, err = WithProof(ask, claim, quote, say)(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, enroll.Waiting, a.Pending.State)
+	require.Len(t, asked, 1)
+	require.Equal(t, "this machine's TPM cannot prove what was started: no log", said[1])
+
+	asked = nil
+	_, err = WithProof(ask, claim, nil, say)(t.Context())
+	require.NoError(t, err)
+	require.Len(t, asked, 1, "a machine without a TPM has no answer")
+	stop := errors.New("stop")
+	_, err = WithProof(func(context.Context, enroll.Claim) (enroll.Answer, error) { return enroll.Answer{}, stop }, claim, quote, say)(t.Context())
+	require.ErrorIs(t, err, stop)
 }

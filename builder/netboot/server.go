@@ -7,8 +7,6 @@ package netboot
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,7 +27,7 @@ import (
 	"spore/builder/netboot/roster"
 	"spore/builder/netboot/tftp"
 	"spore/builder/netboot/web"
-	"spore/pki/bundle"
+	"spore/pki/attest"
 	"spore/pki/enroll"
 )
 
@@ -59,8 +57,8 @@ type Options struct {
 	HTTPPort, TFTPPort int
 	// Install holds, by node, the serial number of the disk that it is to be installed on.
 	Install map[string]string
-	// Bundle makes the bundle of a node, signed and not encrypted, at the operator's approval.
-	Bundle func(ctx context.Context, node string) ([]byte, error)
+	// Approved are approvals that were kept from another run of a server.
+	Approved []enroll.Approval
 	// Say tells the operator one line.
 	Say func(format string, args ...any)
 	Now func() time.Time
@@ -110,9 +108,14 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	}
 	s.roster = roster.New(nodes, o.Now)
 	s.enroll = enroll.NewServer(enroll.ServerOptions{
-		Cluster: nodes.Cluster.ID, Bundle: s.bundle, Now: o.Now, Changed: s.claimed,
+		Cluster: nodes.Cluster.ID, Now: o.Now, Changed: s.claimed,
 		Known: func(node string) bool { _, err := s.roster.Nodes().Node(node); return err == nil },
 	})
+	for _, a := range o.Approved {
+		if err := s.enroll.Approve(a); err != nil {
+			o.Say("an approval that was kept is left out: %v", err)
+		}
+	}
 	return s, s.listen(ctx, nodes)
 }
 
@@ -347,7 +350,12 @@ func (s *Server) claimed(r enroll.Request) {
 		s.o.Say("a machine at %s that is no node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), orDash(r.Claim.Serial))
 		return
 	}
-	s.o.Say("%s at %s has no secrets and shows the fingerprint %s on its console.\n  Compare it there. Then: approve %s", r.Claim.Node, r.Remote, r.Fingerprint, r.Fingerprint)
+	tpm := "It shows no TPM."
+	if r.Claim.TPM != nil {
+		tpm = "Its TPM has the fingerprint " + attest.Fingerprint(r.Claim.TPM.EK) + "."
+	}
+	s.o.Say("%s at %s has no secrets and shows the fingerprint %s on its console.\n  %s\n  Compare it there. Then: approve %s",
+		r.Claim.Node, r.Remote, r.Fingerprint, tpm, r.Fingerprint)
 }
 
 // at is who was last heard of at an address.
@@ -418,48 +426,19 @@ func (s *Server) State() State {
 	return State{s.roster.Nodes().Cluster.Name, s.base, s.roster.Machines(), s.enroll.Requests()}
 }
 
-// bundleKey is that of a bundle in a context.
-type bundleKey struct{}
-
-// Approve lets a machine have its node's bundle. data is that bundle, signed and not encrypted; it is made by Options.Bundle
-// when it is nil.
-func (s *Server) Approve(ctx context.Context, fingerprint string, data []byte) error {
-	if data != nil {
-		ctx = context.WithValue(ctx, bundleKey{}, data)
-	}
-	if err := s.enroll.Approve(ctx, fingerprint); err != nil {
+// Approve lets a machine have its node's bundle, which is encrypted to it.
+func (s *Server) Approve(a enroll.Approval) error {
+	if err := s.enroll.Approve(a); err != nil {
 		return err
 	}
-	s.o.Say("%s is approved; the machine gets its secrets when it asks next", fingerprint)
+	s.o.Say("%s is approved; the machine gets its secrets when it asks next", a.Claim.Fingerprint())
 	return nil
+}
+
+// Challenge has a machine's TPM asked with a nonce.
+func (s *Server) Challenge(fingerprint string, nonce []byte) error {
+	return s.enroll.Challenge(fingerprint, nonce)
 }
 
 // Deny refuses a machine.
 func (s *Server) Deny(fingerprint string) error { return s.enroll.Deny(fingerprint) }
-
-// bundle is the bundle of a node, which the cluster has signed: a mistake shows here and not on the machine.
-func (s *Server) bundle(ctx context.Context, node string) ([]byte, error) {
-	data, ok := ctx.Value(bundleKey{}).([]byte)
-	if !ok {
-		if s.o.Bundle == nil {
-			return nil, errors.New("this server makes no bundles; use `spore approve`")
-		}
-		var err error
-		if data, err = s.o.Bundle(ctx, node); err != nil {
-			return nil, err
-		}
-	}
-	c := s.roster.Nodes().Cluster
-	whose := bundle.Whose{Cluster: c.ID, Node: node}
-	for _, k := range c.SigningKeys {
-		key, err := base64.StdEncoding.DecodeString(k)
-		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, errors.New("the image has a signing key that is none")
-		}
-		whose.Keys = append(whose.Keys, key)
-	}
-	if _, err := bundle.Open(strings.NewReader(string(data)), whose); err != nil {
-		return nil, err
-	}
-	return data, nil
-}

@@ -22,17 +22,22 @@ import (
 
 	"spore/builder/clusterpart"
 	"spore/builder/netboot"
+	"spore/builder/netboot/approval"
+	"spore/builder/netboot/approvals"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/dhcp"
+	"spore/builder/netboot/roster"
 	"spore/cluster"
 	"spore/pki"
+	"spore/pki/attest"
 	"spore/pki/bundle"
 	"spore/pki/enroll"
 	"spore/pki/seal"
 )
 
-// plant is examples/edge with keys, and its folder of network boot.
+// plant is a configuration with keys, and its folder of network boot.
 type plant struct {
+	from string
 	out  string
 	tree *pki.Tree
 	t    *testing.T
@@ -40,12 +45,14 @@ type plant struct {
 	said []string
 }
 
-func newPlant(t *testing.T) *plant {
+func newPlant(t *testing.T) *plant { return newPlantOf(t, "../../examples/edge") }
+
+func newPlantOf(t *testing.T, from string) *plant {
 	t.Helper()
-	config, report := cluster.LoadDir("../../examples/edge")
+	config, report := cluster.LoadDir(from)
 	require.NoError(t, report.Err())
 	shared, nodes := cluster.Facts(config)
-	p := &plant{out: t.TempDir(), tree: pki.New(&shared), t: t}
+	p := &plant{from: from, out: t.TempDir(), tree: pki.New(&shared), t: t}
 	_, err := p.tree.Update(&shared, nodes, pki.Options{
 		Now: time.Now(), Random: rand.Reader, Given: map[string]pki.Hidden{"mqtt-password-sensor": "sensor-password", "mqtt-password-operator": "operator-password"},
 	})
@@ -118,19 +125,57 @@ func get(t *testing.T, url string) string {
 	return string(data)
 }
 
-func (p *plant) bundle(node string) []byte {
-	config, report := cluster.LoadDir("../../examples/edge")
+func (p *plant) bundle(_ *roster.Nodes, node string) ([]byte, error) {
+	config, report := cluster.LoadDir(p.from)
 	require.NoError(p.t, report.Err())
 	shared, nodes := cluster.Facts(config)
 	for i := range nodes {
 		if nodes[i].Name == node {
-			data, err := p.tree.BundleFor(&shared, &nodes[i], time.Now())
-			require.NoError(p.t, err)
-			return data
+			return p.tree.BundleFor(&shared, &nodes[i], time.Now())
 		}
 	}
-	p.t.Fatal("no node ", node)
-	return nil
+	return nil, fmt.Errorf("no node %s", node)
+}
+
+// approve approves a machine as the operator does.
+func (p *plant) approve(fingerprint string, change func(o *approval.Options)) error {
+	o := approval.Options{Out: p.out, Netboot: "netboot", Bundle: p.bundle, Patience: 300 * time.Millisecond, Say: func(string, ...any) {}}
+	if change != nil {
+		change(&o)
+	}
+	_, err := approval.Approve(p.t.Context(), fingerprint, o)
+	return err
+}
+
+// machine is one that asks for a bundle.
+type machine struct {
+	t     *testing.T
+	key   *age.X25519Identity
+	claim enroll.Claim
+}
+
+func newMachine(t *testing.T, cluster, node string) *machine {
+	key, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	return &machine{t, key, enroll.NewClaim(enroll.Claim{Cluster: cluster, Node: node, Key: key.Recipient().String(), MACs: []string{"52:54:00:77:00:0b"}})}
+}
+
+// ask posts the claim.
+func (m *machine) ask(s *netboot.Server) (int, []byte) {
+	m.t.Helper()
+	data, err := json.Marshal(m.claim)
+	require.NoError(m.t, err)
+	r, err := http.Post(s.Base()+"enroll", "application/json", bytes.NewReader(data))
+	require.NoError(m.t, err)
+	defer r.Body.Close()
+	answer, err := io.ReadAll(r.Body)
+	require.NoError(m.t, err)
+	return r.StatusCode, answer
+}
+
+func (p *plant) awaitControl() {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { _, err := control.State(p.t.Context(), p.out); return err == nil }, 5*time.Second, time.Millisecond)
 }
 
 func TestUnknownMachinesAreListedForTheOperator(t *testing.T) {
@@ -153,46 +198,149 @@ func TestUnknownMachinesAreListedForTheOperator(t *testing.T) {
 func TestAnApprovedMachineGetsItsBundleSealedToItsKey(t *testing.T) {
 	p := newPlant(t)
 	s := p.serve(p.options())
-	key, err := age.GenerateX25519Identity()
-	require.NoError(t, err)
-	claim := enroll.NewClaim(enroll.Claim{Cluster: s.Nodes().Cluster.ID, Node: "edge-01", Key: key.Recipient().String(), MACs: []string{"52:54:00:77:00:0b"}})
-	post := func() (int, []byte) {
-		data, err := json.Marshal(claim)
-		require.NoError(t, err)
-		r, err := http.Post(s.Base()+"enroll", "application/json", bytes.NewReader(data))
-		require.NoError(t, err)
-		defer r.Body.Close()
-		answer, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		return r.StatusCode, answer
-	}
-	code, _ := post()
+	m := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	code, _ := m.ask(s)
 	require.Equal(t, http.StatusAccepted, code)
-	p.hears("shows the fingerprint " + claim.Fingerprint())
+	fingerprint := m.claim.Fingerprint()
+	p.hears("shows the fingerprint " + fingerprint)
+	p.hears("It shows no TPM.")
+	p.awaitControl()
 
-	ctx := t.Context()
-	require.Eventually(t, func() bool { _, err := control.State(ctx, p.out); return err == nil }, 5*time.Second, time.Millisecond)
-	require.ErrorIs(t, s.Approve(ctx, "0000-0000-0000-0000-0000", nil), enroll.ErrNoRequest)
-	require.ErrorContains(t, control.Approve(ctx, p.out, claim.Fingerprint(), p.bundle("mqtt-01")), "it is for node", "another node's bundle is not handed out")
-	forged := p.bundle("edge-01")
-	forged[len(forged)-5] ^= 1
-	require.ErrorContains(t, control.Approve(ctx, p.out, claim.Fingerprint(), forged), "not signed by this cluster")
-	require.ErrorContains(t, control.Approve(ctx, p.out, claim.Fingerprint(), nil), "comes with a bundle")
-	code, _ = post()
+	require.ErrorIs(t, p.approve("0000-0000-0000-0000-0000", nil), enroll.ErrNoRequest)
+	of := func(node string, change func([]byte)) func(o *approval.Options) {
+		return func(o *approval.Options) {
+			o.Bundle = func(nodes *roster.Nodes, _ string) ([]byte, error) {
+				data, err := p.bundle(nodes, node)
+				change(data)
+				return data, err
+			}
+		}
+	}
+	require.ErrorContains(t, p.approve(fingerprint, of("mqtt-01", func([]byte) {})), "it is for node", "another node's bundle is not handed out")
+	require.ErrorContains(t, p.approve(fingerprint, of("edge-01", func(b []byte) { b[len(b)-5] ^= 1 })), "not signed by this cluster")
+	require.ErrorContains(t, control.Approve(t.Context(), p.out, enroll.Approval{Claim: m.claim}), "comes with a bundle")
+	code, _ = m.ask(s)
 	require.Equal(t, http.StatusAccepted, code, "none of these was an approval")
+	kept, err := approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Empty(t, kept)
 
-	want := p.bundle("edge-01")
-	require.NoError(t, control.Approve(ctx, p.out, claim.Fingerprint(), want))
-	code, sealed := post()
+	require.NoError(t, p.approve(" "+strings.ToUpper(fingerprint)+"\n", nil), "as people type it")
+	code, sealed := m.ask(s)
 	require.Equal(t, http.StatusOK, code)
 	require.NotContains(t, string(sealed), "spore-bundle")
-	opened, err := seal.OpenIdentities(sealed, []byte(key.String()), bundle.MaxSize)
+	opened, err := seal.OpenIdentities(sealed, []byte(m.key.String()), bundle.MaxSize)
 	require.NoError(t, err)
-	require.Equal(t, want, opened)
+	require.True(t, bytes.HasPrefix(opened, []byte("spore-bundle 1 ")))
 
-	require.NoError(t, control.Deny(ctx, p.out, claim.Fingerprint()))
-	code, _ = post()
+	_, err = approval.Deny(t.Context(), p.out, fingerprint)
+	require.NoError(t, err)
+	code, _ = m.ask(s)
 	require.Equal(t, http.StatusForbidden, code)
+	kept, err = approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Empty(t, kept, "a refusal outlives the server, too")
+}
+
+func TestAnApprovalOutlivesTheServer(t *testing.T) {
+	p := newPlant(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := netboot.Open(ctx, p.options())
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	all.Go(func() { require.NoError(t, s.Serve(ctx)) })
+	all.Go(func() { require.NoError(t, control.Serve(ctx, p.out, s)) })
+	m := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	m.ask(s)
+	p.awaitControl()
+	require.NoError(t, p.approve(m.claim.Fingerprint(), nil))
+	cancel()
+	all.Wait()
+
+	o := p.options()
+	o.Approved, err = approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Len(t, o.Approved, 1)
+	foreign := o.Approved[0]
+	foreign.Claim.Cluster = "another"
+	o.Approved = append(o.Approved, foreign)
+	next := p.serve(o)
+	p.hears("an approval that was kept is left out: ")
+	code, sealed := m.ask(next)
+	require.Equal(t, http.StatusOK, code, "the operator is not asked again")
+	_, err = seal.OpenIdentities(sealed, []byte(m.key.String()), bundle.MaxSize)
+	require.NoError(t, err)
+	code, _ = newMachine(t, next.Nodes().Cluster.ID, "edge-01").ask(next)
+	require.Equal(t, http.StatusAccepted, code, "another key wants an approval of its own")
+}
+
+// What is refused here is what somebody gets who answers PXE before this server: a system of his own shows any fingerprint.
+func TestKeysOfAuthoritiesAreNotGivenToAMachineThatProvesNothing(t *testing.T) {
+	p := newPlantOf(t, "../../configs")
+	s := p.serve(p.options())
+	p.awaitControl()
+	var master string
+	for _, n := range s.Nodes().All {
+		share, err := pki.ShareOf(&s.Nodes().Cluster, n)
+		require.NoError(t, err)
+		if len(share.Issues) > 0 {
+			master = n.Name
+		}
+	}
+	require.NotEmpty(t, master)
+	m := newMachine(t, s.Nodes().Cluster.ID, master)
+	m.ask(s)
+	fingerprint := m.claim.Fingerprint()
+	refused := func(want string, change func(o *approval.Options)) {
+		t.Helper()
+		require.ErrorContains(t, p.approve(fingerprint, change), want)
+		code, _ := m.ask(s)
+		require.Equal(t, http.StatusAccepted, code)
+	}
+	refused("the bundle of "+master+" has keys of authorities (", nil)
+	refused("It shows no TPM. Bring the bundle on a medium", nil)
+	tpm := strings.Repeat("aaaa-", 7) + "aaaa"
+	refused("it shows no TPM, and a proof by one is asked for", func(o *approval.Options) { o.TPM = tpm })
+	refused("leave one of them out", func(o *approval.Options) { o.TPM, o.TrustNetwork = tpm, true })
+	require.NoError(t, p.approve(fingerprint, func(o *approval.Options) { o.TrustNetwork = true }))
+	code, _ := m.ask(s)
+	require.Equal(t, http.StatusOK, code)
+
+	m = newMachine(t, s.Nodes().Cluster.ID, master)
+	m.claim.TPM = &attest.Keys{EK: []byte("ek"), AK: []byte("ak")}
+	m.ask(s)
+	fingerprint = m.claim.Fingerprint()
+	refused("It shows a TPM with the fingerprint "+attest.Fingerprint([]byte("ek"))+". When you know this to be the machine's own, give --tpm", nil)
+	refused("its TPM has the fingerprint "+attest.Fingerprint([]byte("ek"))+", and --tpm is", func(o *approval.Options) { o.TPM = tpm })
+	makers := filepath.Join(t.TempDir(), "makers.pem")
+	refused("no such file", func(o *approval.Options) { o.Makers = makers })
+	require.NoError(t, os.WriteFile(makers, []byte("x"), 0o600))
+	refused("it holds no root certificate", func(o *approval.Options) { o.Makers = makers })
+
+	worker := newMachine(t, s.Nodes().Cluster.ID, "")
+	for _, n := range s.Nodes().All {
+		share, err := pki.ShareOf(&s.Nodes().Cluster, n)
+		require.NoError(t, err)
+		if len(share.Issues) == 0 {
+			worker.claim.Node = n.Name
+		}
+	}
+	worker.ask(s)
+	require.NoError(t, p.approve(worker.claim.Fingerprint(), nil), "a node that issues nothing needs no proof")
+}
+
+// The server is on the network. When it was taken over, it may show the operator the fingerprint that he has compared, beside a key
+// of its own.
+func TestAServerThatExchangesTheKeyIsSeen(t *testing.T) {
+	m := newMachine(t, "c", "")
+	state := netboot.State{Requests: []enroll.Request{{Fingerprint: "aaaa-bbbb-cccc-dddd-eeee", Claim: m.claim}}}
+	_, err := approval.Find(state, "aaaa-bbbb-cccc-dddd-eeee")
+	require.ErrorContains(t, err, "the server shows the fingerprint aaaa-bbbb-cccc-dddd-eeee for a machine that has "+m.claim.Fingerprint())
+	state.Requests[0].Fingerprint = m.claim.Fingerprint()
+	_, err = approval.Find(state, " "+strings.ToUpper(m.claim.Fingerprint()))
+	require.NoError(t, err)
+	_, err = approval.Find(state, "ffff")
+	require.ErrorIs(t, err, enroll.ErrNoRequest)
 }
 
 func TestTheFolderOfAnotherBuildIsTaken(t *testing.T) {

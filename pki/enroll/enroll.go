@@ -5,8 +5,14 @@
 //
 // The way is plain HTTP: POST BASE/enroll with a Claim in JSON. The answer is 202 with a Pending, or 200 with the bundle. What
 // it stands on is the operator's look at the fingerprint on one side, and on the other the signature of the bundle (package
-// bundle), which the machine checks against the cluster part of its verified image. A fingerprint stands for cluster, node and
-// key together, so that another key, or another node for the same key, is another one, and wants an approval of its own.
+// bundle), which the machine checks against the cluster part of its verified image. A fingerprint stands for cluster, node, key
+// and TPM together, so that another key, or another node for the same key, is another one, and wants an approval of its own.
+//
+// The fingerprint does not say what shows it. Whoever answers a machine's PXE first can start a system of his own there, which
+// shows the fingerprint of a key that he has. Only the machine's TPM speaks against that (package attest): a Pending may bring a
+// nonce, and the next Claim the TPM's quote over it.
+//
+// The server never sees a bundle that it could read: whoever approves seals it (Approval).
 package enroll
 
 import (
@@ -22,6 +28,7 @@ import (
 
 	"filippo.io/age"
 
+	"spore/pki/attest"
 	"spore/pki/bundle"
 	"spore/pki/seal"
 )
@@ -31,10 +38,11 @@ const Path = "enroll"
 
 // Bounds, in bytes but for maxMACs.
 const (
-	maxClaim  = 16 << 10
-	maxText   = 128
-	maxMACs   = 64
-	maxSealed = bundle.MaxSize + 4<<10
+	maxClaim = 32 << 10
+	maxText  = 128
+	maxMACs  = 64
+	// maxSealed is for a bundle that is encrypted to the TPM as well, in base64.
+	maxSealed = (bundle.MaxSize+4<<10)/3*4 + 4<<10
 )
 
 const version = 1
@@ -53,6 +61,9 @@ type Claim struct {
 	MACs   []string `json:"macs,omitempty"`
 	Serial string   `json:"serial,omitempty"`
 	UUID   string   `json:"uuid,omitempty"`
+	// TPM are the keys of the machine's TPM, where it has one that works; Evidence is its answer to the nonce of a Pending.
+	TPM      *attest.Keys     `json:"tpm,omitempty"`
+	Evidence *attest.Evidence `json:"evidence,omitempty"`
 }
 
 // NewClaim fills in the version.
@@ -95,7 +106,27 @@ func ParseClaim(data []byte) (Claim, error) {
 			return c, fmt.Errorf("%w: %.64q is no MAC", ErrForm, m)
 		}
 	}
-	return c, nil
+	return c, c.checkTPM()
+}
+
+func (c Claim) checkTPM() error {
+	if c.TPM != nil {
+		if err := c.TPM.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrForm, err)
+		}
+	}
+	if c.Evidence != nil {
+		if err := c.Evidence.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrForm, err)
+		}
+		if c.TPM == nil {
+			return fmt.Errorf("%w: it has a quote without a TPM", ErrForm)
+		}
+		if !printable(c.Evidence.Cmdline[:min(len(c.Evidence.Cmdline), maxText)]) {
+			return fmt.Errorf("%w: it has a command line that cannot be printed", ErrForm)
+		}
+	}
+	return nil
 }
 
 // decode reads one JSON value without fields that nobody knows.
@@ -120,15 +151,19 @@ func printable(s string) bool {
 	return len(s) <= maxText
 }
 
-// Fingerprint is what operator and console compare: 100 bits of a hash over cluster, node and key, in five groups of four
-// characters of base32.
+// Fingerprint is what operator and console compare: 100 bits of a hash over cluster, node, key and the TPM's keys, in five groups
+// of four characters of base32.
 func (c Claim) Fingerprint() string {
 	// No part can hold a newline (ParseClaim), so no two claims give the same text.
-	sum := sha256.Sum256(fmt.Appendf(nil, "spore enroll 1\n%s\n%s\n%s\n", strings.ToLower(c.Cluster), c.Node, c.Key))
-	text := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
+	text := fmt.Appendf(nil, "spore enroll 1\n%s\n%s\n%s\n", strings.ToLower(c.Cluster), c.Node, c.Key)
+	if c.TPM != nil {
+		text = fmt.Appendf(text, "%x\n%x\n", c.TPM.EK, c.TPM.AK)
+	}
+	sum := sha256.Sum256(text)
+	shown := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
 	var groups []string
 	for i := 0; i < 20; i += 4 {
-		groups = append(groups, text[i:i+4])
+		groups = append(groups, shown[i:i+4])
 	}
 	return strings.Join(groups, "-")
 }
@@ -151,6 +186,8 @@ type Pending struct {
 	Fingerprint string `json:"fingerprint"`
 	// Message says in words what is waited for, or what is wrong.
 	Message string `json:"message,omitempty"`
+	// Nonce is what the machine's TPM is to make a quote over, for the next claim; empty where none is asked for.
+	Nonce []byte `json:"nonce,omitempty"`
 }
 
 // ParsePending reads a server's answer. What it says is shown on a console and is held to what can be printed.
@@ -164,6 +201,9 @@ func ParsePending(data []byte) (Pending, error) {
 	}
 	if p.State != Waiting && p.State != Unknown && p.State != Denied {
 		return p, fmt.Errorf("%w: the state %.40q", ErrForm, p.State)
+	}
+	if len(p.Nonce) != 0 && len(p.Nonce) != attest.NonceSize {
+		return p, fmt.Errorf("%w: a nonce of %d bytes", ErrForm, len(p.Nonce))
 	}
 	if !printable(p.Fingerprint) || !printable(p.Message) {
 		return p, fmt.Errorf("%w: it has text that is long or cannot be printed", ErrForm)
@@ -204,14 +244,40 @@ func (k Key) String() string { return k.Public() }
 // Format implements fmt.Formatter.
 func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.Public()) }
 
-// Open decrypts what the server handed out: the bundle as it was signed, which nobody has verified yet.
-func (k Key) Open(sealed []byte) ([]byte, error) {
+// Activate has the machine's TPM open a credential; see package attest.
+type Activate func(credential, secret []byte) ([]byte, error)
+
+// Open decrypts what the server handed out: the bundle as it was signed, which nobody has verified yet. activate is nil where
+// the machine has no TPM.
+func (k Key) Open(sealed []byte, activate Activate) ([]byte, error) {
 	if len(sealed) > maxSealed {
 		return nil, fmt.Errorf("it has more than %d bytes", maxSealed)
+	}
+	if attest.IsWrapped(sealed) {
+		if activate == nil {
+			return nil, errors.New("it is encrypted to a TPM, and this machine showed none")
+		}
+		var err error
+		if sealed, err = attest.Unwrap(sealed, activate); err != nil {
+			return nil, err
+		}
 	}
 	data, err := seal.OpenIdentities(sealed, k.Secret(), bundle.MaxSize)
 	if errors.Is(err, seal.ErrPassphrase) {
 		return nil, errors.New("it is not encrypted to this machine's key")
 	}
 	return data, err
+}
+
+// Seal encrypts a bundle to the key of a claim and, with its TPM, to that, too. A TPM's keys are taken for what they are: whoever
+// calls has verified them (package attest).
+func Seal(data []byte, c Claim, toTPM bool) ([]byte, error) {
+	sealed, err := seal.ForRecipients(data, []string{c.Key})
+	if err != nil || !toTPM {
+		return sealed, err
+	}
+	if c.TPM == nil {
+		return nil, errors.New("the machine has shown no TPM")
+	}
+	return attest.Wrap(sealed, *c.TPM)
 }

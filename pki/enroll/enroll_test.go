@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/pki/attest"
 )
 
 const cluster = "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11"
@@ -34,23 +35,28 @@ type lab struct {
 	now     time.Time
 	changed []Request
 	made    int
-	fails   error
 }
 
 func newLab(t testing.TB) *lab {
 	l := &lab{now: time.Unix(1_800_000_000, 0)}
 	l.Server = NewServer(ServerOptions{
 		Cluster: cluster, Known: func(n string) bool { return n == "edge-1" || n == "edge-2" }, Now: func() time.Time { l.now = l.now.Add(time.Second); return l.now },
-		Bundle: func(_ context.Context, node string) ([]byte, error) {
-			l.made++
-			return fmt.Appendf(nil, "bundle %d of %s", l.made, node), l.fails
-		},
 		Changed: func(r Request) { l.changed = append(l.changed, r) },
 	})
 	h := httptest.NewServer(http.StripPrefix("/image", l.Server))
 	t.Cleanup(h.Close)
 	l.client = Client{Base: h.URL + "/image/"}
 	return l
+}
+
+// approve seals a bundle for a claim, as the operator's command does, and hands it over.
+func (l *lab) approve(t testing.TB, c Claim) Approval {
+	l.made++
+	sealed, err := Seal(fmt.Appendf(nil, "bundle %d of %s", l.made, c.Node), c, false)
+	require.NoError(t, err)
+	a := Approval{c, sealed}
+	require.NoError(t, l.Approve(a))
+	return a
 }
 
 func (l *lab) ask(t testing.TB, c Claim) Answer {
@@ -70,18 +76,16 @@ func TestABundleIsHandedOutAfterApprovalAndToThatKeyAlone(t *testing.T) {
 	}
 	require.Len(t, l.changed, 1, "the operator is told once")
 	require.Equal(t, c, l.changed[0].Claim)
-	require.Zero(t, l.made)
 
-	require.NoError(t, l.Approve(context.Background(), " "+strings.ToUpper(c.Fingerprint())+"\n"), "as people type it")
+	l.approve(t, c)
 	a := l.ask(t, c)
 	require.NotContains(t, string(a.Sealed), "bundle")
-	data, err := k.Open(a.Sealed)
+	data, err := k.Open(a.Sealed, nil)
 	require.NoError(t, err)
 	require.Equal(t, "bundle 1 of edge-1", string(data))
-	_, err = thief.Open(a.Sealed)
+	_, err = thief.Open(a.Sealed, nil)
 	require.EqualError(t, err, "it is not encrypted to this machine's key")
 	require.Equal(t, a.Sealed, l.ask(t, c).Sealed, "an answer that got lost is given again")
-	require.Equal(t, 1, l.made)
 	require.True(t, l.Requests()[0].Delivered)
 	text, err := json.Marshal(l.Requests())
 	require.NoError(t, err)
@@ -92,7 +96,7 @@ func TestAnotherKeyAndAnotherNodeWantAnApprovalOfTheirOwn(t *testing.T) {
 	l, k, other := newLab(t), key(t), key(t)
 	first := claim(k, "edge-1")
 	l.ask(t, first)
-	require.NoError(t, l.Approve(context.Background(), first.Fingerprint()))
+	l.approve(t, first)
 
 	for _, c := range []Claim{claim(other, "edge-1"), claim(k, "edge-2")} {
 		require.NotEqual(t, first.Fingerprint(), c.Fingerprint())
@@ -101,13 +105,13 @@ func TestAnotherKeyAndAnotherNodeWantAnApprovalOfTheirOwn(t *testing.T) {
 	require.NotNil(t, l.ask(t, first).Sealed, "what others send takes nothing away")
 
 	changed := claim(other, "edge-1")
-	require.NoError(t, l.Approve(context.Background(), changed.Fingerprint()))
+	l.approve(t, changed)
 	require.NotNil(t, l.ask(t, changed).Sealed)
 	require.Equal(t, Waiting, l.ask(t, first).Pending.State, "the earlier machine's approval ended")
 
 	require.NoError(t, l.Deny(changed.Fingerprint()))
 	require.Equal(t, Denied, l.ask(t, changed).Pending.State)
-	require.NoError(t, l.Approve(context.Background(), changed.Fingerprint()), "the operator may think better of it")
+	l.approve(t, changed)
 	require.NotNil(t, l.ask(t, changed).Sealed)
 }
 
@@ -116,53 +120,166 @@ func TestAMachineThatIsNoNodeIsListedAndGetsNothing(t *testing.T) {
 	for _, node := range []string{"", "edge-9"} {
 		c := claim(key(t), node)
 		require.Equal(t, Pending{State: Unknown, Fingerprint: c.Fingerprint(), Message: "the configuration has no such node"}, l.ask(t, c).Pending)
-		err := l.Approve(context.Background(), c.Fingerprint())
+		err := l.Approve(Approval{c, []byte("x")})
 		require.ErrorContains(t, err, "is no node of the configuration; add it (MACs 52:54:00:00:00:01, serial number S1)")
 	}
 	require.Len(t, l.Requests(), 2)
 	require.Equal(t, Unknown, l.Requests()[0].State)
-	require.Zero(t, l.made)
 }
 
-func TestAnApprovalThatFailsLeavesTheMachineWaiting(t *testing.T) {
-	l, c := newLab(t), claim(key(t), "edge-1")
-	require.ErrorIs(t, l.Approve(context.Background(), c.Fingerprint()), ErrNoRequest)
-	require.ErrorIs(t, l.Deny("x"), ErrNoRequest)
+func TestAnApprovalOutlivesTheServer(t *testing.T) {
+	l, k := newLab(t), key(t)
+	c := claim(k, "edge-1")
 	l.ask(t, c)
-	l.fails = errors.New("no passphrase")
-	require.EqualError(t, l.Approve(context.Background(), c.Fingerprint()), "make the bundle of edge-1: no passphrase")
-	require.Equal(t, Waiting, l.ask(t, c).Pending.State)
+	text, err := json.Marshal(l.approve(t, c))
+	require.NoError(t, err)
+
+	next := newLab(t)
+	kept, err := ParseApproval(text)
+	require.NoError(t, err)
+	require.NoError(t, next.Approve(kept))
+	data, err := k.Open(next.ask(t, c).Sealed, nil)
+	require.NoError(t, err)
+	require.Equal(t, "bundle 1 of edge-1", string(data))
+	require.Empty(t, next.changed, "the operator is not asked again")
+	require.Equal(t, Waiting, next.ask(t, claim(key(t), "edge-1")).Pending.State)
+
+	other := newLab(t)
+	other.Cluster = "another"
+	require.ErrorContains(t, other.Approve(kept), "is for another cluster")
+	for name, bad := range map[string]string{
+		"no JSON": "x", "no bundle": strings.Replace(string(text), `"sealed":"`, `"sealed":"","x":"`, 1),
+		"no key": strings.Replace(string(text), k.Public(), "age1x", 1), "more behind it": string(text) + "{}",
+	} {
+		_, err := ParseApproval([]byte(bad))
+		require.ErrorIs(t, err, ErrForm, name)
+	}
+	require.ErrorIs(t, l.Deny("x"), ErrNoRequest)
 }
 
-func TestRequestsAreBounded(t *testing.T) {
+// send has a claim come from an address.
+func (l *lab) send(t testing.TB, remote string, c Claim) int {
+	body, err := json.Marshal(c)
+	require.NoError(t, err)
+	r := httptest.NewRequest(http.MethodPost, "/enroll", bytes.NewReader(body))
+	r.RemoteAddr = remote + ":5"
+	w := httptest.NewRecorder()
+	l.ServeHTTP(w, r)
+	return w.Code
+}
+
+func (l *lab) states() map[string]string {
+	out := map[string]string{}
+	for _, r := range l.Requests() {
+		out[r.Fingerprint] = r.State
+	}
+	return out
+}
+
+// fakes are claims of keys that nobody has: the keys cost time, and a claim has another fingerprint by its node as well.
+func fakes(t testing.TB, node string, n int) []Claim {
+	var out []Claim
+	for range n {
+		out = append(out, claim(key(t), node))
+	}
+	return out
+}
+
+func TestClaimsOfOneAddressAreBounded(t *testing.T) {
 	l := newLab(t)
-	send := func(remote string, c Claim) {
-		body, err := json.Marshal(c)
-		require.NoError(t, err)
-		r := httptest.NewRequest(http.MethodPost, "/enroll", bytes.NewReader(body))
-		r.RemoteAddr = remote
-		l.ServeHTTP(httptest.NewRecorder(), r)
+	honest := claim(key(t), "edge-2")
+	require.Equal(t, http.StatusAccepted, l.send(t, "10.6.6.6", honest), "it shares its address with who follows, as behind a router")
+	for i, c := range fakes(t, "edge-1", 40) {
+		want := http.StatusAccepted
+		if i >= maxPerRemote-1 {
+			want = http.StatusTooManyRequests
+		}
+		require.Equal(t, want, l.send(t, "10.6.6.6", c))
 	}
+	require.Len(t, l.Requests(), maxPerRemote)
+	require.Equal(t, Waiting, l.states()[honest.Fingerprint()])
+	require.Len(t, l.changed, maxPerRemote, "what is refused is not shown to the operator")
+	require.Equal(t, http.StatusAccepted, l.send(t, "10.6.6.7", claim(key(t), "edge-1")), "others have places of their own")
+
+	_, err := l.client.Ask(context.Background(), honest)
+	require.NoError(t, err)
+	l.now = l.now.Add(silent + time.Minute)
+	require.Equal(t, http.StatusAccepted, l.send(t, "10.6.6.6", claim(key(t), "edge-1")), "who does not ask any more makes room")
+	require.Len(t, l.Requests(), 1)
+}
+
+func TestAMachineThatWaitsIsNotPushedOut(t *testing.T) {
+	l := newLab(t)
 	approved, honest := claim(key(t), "edge-1"), claim(key(t), "edge-2")
-	send("10.0.0.1:5", approved)
-	require.NoError(t, l.Approve(context.Background(), approved.Fingerprint()))
-	send("10.0.0.2:5", honest)
-	for range 40 {
-		send("10.6.6.6:1", claim(key(t), "edge-1"))
+	l.send(t, "10.0.0.1", approved)
+	l.approve(t, approved)
+	l.send(t, "10.0.0.2", honest)
+	// The machine asks once, and is silent for less than the minute that it may be.
+	n := 0
+	for _, c := range fakes(t, "edge-1", 600) {
+		l.now = l.now.Add(-time.Second)
+		l.send(t, fmt.Sprintf("10.7.%d.%d", n/2/250, n/2%250), c)
+		n++
 	}
-	require.Len(t, l.Requests(), 2+maxPerRemote, "one address sends many keys")
-	for i := range maxRequests + 10 {
-		send(fmt.Sprintf("10.7.%d.%d:1", i/250, i%250), claim(key(t), "edge-1"))
-		send("10.0.0.2:5", honest)
+	require.Len(t, l.Requests(), maxRequests+1)
+	require.Equal(t, Approved, l.states()[approved.Fingerprint()])
+	require.Equal(t, Waiting, l.states()[honest.Fingerprint()])
+
+	t.Run("and another takes the place of who has more than one", func(t *testing.T) {
+		late := claim(key(t), "edge-2")
+		for _, c := range fakes(t, "edge-1", 3) {
+			l.send(t, "10.8.0.1", c)
+		}
+		require.Equal(t, http.StatusTooManyRequests, l.send(t, "10.8.0.2", claim(key(t), "edge-1")), "each address has one place")
+		require.Equal(t, Waiting, l.states()[honest.Fingerprint()])
+		l.now = l.now.Add(silent + time.Minute)
+		require.Equal(t, http.StatusAccepted, l.send(t, "10.8.0.3", late))
+	})
+}
+
+func TestAMachineThatIsANodeGoesBeforeThoseThatAreNone(t *testing.T) {
+	l := newLab(t)
+	for i, c := range fakes(t, "edge-9", maxRequests) {
+		l.now = l.now.Add(-time.Second)
+		require.Equal(t, http.StatusAccepted, l.send(t, fmt.Sprintf("10.7.%d.%d", i/250, i%250), c))
 	}
-	list := l.Requests()
-	require.LessOrEqual(t, len(list), maxRequests+1)
-	states := map[string]string{}
-	for _, r := range list {
-		states[r.Fingerprint] = r.State
+	require.Equal(t, http.StatusTooManyRequests, l.send(t, "10.8.0.1", claim(key(t), "edge-9")))
+	require.Equal(t, http.StatusAccepted, l.send(t, "10.8.0.1", claim(key(t), "edge-1")))
+	require.Len(t, l.Requests(), maxRequests)
+}
+
+func TestATPMIsAskedOnceTheOperatorWantsIt(t *testing.T) {
+	l, k := newLab(t), key(t)
+	c := claim(k, "edge-1")
+	plain := c.Fingerprint()
+	c.TPM = &attest.Keys{EK: []byte("ek"), AK: []byte("ak")}
+	require.NotEqual(t, plain, c.Fingerprint(), "another TPM is another machine")
+	nonce := bytes.Repeat([]byte{1}, attest.NonceSize)
+	require.ErrorIs(t, l.Challenge(c.Fingerprint(), nonce), ErrNoRequest)
+	require.Empty(t, l.ask(t, c).Pending.Nonce)
+	require.ErrorContains(t, l.Challenge(c.Fingerprint(), nonce[:8]), "a nonce has 32 bytes")
+	require.NoError(t, l.Challenge(c.Fingerprint(), nonce))
+	require.Equal(t, nonce, l.ask(t, c).Pending.Nonce)
+
+	with := func(nonce []byte) Claim {
+		c := c
+		sum := make([]byte, 32)
+		c.Evidence = &attest.Evidence{Nonce: nonce, Registers: [][]byte{sum, sum, sum}}
+		return c
 	}
-	require.Equal(t, Approved, states[approved.Fingerprint()])
-	require.Equal(t, Waiting, states[honest.Fingerprint()], "who asks on stays")
+	l.ask(t, with(bytes.Repeat([]byte{2}, attest.NonceSize)))
+	require.Nil(t, l.Requests()[0].Claim.Evidence, "an answer to another question is none")
+	require.Empty(t, l.ask(t, with(nonce)).Pending.Nonce, "it is answered")
+	l.ask(t, c)
+	require.Equal(t, nonce, l.Requests()[0].Claim.Evidence.Nonce, "a claim without it, from wherever, takes it not away")
+
+	none := claim(key(t), "edge-2")
+	l.ask(t, none)
+	require.ErrorContains(t, l.Challenge(none.Fingerprint(), nonce), "has shown no TPM")
+	_, err := Seal([]byte("x"), none, true)
+	require.ErrorContains(t, err, "has shown no TPM")
+	_, err = k.Open([]byte(`{"sporeWrapped":1}`), nil)
+	require.ErrorContains(t, err, "encrypted to a TPM, and this machine showed none")
 }
 
 func TestBadQuestionsAreRefused(t *testing.T) {
@@ -192,7 +309,12 @@ func TestBadQuestionsAreRefused(t *testing.T) {
 		"no MAC":             {with(func(c *Claim) { c.MACs = []string{"x"} }), 400},
 		"many MACs":          {with(func(c *Claim) { c.MACs = make([]string, 100) }), 400},
 		"too much":           {strings.Repeat(" ", maxClaim) + with(func(*Claim) {}), 400},
-		"another cluster":    {with(func(c *Claim) { c.Cluster = "other" }), 409},
+		"a TPM without keys": {with(func(c *Claim) { c.TPM = &attest.Keys{} }), 400},
+		"a quote alone": {with(func(c *Claim) {
+			c.Evidence = &attest.Evidence{Nonce: make([]byte, 32), Registers: [][]byte{make([]byte, 32), make([]byte, 32), make([]byte, 32)}}
+		}), 400},
+		"half a quote":    {with(func(c *Claim) { c.TPM, c.Evidence = &attest.Keys{EK: []byte("x"), AK: []byte("x")}, &attest.Evidence{} }), 400},
+		"another cluster": {with(func(c *Claim) { c.Cluster = "other" }), 409},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -219,6 +341,8 @@ func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 		"no JSON":             {202, "x", "the message is not of its form"},
 		"another state":       {202, `{"state":"approved","fingerprint":"x"}`, `the state "approved"`},
 		"a message that acts": {202, `{"state":"waiting","fingerprint":"x","message":"\u001b"}`, "cannot be printed"},
+		"a short nonce":       {202, `{"state":"waiting","fingerprint":"x","nonce":"AAAA"}`, "a nonce of 3 bytes"},
+		"no place":            {429, "too many machines wait\n", "the server answers 429: too many machines wait"},
 		"a redirect":          {302, "", "a redirect is not followed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,9 +370,9 @@ func TestAKeyIsKeptAndNeverShown(t *testing.T) {
 	}
 	_, err = ParseKey([]byte("AGE-SECRET-KEY-hunter2"))
 	require.EqualError(t, err, "it is no key")
-	_, err = k.Open([]byte("age-encryption.org/v1\nrubbish"))
+	_, err = k.Open([]byte("age-encryption.org/v1\nrubbish"), nil)
 	require.Error(t, err)
-	_, err = k.Open(make([]byte, maxSealed+1))
+	_, err = k.Open(make([]byte, maxSealed+1), nil)
 	require.ErrorContains(t, err, "more than")
 }
 
@@ -267,6 +391,20 @@ func FuzzParseClaim(f *testing.F) {
 		for _, b := range []byte(c.Cluster + c.Node + c.Serial + c.UUID + strings.Join(c.MACs, "")) {
 			require.True(t, b >= 0x20 && b <= 0x7e, "it is shown to the operator")
 		}
+	})
+}
+
+func FuzzParseApproval(f *testing.F) {
+	data, err := json.Marshal(Approval{claim(key(f), "edge-1"), []byte("x")})
+	require.NoError(f, err)
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ParseApproval(data)
+		if err != nil {
+			return
+		}
+		require.True(t, len(a.Sealed) > 0 && len(a.Sealed) <= maxSealed)
+		require.Len(t, a.Claim.Fingerprint(), 24)
 	})
 }
 

@@ -1,7 +1,8 @@
 package enroll
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,13 +15,16 @@ import (
 	"sync"
 	"time"
 
-	"spore/pki/seal"
+	"spore/pki/attest"
 )
 
-// Bounds of what is kept. Who is on the network can send claims without end: the oldest that nobody approved make room.
+// Bounds of what is kept. Who is on the network can send claims without end, and from many addresses. Whoever still asks keeps his
+// place against them: a claim that finds none is refused, and its machine asks again.
 const (
 	maxRequests  = 256
 	maxPerRemote = 16
+	// silent is from when on a machine's place may be taken: the longest time between two questions is a minute.
+	silent = 3 * time.Minute
 )
 
 // Retry is how long a machine is asked to wait before it asks again, in seconds.
@@ -32,8 +36,6 @@ type ServerOptions struct {
 	Cluster string
 	// Known tells whether the configuration has a node.
 	Known func(node string) bool
-	// Bundle makes the bundle of a node, signed and not encrypted. It is called for each approval, by whoever approves.
-	Bundle func(ctx context.Context, node string) ([]byte, error)
 	// Now is the time.
 	Now func() time.Time
 	// Changed is called, when it is not nil, after a request came that was not there before.
@@ -52,10 +54,39 @@ type Request struct {
 	// Delivered says that the bundle was sent at least once.
 	Delivered bool `json:"delivered,omitempty"`
 	sealed    []byte
+	// nonce is what the machine's TPM is asked with; nil while nobody asks.
+	nonce []byte
 }
 
-// Server collects claims, and hands out bundles for those that the operator approved. It is an http.Handler. What it knows is
-// gone when the process ends: machines ask again, and are approved again.
+// Approval is the bundle for a claim, encrypted to it (Seal). Who reads it can do nothing with it; so it can be kept where the
+// server reads it, and outlives the server's end.
+type Approval struct {
+	Claim  Claim  `json:"claim"`
+	Sealed []byte `json:"sealed"`
+}
+
+// ParseApproval reads an approval that was kept.
+func ParseApproval(data []byte) (Approval, error) {
+	var a Approval
+	if len(data) > 2*maxSealed {
+		return a, fmt.Errorf("%w: an approval of %d bytes", ErrForm, len(data))
+	}
+	if err := decode(data, &a); err != nil {
+		return a, err
+	}
+	if len(a.Sealed) == 0 || len(a.Sealed) > maxSealed {
+		return a, fmt.Errorf("%w: a bundle of %d bytes", ErrForm, len(a.Sealed))
+	}
+	claim, err := json.Marshal(a.Claim)
+	if err != nil {
+		return a, err
+	}
+	a.Claim, err = ParseClaim(claim)
+	return a, err
+}
+
+// Server collects claims, and hands out bundles for those that the operator approved. It is an http.Handler. Claims are gone
+// when the process ends, and machines ask again; Approvals can be given to the next one.
 type Server struct {
 	ServerOptions
 	mu       sync.Mutex
@@ -92,7 +123,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		remote = r.RemoteAddr
 	}
-	q, fresh := s.note(claim, remote)
+	q, fresh, ok := s.note(claim, remote)
+	if !ok {
+		w.Header().Set("Retry-After", fmt.Sprint(Retry))
+		http.Error(w, "too many machines wait for an approval; this one has to ask again", http.StatusTooManyRequests)
+		return
+	}
 	if fresh && s.Changed != nil {
 		s.Changed(q)
 	}
@@ -113,6 +149,9 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 	switch q.State {
 	case Waiting:
 		p.Message = "waiting for the operator's approval"
+		if q.Claim.Evidence == nil || !bytes.Equal(q.Claim.Evidence.Nonce, q.nonce) {
+			p.Nonce = q.nonce
+		}
 	case Unknown:
 		p.Message = "the configuration has no such node"
 	case Denied:
@@ -124,49 +163,84 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 	_ = json.NewEncoder(w).Encode(p) // Who hung up asks again.
 }
 
-// note keeps a claim; fresh says that it was not there.
-func (s *Server) note(c Claim, remote string) (_ Request, fresh bool) {
+// note keeps a claim; fresh says that it was not there, and ok is false when there is no place for it.
+func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, now := c.Fingerprint(), s.Now()
-	q, ok := s.requests[id]
-	if !ok {
-		s.makeRoom(remote)
-		q = &Request{Fingerprint: id, First: now, State: Waiting}
+	q, found := s.requests[id]
+	if !found {
+		q = &Request{Fingerprint: id, Remote: remote, First: now, State: Waiting}
+		if !s.makeRoom(q, s.known(c)) {
+			return Request{}, false, false
+		}
 		s.requests[id] = q
 	}
 	if q.State == Waiting || q.State == Unknown {
 		q.State = Waiting
-		if c.Node == "" || !s.Known(c.Node) {
+		if !s.known(c) {
 			q.State = Unknown
 		}
 	}
-	q.Claim, q.Remote, q.Last = c, remote, now
-	return *q, !ok
+	// Everybody can send what he has heard of a claim; only the machine's TPM can answer the nonce.
+	if c.Evidence == nil || q.nonce == nil || !bytes.Equal(c.Evidence.Nonce, q.nonce) {
+		c.Evidence = q.Claim.Evidence
+	}
+	q.Claim, q.Last = c, now
+	// A place belongs to the address that took it: else a repeated claim would have it counted among those of another one.
+	if q.Remote == "" || q.State == Approved {
+		q.Remote = remote
+	}
+	return *q, !found, true
 }
 
-// makeRoom drops what was heard of longest ago, of one address that has sent many keys, or of all.
-func (s *Server) makeRoom(remote string) {
-	var mine, all []*Request
-	for _, q := range s.requests {
-		if q.State == Approved {
-			continue
-		}
-		all = append(all, q)
-		if q.Remote == remote {
-			mine = append(mine, q)
-		}
-	}
-	for _, from := range []struct {
-		list []*Request
-		full bool
-	}{{mine, len(mine) >= maxPerRemote}, {all, len(s.requests) >= maxRequests}} {
-		if from.full && len(from.list) > 0 {
-			oldest := slices.MinFunc(from.list, func(a, b *Request) int { return a.Last.Compare(b.Last) })
-			delete(s.requests, oldest.Fingerprint)
-			return
+func (s *Server) known(c Claim) bool { return c.Node != "" && s.Known(c.Node) }
+
+// makeRoom sees to a place for a request. An approved one has its place beside the others: there is one for each node. Of the
+// others, those make room that nobody has asked for any more; when all are in use, the newest of the address that has the most,
+// if it has two more than the one that wants a place, and then the newest of a machine that is no node.
+func (s *Server) makeRoom(want *Request, known bool) bool {
+	byRemote := map[string][]*Request{}
+	n := 0
+	for id, q := range s.requests {
+		switch {
+		case q.State == Approved:
+		case want.First.Sub(q.Last) > silent:
+			delete(s.requests, id)
+		default:
+			byRemote[q.Remote] = append(byRemote[q.Remote], q)
+			n++
 		}
 	}
+	if len(byRemote[want.Remote]) >= maxPerRemote {
+		return false
+	}
+	if n < maxRequests {
+		return true
+	}
+	var most, unknown []*Request
+	for _, list := range byRemote {
+		if len(list) > len(most) {
+			most = list
+		}
+		for _, q := range list {
+			if q.State == Unknown {
+				unknown = append(unknown, q)
+			}
+		}
+	}
+	switch {
+	case len(most) >= len(byRemote[want.Remote])+2:
+	case known && len(unknown) > 0:
+		most = unknown
+	default:
+		return false
+	}
+	newest := slices.MaxFunc(most, func(a, b *Request) int {
+		return cmp.Or(a.First.Compare(b.First), strings.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	delete(s.requests, newest.Fingerprint)
+	return true
 }
 
 func (s *Server) delivered(fingerprint string) {
@@ -206,42 +280,54 @@ func (s *Server) find(fingerprint string) (*Request, error) {
 	return q, nil
 }
 
-// Approve makes the bundle of the node that a machine claims to be, and has it handed out to that machine's key from now on.
-// An earlier approval for the same node ends.
-func (s *Server) Approve(ctx context.Context, fingerprint string) error {
-	s.mu.Lock()
-	q, err := s.find(fingerprint)
-	var claim Claim
-	if err == nil {
-		claim = q.Claim
+// Approve has a bundle handed out to the machine with that claim from now on. An earlier approval for the same node ends. It
+// need not have asked this server yet.
+func (s *Server) Approve(a Approval) error {
+	c := a.Claim
+	if !strings.EqualFold(c.Cluster, s.Cluster) {
+		return fmt.Errorf("the approval of %s is for another cluster", c.Fingerprint())
 	}
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if claim.Node == "" || !s.Known(claim.Node) {
-		return fmt.Errorf("the machine with the fingerprint %s is no node of the configuration; add it (MACs %s, serial number %s), build, and boot it again", claim.Fingerprint(), strings.Join(claim.MACs, ", "), claim.Serial)
-	}
-	// Without the lock: it may ask the operator for a passphrase.
-	data, err := s.Bundle(ctx, claim.Node)
-	if err != nil {
-		return fmt.Errorf("make the bundle of %s: %w", claim.Node, err)
-	}
-	sealed, err := seal.ForRecipients(data, []string{claim.Key})
-	if err != nil {
-		return fmt.Errorf("encrypt the bundle of %s: %w", claim.Node, err)
+	if !s.known(c) {
+		return c.NotKnown()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q, err = s.find(fingerprint); err != nil {
-		return err
-	}
 	for _, other := range s.requests {
-		if other.Claim.Node == claim.Node && other.State == Approved {
+		if other.Claim.Node == c.Node && other.State == Approved {
 			other.State, other.sealed, other.Delivered = Waiting, nil, false
 		}
 	}
-	q.State, q.sealed, q.Delivered = Approved, sealed, false
+	id, now := c.Fingerprint(), s.Now()
+	q := s.requests[id]
+	if q == nil {
+		q = &Request{Fingerprint: id, Claim: c, First: now, Last: now}
+		s.requests[id] = q
+	}
+	q.State, q.sealed, q.Delivered, q.nonce = Approved, a.Sealed, false, nil
+	return nil
+}
+
+// NotKnown says what to do about a machine that is no node.
+func (c Claim) NotKnown() error {
+	return fmt.Errorf("the machine with the fingerprint %s is no node of the configuration; add it (MACs %s, serial number %s), build, and boot it again",
+		c.Fingerprint(), strings.Join(c.MACs, ", "), c.Serial)
+}
+
+// Challenge has the machine's TPM asked with a nonce, which its next claims answer.
+func (s *Server) Challenge(fingerprint string, nonce []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.find(fingerprint)
+	if err != nil {
+		return err
+	}
+	if len(nonce) != attest.NonceSize {
+		return fmt.Errorf("a nonce has %d bytes, and this one %d", attest.NonceSize, len(nonce))
+	}
+	if q.Claim.TPM == nil {
+		return fmt.Errorf("the machine with the fingerprint %s has shown no TPM", q.Fingerprint)
+	}
+	q.nonce = nonce
 	return nil
 }
 

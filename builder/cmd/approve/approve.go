@@ -7,23 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/operator"
 	"spore/builder/cmd/serve"
-	"spore/builder/media"
+	"spore/builder/netboot/approval"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/roster"
 	"spore/builder/pipeline"
 )
 
 type flags struct {
-	keys operator.Folder
-	deny bool
-	json bool
+	keys  operator.Folder
+	proof approval.Options
+	deny  bool
+	json  bool
 }
 
 // Command returns the command.
@@ -36,8 +36,13 @@ func Command() *cobra.Command {
 says it is. Compare the fingerprint with the one on the machine's console first: it stands for the machine's own key, the
 node and the cluster. The node's bundle is made here, with the operator's keys, and is encrypted to that key.
 
+A fingerprint on a console does not say which system shows it. A bundle with keys of authorities, which masters get, is refused
+to a machine that does not prove what it has started. With --tpm the machine's TPM proves it: give the fingerprint of the TPM,
+which the list shows, when you know it to be that machine's. With --tpm-makers the proof of any TPM of these makers is taken. With
+--trust-this-network nothing has to be proved: nobody but this server can answer on the machine's network.
+
 Without a fingerprint it lists the machines that have asked.`,
-		Example: "  spore approve out\n  spore approve out 3f2a-91c0-77de-0b14-c2e8\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --deny",
+		Example: "  spore approve out\n  spore approve out 3f2a-91c0-77de-0b14-c2e8\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --deny\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --tpm 5uxc-d3mk-q2ns-7w4a-hhye-zt6b-p3fl-vo2g",
 		Args:    exit.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -46,11 +51,15 @@ Without a fingerprint it lists the machines that have asked.`,
 				}
 				return list(cmd.Context(), cmd.OutOrStdout(), args[0], f.json)
 			}
+			if err := f.proof.Check(); err != nil {
+				return exit.Usage(err)
+			}
 			return approve(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.deny, "deny", false, "refuse the machine instead")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the list as JSON")
+	serve.Proof(cmd.Flags(), &f.proof)
 	f.keys.Register(cmd)
 	return cmd
 }
@@ -68,30 +77,19 @@ func list(ctx context.Context, w io.Writer, out string, asJSON bool) error {
 }
 
 func approve(ctx context.Context, w io.Writer, out, fingerprint string, f flags) error {
-	state, err := control.State(ctx, out)
-	if err != nil {
-		return err
-	}
-	r, err := serve.Find(state, fingerprint)
-	if err != nil {
-		return err
-	}
 	if f.deny {
-		if err := control.Deny(ctx, out, r.Fingerprint); err != nil {
-			return err
+		r, err := approval.Deny(ctx, out, fingerprint)
+		if err == nil {
+			fmt.Fprintf(w, "%s: refused\n", r.Fingerprint)
 		}
-		fmt.Fprintf(w, "%s: refused\n", r.Fingerprint)
-		return nil
-	}
-	nodes, err := roster.Read(filepath.Join(out, pipeline.NetbootName, media.NetbootCluster))
-	if err != nil {
 		return err
 	}
-	data, err := serve.Bundle(f.keys, nodes, r.Claim.Node, out)
+	o := f.proof
+	o.Out, o.Netboot = out, pipeline.NetbootName
+	o.Say = func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	o.Bundle = func(nodes *roster.Nodes, node string) ([]byte, error) { return serve.Bundle(f.keys, nodes, node, out) }
+	r, err := approval.Approve(ctx, fingerprint, o)
 	if err != nil {
-		return fmt.Errorf("bundle of the machine with the fingerprint %s: %w", r.Fingerprint, err)
-	}
-	if err := control.Approve(ctx, out, r.Fingerprint, data); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "%s: %s at %s gets its secrets when it asks next\n", r.Fingerprint, r.Claim.Node, r.Remote)

@@ -14,7 +14,7 @@ import (
 	"spore/builder/netboot"
 	"spore/builder/netboot/roster"
 	"spore/cluster/facts"
-	"spore/pki/enroll"
+	"spore/pki/attest"
 )
 
 // Print lists the machines that asked, and those that wait for approval.
@@ -37,25 +37,19 @@ func Print(w io.Writer, s netboot.State) {
 	if len(s.Requests) == 0 {
 		return
 	}
-	fmt.Fprintln(table, "\nFINGERPRINT\tNODE\tADDRESS\tSTATE")
+	fmt.Fprintln(table, "\nFINGERPRINT\tNODE\tADDRESS\tSTATE\tTPM")
 	for _, r := range s.Requests {
 		state := r.State
 		if r.Delivered {
 			state = "has its bundle"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Fingerprint, cmp.Or(r.Claim.Node, "UNKNOWN"), r.Remote, state)
+		tpm := "-"
+		if r.Claim.TPM != nil {
+			tpm = attest.Fingerprint(r.Claim.TPM.EK)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Fingerprint, cmp.Or(r.Claim.Node, "UNKNOWN"), cmp.Or(r.Remote, "-"), state, tpm)
 	}
 	table.Flush()
-}
-
-// Find is the request with a fingerprint.
-func Find(s netboot.State, fingerprint string) (enroll.Request, error) {
-	for _, r := range s.Requests {
-		if r.Fingerprint == strings.ToLower(strings.TrimSpace(fingerprint)) {
-			return r, nil
-		}
-	}
-	return enroll.Request{}, fmt.Errorf("%.40q: %w; compare it with the machine's console", fingerprint, enroll.ErrNoRequest)
 }
 
 // Bundle makes the bundle of a node of the image in the output folder, with the keys here or beside it. It is recorded: the

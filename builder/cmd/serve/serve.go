@@ -21,6 +21,7 @@ import (
 	"spore/builder/cmd/operator"
 	"spore/builder/media"
 	"spore/builder/netboot"
+	"spore/builder/netboot/approvals"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
@@ -136,17 +137,16 @@ func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) er
 	if o.Card, err = netboot.Choose(cards, f.card, nodes.Cluster.Network.NodeSubnets); err != nil {
 		return err
 	}
-	t := &terminal{w: w, now: time.Now}
+	t := &terminal{w: w, now: time.Now, out: out, keys: f.keys}
 	o.Say = t.say
-	var s *netboot.Server
-	o.Bundle = func(_ context.Context, node string) ([]byte, error) {
-		return Bundle(f.keys, s.Nodes(), node, out)
+	if o.Approved, err = approvals.Load(out); err != nil {
+		t.say("%v", err)
 	}
-	if s, err = netboot.Open(ctx, o); err != nil {
+	s, err := netboot.Open(ctx, o)
+	if err != nil {
 		return err
 	}
 	defer s.Close()
-	t.server = s
 	t.say("cluster %s, %d nodes, at %s on %s", nodes.Cluster.Name, len(nodes.All), s.Base(), o.Card.Name)
 	t.say("DHCP %s, TFTP %s; type help for what can be typed", f.dhcp, f.tftp)
 
@@ -160,10 +160,12 @@ func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) er
 
 // terminal writes lines that begin with the time, and takes words.
 type terminal struct {
-	w      io.Writer
-	now    func() time.Time
-	server *netboot.Server
-	mu     sync.Mutex
+	w   io.Writer
+	now func() time.Time
+	// out is the output folder, and keys the operator's folder: what is typed is done as by `spore approve`.
+	out  string
+	keys operator.Folder
+	mu   sync.Mutex
 }
 
 func (t *terminal) say(format string, args ...any) {

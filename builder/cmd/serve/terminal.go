@@ -3,12 +3,24 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"strings"
+
+	"github.com/spf13/pflag"
+
+	"spore/builder/netboot"
+	"spore/builder/netboot/approval"
+	"spore/builder/netboot/control"
+	"spore/builder/netboot/roster"
+	"spore/builder/pipeline"
 )
 
 const help = `list                  the machines that asked
 approve FINGERPRINT   let the machine that shows it have its node's secrets
+    --tpm TPM              its TPM has this fingerprint, and is to prove what was started
+    --tpm-makers FILE      its TPM is of one of these makers, and is to prove what was started
+    --trust-this-network   give keys of authorities to a machine that proves nothing
 deny FINGERPRINT      refuse it
 Ctrl-C                end
 `
@@ -26,17 +38,45 @@ func (t *terminal) do(ctx context.Context, words []string) {
 	switch {
 	case len(words) == 0:
 	case words[0] == "list" && len(words) == 1:
-		t.print(func(w io.Writer) { Print(w, t.server.State()) })
-	case words[0] == "approve" && len(words) == 2:
-		err = t.server.Approve(ctx, words[1], nil)
+		var state netboot.State
+		if state, err = control.State(ctx, t.out); err == nil {
+			t.print(func(w io.Writer) { Print(w, state) })
+		}
+	case words[0] == "approve" && len(words) >= 2:
+		err = t.approve(ctx, words[1:])
 	case words[0] == "deny" && len(words) == 2:
-		err = t.server.Deny(words[1])
+		_, err = approval.Deny(ctx, t.out, words[1])
 	default:
 		t.print(func(w io.Writer) { _, _ = io.WriteString(w, help) })
 	}
 	if err != nil {
 		t.say("%v", err)
 	}
+}
+
+// approve does so with the flags of `spore approve`, in another process of which it would be the same.
+func (t *terminal) approve(ctx context.Context, words []string) error {
+	o := approval.Options{Out: t.out, Netboot: pipeline.NetbootName, Say: t.say, Bundle: func(nodes *roster.Nodes, node string) ([]byte, error) {
+		return Bundle(t.keys, nodes, node, t.out)
+	}}
+	set := pflag.NewFlagSet("approve", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	Proof(set, &o)
+	if err := set.Parse(words); err != nil {
+		return err
+	}
+	if set.NArg() != 1 {
+		return errors.New("approve takes one fingerprint")
+	}
+	_, err := approval.Approve(ctx, set.Arg(0), o)
+	return err
+}
+
+// Proof adds the flags that say what a machine has to prove.
+func Proof(flags *pflag.FlagSet, o *approval.Options) {
+	flags.StringVar(&o.TPM, "tpm", "", "fingerprint of the machine's TPM, which is to prove what was started")
+	flags.StringVar(&o.Makers, "tpm-makers", "", "PEM file with certificates of makers of TPMs: the machine's is of one of them, and is to prove what was started")
+	flags.BoolVar(&o.TrustNetwork, "trust-this-network", false, "give keys of authorities to a machine that proves nothing: nobody else can answer on its network")
 }
 
 // print writes what has no time of its own.

@@ -20,6 +20,7 @@ import (
 
 	"spore/builder/netboot"
 	"spore/pki/bundle"
+	"spore/pki/enroll"
 )
 
 // Name is the socket's in the output folder.
@@ -34,15 +35,20 @@ var ErrNone = errors.New("no `spore serve` is running for this folder")
 // Server is what is controlled; *netboot.Server is one.
 type Server interface {
 	State() netboot.State
-	Approve(ctx context.Context, fingerprint string, bundle []byte) error
+	Approve(a enroll.Approval) error
+	Challenge(fingerprint string, nonce []byte) error
 	Deny(fingerprint string) error
 }
 
-// approval is what is posted to approve a machine; without a bundle it refuses the machine.
-type approval struct {
-	Fingerprint string `json:"fingerprint"`
-	Bundle      []byte `json:"bundle,omitempty"`
+// order is what is posted about a machine.
+type order struct {
+	Fingerprint string           `json:"fingerprint,omitempty"`
+	Approval    *enroll.Approval `json:"approval,omitempty"`
+	Nonce       []byte           `json:"nonce,omitempty"`
 }
+
+// maxOrder bounds it, in bytes: base64 makes four bytes of three, and a bundle that is encrypted to a TPM has been in it before.
+const maxOrder = 4 * bundle.MaxSize
 
 // socket is a path to the socket that is short enough for any folder: unix(7) allows 107 characters. The folder is to stay open
 // as long as the path is used.
@@ -86,26 +92,26 @@ func handler(s Server) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s.State())
 	})
-	post := func(do func(r *http.Request, a approval) error) http.HandlerFunc {
+	post := func(do func(o order) error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			var a approval
-			// Base64 makes four bytes of three.
-			err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*bundle.MaxSize)).Decode(&a)
+			var o order
+			err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder)).Decode(&o)
 			if err == nil {
-				err = do(r, a)
+				err = do(o)
 			}
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 			}
 		}
 	}
-	mux.HandleFunc("POST /approve", post(func(r *http.Request, a approval) error {
-		if len(a.Bundle) == 0 {
+	mux.HandleFunc("POST /approve", post(func(o order) error {
+		if o.Approval == nil || len(o.Approval.Sealed) == 0 {
 			return errors.New("an approval comes with a bundle")
 		}
-		return s.Approve(r.Context(), a.Fingerprint, a.Bundle)
+		return s.Approve(*o.Approval)
 	}))
-	mux.HandleFunc("POST /deny", post(func(_ *http.Request, a approval) error { return s.Deny(a.Fingerprint) }))
+	mux.HandleFunc("POST /challenge", post(func(o order) error { return s.Challenge(o.Fingerprint, o.Nonce) }))
+	mux.HandleFunc("POST /deny", post(func(o order) error { return s.Deny(o.Fingerprint) }))
 	return mux
 }
 
@@ -119,15 +125,21 @@ func State(ctx context.Context, out string) (netboot.State, error) {
 	return state, json.Unmarshal(data, &state)
 }
 
-// Approve hands a machine's bundle over.
-func Approve(ctx context.Context, out, fingerprint string, bundle []byte) error {
-	_, err := request(ctx, out, http.MethodPost, "/approve", approval{fingerprint, bundle})
+// Approve hands a machine's bundle over, which is encrypted to it.
+func Approve(ctx context.Context, out string, a enroll.Approval) error {
+	_, err := request(ctx, out, http.MethodPost, "/approve", order{Approval: &a})
+	return err
+}
+
+// Challenge has a machine's TPM asked with a nonce.
+func Challenge(ctx context.Context, out, fingerprint string, nonce []byte) error {
+	_, err := request(ctx, out, http.MethodPost, "/challenge", order{Fingerprint: fingerprint, Nonce: nonce})
 	return err
 }
 
 // Deny refuses a machine.
 func Deny(ctx context.Context, out, fingerprint string) error {
-	_, err := request(ctx, out, http.MethodPost, "/deny", approval{Fingerprint: fingerprint})
+	_, err := request(ctx, out, http.MethodPost, "/deny", order{Fingerprint: fingerprint})
 	return err
 }
 
