@@ -52,6 +52,9 @@ type Info struct {
 	Sealed string `json:"sealed,omitempty"`
 	// Problem says in words what is not as it should be.
 	Problem string `json:"problem,omitempty"`
+	// Forgets says why the serial of the bundle is not remembered, so that at the next boot an older one of this node, which somebody
+	// has kept, would be taken as well; empty where it is remembered.
+	Forgets string `json:"forgets,omitempty"`
 	// Fingerprint is that of the machine's key while an operator is to approve it (package enroll).
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
@@ -262,11 +265,16 @@ func (t *taking) choose() {
 
 // seal keeps the chosen bundle where it is not kept yet.
 func (t *taking) seal(ctx context.Context) {
-	if t.best == nil || t.best.from == State || t.Vault == nil {
+	if t.best == nil || t.best.from == State {
+		return
+	}
+	if t.Vault == nil {
+		t.out.Info.Forgets = t.NoVault
 		return
 	}
 	kind, err := t.keep(ctx)
 	if err != nil {
+		t.out.Info.Forgets = err.Error()
 		t.problem("the bundle is used and is not kept: %v", err)
 		return
 	}

@@ -180,7 +180,7 @@ func TestWhichBundleIsTaken(t *testing.T) {
 		"one of the firmware":                {firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: Firmware, Sealed: "host"}, stored: 3}},
 		"one of the server":                  {network: signed(t, 3), want: want{info: Info{Serial: 3, From: Network, Sealed: "host"}, stored: 3}},
 		"an older one of the server":         {stored: signed(t, 4), network: signed(t, 3), want: want{info: Info{Serial: 4, From: State, Sealed: "host"}, problem: "the bundle that the server sent has the serial 3 and was refused", stored: 4}},
-		"without state the server's is used": {network: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Network}}},
+		"without state the server's is used": {network: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Network, Forgets: "/var is a tmpfs"}}},
 		"one of the boot medium":             {stick: signed(t, 3), want: want{info: Info{Serial: 3, From: Medium, Sealed: "host"}, stored: 3}},
 		"a newer one than stored":            {stored: signed(t, 3), stick: signed(t, 4), want: want{info: Info{Serial: 4, From: Medium, Sealed: "host"}, stored: 4}},
 		"the same again":                     {stored: signed(t, 3), firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
@@ -203,14 +203,14 @@ func TestWhichBundleIsTaken(t *testing.T) {
 		"one that stands on other keys":   {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["mqtt"] = "k2" }), stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, problem: `a key of the authority "mqtt" that this image does not know; build the image again`, stick: true, stored: 3}},
 		"one of an authority that is not": {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["etcd"] = "k1" }), want: want{problem: `"etcd"`, stick: true}},
 		"without state it stays where it is": {stick: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{
-			info: Info{Serial: 3, From: Medium}, problem: "the bundle stays on the boot medium: /var is a tmpfs", stick: true}},
-		"without state the firmware's is normal": {firmware: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Firmware}}},
+			info: Info{Serial: 3, From: Medium, Forgets: "/var is a tmpfs"}, problem: "the bundle stays on the boot medium: /var is a tmpfs", stick: true}},
+		"without state the firmware's is normal": {firmware: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Firmware, Forgets: "/var is a tmpfs"}}},
 		"a read-only medium is said": {stick: signed(t, 3), change: func(m *machine) { m.mount = errors.New("it is read-only") }, want: want{
 			info: Info{Serial: 3, From: Medium, Sealed: "host"}, problem: "the bundle stays on the boot medium: mount the boot medium: it is read-only", stick: true, stored: 3}},
 		"a medium that was not found is said": {stick: signed(t, 3), change: func(m *machine) { m.noMedium = true }, want: want{
 			info: Info{Serial: 3, From: Medium, Sealed: "host"}, problem: "its partition was not found", stick: true, stored: 3}},
 		"what cannot be sealed is used and stays": {stick: signed(t, 3), change: func(m *machine) { m.sealFails = errors.New("no space left") }, want: want{
-			info: Info{Serial: 3, From: Medium}, problem: "the bundle is used and is not kept: no space left; the bundle stays on the boot medium", stick: true}},
+			info: Info{Serial: 3, From: Medium, Forgets: "no space left"}, problem: "the bundle is used and is not kept: no space left; the bundle stays on the boot medium", stick: true}},
 		"a stored one that cannot be opened is said": {stored: signed(t, 3), change: func(m *machine) { m.unopened = errors.New("was the TPM cleared?") }, want: want{
 			problem: "the stored bundle cannot be opened and was kept as it is: was the TPM cleared?", stored: 3}},
 		"and another is taken instead": {stored: signed(t, 3), stick: signed(t, 3), change: func(m *machine) { m.unopened = errors.New("was the TPM cleared?") }, want: want{
@@ -248,6 +248,26 @@ func TestWhichBundleIsTaken(t *testing.T) {
 				require.FileExists(t, m.stored()+".unopened")
 			}
 		})
+	}
+}
+
+// An old bundle is as well signed as the new one. State remembers the serial; without it nothing on the machine can tell the two
+// apart, and the status line says so.
+func TestAnOldBundleIsPlayedAgainOnlyWhereNothingLasts(t *testing.T) {
+	for _, noState := range []bool{false, true} {
+		m := newMachine(t)
+		m.noState = noState
+		for _, serial := range []uint64{4, 3} {
+			m.firmware = signed(t, serial)
+			out, _ := m.boot()
+			if !noState {
+				require.EqualValues(t, 4, out.Info.Serial)
+				require.Empty(t, out.Info.Forgets)
+				continue
+			}
+			require.Equal(t, serial, out.Info.Serial)
+			require.Equal(t, "/var is a tmpfs", out.Info.Forgets)
+		}
 	}
 }
 
