@@ -49,7 +49,7 @@ func main() {
 	}
 	root.AddCommand(
 		initialize.Command(), validate.Command(), explain.Command(),
-		build.Command(version), lock.Command(version), customize.Command(), push.Command(), inspect.Command(), explainfile.Command(), diff.Command(), boot.Command(), flash.Command(), serve.Command(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
+		build.Command(version), lock.Command(version), customize.Command(), push.Command(), inspect.Command(), explainfile.Command(), diff.Command(), boot.Command(), flash.Command(), serve.Command(), serve.Network(), approve.Command(), pki.Command(), pki.KubeconfigCommand(), keys.Command(),
 		cache.Command(),
 		access.Command(), status.Command(), logs.Command(), health.Command(), snapshots.Command(),
 	)

@@ -15,13 +15,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/operator"
 	"spore/builder/media"
 	"spore/builder/netboot"
-	"spore/builder/netboot/approvals"
+	"spore/builder/netboot/apart"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
@@ -54,7 +53,8 @@ A node that has no secrets shows a fingerprint on its console. When it is the on
 approve FINGERPRINT, or run spore approve OUT FINGERPRINT elsewhere: the machine gets its node's bundle, encrypted to its
 own key. Further words: list, deny FINGERPRINT, help.
 
-Ports 67, 69 and 80 need root, or the capability cap_net_bind_service.`,
+Ports 67, 69 and 80 need root, or the capability cap_net_bind_service. What answers them is a process of its own, which gives
+up root and can read nothing but OUT; what is typed here is done as the user who typed sudo.`,
 		Example: "  sudo spore serve out\n  sudo spore serve out --dhcp full --interface eth1\n  spore serve out --dhcp off --tftp-port off --http-port 8080\n  sudo spore serve out --dhcp full --install edge-01=S4EVNF0M123456",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,24 +138,37 @@ func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) er
 		return err
 	}
 	t := &terminal{w: w, now: time.Now, out: out, keys: f.keys}
-	o.Say = t.say
-	if o.Approved, err = approvals.Load(out); err != nil {
-		t.say("%v", err)
-	}
-	s, err := netboot.Open(ctx, o)
+	socket, err := control.Listen(out)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	t.say("cluster %s, %d nodes, at %s on %s", nodes.Cluster.Name, len(nodes.All), s.Base(), o.Card.Name)
+	defer socket.Close()
+	// What answers the network has no way to the operator's keys, and what has them no root.
+	server, err := apart.Start(out, apart.Setup{
+		Folder: pipeline.NetbootName, Card: o.Card, DHCP: o.DHCP, First: o.First, Last: o.Last, HTTPPort: o.HTTPPort, TFTPPort: o.TFTPPort, Install: o.Install,
+	}, socket, t.say)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := apart.BecomeOperator(filepath.Join(out, control.Name)); err != nil {
+		return err
+	}
+	t.say("cluster %s, %d nodes, at %s on %s", nodes.Cluster.Name, len(nodes.All), server.Base, o.Card.Name)
 	t.say("DHCP %s, TFTP %s; type help for what can be typed", f.dhcp, f.tftp)
-
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.Serve(ctx) })
-	group.Go(func() error { return control.Serve(ctx, out, s) })
 	// Nothing waits for it: a read of the terminal cannot be ended.
 	go t.read(ctx, in)
-	return group.Wait()
+	return server.Wait(ctx)
+}
+
+// Network returns the command that is the server's own process; see package apart.
+func Network() *cobra.Command {
+	return &cobra.Command{
+		Use: apart.Command, Hidden: true, DisableFlagParsing: true, Short: "Answer the network, for spore serve",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return apart.Run(args, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
 }
 
 // terminal writes lines that begin with the time, and takes words.

@@ -59,29 +59,53 @@ func socket(out string) (dir *os.File, path string, err error) {
 	return dir, fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), Name), nil
 }
 
-// Serve answers until the context ends.
+// Serve listens, and answers until the context ends.
 func Serve(ctx context.Context, out string, s Server) error {
-	dir, path, err := socket(out)
+	l, err := Listen(out)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	return ServeOn(ctx, l, s)
+}
+
+// Listener is the socket. Close takes it out of the folder.
+type Listener struct {
+	*net.UnixListener
+	dir *os.File
+}
+
+// Close implements net.Listener.
+func (l *Listener) Close() error { return errors.Join(l.UnixListener.Close(), l.dir.Close()) }
+
+// Listen makes the socket in the output folder.
+func Listen(out string) (*Listener, error) {
+	dir, path, err := socket(out)
+	if err != nil {
+		return nil, err
+	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return fmt.Errorf("another `spore serve` is running for %s", out)
+		dir.Close()
+		return nil, fmt.Errorf("another `spore serve` is running for %s", out)
 	}
 	// What is left of one that was killed.
 	_ = os.Remove(path)
 	mask := unix.Umask(0o177)
-	l, err := net.Listen("unix", path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	unix.Umask(mask)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", filepath.Join(out, Name), err)
+		dir.Close()
+		return nil, fmt.Errorf("listen on %s: %w", filepath.Join(out, Name), err)
 	}
+	return &Listener{l, dir}, nil
+}
+
+// ServeOn answers on a socket until the context ends.
+func ServeOn(ctx context.Context, l net.Listener, s Server) error {
 	server := &http.Server{Handler: handler(s), ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: 8 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(l); ctx.Err() == nil {
-		return fmt.Errorf("serve %s: %w", filepath.Join(out, Name), err)
+		return fmt.Errorf("serve %s: %w", Name, err)
 	}
 	return nil
 }
