@@ -14,7 +14,7 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/enrolment"
 	"spore/agent/paths"
-	"spore/agent/tpm"
+	"spore/agent/quote"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 )
@@ -102,12 +102,12 @@ func openProver(ctx context.Context, m *machine) *prover {
 	p := &prover{m: m}
 	m.awaitTPM(ctx)
 	var err error
-	if p.tpm, err = tpm.Open(m.root.At("/")); errors.Is(err, fs.ErrNotExist) {
+	if p.tpm, err = quote.Open(m.root.At("/")); errors.Is(err, fs.ErrNotExist) {
 		return p
 	}
 	var keys attest.Keys
 	if err == nil {
-		keys, err = tpm.Keys(p.tpm)
+		keys, err = quote.Keys(p.tpm)
 	}
 	if err != nil {
 		m.say(fmt.Sprintf("this machine's TPM can prove nothing to the operator: %v", err))
@@ -129,7 +129,7 @@ func (p *prover) quote() func(nonce []byte, subject string) (*attest.Evidence, e
 		return nil
 	}
 	return func(nonce []byte, subject string) (*attest.Evidence, error) {
-		log, err := os.Open(p.m.root.At("/" + tpm.Log))
+		log, err := os.Open(p.m.root.At("/" + quote.Log))
 		if err != nil {
 			return nil, fmt.Errorf("the firmware has left no log of what it started: %w", err)
 		}
@@ -138,7 +138,7 @@ func (p *prover) quote() func(nonce []byte, subject string) (*attest.Evidence, e
 		if err != nil {
 			return nil, err
 		}
-		return tpm.Quote(p.tpm, nonce, subject, log, strings.TrimSuffix(string(cmdline), "\n"))
+		return quote.Quote(p.tpm, nonce, subject, log, strings.TrimSuffix(string(cmdline), "\n"))
 	}
 }
 
@@ -146,7 +146,7 @@ func (p *prover) activate() enroll.Activate {
 	if p.keys == nil {
 		return nil
 	}
-	return func(credential, secret []byte) ([]byte, error) { return tpm.Activate(p.tpm, credential, secret) }
+	return func(credential, secret []byte) ([]byte, error) { return quote.Activate(p.tpm, credential, secret) }
 }
 
 // enrollKey is the machine's key: kept sealed where something lasts, so that an approval holds over a restart, else new at

@@ -1,6 +1,6 @@
 // Package attest is the proof, by a machine's TPM 2.0, of what that machine has started (TPM 2.0 Library, part 1, "Attestation";
 // TCG PC Client Platform Firmware Profile 1.06, section 3.3): a quote of registers, signed by a key of the TPM, over a nonce of
-// whoever asks. The machine's half is package agent/tpm.
+// whoever asks. The machine's half is package agent/quote.
 //
 // Three registers are quoted, all of SHA-256. What they say together is what a machine runs that booted from the network:
 //

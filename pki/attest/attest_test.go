@@ -24,7 +24,7 @@ import (
 )
 
 // soft signs as a TPM does, with keys that are no TPM's: for what Verify says of forms, values and signatures. A real one is in
-// agent/tpm.
+// agent/quote.
 type soft struct {
 	ek *rsa.PrivateKey
 	ak *ecdsa.PrivateKey
@@ -42,15 +42,24 @@ var makeSoft = sync.OnceValues(func() (*soft, error) {
 	}
 	ek := EKTemplate()
 	ek.Unique = tpm2.NewTPMUPublicID(tpm2.TPMAlgRSA, &tpm2.TPM2BPublicKeyRSA{Buffer: s.ek.N.Bytes()})
-	s.EK, s.AK = tpm2.Marshal(ek), tpm2.Marshal(akOf(&s.ak.PublicKey, akAttributes))
+	s.EK, s.AK = tpm2.Marshal(ek), tpm2.Marshal(akOf(point(&s.ak.PublicKey), akAttributes))
 	return s, nil
 })
 
-func akOf(key *ecdsa.PublicKey, attributes tpm2.TPMAObject) tpm2.TPMTPublic {
+// point is the point of a public key: X and Y, each of 32 bytes.
+func point(key *ecdsa.PublicKey) []byte {
+	b, err := key.Bytes()
+	if err != nil {
+		panic(err)
+	}
+	return b[1:]
+}
+
+func akOf(point []byte, attributes tpm2.TPMAObject) tpm2.TPMTPublic {
 	ak := AKTemplate()
 	ak.ObjectAttributes = attributes
 	ak.Unique = tpm2.NewTPMUPublicID(tpm2.TPMAlgECC, &tpm2.TPMSECCPoint{
-		X: tpm2.TPM2BECCParameter{Buffer: key.X.FillBytes(make([]byte, 32))}, Y: tpm2.TPM2BECCParameter{Buffer: key.Y.FillBytes(make([]byte, 32))},
+		X: tpm2.TPM2BECCParameter{Buffer: point[:32]}, Y: tpm2.TPM2BECCParameter{Buffer: point[32:]},
 	})
 	return ak
 }
@@ -242,20 +251,20 @@ func TestAKeyThatSignsAnythingVouchesForNothing(t *testing.T) {
 	s := *newSoft(t)
 	free := akAttributes
 	free.Restricted = false
-	s.AK = tpm2.Marshal(akOf(&s.ak.PublicKey, free))
+	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), free))
 	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
 
 	movable := akAttributes
 	movable.FixedTPM = false
-	s.AK = tpm2.Marshal(akOf(&s.ak.PublicKey, movable))
+	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), movable))
 	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
 
-	s.AK = tpm2.Marshal(akOf(&ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(5), Y: big.NewInt(5)}, akAttributes))
+	s.AK = tpm2.Marshal(akOf(bytes.Repeat([]byte{5}, 64), akAttributes))
 	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "no point on the curve")
 
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	s.AK = tpm2.Marshal(akOf(&other.PublicKey, akAttributes))
+	s.AK = tpm2.Marshal(akOf(point(&other.PublicKey), akAttributes))
 	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not signed by the TPM's key")
 
 	s.AK = append(bytes.Clone(newSoft(t).AK), 0)

@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/enrolment"
-	"spore/agent/tpm"
+	"spore/agent/quote"
 	"spore/builder/clusterpart"
 	"spore/builder/netboot"
 	"spore/builder/netboot/approval"
@@ -164,7 +164,7 @@ func newMachine(t *testing.T) *machine {
 	}, 10*time.Second, 10*time.Millisecond)
 	m.key, err = enroll.NewKey()
 	require.NoError(t, err)
-	m.keys, err = tpm.Keys(m.tpm)
+	m.keys, err = quote.Keys(m.tpm)
 	require.NoError(t, err)
 	le := binary.LittleEndian
 	spec := append([]byte("Spec ID Event03\x00"), 0, 0, 0, 0, 0, 2, 106, 2, 1, 0, 0, 0, 11, 0, 32, 0, 0)
@@ -222,17 +222,17 @@ func (m *machine) given(words string) {
 func (m *machine) asks(s *site, node string) string {
 	c := enroll.NewClaim(enroll.Claim{Cluster: s.server.Nodes().Cluster.ID, Node: node, Key: m.key.Public(), TPM: &m.keys})
 	client := enroll.Client{Base: s.server.Base()}
-	quote := func(nonce []byte, subject string) (*attest.Evidence, error) {
-		return tpm.Quote(m.tpm, nonce, subject, bytes.NewReader(m.log), m.cmdline)
+	prove := func(nonce []byte, subject string) (*attest.Evidence, error) {
+		return quote.Quote(m.tpm, nonce, subject, bytes.NewReader(m.log), m.cmdline)
 	}
 	ctx, cancel := context.WithCancel(m.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = enrolment.Run(ctx, enrolment.Input{
-			Claim: c, Base: client.Base, Ask: enrolment.WithProof(client.Ask, c, quote, func(string) {}), Show: func(string) error { m.waits <- struct{}{}; return nil },
+			Claim: c, Base: client.Base, Ask: enrolment.WithProof(client.Ask, c, prove, func(string) {}), Show: func(string) error { m.waits <- struct{}{}; return nil },
 			Take: func(_ context.Context, sealed []byte) (err error) {
-				m.bundle, err = m.key.Open(sealed, func(credential, secret []byte) ([]byte, error) { return tpm.Activate(m.tpm, credential, secret) })
+				m.bundle, err = m.key.Open(sealed, func(credential, secret []byte) ([]byte, error) { return quote.Activate(m.tpm, credential, secret) })
 				if err == nil {
 					close(m.taken)
 				}

@@ -44,7 +44,7 @@ func TestTheFolderSaysWhatMachinesMeasure(t *testing.T) {
 	require.NoError(t, err)
 	value, err := pcr.Predict(bytes.NewReader(image))
 	require.NoError(t, err)
-	require.Contains(t, w.Measured, [32]byte(value))
+	require.Equal(t, [][32]byte{value, value.Enter("spore-state-open")}, w.Measured, "before the state is open, and after")
 
 	// The kernel as its section is in memory.
 	info, err := uki.Inspect(bytes.NewReader(image))

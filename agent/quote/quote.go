@@ -1,9 +1,9 @@
-// Package tpm is the machine's half of package attest: it has the machine's TPM 2.0 name its keys, quote what was started, and
+// Package quote is the machine's half of package attest: it has the machine's TPM 2.0 name its keys, quote what was started, and
 // open what is encrypted to it.
 //
 // Keys are primary objects, which the TPM makes from its seeds, always the same. They are made for each use and flushed, so that
 // nothing is kept in the TPM.
-package tpm
+package quote
 
 import (
 	"errors"
@@ -153,7 +153,7 @@ func Quote(t transport.TPM, nonce []byte, subject string, log io.Reader, cmdline
 	if err != nil {
 		return nil, fmt.Errorf("read the TPM's registers: %w", err)
 	}
-	quote, err := tpm2.Quote{
+	quoted, err := tpm2.Quote{
 		SignHandle:     tpm2.AuthHandle{Handle: a.handle.Handle, Name: a.handle.Name, Auth: tpm2.PasswordAuth(nil)},
 		QualifyingData: tpm2.TPM2BData{Buffer: attest.Qualify(nonce, subject)},
 		InScheme:       tpm2.TPMTSigScheme{Scheme: tpm2.TPMAlgNull}, PCRSelect: attest.Selection(),
@@ -162,7 +162,7 @@ func Quote(t transport.TPM, nonce []byte, subject string, log io.Reader, cmdline
 		return nil, fmt.Errorf("have the TPM quote its registers: %w", err)
 	}
 	e := &attest.Evidence{
-		Nonce: nonce, Quote: quote.Quoted.Bytes(), Signature: tpm2.Marshal(quote.Signature), Started: started, Cmdline: cmdline,
+		Nonce: nonce, Quote: quoted.Quoted.Bytes(), Signature: tpm2.Marshal(quoted.Signature), Started: started, Cmdline: cmdline,
 	}
 	for _, d := range read.PCRValues.Digests {
 		e.Registers = append(e.Registers, d.Buffer)

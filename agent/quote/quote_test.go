@@ -1,6 +1,6 @@
 //go:build integration
 
-package tpm
+package quote
 
 import (
 	"bytes"
