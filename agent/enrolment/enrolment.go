@@ -3,6 +3,7 @@
 package enrolment
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -96,18 +97,23 @@ func WithProof(
 	ask func(ctx context.Context, c enroll.Claim) (enroll.Answer, error), c enroll.Claim,
 	quote func(nonce []byte, subject string) (*attest.Evidence, error), say func(string),
 ) func(ctx context.Context) (enroll.Answer, error) {
+	var told []byte // the nonce that something was said of
 	return func(ctx context.Context) (enroll.Answer, error) {
 		a, err := ask(ctx, c)
 		if err != nil || len(a.Pending.Nonce) == 0 || quote == nil {
 			return a, err
 		}
-		proved := c
+		proved, fresh := c, !bytes.Equal(told, a.Pending.Nonce)
+		told = a.Pending.Nonce
 		if proved.Evidence, err = quote(a.Pending.Nonce, c.Fingerprint()); err != nil {
-			// The operator is told that no answer came, and may trust the network instead.
-			say(fmt.Sprintf("this machine's TPM cannot prove what was started: %v", err))
+			if fresh { // The operator is told that no answer came, and may trust the network instead.
+				say(fmt.Sprintf("this machine's TPM cannot prove what was started: %v", err))
+			}
 			return a, nil
 		}
-		say("the server asked what was started; this machine's TPM has answered")
+		if fresh {
+			say("the server asked what was started; this machine's TPM has answered")
+		}
 		return ask(ctx, proved)
 	}
 }

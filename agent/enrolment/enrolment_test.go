@@ -112,10 +112,14 @@ func TestTheTPMAnswersWhoAsksIt(t *testing.T) {
 		require.Equal(t, claim.Fingerprint(), subject)
 		return &attest.Evidence{Nonce: n}, fails
 	}
-	a, err := WithProof(ask, claim, quote, say)(t.Context())
+	proving := WithProof(ask, claim, quote, say)
+	a, err := proving(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, a.Pending.Nonce)
 	require.Len(t, asked, 2)
+	_, err = proving(t.Context())
+	require.NoError(t, err)
+	require.Len(t, asked, 4, "as long as it is asked")
 	require.Equal(t, nonce, asked[1].Evidence.Nonce)
 	require.Equal(t, claim.Fingerprint(), asked[1].Fingerprint(), "the fingerprint on the console stays")
 	require.Len(t, said, 1)

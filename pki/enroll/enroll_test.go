@@ -269,9 +269,12 @@ func TestATPMIsAskedOnceTheOperatorWantsIt(t *testing.T) {
 	}
 	l.ask(t, with(bytes.Repeat([]byte{2}, attest.NonceSize)))
 	require.Nil(t, l.Requests()[0].Claim.Evidence, "an answer to another question is none")
-	require.Empty(t, l.ask(t, with(nonce)).Pending.Nonce, "it is answered")
+	require.Equal(t, nonce, l.ask(t, with(nonce)).Pending.Nonce, "an answer of somebody else keeps the machine from nothing")
 	l.ask(t, c)
 	require.Equal(t, nonce, l.Requests()[0].Claim.Evidence.Nonce, "a claim without it, from wherever, takes it not away")
+
+	l.now = l.now.Add(askFor)
+	require.Empty(t, l.ask(t, c).Pending.Nonce, "an operator who has gone asks no longer")
 
 	none := claim(key(t), "edge-2")
 	l.ask(t, none)

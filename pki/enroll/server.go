@@ -25,6 +25,8 @@ const (
 	maxPerRemote = 16
 	// silent is from when on a machine's place may be taken: the longest time between two questions is a minute.
 	silent = 3 * time.Minute
+	// askFor is how long a machine's TPM is asked with a nonce.
+	askFor = 2 * time.Minute
 )
 
 // Retry is how long a machine is asked to wait before it asks again, in seconds.
@@ -54,8 +56,9 @@ type Request struct {
 	// Delivered says that the bundle was sent at least once.
 	Delivered bool `json:"delivered,omitempty"`
 	sealed    []byte
-	// nonce is what the machine's TPM is asked with; nil while nobody asks.
+	// nonce is what the machine's TPM is asked with, since asked; nil while nobody asks.
 	nonce []byte
+	asked time.Time
 }
 
 // Approval is the bundle for a claim, encrypted to it (Seal). Who reads it can do nothing with it; so it can be kept where the
@@ -149,7 +152,8 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 	switch q.State {
 	case Waiting:
 		p.Message = "waiting for the operator's approval"
-		if q.Claim.Evidence == nil || !bytes.Equal(q.Claim.Evidence.Nonce, q.nonce) {
+		// Also when there is an answer: everybody can send one, and only that of the machine is any good.
+		if q.nonce != nil && s.Now().Sub(q.asked) < askFor {
 			p.Nonce = q.nonce
 		}
 	case Unknown:
@@ -182,7 +186,7 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 			q.State = Unknown
 		}
 	}
-	// Everybody can send what he has heard of a claim; only the machine's TPM can answer the nonce.
+	// Everybody can send what he has heard of a claim; a claim without an answer takes none away, and the last answer is kept.
 	if c.Evidence == nil || q.nonce == nil || !bytes.Equal(c.Evidence.Nonce, q.nonce) {
 		c.Evidence = q.Claim.Evidence
 	}
@@ -327,7 +331,7 @@ func (s *Server) Challenge(fingerprint string, nonce []byte) error {
 	if q.Claim.TPM == nil {
 		return fmt.Errorf("the machine with the fingerprint %s has shown no TPM", q.Fingerprint)
 	}
-	q.nonce = nonce
+	q.nonce, q.asked, q.Claim.Evidence = nonce, s.Now(), nil
 	return nil
 }
 

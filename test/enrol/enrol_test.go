@@ -112,7 +112,7 @@ func (s *site) serve() {
 
 func (s *site) approve(fingerprint, ek string) error {
 	_, err := approval.Approve(s.t.Context(), fingerprint, approval.Options{
-		Out: s.out, Netboot: "netboot", TPM: ek, Patience: 20 * time.Second, Say: s.t.Logf,
+		Out: s.out, Netboot: "netboot", TPM: ek, Patience: 8 * time.Second, Say: s.t.Logf,
 		Bundle: func(_ *roster.Nodes, node string) ([]byte, error) {
 			shared, nodes := cluster.Facts(s.config)
 			for i := range nodes {
@@ -284,6 +284,38 @@ func TestAMasterGetsItsSecretsWhenItsTPMProvesWhatWasStarted(t *testing.T) {
 			_, err = m.key.Open(kept[0].Sealed, func(_, _ []byte) ([]byte, error) { return make([]byte, 32), nil })
 			require.Error(t, err, "the machine's key alone does not open it")
 		})
+	}
+}
+
+// The nonce is there for everybody to read, and so is the claim: an answer of somebody else must not keep the machine out.
+func TestAnAnswerOfSomebodyElseKeepsTheMachineFromNothing(t *testing.T) {
+	s, m := newSite(t), newMachine(t)
+	m.starts(s.uki)
+	m.measures(s.uki)
+	fingerprint := m.asks(s, s.master)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		client := enroll.Client{Base: s.server.Base()}
+		c := enroll.NewClaim(enroll.Claim{Cluster: s.server.Nodes().Cluster.ID, Node: s.master, Key: m.key.Public(), TPM: &m.keys})
+		for ctx.Err() == nil {
+			a, err := client.Ask(ctx, c)
+			if err == nil && len(a.Pending.Nonce) > 0 {
+				bad := c
+				sum := make([]byte, 32)
+				bad.Evidence = &attest.Evidence{Nonce: a.Pending.Nonce, Quote: []byte("x"), Signature: []byte("x"), Registers: [][]byte{sum, sum, sum}}
+				_, _ = client.Ask(ctx, bad)
+			}
+			_ = enrolment.Sleep(ctx, 100*time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	require.NoError(t, s.approve(fingerprint, attest.Fingerprint(m.keys.EK)))
+	select {
+	case <-m.taken:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it has not got its bundle")
 	}
 }
 

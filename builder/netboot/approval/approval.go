@@ -174,12 +174,9 @@ func (o Options) prove(ctx context.Context, nodes *roster.Nodes, node *facts.Nod
 	if _, err := rand.Read(nonce); err != nil {
 		return false, err
 	}
-	evidence, err := o.ask(ctx, r, nonce)
-	if err != nil {
+	check := func(e attest.Evidence) error { return attest.Verify(*r.Claim.TPM, e, nonce, r.Fingerprint, want) }
+	if err := o.ask(ctx, r, nonce, check); err != nil {
 		return false, err
-	}
-	if err := attest.Verify(*r.Claim.TPM, *evidence, nonce, r.Fingerprint, want); err != nil {
-		return false, fmt.Errorf("its TPM does not vouch for it: %w", err)
 	}
 	return true, nil
 }
@@ -229,35 +226,47 @@ func pools(data []byte) (roots, between *x509.CertPool, err error) {
 	return roots, between, nil
 }
 
-// ask has the machine's TPM asked, and waits for the answer.
-func (o Options) ask(ctx context.Context, r enroll.Request, nonce []byte) (*attest.Evidence, error) {
+// ask has the machine's TPM asked, and waits for an answer that is good. A bad one ends the wait a while later: everybody on the
+// network can send one, and the machine sends its own each time it asks.
+func (o Options) ask(ctx context.Context, r enroll.Request, nonce []byte, check func(attest.Evidence) error) error {
 	if err := control.Challenge(ctx, o.Out, r.Fingerprint, nonce); err != nil {
-		return nil, err
+		return err
 	}
 	bound := o.Patience
 	if bound == 0 {
 		bound = patience
 	}
 	o.Say("asking the TPM of %s what was started; it answers when it asks next, within %s", r.Claim.Node, bound)
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	for {
+	var bad error
+	for end := time.Now().Add(bound); time.Now().Before(end); {
 		state, err := control.State(ctx, o.Out)
-		if err == nil {
-			var now enroll.Request
-			if now, err = Find(state, r.Fingerprint); err == nil && now.Claim.Evidence != nil && bytes.Equal(now.Claim.Evidence.Nonce, nonce) {
-				return now.Claim.Evidence, nil
-			}
+		if err != nil {
+			return err
 		}
-		if err != nil && ctx.Err() == nil {
-			return nil, err
+		now, err := Find(state, r.Fingerprint)
+		if err != nil {
+			return err
+		}
+		if e := now.Claim.Evidence; e != nil && bytes.Equal(e.Nonce, nonce) {
+			err := check(*e)
+			if err == nil {
+				return nil
+			}
+			if bad == nil {
+				end = time.Now().Add(min(bound/4, time.Until(end)))
+			}
+			bad = err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("its TPM has not answered within %s; its console says why", bound)
+			return ctx.Err()
 		case <-time.After(again):
 		}
 	}
+	if bad != nil {
+		return fmt.Errorf("its TPM does not vouch for it: %w", bad)
+	}
+	return fmt.Errorf("its TPM has not answered within %s; its console says why", bound)
 }
 
 // bundle is the bundle of a node, which the cluster has signed: a mistake shows here and not on the machine.
