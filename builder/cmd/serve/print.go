@@ -12,6 +12,7 @@ import (
 
 	"spore/builder/cmd/operator"
 	"spore/builder/netboot"
+	"spore/builder/netboot/control"
 	"spore/builder/netboot/roster"
 	"spore/cluster/facts"
 	"spore/pki/attest"
@@ -19,6 +20,12 @@ import (
 
 // Print lists the machines that asked, and those that wait for approval.
 func Print(w io.Writer, s netboot.State) {
+	var text strings.Builder
+	write(&text, s)
+	_, _ = io.WriteString(w, control.Printable(text.String()))
+}
+
+func write(w io.Writer, s netboot.State) {
 	if len(s.Machines) == 0 && len(s.Requests) == 0 {
 		fmt.Fprintln(w, "no machine has asked yet")
 		return

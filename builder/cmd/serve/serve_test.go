@@ -3,17 +3,26 @@ package serve
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/clusterpart"
 	"spore/builder/cmd/exit"
 	"spore/builder/netboot"
+	"spore/builder/netboot/apart"
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
+	"spore/cluster"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 )
@@ -61,6 +70,75 @@ func TestAFolderWithoutNetworkBoot(t *testing.T) {
 	require.Contains(t, out.String(), "spore build --format netboot")
 	root.SetArgs([]string{"serve", "--dhcp", "maybe"})
 	require.Equal(t, exit.Misuse, exit.Run(context.Background(), root))
+}
+
+// TestMain is the server's own process as well: the program that is started again is that of the test.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != apart.Command {
+		os.Exit(m.Run())
+	}
+	if err := apart.Run(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// said is what the terminal shows.
+type said struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestWhatIsTypedIsDoneByTheServer(t *testing.T) {
+	config, report := cluster.LoadDir("../../../examples/edge")
+	require.NoError(t, report.Err())
+	out := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.MkdirAll(filepath.Join(out, "netboot"), 0o755))
+	f, err := os.Create(filepath.Join(out, "netboot", "cluster.squashfs"))
+	require.NoError(t, err)
+	_, err = clusterpart.Write(f, config, 1_700_000_000)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(out, "netboot", "cmdline"), []byte("ro"), 0o644))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var shown said
+	keys, typed := io.Pipe()
+	done := make(chan error)
+	go func() {
+		done <- run(ctx, &shown, keys, out, flags{card: "127.0.0.1", dhcp: "off", tftp: "off"})
+	}()
+	defer typed.Close()
+	answers := func(words, want string) {
+		t.Helper()
+		_, err := io.WriteString(typed, words+"\n")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return strings.Contains(shown.String(), want) }, 10*time.Second, 5*time.Millisecond, "%q: %s", words, &shown)
+	}
+	answers("list", "no machine has asked yet")
+	require.Contains(t, shown.String(), "cluster plant, 3 nodes, at http://127.0.0.1:")
+	answers("approve aaaa-bbbb-cccc-dddd-eeee", `"aaaa-bbbb-cccc-dddd-eeee": no machine has sent this fingerprint`)
+	answers("approve aaaa --tpm x --trust-this-network", "leave one of them out")
+	answers("approve aaaa --nonsense", "unknown flag: --nonsense")
+	answers("approve --trust-this-network", "approve takes one fingerprint")
+	answers("deny ffff", `"ffff": no machine has sent this fingerprint`)
+	answers("what", "give keys of authorities to a machine that proves nothing")
+	cancel()
+	require.NoError(t, <-done)
+	require.NoFileExists(t, filepath.Join(out, "serve.sock"))
 }
 
 func TestTheListOfMachines(t *testing.T) {

@@ -24,7 +24,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -136,30 +135,20 @@ func (c *Child) listen(said io.Reader, failed *tail, base chan<- string, say fun
 		switch {
 		case m.Base != "":
 			select {
-			case base <- printable(m.Base):
+			case base <- control.Printable(m.Base):
 			default:
 			}
 		case m.Error != "":
-			end = errors.New(printable(m.Error))
+			end = errors.New(control.Printable(m.Error))
 		default:
-			say("%s", printable(m.Say))
+			say("%s", control.Printable(m.Say))
 		}
 	}
 	_, _ = io.Copy(io.Discard, said)
 	if err := c.cmd.Wait(); err != nil && end == nil {
-		end = fmt.Errorf("the server's own process has failed: %w\n%s", err, printable(failed.String()))
+		end = fmt.Errorf("the server's own process has failed: %w\n%s", err, control.Printable(failed.String()))
 	}
 	return end
-}
-
-// printable takes out what a terminal would act on: the process is on the network.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // tail keeps the last of what was written.

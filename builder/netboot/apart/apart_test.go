@@ -250,10 +250,6 @@ func TestWhatTheProcessCannotDoIsSaid(t *testing.T) {
 	}
 }
 
-func TestATerminalActsOnNothingThatTheProcessSays(t *testing.T) {
-	require.Equal(t, "a?[2Jb\nc???", printable("a\x1b[2Jb\nc\x7f\u009b\r"))
-}
-
 func TestWhoTypedSudoIsTheOperator(t *testing.T) {
 	for _, tt := range []struct {
 		uid, gid string

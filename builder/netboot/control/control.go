@@ -199,7 +199,17 @@ func request(ctx context.Context, out, method, path string, body any) ([]byte, e
 		return nil, fmt.Errorf("speak with `spore serve`: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, errors.New(strings.TrimSpace(string(text)))
+		return nil, errors.New(Printable(strings.TrimSpace(string(text))))
 	}
 	return text, nil
+}
+
+// Printable takes out of a text what a terminal would act on. The server is on the network; what it says is shown to the operator.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
 }
