@@ -27,7 +27,7 @@ var hostile = []struct {
 	{"passwd.hashed-password.root", "$6$hostile$hostile", "grep -q '^root:[$]' /etc/shadow"},
 	{"passwd.plaintext-password.root", "hostile", ""},
 	{"passwd.shell.root", "/bin/hostile", "grep -q hostile /etc/passwd"},
-	{"ssh.authorized_keys.root", "ssh-ed25519 AAAA hostile\n", "test -e /root/.ssh"},
+	{"ssh.authorized_keys.root", "ssh-ed25519 AAAA hostile\n", "grep -rqs hostile /root"},
 	{"ssh.ephemeral-authorized_keys-all", "ssh-ed25519 AAAA hostile\n", ""},
 	{"ssh.listen", "0.0.0.0:2222", "systemctl list-sockets --all --no-legend | grep -q ssh"},
 	{"login.motd", "hostile\n", "grep -rqs hostile /etc/motd.d /run/motd.d"},
@@ -56,7 +56,7 @@ var hostile = []struct {
 	{"firstboot.hostname", "hostile", ""},
 	{"system.hostname", "hostile", "grep -q hostile /proc/sys/kernel/hostname"},
 	{"system.machine_id", "0123456789abcdef0123456789abcdef", "grep -q 0123456789abcdef /etc/machine-id"},
-	{"vconsole.keymap", "de", "grep -qs de /etc/vconsole.conf"},
+	{"vconsole.keymap", "de", "grep -qs '=de' /etc/vconsole.conf"},
 	{"vmm.notify_socket", "vsock-stream:2:1234", ""},
 	{"cryptsetup.passphrase", "hostile", ""},
 	{"spore.hostile.service", "hostile", ""}, // By a name of Spore's, which no unit takes.
