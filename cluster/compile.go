@@ -99,7 +99,7 @@ func stateOf(c *spec.Cluster, f spec.NodeFile) *spec.State {
 		return nil
 	}
 	out := *s
-	if out.Encrypt == spec.EncryptTPM && out.WithoutTPM == "" {
+	if out.ByTPM() && out.WithoutTPM == "" {
 		out.WithoutTPM = spec.RefuseWithoutTPM
 	}
 	return &out

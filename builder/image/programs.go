@@ -19,6 +19,8 @@ type Program struct {
 	Signatures []secureboot.Signature `json:"signatures,omitempty"`
 	// PCR11 is what the TPM's PCR 11 will be; nil for what is no unified kernel image.
 	PCR11 *pcr.Value `json:"pcr11,omitempty"`
+	// PCR11Running is what it will be on the running machine.
+	PCR11Running *pcr.Value `json:"pcr11Running,omitempty"`
 	// PCRSignatures are the signatures of that, by the fingerprints of their keys.
 	PCRSignatures []pcr.Signed `json:"pcrSignatures,omitempty"`
 	// Problem says what could not be read.
@@ -67,7 +69,8 @@ func inspectProgram(name string, r io.ReaderAt, size int64) Program {
 	}
 	v, err := pcr.Predict(r)
 	if err == nil {
-		p.PCR11 = &v
+		running := v.Enter(pcr.StateOpen)
+		p.PCR11, p.PCR11Running = &v, &running
 		p.PCRSignatures, err = pcr.ReadSignatures(r)
 	}
 	if err != nil {

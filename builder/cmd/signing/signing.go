@@ -62,6 +62,10 @@ func (f *Flags) Load() (media.Keys, error) {
 			return k, err
 		}
 	}
+	if f.PCRKey != "" && f.Key == "" {
+		return k, exit.Usage(errors.New("--pcr-key without --secure-boot-key: a machine that starts any program starts one that measures into PCR 11 " +
+			"what this image does, and its TPM opens; sign for Secure Boot too, or leave --pcr-key out"))
+	}
 	if f.PCRKey != "" {
 		key, err := f.readKey(f.PCRKey)
 		if err != nil {
