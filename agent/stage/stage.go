@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"spore/agent/bootinfo"
+	"spore/agent/dbx"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/state"
 	"spore/fat"
@@ -60,6 +61,8 @@ type Machine struct {
 	State     state.Info
 	// SecureBoot says that the firmware starts only what is signed.
 	SecureBoot bool
+	// Revoked are the programs that the firmware does not start whoever signed them.
+	Revoked []dbx.Hash
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record.
@@ -307,6 +310,11 @@ func (w *writer) sameSigner(running io.ReaderAt, s Source) error {
 	}
 	if !w.m.SecureBoot {
 		return nil
+	}
+	if hash, err := dbx.HashOf(s.UKI, s.UKI.Size()); err != nil {
+		return fmt.Errorf("the UKI of the update: %w", err)
+	} else if slices.Contains(w.m.Revoked, hash) {
+		return refuse("this machine's firmware has the UKI of the update among those that it does not start (dbx): it was revoked; build a newer one")
 	}
 	if len(have) == 0 {
 		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with --secure-boot-key and --secure-boot-cert")

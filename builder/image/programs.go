@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"spore/builder/pcr"
@@ -53,6 +54,37 @@ func (i *Info) Programs(r io.ReaderAt) ([]Program, error) {
 			return nil, fmt.Errorf("inspect programs: there are more than %d", maxPrograms)
 		}
 		out = append(out, inspectProgram(file.Path, file.Content, file.Size))
+	}
+	return out, nil
+}
+
+// KernelHashes are the hashes by which firmware knows the unified kernel images on the ESP. The boot loader, which other images have
+// too, is not among them.
+func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
+	esp := i.partition(TypeESP, "")
+	if esp == nil || len(i.UKIs) == 0 {
+		return nil, errors.New("it has no unified kernel image; name spore.img, spore.iso or spore.efi of a build's folder")
+	}
+	f, err := fat.Open(io.NewSectionReader(r, esp.Offset, esp.Size), esp.Size)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.List(ukiDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []secureboot.Hash
+	for _, u := range i.UKIs {
+		e, _ := fat.Find(entries, path.Base(u.Path))
+		content, err := f.Open(e)
+		if err != nil {
+			return nil, err
+		}
+		h, err := secureboot.HashOf(content, e.Size)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", u.Path, err)
+		}
+		out = append(out, h)
 	}
 	return out, nil
 }

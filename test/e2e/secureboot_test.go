@@ -45,9 +45,17 @@ type signedImage struct {
 	disk, uki, keys string
 }
 
-// buildSigned makes keys and the image of the suite's configuration, signed, with more lines of cluster.yaml. Under Secure Boot
-// systemd's stub takes no words from outside, so those that the emulation needs, and further ones, are in the image.
-func buildSigned(t *testing.T, lines string, words ...string) signedImage {
+// addition is what a signed image has besides the suite's configuration: lines of cluster.yaml, words for the kernel, and images that
+// its machines start no more.
+type addition struct {
+	lines   string
+	words   []string
+	revoked []string
+}
+
+// buildSigned makes keys and the image of the suite's configuration, signed. Under Secure Boot systemd's stub takes no words from
+// outside, so those that the emulation needs are in the image.
+func buildSigned(t *testing.T, more addition) signedImage {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "edge")
@@ -59,12 +67,15 @@ func buildSigned(t *testing.T, lines string, words ...string) signedImage {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	add("cluster.yaml", lines)
-	if words = append(words, suite.accel.KernelArguments...); len(words) > 0 {
+	add("cluster.yaml", more.lines)
+	if words := append(more.words, suite.accel.KernelArguments...); len(words) > 0 {
 		add("image.yaml", fmt.Sprintf("kernelArguments: [%s]\n", strings.Join(words, ", ")))
 	}
 	i := signedImage{filepath.Join(dir, "out", "spore.img"), filepath.Join(dir, "out", "spore.efi"), filepath.Join(dir, "keys")}
 	require.NoError(t, spore("keys", "init", i.keys, "--plain"))
+	if len(more.revoked) > 0 {
+		require.NoError(t, spore(append([]string{"keys", "revoke", "--keys", i.keys, "-o", filepath.Join(config, "dbx.auth")}, more.revoked...)...))
+	}
 	require.NoError(t, spore("build", config, "-o", filepath.Dir(i.disk), "--pki", suite.dir, "--format", "disk,uki",
 		"--secure-boot-key", filepath.Join(i.keys, "db.key"), "--secure-boot-cert", filepath.Join(i.keys, "db.crt"),
 		"--pcr-key", filepath.Join(i.keys, "pcr.key"), "--enroll", "if-safe"))
@@ -120,7 +131,7 @@ func requireRefusal(t *testing.T, g *guest, pattern string) {
 
 func TestSecureBoot(t *testing.T) {
 	t.Parallel()
-	image := buildSigned(t, "")
+	image := buildSigned(t, addition{})
 	f, err := os.Open(image.uki)
 	require.NoError(t, err)
 	predicted, err := pcr.Predict(f)

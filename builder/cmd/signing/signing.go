@@ -84,6 +84,14 @@ func (f *Flags) Load() (media.Keys, error) {
 	return k, nil
 }
 
+// Open reads one key with its certificate, for who signs something else than an image.
+func (f *Flags) Open() (*secureboot.Signer, error) {
+	if f.ask == nil {
+		f.ask = ask.Terminal
+	}
+	return f.bootSigner()
+}
+
 func (f *Flags) bootSigner() (*secureboot.Signer, error) {
 	key, err := f.readKey(f.Key)
 	if err != nil {
