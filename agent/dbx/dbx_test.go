@@ -91,7 +91,6 @@ func TestTheFirmwareAddsWhatItDoesNotHave(t *testing.T) {
 // bench is a machine with a firmware in a folder.
 type bench struct {
 	vars     string
-	now      []byte
 	log      []byte
 	keys     tpm.Digest
 	expected []tpm.Digest
