@@ -38,6 +38,7 @@ func commands() []command {
 		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
 		{"stage-config", "[--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
 		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
+		{"revoke", "", "have the firmware take the revoked images that the configuration names", revokeCommand},
 		{"time", "", "tell other nodes the time, on a node that they ask, until stopped", timeCommand},
 		{"images", "", "take the container images of this system into containerd", imagesCommand},
 		{"render", "NAME [[--ready] -- PROGRAM [ARGUMENT...]]", "write the configuration of a service program into its runtime directory, and become PROGRAM", renderCommand},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/dbx"
 	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/stage"
@@ -190,6 +191,9 @@ func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.N
 	}
 	if fw := firmware.Read(os.DirFS(m.root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
+		if sm.Revoked, err = dbx.Revoked(m.root.At("/sys/firmware/efi/efivars")); err != nil {
+			return stage.Machine{}, err
+		}
 	}
 	var l status.Line
 	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &l); err == nil {

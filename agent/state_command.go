@@ -49,6 +49,9 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 			m.say("making the second slot: " + err.Error())
 		}
 	}
+	if err := m.endOpening(ctx); err != nil {
+		info.Warning = joined(info.Warning, "whatever runs on this machine can have the TPM open the state again: "+err.Error())
+	}
 	if info.Warning != "" {
 		m.say(info.Warning)
 	}
@@ -70,14 +73,12 @@ func makeSlots(ctx context.Context, m *machine, o state.Options, info *state.Inf
 		return nil
 	}
 	warning, err := state.MakeSlots(ctx, o)
-	if warning != "" && info.Warning != "" {
-		warning = info.Warning + "; " + warning
-	}
-	if warning != "" {
-		info.Warning = warning
-	}
+	info.Warning = joined(info.Warning, warning)
 	return err
 }
+
+// joined puts warnings one after the other.
+func joined(warnings ...string) string { return strings.Join(nonEmpty(warnings...), "; ") }
 
 func stateOptions(m *machine, c *facts.Cluster, n *facts.Node) state.Options {
 	o := state.Options{
@@ -112,7 +113,7 @@ func stateLock(m *machine, n *facts.Node) *unlock.Options {
 		host.With = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
 	}
 	return &unlock.Options{
-		Want: n.State, Node: n.Name, HasTPM: m.hasTPM, PublicKey: m.root.At(paths.PCRPublicKey), Delivered: m.deliveredRecoveryKey, Host: host,
+		Want: n.State, Node: n.Name, HasTPM: m.hasTPM, Start: m.measured, PublicKey: m.root.At(paths.PCRPublicKey), Delivered: m.deliveredRecoveryKey, Host: host,
 		Ask: func(ctx context.Context, question string) (string, error) {
 			return askPassphrase(ctx, "spore-state", question)
 		},

@@ -348,7 +348,7 @@ var badNodefiles = []badInput{
 		"what to do without a TPM, and no TPM",
 		[]edit{{"nodes/kafka-01.yaml", "disks:", "state: {encrypt: passphrase, withoutTPM: refuse}\ndisks:"}},
 		[]string{
-			`nodes/kafka-01.yaml:3:42: error: this is about encrypt: tpm2 alone; remove withoutTPM`,
+			`nodes/kafka-01.yaml:3:42: error: this is about encrypt: tpm2 and tpm2-pin alone; remove withoutTPM`,
 		},
 	},
 	{

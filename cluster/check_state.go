@@ -4,7 +4,7 @@ import "spore/cluster/spec"
 
 // What opens encrypted state, and what does so where there is no TPM.
 var (
-	stateKeys  = []string{spec.EncryptNone, spec.EncryptTPM, spec.EncryptPassphrase, spec.EncryptHostKey}
+	stateKeys  = []string{spec.EncryptNone, spec.EncryptTPM, spec.EncryptTPMPIN, spec.EncryptPassphrase, spec.EncryptHostKey}
 	withoutTPM = []string{spec.RefuseWithoutTPM, spec.EncryptPassphrase, spec.EncryptHostKey}
 )
 
@@ -18,7 +18,7 @@ func (k *checker) checkState(src *source, s *spec.State) {
 	if !src.has("state", "withoutTPM") || !k.oneOf(p.then("withoutTPM"), "withoutTPM", s.WithoutTPM, withoutTPM) {
 		return
 	}
-	if known && s.Encrypt != spec.EncryptTPM {
-		k.errorf(p.then("withoutTPM"), "this is about encrypt: tpm2 alone; remove withoutTPM")
+	if known && !s.ByTPM() {
+		k.errorf(p.then("withoutTPM"), "this is about encrypt: tpm2 and tpm2-pin alone; remove withoutTPM")
 	}
 }

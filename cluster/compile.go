@@ -33,6 +33,9 @@ func Compile(c *Config) (map[string][]byte, error) {
 		return nil, fmt.Errorf("compile identity index: %w", err)
 	}
 	out[facts.HostsFile] = hosts(nodes)
+	if len(c.Revoked) > 0 {
+		out[facts.RevokedFile] = c.Revoked
+	}
 	for name, data := range c.Public.Files {
 		if _, taken := out[name]; taken {
 			return nil, fmt.Errorf("internal error: the public half of the keys has a file %s, which the configuration has too", name)
@@ -99,7 +102,7 @@ func stateOf(c *spec.Cluster, f spec.NodeFile) *spec.State {
 		return nil
 	}
 	out := *s
-	if out.Encrypt == spec.EncryptTPM && out.WithoutTPM == "" {
+	if out.ByTPM() && out.WithoutTPM == "" {
 		out.WithoutTPM = spec.RefuseWithoutTPM
 	}
 	return &out

@@ -25,6 +25,16 @@ const (
 	imageFile   = "image.yaml"
 	servicesDir = "services"
 	nodesDir    = "nodes"
+	// revokedFile is what `spore keys revoke` makes.
+	revokedFile = "dbx.auth"
+)
+
+// What a signed write of a variable of the firmware has behind its time and the length of its signature (UEFI 2.10, section 8.2.2):
+// EFI_CERT_TYPE_PKCS7_GUID as it is stored.
+const (
+	revokedKind = 24
+	signedWrite = "\x9d\xd2\xaf\x4a\xdf\x68\xee\x49\x8a\xa9\x34\x7d\x37\x56\x65\xa7"
+	maxRevoked  = 64 << 10
 )
 
 // Bounds on what is read. 10,000 nodes with every field need 4 MiB of cluster.yaml.
@@ -41,6 +51,8 @@ type Config struct {
 	Image     spec.Image
 	// Public is the public half of the cluster's keys, which is not part of the folder; Compile lays it out.
 	Public Public
+	// Revoked is the signed write of dbx with the images that machines start no more; empty when none are.
+	Revoked []byte
 
 	cluster, image *source
 	// services holds the files of services/ by service name.
@@ -104,7 +116,31 @@ func Load(fsys fs.FS) (*Config, Report) {
 	l.loadServices(c)
 	l.statArchives(c)
 	l.loadNodes(c)
+	c.Revoked = l.revoked()
 	return c, l.report.sorted()
+}
+
+// revoked reads the images that are revoked. Whether the key exchange key of the machines signed them shows on the machines.
+func (l *loader) revoked() []byte {
+	f, err := l.fsys.Open(revokedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		l.add(Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRevoked+1))
+	switch {
+	case err != nil:
+		l.add(Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
+	case len(data) > maxRevoked || len(data) < revokedKind+len(signedWrite) || string(data[revokedKind:revokedKind+len(signedWrite)]) != signedWrite:
+		l.add(Error, revokedFile, 1, 1, "this is no signed write of dbx; make it with `spore keys revoke`")
+	default:
+		return data
+	}
+	return nil
 }
 
 // topLevel finds files of the folder whose names are nearly right.

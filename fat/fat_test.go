@@ -30,7 +30,7 @@ func someFiles() []fat.File {
 		file("/EFI/Linux/spore_0123456789ab.efi", strings.Repeat("kernel!", 300_000)),
 		file("/EFI/Linux/spore_0123456789cd.efi", "x"),
 		file("/loader/loader.conf", "timeout 0\n"),
-		file("/loader/credentials/spore.node.cred", "edge-01"),
+		file("/spore/node", "edge-01"),
 		file("/loader/empty", ""),
 		file("/exactly13char", "a long name that ends with its entry"),
 		file("/Grüße.txt", "not ASCII"),

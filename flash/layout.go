@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spore/espfiles"
 	"spore/fat"
 	"spore/gpt"
 )
@@ -21,13 +22,8 @@ var (
 	typeState   = gpt.MustParseGUID("4d21b016-b534-45c2-a9fb-5c16e091fd2d")
 )
 
-// Files of an ESP that choose the node and give it its secrets (systemd-stub(7)).
-const (
-	nodePath   = "/loader/credentials/spore.node.cred"
-	bundlePath = "/loader/credentials/spore.bundle.cred"
-	// seedPath is systemd-boot's own and no two machines may have the same.
-	seedPath = "/loader/random-seed"
-)
+// seedPath is systemd-boot's own and no two machines may have the same.
+const seedPath = "/loader/random-seed"
 
 const espLabel = "SPORE ESP"
 
@@ -152,8 +148,8 @@ func (l Layout) With(c Choice, sectorSize int) (Layout, error) {
 	if j < 0 {
 		return Layout{}, errors.New("the image has no ESP that can be changed: take the disk image (spore.img) instead")
 	}
-	esp := l.Extents[j]
-	content, err := Choose(esp.Content, esp.Size, esp.At, c, sectorSize)
+	from := l.Extents[j]
+	content, err := Choose(from.Content, from.Size, from.At, c, sectorSize)
 	if err != nil {
 		return Layout{}, err
 	}
@@ -180,9 +176,9 @@ func Choose(from io.ReaderAt, size, at int64, c Choice, sectorSize int) (io.Read
 // NewESP makes an ESP of size bytes at a place of a disk with the files and a choice.
 func NewESP(files []fat.File, size, at int64, c Choice, sectorSize int) (io.ReaderAt, error) {
 	files = slices.DeleteFunc(slices.Clone(files), func(f fat.File) bool {
-		return slices.ContainsFunc([]string{nodePath, bundlePath, seedPath}, func(s string) bool { return strings.EqualFold(s, f.Path) })
+		return slices.ContainsFunc([]string{espfiles.Node, espfiles.Bundle, seedPath}, func(s string) bool { return strings.EqualFold(s, f.Path) })
 	})
-	for name, data := range map[string][]byte{nodePath: []byte(c.Node), bundlePath: c.Bundle} {
+	for name, data := range map[string][]byte{espfiles.Node: []byte(c.Node), espfiles.Bundle: c.Bundle} {
 		if len(data) > 0 {
 			files = append(files, fat.File{Path: name, Size: int64(len(data)), Content: bytes.NewReader(data)})
 		}

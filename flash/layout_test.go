@@ -33,7 +33,7 @@ func someImage(t testing.TB) []byte {
 	copy(data[e.BackupAt:], e.Backup)
 	img, err := fat.New(fat.Options{Size: esp, Offset: mebi, Files: []fat.File{
 		memFile("/EFI/BOOT/BOOTX64.EFI", "loader"), memFile("/EFI/Linux/spore_1.efi", "kernel"),
-		memFile("/loader/credentials/spore.node.cred", "old-node"), memFile("/loader/random-seed", "seed"),
+		memFile("/spore/node", "old-node"), memFile("/loader/random-seed", "seed"),
 	}})
 	require.NoError(t, err)
 	_, err = img.ReadAt(data[mebi:mebi+esp], 0)
@@ -117,7 +117,7 @@ func TestTheChoiceOfANodeIsPutOnTheESP(t *testing.T) {
 		require.Equal(t, sector, with.SectorSize)
 		require.Equal(t, map[string]string{
 			"/EFI/BOOT/BOOTX64.EFI": "loader", "/EFI/Linux/spore_1.efi": "kernel",
-			"/loader/credentials/spore.node.cred": "edge-02", "/loader/credentials/spore.bundle.cred": "secret",
+			"/spore/node": "edge-02", "/spore/bundle": "secret",
 		}, filesOf(t, with.Extents[0]), "what another machine had is not taken over")
 		require.Contains(t, filesOf(t, l.Extents[0]), "/loader/random-seed", "the image stays as it is")
 	}
@@ -154,7 +154,7 @@ func TestAHybridImageIsTakenWhole(t *testing.T) {
 	require.EqualValues(t, len(data)-33*512, end, "all but the backup of its table")
 	with, err := l.With(Choice{Node: "edge-02"}, 512)
 	require.NoError(t, err)
-	require.Equal(t, "edge-02", filesOf(t, with.Extents[1])["/loader/credentials/spore.node.cred"])
+	require.Equal(t, "edge-02", filesOf(t, with.Extents[1])["/spore/node"])
 }
 
 func TestWhatIsNoImageIsRefused(t *testing.T) {

@@ -67,7 +67,7 @@ func medium(t *testing.T, disc bool) []byte {
 		}
 		esp, err := fat.New(fat.Options{Size: espSize, Offset: p.Start, Files: []fat.File{
 			memFile("/EFI/BOOT/BOOTX64.EFI", "loader"), memFile("/EFI/Linux/spore_1.efi", "kernel"), memFile("/loader/random-seed", "seed"),
-			memFile("/loader/credentials/spore.bundle.cred", "somebody's"),
+			memFile("/spore/bundle", "somebody's"),
 		}})
 		require.NoError(t, err)
 		_, err = esp.ReadAt(part, 0)
@@ -152,7 +152,7 @@ func TestAnInstalledDiskHasTheSystemAndAnESPOfItsOwn(t *testing.T) {
 			require.NotEqual(t, guid(7), table.Disk)
 			require.Equal(t, map[string]string{
 				"/EFI/BOOT/BOOTX64.EFI": "loader", "/EFI/Linux/spore_1.efi": "kernel",
-				"/loader/credentials/spore.node.cred": "edge-01", "/loader/credentials/spore.bundle.cred": "secret",
+				"/spore/node": "edge-01", "/spore/bundle": "secret",
 			}, filesOf(t, io.NewSectionReader(f, r.ESP.Start, r.ESP.Size), r.ESP.Size))
 
 			_, err = Run(context.Background(), o, false)

@@ -13,6 +13,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"spore/gpt"
 )
@@ -57,6 +58,11 @@ type Token struct {
 	Slots []int
 	// PublicKey is the PEM of the key that signs the policy of a TokenTPM; nil where it has no such policy.
 	PublicKey []byte
+	// Policy is the digest of the policy of a TokenTPM in lower-case hexadecimal digits, and PIN tells that it wants a PIN besides.
+	Policy string
+	PIN    bool
+	// PCRs are the registers whose values the policy names.
+	PCRs []int
 }
 
 // Token is the first token of a type.
@@ -67,6 +73,16 @@ func (h Header) Token(kind string) (Token, bool) {
 		}
 	}
 	return Token{}, false
+}
+
+// All are the tokens of a type.
+func (h Header) All(kind string) (out []Token) {
+	for _, t := range h.Tokens {
+		if t.Type == kind {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // Plain are the key slots that no token opens: those of passphrases and keys in files.
@@ -153,6 +169,10 @@ type metadata struct {
 		Keyslots []string `json:"keyslots"`
 		// PublicKey is base64 of the PEM (systemd, src/shared/tpm2-util.c, tpm2_make_luks2_json).
 		PublicKey []byte `json:"tpm2_pubkey"`
+		// Policy is a string; a list of them is a key in parts, which nothing here makes.
+		Policy json.RawMessage `json:"tpm2-policy-hash"`
+		PIN    bool            `json:"tpm2-pin"`
+		PCRs   []int           `json:"tpm2-pcrs"`
 	} `json:"tokens"`
 	Segments map[string]struct {
 		Offset string `json:"offset"`
@@ -187,7 +207,12 @@ func parse(text []byte) (Header, error) {
 		if err != nil {
 			return Header{}, err
 		}
-		h.Tokens = append(h.Tokens, Token{Type: t.Type, Slots: slots, PublicKey: t.PublicKey})
+		token := Token{Type: t.Type, Slots: slots, PublicKey: t.PublicKey, PIN: t.PIN, PCRs: t.PCRs}
+		if json.Unmarshal(t.Policy, &token.Policy) != nil {
+			token.Policy = ""
+		}
+		token.Policy = strings.ToLower(token.Policy)
+		h.Tokens = append(h.Tokens, token)
 	}
 	for _, s := range m.Segments {
 		at, err := strconv.ParseInt(s.Offset, 10, 64)

@@ -25,7 +25,7 @@ func volume(t *testing.T) *os.File {
 	require.NoError(t, os.Truncate(path, 24<<20))
 	require.NoError(t, os.WriteFile(first, []byte(key), 0o600))
 	require.NoError(t, os.WriteFile(second, []byte("another"), 0o600))
-	require.NoError(t, os.WriteFile(token, []byte(`{"type":"systemd-tpm2","keyslots":["2"],"tpm2-blob":"AAAA","tpm2-pcrs":[],"tpm2-policy-hash":"`+strings.Repeat("00", 32)+`","tpm2_pubkey_pcrs":[11],"tpm2_pubkey":"`+
+	require.NoError(t, os.WriteFile(token, []byte(`{"type":"systemd-tpm2","keyslots":["2"],"tpm2-blob":"AAAA","tpm2-pcrs":[7,12],"tpm2-pin":true,"tpm2-policy-hash":"`+strings.Repeat("AB", 32)+`","tpm2_pubkey_pcrs":[11],"tpm2_pubkey":"`+
 		base64.StdEncoding.EncodeToString([]byte("PEM"))+`"}`), 0o600))
 	fast := []string{"--batch-mode", "--disable-locks", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"}
 	cryptsetup(t, append([]string{"luksFormat", "--type", "luks2", "--key-file", first, path}, fast...)...)
@@ -58,7 +58,7 @@ func opens(f *os.File) bool {
 	return cmd.Run() == nil
 }
 
-var whole = Header{Slots: []int{0, 2}, Tokens: []Token{{Type: TokenTPM, Slots: []int{2}, PublicKey: []byte("PEM")}}, Data: 16 << 20}
+var whole = Header{Slots: []int{0, 2}, Tokens: []Token{{Type: TokenTPM, Slots: []int{2}, PublicKey: []byte("PEM"), Policy: strings.Repeat("ab", 32), PIN: true, PCRs: []int{7, 12}}}, Data: 16 << 20}
 
 func TestReadTellsWhatCryptsetupMade(t *testing.T) {
 	f := volume(t)

@@ -15,10 +15,12 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"spore/espfiles"
 )
 
-// Path is the bundle on the ESP, where systemd-stub(7) takes credentials from.
-const Path = "loader/credentials/spore.bundle.cred"
+// Path is the bundle on the ESP.
+const Path = espfiles.Bundle
 
 // Mark begins a file whose removal has begun.
 const Mark = "spore-erased\n"

@@ -22,6 +22,8 @@ const (
 	StateKeys = "/run/spore/state-keys"
 	// StateESP is where the EFI system partition of the boot medium is mounted for a moment, for the host key.
 	StateESP = "/run/spore/state-keys/esp"
+	// StateMeasured exists once the TPM knows that the state was opened in this boot.
+	StateMeasured = "/run/spore/state-measured"
 	// PCRPublicKey signs what PCR 11 will be; it is there when the image has such a signature (systemd-stub(7)).
 	PCRPublicKey = "/run/systemd/tpm2-pcr-public-key.pem"
 	// MountOptions is libmount's table of what the kernel does not keep of mounts.

@@ -26,6 +26,7 @@ import (
 
 	"spore/agent/authenticode"
 	"spore/agent/bootinfo"
+	"spore/agent/dbx"
 	"spore/agent/stage1/bootdisk"
 	"spore/agent/state"
 	"spore/fat"
@@ -61,6 +62,8 @@ type Machine struct {
 	State     state.Info
 	// SecureBoot says that the firmware starts only what is signed.
 	SecureBoot bool
+	// Revoked are the programs that the firmware does not start whoever signed them.
+	Revoked []dbx.Hash
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record.
@@ -318,6 +321,11 @@ func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
 	have, err := authenticode.Signers(s.UKI, s.UKI.Size())
 	if err != nil {
 		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
+	}
+	if hash, err := dbx.HashOf(s.UKI, s.UKI.Size()); err != nil {
+		return fmt.Errorf("the UKI of the update: %w", err)
+	} else if slices.Contains(w.m.Revoked, hash) {
+		return refuse("this machine's firmware has the UKI of the update among those that it does not start (dbx): it was revoked; build a newer one")
 	}
 	if len(have) == 0 {
 		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with --secure-boot-key and --secure-boot-cert")

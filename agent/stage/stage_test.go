@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/dbx"
 	"spore/agent/state"
 	"spore/fat"
 	"spore/gpt"
@@ -170,6 +171,14 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 			require.NoError(t, e.Create("/loader", "of somebody", n, bytes.NewReader(make([]byte, n)), machineOf(t, d, oldSystem).Now()))
 		}, want: "the ESP has room for 4 MiB, and 5 are needed"},
 		"unsigned with Secure Boot": {change: func(m *Machine) { m.SecureBoot = true }, want: "the UKI of the update is not signed: push with --secure-boot-key"},
+		"revoked": {
+			change: func(m *Machine) {
+				hash, err := dbx.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
+				require.NoError(t, err)
+				m.SecureBoot, m.Revoked = true, []dbx.Hash{{1}, hash}
+			},
+			want: "has the UKI of the update among those that it does not start (dbx)",
+		},
 		"signed by somebody else": {
 			change: func(m *Machine) { m.SecureBoot = true }, system: ptr(signed("x", "somebody")), runs: ptr(signed("y", "the plant")),
 			want: "signed by another certificate than the one that runs",

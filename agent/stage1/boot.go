@@ -2,9 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log"
 	"os"
@@ -28,12 +26,8 @@ import (
 // Paths in the initramfs.
 const (
 	configFile = "/etc/spore/stage1.json"
-	// espChoice is where systemd-stub lays /loader/credentials/spore.node.cred of the ESP.
-	espChoice = "/.extra/global_credentials/spore.node.cred"
-	// espBundle is where it lays /loader/credentials/spore.bundle.cred.
-	espBundle = "/.extra/global_credentials/spore.bundle.cred"
-	sysroot   = "/sysroot"
-	initPath  = "/usr/lib/systemd/systemd"
+	sysroot    = "/sysroot"
+	initPath   = "/usr/lib/systemd/systemd"
 )
 
 // config is the JSON in configFile, written by the builder.
@@ -196,27 +190,8 @@ func (b *boot) mountTmp() (string, error) {
 	return "", mountAt("tmpfs", sysroot+"/tmp", "tmpfs", "mode=1777,size=50%,nr_inodes=1m", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_STRICTATIME)
 }
 
-func (b *boot) readESPChoice() (string, error) {
-	data, err := os.ReadFile(espChoice)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	name, err := nodeName(data)
-	if err != nil {
-		return "ignored the node choice of the ESP: " + err.Error(), nil
-	}
-	b.info.ESPNode = name
-	return "the ESP chooses node " + name + " (not authenticated)", nil
-}
-
 // nodeName takes a node name from what the ESP says: one DNS label of lower-case letters, digits and hyphens.
 func nodeName(data []byte) (string, error) {
-	if len(data) > 256 {
-		return "", fmt.Errorf("%d bytes are no node name", len(data))
-	}
 	name := strings.TrimSpace(string(data))
 	good := len(name) >= 1 && len(name) <= 63 && !strings.HasPrefix(name, "-") && !strings.HasSuffix(name, "-")
 	for _, c := range []byte(name) {
@@ -226,31 +201,6 @@ func nodeName(data []byte) (string, error) {
 		return "", fmt.Errorf("%q is no DNS label (a-z, 0-9 and -, at most 63)", name)
 	}
 	return name, nil
-}
-
-// handOverBundle leaves the node's bundle of the ESP to the main system, which alone can tell whether it is one.
-func (b *boot) handOverBundle() (string, error) { return handOver(espBundle, bootinfo.Delivered) }
-
-func handOver(from, to string) (string, error) {
-	f, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, bootinfo.MaxDelivered+1))
-	if err != nil {
-		return "", err
-	}
-	if len(data) > bootinfo.MaxDelivered {
-		return fmt.Sprintf("ignored the bundle of the ESP: it has more than %d bytes", bootinfo.MaxDelivered), nil
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return "", err
-	}
-	return "the ESP has a bundle (not authenticated)", os.WriteFile(to, data, 0o600)
 }
 
 func (b *boot) writeBootInfo() (string, error) {

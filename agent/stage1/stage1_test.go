@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,6 +16,7 @@ import (
 
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
+	"spore/fat"
 )
 
 func TestNodeNamesOfTheESPAreChecked(t *testing.T) {
@@ -22,29 +25,44 @@ func TestNodeNamesOfTheESPAreChecked(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got)
 	}
-	for _, text := range []string{"", "\n", "-a", "a-", "Edge", "a.b", "a b", "a/../b", "a\x00", "ä", strings.Repeat("a", 64), strings.Repeat(" ", 300)} {
+	for _, text := range []string{"", "\n", "-a", "a-", "Edge", "a.b", "a b", "a/../b", "a\x00", "ä", strings.Repeat("a", 64)} {
 		_, err := nodeName([]byte(text))
 		require.Error(t, err, "%q", text)
 	}
 }
 
+// espWith is an ESP with files.
+func espWith(t *testing.T, files map[string]string) *fat.FS {
+	t.Helper()
+	var list []fat.File
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		list = append(list, fat.File{Path: name, Size: int64(len(files[name])), Content: strings.NewReader(files[name])})
+	}
+	image, err := fat.New(fat.Options{Size: 64 << 20, Files: list})
+	require.NoError(t, err)
+	fsys, err := fat.Open(image, image.Size())
+	require.NoError(t, err)
+	return fsys
+}
+
 func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "run", "delivered", "bundle")
-	text, err := handOver(from, to)
+	to := filepath.Join(t.TempDir(), "run", "delivered", "bundle")
+	for name, files := range map[string]map[string]string{
+		"an empty ESP":            nil,
+		"a folder without it":     {"/spore/other": "x"},
+		"where the stub looks":    {"/loader/credentials/spore.bundle.cred": "whatever"},
+		"the path is a file":      {"/spore": "x"},
+		"the bundle is a folder":  {"/spore/bundle/x": "x"},
+		"more than any bundle is": {"/spore/bundle": strings.Repeat("x", bootinfo.MaxDelivered+1)},
+	} {
+		text, err := handOver(espWith(t, files), to)
+		require.NoError(t, err, "no stick can stop the boot: %s", name)
+		require.NoFileExists(t, to, name)
+		require.Equal(t, name == "more than any bundle is" || name == "the bundle is a folder", strings.HasPrefix(text, "ignored"), "%s: %s", name, text)
+	}
+	text, err := handOver(espWith(t, map[string]string{"/SPORE/Bundle": "whatever"}), to)
 	require.NoError(t, err)
-	require.Empty(t, text)
-	require.NoFileExists(t, to)
-
-	require.NoError(t, os.WriteFile(from, make([]byte, bootinfo.MaxDelivered+1), 0o644))
-	text, err = handOver(from, to)
-	require.NoError(t, err, "no stick can stop the boot")
-	require.Contains(t, text, "ignored")
-	require.NoFileExists(t, to)
-
-	require.NoError(t, os.WriteFile(from, []byte("whatever"), 0o644))
-	_, err = handOver(from, to)
-	require.NoError(t, err)
+	require.Contains(t, text, "not authenticated")
 	data, err := os.ReadFile(to)
 	require.NoError(t, err)
 	require.Equal(t, "whatever", string(data))
@@ -52,6 +70,25 @@ func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
 		st, err := os.Stat(path)
 		require.NoError(t, err)
 		require.Equal(t, mode, st.Mode().Perm())
+	}
+}
+
+func TestTheESPChoosesANode(t *testing.T) {
+	for name, c := range map[string]struct {
+		files      map[string]string
+		node, text string
+	}{
+		"no choice":            {nil, "", ""},
+		"where the stub looks": {map[string]string{"/loader/credentials/spore.node.cred": "edge-01"}, "", ""},
+		"a node":               {map[string]string{"/spore/node": "edge-01\r\n"}, "edge-01", "the ESP chooses node edge-01"},
+		"no name":              {map[string]string{"/spore/node": "../edge"}, "", "ignored the node choice"},
+		"far more than a name": {map[string]string{"/spore/node": strings.Repeat(" ", 300)}, "", "ignored the node choice"},
+	} {
+		var b boot
+		text, err := b.readESPChoice(espWith(t, c.files))
+		require.NoError(t, err, name)
+		require.Equal(t, c.node, b.info.ESPNode, name)
+		require.Contains(t, text, c.text, name)
 	}
 }
 

@@ -5,14 +5,14 @@
 // opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a passphrase, or the host key
 // (package hostkey). They are tried first. Then comes the recovery key of a bundle that was delivered again, and then the
 // console is asked, as often as it takes: nothing is ever made anew because it does not open.
+//
+// What the TPM wants to see before it opens is in tpm.go.
 package unlock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -57,6 +57,8 @@ type Options struct {
 	Node string
 	// HasTPM tells whether the machine has a TPM 2.0 that works.
 	HasTPM func(ctx context.Context) bool
+	// Start tells what was measured of this start of the machine.
+	Start func() (Start, error)
 	// PublicKey is the file of the key that signs what PCR 11 will be (docs/secure-boot.md); it is there when the running image
 	// has such a signature.
 	PublicKey string
@@ -75,16 +77,13 @@ type Options struct {
 
 // Info says how the partition was opened; it is part of the status line.
 type Info struct {
-	// Opened is what opened it: tpm2, passphrase, host-key, recovery-key, already.
+	// Opened is what opened it: tpm2, tpm2-pin, passphrase, host-key, recovery-key, already.
 	Opened string `json:"opened"`
-	// Next is what opens it at the next boot: tpm2, passphrase, host-key, recovery-key.
+	// Next is what opens it at the next boot: tpm2, tpm2-pin, passphrase, host-key, recovery-key.
 	Next string `json:"next"`
-	// Policy is what the TPM wants to see besides: "signed PCR 11", or nothing.
+	// Policy is what the TPM wants to see: "PCR 7, PCR 12, signed PCR 11", or nothing.
 	Policy string `json:"policy,omitempty"`
 }
-
-// policy is the only one that is made.
-const policy = "signed PCR 11"
 
 // Key is what a new partition is made with.
 type Key struct {
@@ -101,7 +100,11 @@ func (o *Options) Wanted() bool { return o != nil && o.Want.Encrypted() }
 // NewKey is the recovery key, for a partition that is about to be made. It is refused where nothing would open the partition
 // at the next boot, or the recovery key has not come.
 func (o *Options) NewKey(ctx context.Context) (Key, error) {
-	if _, err := o.method(ctx); err != nil {
+	method, err := o.method(ctx)
+	if err == nil && byTPM(method) {
+		_, err = o.policy(method == spec.EncryptTPMPIN)
+	}
+	if err != nil {
 		return Key{}, err
 	}
 	key, err := o.Delivered(ctx)
@@ -130,7 +133,7 @@ func (o *Options) file(key string) (Key, error) {
 // method is what is to open the partition at boot.
 func (o *Options) method(ctx context.Context) (string, error) {
 	switch {
-	case o.Want.Encrypt != spec.EncryptTPM || o.HasTPM(ctx):
+	case !o.Want.ByTPM() || o.HasTPM(ctx):
 		return o.Want.Encrypt, nil
 	case o.Want.WithoutTPM == "" || o.Want.WithoutTPM == spec.RefuseWithoutTPM:
 		return "", errors.New("the configuration wants the TPM to open the state, and this machine has no TPM 2.0 that works: " +
@@ -148,6 +151,8 @@ type opening struct {
 	by, key string
 	// typed says that somebody typed the key.
 	typed bool
+	// pin is the PIN that the TPM took, for slots that are made anew.
+	pin string
 }
 
 // Open opens the partition, and enrolls what is to open it the next time. An error means that it is not open and that
@@ -162,11 +167,11 @@ func (o *Options) Open(ctx context.Context, device string, header luks.Header) (
 	if h, herr := op.read(); herr == nil {
 		op.header = h
 	}
-	switch token, ok := op.header.Token(luks.TokenTPM); {
+	switch token, ok := op.next(); {
 	case ok:
-		info.Next = spec.EncryptTPM
-		if token.PublicKey != nil {
-			info.Policy = policy
+		info.Next, info.Policy = spec.EncryptTPM, policyText(token)
+		if token.PIN {
+			info.Next = spec.EncryptTPMPIN
 		}
 	case len(op.passphrases()) > 0:
 		info.Next = spec.EncryptPassphrase
@@ -206,28 +211,13 @@ func (op *opening) open(ctx context.Context) error {
 		op.by = Already
 		return nil
 	}
-	if op.byTPM(ctx) || op.byHostKey(ctx) || op.byBundle(ctx) {
+	if opened, err := op.byTPM(ctx); opened || err != nil {
+		return err
+	}
+	if op.byHostKey(ctx) || op.byBundle(ctx) {
 		return nil
 	}
 	return op.byHand(ctx)
-}
-
-func (op *opening) byTPM(ctx context.Context) bool {
-	if _, ok := op.header.Token(luks.TokenTPM); !ok {
-		return false
-	}
-	if !op.HasTPM(ctx) {
-		op.Say("the state was sealed to a TPM, and this machine has none that works")
-		return false
-	}
-	// A second key is not asked for: what asks is ours.
-	err := op.Exec(ctx, nil, "systemd-cryptsetup", "attach", Name, op.device, "-", "luks,headless=true,tpm2-device=auto,token-timeout=10s")
-	if err != nil {
-		op.Say(fmt.Sprintf("this machine's TPM does not open the state (was it cleared, the disk moved, or the image signed with another key?): %v", err))
-		return false
-	}
-	op.by = spec.EncryptTPM
-	return true
 }
 
 func (op *opening) byHostKey(ctx context.Context) bool {
@@ -269,8 +259,7 @@ func (op *opening) byHand(ctx context.Context) error {
 	}
 	again := ""
 	for {
-		op.Say(fmt.Sprintf("waiting for somebody who types the %s of the state of %s on the console; `spore pki export --name state-recovery-key/%s` has the recovery key",
-			strings.ToLower(strings.Trim(what, ",")), op.Node, op.Node))
+		op.sayWaiting(what)
 		answer, err := op.Ask(ctx, fmt.Sprintf("%s%s of the state of %s:", again, what, op.Node))
 		if err != nil {
 			return fmt.Errorf("nobody could be asked for its recovery key: %w", err)
@@ -290,6 +279,11 @@ func (op *opening) byHand(ctx context.Context) error {
 		op.Say(fmt.Sprintf("what was typed does not open the state; nothing was changed: %v", err))
 		again = "That does not open it. "
 	}
+}
+
+func (op *opening) sayWaiting(what string) {
+	op.Say(fmt.Sprintf("waiting for somebody who types the %s of the state of %s on the console; `spore pki export --name state-recovery-key/%s` has the recovery key",
+		strings.ToLower(strings.Trim(what, ",")), op.Node, op.Node))
 }
 
 // attach opens it with a key.
@@ -333,85 +327,53 @@ func (op *opening) methodOrNone(ctx context.Context) (string, error) {
 	if !op.Wanted() {
 		return "", nil
 	}
-	return op.method(ctx)
+	method, err := op.method(ctx)
+	if _, sealed := op.header.Token(luks.TokenTPM); err == nil && sealed && op.Want.ByTPM() && !byTPM(method) {
+		// Whoever switches the TPM off in the machine's setup must not be given a weaker key for it.
+		return "", errors.New("the state was sealed to a TPM, and this machine has none that works: what opens it stays as it is until the TPM is back")
+	}
+	return method, err
 }
 
-// enroll sees to it that what is asked for opens it at the next boot.
+// enroll sees to it that what is asked for opens it at the next boot, and nothing else but the recovery key.
 func (op *opening) enroll(ctx context.Context) error {
 	method, err := op.methodOrNone(ctx)
-	if err != nil || method == "" || op.by == Already || op.by == method && method != spec.EncryptTPM {
+	if err != nil || method == "" || op.by == Already {
 		return err
 	}
-	if method == spec.EncryptPassphrase && !op.typed && len(op.passphrases()) > 0 {
-		return nil // It was there, and nobody has said that it is lost.
+	if byTPM(method) {
+		return op.enrollTPM(ctx, method == spec.EncryptTPMPIN)
 	}
-	switch method {
-	case spec.EncryptTPM:
-		return op.enrollTPM(ctx)
-	case spec.EncryptHostKey:
-		key, err := op.Host.Make()
-		if err != nil {
-			return err
-		}
-		return op.enrollText(ctx, key)
+	if op.by == method || method == spec.EncryptPassphrase && !op.typed && len(op.passphrases()) > 0 && !byTPM(op.by) {
+		// It was there, and nobody has said that it is lost.
+		return op.wipe(ctx, op.tpmSlots()...)
 	}
-	key, err := op.choose(ctx)
+	var key string
+	if method == spec.EncryptHostKey {
+		key, err = op.Host.Make()
+	} else {
+		key, err = op.choose(ctx, "passphrase")
+	}
 	if err != nil {
 		return err
 	}
 	return op.enrollText(ctx, key)
 }
 
-// enrollTPM gives the machine's TPM a key slot, bound to the key that signs PCR 11 where the image has a signature.
-func (op *opening) enrollTPM(ctx context.Context) error {
-	public, err := os.ReadFile(op.PublicKey)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	token, ok := op.header.Token(luks.TokenTPM)
-	if ok && op.by == spec.EncryptTPM && bytes.Equal(bytes.TrimSpace(token.PublicKey), bytes.TrimSpace(public)) {
-		return nil
-	}
-	if ok && op.by != spec.EncryptTPM {
-		// systemd-cryptenroll makes no slot where one has the same policy, even when that was sealed to another TPM.
-		if err := op.Exec(ctx, nil, "systemd-cryptenroll", "--wipe-slot=tpm2", op.device); err != nil {
-			return err
-		}
-	}
-	args := []string{"--tpm2-device=auto", "--tpm2-pcrs=", "--tpm2-pcrlock="}
-	if len(public) > 0 {
-		args = append(args, "--tpm2-public-key="+op.PublicKey, "--tpm2-public-key-pcrs=11")
-	} else {
-		op.Say("the image has no signature of PCR 11, so that the TPM opens the state to whatever runs on this machine")
-	}
-	return op.enrollWith(ctx, nil, args)
-}
-
-// newPassphrase is the credential that systemd-cryptenroll takes a new passphrase from (systemd-cryptenroll(1), Credentials).
-const newPassphrase = "cryptenroll.new-passphrase"
-
-// enrollText gives a passphrase or the host key a key slot. It goes by a file for root alone: an environment is inherited by
-// each process that a program starts, and shows in /proc and in dumps.
+// enrollText gives a passphrase or the host key a key slot.
 func (op *opening) enrollText(ctx context.Context, key string) error {
-	if err := os.MkdirAll(op.Dir, 0o700); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(op.Dir, "key-*") // Its mode is 0700.
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, newPassphrase), []byte(key), 0o600); err != nil {
-		return err
-	}
-	return op.enrollWith(ctx, []string{"CREDENTIALS_DIRECTORY=" + dir}, []string{"--password"})
+	return op.enrollWith(ctx, map[string]string{"cryptenroll.new-passphrase": key}, []string{"--password"})
 }
 
-// enrollWith makes a key slot, and then takes away all others but that of the recovery key.
-func (op *opening) enrollWith(ctx context.Context, env, args []string) error {
+// enrollWith makes a key slot, and then takes away all others but that of the recovery key. secrets are systemd's credentials for
+// the program: what is in its environment could be read in /proc.
+func (op *opening) enrollWith(ctx context.Context, secrets map[string]string, args []string) error {
 	args = append(args, "--wipe-slot="+strings.Join(append([]string{"tpm2"}, numbers(op.passphrases())...), ","))
-	if op.by == spec.EncryptTPM {
+	if byTPM(op.by) {
 		args = append(args, "--unlock-tpm2-device=auto")
+		if op.pin != "" {
+			secrets["cryptenroll.tpm2-pin"] = op.pin
+		}
 	} else {
 		k, err := op.file(op.key)
 		if err != nil {
@@ -420,22 +382,58 @@ func (op *opening) enrollWith(ctx context.Context, env, args []string) error {
 		defer k.Discard()
 		args = append(args, "--unlock-key-file="+k.File)
 	}
-	return op.Exec(ctx, env, "systemd-cryptenroll", append(args, op.device)...)
+	return op.cryptenroll(ctx, op.device, secrets, args)
+}
+
+// cryptenroll runs systemd-cryptenroll with credentials.
+func (o *Options) cryptenroll(ctx context.Context, device string, secrets map[string]string, args []string) error {
+	var env []string
+	if len(secrets) > 0 {
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+			return err
+		}
+		dir, err := os.MkdirTemp(o.Dir, "key-*") // Its mode is 0700.
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		for name, secret := range secrets {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(secret), 0o600); err != nil {
+				return err
+			}
+		}
+		env = append(env, "CREDENTIALS_DIRECTORY="+dir)
+	}
+	return o.Exec(ctx, env, "systemd-cryptenroll", append(args, device)...)
+}
+
+// wipe takes key slots away.
+func (op *opening) wipe(ctx context.Context, slots ...int) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	return op.cryptenroll(ctx, op.device, nil, []string{"--wipe-slot=" + strings.Join(numbers(slots), ",")})
 }
 
 // minPassphrase is the fewest letters of a passphrase; whoever has the disk can try as many as the machine's time allows.
 const minPassphrase = 12
 
-// choose asks for a new passphrase, twice.
-func (op *opening) choose(ctx context.Context) (string, error) {
-	again := ""
+// minPIN is the fewest letters of a PIN: the TPM lets nobody try more than a few before it locks itself for minutes or hours.
+const minPIN = 6
+
+// choose asks for a new passphrase or PIN, twice.
+func (op *opening) choose(ctx context.Context, what string) (string, error) {
+	again, least := "", minPassphrase
+	if what == "PIN" {
+		least = minPIN
+	}
 	for {
-		first, err := op.Ask(ctx, fmt.Sprintf("%sNew passphrase for the state of %s, at least %d characters:", again, op.Node, minPassphrase))
+		first, err := op.Ask(ctx, fmt.Sprintf("%sNew %s for the state of %s, at least %d characters:", again, what, op.Node, least))
 		if err != nil {
 			return "", err
 		}
 		_, recovery := normalRecovery(first)
-		if len([]rune(first)) < minPassphrase || recovery {
+		if len([]rune(first)) < least || recovery {
 			again = "That is too short. "
 			if recovery {
 				again = "That has the form of a recovery key. "

@@ -94,7 +94,7 @@ func TestWhatIsOnTheESPStays(t *testing.T) {
 	before, after := small(load(t, example)), small(load(t, ttl(t)))
 	f := newFactory(t, before)
 	own := map[string][]byte{
-		"/loader/credentials/spore.node.cred": []byte("edge-01"), "/loader/credentials/spore.bundle.cred": bytes.Repeat([]byte("sealed"), 999),
+		"/spore/node": []byte("edge-01"), "/spore/bundle": bytes.Repeat([]byte("sealed"), 999),
 		"/loader/random-seed": []byte("0123456789abcdef0123456789abcdef"),
 	}
 	for _, format := range []string{"disk", "iso"} {

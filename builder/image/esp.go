@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"spore/espfiles"
 	"spore/fat"
 )
 
@@ -18,9 +19,6 @@ const (
 	systemdBootPath = "/EFI/systemd/systemd-bootx64.efi"
 	ukiDir          = "/EFI/Linux"
 	loaderPath      = "/loader/loader.conf"
-	// nodePath holds this medium's choice of a node. systemd-stub hands it to the initramfs as a credential; it is
-	// untrusted.
-	nodePath = "/loader/credentials/spore.node.cred"
 )
 
 // loaderConf boots the newest entry at once and lets nobody edit a command line (loader.conf(5)).
@@ -60,7 +58,7 @@ func (o *Options) espFiles() map[string][]byte {
 	}
 	maps.Copy(files, o.Enroll.files())
 	if o.Node != "" {
-		files[nodePath] = []byte(o.Node)
+		files[espfiles.Node] = []byte(o.Node)
 	}
 	for name, data := range o.Files {
 		if _, ours := files[name]; !ours {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
+	"spore/espfiles"
 	"spore/fat"
 )
 
@@ -229,7 +230,7 @@ func TestMtoolsReadTheESP(t *testing.T) {
 	require.Equal(t, strings.Join([]string{
 		"::/EFI/", "::/EFI/BOOT/", "::/EFI/BOOT/BOOTX64.EFI", "::/EFI/Linux/", "::" + UKIPath(o.UKI),
 		"::/EFI/systemd/", "::/EFI/systemd/systemd-bootx64.efi",
-		"::/loader/", "::/loader/credentials/", "::/loader/credentials/spore.node.cred", "::/loader/loader.conf",
+		"::/loader/", "::/loader/loader.conf", "::/spore/", "::/spore/node",
 	}, "\n"), sortedLines(out))
 	to := filepath.Join(t.TempDir(), "uki")
 	run(t, "mcopy", "-n", "-i", e, "::"+UKIPath(o.UKI), to)
@@ -269,7 +270,7 @@ func TestDiskfsReadsWhatWeFinished(t *testing.T) {
 	require.NoError(t, err)
 	fsys, err := fat32.Read(disk, 64*mib, mib, sectorSize)
 	require.NoError(t, err)
-	got, err := fsys.ReadFile(nodePath)
+	got, err := fsys.ReadFile(espfiles.Node)
 	require.NoError(t, err)
 	require.Equal(t, "edge-01", string(got))
 }

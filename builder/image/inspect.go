@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
 	"spore/builder/uki"
+	"spore/espfiles"
 	"spore/fat"
 )
 
@@ -155,7 +157,7 @@ func (i *Info) readESP(r io.ReaderAt, size int64) error {
 
 // readNode reads the choice of a node, if there is one.
 func (i *Info) readNode(f *fat.FS) error {
-	dir, base := nodePath[:strings.LastIndexByte(nodePath, '/')], nodePath[strings.LastIndexByte(nodePath, '/')+1:]
+	dir, base := path.Split(espfiles.Node)
 	entries, err := f.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -177,7 +179,7 @@ func (i *Info) readNode(f *fat.FS) error {
 	}
 	i.Node = strings.TrimSpace(string(text))
 	if len(i.Node) > maxNode {
-		i.note("%s: longer than a node's name", nodePath)
+		i.note("%s: longer than a node's name", espfiles.Node)
 		i.Node = ""
 	}
 	return nil

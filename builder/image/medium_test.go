@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/espfiles"
 )
 
 // espOf opens the ESP of a disk image.
@@ -24,14 +26,14 @@ func espOf(t testing.TB, name string) *io.SectionReader {
 func TestWhatIsWrittenToTheESPIsReadAgain(t *testing.T) {
 	o := options(t)
 	o.Enroll = enrolment("force")
-	o.Files = map[string][]byte{"/loader/credentials/spore.bundle.cred": []byte("sealed"), "/empty": {}}
+	o.Files = map[string][]byte{"/spore/bundle": []byte("sealed"), "/empty": {}}
 	r := espOf(t, build(t, o))
 	esp, err := ReadESP(r, r.Size())
 	require.NoError(t, err)
 	require.Equal(t, o.UKI, esp.UKI)
 	require.Equal(t, o.SystemdBoot, esp.Loader)
 	require.Equal(t, o.Enroll, esp.Enroll)
-	require.Equal(t, map[string][]byte{nodePath: []byte("edge-01"), "/loader/credentials/spore.bundle.cred": []byte("sealed"), "/empty": {}}, esp.Files)
+	require.Equal(t, map[string][]byte{espfiles.Node: []byte("edge-01"), "/spore/bundle": []byte("sealed"), "/empty": {}}, esp.Files)
 
 	// Further files do not stand in for our own.
 	o.Files = map[string][]byte{bootPath: []byte("another"), loaderPath: []byte("editor yes\n")}

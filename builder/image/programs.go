@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"spore/builder/pcr"
@@ -19,6 +20,8 @@ type Program struct {
 	Signatures []secureboot.Signature `json:"signatures,omitempty"`
 	// PCR11 is what the TPM's PCR 11 will be; nil for what is no unified kernel image.
 	PCR11 *pcr.Value `json:"pcr11,omitempty"`
+	// PCR11Running is what it will be on the running machine.
+	PCR11Running *pcr.Value `json:"pcr11Running,omitempty"`
 	// PCRSignatures are the signatures of that, by the fingerprints of their keys.
 	PCRSignatures []pcr.Signed `json:"pcrSignatures,omitempty"`
 	// Problem says what could not be read.
@@ -55,6 +58,37 @@ func (i *Info) Programs(r io.ReaderAt) ([]Program, error) {
 	return out, nil
 }
 
+// KernelHashes are the hashes by which firmware knows the unified kernel images on the ESP. The boot loader, which other images have
+// too, is not among them.
+func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
+	esp := i.partition(TypeESP, "")
+	if esp == nil || len(i.UKIs) == 0 {
+		return nil, errors.New("it has no unified kernel image; name spore.img, spore.iso or spore.efi of a build's folder")
+	}
+	f, err := fat.Open(io.NewSectionReader(r, esp.Offset, esp.Size), esp.Size)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.List(ukiDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []secureboot.Hash
+	for _, u := range i.UKIs {
+		e, _ := fat.Find(entries, path.Base(u.Path))
+		content, err := f.Open(e)
+		if err != nil {
+			return nil, err
+		}
+		h, err := secureboot.HashOf(content, e.Size)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", u.Path, err)
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
 func inspectProgram(name string, r io.ReaderAt, size int64) Program {
 	p := Program{Path: name}
 	var err error
@@ -67,7 +101,8 @@ func inspectProgram(name string, r io.ReaderAt, size int64) Program {
 	}
 	v, err := pcr.Predict(r)
 	if err == nil {
-		p.PCR11 = &v
+		running := v.Enter(pcr.StateOpen)
+		p.PCR11, p.PCR11Running = &v, &running
 		p.PCRSignatures, err = pcr.ReadSignatures(r)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 
 	"spore/builder/image"
@@ -21,6 +22,9 @@ type Keys struct {
 
 // uki makes the UKI. The value of PCR 11 is signed first: that signature is inside, and the one for Secure Boot covers it.
 func (k Keys) uki(o uki.Options) ([]byte, error) {
+	if k.PCR != nil && k.Boot == nil {
+		return nil, errors.New("a key for PCR 11 without one for Secure Boot: any program could measure what this image does")
+	}
 	out, err := pcr.Build(o, k.PCR)
 	if err != nil {
 		return nil, err

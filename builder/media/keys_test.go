@@ -34,6 +34,8 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 	require.NoError(t, err)
 	signer, err := pcr.NewSigner(key)
 	require.NoError(t, err)
+	_, err = Keys{PCR: signer}.uki(o)
+	require.ErrorContains(t, err, "a key for PCR 11 without one for Secure Boot")
 	k := Keys{Boot: boot.DB, PCR: signer}
 	signed, err := k.uki(o)
 	require.NoError(t, err)

@@ -110,8 +110,12 @@ func ParseList(data []byte) ([]Entry, error) {
 
 // authenticate is a write of a variable: EFI_VARIABLE_AUTHENTICATION_2 (8.2.2) and the new content.
 func (s *Signer) authenticate(name string, vendor uuid.UUID, content []byte, when time.Time) ([]byte, error) {
+	return s.authenticateAs(name, vendor, content, when, variableAttributes)
+}
+
+func (s *Signer) authenticateAs(name string, vendor uuid.UUID, content []byte, when time.Time, attributes uint32) ([]byte, error) {
 	stamp := efiTime(when)
-	signature, err := s.detached(signedWrite(name, vendor, stamp, content))
+	signature, err := s.detached(signedWrite(name, vendor, stamp, content, attributes))
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +130,14 @@ func (s *Signer) authenticate(name string, vendor uuid.UUID, content []byte, whe
 }
 
 // signedWrite is what the signature of a write covers.
-func signedWrite(name string, vendor uuid.UUID, stamp, content []byte) []byte {
+func signedWrite(name string, vendor uuid.UUID, stamp, content []byte, attributes uint32) []byte {
 	le := binary.LittleEndian
 	var out []byte
 	for _, c := range utf16.Encode([]rune(name)) { // without a final NUL
 		out = le.AppendUint16(out, c)
 	}
 	out = append(out, guid(vendor)...)
-	out = le.AppendUint32(out, variableAttributes)
+	out = le.AppendUint32(out, attributes)
 	out = append(out, stamp...)
 	return append(out, content...)
 }
@@ -190,7 +194,11 @@ func checkWrite(data []byte, name string, by *x509.Certificate) ([]byte, error) 
 		return nil, errors.Join(errors.New("it has no signed data of one signer"), err)
 	}
 	content := data[timeSize+length:]
-	sum := sha256.Sum256(signedWrite(name, vendor, data[:timeSize], content))
+	attributes := uint32(variableAttributes)
+	if name == "dbx" {
+		attributes |= appendWrite
+	}
+	sum := sha256.Sum256(signedWrite(name, vendor, data[:timeSize], content, attributes))
 	if err := s.checkSigner(by, sum[:]); err != nil {
 		return nil, err
 	}

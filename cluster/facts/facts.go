@@ -5,6 +5,7 @@
 //
 //	/cluster.yaml, /services/*.yaml, /nodes/*.yaml   the source, as the user wrote it
 //	/compiled/cluster.json                           Cluster
+//	/firmware/dbx.auth                               the images that machines with Secure Boot start no more, where there are any
 //	/compiled/nodes/NAME.json                        Node
 //	/compiled/identity.index                         sorted identity index (package identity)
 //	/compiled/hosts                                  one line a node: address, FQDN, hostname (hosts(5))
@@ -21,6 +22,7 @@ import (
 // Paths inside the cluster part.
 const (
 	ClusterFile   = "compiled/cluster.json"
+	RevokedFile   = "firmware/dbx.auth"
 	NodeDir       = "compiled/nodes"
 	IdentityIndex = "compiled/identity.index"
 	HostsFile     = "compiled/hosts"

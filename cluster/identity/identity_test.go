@@ -73,7 +73,7 @@ func TestMatch(t *testing.T) {
 		},
 		"a choice of an unknown node does not fall through": {
 			Facts{ESP: "edge-99", MACs: []string{"52:54:00:77:00:0b"}},
-			Result{By: ByESP, Value: "edge-99", Phase: 1, Problem: `this medium's /loader/credentials/spore.node.cred chooses node "edge-99", which cluster.yaml does not have`},
+			Result{By: ByESP, Value: "edge-99", Phase: 1, Problem: `this medium's /spore/node chooses node "edge-99", which cluster.yaml does not have`},
 		},
 		"an empty choice is none": {
 			Facts{Cmdline: " \n", MACs: []string{"52:54:00:77:00:0b"}}, Result{Node: "edge-01", By: ByMAC, Value: "52:54:00:77:00:0b", Phase: 1},

@@ -99,7 +99,7 @@ func (x *Index) chosen(c Candidate) (Result, error) {
 var sources = map[string]string{
 	ByCmdline: "the kernel command line (spore.node=)",
 	BySMBIOS:  "the SMBIOS credential spore.node",
-	ByESP:     "this medium's /loader/credentials/spore.node.cred",
+	ByESP:     "this medium's /spore/node",
 }
 
 type evidence struct {

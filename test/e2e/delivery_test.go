@@ -30,8 +30,8 @@ import (
 // Scenario 7: how a bundle comes to its node, and what is left of it.
 
 const (
-	// onESP is where systemd-stub(7) takes the bundle from.
-	onESP = "::/loader/credentials/spore.bundle.cred"
+	// onESP is where stage1 takes the bundle from.
+	onESP = "::/spore/bundle"
 	// stored is the sealed bundle, seen from the state partition.
 	stored = "/lib/spore/bundle.cred"
 	// before is how many cuts are made before the removal too, one in every fourth write.
@@ -56,7 +56,7 @@ func imageWithBundle(t *testing.T, image string, data []byte) string {
 	file := filepath.Join(t.TempDir(), "spore.bundle.cred")
 	require.NoError(t, os.WriteFile(file, data, 0o600))
 	esp := espOf(t, disk)
-	run(t, "mmd", "-D", "s", "-i", esp, "::/loader/credentials")
+	run(t, "mmd", "-D", "s", "-i", esp, "::/spore")
 	run(t, "mcopy", "-i", esp, file, onESP)
 	return disk
 }

@@ -9,21 +9,26 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/luks"
+	"spore/builder/secureboot"
 	"spore/builder/vm"
 	"spore/test/chance"
 	"spore/test/leak"
 	"spore/test/powercut"
 )
 
-// Scenario: encrypted state. The first start makes it with the recovery key of the bundle on the stick, the second opens it
-// by the TPM, a cleared TPM wants the recovery key on the console, and reset leaves nothing that could be opened.
+// Scenario: encrypted state under Secure Boot. The first start makes it with the recovery key of the bundle on the stick, the next ones
+// open it by the TPM, and everything else wants the recovery key on the console: Secure Boot switched off, words from outside,
+// other keys in the firmware, a cleared TPM. Reset leaves nothing that could be opened.
 
 const (
 	// secretText is what a program keeps in /var.
@@ -68,33 +73,38 @@ func encryptionOf(t *testing.T, s vm.Status) encryption {
 	return *out.State.Encryption
 }
 
-// buildEncrypted is the suite's configuration with encrypted state, and with a signature of PCR 11.
-func buildEncrypted(t *testing.T) string {
+// fullPolicy is what the TPM wants to see.
+const fullPolicy = "PCR 7, PCR 12, signed PCR 11"
+
+// onESPOf writes a file to the ESP of a disk that no machine uses.
+func onESPOf(t *testing.T, disk, name string, data []byte) {
 	t.Helper()
-	dir := t.TempDir()
-	config, keys, out := filepath.Join(dir, "edge"), filepath.Join(dir, "keys"), filepath.Join(dir, "out")
-	require.NoError(t, os.CopyFS(config, os.DirFS(filepath.Join(sourceTree, "examples/edge"))))
-	path := filepath.Join(config, "cluster.yaml")
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, append(text, "\nstate: {encrypt: tpm2}\n"...), 0o644))
-	require.NoError(t, spore("keys", "init", keys, "--plain"))
-	require.NoError(t, spore("build", config, "-o", out, "--pki", suite.dir, "--format", "disk", "--pcr-key", filepath.Join(keys, "pcr.key")))
-	return filepath.Join(out, "spore.img")
+	file, esp := filepath.Join(t.TempDir(), "file"), espOf(t, disk)
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	for at := 1; at < len(name); at++ {
+		if name[at] == '/' {
+			_ = exec.Command("mmd", "-D", "s", "-i", esp, "::"+name[:at]).Run() // It may be there; mcopy says when it is not.
+		}
+	}
+	run(t, "mcopy", "-o", "-i", esp, file, "::"+name)
 }
 
 func TestEncryptedState(t *testing.T) {
 	t.Parallel()
-	image, data := buildEncrypted(t), suite.bundle(t, "edge-01")
+	// The console is in the signed image: from outside nobody gets it, as this test shows.
+	signed := buildSigned(t, addition{"\nstate: {encrypt: tpm2}\n", []string{"spore.console"}, []string{suite.image}})
+	data := suite.bundle(t, "edge-01")
+	image := signed.disk
 	recovery := opened(t, data, "edge-01").Secrets["state-recovery-key"]
 	require.Len(t, recovery, 71)
 	disk, tpm := imageWithBundle(t, image, data), t.TempDir()
+	onESPOf(t, disk, "/spore/node", []byte("edge-01")) // As spore flash --node makes a stick.
 	start := filepath.Join(t.TempDir(), "start.img")
 	require.NoError(t, vm.Copy(disk, start, 0))
-	machine := func(name, disk, tpm string) vm.Config {
+	machine := func(name, disk, tpm, vars string) vm.Config {
 		c := edge(name, bootDisk(disk))
-		c.TPM, c.Reboots = tpm, true
-		c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01"), KernelArguments: []string{"spore.console"}}
+		c.TPM, c.Reboots, c.Firmware, c.Vars, c.Dir = tpm, true, vm.SecureBoot, vars, t.TempDir()
+		c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01")}
 		return c
 	}
 	serves := func(g *guest, s vm.Status) {
@@ -106,26 +116,55 @@ func TestEncryptedState(t *testing.T) {
 		requireServes(t, g, edgeIP, "edge-01")
 	}
 
-	c := machine("encrypted", disk, tpm)
+	c := machine("encrypted", disk, tpm, "")
 	c.Disks[0].WriteLog = filepath.Join(t.TempDir(), "writes.log")
 	g := boot(t, c)
+	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
+	g.awaitLine(`stage1: .*the image has a signature of PCR 11`)
+	// What power cuts of this start leave in the firmware: its dbx changes later, and not before the TPM has a slot for that.
+	early := filepath.Join(t.TempDir(), "early.fd")
+	require.NoError(t, vm.Copy(c.VarsPath(), early, 0))
+	began := g.mark
 	s := g.running()
-	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), s.Raw)
+	settled := g.mark
+	g.mark = began
+	g.awaitLine(`the firmware has taken 1 revoked programs into its dbx`)
+	g.mark = max(g.mark, settled)
+	require.Equal(t, encryption{"recovery-key", "tpm2", fullPolicy}, encryptionOf(t, s), s.Raw)
 	require.Equal(t, "medium", s.Bundle.From)
 	serves(g, s)
 	g.awaitShell()
 	g.shell("echo '" + secretText + "' > /var/lib/spore/marker; sync")
 
-	require.NoError(t, g.CtrlAltDel())
-	g.awaitLine(`reboot: Restarting system`)
-	s = g.running()
-	require.Equal(t, encryption{"tpm2", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "nobody was there")
-	require.Equal(t, "state", s.Bundle.From)
+	for range 2 {
+		require.NoError(t, g.CtrlAltDel())
+		g.awaitLine(`reboot: Restarting system`)
+		s = g.running()
+		require.Equal(t, encryption{"tpm2", "tpm2", fullPolicy}, encryptionOf(t, s), "nobody was there, and Spore has changed dbx")
+		require.Equal(t, "state", s.Bundle.From)
+	}
 	serves(g, s)
 	g.awaitShell()
 	require.Equal(t, secretText, strings.Join(g.shell("cat /var/lib/spore/marker"), "\n"))
 	requireProcessorsAES(t, g)
+	t.Run("root of the running node does not have the TPM open it again", func(t *testing.T) {
+		out := strings.Join(g.shell("timeout 20 systemd-cryptenroll --unlock-tpm2-device=auto --recovery-key /dev/disk/by-partlabel/spore-state </dev/null && echo IT''OPENED"), "\n")
+		require.NotContains(t, out, "ITOPENED")
+		require.Contains(t, out, "TPM2")
+	})
 	g.off()
+	enrolled := c.VarsPath()
+	t.Run("the firmware has the revoked image in its dbx", func(t *testing.T) {
+		fd, err := os.ReadFile(enrolled)
+		require.NoError(t, err)
+		vars, err := secureboot.StoredVariables(fd)
+		require.NoError(t, err)
+		i := slices.IndexFunc(vars, func(v secureboot.Stored) bool { return v.Name == "dbx" })
+		require.GreaterOrEqual(t, i, 0)
+		hashes, err := secureboot.ParseHashes(vars[i].Data)
+		require.NoError(t, err)
+		require.Len(t, hashes, 1)
+	})
 	t.Run("nothing of it can be read on the disk", func(t *testing.T) { requireUnreadable(t, disk, data, recovery) })
 
 	log := readLog(t, c.Disks[0].WriteLog)
@@ -133,15 +172,15 @@ func TestEncryptedState(t *testing.T) {
 		rng := rand.New(rand.NewPCG(chance.Seed(t), 11))
 		first, last := stateWrites(t, log, disk)
 		for i := range encryptedCuts {
-			// One cut in each equal part of the writes, and all of them in the first third: what comes later is a running system's.
-			span := (last - first) / 3 / encryptedCuts
+			// One cut in each equal part of the writes, and all of them in the first fifth: what comes later is of the next starts.
+			span := (last - first) / 5 / encryptedCuts
 			cut, err := log.Cut(first+i*span+rng.IntN(max(1, span)), rng.Uint64())
 			require.NoError(t, err)
 			t.Logf("writes %d to %d are the state's: %s", first, last, cut)
 			path := filepath.Join(t.TempDir(), "cut.img")
 			require.NoError(t, vm.Copy(start, path, 0))
 			replay(t, log, cut, path)
-			g := boot(t, machine(fmt.Sprintf("encrypted-cut-%d", i+1), path, tpm))
+			g := boot(t, machine(fmt.Sprintf("encrypted-cut-%d", i+1), path, tpm, early))
 			s := g.running()
 			t.Logf("it was opened by %+v, the bundle came from %s", encryptionOf(t, s), s.Bundle.From)
 			require.Equal(t, "tpm2", encryptionOf(t, s).Next)
@@ -151,14 +190,52 @@ func TestEncryptedState(t *testing.T) {
 		}
 	})
 
+	t.Run("with Secure Boot off nothing opens it, and words from outside give no shell on it", func(t *testing.T) {
+		c := machine("encrypted-off", disk, tpm, switchedOff(t, enrolled))
+		c.SMBIOS.KernelArguments = []string{"spore.console"}
+		g := boot(t, c)
+		g.awaitLine(`TPM does not open the state: Secure Boot is off`)
+		g.awaitLine(`waiting for somebody who types the recovery key`)
+		g.off()
+	})
+
+	// Somebody lays a file where systemd's stub takes it for the system, and then changes the firmware's keys.
+	vars := enrolled
+	t.Run("what lies beside the image, and other keys in the firmware, want the recovery key", func(t *testing.T) {
+		onESPOf(t, disk, "/loader/credentials/tmpfiles.extra.cred", []byte("f /var/lib/spore/mine - - - - x\n"))
+		onESPOf(t, disk, "/dbx.auth", foreignDBX(t, signed.keys))
+		c := machine("encrypted-foreign", disk, tpm, vars)
+		g := boot(t, c)
+		g.awaitLine(`something from outside of the image was measured \(PCR 12\)`)
+		g.answer(0, `Recovery key of the state of edge-01:`, recovery)
+		require.Equal(t, encryption{"recovery-key", "tpm2", fullPolicy}, encryptionOf(t, g.running()))
+		g.awaitShell()
+		g.shell("mkdir -p /tmp/esp; mount /dev/disk/by-partlabel/esp /tmp/esp; rm /tmp/esp/loader/credentials/tmpfiles.extra.cred; cp /tmp/esp/dbx.auth /var/lib/spore/; umount /tmp/esp; sync")
+
+		require.NoError(t, g.CtrlAltDel())
+		g.awaitLine(`reboot: Restarting system`)
+		require.Equal(t, encryption{"tpm2", "tpm2", fullPolicy}, encryptionOf(t, g.running()), "the slot was left as it was")
+		g.awaitShell()
+		// NV, boot services, run time, authenticated by time, append (UEFI 2.10, section 8.2.1).
+		g.shell(`chattr -i /sys/firmware/efi/efivars/dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f; (printf '\147\000\000\000'; cat /var/lib/spore/dbx.auth) > /tmp/write; cat /tmp/write > /sys/firmware/efi/efivars/dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f; sync`)
+
+		require.NoError(t, g.CtrlAltDel())
+		g.awaitLine(`reboot: Restarting system`)
+		g.awaitLine(`the firmware's keys for Secure Boot are others`)
+		g.answer(g.mark, `Recovery key of the state of edge-01:`, recovery)
+		require.Equal(t, encryption{"recovery-key", "tpm2", fullPolicy}, encryptionOf(t, g.running()), "it is asked for once")
+		g.off()
+		vars = c.VarsPath()
+	})
+
 	// The same as a machine whose TPM was cleared, or that the disk was moved to.
-	g = boot(t, machine("encrypted-cleared", disk, t.TempDir()))
-	g.awaitLine(`this machine's TPM does not open the state \(was it cleared`)
+	g = boot(t, machine("encrypted-cleared", disk, t.TempDir(), vars))
+	g.awaitLine(`this machine's TPM does not open the state: was it cleared`)
 	g.answer(0, `Recovery key of the state of edge-01:`, "cbdefghi-of-another-node")
 	g.awaitLine(`what was typed does not open the state; nothing was changed`)
 	g.answer(g.mark, `That does not open it\. Recovery key of the state of edge-01:`, recovery)
 	s = g.running()
-	require.Equal(t, encryption{"recovery-key", "tpm2", "signed PCR 11"}, encryptionOf(t, s), "and the new TPM has a slot")
+	require.Equal(t, encryption{"recovery-key", "tpm2", fullPolicy}, encryptionOf(t, s), "and the new TPM has a slot")
 	require.Equal(t, "state", s.Bundle.From)
 	serves(g, s)
 	g.awaitShell()
@@ -220,6 +297,22 @@ func requireUnreadable(t *testing.T, disk string, data []byte, recovery string) 
 		require.NoError(t, err)
 		require.Empty(t, found, "in %s", name)
 	}
+}
+
+// foreignDBX is a write of dbx that a key of the machine signs and that Spore has not brought.
+func foreignDBX(t *testing.T, keys string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(keys, "KEK.key"))
+	require.NoError(t, err)
+	key, err := secureboot.ParseKey(text)
+	require.NoError(t, err)
+	text, err = os.ReadFile(filepath.Join(keys, "KEK.crt"))
+	require.NoError(t, err)
+	certificate, err := secureboot.ParseCertificate(text)
+	require.NoError(t, err)
+	v, err := (&secureboot.Signer{Key: key, Certificate: certificate}).Revoke([]secureboot.Hash{{1}}, time.Now())
+	require.NoError(t, err)
+	return v.Auth
 }
 
 // stateWrites finds the first and the last write to the state partition, counted from 1.

@@ -350,7 +350,7 @@ func printPrograms(w io.Writer, programs []image.Program) {
 			fmt.Fprintf(w, "%s\tsigned by %s, certificate %s\n", p.Path, sig.Subject, sig.Fingerprint)
 		}
 		if p.PCR11 != nil {
-			fmt.Fprintf(w, "\tPCR 11 will be %s, %s\n", p.PCR11, pcrSigned(p.PCRSignatures))
+			fmt.Fprintf(w, "\tPCR 11 will be %s, %s\n\tand %s on the running machine\n", p.PCR11, pcrSigned(p.PCRSignatures), p.PCR11Running)
 		}
 	}
 }

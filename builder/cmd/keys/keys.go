@@ -38,7 +38,7 @@ cluster (spore pki): one set can serve many clusters.`,
 		Args:    exit.Args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(initCommand(world), showCommand())
+	cmd.AddCommand(initCommand(world), showCommand(), revokeCommand(world))
 	return cmd
 }
 

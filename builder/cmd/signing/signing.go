@@ -67,6 +67,10 @@ func (f *Flags) Load() (media.Keys, error) {
 			return k, err
 		}
 	}
+	if f.PCRKey != "" && f.Key == "" {
+		return k, exit.Usage(errors.New("--pcr-key without --secure-boot-key: a machine that starts any program starts one that measures into PCR 11 " +
+			"what this image does, and its TPM opens; sign for Secure Boot too, or leave --pcr-key out"))
+	}
 	if f.PCRKey != "" {
 		key, err := f.readKey(f.PCRKey)
 		if err != nil {
@@ -83,6 +87,14 @@ func (f *Flags) Load() (media.Keys, error) {
 		}
 	}
 	return k, nil
+}
+
+// Open reads one key with its certificate, for who signs something else than an image.
+func (f *Flags) Open() (*secureboot.Signer, error) {
+	if f.ask == nil {
+		f.ask = ask.Terminal
+	}
+	return f.bootSigner()
 }
 
 func (f *Flags) bootSigner() (*secureboot.Signer, error) {

@@ -98,8 +98,6 @@ func TestKeysAreReadInEachWayTheyAreKept(t *testing.T) {
 		require.NoError(t, err, "%v", c.args)
 	}
 	require.Equal(t, 1, asked, "two keys of one folder have one passphrase")
-	_, err = load(t, never, "--pcr-key", at("db.key"))
-	require.NoError(t, err, "PCR 11 can be signed without Secure Boot")
 }
 
 func TestFlagsThatAreRefused(t *testing.T) {
@@ -118,7 +116,8 @@ func TestFlagsThatAreRefused(t *testing.T) {
 		"another's certificate":   {[]string{"--secure-boot-key", at("db.key"), "--secure-boot-cert", at("KEK.crt")}, exit.Failed, "is not the certificate of"},
 		"a wrong passphrase":      {[]string{"--secure-boot-key", at("db.key.age"), "--secure-boot-cert", at("db.crt"), "--key-passphrase-file", at("wrong")}, exit.Failed, "does not open it"},
 		"a wrong identity":        {[]string{"--secure-boot-key", at("db.key.age"), "--secure-boot-cert", at("db.crt"), "--key-identity", at("id")}, exit.Failed, "open it"},
-		"no key":                  {[]string{"--pcr-key", at("none")}, exit.Failed, "no such file"},
+		"PCR 11 alone":            {[]string{"--pcr-key", at("db.key")}, exit.Misuse, "--pcr-key without --secure-boot-key"},
+		"no key":                  {append(both, "--pcr-key", at("none")), exit.Failed, "no such file"},
 		"enrolment without a key": {[]string{"--enroll", "force"}, exit.Misuse, "refuse this image"},
 		"an unknown mode":         {append(both, "--enroll", "always"), exit.Misuse, "use off, manual, if-safe, force"},
 		"keys that are not there": {append(both, "--enroll", "force", "--enroll-keys", at("none")), exit.Failed, "spore keys init"},

@@ -1,0 +1,32 @@
+package dbx
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// immutable is FS_IMMUTABLE_FL (linux/fs.h).
+const immutable = 0x10
+
+// mutable takes the flag off that efivarfs protects variables with against rm -r (Linux, Documentation/filesystems/efivarfs.rst).
+func mutable(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // not efivarfs
+	}
+	if err != nil || flags&immutable == 0 {
+		return err
+	}
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable)
+}

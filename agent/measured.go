@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"spore/agent/atomicfile"
+	"spore/agent/firmware"
+	"spore/agent/paths"
+	"spore/agent/tpm"
+	"spore/agent/unlock"
+)
+
+// measured is what the TPM measured of this start.
+func (m *machine) measured() (unlock.Start, error) {
+	root := os.DirFS(m.root.At("/"))
+	var start unlock.Start
+	if f := firmware.Read(root); f != nil {
+		start.SecureBoot = f.SecureBoot
+	}
+	var err error
+	if start.Keys, err = tpm.Read(root, tpm.Keys); err != nil {
+		return start, err
+	}
+	start.Words, err = tpm.Read(root, tpm.Words)
+	return start, err
+}
+
+// endOpening has the TPM open the state to nobody any more in this boot, once: every later start of the command finds it done. The
+// register changes on a machine without encrypted state too, so that its value tells the same everywhere.
+func (m *machine) endOpening(ctx context.Context) error {
+	done := m.root.At(paths.StateMeasured)
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	m.awaitTPM(ctx)
+	device, err := os.OpenFile(m.root.At("/dev/tpmrm0"), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the TPM: %w", err)
+	}
+	defer device.Close()
+	if err := tpm.Extend(device, tpm.Image, []byte(tpm.StateOpen)); err != nil {
+		return err
+	}
+	_, err = atomicfile.Write(done, nil, 0o644)
+	return err
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"spore/agent/atomicfile"
+	"spore/agent/bootinfo"
+	"spore/agent/dbx"
+	"spore/agent/delivery"
+	"spore/agent/firmware"
+	"spore/agent/luks"
+	"spore/agent/paths"
+	"spore/agent/state"
+	"spore/agent/tpm"
+	"spore/agent/unlock"
+	"spore/cluster/facts"
+	"spore/fat"
+	"spore/pki/bundle"
+)
+
+// eventLog is what the firmware measured of this start.
+const eventLog = "/sys/kernel/security/tpm0/binary_bios_measurements"
+
+// bootCount is there when the loader counts this start, because its configuration is on trial.
+const bootCount = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// revokeCommand has the firmware take the revoked images that the configuration names.
+func revokeCommand(ctx context.Context, m *machine, args []string) error {
+	if len(args) > 0 {
+		return usageError{"usage: spore-agent revoke"}
+	}
+	m.readBoot()
+	auth, err := atomicfile.ReadLimited(filepath.Join(m.root.At(bootinfo.ClusterDir), facts.RevokedFile), dbx.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	write, err := dbx.Parse(auth)
+	if err != nil {
+		return fmt.Errorf("%s of the configuration: %w", facts.RevokedFile, err)
+	}
+	if _, err := os.Stat(m.root.At(bootCount)); err == nil {
+		m.say("the configuration is on trial: the firmware gets the revoked images that it names at the next start")
+		return nil
+	}
+	if f := firmware.Read(os.DirFS(m.root.At("/"))); f == nil || !f.SecureBoot {
+		m.say("Secure Boot is off: the firmware gets no revoked images")
+		return nil
+	}
+	machine := dbx.Machine{
+		Vars: m.root.At("/sys/firmware/efi/efivars"), Programs: m.programs, Say: m.say,
+		Start: func() (tpm.Digest, []byte, error) {
+			start, err := m.measured()
+			if err != nil {
+				return tpm.Digest{}, nil, err
+			}
+			log, err := atomicfile.ReadLimited(m.root.At(eventLog), tpm.MaxLog)
+			return start.Keys, log, err
+		},
+	}
+	if err := m.expecting(&machine); err != nil {
+		return err
+	}
+	_, err = dbx.Bring(ctx, write, machine)
+	return err
+}
+
+// programs hashes all programs on the ESP that the machine was started from.
+func (m *machine) programs() (map[string]dbx.Hash, error) {
+	if m.boot.ESP == "" {
+		return nil, errors.New("it is not known which ESP the machine was started from")
+	}
+	f, err := os.Open(m.boot.ESP)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, 2)
+	if err != nil {
+		return nil, err
+	}
+	fsys, err := fat.Open(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("the ESP: %w", err)
+	}
+	files, err := fsys.Walk()
+	if err != nil {
+		return nil, fmt.Errorf("the ESP: %w", err)
+	}
+	out := map[string]dbx.Hash{}
+	for _, file := range files {
+		if !strings.HasSuffix(strings.ToLower(file.Path), ".efi") {
+			continue
+		}
+		hash, err := dbx.HashOf(file.Content, file.Size)
+		if err != nil {
+			return nil, fmt.Errorf("the ESP: %s: %w", file.Path, err)
+		}
+		out[file.Path] = hash
+	}
+	return out, nil
+}
+
+// expecting says how the TPM is told of the next start, where it opens the state by what the firmware measures.
+func (m *machine) expecting(to *dbx.Machine) error {
+	var info state.Info
+	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
+		return err
+	}
+	if info.Encryption == nil {
+		return nil
+	}
+	device := m.root.At("/dev/disk/by-partuuid/" + strings.ToLower(info.PartUUID))
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	header, err := luks.Read(f)
+	if err != nil {
+		return err
+	}
+	for _, t := range header.All(luks.TokenTPM) {
+		to.Sealed = to.Sealed || t.PublicKey != nil
+	}
+	_, _, n, err := m.node()
+	if err != nil || n == nil {
+		return errors.Join(err, errors.New("it is not known which node this is"))
+	}
+	lock := stateLock(m, n)
+	to.Expect = func(ctx context.Context, keys tpm.Digest) error {
+		key, err := m.storedRecoveryKey(ctx)
+		if err != nil {
+			return err
+		}
+		if err := lock.Expect(ctx, device, header, keys, key); !errors.Is(err, unlock.ErrNotSealed) {
+			return err
+		}
+		return nil // It does not open this start either.
+	}
+	return nil
+}
+
+// storedRecoveryKey takes the recovery key out of the bundle that the node keeps.
+func (m *machine) storedRecoveryKey(ctx context.Context) (string, error) {
+	t, err := newTaker(m)
+	if err != nil {
+		return "", err
+	}
+	if t == nil || t.vault == nil {
+		return "", errors.New("the node keeps no bundle with the recovery key")
+	}
+	raw, _, err := t.vault.Open(ctx, m.root.At(paths.StoredBundle), delivery.CredentialName)
+	if err != nil {
+		return "", err
+	}
+	b, err := bundle.Open(bytes.NewReader(raw), t.in.Whose)
+	if err != nil {
+		return "", err
+	}
+	if b.Secrets[recoveryKey] == "" {
+		return "", errors.New("the node's bundle has no recovery key")
+	}
+	return b.Secrets[recoveryKey], nil
+}
