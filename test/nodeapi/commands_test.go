@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,11 +15,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/api"
 	"spore/agent/clock"
@@ -61,12 +64,35 @@ func newDesk(t *testing.T) *desk {
 	d.cluster, nodes = cluster.Facts(config)
 	for i := range nodes {
 		d.nodes[nodes[i].Name] = &nodes[i]
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		d.at[nodes[i].Name] = l.Addr().String()
-		require.NoError(t, l.Close()) // off, until it is served
+		d.at[nodes[i].Name] = held(t) // off, until it is served
 	}
 	return d
+}
+
+// held is an address of the loopback at which nobody listens, and which nobody else is given until the test ends.
+func held(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
+}
+
+// listen listens at an address that is held.
+func listen(t *testing.T, at string) net.Listener {
+	t.Helper()
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var set error
+		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		return errors.Join(err, set)
+	}}
+	l, err := c.Listen(t.Context(), "tcp", at)
+	require.NoError(t, err)
+	return l
 }
 
 func (d *desk) path(name string) string { return filepath.Join(d.dir, name) }
@@ -150,8 +176,7 @@ case "$*" in *--follow) exec sleep 600;; esac
 			}),
 		},
 	}
-	l, err := net.Listen("tcp", d.at[node])
-	require.NoError(d.t, err)
+	l := listen(d.t, d.at[node])
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, l) }()
@@ -262,8 +287,7 @@ func TestANodeThatSaysNothingCostsItsTimeLimitAndNoMore(t *testing.T) {
 	d := newDesk(t)
 	d.serve("edge-01", edge(), nil)
 	for _, name := range []string{"kafka-01", "storage-01", "worker-02"} {
-		l, err := net.Listen("tcp", d.at[name]) // accepts, and says nothing
-		require.NoError(t, err)
+		l := listen(t, d.at[name]) // accepts, and says nothing
 		defer l.Close()
 	}
 	began := time.Now()

@@ -17,10 +17,6 @@ import (
 	"spore/pki/attest"
 )
 
-// stateOpen is what the agent measures once the state is open, or is not there. A machine asks for its bundle after that; where the agent
-// measures nothing, the value is that of the image alone.
-const stateOpen = "spore-state-open"
-
 // Want reads the folder.
 func Want(dir string) (attest.Want, error) {
 	w := attest.Want{Programs: map[[32]byte]string{}, UKI: ipxe.UKI, More: []string{"spore.url=", "spore.install="}}
@@ -38,7 +34,7 @@ func Want(dir string) (attest.Want, error) {
 	if err != nil {
 		return fail(err)
 	}
-	for _, phases := range append(pcr.Phases[:len(pcr.Phases):len(pcr.Phases)], stateOpen) {
+	for _, phases := range append(pcr.Phases[:len(pcr.Phases):len(pcr.Phases)], pcr.StateOpen) {
 		w.Measured = append(w.Measured, value.Enter(phases))
 	}
 	cmdline, err := os.ReadFile(filepath.Join(dir, media.NetbootCmdline))
