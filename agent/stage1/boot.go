@@ -179,7 +179,7 @@ func (b *boot) refuseWords() (string, error) {
 	if !b.info.EFI || !b.firmware.SecureBoot || len(b.args.Outside) == 0 {
 		return "", nil
 	}
-	return "", fmt.Errorf("Secure Boot is on, and these words are not the image's: %q; take them away from the virtual machine or the boot medium, or build the image "+
+	return "", fmt.Errorf("with Secure Boot on, words that are not the image's are refused: %q; take them away from the virtual machine or the boot medium, or build the image "+
 		"with kernelArguments in image.yaml", strings.Join(b.args.Outside, " "))
 }
 

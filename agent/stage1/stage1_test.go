@@ -108,7 +108,7 @@ func TestUnderSecureBootNobodyAddsWords(t *testing.T) {
 		_, err := b.refuseWords()
 		require.Equal(t, c.refused, err != nil, name)
 		if err != nil {
-			require.ErrorContains(t, err, `these words are not the image's: "spore.console module_blacklist=efivarfs"`)
+			require.ErrorContains(t, err, `words that are not the image's are refused: "spore.console module_blacklist=efivarfs"`)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func TestSecureBoot(t *testing.T) {
 		c := secure("secureboot-words", copyOf(t, image.disk), enrolled)
 		c.SMBIOS.KernelArguments = []string{"spore.console"}
 		g := boot(t, c)
-		g.awaitLine(`FAILED: .*Secure Boot is on, and these words are not the image's: "spore.console"`)
+		g.awaitLine(`FAILED: .*with Secure Boot on, words that are not the image's are refused: "spore.console"`)
 		g.off()
 	})
 	// That the one that is not signed starts there is what all the other tests show.
