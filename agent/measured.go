@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/atomicfile"
 	"spore/agent/firmware"
 	"spore/agent/paths"
@@ -29,6 +31,16 @@ func (m *machine) measured() (unlock.Start, error) {
 	return start, err
 }
 
+// openTPM opens the device of a TPM for one command after the other. os.OpenFile would make it non-blocking, since it can be polled, and
+// then the kernel runs the command behind our back and says of its answer that there is none yet (drivers/char/tpm/tpm-dev-common.c).
+func openTPM(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
 // endOpening has the TPM open the state to nobody any more in this boot, once: every later start of the command finds it done. The
 // register changes on a machine without encrypted state too, so that its value tells the same everywhere.
 func (m *machine) endOpening(ctx context.Context) error {
@@ -37,7 +49,7 @@ func (m *machine) endOpening(ctx context.Context) error {
 		return nil
 	}
 	m.awaitTPM(ctx)
-	device, err := os.OpenFile(m.root.At("/dev/tpmrm0"), os.O_RDWR, 0)
+	device, err := openTPM(m.root.At("/dev/tpmrm0"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

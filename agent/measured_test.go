@@ -58,6 +58,23 @@ func TestTheTPMIsToldOnceThatTheStateIsOpen(t *testing.T) {
 	require.NoError(t, m.endOpening(t.Context()), "it was done")
 }
 
+func TestTheTPMIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tpm") // Like the device it can be polled.
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	f, err := openTPM(path)
+	require.NoError(t, err)
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+		require.NoError(t, err)
+		require.Zero(t, flags&unix.O_NONBLOCK, "the kernel would answer before the TPM does")
+	}))
+	_, err = openTPM(path + "x")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
 func TestTheFirmwareGetsNoListWhereItWouldDoHarm(t *testing.T) {
 	m := newMachine(paths.Root(t.TempDir()))
 	var said []string

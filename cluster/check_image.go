@@ -114,6 +114,7 @@ var reservedArguments = map[string]string{
 	"init": "the machine starts systemd and nothing else", "rdinit": "the machine starts the image's stage1 and nothing else",
 	"ro": "the root is always read-only", "rw": "the root is always read-only", "initrd": "the initramfs is part of the kernel image",
 	"spore.node": "it would make every machine that node; use `spore flash --node`", "systemd.gpt_auto": "the builder writes it",
+	"spore.end":      "the builder writes it",
 	"spore.slow":     "write slowMachine in services/kubernetes.yaml, from which all machines have it",
 	"systemd.verity": "the root is verified by stage1", "systemd.volatile": "stage1 lays the overlays",
 	"systemd.machine_id": "it would be the same on every machine",

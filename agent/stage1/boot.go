@@ -152,6 +152,7 @@ func (b *boot) readFirmware() (string, error) {
 		return "not started by UEFI firmware: one disk alone must hold the image", nil
 	}
 	b.info.EFI = true
+	b.firmware.SecureBoot = true // As long as the variables cannot be read: words from outside can see to that.
 	const vars = "/sys/firmware/efi/efivars"
 	if err := b.loader.Load("efivarfs"); err != nil {
 		return "EFI variables cannot be read: " + err.Error(), nil
@@ -170,6 +171,16 @@ func (b *boot) readFirmware() (string, error) {
 		return "", err
 	}
 	return text, nil
+}
+
+// refuseWords stops a machine with Secure Boot whose kernel has words that are not of the image. systemd's stub appends what the
+// machine's tables (SMBIOS) say, whether anybody signed it or not, and a word can give a root shell.
+func (b *boot) refuseWords() (string, error) {
+	if !b.info.EFI || !b.firmware.SecureBoot || len(b.args.Outside) == 0 {
+		return "", nil
+	}
+	return "", fmt.Errorf("with Secure Boot on, words that are not the image's are refused: %q; take them away from the virtual machine or the boot medium, or build the image "+
+		"with kernelArguments in image.yaml", strings.Join(b.args.Outside, " "))
 }
 
 func (b *boot) overlayEtc() (string, error) {

@@ -43,6 +43,7 @@ func main() {
 		{"set the clock", b.raiseClock},
 		{"read the list of kernel modules", b.readModules},
 		{"read the EFI variables", b.readFirmware},
+		{"accept the kernel command line", b.refuseWords},
 		{"load kernel modules", b.loadModules},
 		{"find the image", b.findImage},
 		{"map the root", b.mapRoot},

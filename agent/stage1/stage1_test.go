@@ -92,6 +92,27 @@ func TestTheESPChoosesANode(t *testing.T) {
 	}
 }
 
+func TestUnderSecureBootNobodyAddsWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		efi, secure bool
+		outside     []string
+		refused     bool
+	}{
+		"Secure Boot, and the image's words alone": {true, true, nil, false},
+		"Secure Boot, and words from outside":      {true, true, []string{"spore.console", "module_blacklist=efivarfs"}, true},
+		"no Secure Boot":                           {true, false, []string{"spore.console"}, false},
+		"a BIOS":                                   {false, false, []string{"spore.loader=x"}, false},
+	} {
+		b := boot{}
+		b.info.EFI, b.firmware.SecureBoot, b.args.Outside = c.efi, c.secure, c.outside
+		_, err := b.refuseWords()
+		require.Equal(t, c.refused, err != nil, name)
+		if err != nil {
+			require.ErrorContains(t, err, `words that are not the image's are refused: "spore.console module_blacklist=efivarfs"`)
+		}
+	}
+}
+
 func TestTheClusterIDIsRead(t *testing.T) {
 	part := func(text string) fs.FS {
 		return fstest.MapFS{"compiled/cluster.json": {Data: []byte(text)}}

@@ -20,6 +20,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/uki"
 	"spore/cluster"
+	"spore/cluster/spec"
 )
 
 // kernelArguments are on the command line of every image, besides the two hashes and what image.yaml adds.
@@ -184,7 +185,8 @@ func (m *Media) parts() uki.Options {
 func (m *Media) Cmdline() string {
 	words := []string{"roothash=" + m.root.Hash, "spore.clusterhash=" + m.ClusterHash}
 	words = append(words, kernelArguments...)
-	return strings.Join(append(words, m.config.Image.KernelArguments...), " ")
+	words = append(words, m.config.Image.KernelArguments...)
+	return strings.Join(append(words, spec.EndOfWords), " ")
 }
 
 // WriteDisk writes the disk image whole or not at all. files are further files of the ESP by their path.

@@ -198,7 +198,10 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 		hubs[n.Hub] = n.Hub > 0
 		ports = ports[len(n.Forwards):]
 	}
-	c.SMBIOS.KernelArguments = slices.Concat(c.Accel.KernelArguments, c.SMBIOS.KernelArguments)
+	if c.Firmware != SecureBoot {
+		// A signed image has them itself: the TPM measures what comes from outside, and does not open the state to it.
+		c.SMBIOS.KernelArguments = slices.Concat(c.Accel.KernelArguments, c.SMBIOS.KernelArguments)
+	}
 	smbios, err := c.SMBIOS.args(s)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ type SMBIOS struct {
 	// Credentials are systemd credentials (systemd.system-credentials(7)): small ones are SMBIOS type 11 strings, others items of
 	// fw_cfg. All of them together may have 1 MiB. A node takes those alone whose names begin with "spore.".
 	Credentials map[string][]byte
-	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them where Secure Boot is off
-	// (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
+	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them, with Secure Boot too, and measures
+	// them into PCR 12 (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
 	KernelArguments []string
 }
 

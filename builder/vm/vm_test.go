@@ -387,15 +387,18 @@ func TestPartitionsAreThoseThatSgdiskMade(t *testing.T) {
 }
 
 func TestKernelArgumentsReachTheStubInOneString(t *testing.T) {
+	tcg := Accel{Name: "tcg", KernelArguments: []string{"no_timer_check"}}
 	for name, tt := range map[string]struct {
-		accel Accel
-		want  string
+		accel    Accel
+		firmware string
+		want     string
 	}{
-		"what the way to run code needs comes first": {Accel{Name: "tcg", KernelArguments: []string{"no_timer_check"}}, "kernel-cmdline-extra=no_timer_check spore.console a=1,,2"},
-		"KVM needs nothing":                          {Accel{Name: "kvm"}, "kernel-cmdline-extra=spore.console a=1,,2"},
+		"what the way to run code needs comes first": {tcg, "", "kernel-cmdline-extra=no_timer_check spore.console a=1,,2"},
+		"a signed image has that itself":             {tcg, SecureBoot, "kernel-cmdline-extra=spore.console a=1,,2"},
+		"KVM needs nothing":                          {Accel{Name: "kvm"}, "", "kernel-cmdline-extra=spore.console a=1,,2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := Config{Name: "m", Dir: t.TempDir(), Accel: tt.accel, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
+			c := Config{Name: "m", Dir: t.TempDir(), Accel: tt.accel, Firmware: tt.firmware, SMBIOS: SMBIOS{KernelArguments: []string{"spore.console", "a=1,2"}}}
 			args, err := c.commandLine(scratch(t.TempDir()), nil)
 			require.NoError(t, err)
 			require.Contains(t, args, "type=11,value=io.systemd.stub."+tt.want)

@@ -58,6 +58,9 @@ func (d *DNS) RecordTTL() int {
 	return d.TTL
 }
 
+// EndOfWords is the last word of an image's kernel command line: what is behind it came from elsewhere.
+const EndOfWords = "spore.end"
+
 // MaxSlow bounds SlowMachine: it is enough for an emulated processor.
 const MaxSlow = 20
 

@@ -192,6 +192,13 @@ func TestSecureBoot(t *testing.T) {
 		g := boot(t, secure("secureboot-unsigned", overlay(t), enrolled))
 		requireRefusal(t, g, `(?i)BdsDxe: failed to (load|start).*(access denied|security violation)`)
 	})
+	t.Run("words from outside are refused", func(t *testing.T) {
+		c := secure("secureboot-words", copyOf(t, image.disk), enrolled)
+		c.SMBIOS.KernelArguments = []string{"spore.console"}
+		g := boot(t, c)
+		g.awaitLine(`FAILED: .*with Secure Boot on, words that are not the image's are refused: "spore.console"`)
+		g.off()
+	})
 	// That the one that is not signed starts there is what all the other tests show.
 	t.Run("without Secure Boot the changed one starts", func(t *testing.T) {
 		off := edge("secureboot-off", bootDisk(changed))

@@ -31,16 +31,31 @@ type Boot struct {
 	// Option is the description of the boot option that the firmware used, Path its device path; empty when not known.
 	Option string
 	Path   Path
+	// SecureBoot tells that the firmware starts only what is signed.
+	SecureBoot bool
 }
 
 // ReadBoot reads Boot from the directory of efivarfs. What cannot be read stays empty; err says why, for the log.
-func ReadBoot(vars fs.FS) (Boot, error) {
-	var b Boot
+func ReadBoot(vars fs.FS) (b Boot, err error) {
 	partition, loaderErr := loaderPartition(vars)
 	b.LoaderPartition = partition
 	option, path, optionErr := bootOption(vars)
 	b.Option, b.Path = option, path
-	return b, errors.Join(loaderErr, optionErr)
+	b.SecureBoot, err = secureBoot(vars)
+	return b, errors.Join(loaderErr, optionErr, err)
+}
+
+// secureBoot is the firmware's switch (UEFI 2.10, section 3.3). Firmware without Secure Boot has none. One that cannot be read
+// counts as on.
+func secureBoot(vars fs.FS) (bool, error) {
+	data, err := variable(vars, "SecureBoot", globalVendor)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && len(data) != 1 {
+		err = fmt.Errorf("EFI variable SecureBoot: %d bytes", len(data))
+	}
+	return err != nil || data[0] != 0, err
 }
 
 func loaderPartition(vars fs.FS) (gpt.GUID, error) {

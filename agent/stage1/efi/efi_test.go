@@ -136,6 +136,22 @@ func TestAStartFromTheNetworkIsTold(t *testing.T) {
 	}
 }
 
+func TestTheSwitchOfSecureBootIsReadAndOneThatCannotBeReadIsOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		vars map[string]string
+		want bool
+	}{
+		"none":      {nil, false},
+		"off":       {map[string]string{"SecureBoot" + global: "0600000000"}, false},
+		"on":        {map[string]string{"SecureBoot" + global: "0600000001"}, true},
+		"too short": {map[string]string{"SecureBoot" + global: "06000000"}, true},
+		"too long":  {map[string]string{"SecureBoot" + global: "060000000000"}, true},
+	} {
+		b, _ := efi.ReadBoot(vars(t, c.vars))
+		require.Equal(t, c.want, b.SecureBoot, name)
+	}
+}
+
 func FuzzReadBoot(f *testing.F) {
 	f.Add(bytesOf(f, option(pathHTTPS)), bytesOf(f, loaderPart))
 	for _, option := range []string{bootVirtioBlk, bootAHCI, bootNVMe, bootVirtioSCSI, bootUSB, bootUSBHub, bootShell} {

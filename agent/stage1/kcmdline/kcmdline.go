@@ -5,6 +5,7 @@ package kcmdline
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,8 @@ type Args struct {
 	URL string
 	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware does.
 	Loader gpt.GUID
+	// Outside are the words behind those of the image: somebody else gave them.
+	Outside []string
 	// Slow is by how much the machine is slower than others (spore.slow=, 1 to spec.MaxSlow); 0 when nobody says. A
 	// rehearsal in emulation says it to all of its machines.
 	Slow int
@@ -66,6 +69,10 @@ func Parse(line string) (Args, error) {
 				return Args{}, fmt.Errorf("kernel command line: spore.slow is %q; write 1 to %d", value, spec.MaxSlow)
 			}
 		}
+	}
+	all := words(line)
+	if i := slices.Index(all, spec.EndOfWords); i >= 0 {
+		a.Outside = all[i+1:]
 	}
 	return a, nil
 }

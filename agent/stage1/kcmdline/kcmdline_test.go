@@ -27,6 +27,18 @@ func TestBothHashesAreRead(t *testing.T) {
 	}
 }
 
+func TestWordsBehindThoseOfTheImageAreFromOutside(t *testing.T) {
+	line := "roothash=" + a + " spore.clusterhash=" + b + " ro"
+	for text, want := range map[string][]string{
+		"": nil, " spore.console": nil, " spore.end": {}, " spore.end\n": {}, " spore.end spore.console": {"spore.console"},
+		` spore.end "a b" init=/x spore.end y`: {"a b", "init=/x", "spore.end", "y"}, " xspore.end y": nil, " spore.end=1 y": nil,
+	} {
+		got, err := kcmdline.Parse(line + text)
+		require.NoError(t, err)
+		require.Equal(t, want, got.Outside, text)
+	}
+}
+
 func TestTheURLOfTheImageIsTheLastThatIsSaid(t *testing.T) {
 	line := "roothash=" + a + " spore.clusterhash=" + b
 	for text, want := range map[string]string{
