@@ -13,9 +13,9 @@ import (
 	"spore/agent/stage1/verity"
 )
 
-// copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there. As at
-// a start, the kernel holds each block to the root hash of the hash tree before it looks at it: what was checked when it
-// came may be something else on the disk.
+// copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there. As
+// at a start, the kernel holds each block to the root hash of the hash tree before it looks at it: what was checked
+// when it came may be something else on the disk.
 func copyPart(device, clusterHash, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err

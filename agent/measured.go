@@ -31,8 +31,9 @@ func (m *machine) measured() (unlock.Start, error) {
 	return start, err
 }
 
-// openTPM opens the device of a TPM for one command after the other. os.OpenFile would make it non-blocking, since it can be polled, and
-// then the kernel runs the command behind our back and says of its answer that there is none yet (drivers/char/tpm/tpm-dev-common.c).
+// openTPM opens the device of a TPM for one command after the other. os.OpenFile would make it non-blocking, since it
+// can be polled, and then the kernel runs the command behind our back and says of its answer that there is none yet
+// (drivers/char/tpm/tpm-dev-common.c).
 func openTPM(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -41,8 +42,8 @@ func openTPM(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// endOpening has the TPM open the state to nobody any more in this boot, once: every later start of the command finds it done. The
-// register changes on a machine without encrypted state too, so that its value tells the same everywhere.
+// endOpening has the TPM open the state to nobody any more in this boot, once: every later start of the command finds
+// it done. The register changes on a machine without encrypted state too, so that its value tells the same everywhere.
 func (m *machine) endOpening(ctx context.Context) error {
 	done := m.root.At(paths.StateMeasured)
 	if _, err := os.Stat(done); err == nil {

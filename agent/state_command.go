@@ -22,9 +22,9 @@ import (
 	"spore/disk"
 )
 
-// stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies there: one
-// process, since each unit costs as much again before its program begins. var.mount then finds /var mounted; where that failed,
-// its own try says why. With adopt the command takes over a partition that was refused.
+// stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies
+// there: one process, since each unit costs as much again before its program begins. var.mount then finds /var mounted;
+// where that failed, its own try says why. With adopt the command takes over a partition that was refused.
 func stateCommand(ctx context.Context, m *machine, args []string) error {
 	m.readBoot()
 	_, c, n, err := m.node()

@@ -44,8 +44,8 @@ func (k *checker) checkDNS(src *source, s *spec.DNS) {
 	}
 }
 
-// checkClients checks the further networks that are answered. One that is answered anyway is a mistake in most cases: somebody
-// believes that the list is all that is answered.
+// checkClients checks the further networks that are answered. One that is answered anyway is a mistake in most cases:
+// somebody believes that the list is all that is answered.
 func (k *checker) checkClients(src *source, s *spec.DNS) {
 	seen := k.unique()
 	for i, c := range s.Clients {

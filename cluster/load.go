@@ -29,8 +29,8 @@ const (
 	revokedFile = "dbx.auth"
 )
 
-// What a signed write of a variable of the firmware has behind its time and the length of its signature (UEFI 2.10, section 8.2.2):
-// EFI_CERT_TYPE_PKCS7_GUID as it is stored.
+// What a signed write of a variable of the firmware has behind its time and the length of its signature (UEFI 2.10,
+// section 8.2.2): EFI_CERT_TYPE_PKCS7_GUID as it is stored.
 const (
 	revokedKind = 24
 	signedWrite = "\x9d\xd2\xaf\x4a\xdf\x68\xee\x49\x8a\xa9\x34\x7d\x37\x56\x65\xa7"
@@ -120,7 +120,8 @@ func Load(fsys fs.FS) (*Config, Report) {
 	return c, l.report.sorted()
 }
 
-// revoked reads the images that are revoked. Whether the key exchange key of the machines signed them shows on the machines.
+// revoked reads the images that are revoked. Whether the key exchange key of the machines signed them shows on the
+// machines.
 func (l *loader) revoked() []byte {
 	f, err := l.fsys.Open(revokedFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,8 +1,8 @@
-// Package espfiles names the files by which an EFI system partition says which node a machine becomes, and brings its secrets. All of
-// it is untrusted: whoever has the medium can write it.
+// Package espfiles names the files by which an EFI system partition says which node a machine becomes, and brings its
+// secrets. All of it is untrusted: whoever has the medium can write it.
 //
-// They do not lie in /loader/credentials: systemd-stub(7) measures what it finds there into PCR 12, so that the register
-// would change when the bundle is taken off the medium, and state that is bound to it would not open any more.
+// They do not lie in /loader/credentials: systemd-stub(7) measures what it finds there into PCR 12, so that the
+// register would change when the bundle is taken off the medium, and state that is bound to it would not open any more.
 package espfiles
 
 const (

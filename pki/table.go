@@ -213,8 +213,8 @@ type SecretRow struct {
 	Form string
 	// From names the row that it is derived from; where each user has one, it is that user's.
 	From string
-	// Entity is the user of Ceph whose key it is, by the node's name behind it: the key is made of From and of that name, so that
-	// who has From knows every node's, and each node its own alone (package cephx).
+	// Entity is the user of Ceph whose key it is, by the node's name behind it: the key is made of From and of that name,
+	// so that who has From knows every node's, and each node its own alone (package cephx).
 	Entity string
 	// Given allows the user to bring the value.
 	Given bool

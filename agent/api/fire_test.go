@@ -142,9 +142,9 @@ func (b *bench) asked(ctx context.Context, id nodeapi.Identity) (took []time.Dur
 	return took, others, err
 }
 
-// The figure of docs/node-api.md is what this test prints. A machine that does other work at the same time may stop this
-// process for a second, which says nothing of the server: what was asked then does not count, and further rounds follow
-// until there are enough answers that do.
+// The figure of docs/node-api.md is what this test prints. A machine that does other work at the same time may stop
+// this process for a second, which says nothing of the server: what was asked then does not count, and further rounds
+// follow until there are enough answers that do.
 func TestAnOperatorIsAnsweredUnderFire(t *testing.T) {
 	const rounds, round, enough = 12, 5 * time.Second, 40
 	b := newBench(t, says(http.MethodGet, "/x", nodeapi.Admin, nodeapi.Node))

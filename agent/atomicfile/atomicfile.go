@@ -52,8 +52,8 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// ReadLimited reads a file that has at most limit bytes. Where another user can write, what is there may be a pipe, which would
-// be waited for, or a link to a device that has no end: both are errors.
+// ReadLimited reads a file that has at most limit bytes. Where another user can write, what is there may be a pipe,
+// which would be waited for, or a link to a device that has no end: both are errors.
 func ReadLimited(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

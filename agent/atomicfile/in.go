@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What follows is for root in a folder that another user can write. That user can lay a link at each name in it, also between two
-// steps: an os.Root follows none that leads out of the folder, and what is given away is given by its open file, never by its
-// name.
+// What follows is for root in a folder that another user can write. That user can lay a link at each name in it, also
+// between two steps: an os.Root follows none that leads out of the folder, and what is given away is given by its open
+// file, never by its name.
 
 // OpenIn opens a file in a folder to read it. What is no file is an error.
 func OpenIn(root *os.Root, name string) (*os.File, error) {

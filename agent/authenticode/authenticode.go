@@ -83,8 +83,8 @@ type (
 	}
 )
 
-// Signers are the certificates of those who signed a program of size bytes; none when it is not signed. A signature that
-// does not hold is an error, whoever else signed.
+// Signers are the certificates of those who signed a program of size bytes; none when it is not signed. A signature
+// that does not hold is an error, whoever else signed.
 func Signers(r io.ReaderAt, size int64) ([]*x509.Certificate, error) {
 	p, err := readProgram(r, size)
 	if err != nil {

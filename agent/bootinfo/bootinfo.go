@@ -46,7 +46,8 @@ type Info struct {
 	RootPart    string `json:"rootPart"`
 	VerityPart  string `json:"verityPart"`
 	ClusterPart string `json:"clusterPart"`
-	// ESPNode is the node name that was chosen on the ESP (package espfiles): a valid DNS label, or empty. It is not authenticated: whoever can write the stick can write it.
+	// ESPNode is the node name that was chosen on the ESP (package espfiles): a valid DNS label, or empty. It is not
+	// authenticated: whoever can write the stick can write it.
 	ESPNode string `json:"espNode"`
 	// RootHash and ClusterHash are the verity root hashes of the kernel command line, hex, lower case.
 	RootHash    string `json:"rootHash"`

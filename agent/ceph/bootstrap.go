@@ -90,9 +90,9 @@ func (o Options) apply(ctx context.Context, changes []Change) (string, error) {
 	return said, err
 }
 
-// strangers tells of monitors, and of keys of nodes, that are not in cluster.yaml. They are not removed: the node may have the
-// older configuration. Each monitor that is gone for good costs the others a vote, and a key that nobody has any more opens all
-// the same.
+// strangers tells of monitors, and of keys of nodes, that are not in cluster.yaml. They are not removed: the node may
+// have the older configuration. Each monitor that is gone for good costs the others a vote, and a key that nobody has
+// any more opens all the same.
 func (o Options) strangers(h Have) {
 	gone := slices.DeleteFunc(slices.Clone(h.Monitors), func(name string) bool { return slices.Contains(o.Want.Monitors, name) })
 	if len(gone) > 0 {

@@ -19,8 +19,8 @@ import (
 // Store is the data directory of this node's monitor.
 //
 // It is made beside its place and renamed when it is whole: a directory at its place is always one that ceph-mon --mkfs
-// finished. The folder that both lie in belongs to Ceph's user, and root works there as well: it follows nothing in there that
-// leads out of it.
+// finished. The folder that both lie in belongs to Ceph's user, and root works there as well: it follows nothing in
+// there that leads out of it.
 type Store struct {
 	// Dir is the directory, /var/lib/ceph/mon/ceph-NAME.
 	Dir string

@@ -43,8 +43,8 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
 	w := Want{Rule: "spore_" + s.Domain(), Domain: s.Domain(), Pools: everyPool(s), Filesystems: s.AllFilesystems(), Monitors: c.Members["ceph-mon"], Options: options(s)}
-	// A monitor makes this user by itself (src/mon/AuthMonitor.cc, create_initial), and all nodes with OSDs shared its key once. It
-	// has no business any more, and no OSD that is there needs it.
+	// A monitor makes this user by itself (src/mon/AuthMonitor.cc, create_initial), and all nodes with OSDs shared its key
+	// once. It has no business any more, and no OSD that is there needs it.
 	w.Gone = []string{cephx.OSD}
 	type row struct {
 		entity, ref string

@@ -28,8 +28,8 @@ type binding struct {
 	Node    string `json:"node"`
 }
 
-// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the service's. A disk
-// comes from anywhere: nothing on it is followed that leads out of it.
+// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the
+// service's. A disk comes from anywhere: nothing on it is followed that leads out of it.
 func (o Options) claim(dir string) error {
 	above, err := os.OpenRoot(filepath.Dir(o.Mounts))
 	if err != nil {

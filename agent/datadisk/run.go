@@ -261,8 +261,8 @@ func (o Options) checkAndMount(ctx context.Context, node, dir string) (err error
 func away(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) }
 
 // mountPoints makes the directory of the mount points, which is root's: where a disk is missing, the service finds no
-// directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own: it can
-// move the directory away and lay another there, with whatever in it, and a mount would go where a link leads.
+// directory and cannot make one, and so never takes the state partition for it. What lies above is the service's own:
+// it can move the directory away and lay another there, with whatever in it, and a mount would go where a link leads.
 func (o Options) mountPoints() error {
 	above := filepath.Dir(o.Mounts)
 	if err := os.Mkdir(above, 0o750); err == nil {

@@ -17,8 +17,8 @@ import (
 // variable is the list in efivarfs.
 const variable = "dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f"
 
-// attributes are those of the write: kept, for boot services and the running system, authenticated by time, added to what is there
-// (section 8.2.1).
+// attributes are those of the write: kept, for boot services and the running system, authenticated by time, added to
+// what is there (section 8.2.1).
 const attributes = 0x1 | 0x2 | 0x4 | 0x20 | 0x40
 
 // Machine is what Bring works with.
@@ -39,8 +39,9 @@ type Machine struct {
 // ErrRuns is part of the error of a write that revokes a program of this machine.
 var ErrRuns = errors.New("it revokes a program that this machine may have to start")
 
-// Bring has the firmware take a write. It changes nothing where a program of the machine would not start any more, or where it cannot
-// be told what the TPM will measure: a machine must come back by itself. It can be cut off at any point and run again.
+// Bring has the firmware take a write. It changes nothing where a program of the machine would not start any more, or
+// where it cannot be told what the TPM will measure: a machine must come back by itself. It can be cut off at any point
+// and run again.
 func Bring(ctx context.Context, w Write, m Machine) (brought bool, err error) {
 	have, err := m.read()
 	if err != nil {

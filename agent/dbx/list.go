@@ -1,6 +1,6 @@
-// Package dbx brings revocations of images to the machine's firmware: hashes that the firmware adds to its list dbx, and whose
-// programs it starts no more (UEFI 2.10, section 32.4). The key exchange key of the machine has signed them, and the firmware
-// checks that; what is checked here is what they would do to this machine.
+// Package dbx brings revocations of images to the machine's firmware: hashes that the firmware adds to its list dbx,
+// and whose programs it starts no more (UEFI 2.10, section 32.4). The key exchange key of the machine has signed them,
+// and the firmware checks that; what is checked here is what they would do to this machine.
 package dbx
 
 import (
@@ -87,8 +87,8 @@ func next(data []byte) (entries [][]byte, rest []byte, err error) {
 	return entries, rest, nil
 }
 
-// After is what dbx holds when the firmware has added the write to content: it adds what it does not have, as one list (EDK II,
-// FilterSignatureList). Firmware that does otherwise is found out after the write.
+// After is what dbx holds when the firmware has added the write to content: it adds what it does not have, as one list
+// (EDK II, FilterSignatureList). Firmware that does otherwise is found out after the write.
 func (w Write) After(content []byte) ([]byte, error) {
 	have := map[string]bool{}
 	for rest := content; len(rest) > 0; {

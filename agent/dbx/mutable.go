@@ -11,7 +11,8 @@ import (
 // immutable is FS_IMMUTABLE_FL (linux/fs.h).
 const immutable = 0x10
 
-// mutable takes the flag off that efivarfs protects variables with against rm -r (Linux, Documentation/filesystems/efivarfs.rst).
+// mutable takes the flag off that efivarfs protects variables with against rm -r (Linux,
+// Documentation/filesystems/efivarfs.rst).
 func mutable(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,8 @@ const (
 	alignment         = 8
 )
 
-// HashOf computes a program's hash: of the whole file but its checksum, the row of its table of signatures, and that table.
+// HashOf computes a program's hash: of the whole file but its checksum, the row of its table of signatures, and that
+// table.
 func HashOf(r io.ReaderAt, size int64) (Hash, error) {
 	f, err := pe.NewFile(r)
 	if err != nil {

@@ -52,8 +52,8 @@ type Info struct {
 	Sealed string `json:"sealed,omitempty"`
 	// Problem says in words what is not as it should be.
 	Problem string `json:"problem,omitempty"`
-	// Forgets says why the serial of the bundle is not remembered, so that at the next boot an older one of this node, which somebody
-	// has kept, would be taken as well; empty where it is remembered.
+	// Forgets says why the serial of the bundle is not remembered, so that at the next boot an older one of this node,
+	// which somebody has kept, would be taken as well; empty where it is remembered.
 	Forgets string `json:"forgets,omitempty"`
 	// Fingerprint is that of the machine's key while an operator is to approve it (package enroll).
 	Fingerprint string `json:"fingerprint,omitempty"`

@@ -251,8 +251,8 @@ func TestWhichBundleIsTaken(t *testing.T) {
 	}
 }
 
-// An old bundle is as well signed as the new one. State remembers the serial; without it nothing on the machine can tell the two
-// apart, and the status line says so.
+// An old bundle is as well signed as the new one. State remembers the serial; without it nothing on the machine can
+// tell the two apart, and the status line says so.
 func TestAnOldBundleIsPlayedAgainOnlyWhereNothingLasts(t *testing.T) {
 	for _, noState := range []bool{false, true} {
 		m := newMachine(t)

@@ -91,8 +91,8 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 	return fmt.Sprintf("no bundle came with the machine, and the operator refused its key, with the fingerprint %s, at %s; start it again for another key, or approve it after all", fingerprint, in.Base), false
 }
 
-// WithProof asks with a claim, and has the TPM answer where the server asks with a nonce: at once, since the operator waits. quote is
-// nil where the machine has no TPM.
+// WithProof asks with a claim, and has the TPM answer where the server asks with a nonce: at once, since the operator
+// waits. quote is nil where the machine has no TPM.
 func WithProof(
 	ask func(ctx context.Context, c enroll.Claim) (enroll.Answer, error), c enroll.Claim,
 	quote func(nonce []byte, subject string) (*attest.Evidence, error), say func(string),

@@ -39,8 +39,8 @@ func ReadMeta(dir string) (*Meta, error) {
 	return readMeta(home, filepath.Base(dir))
 }
 
-// readMeta is ReadMeta in the folder of Kafka's user. What is behind a link that leads out of it is not read: an error tells
-// some of what it read.
+// readMeta is ReadMeta in the folder of Kafka's user. What is behind a link that leads out of it is not read: an error
+// tells some of what it read.
 func readMeta(home *os.Root, name string) (*Meta, error) {
 	dir := filepath.Join(home.Name(), name)
 	path := filepath.Join(dir, metaFile)

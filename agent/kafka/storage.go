@@ -18,11 +18,11 @@ import (
 	"spore/agent/atomicfile"
 )
 
-// Storage is where a node's Kafka keeps its data, and for whom. All of it lies in one folder, which Kafka's user can write:
-// root follows nothing in there that leads out of it.
+// Storage is where a node's Kafka keeps its data, and for whom. All of it lies in one folder, which Kafka's user can
+// write: root follows nothing in there that leads out of it.
 type Storage struct {
-	// Metadata is the directory of the metadata log, in that folder. Data is a log directory beside it; empty when there is none. Both are
-	// made when they are missing.
+	// Metadata is the directory of the metadata log, in that folder. Data is a log directory beside it; empty when there
+	// is none. Both are made when they are missing.
 	Metadata, Data string
 	// Disks are log directories on data disks; one that is missing is on a disk that is away.
 	Disks []string

@@ -1,5 +1,5 @@
-// Package linktrap is for tests of what root does in a folder that another user can write: it plants links that lead out of the
-// folder, also while root works, and holds that nothing outside changes owner, mode, content or existence.
+// Package linktrap is for tests of what root does in a folder that another user can write: it plants links that lead
+// out of the folder, also while root works, and holds that nothing outside changes owner, mode, content or existence.
 package linktrap
 
 import (
@@ -24,7 +24,8 @@ type Outside struct {
 	before string
 }
 
-// New makes it, with the names in it that a program looks for behind a link; a name with a slash at its end is a folder.
+// New makes it, with the names in it that a program looks for behind a link; a name with a slash at its end is a
+// folder.
 func New(t *testing.T, names ...string) *Outside {
 	t.Helper()
 	o := &Outside{Dir: filepath.Join(t.TempDir(), "outside")}
@@ -76,8 +77,8 @@ func (o *Outside) Plant(t *testing.T, kind, path string) {
 	}
 }
 
-// While runs do again and again, and swaps what is at a path for a link to the outside all the time. do may fail; what it did
-// is for Untouched.
+// While runs do again and again, and swaps what is at a path for a link to the outside all the time. do may fail; what
+// it did is for Untouched.
 func (o *Outside) While(t *testing.T, path string, times int, do func()) {
 	t.Helper()
 	other := filepath.Join(filepath.Dir(path), ".swapped")

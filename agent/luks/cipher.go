@@ -16,10 +16,11 @@ const Cipher = "aes-xts-plain64"
 // keySize is the length of its keys in bytes.
 const keySize = 64
 
-// CheckCipher refuses a volume that is not encrypted as those that are made here. A header has checksums and no signature, so whoever
-// has had the disk in hand can have it say that data, or the key in a slot, is not encrypted at all (cipher_null), and the key that
-// opens the real one opens this: what the node kept on it would lie there for everybody. Each copy of the header that
-// libcryptsetup could choose is looked at; one of a form that only libcryptsetup reads is refused.
+// CheckCipher refuses a volume that is not encrypted as those that are made here. A header has checksums and no
+// signature, so whoever has had the disk in hand can have it say that data, or the key in a slot, is not encrypted at
+// all (cipher_null), and the key that opens the real one opens this: what the node kept on it would lie there for
+// everybody. Each copy of the header that libcryptsetup could choose is looked at; one of a form that only
+// libcryptsetup reads is refused.
 func CheckCipher(r io.ReaderAt) error {
 	seen := false
 	for at := int64(0); at <= maxHeader; at = max(minHeader, at*2) {
@@ -44,8 +45,8 @@ func CheckCipher(r io.ReaderAt) error {
 	return nil
 }
 
-// foreignForm tells a copy that libcryptsetup could read and copyAt does not, such as one of version 1 or with another checksum,
-// from one that is damaged.
+// foreignForm tells a copy that libcryptsetup could read and copyAt does not, such as one of version 1 or with another
+// checksum, from one that is damaged.
 func foreignForm(r io.ReaderAt, at int64, magic []byte) bool {
 	b := make([]byte, binarySize)
 	if n, err := r.ReadAt(b, at); n < len(b) {
@@ -105,8 +106,8 @@ func checkText(text []byte) error {
 	return nil
 }
 
-// checkNames refuses a value in which an object has a name twice, in whatever case: readers differ in which of them they take, and
-// Go's takes capitals for small letters.
+// checkNames refuses a value in which an object has a name twice, in whatever case: readers differ in which of them
+// they take, and Go's takes capitals for small letters.
 func checkNames(d *json.Decoder) error {
 	var open []map[string]bool // the names so far of each object that is open; nil for a list
 	name := false              // whether the next string is a name

@@ -58,7 +58,8 @@ type Token struct {
 	Slots []int
 	// PublicKey is the PEM of the key that signs the policy of a TokenTPM; nil where it has no such policy.
 	PublicKey []byte
-	// Policy is the digest of the policy of a TokenTPM in lower-case hexadecimal digits, and PIN tells that it wants a PIN besides.
+	// Policy is the digest of the policy of a TokenTPM in lower-case hexadecimal digits, and PIN tells that it wants a PIN
+	// besides.
 	Policy string
 	PIN    bool
 	// PCRs are the registers whose values the policy names.

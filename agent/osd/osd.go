@@ -195,8 +195,8 @@ func (o Options) number(ctx context.Context, key string) (int, error) {
 	}
 }
 
-// Key is the key of an OSD. It is made of the key of the node's own user and of the OSD's UUID, so that a number that was given
-// right before a power cut can be asked for again, and no other node can make it.
+// Key is the key of an OSD. It is made of the key of the node's own user and of the OSD's UUID, so that a number that
+// was given right before a power cut can be asked for again, and no other node can make it.
 func Key(bootstrapKey string, uuid gpt.GUID) (string, error) {
 	key, err := cephx.Derive(bootstrapKey, "spore osd "+uuid.String())
 	if err != nil {

@@ -60,8 +60,8 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// Started are the SHA-256 hashes that the firmware put into register 4, in their order. The log is of the form with several
-// banks ("crypto agile", section 10.2.2), which every TPM 2.0 has. It is no proof: a quote of the register is.
+// Started are the SHA-256 hashes that the firmware put into register 4, in their order. The log is of the form with
+// several banks ("crypto agile", section 10.2.2), which every TPM 2.0 has. It is no proof: a quote of the register is.
 func Started(log io.Reader) ([][]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(log, maxLog+1))
 	if err != nil {

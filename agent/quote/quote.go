@@ -1,8 +1,8 @@
-// Package quote is the machine's half of package attest: it has the machine's TPM 2.0 name its keys, quote what was started, and
-// open what is encrypted to it.
+// Package quote is the machine's half of package attest: it has the machine's TPM 2.0 name its keys, quote what was
+// started, and open what is encrypted to it.
 //
-// Keys are primary objects, which the TPM makes from its seeds, always the same. They are made for each use and flushed, so that
-// nothing is kept in the TPM.
+// Keys are primary objects, which the TPM makes from its seeds, always the same. They are made for each use and
+// flushed, so that nothing is kept in the TPM.
 package quote
 
 import (
@@ -136,8 +136,8 @@ func derOnly(b []byte) ([]byte, error) {
 	return b[:n], nil
 }
 
-// Quote answers a nonce: what was started, by the registers, for a subject. log is the firmware's log of what it measured, and
-// cmdline the kernel's command line.
+// Quote answers a nonce: what was started, by the registers, for a subject. log is the firmware's log of what it
+// measured, and cmdline the kernel's command line.
 func Quote(t transport.TPM, nonce []byte, subject string, log io.Reader, cmdline string) (*attest.Evidence, error) {
 	started, err := Started(log)
 	if err != nil {

@@ -265,8 +265,8 @@ func cephSecret(in Input, ref string, form *regexp.Regexp) (string, error) {
 	return s, nil
 }
 
-// CephKubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and remove
-// them, which may go to the manager; other nodes map them and have no business there.
+// CephKubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and
+// remove them, which may go to the manager; other nodes map them and have no business there.
 func CephKubernetesCaps(c *spec.Ceph, master bool) map[string]string {
 	var pools []string
 	for _, name := range c.KubernetesPools() {

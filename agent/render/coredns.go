@@ -253,9 +253,9 @@ func answered(c *facts.Cluster, d *spec.DNS, own []netip.Addr) ([]netip.Prefix, 
 
 // corefile binds the node's own addresses and nothing else. Files are read once: a change renders and starts anew.
 //
-// Whoever is not a client gets REFUSED, which is hardly longer than the question: an open resolver would send the long answers
-// of others to whatever address a question claims to come from. acl comes before cache, file and forward; only localhost, which
-// the plugin local answers, comes before it.
+// Whoever is not a client gets REFUSED, which is hardly longer than the question: an open resolver would send the long
+// answers of others to whatever address a question claims to come from. acl comes before cache, file and forward; only
+// localhost, which the plugin local answers, comes before it.
 func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zone, up []netip.Addr) []byte {
 	var b bytes.Buffer
 	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n" +

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rbdFiles renders how the driver of volumes reaches Ceph: as the node's own user, who may work with the pools of Kubernetes
-// alone. That user and words of its own are the program's arguments.
+// rbdFiles renders how the driver of volumes reaches Ceph: as the node's own user, who may work with the pools of
+// Kubernetes alone. That user and words of its own are the program's arguments.
 func rbdFiles(in Input, more ...string) (map[string]File, error) {
 	user := CephRBDUser(in.Node.Name)
 	files, err := cephFiles(in, []CephKey{{user, "ceph-kubernetes-rbd-key"}})

@@ -44,8 +44,8 @@ func Handler(s Spool) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
 	}
 }
 
-// parseWish reads the parameters of a push. Whether an older configuration is taken is none of them: that is signed with
-// it.
+// parseWish reads the parameters of a push. Whether an older configuration is taken is none of them: that is signed
+// with it.
 func parseWish(v url.Values) (w Wish, err error) {
 	for name, values := range v {
 		if name != "reboot" || len(values) != 1 {

@@ -107,8 +107,9 @@ func (s Source) check() error {
 // maxCmdline bounds the command line in a UKI: the kernel takes less.
 const maxCmdline = 64 << 10
 
-// starts tells whether a UKI starts a root and a cluster part by its command line, as stage1 will read it. The words count
-// in that section alone: what stands in a program's table of signatures no signature covers, and nothing starts it.
+// starts tells whether a UKI starts a root and a cluster part by its command line, as stage1 will read it. The words
+// count in that section alone: what stands in a program's table of signatures no signature covers, and nothing starts
+// it.
 func starts(program io.ReaderAt, rootHash, clusterHash string) (bool, error) {
 	if _, err := program.ReadAt(make([]byte, 1), 0); err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read a UKI: %w", err)

@@ -311,9 +311,9 @@ func (w *writer) look(s Source) error {
 	return nil
 }
 
-// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed, and
-// one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry is not
-// known of all firmware. A node that takes the configuration while it runs takes it before any firmware has looked.
+// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed,
+// and one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry is
+// not known of all firmware. A node that takes the configuration while it runs takes it before any firmware has looked.
 func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
 	if !w.m.SecureBoot {
 		return nil

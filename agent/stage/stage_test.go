@@ -225,8 +225,8 @@ func borrowed(text string, from system) system {
 	return s
 }
 
-// An older configuration is taken where the cluster's key says so in the update itself, and only if it was signed later:
-// whoever kept a file that was forced once does not go back to it.
+// An older configuration is taken where the cluster's key says so in the update itself, and only if it was signed
+// later: whoever kept a file that was forced once does not go back to it.
 func TestForceIsForOneTime(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0).UTC() }
 	for name, tt := range map[string]struct {

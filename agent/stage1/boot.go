@@ -173,8 +173,8 @@ func (b *boot) readFirmware() (string, error) {
 	return text, nil
 }
 
-// refuseWords stops a machine with Secure Boot whose kernel has words that are not of the image. systemd's stub appends what the
-// machine's tables (SMBIOS) say, whether anybody signed it or not, and a word can give a root shell.
+// refuseWords stops a machine with Secure Boot whose kernel has words that are not of the image. systemd's stub appends
+// what the machine's tables (SMBIOS) say, whether anybody signed it or not, and a word can give a root shell.
 func (b *boot) refuseWords() (string, error) {
 	if !b.info.EFI || !b.firmware.SecureBoot || len(b.args.Outside) == 0 {
 		return "", nil

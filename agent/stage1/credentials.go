@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// credentials is where systemd looks for those of the system. When init is told so (systemd.exec(5), $CREDENTIALS_DIRECTORY), it
-	// imports none by itself: neither from SMBIOS nor from fw_cfg, nor from the kernel command line.
+	// credentials is where systemd looks for those of the system. When init is told so (systemd.exec(5),
+	// $CREDENTIALS_DIRECTORY), it imports none by itself: neither from SMBIOS nor from fw_cfg, nor from the kernel command
+	// line.
 	credentials = "/run/credentials/@system"
 	// itemsDevice is QEMU's fw_cfg among the devices of ACPI (QEMU, docs/specs/fw_cfg.rst), itemsModule its driver.
 	itemsDevice = "bus/acpi/devices/QEMU0002:00"
@@ -21,8 +22,8 @@ const (
 // initEnvironment is what init is started with.
 var initEnvironment = []string{"CREDENTIALS_DIRECTORY=" + credentials}
 
-// handOverCredentials leaves what firmware and hypervisor give to the units that name it. It makes the directory in any case:
-// without it systemd would import everything.
+// handOverCredentials leaves what firmware and hypervisor give to the units that name it. It makes the directory in any
+// case: without it systemd would import everything.
 func (b *boot) handOverCredentials() (string, error) {
 	if _, err := fs.Stat(b.sys, itemsDevice); err == nil {
 		if err := b.loader.Load(itemsModule); err != nil {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// switchRoot makes a mounted directory the root and becomes init, as switch_root(8) does. u-root's would give init no environment.
+// switchRoot makes a mounted directory the root and becomes init, as switch_root(8) does. u-root's would give init no
+// environment.
 func switchRoot(root, init string, env []string) error {
 	for _, at := range []string{"/dev", "/proc", "/sys", "/run"} {
 		if same, err := mount.SameFilesystem("/", at); err != nil {
@@ -37,8 +38,8 @@ func switchRoot(root, init string, env []string) error {
 	return fmt.Errorf("start %s: %w", init, unix.Exec(init, []string{init}, env))
 }
 
-// freeInitramfs removes all that is in a directory of the initramfs, which has no name any more, and closes it: its files are
-// memory. What stays costs memory alone. It goes into no other file system.
+// freeInitramfs removes all that is in a directory of the initramfs, which has no name any more, and closes it: its
+// files are memory. What stays costs memory alone. It goes into no other file system.
 func freeInitramfs(dir *os.File) {
 	defer dir.Close()
 	var of unix.Stat_t

@@ -130,11 +130,13 @@ func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) er
 	return nil
 }
 
-// refusePlain refuses state that is not encrypted although the configuration asks for that, before a byte of the disk is changed.
+// refusePlain refuses state that is not encrypted although the configuration asks for that, before a byte of the disk
+// is changed.
 //
-// Nothing tells the state of before the configuration asked for encryption from a file system that somebody has put into its
-// place: PARTUUID and binding can be read on any disk of the node. What is on it would be believed, and what the node keeps
-// from then on, its next bundle among that, would lie there for everybody. So nobody's word but that of who resets it counts.
+// Nothing tells the state of before the configuration asked for encryption from a file system that somebody has put
+// into its place: PARTUUID and binding can be read on any disk of the node. What is on it would be believed, and what
+// the node keeps from then on, its next bundle among that, would lie there for everybody. So nobody's word but that of
+// who resets it counts.
 func (o Options) refusePlain(p Plan, want gpt.GUID) error {
 	if !o.Lock.Wanted() {
 		return nil
@@ -176,7 +178,8 @@ func encryption(device string) (luks.Header, error) {
 	return encryptionOf(f)
 }
 
-// checkCipher refuses an encrypted partition whose header says of another cipher than those that are made (luks.CheckCipher).
+// checkCipher refuses an encrypted partition whose header says of another cipher than those that are made
+// (luks.CheckCipher).
 func checkCipher(device string) error {
 	f, err := os.Open(device)
 	if err != nil {

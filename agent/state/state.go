@@ -5,9 +5,9 @@
 // after mounting. What belongs to another cluster or node, and any disk that is not proved empty, is refused and not
 // touched; the message says which command would adopt or reset it.
 //
-// Where the configuration asks for it, the partition is encrypted when it is made (package unlock). State that is there already
-// and is not encrypted is refused then, and not touched. State that is encrypted is used where the configuration does not
-// ask for it, and the warning says so.
+// Where the configuration asks for it, the partition is encrypted when it is made (package unlock). State that is there
+// already and is not encrypted is refused then, and not touched. State that is encrypted is used where the
+// configuration does not ask for it, and the warning says so.
 package state
 
 import (

@@ -1,6 +1,6 @@
-// Package tpm does the little that the agent asks of a TPM 2.0 itself (TCG, TPM 2.0 Library): it reads registers (PCRs) as the
-// kernel shows them, extends one, and computes the digest of the policy that encrypted state is bound to. Sealing and opening are
-// systemd's. Only the SHA-256 bank is looked at.
+// Package tpm does the little that the agent asks of a TPM 2.0 itself (TCG, TPM 2.0 Library): it reads registers (PCRs)
+// as the kernel shows them, extends one, and computes the digest of the policy that encrypted state is bound to.
+// Sealing and opening are systemd's. Only the SHA-256 bank is looked at.
 package tpm
 
 import (
@@ -19,16 +19,18 @@ import (
 
 // Registers that state is bound to (UAPI.7, Linux TPM PCR Registry).
 const (
-	// Keys (7) holds whether Secure Boot is on, the firmware's keys, and which of them let the boot loader and the image start.
+	// Keys (7) holds whether Secure Boot is on, the firmware's keys, and which of them let the boot loader and the image
+	// start.
 	Keys = 7
 	// Image (11) holds what systemd's stub measured of the image, and the phases after it.
 	Image = 11
-	// Words (12) holds what came from outside of the image: words for the kernel, credentials, add-ons. It is zero without any.
+	// Words (12) holds what came from outside of the image: words for the kernel, credentials, add-ons. It is zero without
+	// any.
 	Words = 12
 )
 
-// StateOpen is the phase of the boot that begins when the state is open or is not there: its hash goes into Image, and no signed value
-// has it. spore inspect knows it too (package builder/pcr).
+// StateOpen is the phase of the boot that begins when the state is open or is not there: its hash goes into Image, and
+// no signed value has it. spore inspect knows it too (package builder/pcr).
 const StateOpen = "spore-state-open"
 
 // Size is that of a register, in bytes.
@@ -83,8 +85,8 @@ const (
 	maxResponse     = 4096
 )
 
-// Extend extends the digest of data into a register of the TPM behind a device such as /dev/tpmrm0: nobody can take that
-// back before the machine starts again.
+// Extend extends the digest of data into a register of the TPM behind a device such as /dev/tpmrm0: nobody can take
+// that back before the machine starts again.
 func Extend(device io.ReadWriter, register int, data []byte) error {
 	sum := sha256.Sum256(data)
 	be := binary.BigEndian
@@ -143,9 +145,9 @@ func PublicKey(text []byte) (*rsa.PublicKey, error) {
 	return key, nil
 }
 
-// Policy is what a TPM asks for before it opens: a value of PCR 11 that Signer signed, PCR 7 with the value Keys, PCR 12 with nothing in
-// it, and a PIN. systemd-cryptenroll(1) writes its digest into the token of LUKS2 (systemd, src/shared/tpm2-util.c,
-// tpm2_calculate_sealing_policy).
+// Policy is what a TPM asks for before it opens: a value of PCR 11 that Signer signed, PCR 7 with the value Keys, PCR
+// 12 with nothing in it, and a PIN. systemd-cryptenroll(1) writes its digest into the token of LUKS2 (systemd,
+// src/shared/tpm2-util.c, tpm2_calculate_sealing_policy).
 type Policy struct {
 	Signer *rsa.PublicKey
 	Keys   Digest
@@ -160,8 +162,8 @@ func (p Policy) PCRs() string {
 // Digest is the policy's, for a key whose exponent is written as it is.
 func (p Policy) Digest() Digest { return p.digest(uint32(p.Signer.E)) }
 
-// Is tells whether a token's digest, in lower-case hexadecimal digits, is that of the policy. There are two: programs write the usual
-// exponent of a key as it is, or as zero, and the key has another name with each.
+// Is tells whether a token's digest, in lower-case hexadecimal digits, is that of the policy. There are two: programs
+// write the usual exponent of a key as it is, or as zero, and the key has another name with each.
 func (p Policy) Is(digest string) bool {
 	return digest == p.Digest().String() || p.Signer.E == defaultExponent && digest == p.digest(0).String()
 }
@@ -189,7 +191,8 @@ func (p Policy) digest(exponent uint32) Digest {
 	return d
 }
 
-// keyName is the name by which a TPM knows a public key (part 1, section 16): the algorithm of its hash, and the hash of TPMT_PUBLIC.
+// keyName is the name by which a TPM knows a public key (part 1, section 16): the algorithm of its hash, and the hash
+// of TPMT_PUBLIC.
 func keyName(key *rsa.PublicKey, exponent uint32) []byte {
 	be := binary.BigEndian
 	modulus := key.N.Bytes()

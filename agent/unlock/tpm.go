@@ -21,8 +21,8 @@ import (
 //   - PCR 12 is zero: the kernel has no words from outside, and no credential or add-on lay beside the image.
 //   - PCR 11 is a value that the image's key signed. It is extended as soon as the state is open, so that nothing opens it later.
 //
-// systemd's policies of that kind name values of PCR 7 and 12, and a key for PCR 11. A list of predicted values for PCR 7
-// (systemd-pcrlock) is not needed: Expect adds a slot for the one value that comes.
+// systemd's policies of that kind name values of PCR 7 and 12, and a key for PCR 11. A list of predicted values for PCR
+// 7 (systemd-pcrlock) is not needed: Expect adds a slot for the one value that comes.
 
 // Start is what was measured of this start of the machine.
 type Start struct {
@@ -82,8 +82,8 @@ func (op *opening) fits() (luks.Token, bool) {
 	return luks.Token{}, false
 }
 
-// next is the token of the TPM that opens the state at a start like this one. One that no digest fits may be of another policy
-// that is fulfilled: it has just opened the state.
+// next is the token of the TPM that opens the state at a start like this one. One that no digest fits may be of another
+// policy that is fulfilled: it has just opened the state.
 func (op *opening) next() (luks.Token, bool) {
 	if t, ok := op.fits(); ok {
 		return t, true
@@ -163,8 +163,8 @@ func (op *opening) byPIN(ctx context.Context) (bool, error) {
 func (op *opening) attachTPM(ctx context.Context, pin string) error {
 	var env []string
 	if pin != "" {
-		// systemd-cryptsetup takes a PIN from a credential too, but then tries a wrong one again and again, until the TPM locks itself.
-		// It takes the variable out of its environment before it does anything.
+		// systemd-cryptsetup takes a PIN from a credential too, but then tries a wrong one again and again, until the TPM
+		// locks itself. It takes the variable out of its environment before it does anything.
 		env = append(env, "PIN="+pin)
 	}
 	return op.Exec(ctx, env, "systemd-cryptsetup", "attach", Name, op.device, "-", "luks,headless=true,tpm2-device=auto,token-timeout=10s")
@@ -198,8 +198,8 @@ func (op *opening) signed() bool {
 
 func (op *opening) expected() bool { _, ok := op.fits(); return ok }
 
-// enrollTPM sees to it that the TPM has one key slot with the policy of this image and this start, and takes away what opened
-// the state otherwise.
+// enrollTPM sees to it that the TPM has one key slot with the policy of this image and this start, and takes away what
+// opened the state otherwise.
 func (op *opening) enrollTPM(ctx context.Context, pin bool) error {
 	policy, err := op.policy(pin)
 	if err != nil {
@@ -263,8 +263,8 @@ func (op *opening) sealTo(ctx context.Context, pin bool, args []string) error {
 // ErrNotSealed says that no TPM opens the state by what the firmware measures, so that nothing has to be expected.
 var ErrNotSealed = errors.New("no TPM opens the state")
 
-// Expect adds a key slot for a start of the same image with another PCR 7, which is about to come, beside the one for now. The next
-// start with it takes the other slot away. key is the recovery key: a TPM opens nothing any more by now.
+// Expect adds a key slot for a start of the same image with another PCR 7, which is about to come, beside the one for
+// now. The next start with it takes the other slot away. key is the recovery key: a TPM opens nothing any more by now.
 func (o *Options) Expect(ctx context.Context, device string, header luks.Header, keys tpm.Digest, key string) error {
 	op := &opening{Options: o, device: device, header: header}
 	token, ok := op.fits()

@@ -365,8 +365,8 @@ func (op *opening) enrollText(ctx context.Context, key string) error {
 	return op.enrollWith(ctx, map[string]string{"cryptenroll.new-passphrase": key}, []string{"--password"})
 }
 
-// enrollWith makes a key slot, and then takes away all others but that of the recovery key. secrets are systemd's credentials for
-// the program: what is in its environment could be read in /proc.
+// enrollWith makes a key slot, and then takes away all others but that of the recovery key. secrets are systemd's
+// credentials for the program: what is in its environment could be read in /proc.
 func (op *opening) enrollWith(ctx context.Context, secrets map[string]string, args []string) error {
 	args = append(args, "--wipe-slot="+strings.Join(append([]string{"tpm2"}, numbers(op.passphrases())...), ","))
 	if byTPM(op.by) {
@@ -418,7 +418,8 @@ func (op *opening) wipe(ctx context.Context, slots ...int) error {
 // minPassphrase is the fewest letters of a passphrase; whoever has the disk can try as many as the machine's time allows.
 const minPassphrase = 12
 
-// minPIN is the fewest letters of a PIN: the TPM lets nobody try more than a few before it locks itself for minutes or hours.
+// minPIN is the fewest letters of a PIN: the TPM lets nobody try more than a few before it locks itself for minutes or
+// hours.
 const minPIN = 6
 
 // choose asks for a new passphrase or PIN, twice.

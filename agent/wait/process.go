@@ -16,10 +16,10 @@ var ErrMainEnded = errors.New("the unit's main process has ended")
 // pollEvery is how often, in milliseconds, WhileMainRuns looks whether its context has ended otherwise.
 const pollEvery = 500
 
-// WhileMainRuns is for programs of ExecStartPost= that wait for the unit's main process to serve. The context ends with that
-// process (systemd.exec(5), $MAINPID): systemd waits for ExecStartPost= to end even when the main process has ended, so that
-// whoever went on waiting would keep the unit from being started again, for good. Without $MAINPID, as in ExecStartPre=, it is
-// ctx with a cancel function.
+// WhileMainRuns is for programs of ExecStartPost= that wait for the unit's main process to serve. The context ends with
+// that process (systemd.exec(5), $MAINPID): systemd waits for ExecStartPost= to end even when the main process has
+// ended, so that whoever went on waiting would keep the unit from being started again, for good. Without $MAINPID, as
+// in ExecStartPre=, it is ctx with a cancel function.
 func WhileMainRuns(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	text := os.Getenv("MAINPID")
 	if text == "" {

@@ -22,8 +22,8 @@ const (
 	Starting = time.Second
 	Waiting  = 16 * time.Second
 	Settled  = time.Minute
-	// Early is how long the picture is taken each EarlyEvery instead of upon changes. While a machine starts, many units change each
-	// second, and for each change systemd would send all properties of the unit to whoever has subscribed.
+	// Early is how long the picture is taken each EarlyEvery instead of upon changes. While a machine starts, many units
+	// change each second, and for each change systemd would send all properties of the unit to whoever has subscribed.
 	Early      = 20 * time.Second
 	EarlyEvery = time.Second / 2
 )

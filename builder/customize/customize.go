@@ -146,8 +146,8 @@ func (c *Change) checkKeys() error {
 	return o.checkSigner(keys.Boot.Certificate)
 }
 
-// checkSigner refuses an image with a program that will be signed and that a certificate has not signed before. What the UKI
-// names by its hashes is covered by its signature: dm-verity checks the root against them wherever it is used.
+// checkSigner refuses an image with a program that will be signed and that a certificate has not signed before. What
+// the UKI names by its hashes is covered by its signature: dm-verity checks the root against them wherever it is used.
 func (o *original) checkSigner(c *x509.Certificate) error {
 	for _, p := range o.programs() {
 		if err := secureboot.CheckSigner(p.pe, c); err != nil {

@@ -58,8 +58,8 @@ func (i *Info) Programs(r io.ReaderAt) ([]Program, error) {
 	return out, nil
 }
 
-// KernelHashes are the hashes by which firmware knows the unified kernel images on the ESP. The boot loader, which other images have
-// too, is not among them.
+// KernelHashes are the hashes by which firmware knows the unified kernel images on the ESP. The boot loader, which
+// other images have too, is not among them.
 func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
 	esp := i.partition(TypeESP, "")
 	if esp == nil || len(i.UKIs) == 0 {

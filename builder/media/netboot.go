@@ -131,8 +131,8 @@ func (m *Media) fillNetboot(ctx context.Context, dir string, loaders map[string]
 	return nil
 }
 
-// netbootLoader signs an iPXE for UEFI as what else the firmware starts. What iPXE loads then is checked by the firmware, too: it
-// starts programs by LoadImage alone. A binary for BIOS has no signature that anybody would look at.
+// netbootLoader signs an iPXE for UEFI as what else the firmware starts. What iPXE loads then is checked by the
+// firmware, too: it starts programs by LoadImage alone. A binary for BIOS has no signature that anybody would look at.
 func (m *Media) netbootLoader(name string, data []byte) ([]byte, error) {
 	if filepath.Ext(name) != ".efi" {
 		return data, nil

@@ -274,7 +274,8 @@ func TestAnApprovalOutlivesTheServer(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, code, "another key wants an approval of its own")
 }
 
-// What is refused here is what somebody gets who answers PXE before this server: a system of his own shows any fingerprint.
+// What is refused here is what somebody gets who answers PXE before this server: a system of his own shows any
+// fingerprint.
 func TestKeysOfAuthoritiesAreNotGivenToAMachineThatProvesNothing(t *testing.T) {
 	p := newPlantOf(t, "../../configs")
 	s := p.serve(p.options())
@@ -329,8 +330,8 @@ func TestKeysOfAuthoritiesAreNotGivenToAMachineThatProvesNothing(t *testing.T) {
 	require.NoError(t, p.approve(worker.claim.Fingerprint(), nil), "a node that issues nothing needs no proof")
 }
 
-// The server is on the network. When it was taken over, it may show the operator the fingerprint that he has compared, beside a key
-// of its own.
+// The server is on the network. When it was taken over, it may show the operator the fingerprint that he has compared,
+// beside a key of its own.
 func TestAServerThatExchangesTheKeyIsSeen(t *testing.T) {
 	m := newMachine(t, "c", "")
 	state := netboot.State{Requests: []enroll.Request{{Fingerprint: "aaaa-bbbb-cccc-dddd-eeee", Claim: m.claim}}}

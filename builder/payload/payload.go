@@ -33,8 +33,8 @@ const version = "go-program 3"
 // flags are the command and the options that every program is built with: nothing of the build machine reaches the output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false"}
 
-// WithoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out of
-// what ships. Our own programs go without this flag: they share what is compiled for the builder.
+// WithoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out
+// of what ships. Our own programs go without this flag: they share what is compiled for the builder.
 const WithoutDWARF = "-gcflags=all=-dwarf=false"
 
 // stripped tells the linker to leave out symbols and debug information.

@@ -17,8 +17,8 @@ import (
 	"spore/builder/stamp"
 )
 
-// PluginFile pins what the plugin of Maven's that runs consists of, its poms too: PATH SIZE sha256:HEX, by the paths of a Maven
-// repository. Its code runs on the machine that builds.
+// PluginFile pins what the plugin of Maven's that runs consists of, its poms too: PATH SIZE sha256:HEX, by the paths of
+// a Maven repository. Its code runs on the machine that builds.
 const PluginFile = "plugin.sum"
 
 // pluginHint says how PluginFile is written.
@@ -59,8 +59,8 @@ func parsePlugin(text []byte) ([]pluginFile, error) {
 	return out, nil
 }
 
-// stop is an artifact that is nowhere. As a part of the plugin it has Maven bring all others, say that this one is missing, and end
-// before any code of the plugin is loaded. With the scope system no repository is asked for it.
+// stop is an artifact that is nowhere. As a part of the plugin it has Maven bring all others, say that this one is
+// missing, and end before any code of the plugin is loaded. With the scope system no repository is asked for it.
 const stop = "spore:stop:jar:0"
 
 // stopPom is a pom.xml with nothing but the plugin and stop.
@@ -80,8 +80,8 @@ var (
 	artifactInText  = regexp.MustCompile(`[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:(?:jar|pom):[A-Za-z0-9._:-]*[A-Za-z0-9]`)
 )
 
-// bringPlugin has Maven bring the plugin without running it, and returns the local repository where it lies. more are further
-// words for Maven.
+// bringPlugin has Maven bring the plugin without running it, and returns the local repository where it lies. more are
+// further words for Maven.
 func bringPlugin(ctx context.Context, dir string, plugin Artifact, o Options, more ...string) (string, error) {
 	file := filepath.Join(dir, "plugin.xml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, stopPom, plugin.Group, plugin.Name, plugin.Version), 0o600); err != nil {
@@ -125,9 +125,9 @@ func errorsOf(log []byte) []byte {
 	return out
 }
 
-// checkPlugin has Maven bring the plugin, and refuses it when anything of it is not what PluginFile says, before any of it runs. The
-// poms say which jars there are; so with the same poms a version of Maven that brings fewer of them, because it has them itself,
-// is not refused.
+// checkPlugin has Maven bring the plugin, and refuses it when anything of it is not what PluginFile says, before any of
+// it runs. The poms say which jars there are; so with the same poms a version of Maven that brings fewer of them,
+// because it has them itself, is not refused.
 func checkPlugin(ctx context.Context, dir string, plugin Artifact, pinned []pluginFile, o Options) error {
 	repository, err := bringPlugin(ctx, dir, plugin, o)
 	if err != nil {
@@ -159,7 +159,8 @@ func checkPlugin(ctx context.Context, dir string, plugin Artifact, pinned []plug
 	return errors.Join(problems...)
 }
 
-// PluginSums makes the text of PluginFile for the payload in dir, from what a Maven with an empty local repository brings now.
+// PluginSums makes the text of PluginFile for the payload in dir, from what a Maven with an empty local repository
+// brings now.
 func PluginSums(ctx context.Context, dir string, o Options) ([]byte, error) {
 	pom, err := os.ReadFile(filepath.Join(dir, PomFile))
 	if err != nil {

@@ -86,15 +86,16 @@ func checkPom(data []byte, pinned []jar) ([]Artifact, error) {
 	return out, nil
 }
 
-// copyPlugin is the one plugin of Maven's that runs, and what it is asked for. Its code runs on the machine that builds.
+// copyPlugin is the one plugin of Maven's that runs, and what it is asked for. Its code runs on the machine that
+// builds.
 const (
 	pluginGroup = "org.apache.maven.plugins"
 	copyPlugin  = "maven-dependency-plugin"
 	copyGoal    = "copy-dependencies"
 )
 
-// plugin is the version of the one plugin that runs. A pom.xml that names none would have Maven take the newest that there is, and
-// one that names others would have it run code that nothing here asks for.
+// plugin is the version of the one plugin that runs. A pom.xml that names none would have Maven take the newest that
+// there is, and one that names others would have it run code that nothing here asks for.
 func (p *pom) plugin() (Artifact, error) {
 	if p.Extensions != nil || p.Management != nil || p.Profiles != nil {
 		return Artifact{}, errors.New("it has extensions, pluginManagement or profiles, which can bring other plugins; leave them out")

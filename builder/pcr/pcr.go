@@ -21,12 +21,13 @@ import (
 // Register is the number of the PCR.
 const Register = 11
 
-// Phases are the boot phases for which images are signed: the time until the state is open, in which the value is the one that the
-// stub left. systemd's own phases are not measured: the initramfs is not systemd's, and its units for that are left out.
+// Phases are the boot phases for which images are signed: the time until the state is open, in which the value is the
+// one that the stub left. systemd's own phases are not measured: the initramfs is not systemd's, and its units for that
+// are left out.
 var Phases = []string{""}
 
-// StateOpen is the phase after that, for which no image is signed: nothing has the TPM open the state once it is open. The
-// agent measures it (agent/tpm).
+// StateOpen is the phase after that, for which no image is signed: nothing has the TPM open the state once it is open.
+// The agent measures it (agent/tpm).
 const StateOpen = "spore-state-open"
 
 // measured are the sections that the stub measures, in its order, which is not that of the file. A signature of the result

@@ -9,8 +9,8 @@ import (
 	"spore/builder/tree"
 )
 
-// Imported is a setting by which a unit takes a credential from outside of the image: from firmware, a hypervisor or the kernel
-// command line (systemd.exec(5), Credentials; systemd.system-credentials(7)).
+// Imported is a setting by which a unit takes a credential from outside of the image: from firmware, a hypervisor or
+// the kernel command line (systemd.exec(5), Credentials; systemd.system-credentials(7)).
 type Imported struct {
 	// Unit is the name of the unit, Setting such as "ImportCredential" and Value what it is set to.
 	Unit, Setting, Value string
@@ -18,7 +18,8 @@ type Imported struct {
 	File, Origin string
 }
 
-// credentialDropIn is what shuts a unit of a package. It sorts before drop-ins of our own and of users, which are numbered from 50.
+// credentialDropIn is what shuts a unit of a package. It sorts before drop-ins of our own and of users, which are
+// numbered from 50.
 const credentialDropIn = "49-spore-credentials.conf"
 
 // execSections are the sections in which a unit says how its processes run, by its kind.
@@ -36,9 +37,9 @@ func (i Imported) named() bool {
 	return strings.HasPrefix(strings.TrimLeft(id, "|!"), HandedOver)
 }
 
-// shutCredentials has no unit of a package take anything from outside. With tmpfiles.extra, sysctl.extra and the like, whoever
-// writes the firmware's strings would be root, also under Secure Boot, which covers none of them. Units of our own and of the
-// user name what they take.
+// shutCredentials has no unit of a package take anything from outside. With tmpfiles.extra, sysctl.extra and the like,
+// whoever writes the firmware's strings would be root, also under Secure Boot, which covers none of them. Units of our
+// own and of the user name what they take.
 func shutCredentials(b *build) error {
 	for _, unit := range b.tree.Children(packageUnits) {
 		if n, err := b.tree.Lstat(path.Join(packageUnits, unit)); err != nil || n.Type != tree.Regular {
@@ -158,8 +159,8 @@ func (b *build) imported(unit string) ([]Imported, error) {
 	return out, nil
 }
 
-// outside tells whether a setting takes a credential from outside, or takes such settings back. A path in the root, or of what
-// the node made itself, is inside.
+// outside tells whether a setting takes a credential from outside, or takes such settings back. A path in the root, or
+// of what the node made itself, is inside.
 func outside(section, kind, setting, value string) bool {
 	if section == "[Unit]" {
 		return slices.Contains(conditionSettings, setting) && value != ""

@@ -211,8 +211,8 @@ func testKeptUnits(t *testing.T, tr *tree.Tree) {
 	require.Equal(t, string(want), got, "units of packages that stay in the image differ from %s: drop new ones in dropunits.go, or add them there", file)
 }
 
-// testCredentials looks at what units take from firmware. Those that Debian's systemd has as importing are shut one by one, and
-// the list holds that none is overlooked.
+// testCredentials looks at what units take from firmware. Those that Debian's systemd has as importing are shut one by
+// one, and the list holds that none is overlooked.
 func testCredentials(t *testing.T, tr *tree.Tree) {
 	taken, err := recipe.ImportedCredentials(tr)
 	require.NoError(t, err)

@@ -127,8 +127,8 @@ func Certificate(pe []byte) (*x509.Certificate, error) {
 	return list[0].certificate, nil
 }
 
-// CheckSigner returns an error unless one of the signatures of a program is right and by a certificate. Firmware takes a program
-// by any of its signatures, so one of another signer beside it does no harm.
+// CheckSigner returns an error unless one of the signatures of a program is right and by a certificate. Firmware takes
+// a program by any of its signatures, so one of another signer beside it does no harm.
 func CheckSigner(pe []byte, c *x509.Certificate) error {
 	list, err := Signatures(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil {
@@ -157,8 +157,8 @@ func Fingerprint(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Digest is the hash that a program is known by, to signatures and to whoever measures what the firmware starts: that of
-// Authenticode with SHA-256. Signatures are not part of it.
+// Digest is the hash that a program is known by, to signatures and to whoever measures what the firmware starts: that
+// of Authenticode with SHA-256. Signatures are not part of it.
 func Digest(r io.ReaderAt, size int64) ([sha256.Size]byte, error) {
 	p, err := readProgram(r, size)
 	if err != nil {
@@ -171,9 +171,9 @@ func Digest(r io.ReaderAt, size int64) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(sum), nil
 }
 
-// DigestInMemory is what firmware measures of a program that zeros follow, up to size bytes in all, as they follow a kernel in a
-// section of a UKI. It takes the signatures for the last bytes of what it is given (EDK2, MeasurePeImageAndExtend), so that
-// here it hashes them and leaves out as many zeros.
+// DigestInMemory is what firmware measures of a program that zeros follow, up to size bytes in all, as they follow a
+// kernel in a section of a UKI. It takes the signatures for the last bytes of what it is given (EDK2,
+// MeasurePeImageAndExtend), so that here it hashes them and leaves out as many zeros.
 func DigestInMemory(pe []byte, size int64) ([sha256.Size]byte, error) {
 	p, err := readProgram(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil {

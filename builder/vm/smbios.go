@@ -12,11 +12,11 @@ import (
 // SMBIOS is what the machine says about itself.
 type SMBIOS struct {
 	Serial, UUID, Product string
-	// Credentials are systemd credentials (systemd.system-credentials(7)): small ones are SMBIOS type 11 strings, others items of
-	// fw_cfg. All of them together may have 1 MiB. A node takes those alone whose names begin with "spore.".
+	// Credentials are systemd credentials (systemd.system-credentials(7)): small ones are SMBIOS type 11 strings, others
+	// items of fw_cfg. All of them together may have 1 MiB. A node takes those alone whose names begin with "spore.".
 	Credentials map[string][]byte
-	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them, with Secure Boot too, and measures
-	// them into PCR 12 (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
+	// KernelArguments are further words of the kernel command line; systemd's EFI stub takes them, with Secure Boot too,
+	// and measures them into PCR 12 (systemd-stub(7), io.systemd.stub.kernel-cmdline-extra).
 	KernelArguments []string
 }
 

@@ -63,7 +63,8 @@ type DNS struct {
 	TTL int `yaml:"ttl,omitempty" json:"ttl,omitempty"`
 	// Records adds names to the cluster's domain.
 	Records []DNSRecord `yaml:"records,omitempty" json:"records,omitempty"`
-	// Clients holds further networks that are answered, besides nodeSubnets and podCIDRs; all others are refused. 0.0.0.0/0 and ::/0 are everybody.
+	// Clients holds further networks that are answered, besides nodeSubnets and podCIDRs; all others are refused.
+	// 0.0.0.0/0 and ::/0 are everybody.
 	Clients []string `yaml:"clients,omitempty" json:"clients,omitempty"`
 }
 

@@ -2,9 +2,12 @@ package spec
 
 // State says how a node keeps its state, /var. It is decided when the partition is made.
 type State struct {
-	// Encrypt encrypts the state partition (LUKS2) and says what opens it at boot: tpm2 (the machine's TPM), tpm2-pin (the TPM and a PIN that is asked for on the console), passphrase (asked for on the console), host-key (a key on the boot medium together with the machine's UUID) or none (default). The recovery key of the node's bundle opens it always.
+	// Encrypt encrypts the state partition (LUKS2) and says what opens it at boot: tpm2 (the machine's TPM), tpm2-pin (the
+	// TPM and a PIN that is asked for on the console), passphrase (asked for on the console), host-key (a key on the boot
+	// medium together with the machine's UUID) or none (default). The recovery key of the node's bundle opens it always.
 	Encrypt string `yaml:"encrypt,omitempty" json:"encrypt,omitempty"`
-	// WithoutTPM is what a machine without a TPM 2.0 does where encrypt is tpm2 or tpm2-pin: refuse (default; it keeps no state), passphrase or host-key.
+	// WithoutTPM is what a machine without a TPM 2.0 does where encrypt is tpm2 or tpm2-pin: refuse (default; it keeps no
+	// state), passphrase or host-key.
 	WithoutTPM string `yaml:"withoutTPM,omitempty" json:"withoutTPM,omitempty"`
 }
 

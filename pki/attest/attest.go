@@ -1,25 +1,26 @@
-// Package attest is the proof, by a machine's TPM 2.0, of what that machine has started (TPM 2.0 Library, part 1, "Attestation";
-// TCG PC Client Platform Firmware Profile 1.06, section 3.3): a quote of registers, signed by a key of the TPM, over a nonce of
-// whoever asks. The machine's half is package agent/quote.
+// Package attest is the proof, by a machine's TPM 2.0, of what that machine has started (TPM 2.0 Library, part 1,
+// "Attestation"; TCG PC Client Platform Firmware Profile 1.06, section 3.3): a quote of registers, signed by a key of
+// the TPM, over a nonce of whoever asks. The machine's half is package agent/quote.
 //
-// Three registers are quoted, all of SHA-256. What they say together is what a machine runs that booted from the network:
+// Three registers are quoted, all of SHA-256. What they say together is what a machine runs that booted from the
+// network:
 //
 //	4   each program that the firmware started, by the hash of Authenticode, in their order
 //	11  what the started UKI measured of itself (package builder/pcr)
 //	12  what came from outside of the UKI: a command line, credentials; zero where nothing did
 //
-// Register 11 alone would say little: any system can measure the public parts of a UKI into it. A program that the firmware
-// started cannot take its own hash out of register 4 again. Register 7, the state of Secure Boot, is not asked for: who signed
-// a program says less than which one it was, and register 4 says that with Secure Boot on or off.
+// Register 11 alone would say little: any system can measure the public parts of a UKI into it. A program that the
+// firmware started cannot take its own hash out of register 4 again. Register 7, the state of Secure Boot, is not asked
+// for: who signed a program says less than which one it was, and register 4 says that with Secure Boot on or off.
 //
-// A quote proves nothing about which TPM made it, or even that one did, before its endorsement key (EK) is known: by its
-// fingerprint, which the operator has seen before, or by a certificate of the TPM's maker, which says that some TPM of that
-// maker answers. Wrap ties the two together as TPM2_ActivateCredential has it: what it encrypts can only be opened by the TPM that
-// has both the EK and the key that signed the quote.
+// A quote proves nothing about which TPM made it, or even that one did, before its endorsement key (EK) is known: by
+// its fingerprint, which the operator has seen before, or by a certificate of the TPM's maker, which says that some TPM
+// of that maker answers. Wrap ties the two together as TPM2_ActivateCredential has it: what it encrypts can only be
+// opened by the TPM that has both the EK and the key that signed the quote.
 //
-// github.com/google/go-tpm is used, and not google/go-attestation above it: that brings go-tpm-tools, the parser of the whole event
-// log for the verifier, and code for Windows and for keys that are kept, for an agent that needs four commands. Here the verifier
-// is sent the list of hashes alone, which it replays, so that it parses no log.
+// github.com/google/go-tpm is used, and not google/go-attestation above it: that brings go-tpm-tools, the parser of the
+// whole event log for the verifier, and code for Windows and for keys that are kept, for an agent that needs four
+// commands. Here the verifier is sent the list of hashes alone, which it replays, so that it parses no log.
 package attest
 
 import (
@@ -113,14 +114,15 @@ func (e *Evidence) Check() error {
 	return nil
 }
 
-// Qualify is what a quote is made over: the nonce, and what the TPM is to vouch for, which is the machine's fingerprint with
-// its cluster, its node and its key.
+// Qualify is what a quote is made over: the nonce, and what the TPM is to vouch for, which is the machine's fingerprint
+// with its cluster, its node and its key.
 func Qualify(nonce []byte, subject string) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "spore attest 1\n%x\n%s\n", nonce, subject))
 	return sum[:]
 }
 
-// Fingerprint names a TPM by its EK: 160 bits of a hash over the public key, in eight groups of four characters of base32.
+// Fingerprint names a TPM by its EK: 160 bits of a hash over the public key, in eight groups of four characters of
+// base32.
 func Fingerprint(ek []byte) string {
 	sum := sha256.Sum256(append([]byte("spore ek 1\n"), ek...))
 	text := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
@@ -155,12 +157,12 @@ func Selection() tpm2.TPMLPCRSelection {
 	return tpm2.TPMLPCRSelection{PCRSelections: []tpm2.TPMSPCRSelection{{Hash: tpm2.TPMAlgSHA256, PCRSelect: tpm2.PCClientCompatible.PCRs(Registers...)}}}
 }
 
-// subjectAltName is the extension that makers mark critical and fill with names that x509 does not know (TCG EK Credential
-// Profile 2.5, section 3.2.9).
+// subjectAltName is the extension that makers mark critical and fill with names that x509 does not know (TCG EK
+// Credential Profile 2.5, section 3.2.9).
 const subjectAltName = "2.5.29.17"
 
-// CheckCertificate tells whether one of the roots, in a chain over the intermediate certificates, has signed the certificate of
-// this EK. A good certificate says that a TPM of that maker has the EK, and not in which machine it is.
+// CheckCertificate tells whether one of the roots, in a chain over the intermediate certificates, has signed the
+// certificate of this EK. A good certificate says that a TPM of that maker has the EK, and not in which machine it is.
 func (k *Keys) CheckCertificate(roots, intermediates *x509.CertPool) error {
 	if len(k.Certificate) == 0 {
 		return errors.New("the TPM has no certificate of its maker")
@@ -176,7 +178,8 @@ func (k *Keys) CheckCertificate(roots, intermediates *x509.CertPool) error {
 		}
 	}
 	c.UnhandledCriticalExtensions = left
-	// Makers give TPMs certificates without an end, or with one that has passed in the machine's life; what is asked is who made it.
+	// Makers give TPMs certificates without an end, or with one that has passed in the machine's life; what is asked is
+	// who made it.
 	_, err = c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
 		return fmt.Errorf("the certificate of the TPM's EK is not signed by a maker that you trust: %w", err)

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soft signs as a TPM does, with keys that are no TPM's: for what Verify says of forms, values and signatures. A real one is in
-// agent/quote.
+// soft signs as a TPM does, with keys that are no TPM's: for what Verify says of forms, values and signatures. A real
+// one is in agent/quote.
 type soft struct {
 	ek *rsa.PrivateKey
 	ak *ecdsa.PrivateKey
@@ -300,7 +300,8 @@ func TestWhatIsWrappedIsForOneTPM(t *testing.T) {
 	}
 }
 
-// certified is the certificate of an EK, as makers write it: critical names that x509 does not know, and an end that has passed.
+// certified is the certificate of an EK, as makers write it: critical names that x509 does not know, and an end that
+// has passed.
 func certified(t *testing.T, key any, by *x509.Certificate, with any) []byte {
 	t.Helper()
 	names, err := asn1.Marshal([]asn1.RawValue{{Class: 2, Tag: 4, IsCompound: true, Bytes: []byte{0x30, 0}}})

@@ -30,8 +30,8 @@ type Want struct {
 	More []string
 }
 
-// harmless are what firmware puts into register 4 besides programs: its separator and remarks (TCG PC Client Platform Firmware
-// Profile 1.06, section 3.3.4.5).
+// harmless are what firmware puts into register 4 besides programs: its separator and remarks (TCG PC Client Platform
+// Firmware Profile 1.06, section 3.3.4.5).
 var harmless = func() map[[sha256.Size]byte]bool {
 	out := map[[sha256.Size]byte]bool{sha256.Sum256(make([]byte, 4)): true}
 	for _, remark := range []string{
@@ -42,8 +42,8 @@ var harmless = func() map[[sha256.Size]byte]bool {
 	return out
 }()
 
-// Verify tells whether the TPM with these keys vouches that its machine started what is wanted, and nothing else, and for the
-// subject. It says nothing of whose TPM that is.
+// Verify tells whether the TPM with these keys vouches that its machine started what is wanted, and nothing else, and
+// for the subject. It says nothing of whose TPM that is.
 func Verify(k Keys, e Evidence, nonce []byte, subject string, want Want) error {
 	if err := errors.Join(k.Check(), e.Check()); err != nil {
 		return err

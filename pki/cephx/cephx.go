@@ -1,8 +1,8 @@
-// Package cephx makes keys of Ceph's authentication (cephx) from other ones, so that whoever has one key, such as a monitor, knows
-// those of many and each of these tells nothing of the others.
+// Package cephx makes keys of Ceph's authentication (cephx) from other ones, so that whoever has one key, such as a
+// monitor, knows those of many and each of these tells nothing of the others.
 //
-// A key is what Ceph writes (src/auth/Crypto.cc, CryptoKey::encode) in base64: le16 type, 1 for AES; le32 seconds and le32
-// nanoseconds of its making; le16 length; the key.
+// A key is what Ceph writes (src/auth/Crypto.cc, CryptoKey::encode) in base64: le16 type, 1 for AES; le32 seconds and
+// le32 nanoseconds of its making; le16 length; the key.
 package cephx
 
 import (
@@ -31,8 +31,8 @@ const (
 // ErrForm says that a text is not a key.
 var ErrForm = errors.New("it is no key of Ceph's")
 
-// Derive is the key for a purpose: HMAC-SHA256 of that under the seed, which is a key itself. It is as old as the seed, since
-// Ceph's monitors let no older key take the place of a newer one.
+// Derive is the key for a purpose: HMAC-SHA256 of that under the seed, which is a key itself. It is as old as the seed,
+// since Ceph's monitors let no older key take the place of a newer one.
 func Derive(seed, purpose string) (string, error) {
 	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(seed))
 	if err != nil || len(k) < header+size || binary.LittleEndian.Uint16(k) != 1 {

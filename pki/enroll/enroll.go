@@ -3,14 +3,15 @@
 // booted from. The operator compares the fingerprint and approves it; then the server hands out the bundle of that node,
 // encrypted to that key alone.
 //
-// The way is plain HTTP: POST BASE/enroll with a Claim in JSON. The answer is 202 with a Pending, or 200 with the bundle. What
-// it stands on is the operator's look at the fingerprint on one side, and on the other the signature of the bundle (package
-// bundle), which the machine checks against the cluster part of its verified image. A fingerprint stands for cluster, node, key
-// and TPM together, so that another key, or another node for the same key, is another one, and wants an approval of its own.
+// The way is plain HTTP: POST BASE/enroll with a Claim in JSON. The answer is 202 with a Pending, or 200 with the
+// bundle. What it stands on is the operator's look at the fingerprint on one side, and on the other the signature of
+// the bundle (package bundle), which the machine checks against the cluster part of its verified image. A fingerprint
+// stands for cluster, node, key and TPM together, so that another key, or another node for the same key, is another
+// one, and wants an approval of its own.
 //
-// The fingerprint does not say what shows it. Whoever answers a machine's PXE first can start a system of his own there, which
-// shows the fingerprint of a key that he has. Only the machine's TPM speaks against that (package attest): a Pending may bring a
-// nonce, and the next Claim the TPM's quote over it.
+// The fingerprint does not say what shows it. Whoever answers a machine's PXE first can start a system of his own
+// there, which shows the fingerprint of a key that he has. Only the machine's TPM speaks against that (package attest):
+// a Pending may bring a nonce, and the next Claim the TPM's quote over it.
 //
 // The server never sees a bundle that it could read: whoever approves seals it (Approval).
 package enroll
@@ -61,7 +62,8 @@ type Claim struct {
 	MACs   []string `json:"macs,omitempty"`
 	Serial string   `json:"serial,omitempty"`
 	UUID   string   `json:"uuid,omitempty"`
-	// TPM are the keys of the machine's TPM, where it has one that works; Evidence is its answer to the nonce of a Pending.
+	// TPM are the keys of the machine's TPM, where it has one that works; Evidence is its answer to the nonce of a
+	// Pending.
 	TPM      *attest.Keys     `json:"tpm,omitempty"`
 	Evidence *attest.Evidence `json:"evidence,omitempty"`
 }
@@ -151,8 +153,8 @@ func printable(s string) bool {
 	return len(s) <= maxText
 }
 
-// Fingerprint is what operator and console compare: 100 bits of a hash over cluster, node, key and the TPM's keys, in five groups
-// of four characters of base32.
+// Fingerprint is what operator and console compare: 100 bits of a hash over cluster, node, key and the TPM's keys, in
+// five groups of four characters of base32.
 func (c Claim) Fingerprint() string {
 	// No part can hold a newline (ParseClaim), so no two claims give the same text.
 	text := fmt.Appendf(nil, "spore enroll 1\n%s\n%s\n%s\n", strings.ToLower(c.Cluster), c.Node, c.Key)
@@ -247,8 +249,8 @@ func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, k.Public()) 
 // Activate has the machine's TPM open a credential; see package attest.
 type Activate func(credential, secret []byte) ([]byte, error)
 
-// Open decrypts what the server handed out: the bundle as it was signed, which nobody has verified yet. activate is nil where
-// the machine has no TPM.
+// Open decrypts what the server handed out: the bundle as it was signed, which nobody has verified yet. activate is nil
+// where the machine has no TPM.
 func (k Key) Open(sealed []byte, activate Activate) ([]byte, error) {
 	if len(sealed) > maxSealed {
 		return nil, fmt.Errorf("it has more than %d bytes", maxSealed)
@@ -269,8 +271,8 @@ func (k Key) Open(sealed []byte, activate Activate) ([]byte, error) {
 	return data, err
 }
 
-// Seal encrypts a bundle to the key of a claim and, with its TPM, to that, too. A TPM's keys are taken for what they are: whoever
-// calls has verified them (package attest).
+// Seal encrypts a bundle to the key of a claim and, with its TPM, to that, too. A TPM's keys are taken for what they
+// are: whoever calls has verified them (package attest).
 func Seal(data []byte, c Claim, toTPM bool) ([]byte, error) {
 	sealed, err := seal.ForRecipients(data, []string{c.Key})
 	if err != nil || !toTPM {

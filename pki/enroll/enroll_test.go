@@ -176,7 +176,8 @@ func (l *lab) states() map[string]string {
 	return out
 }
 
-// fakes are claims of keys that nobody has: the keys cost time, and a claim has another fingerprint by its node as well.
+// fakes are claims of keys that nobody has: the keys cost time, and a claim has another fingerprint by its node as
+// well.
 func fakes(t testing.TB, node string, n int) []Claim {
 	var out []Claim
 	for range n {

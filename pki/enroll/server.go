@@ -18,8 +18,8 @@ import (
 	"spore/pki/attest"
 )
 
-// Bounds of what is kept. Who is on the network can send claims without end, and from many addresses. Whoever still asks keeps his
-// place against them: a claim that finds none is refused, and its machine asks again.
+// Bounds of what is kept. Who is on the network can send claims without end, and from many addresses. Whoever still
+// asks keeps his place against them: a claim that finds none is refused, and its machine asks again.
 const (
 	maxRequests  = 256
 	maxPerRemote = 16
@@ -61,8 +61,8 @@ type Request struct {
 	asked time.Time
 }
 
-// Approval is the bundle for a claim, encrypted to it (Seal). Who reads it can do nothing with it; so it can be kept where the
-// server reads it, and outlives the server's end.
+// Approval is the bundle for a claim, encrypted to it (Seal). Who reads it can do nothing with it; so it can be kept
+// where the server reads it, and outlives the server's end.
 type Approval struct {
 	Claim  Claim  `json:"claim"`
 	Sealed []byte `json:"sealed"`
@@ -88,8 +88,8 @@ func ParseApproval(data []byte) (Approval, error) {
 	return a, err
 }
 
-// Server collects claims, and hands out bundles for those that the operator approved. It is an http.Handler. Claims are gone
-// when the process ends, and machines ask again; Approvals can be given to the next one.
+// Server collects claims, and hands out bundles for those that the operator approved. It is an http.Handler. Claims are
+// gone when the process ends, and machines ask again; Approvals can be given to the next one.
 type Server struct {
 	ServerOptions
 	mu       sync.Mutex
@@ -186,7 +186,8 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 			q.State = Unknown
 		}
 	}
-	// Everybody can send what he has heard of a claim; a claim without an answer takes none away, and the last answer is kept.
+	// Everybody can send what he has heard of a claim; a claim without an answer takes none away, and the last answer is
+	// kept.
 	if c.Evidence == nil || q.nonce == nil || !bytes.Equal(c.Evidence.Nonce, q.nonce) {
 		c.Evidence = q.Claim.Evidence
 	}
@@ -200,9 +201,10 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 
 func (s *Server) known(c Claim) bool { return c.Node != "" && s.Known(c.Node) }
 
-// makeRoom sees to a place for a request. An approved one has its place beside the others: there is one for each node. Of the
-// others, those make room that nobody has asked for any more; when all are in use, the newest of the address that has the most,
-// if it has two more than the one that wants a place, and then the newest of a machine that is no node.
+// makeRoom sees to a place for a request. An approved one has its place beside the others: there is one for each node.
+// Of the others, those make room that nobody has asked for any more; when all are in use, the newest of the address
+// that has the most, if it has two more than the one that wants a place, and then the newest of a machine that is no
+// node.
 func (s *Server) makeRoom(want *Request, known bool) bool {
 	byRemote := map[string][]*Request{}
 	n := 0
@@ -284,8 +286,8 @@ func (s *Server) find(fingerprint string) (*Request, error) {
 	return q, nil
 }
 
-// Approve has a bundle handed out to the machine with that claim from now on. An earlier approval for the same node ends. It
-// need not have asked this server yet.
+// Approve has a bundle handed out to the machine with that claim from now on. An earlier approval for the same node
+// ends. It need not have asked this server yet.
 func (s *Server) Approve(a Approval) error {
 	c := a.Claim
 	if !strings.EqualFold(c.Cluster, s.Cluster) {

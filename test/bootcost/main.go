@@ -1,7 +1,7 @@
-// Program bootcost says where the instructions of a boot go: it starts edge-01 of an image of examples/edge in QEMU, which
-// counts instructions (-icount), and prints what systemd accounts to each unit until the roles run. A busy host does not change
-// these numbers. With -plain it boots the images in turn as they are rehearsed, and prints the CPU seconds of QEMU from the
-// kernel's first line until the roles are active, as `make bench` measures them.
+// Program bootcost says where the instructions of a boot go: it starts edge-01 of an image of examples/edge in QEMU,
+// which counts instructions (-icount), and prints what systemd accounts to each unit until the roles run. A busy host
+// does not change these numbers. With -plain it boots the images in turn as they are rehearsed, and prints the CPU
+// seconds of QEMU from the kernel's first line until the roles are active, as `make bench` measures them.
 //
 //	go run ./test/bootcost KEYS OUT...
 //	go run ./test/bootcost -plain 3 KEYS OUT...

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// dnsTimeout bounds one question, dnsAttempts how often it is asked: UDP loses packets, and coredns.service is active a
-	// moment before its program listens, so there is a pause between two.
+	// dnsTimeout bounds one question, dnsAttempts how often it is asked: UDP loses packets, and coredns.service is active
+	// a moment before its program listens, so there is a pause between two.
 	dnsTimeout  = time.Second
 	dnsPause    = time.Second / 2
 	dnsAttempts = 15

@@ -26,9 +26,10 @@ import (
 	"spore/test/powercut"
 )
 
-// Scenario: encrypted state under Secure Boot. The first start makes it with the recovery key of the bundle on the stick, the next ones
-// open it by the TPM, and everything else wants the recovery key on the console: Secure Boot switched off, words from outside,
-// other keys in the firmware, a cleared TPM. Reset leaves nothing that could be opened.
+// Scenario: encrypted state under Secure Boot. The first start makes it with the recovery key of the bundle on the
+// stick, the next ones open it by the TPM, and everything else wants the recovery key on the console: Secure Boot
+// switched off, words from outside, other keys in the firmware, a cleared TPM. Reset leaves nothing that could be
+// opened.
 
 const (
 	// secretText is what a program keeps in /var.
@@ -121,7 +122,8 @@ func TestEncryptedState(t *testing.T) {
 	g := boot(t, c)
 	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
 	g.awaitLine(`stage1: .*the image has a signature of PCR 11`)
-	// What power cuts of this start leave in the firmware: its dbx changes later, and not before the TPM has a slot for that.
+	// What power cuts of this start leave in the firmware: its dbx changes later, and not before the TPM has a slot for
+	// that.
 	early := filepath.Join(t.TempDir(), "early.fd")
 	require.NoError(t, vm.Copy(c.VarsPath(), early, 0))
 	began := g.mark
@@ -172,7 +174,8 @@ func TestEncryptedState(t *testing.T) {
 		rng := rand.New(rand.NewPCG(chance.Seed(t), 11))
 		first, last := stateWrites(t, log, disk)
 		for i := range encryptedCuts {
-			// One cut in each equal part of the writes, and all of them in the first fifth: what comes later is of the next starts.
+			// One cut in each equal part of the writes, and all of them in the first fifth: what comes later is of the next
+			// starts.
 			span := (last - first) / 5 / encryptedCuts
 			cut, err := log.Cut(first+i*span+rng.IntN(max(1, span)), rng.Uint64())
 			require.NoError(t, err)

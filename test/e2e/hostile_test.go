@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are credentials by which whoever writes the firmware's strings, or runs the hypervisor, would configure what reads
-// them (systemd.system-credentials(7)), and what shows on the machine that one of them was read.
+// hostile are credentials by which whoever writes the firmware's strings, or runs the hypervisor, would configure what
+// reads them (systemd.system-credentials(7)), and what shows on the machine that one of them was read.
 var hostile = []struct {
 	name, value string
 	// look is a command that succeeds when the credential did anything; empty where another row's looks for it as well.

@@ -14,10 +14,11 @@ import (
 	"spore/builder/vm"
 )
 
-// Scenario: PXE under Secure Boot. A machine whose firmware takes our keys alone starts the iPXE of the folder, and that the UKI;
-// with the iPXE as Debian has it, it starts nothing.
+// Scenario: PXE under Secure Boot. A machine whose firmware takes our keys alone starts the iPXE of the folder, and
+// that the UKI; with the iPXE as Debian has it, it starts nothing.
 
-// signedFolders are the disk image and the folder for network boot of the suite's configuration, signed by keys of their own.
+// signedFolders are the disk image and the folder for network boot of the suite's configuration, signed by keys of
+// their own.
 func signedFolders(t *testing.T) (out string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -291,8 +291,8 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 	require.Empty(t, s.Failed)
 }
 
-// TestAMachineProvesByItsTPMWhatItStarted has real firmware and systemd's stub measure: by HTTP boot, with nothing from outside, and by
-// PXE, with iPXE before the UKI and its command line.
+// TestAMachineProvesByItsTPMWhatItStarted has real firmware and systemd's stub measure: by HTTP boot, with nothing from
+// outside, and by PXE, with iPXE before the UKI and its command line.
 func TestAMachineProvesByItsTPMWhatItStarted(t *testing.T) {
 	t.Parallel()
 	path, err := program()

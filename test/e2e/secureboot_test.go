@@ -45,16 +45,16 @@ type signedImage struct {
 	disk, uki, keys string
 }
 
-// addition is what a signed image has besides the suite's configuration: lines of cluster.yaml, words for the kernel, and images that
-// its machines start no more.
+// addition is what a signed image has besides the suite's configuration: lines of cluster.yaml, words for the kernel,
+// and images that its machines start no more.
 type addition struct {
 	lines   string
 	words   []string
 	revoked []string
 }
 
-// buildSigned makes keys and the image of the suite's configuration, signed. Under Secure Boot systemd's stub takes no words from
-// outside, so those that the emulation needs are in the image.
+// buildSigned makes keys and the image of the suite's configuration, signed. Under Secure Boot systemd's stub takes no
+// words from outside, so those that the emulation needs are in the image.
 func buildSigned(t *testing.T, more addition) signedImage {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package enrol has a machine with an emulated TPM ask the server of network boot for its secrets: both halves of the proof of what was
-// started, and an operator in between.
+// Package enrol has a machine with an emulated TPM ask the server of network boot for its secrets: both halves of the
+// proof of what was started, and an operator in between.
 package enrol
 
 import (
@@ -287,7 +287,8 @@ func TestAMasterGetsItsSecretsWhenItsTPMProvesWhatWasStarted(t *testing.T) {
 	}
 }
 
-// The nonce is there for everybody to read, and so is the claim: an answer of somebody else must not keep the machine out.
+// The nonce is there for everybody to read, and so is the claim: an answer of somebody else must not keep the machine
+// out.
 func TestAnAnswerOfSomebodyElseKeepsTheMachineFromNothing(t *testing.T) {
 	s, m := newSite(t), newMachine(t)
 	m.starts(s.uki)

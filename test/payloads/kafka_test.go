@@ -21,7 +21,8 @@ import (
 
 const kafkaPins = root + "/kafka"
 
-// The jars that pom.xml leads to are those of pom.sum, by Maven's own word. UPDATE=1 writes pom.sum and plugin.sum anew.
+// The jars that pom.xml leads to are those of pom.sum, by Maven's own word. UPDATE=1 writes pom.sum and plugin.sum
+// anew.
 func TestJarsAreAllPinned(t *testing.T) {
 	o := payload.Options{Env: os.Environ()}
 	if os.Getenv("UPDATE") != "" {

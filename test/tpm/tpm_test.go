@@ -1,7 +1,8 @@
 //go:build integration
 
-// Package tpm lets an emulated TPM (swtpm) judge the policy that encrypted state is bound to: what image builds sign, what the agent
-// computes, and what systemd-cryptenroll writes have to be one and the same, and every other start has to stay outside.
+// Package tpm lets an emulated TPM (swtpm) judge the policy that encrypted state is bound to: what image builds sign,
+// what the agent computes, and what systemd-cryptenroll writes have to be one and the same, and every other start has
+// to stay outside.
 package tpm
 
 import (

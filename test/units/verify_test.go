@@ -145,8 +145,8 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 	require.Len(t, found, len(fromOutside), "a row is left over")
 }
 
-// asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that plant
-// links there.
+// asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that
+// plant links there.
 var asRoot = map[string]string{
 	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
 	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",

@@ -32,8 +32,8 @@ func all(d Dir) {
 	_ = d.Make(form("n3"), uid, gid)
 }
 
-// etcd's user can lay anything into its own folder. Root followed a link named member: it emptied any folder of the machine and
-// gave it to etcd.
+// etcd's user can lay anything into its own folder. Root followed a link named member: it emptied any folder of the
+// machine and gave it to etcd.
 func TestALinkInEtcdsFolderLeadsNowhere(t *testing.T) {
 	for _, name := range []string{"member", "member/wal", "member/" + file, "member/wal/0000000000000000-0000000000000000.wal", Removed, GivenUp, "member/snap"} {
 		for _, outside := range [][]string{nil, {"wal/0000000000000000-0000000000000000.wal", "snap/db", file}} {

@@ -81,8 +81,8 @@ func Token(cluster string, nonces map[string]string) string {
 	return cluster + "-" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Dir is the directory of a member's data. It lies in the folder of etcd's user, where root works as well: nothing in there is
-// followed that leads out of that folder.
+// Dir is the directory of a member's data. It lies in the folder of etcd's user, where root works as well: nothing in
+// there is followed that leads out of that folder.
 type Dir string
 
 // home opens the folder that the directory lies in. An error that is fs.ErrNotExist says that there is none.

@@ -31,8 +31,8 @@ const leastKept = 2
 // draftPrefix begins the names of files that are being written.
 const draftPrefix = ".draft-"
 
-// Dir is the directory of a master's snapshots. Only one process at a time changes it: see Lock. It belongs to the user of the
-// unit; root's commands and the node's API work in it as well, and follow nothing that leads out of it.
+// Dir is the directory of a master's snapshots. Only one process at a time changes it: see Lock. It belongs to the user
+// of the unit; root's commands and the node's API work in it as well, and follow nothing that leads out of it.
 type Dir struct {
 	Path string
 	// Space returns how many bytes are free and how many there are in all; that of the file system when nil.
@@ -93,7 +93,8 @@ func (d Dir) own(f *os.File) error {
 	if err := errors.Join(unix.Stat(d.Path, &st), unix.Fstat(int(f.Fd()), &file)); err != nil {
 		return fmt.Errorf("look whose the snapshots are: %w", err)
 	}
-	// A file with another name may be somebody else's, to whom the kernel lets users make such names (fs.protected_hardlinks=0).
+	// A file with another name may be somebody else's, to whom the kernel lets users make such names
+	// (fs.protected_hardlinks=0).
 	if file.Mode&unix.S_IFMT != unix.S_IFREG || file.Nlink != 1 {
 		return fmt.Errorf("give a snapshot to whose they are: %s is not a file with one name: remove it", f.Name())
 	}

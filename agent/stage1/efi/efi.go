@@ -45,8 +45,8 @@ func ReadBoot(vars fs.FS) (b Boot, err error) {
 	return b, errors.Join(loaderErr, optionErr, err)
 }
 
-// secureBoot is the firmware's switch (UEFI 2.10, section 3.3). Firmware without Secure Boot has none. One that cannot be read
-// counts as on.
+// secureBoot is the firmware's switch (UEFI 2.10, section 3.3). Firmware without Secure Boot has none. One that cannot
+// be read counts as on.
 func secureBoot(vars fs.FS) (bool, error) {
 	data, err := variable(vars, "SecureBoot", globalVendor)
 	if errors.Is(err, fs.ErrNotExist) {

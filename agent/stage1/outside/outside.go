@@ -1,7 +1,7 @@
-// Package outside reads the credentials that firmware or a hypervisor gives to a machine: OEM strings of SMBIOS (DMTF DSP0134,
-// section 7.12) and items of QEMU's fw_cfg, as systemd.system-credentials(7) writes them. It takes those alone whose names begin
-// with "spore.": others configure whatever reads them, systemd's own programs above all, and whoever writes the firmware's
-// strings would be root. It judges no content: that is for who takes one.
+// Package outside reads the credentials that firmware or a hypervisor gives to a machine: OEM strings of SMBIOS (DMTF
+// DSP0134, section 7.12) and items of QEMU's fw_cfg, as systemd.system-credentials(7) writes them. It takes those alone
+// whose names begin with "spore.": others configure whatever reads them, systemd's own programs above all, and whoever
+// writes the firmware's strings would be root. It judges no content: that is for who takes one.
 package outside
 
 import (
@@ -37,8 +37,8 @@ type Credential struct {
 	Data []byte
 }
 
-// Read returns what is taken from sys, the content of /sys, the first of each name, and says of what is not. Nothing of it can
-// stop a boot.
+// Read returns what is taken from sys, the content of /sys, the first of each name, and says of what is not. Nothing of
+// it can stop a boot.
 func Read(sys fs.FS) (taken []Credential, said []string) {
 	c := collector{have: map[string]bool{}}
 	c.fromItems(sys)
@@ -144,8 +144,8 @@ const (
 	typeEnd        = 127
 )
 
-// OEMStrings returns the strings of all structures of type 11 of a table (DMTF DSP0134, section 6.1). Of a table that is cut
-// off or wrong it returns what comes before that.
+// OEMStrings returns the strings of all structures of type 11 of a table (DMTF DSP0134, section 6.1). Of a table that
+// is cut off or wrong it returns what comes before that.
 func OEMStrings(table []byte) (out [][]byte) {
 	for len(table) >= 4 {
 		kind, size := table[0], int(table[1])

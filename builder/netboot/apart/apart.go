@@ -1,5 +1,5 @@
-// Package apart runs the server of network boot in a process of its own: DHCP, TFTP and HTTP are answered by one that has no
-// terminal, no keys and no way to them, whoever it is started by.
+// Package apart runs the server of network boot in a process of its own: DHCP, TFTP and HTTP are answered by one that
+// has no terminal, no keys and no way to them, whoever it is started by.
 //
 // The program starts itself again. The new process takes the following off before it reads anything from the network:
 //
@@ -9,8 +9,8 @@
 //	root      where it was started by root: it is nobody once its ports are open
 //	terminal  it has a session of its own, and pipes
 //
-// Where it was not started by root, it keeps the account of who started it, and the two capabilities that the program file may
-// have. It ends with the process that started it: its standard input does.
+// Where it was not started by root, it keeps the account of who started it, and the two capabilities that the program
+// file may have. It ends with the process that started it: its standard input does.
 package apart
 
 import (
@@ -36,8 +36,8 @@ import (
 	"spore/builder/netboot/dhcp"
 )
 
-// Command is the word that the program is started with; Confined follows it once the process has taken off what it can before its
-// ports are open.
+// Command is the word that the program is started with; Confined follows it once the process has taken off what it can
+// before its ports are open.
 const (
 	Command  = "serve-network"
 	Confined = "--confined"
@@ -77,8 +77,8 @@ type Child struct {
 	done chan error
 }
 
-// Start starts the process and returns when its ports are open. listener is the control socket. say is called for each line that
-// is for the operator.
+// Start starts the process and returns when its ports are open. listener is the control socket. say is called for each
+// line that is for the operator.
 func Start(out string, s Setup, listener *control.Listener, say func(format string, args ...any)) (*Child, error) {
 	socket, err := listener.File()
 	if err != nil {

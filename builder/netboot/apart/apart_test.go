@@ -26,8 +26,8 @@ import (
 	"spore/cluster"
 )
 
-// TestMain is the new process as well: the program that is started again is that of the test. Where the output folder has a file
-// probe, it tries what it names in place of serving.
+// TestMain is the new process as well: the program that is started again is that of the test. Where the output folder
+// has a file probe, it tries what it names in place of serving.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != Command {
 		os.Exit(m.Run())

@@ -19,8 +19,8 @@ import (
 // nobody is the account and the group without rights that every Linux has.
 const nobody = 65534
 
-// confine takes off what it can and starts the program again. Both the bit and the rules belong to a thread; exec makes them those of
-// the whole process.
+// confine takes off what it can and starts the program again. Both the bit and the rules belong to a thread; exec makes
+// them those of the whole process.
 func confine() error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -37,8 +37,8 @@ func confine() error {
 	return fmt.Errorf("start the server's own process: %w", err)
 }
 
-// Rights of landlock(7) to read, and to use a file in any way but to execute it, by the version of the interface that has them. What
-// is started is this program alone, and libraries that are read as well.
+// Rights of landlock(7) to read, and to use a file in any way but to execute it, by the version of the interface that
+// has them. What is started is this program alone, and libraries that are read as well.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	readAny  = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -49,8 +49,8 @@ const (
 	version3 = version2 | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
-// ruleset is struct landlock_ruleset_attr of version 6, and what follows are its scopes: no abstract sockets of processes outside, no
-// signals to them.
+// ruleset is struct landlock_ruleset_attr of version 6, and what follows are its scopes: no abstract sockets of
+// processes outside, no signals to them.
 type ruleset struct{ files, network, scoped uint64 }
 
 const (
@@ -58,8 +58,8 @@ const (
 	scopeSignal   = 1 << 1
 )
 
-// restrict leaves this thread the working directory, which is the output folder, to read, and what a program needs to start. A kernel
-// without landlock leaves it everything.
+// restrict leaves this thread the working directory, which is the output folder, to read, and what a program needs to
+// start. A kernel without landlock leaves it everything.
 func restrict(exe string) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
@@ -130,8 +130,8 @@ func setAccount(uid, gid int) error {
 	return errors.Join(syscall.Setgroups([]int{gid}), syscall.Setresgid(gid, gid, gid), syscall.Setresuid(uid, uid, uid))
 }
 
-// BecomeOperator makes a root that sudo(8) made the one who typed it: what this process does from then on, above all with
-// the operator's keys, it does without root. owned are files that become his.
+// BecomeOperator makes a root that sudo(8) made the one who typed it: what this process does from then on, above all
+// with the operator's keys, it does without root. owned are files that become his.
 func BecomeOperator(owned ...string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -1,10 +1,11 @@
-// Package approval lets a machine that boots from the network have its node's bundle: it makes the bundle with the operator's keys,
-// encrypts it to the machine and hands it to the `spore serve` that is running. The process that does this has the keys, and not the
-// network; the server has the network, and no bundle that it could read.
+// Package approval lets a machine that boots from the network have its node's bundle: it makes the bundle with the
+// operator's keys, encrypts it to the machine and hands it to the `spore serve` that is running. The process that does
+// this has the keys, and not the network; the server has the network, and no bundle that it could read.
 //
-// A bundle with keys of authorities makes whoever has it a part of the cluster that nobody can tell from others. It is refused to a
-// machine whose TPM has not proved what it started (package attest), unless the operator says that he trusts the network. What a
-// machine says of Secure Boot without a TPM is no proof: a system of somebody else says the same.
+// A bundle with keys of authorities makes whoever has it a part of the cluster that nobody can tell from others. It is
+// refused to a machine whose TPM has not proved what it started (package attest), unless the operator says that he
+// trusts the network. What a machine says of Secure Boot without a TPM is no proof: a system of somebody else says the
+// same.
 package approval
 
 import (
@@ -35,8 +36,8 @@ import (
 	"spore/pki/enroll"
 )
 
-// patience is how long an answer of a machine's TPM is waited for: machines ask every 15 seconds at least while they are
-// answered, and some TPMs need many seconds for a key.
+// patience is how long an answer of a machine's TPM is waited for: machines ask every 15 seconds at least while they
+// are answered, and some TPMs need many seconds for a key.
 const patience = 90 * time.Second
 
 // again is how often the server is asked whether the answer is there.
@@ -48,8 +49,8 @@ type Options struct {
 	Out, Netboot string
 	// Bundle makes a node's bundle, signed and not encrypted.
 	Bundle func(nodes *roster.Nodes, node string) ([]byte, error)
-	// TPM is the fingerprint of the EK that the machine must have; Makers is a file with certificates of makers of TPMs, one of
-	// which must have signed the EK's. Either has the machine prove what it started.
+	// TPM is the fingerprint of the EK that the machine must have; Makers is a file with certificates of makers of TPMs,
+	// one of which must have signed the EK's. Either has the machine prove what it started.
 	TPM, Makers string
 	// TrustNetwork gives out keys of authorities without a proof.
 	TrustNetwork bool
@@ -226,8 +227,8 @@ func pools(data []byte) (roots, between *x509.CertPool, err error) {
 	return roots, between, nil
 }
 
-// ask has the machine's TPM asked, and waits for an answer that is good. A bad one ends the wait a while later: everybody on the
-// network can send one, and the machine sends its own each time it asks.
+// ask has the machine's TPM asked, and waits for an answer that is good. A bad one ends the wait a while later:
+// everybody on the network can send one, and the machine sends its own each time it asks.
 func (o Options) ask(ctx context.Context, r enroll.Request, nonce []byte, check func(attest.Evidence) error) error {
 	if err := control.Challenge(ctx, o.Out, r.Fingerprint, nonce); err != nil {
 		return err

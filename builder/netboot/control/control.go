@@ -47,7 +47,8 @@ type order struct {
 	Nonce       []byte           `json:"nonce,omitempty"`
 }
 
-// maxOrder bounds it, in bytes: base64 makes four bytes of three, and a bundle that is encrypted to a TPM has been in it before.
+// maxOrder bounds it, in bytes: base64 makes four bytes of three, and a bundle that is encrypted to a TPM has been in
+// it before.
 const maxOrder = 4 * bundle.MaxSize
 
 // socket is a path to the socket that is short enough for any folder: unix(7) allows 107 characters. The folder is to stay open
@@ -204,7 +205,8 @@ func request(ctx context.Context, out, method, path string, body any) ([]byte, e
 	return text, nil
 }
 
-// Printable takes out of a text what a terminal would act on. The server is on the network; what it says is shown to the operator.
+// Printable takes out of a text what a terminal would act on. The server is on the network; what it says is shown to
+// the operator.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -1,5 +1,5 @@
-// Package served says what a machine has measured into its TPM when it was started from the folder for network boot, and from
-// nothing else: the programs in it, and what its UKI makes of PCR 11.
+// Package served says what a machine has measured into its TPM when it was started from the folder for network boot,
+// and from nothing else: the programs in it, and what its UKI makes of PCR 11.
 package served
 
 import (
@@ -70,8 +70,8 @@ func add(w *attest.Want, name string, program []byte) error {
 	return nil
 }
 
-// addKernel takes the kernel in, which the UKI's stub has the firmware start as a program of its own. It is a section in memory
-// then, with zeros behind it.
+// addKernel takes the kernel in, which the UKI's stub has the firmware start as a program of its own. It is a section
+// in memory then, with zeros behind it.
 func addKernel(w *attest.Want, dir string, image []byte) error {
 	kernel, err := os.ReadFile(filepath.Join(dir, ipxe.Kernel))
 	if err != nil {

@@ -3,9 +3,9 @@
 // What is followed: RFC 1350, with the options of RFC 2347 (blksize, RFC 2348; timeout and tsize, RFC 2349; windowsize, RFC
 // 7440). What is left out: writing, and the modes netascii and mail.
 //
-// Anybody can send a request in the name of somebody else's address. Until that address has answered it is sent one packet for
-// each request, the first of the file or the options; what was lost before is sent again when the client asks again, as RFC 1350
-// and firmware have it.
+// Anybody can send a request in the name of somebody else's address. Until that address has answered it is sent one
+// packet for each request, the first of the file or the options; what was lost before is sent again when the client
+// asks again, as RFC 1350 and firmware have it.
 //
 // It is our own, since the one library that is kept up, github.com/pin/tftp, does not negotiate windowsize, which UEFI
 // firmware asks for, and starts a goroutine with two buffers of 64 KiB for every packet on port 69 without a bound.
@@ -135,8 +135,8 @@ func (s *Server) report(client netip.AddrPort, name string, err error) {
 	}
 }
 
-// enter counts a client in and returns its transfer. It returns nil for one that is served already; when that asks again, since
-// it has not heard the first packet, it is sent it once more.
+// enter counts a client in and returns its transfer. It returns nil for one that is served already; when that asks
+// again, since it has not heard the first packet, it is sent it once more.
 func (s *Server) enter(from netip.AddrPort, data []byte) *sender {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +209,8 @@ func (t *sender) repeat() {
 	}
 }
 
-// begin sends the first packet and waits for the answer to it, which says that the client is there and wants this. It is
-// sent again only when the client asks again.
+// begin sends the first packet and waits for the answer to it, which says that the client is there and wants this. It
+// is sent again only when the client asks again.
 func (t *sender) begin(packet []byte, have, want int) (int, error) {
 	t.mu.Lock()
 	t.first = packet

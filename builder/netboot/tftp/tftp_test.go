@@ -280,8 +280,8 @@ func TestAClientThatIsGoneIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, ended()[2], `options: the client says: "no room" (error 3)`)
 }
 
-// The source address of a request can be anybody's. What he is sent for it is one packet, however large the file and the window
-// are, so that this server is no help to who floods others.
+// The source address of a request can be anybody's. What he is sent for it is one packet, however large the file and
+// the window are, so that this server is no help to who floods others.
 func TestAnAddressThatHasNotAnsweredGetsOnePacketForEachRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
