@@ -3,15 +3,19 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/netboot"
 	"spore/builder/vm"
+	"spore/pki/attest"
 )
 
 // Scenario: PXE under Secure Boot. A machine whose firmware takes our keys alone starts the iPXE of the folder, and
@@ -60,6 +64,7 @@ func TestPXEUnderSecureBoot(t *testing.T) {
 		g.awaitLine(`spore stage1:.*the image comes from the network: the firmware started `)
 		s := g.await("the fingerprint of a key that waits for approval", func(s vm.Status) bool { return s.Bundle.Fingerprint != "" })
 		require.True(t, startOf(t, s).Firmware.SecureBoot, s.Raw)
+		provesWhatItStarted(t, g, out, s.Bundle.Fingerprint)
 		g.off()
 	})
 	t.Run("Debian's iPXE is refused", func(t *testing.T) {
@@ -68,4 +73,32 @@ func TestPXEUnderSecureBoot(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(out, "netboot", "ipxe", "snponly.efi"), plain, 0o644))
 		requireRefusal(t, byPXE(t, "pxe-unsigned"), `(?i)BdsDxe: failed to (load|start).*(access denied|security violation)`)
 	})
+}
+
+// provesWhatItStarted has a machine that waits for approval prove by its TPM what its firmware, iPXE and systemd's stub measured, and get
+// its bundle for that.
+func provesWhatItStarted(t *testing.T, g *guest, out, fingerprint string) {
+	t.Helper()
+	path, err := program()
+	require.NoError(t, err)
+	approve := func(args ...string) (string, error) {
+		said, err := exec.Command(path, append([]string{"approve", out}, args...)...).CombinedOutput()
+		return string(said), err
+	}
+	said, err := approve("--json")
+	require.NoError(t, err, said)
+	var state netboot.State
+	require.NoError(t, json.Unmarshal([]byte(said), &state))
+	require.Len(t, state.Requests, 1)
+	require.NotNil(t, state.Requests[0].Claim.TPM, said)
+	tpm := attest.Fingerprint(state.Requests[0].Claim.TPM.EK)
+
+	said, err = approve(fingerprint, "--pki", suite.dir, "--tpm", attest.Fingerprint(nil))
+	require.Error(t, err)
+	require.Contains(t, said, "its TPM has the fingerprint "+tpm)
+	said, err = approve(fingerprint, "--pki", suite.dir, "--tpm", tpm)
+	require.NoError(t, err, "%s", said)
+	s := g.await("its bundle", func(s vm.Status) bool { return s.Bundle.Serial > 0 })
+	require.Equal(t, "network", s.Bundle.From)
+	require.Empty(t, s.Bundle.Problem)
 }

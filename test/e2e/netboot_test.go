@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spore/builder/netboot"
 	"spore/builder/vm"
-	"spore/pki/attest"
 )
 
 // Machines without a disk that start over the network, from the real `spore serve` in a network of its own.
@@ -289,45 +286,6 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 	require.Empty(t, s.Bundle.Problem)
 	require.ElementsMatch(t, []string{"mqtt-broker", "dns-server"}, s.Roles)
 	require.Empty(t, s.Failed)
-}
-
-// TestAMachineProvesByItsTPMWhatItStarted has real firmware and systemd's stub measure: by HTTP boot, with nothing from
-// outside, and by PXE, with iPXE before the UKI and its command line.
-func TestAMachineProvesByItsTPMWhatItStarted(t *testing.T) {
-	t.Parallel()
-	path, err := program()
-	require.NoError(t, err)
-	for _, pxe := range []bool{false, true} {
-		name := map[bool]string{false: "quote-http", true: "quote-pxe"}[pxe]
-		t.Run(name, func(t *testing.T) {
-			w, out := newWire(t), netbootFolder(t)
-			w.serve(out, "full")
-			g := w.boot(vm.Config{Name: name, TPM: filepath.Join(t.TempDir(), "tpm"), Args: w.card(edgeMAC, pxe)})
-			s := g.await("the fingerprint of a key that waits for approval", func(s vm.Status) bool {
-				return s.Bundle.Fingerprint != "" && strings.Contains(s.Bundle.Problem, "waiting for the operator")
-			})
-			approve := func(args ...string) (string, error) {
-				said, err := exec.Command(path, append([]string{"approve", out}, args...)...).CombinedOutput()
-				return string(said), err
-			}
-			said, err := approve("--json")
-			require.NoError(t, err, said)
-			var state netboot.State
-			require.NoError(t, json.Unmarshal([]byte(said), &state))
-			require.Len(t, state.Requests, 1)
-			require.NotNil(t, state.Requests[0].Claim.TPM, said)
-			tpm := attest.Fingerprint(state.Requests[0].Claim.TPM.EK)
-
-			said, err = approve(s.Bundle.Fingerprint, "--pki", suite.dir, "--tpm", attest.Fingerprint(nil))
-			require.Error(t, err)
-			require.Contains(t, said, "its TPM has the fingerprint "+tpm)
-			said, err = approve(s.Bundle.Fingerprint, "--pki", suite.dir, "--tpm", tpm)
-			require.NoError(t, err, "%s", said)
-			s = g.await("its bundle", func(s vm.Status) bool { return s.Bundle.Serial > 0 })
-			require.Equal(t, "network", s.Bundle.From)
-			require.Empty(t, s.Bundle.Problem)
-		})
-	}
 }
 
 // TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer begins with the firmware's PXE, which loads iPXE, and a server that has
