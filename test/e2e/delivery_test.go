@@ -79,11 +79,14 @@ func readESP(t *testing.T, disk string) []byte {
 	return out
 }
 
-// readState is a file of the state partition; its journal is replayed first, as the kernel does when it mounts it.
+// readState is a file of the state partition; its journal is replayed first, as the kernel does when it mounts it. It is empty
+// before there is such a partition.
 func readState(t *testing.T, disk, path string) []byte {
 	t.Helper()
 	p, err := vm.FindPartition(disk, "spore-state")
-	require.NoError(t, err)
+	if err != nil {
+		return nil
+	}
 	part := filepath.Join(t.TempDir(), "state.img")
 	run(t, "dd", "if="+disk, "of="+part, "bs=1M", "conv=sparse", "iflag=skip_bytes,count_bytes", fmt.Sprint("skip=", p.Start), fmt.Sprint("count=", p.Size))
 	defer os.Remove(part)
