@@ -127,6 +127,9 @@ func (b *build) imported(unit string) ([]Imported, error) {
 	var files []string
 	for _, dir := range unitDirs {
 		p := path.Join(dir, unit)
+		if n, err := b.tree.Lstat(p); err == nil && n.Type == tree.Symlink && path.Base(n.Target) != unit {
+			return nil, nil // masked, or another name of a unit, whose drop-ins lie at its own
+		}
 		if n, err := b.tree.Stat(p); err == nil && n.Type == tree.Regular {
 			files = []string{p}
 			break

@@ -16,6 +16,7 @@ func TestUnitsOfPackagesTakeNothingFromOutside(t *testing.T) {
 	}
 	r := compose(t, o, pkg("systemd", "",
 		unit("a-tmpfiles.service", service("ImportCredential=tmpfiles.*\nImportCredential=login.motd\n")),
+		linkEntry(localUnits+"/alias.of-tmpfiles.service", packageUnits+"/a-tmpfiles.service"),
 		unit("b-getty@.service", service("ImportCredential=tty.virtual.%I.agetty.*:agetty.\n")),
 		unit("c-old.service", service("LoadCredential=passwd.hashed-password.root\nLoadCredentialEncrypted=x\n")),
 		unit("d.socket", "[Socket]\nListenStream=/run/x\nImportCredential=y\n"),
