@@ -79,8 +79,8 @@ func readESP(t *testing.T, disk string) []byte {
 	return out
 }
 
-// readState is a file of the state partition; its journal is replayed first, as the kernel does when it mounts it. It is empty
-// before there is such a partition.
+// readState is a file of the state partition; its journal is replayed first, as the kernel does when it mounts it. It
+// is empty before there is such a partition.
 func readState(t *testing.T, disk, path string) []byte {
 	t.Helper()
 	p, err := vm.FindPartition(disk, "spore-state")

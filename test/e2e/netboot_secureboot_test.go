@@ -75,8 +75,8 @@ func TestPXEUnderSecureBoot(t *testing.T) {
 	})
 }
 
-// provesWhatItStarted has a machine that waits for approval prove by its TPM what its firmware, iPXE and systemd's stub measured, and get
-// its bundle for that.
+// provesWhatItStarted has a machine that waits for approval prove by its TPM what its firmware, iPXE and systemd's stub
+// measured, and get its bundle for that.
 func provesWhatItStarted(t *testing.T, g *guest, out, fingerprint string) {
 	t.Helper()
 	path, err := program()
