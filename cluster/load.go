@@ -137,7 +137,7 @@ func (l *loader) revoked() []byte {
 	case err != nil:
 		l.add(Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
 	case len(data) > maxRevoked || len(data) < revokedKind+len(signedWrite) || string(data[revokedKind:revokedKind+len(signedWrite)]) != signedWrite:
-		l.add(Error, revokedFile, 1, 1, "this is no signed write of dbx; make it with `spore keys revoke`")
+		l.add(Error, revokedFile, 1, 1, "this is not a signed write of dbx; make it with `spore keys revoke`")
 	default:
 		return data
 	}

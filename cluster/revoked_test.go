@@ -32,7 +32,7 @@ func TestRevokedImagesGoIntoTheClusterPartAsTheyAre(t *testing.T) {
 	} {
 		fsys[revokedFile] = &fstest.MapFile{Data: []byte(data)}
 		c, report := Load(fsys)
-		require.Contains(t, report.String(), "dbx.auth:1:1: error: this is no signed write of dbx; make it with `spore keys revoke`", name)
+		require.Contains(t, report.String(), "dbx.auth:1:1: error: this is not a signed write of dbx; make it with `spore keys revoke`", name)
 		require.Empty(t, c.Revoked, name)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // between two steps: an os.Root follows none that leads out of the folder, and what is given away is given by its open
 // file, never by its name.
 
-// OpenIn opens a file in a folder to read it. What is no file is an error.
+// OpenIn opens a file in a folder to read it. What is not a file is an error.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -130,11 +130,11 @@ func signer(der, digest []byte) (*x509.Certificate, error) {
 		return nil, fmt.Errorf("it is no PKCS #7: %w", err)
 	}
 	if !outer.Type.Equal(oidSignedData) {
-		return nil, errors.New("it is no signed data")
+		return nil, errors.New("it is not signed data")
 	}
 	var s signedData
 	if rest, err := asn1.Unmarshal(outer.Content.Bytes, &s); err != nil || len(rest) > 0 {
-		return nil, errors.Join(errors.New("it is no signed data of PKCS #7"), err)
+		return nil, errors.Join(errors.New("it is not signed data of PKCS #7"), err)
 	}
 	if len(s.Signers) != 1 {
 		return nil, fmt.Errorf("it has %d signers, and one is expected", len(s.Signers))

@@ -37,7 +37,7 @@ type program struct {
 	checkSum, row, end int64
 }
 
-var errHeader = errors.New("it is no program that firmware starts: its header is inconsistent")
+var errHeader = errors.New("it is not a program that firmware starts: its header is inconsistent")
 
 // readProgram reads the headers. What other verifiers could hash in another way is refused: content between sections,
 // sections that overlap, and a table of signatures that is not the end of the file.
@@ -45,7 +45,7 @@ func readProgram(r io.ReaderAt, size int64) (*program, error) {
 	le := binary.LittleEndian
 	at := func(off int64, n int) ([]byte, error) {
 		if off < 0 || off > size-int64(n) {
-			return nil, errors.New("it is no program that firmware starts: it is too short")
+			return nil, errors.New("it is not a program that firmware starts: it is too short")
 		}
 		b := make([]byte, n)
 		_, err := io.ReadFull(io.NewSectionReader(r, off, int64(n)), b)

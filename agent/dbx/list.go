@@ -48,7 +48,7 @@ func Parse(auth []byte) (Write, error) {
 	length := uint64(le.Uint32(auth[timeSize:]))
 	if length < certHeader+guidSize || length > uint64(len(auth)-timeSize) || le.Uint16(auth[timeSize+6:]) != winCertGUID ||
 		!bytes.Equal(auth[timeSize+certHeader:timeSize+certHeader+guidSize], certPKCS7) {
-		return Write{}, errors.New("it is no signed write of dbx; make it with `spore keys revoke`")
+		return Write{}, errors.New("it is not a signed write of dbx; make it with `spore keys revoke`")
 	}
 	w := Write{Auth: auth, list: auth[timeSize+length:]}
 	entries, rest, err := next(w.list)

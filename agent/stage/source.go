@@ -79,7 +79,7 @@ func (c *counter) Read(p []byte) (int, error) {
 func (s Source) check() error {
 	h := s.Head
 	if _, err := pe.NewFile(s.UKI); err != nil {
-		return fmt.Errorf("the UKI of the update is no program that firmware starts: %w", err)
+		return fmt.Errorf("the UKI of the update is not a program that firmware starts: %w", err)
 	}
 	if ok, err := starts(s.UKI, h.RootHash, h.ClusterHash); err != nil {
 		return err

@@ -383,7 +383,7 @@ func TestWhatWasChangedOnTheWayIsRefused(t *testing.T) {
 		)), signingKeys, "does not start its cluster part"},
 		"a UKI with both in one command line":    {smuggled(sections(testpe.Section{Name: ".cmdline", Data: []byte(old + words)})), signingKeys, "does not start its cluster part"},
 		"a UKI without a command line":           {smuggled(sections(testpe.Section{Name: ".osrel", Data: []byte(words)})), signingKeys, "does not start its cluster part"},
-		"a UKI that is none":                     {text.wire(t, 3, nil), signingKeys, "no program that firmware starts"},
+		"a UKI that is none":                     {text.wire(t, 3, nil), signingKeys, "not a program that firmware starts"},
 		"a cluster part with another tree":       {broken.wire(t, 3, nil), signingKeys, "the cluster part of the update: block 1"},
 		"a head that names another cluster part": {other.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
 	} {

@@ -120,7 +120,7 @@ func run(device io.ReadWriter, tag uint16, command uint32, body []byte) error {
 		return err
 	}
 	if n < headerSize || be.Uint32(answer[2:]) != uint32(n) || be.Uint16(answer) != tag && be.Uint16(answer) != noSessions {
-		return fmt.Errorf("the TPM answered %d bytes that are no answer", n)
+		return fmt.Errorf("the TPM answered %d bytes that are not an answer", n)
 	}
 	if code := be.Uint32(answer[6:]); code != 0 {
 		return fmt.Errorf("the TPM refused with code %#x", code)

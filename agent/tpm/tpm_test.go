@@ -54,10 +54,10 @@ func TestExtendAsksAndLooksAtTheAnswer(t *testing.T) {
 		want   string
 	}{
 		"it refuses":             {device{answer: answer(noSessions, 0x921)}, "refused with code 0x921"},
-		"it says nothing":        {device{}, "0 bytes that are no answer"},
-		"half an answer":         {device{answer: answer(sessions, 0)[:9]}, "are no answer"},
-		"another length":         {device{answer: append(answer(sessions, 0), 0)}, "are no answer"},
-		"another kind of answer": {device{answer: answer(0x1234, 0)}, "are no answer"},
+		"it says nothing":        {device{}, "0 bytes that are not an answer"},
+		"half an answer":         {device{answer: answer(sessions, 0)[:9]}, "are not an answer"},
+		"another length":         {device{answer: append(answer(sessions, 0), 0)}, "are not an answer"},
+		"another kind of answer": {device{answer: answer(0x1234, 0)}, "are not an answer"},
 		"it is gone":             {device{err: errors.New("input/output error")}, "extend PCR 11: input/output error"},
 	} {
 		require.ErrorContains(t, Extend(&c.device, Image, nil), c.want, name)
