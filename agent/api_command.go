@@ -14,7 +14,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // apiProgram is the program whose secrets all share that ask other nodes as this one, and apiLeaf the certificate among them.

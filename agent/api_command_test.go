@@ -19,8 +19,8 @@ import (
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
-	"spore/nodeapi"
 	"spore/pki"
+	"spore/wire/nodeapi"
 )
 
 // operator asks nodes with a certificate of a row of the operator's.

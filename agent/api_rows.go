@@ -23,7 +23,7 @@ import (
 	"spore/agent/status"
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // agentGroup is the control group of spore-agent.service.

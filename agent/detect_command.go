@@ -11,10 +11,10 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
-	"spore/agent/etc"
 	"spore/agent/network"
 	"spore/agent/nic"
 	"spore/agent/paths"
+	"spore/agent/systemfiles"
 	"spore/agent/wait"
 )
 
@@ -132,7 +132,7 @@ func derive(m *machine, id detect.Identity) error {
 	if err != nil {
 		return err
 	}
-	in := etc.Input{Root: m.root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
+	in := systemfiles.Input{Root: m.root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
 	if id.Known() {
 		if in.Node, err = m.part.Node(id.Node); err != nil {
 			return err
@@ -149,10 +149,10 @@ func derive(m *machine, id detect.Identity) error {
 		return err
 	}
 	m.mark(paths.TimeServer, in.Node != nil && c.ServesTime(in.Node.Name))
-	if err := etc.Write(in); err != nil {
+	if err := systemfiles.Write(in); err != nil {
 		return err
 	}
-	if err := m.setHostname(etc.Hostname(in.Node, id)); err != nil {
+	if err := m.setHostname(systemfiles.Hostname(in.Node, id)); err != nil {
 		m.say("set the host name: " + err.Error())
 	}
 	// Last, since the other steps go on with it.

@@ -18,7 +18,7 @@ import (
 	"spore/agent/formation"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // formationUsage is said of wrong usage.

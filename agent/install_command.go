@@ -18,15 +18,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/install"
 	"spore/agent/medium"
-	"spore/agent/stage1/bootdisk"
 	"spore/agent/wait"
 	"spore/cluster/spec"
-	"spore/fat"
-	"spore/flash"
+	"spore/storage/fat"
+	"spore/storage/flash"
 )
 
 const (

@@ -17,10 +17,10 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
-	"spore/agent/effect"
+	"spore/agent/config/effect"
 	"spore/agent/environment"
 	"spore/agent/paths"
-	"spore/agent/stage"
+	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
@@ -60,7 +60,7 @@ func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *f
 		}
 		return p, fmt.Errorf("it was taken back: %w", err)
 	}
-	return p, m.changeRecord(func(r *stage.Record) { r.Live = true })
+	return p, m.changeRecord(func(r *slot.Record) { r.Live = true })
 }
 
 // endLive goes back to the configuration that the machine was started with.
@@ -229,8 +229,8 @@ func (m *machine) settleLive(ctx context.Context, units []string) error {
 }
 
 // changeRecord changes the record of the last configuration, whichever runs.
-func (m *machine) changeRecord(change func(*stage.Record)) error {
-	r, err := stage.ReadRecord(m.root.At(paths.Update))
+func (m *machine) changeRecord(change func(*slot.Record)) error {
+	r, err := slot.ReadRecord(m.root.At(paths.Update))
 	if err != nil {
 		return err
 	}

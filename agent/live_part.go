@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/stage1/dm"
-	"spore/agent/stage1/squashfs"
-	"spore/agent/stage1/verity"
+	"spore/agent/dm"
+	"spore/agent/format/squashfs"
+	"spore/agent/format/verity"
 )
 
 // copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there. As

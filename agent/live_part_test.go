@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slot is a file in the form of a slot with a cluster part of two blocks, behind which is what was there before.
-func slot(t *testing.T, change func([]byte)) string {
+// slotFile is a file in the form of a slot with a cluster part of two blocks, behind which is what was there before.
+func slotFile(t *testing.T, change func([]byte)) string {
 	t.Helper()
 	le := binary.LittleEndian
 	data := make([]byte, 8*4096)
@@ -36,7 +36,7 @@ func slot(t *testing.T, change func([]byte)) string {
 
 func TestAConfigurationThatIsTakenAtOnceIsReadByItsHashTree(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
-	path := slot(t, nil)
+	path := slotFile(t, nil)
 	target, err := liveTarget(path, hash)
 	require.NoError(t, err)
 	require.Equal(t, "verity", target.Type)
@@ -52,7 +52,7 @@ func TestAConfigurationThatIsTakenAtOnceIsReadByItsHashTree(t *testing.T) {
 		"a tree of more": {func(b []byte) { binary.LittleEndian.PutUint64(b[2*4096+72:], 3) }, "3 data blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := liveTarget(slot(t, tt.change), hash)
+			_, err := liveTarget(slotFile(t, tt.change), hash)
 			require.ErrorContains(t, err, tt.want)
 		})
 	}

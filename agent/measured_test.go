@@ -15,7 +15,7 @@ import (
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 // put writes a file below the machine's root.

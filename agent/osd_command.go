@@ -20,7 +20,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/render"
 	"spore/agent/wait"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.

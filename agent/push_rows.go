@@ -6,9 +6,9 @@ import (
 
 	"spore/agent/api"
 	"spore/agent/paths"
-	"spore/agent/stage"
-	"spore/nodeapi"
-	"spore/update"
+	"spore/agent/slot"
+	"spore/wire/nodeapi"
+	"spore/wire/update"
 )
 
 // configRow takes a new configuration from the operator.
@@ -18,6 +18,6 @@ func (m *machine) configRow() api.Row {
 		// Virtual media and radio links are slow; what comes is written to the disk, too.
 		Bound:  time.Hour,
 		Traced: true,
-		Handle: stage.Handler(stage.Spool(m.root.At(paths.Push))),
+		Handle: slot.Handler(slot.Spool(m.root.At(paths.Push))),
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/config/live"
 	"spore/agent/etcd/origin"
-	"spore/agent/live"
 	"spore/agent/nic"
 	"spore/agent/paths"
 	"spore/agent/render"

@@ -26,9 +26,9 @@ import (
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
-	"spore/nodeapi"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/wire/nodeapi"
 )
 
 // signerProgram is the program that signs other nodes' certificates, on masters.

@@ -12,7 +12,7 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/install"
 	"spore/agent/state"
-	"spore/disk"
+	"spore/storage/disk"
 )
 
 const resetUsage = "usage: spore-agent reset --disk SERIAL|wwn:WWN|id:NAME [--restart]"

@@ -4,8 +4,8 @@ import (
 	"os"
 
 	"spore/agent/bootinfo"
-	"spore/agent/etc"
-	"spore/agent/lease"
+	"spore/agent/dhcplease"
+	"spore/agent/systemfiles"
 )
 
 // resolvers writes resolv.conf from what DHCP said, for a cluster that names no nameservers.
@@ -18,14 +18,14 @@ func (a *agent) resolvers() {
 		a.m.say(err.Error())
 		return
 	}
-	in := etc.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir}
+	in := systemfiles.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir}
 	leases := os.DirFS(a.m.root.At("/run/systemd/netif/leases"))
 	for _, c := range cards {
-		if l, ok := lease.Read(leases, c.Index); ok {
+		if l, ok := dhcplease.Read(leases, c.Index); ok {
 			in.Resolvers, in.SearchDomain = append(in.Resolvers, l.DNS...), l.Domain
 		}
 	}
-	if err := etc.WriteResolvers(in); err != nil {
+	if err := systemfiles.WriteResolvers(in); err != nil {
 		a.m.say(err.Error())
 	}
 }

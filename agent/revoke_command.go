@@ -21,8 +21,8 @@ import (
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
-	"spore/fat"
 	"spore/pki/bundle"
+	"spore/storage/fat"
 )
 
 // eventLog is what the firmware measured of this start.

@@ -11,7 +11,7 @@ import (
 	"spore/agent/health"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // snapshotsAtOnce is how many snapshots are handed out at once: one to each other master, and one to the operator.

@@ -18,14 +18,14 @@ import (
 	"spore/agent/dbx"
 	"spore/agent/firmware"
 	"spore/agent/paths"
-	"spore/agent/stage"
+	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/trial"
 	"spore/agent/wait"
 	"spore/cluster/facts"
-	"spore/flash"
-	"spore/update"
+	"spore/storage/flash"
+	"spore/wire/update"
 )
 
 // espBound is the longest wait for the ESP while another unit takes the node's bundle off it.
@@ -37,7 +37,7 @@ const stageUsage = "usage: spore-agent stage-config [--reboot] FILE, or stage-co
 func stageCommand(ctx context.Context, m *machine, args []string) error {
 	flags := flag.NewFlagSet("stage-config", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	var o stage.Wish
+	var o slot.Wish
 	flags.BoolVar(&o.Reboot, "reboot", false, "")
 	spool := flags.Bool("spool", false, "")
 	if err := flags.Parse(args); err != nil || *spool != (flags.NArg() == 0) || flags.NArg() > 1 {
@@ -65,7 +65,7 @@ func stageCommand(ctx context.Context, m *machine, args []string) error {
 
 // stageSpool takes what lies in the spool, oldest first, and answers beside it.
 func (m *machine) stageSpool(ctx context.Context) error {
-	spool := stage.Spool(m.root.At(paths.Push))
+	spool := slot.Spool(m.root.At(paths.Push))
 	for {
 		job, err := spool.Next()
 		if err != nil || job == nil {
@@ -85,8 +85,8 @@ func (m *machine) stageSpool(ctx context.Context) error {
 }
 
 // stageJob copies an update to where the API's user cannot change it any more while it is looked at.
-func (m *machine) stageJob(ctx context.Context, job *stage.Job) stage.Answer {
-	fail := func(err error) stage.Answer { return stage.Answer{Error: err.Error()} }
+func (m *machine) stageJob(ctx context.Context, job *slot.Job) slot.Answer {
+	fail := func(err error) slot.Answer { return slot.Answer{Error: err.Error()} }
 	defer job.Discard()
 	if _, err := m.stateForPush(); err != nil {
 		return fail(err)
@@ -110,52 +110,52 @@ func (m *machine) stateForPush() (state.Info, error) {
 		return info, fmt.Errorf("it is not known what /var is: %w", err)
 	}
 	if info.Kind != state.Partition {
-		return info, stage.Refusal{Reason: "this node has no state partition and would forget what was pushed to it: " + info.Warning}
+		return info, slot.Refusal{Reason: "this node has no state partition and would forget what was pushed to it: " + info.Warning}
 	}
 	return info, nil
 }
 
 // stageFile looks at an update and puts it on the disk.
-func (m *machine) stageFile(ctx context.Context, f *os.File, o stage.Wish) stage.Answer {
+func (m *machine) stageFile(ctx context.Context, f *os.File, o slot.Wish) slot.Answer {
 	r, err := m.stageUpdate(ctx, f, o)
 	if err != nil {
-		return stage.Answer{Error: err.Error()}
+		return slot.Answer{Error: err.Error()}
 	}
 	return r
 }
 
-func (m *machine) stageUpdate(ctx context.Context, f *os.File, o stage.Wish) (stage.Answer, error) {
+func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slot.Answer, error) {
 	_, c, n, err := m.node()
 	if err != nil {
-		return stage.Answer{}, err
+		return slot.Answer{}, err
 	}
 	if n == nil {
-		return stage.Answer{}, errors.New("this machine is no node, and takes no configuration")
+		return slot.Answer{}, errors.New("this machine is no node, and takes no configuration")
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return stage.Answer{}, err
+		return slot.Answer{}, err
 	}
-	src, err := stage.OpenSource(f, info.Size(), c.SigningKeys)
+	src, err := slot.OpenSource(f, info.Size(), c.SigningKeys)
 	if err != nil {
-		return stage.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
+		return slot.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
 	if src.Head.Force {
 		m.say(src.Head.String())
 	}
 	sm, err := m.stageMachine(ctx, c, n)
 	if err != nil {
-		return stage.Answer{}, err
+		return slot.Answer{}, err
 	}
-	r, err := stage.Stage(sm, src)
-	var refused stage.Refusal
+	r, err := slot.Stage(sm, src)
+	var refused slot.Refusal
 	if errors.As(err, &refused) {
 		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
 	if err != nil {
-		return stage.Answer{}, err
+		return slot.Answer{}, err
 	}
-	a := stage.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
+	a := slot.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
 	switch {
 	case r.Unchanged:
 		return a, m.endLive(ctx, n)
@@ -174,25 +174,25 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o stage.Wish) (st
 }
 
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.
-func (m *machine) takeBack(sm stage.Machine, file string, why error) error {
+func (m *machine) takeBack(sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
-	return errors.Join(why, err, m.changeRecord(func(r *stage.Record) { r.State, r.Problem = stage.Failed, why.Error() }))
+	return errors.Join(why, err, m.changeRecord(func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
 }
 
-// stageMachine is this machine for package stage.
-func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.Node) (stage.Machine, error) {
+// stageMachine is this machine for package slot.
+func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
 	info, err := m.stateForPush()
 	if err != nil {
-		return stage.Machine{}, err
+		return slot.Machine{}, err
 	}
-	sm := stage.Machine{
+	sm := slot.Machine{
 		Boot: m.boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.root.At(paths.Update), BootID: m.bootID(), Now: m.now, Say: m.say,
-		Open: func(path string, whole bool) (stage.Device, error) { return m.openDevice(ctx, path, whole) },
+		Open: func(path string, whole bool) (slot.Device, error) { return m.openDevice(ctx, path, whole) },
 	}
 	if fw := firmware.Read(os.DirFS(m.root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
 		if sm.Revoked, err = dbx.Revoked(m.root.At("/sys/firmware/efi/efivars")); err != nil {
-			return stage.Machine{}, err
+			return slot.Machine{}, err
 		}
 	}
 	var l status.Line
@@ -201,7 +201,7 @@ func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.N
 	}
 	disks, err := m.disks()
 	if err != nil {
-		return stage.Machine{}, err
+		return slot.Machine{}, err
 	}
 	sm.Partition = func(number int) string {
 		for _, d := range disks {
@@ -216,7 +216,7 @@ func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.N
 
 // openDevice opens a disk of which partitions are in use, or a partition for this process alone. The ESP may be mounted for a
 // moment by the unit that takes the bundle.
-func (m *machine) openDevice(ctx context.Context, path string, whole bool) (stage.Device, error) {
+func (m *machine) openDevice(ctx context.Context, path string, whole bool) (slot.Device, error) {
 	if whole {
 		return flash.OpenShared(m.root.At(path))
 	}
@@ -241,9 +241,9 @@ func (m *machine) bootID() string {
 }
 
 // configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.
-func (m *machine) configuration() *stage.Info {
-	r, err := stage.ReadRecord(m.root.At(paths.Update))
-	i := stage.InfoOf(r, m.boot.RootHash, m.boot.ClusterHash, m.bootID(), m.counted())
+func (m *machine) configuration() *slot.Info {
+	r, err := slot.ReadRecord(m.root.At(paths.Update))
+	i := slot.InfoOf(r, m.boot.RootHash, m.boot.ClusterHash, m.bootID(), m.counted())
 	if i != nil && err != nil {
 		i.Problem = err.Error()
 	}
@@ -257,7 +257,7 @@ func (m *machine) counted() bool {
 }
 
 // configurationText says which configuration runs.
-func configurationText(i stage.Info) string {
+func configurationText(i slot.Info) string {
 	out := fmt.Sprintf("%.16s…", i.ClusterHash)
 	if i.Serial > 0 {
 		out = fmt.Sprintf("%d, %s", i.Serial, out)

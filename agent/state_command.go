@@ -19,7 +19,7 @@ import (
 	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/disk"
+	"spore/storage/disk"
 )
 
 // stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies

@@ -10,11 +10,11 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
-	"spore/agent/etc"
 	"spore/agent/ntp"
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/status"
+	"spore/agent/systemfiles"
 	"spore/agent/timesync"
 	"spore/agent/wait"
 )
@@ -137,7 +137,7 @@ func (a *agent) timeServers(ctx context.Context) {
 	if a.cluster == nil {
 		return
 	}
-	changed, err := etc.WriteTimeServers(etc.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir, ClockWrong: a.clock.last.Wrong})
+	changed, err := systemfiles.WriteTimeServers(systemfiles.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir, ClockWrong: a.clock.last.Wrong})
 	if err == nil && changed {
 		err = a.bus.Restart(ctx, timesync.Unit)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/paths"
-	"spore/agent/stage"
+	"spore/agent/slot"
 	"spore/agent/trial"
 	"spore/agent/wait"
 )
@@ -84,8 +84,8 @@ func (m *machine) await(ctx context.Context) error {
 }
 
 // trialRecord is the node's record, where it is of the configuration that runs.
-func (m *machine) trialRecord() (stage.Record, error) {
-	r, err := stage.ReadRecord(m.root.At(paths.Update))
+func (m *machine) trialRecord() (slot.Record, error) {
+	r, err := slot.ReadRecord(m.root.At(paths.Update))
 	if err == nil && r.ClusterHash != m.boot.ClusterHash {
 		err = errors.New("the node's record is of another configuration")
 	}
@@ -98,10 +98,10 @@ func (m *machine) noteStart() bool {
 	if err != nil {
 		return false
 	}
-	if r.State == stage.Kept || r.BootID == m.bootID() {
+	if r.State == slot.Kept || r.BootID == m.bootID() {
 		return true
 	}
-	r.State, r.Starts, r.BootID = stage.OnTrial, r.Starts+1, m.bootID()
+	r.State, r.Starts, r.BootID = slot.OnTrial, r.Starts+1, m.bootID()
 	if err := r.Write(m.root.At(paths.Update)); err != nil {
 		m.say(err.Error())
 		return false
@@ -114,22 +114,22 @@ func (m *machine) keep(ctx context.Context) error {
 	if err := startAndAwait(ctx, completeUnit); err != nil {
 		return m.goBack(ctx, err)
 	}
-	e, err := m.rename(ctx, stage.Entry.Good)
+	e, err := m.rename(ctx, slot.Entry.Good)
 	if err != nil {
 		return err
 	}
 	m.say("the configuration is good: " + e.File() + " stays")
-	return m.setRecord(func(r *stage.Record) { r.State, r.Problem = stage.Kept, "" })
+	return m.setRecord(func(r *slot.Record) { r.State, r.Problem = slot.Kept, "" })
 }
 
 // goBack marks the entry that runs as bad and restarts the machine: the loader then takes the one before.
 func (m *machine) goBack(ctx context.Context, why error) error {
 	m.say("the configuration is bad, going back to the one before: " + why.Error())
 	// The record may be out of reach, which may be why.
-	if err := m.setRecord(func(r *stage.Record) { r.State, r.Problem = stage.Failed, why.Error() }); err != nil {
+	if err := m.setRecord(func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }); err != nil {
 		m.say(err.Error())
 	}
-	if _, err := m.rename(ctx, stage.Entry.Bad); err != nil {
+	if _, err := m.rename(ctx, slot.Entry.Bad); err != nil {
 		// The loader has counted this start; after the last it goes back all the same.
 		m.say(err.Error())
 	}
@@ -140,7 +140,7 @@ func (m *machine) goBack(ctx context.Context, why error) error {
 func (m *machine) giveBack() error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackBound)
 	defer cancel()
-	e, err := m.rename(ctx, stage.Entry.Returned)
+	e, err := m.rename(ctx, slot.Entry.Returned)
 	if err != nil {
 		return fmt.Errorf("give the try back: %w", err)
 	}
@@ -149,8 +149,8 @@ func (m *machine) giveBack() error {
 }
 
 // rename gives the entry that runs another counter.
-func (m *machine) rename(ctx context.Context, to func(stage.Entry) stage.Entry) (stage.Entry, error) {
-	sm := stage.Machine{Boot: m.boot, Open: func(path string, whole bool) (stage.Device, error) { return m.openDevice(ctx, path, whole) }}
+func (m *machine) rename(ctx context.Context, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
+	sm := slot.Machine{Boot: m.boot, Open: func(path string, whole bool) (slot.Device, error) { return m.openDevice(ctx, path, whole) }}
 	e, err := sm.Running()
 	if err != nil {
 		return e, err
@@ -158,7 +158,7 @@ func (m *machine) rename(ctx context.Context, to func(stage.Entry) stage.Entry) 
 	return to(e), sm.Rename(e, to(e))
 }
 
-func (m *machine) setRecord(change func(*stage.Record)) error {
+func (m *machine) setRecord(change func(*slot.Record)) error {
 	r, err := m.trialRecord()
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 
 	"spore/agent/bootinfo"
 	"spore/agent/paths"
-	"spore/agent/stage"
-	"spore/fat"
+	"spore/agent/slot"
+	"spore/storage/fat"
 	"spore/test/testpe"
 )
 
@@ -31,7 +31,7 @@ func onTrial(t *testing.T, file string) *machine {
 	entry := func(name, cluster string) fat.File {
 		line := "roothash=" + trialRoot + " spore.clusterhash=" + cluster + " ro"
 		uki := testpe.Program(testpe.Section{Name: ".cmdline", Data: []byte(line)})
-		return fat.File{Path: stage.Dir + "/" + name, Size: int64(len(uki)), Content: bytes.NewReader(uki)}
+		return fat.File{Path: slot.Dir + "/" + name, Size: int64(len(uki)), Content: bytes.NewReader(uki)}
 	}
 	img, err := fat.New(fat.Options{Size: 64 << 20, Files: []fat.File{entry("spore_0123456789ab.efi", trialBefore), entry(file, trialHash)}})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func onTrial(t *testing.T, file string) *machine {
 	require.NoError(t, os.WriteFile(m.root.At("/esp"), data, 0o600))
 	require.NoError(t, os.MkdirAll(m.root.At("/proc/sys/kernel/random"), 0o755))
 	require.NoError(t, os.WriteFile(m.root.At(paths.BootID), []byte("this-boot\n"), 0o600))
-	require.NoError(t, stage.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: stage.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
+	require.NoError(t, slot.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
 	return m
 }
 
@@ -52,7 +52,7 @@ func entries(t *testing.T, m *machine) []string {
 	defer f.Close()
 	fsys, err := fat.Open(f, 64<<20)
 	require.NoError(t, err)
-	list, err := fsys.List(stage.Dir)
+	list, err := fsys.List(slot.Dir)
 	require.NoError(t, err)
 	var out []string
 	for _, e := range list {
@@ -61,9 +61,9 @@ func entries(t *testing.T, m *machine) []string {
 	return out
 }
 
-func record(t *testing.T, m *machine) stage.Record {
+func record(t *testing.T, m *machine) slot.Record {
 	t.Helper()
-	r, err := stage.ReadRecord(m.root.At(paths.Update))
+	r, err := slot.ReadRecord(m.root.At(paths.Update))
 	require.NoError(t, err)
 	return r
 }
@@ -73,7 +73,7 @@ func TestAStartOnTrialIsCountedOnce(t *testing.T) {
 	require.True(t, m.noteStart())
 	require.True(t, m.noteStart())
 	r := record(t, m)
-	require.Equal(t, stage.OnTrial, r.State)
+	require.Equal(t, slot.OnTrial, r.State)
 	require.Equal(t, 1, r.Starts)
 	require.Equal(t, "this-boot", r.BootID)
 
@@ -92,13 +92,13 @@ func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
 		m := onTrial(t, before)
 		require.NoError(t, m.giveBack())
 		require.ElementsMatch(t, []string{"spore_0123456789ab.efi", after}, entries(t, m))
-		require.Equal(t, stage.Staged, record(t, m).State)
+		require.Equal(t, slot.Staged, record(t, m).State)
 	}
 }
 
 func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
-	e, err := m.rename(context.Background(), stage.Entry.Bad)
+	e, err := m.rename(context.Background(), slot.Entry.Bad)
 	require.NoError(t, err)
 	require.Equal(t, "spore_1000000000001_0123456789cd+0-3.efi", e.File())
 	require.ElementsMatch(t, []string{"spore_0123456789ab.efi", "spore_1000000000001_0123456789cd+0-3.efi"}, entries(t, m))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	wire "spore/update"
+	wire "spore/wire/update"
 )
 
 // SignUpdate signs a new configuration for running nodes and returns its beginning; the cluster part and the UKI follow. Its

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	wire "spore/update"
+	wire "spore/wire/update"
 )
 
 func TestAConfigurationIsSignedByTheKeyOfBundlesAndCountsWithThem(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/http"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // connection knows who calls, from the end of its handshake on, and leaves its seat when it is closed.

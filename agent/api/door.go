@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Bounds of connections. A stranger is a connection that has not shown a certificate yet.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // patience is how long an operator waits for an answer at most, whoever else opens connections.

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Bounds of a request. maxHeader is in bytes.

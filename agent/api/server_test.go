@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
 	"spore/test/testca"
+	"spore/wire/nodeapi"
 )
 
 var both = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}

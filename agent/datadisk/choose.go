@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"spore/agent/repart"
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // device is an open disk.

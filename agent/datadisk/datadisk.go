@@ -17,8 +17,8 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/paths"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // Uses of disks, as node files write them.

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/paths"
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 const (

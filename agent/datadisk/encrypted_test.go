@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/repart"
-	"spore/blank"
-	"spore/disk"
+	"spore/storage/blank"
+	"spore/storage/disk"
 )
 
 // This needs a kernel with dm-crypt and an empty disk of at least 2 GiB that it may use up, SPORE_TEST_DISK, such as vdb: those

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"spore/agent/luks"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 const encrypted = "it is encrypted with LUKS"

@@ -17,10 +17,10 @@ import (
 	"spore/agent/luks"
 	"spore/agent/repart"
 	"spore/agent/wait"
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.

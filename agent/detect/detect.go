@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/lease"
+	"spore/agent/dhcplease"
 	"spore/agent/nic"
 	"spore/agent/smbios"
 	"spore/agent/wait"
@@ -125,7 +125,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 			return nil
 		}
 		for _, c := range cards {
-			_, leased := lease.Read(m.Leases, c.Index)
+			_, leased := dhcplease.Read(m.Leases, c.Index)
 			young := time.Since(start) < bound(m.CarrierBound, CarrierBound)
 			if !leased && (c.Carrier || young) {
 				names = append(names, c.MAC)
@@ -148,7 +148,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 	said := map[string]string{}
 	for _, c := range cards {
 		id.Seen.MACs = append(id.Seen.MACs, c.MAC)
-		l, ok := lease.Read(m.Leases, c.Index)
+		l, ok := dhcplease.Read(m.Leases, c.Index)
 		if !ok {
 			continue
 		}
@@ -190,7 +190,7 @@ func (m Machine) awaitAnswer(ctx context.Context, cards *[]nic.Card) {
 			*cards = now
 			carriers := 0
 			for _, c := range now {
-				if _, leased := lease.Read(m.Leases, c.Index); leased {
+				if _, leased := dhcplease.Read(m.Leases, c.Index); leased {
 					return true
 				}
 				if c.Carrier {

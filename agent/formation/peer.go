@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // askTime bounds one question, on a machine of usual speed.

@@ -21,9 +21,9 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/nodeapi"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/wire/nodeapi"
 )
 
 // lab is a cluster of brokers, of which the last node is a DNS server, with the keys that `spore pki` makes for it.

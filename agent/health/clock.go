@@ -1,6 +1,6 @@
 package health
 
-import "spore/nodeapi"
+import "spore/wire/nodeapi"
 
 // clock fails where certificates do: a clock that could not be right at the start may lie years back.
 func clock(in Input) (nodeapi.State, string) {

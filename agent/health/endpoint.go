@@ -9,7 +9,7 @@ import (
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Endpoint is what a master knows of the virtual address of the Kubernetes API.

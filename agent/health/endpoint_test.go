@@ -10,7 +10,7 @@ import (
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 func TestWhoHasTheVirtualAddress(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"spore/agent/renewal"
 	"spore/agent/status"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Input is what the conditions are made of.

@@ -14,11 +14,11 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
 	"spore/agent/renewal"
-	"spore/agent/stage"
+	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 var now = time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)
@@ -35,7 +35,7 @@ func healthy() Input {
 			Services: map[string]string{"kafka.service": "active", "kafka.target": "active", "kafka-disks.service": "active", "kafka-bootstrap.service": "inactive"},
 			State:    &state.Info{Kind: state.Partition, Device: "/dev/vda9"}, Disks: []datadisk.Info{{Use: "kafka", Selector: "serial=A"}},
 			Clock:         &agentclock.State{Synchronized: true, From: "10.77.0.2"},
-			Configuration: &stage.Info{RootHash: "aa", ClusterHash: "bb"},
+			Configuration: &slot.Info{RootHash: "aa", ClusterHash: "bb"},
 			Bundle:        &delivery.Info{Serial: 3, From: delivery.State}, System: "running", Addresses: []string{"10.77.0.14", "fe80::1"},
 		},
 	}
@@ -117,10 +117,10 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 			in.Line.Configuration.Problem = "went back to this configuration: etcd.service failed"
 		}, "configuration", nodeapi.Warning,
 			"etcd.service failed"},
-		"a configuration on trial":     {func(in *Input) { in.Line.Configuration = &stage.Info{Serial: 4, Trial: true} }, "configuration", nodeapi.Warning, "pushed configuration 4 is on trial"},
-		"one for the next start":       {func(in *Input) { in.Line.Configuration = &stage.Info{Staged: "abc"} }, "configuration", nodeapi.Warning, "the next start takes the pushed configuration abc"},
-		"one that was taken at once":   {func(in *Input) { in.Line.Configuration = &stage.Info{Staged: "abc", Live: true} }, "configuration", nodeapi.OK, "took the pushed configuration abc"},
-		"one that was pushed and kept": {func(in *Input) { in.Line.Configuration = &stage.Info{Serial: 4} }, "configuration", nodeapi.OK, "pushed configuration 4"},
+		"a configuration on trial":     {func(in *Input) { in.Line.Configuration = &slot.Info{Serial: 4, Trial: true} }, "configuration", nodeapi.Warning, "pushed configuration 4 is on trial"},
+		"one for the next start":       {func(in *Input) { in.Line.Configuration = &slot.Info{Staged: "abc"} }, "configuration", nodeapi.Warning, "the next start takes the pushed configuration abc"},
+		"one that was taken at once":   {func(in *Input) { in.Line.Configuration = &slot.Info{Staged: "abc", Live: true} }, "configuration", nodeapi.OK, "took the pushed configuration abc"},
+		"one that was pushed and kept": {func(in *Input) { in.Line.Configuration = &slot.Info{Serial: 4} }, "configuration", nodeapi.OK, "pushed configuration 4"},
 		"a role that is held":          {func(in *Input) { in.Line.Held = []activate.Held{{Role: "kafka-broker", Reason: "missing secrets"}} }, "roles", nodeapi.Failing, "kafka-broker is held: missing secrets"},
 		"roles not started":            {func(in *Input) { in.Line.Roles = nil }, "roles", nodeapi.Failing, "none was started yet"},
 		"a member that waits":          {func(in *Input) { in.Line.Waiting = map[string]string{"kafka": "waiting for kafka-2"} }, "quorums", nodeapi.Failing, "kafka: waiting for kafka-2"},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Snapshots are those of etcd that a master has.

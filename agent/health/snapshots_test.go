@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 func TestHowOldTheLastSnapshotIs(t *testing.T) {

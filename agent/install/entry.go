@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // globalVendor is that of the boot manager's variables (UEFI 2.10, section 3.3).

@@ -16,9 +16,9 @@ import (
 	"strings"
 
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/flash"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/flash"
+	"spore/storage/gpt"
 )
 
 // Options is what Run works with.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/stage1/efi"
+	"spore/agent/efi"
 	"spore/cluster/spec"
-	"spore/fat"
-	"spore/flash"
-	"spore/gpt"
+	"spore/storage/fat"
+	"spore/storage/flash"
+	"spore/storage/gpt"
 )
 
 const stateType = "4d21b016-b534-45c2-a9fb-5c16e091fd2d"

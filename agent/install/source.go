@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
-	"spore/fat"
-	"spore/flash"
-	"spore/gpt"
+	"spore/storage/fat"
+	"spore/storage/flash"
+	"spore/storage/gpt"
 )
 
 // Types of partitions (Discoverable Partitions Specification; cluster is ours).

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Times and bounds.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // serve answers with what a script prints in the place of journalctl; the arguments are in $@.

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // TokenTPM is the type of the tokens that systemd-cryptenroll(1) makes for a TPM.

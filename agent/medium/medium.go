@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/espfiles"
+	"spore/storage/espfiles"
 )
 
 // Path is the bundle on the ESP.

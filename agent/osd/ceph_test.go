@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // This runs where Ceph's programs are, as in the tree of an image:

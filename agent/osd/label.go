@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // labelSize is the size of the label in bytes (Ceph 18, BDEV_LABEL_BLOCK_SIZE).

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
-	"spore/blank"
-	"spore/gpt"
 	"spore/pki/cephx"
+	"spore/storage/blank"
+	"spore/storage/gpt"
 )
 
 // Programs of Ceph.

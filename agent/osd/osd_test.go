@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 const (

@@ -6,7 +6,7 @@ const (
 	Push = "/run/spore-push"
 	// PushCopy is what of it is being looked at, where nobody else can change it.
 	PushCopy = "/var/lib/spore/push.update"
-	// Update is what the node remembers of the last one (JSON, package stage).
+	// Update is what the node remembers of the last one (JSON, package slot).
 	Update = "/var/lib/spore/update.json"
 	// LiveParts holds configurations that the running node took, by their hashes, and LiveNow leads to the one that is shown.
 	LiveParts = "/run/spore/parts"

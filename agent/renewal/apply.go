@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spore/cluster/roles"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Units is systemd, as far as programs have to take what is new.

@@ -18,7 +18,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/cluster/roles"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 func TestEveryProgramThatHasCertificatesIsInTheTable(t *testing.T) {

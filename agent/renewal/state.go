@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // State is how far a node is with what is new. Its file is of this boot.

@@ -3,7 +3,7 @@ package repart
 import (
 	"sort"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // Gap is free space, in bytes.

@@ -14,9 +14,9 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/wait"
-	"spore/blank"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // NodeBound is the longest wait for the device node of a new partition.

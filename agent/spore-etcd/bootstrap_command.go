@@ -13,7 +13,7 @@ import (
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/agent/paths"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 const bootstrapUsage = `usage: spore-agent etcd bootstrap --force [--lose NAME,...]

@@ -25,7 +25,7 @@ import (
 	"spore/agent/etcd/snapshot/source"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 const snapshotUsage = "usage: spore-agent etcd snapshot take | list [--json] | check | open FILE OUT"

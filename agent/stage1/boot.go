@@ -13,14 +13,14 @@ import (
 	"github.com/u-root/u-root/pkg/mount"
 	"golang.org/x/sys/unix"
 
+	"spore/agent/blockdev"
+	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
-	"spore/agent/stage1/blockdev"
-	"spore/agent/stage1/bootdisk"
-	"spore/agent/stage1/efi"
-	"spore/agent/stage1/kcmdline"
+	"spore/agent/efi"
+	"spore/agent/kcmdline"
 	"spore/agent/stage1/modules"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // Paths in the initramfs.

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/stage1/blockdev"
-	"spore/agent/stage1/bootdisk"
+	"spore/agent/blockdev"
+	"spore/agent/bootdisk"
 	"spore/agent/stage1/modules"
 	"spore/agent/stage1/uevent"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // longestSearch bounds the search for the boot disk even when devices come and go all the time.

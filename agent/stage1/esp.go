@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"spore/agent/bootinfo"
-	"spore/espfiles"
-	"spore/fat"
+	"spore/storage/espfiles"
+	"spore/storage/fat"
 )
 
 // maxNodeFile bounds the file with a node's name, in bytes.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/blockdev"
 	"spore/agent/bootinfo"
-	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/machineid"
 	"spore/agent/stage1/modules"
 	"spore/cluster/facts"

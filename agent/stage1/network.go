@@ -15,15 +15,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/blockdev"
 	"spore/agent/bootinfo"
-	"spore/agent/stage1/blockdev"
 	"spore/agent/stage1/dhcp"
 	"spore/agent/stage1/httpget"
 	"spore/agent/stage1/loop"
 	"spore/agent/stage1/machineid"
 	"spore/agent/stage1/netif"
 	"spore/agent/stage1/netroot"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // Bounds of a start from the network.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/stage1/blockdev"
+	"spore/agent/blockdev"
 	"spore/agent/stage1/dhcp"
 	"spore/agent/stage1/modules"
 	"spore/agent/stage1/netif"

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/efi"
+	"spore/agent/kcmdline"
 	"spore/agent/stage1/dhcp"
-	"spore/agent/stage1/efi"
-	"spore/agent/stage1/kcmdline"
 	"spore/agent/stage1/modules"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 func TestWhereTheImageComesFromIsDecidedByHowTheMachineWasStarted(t *testing.T) {

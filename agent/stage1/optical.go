@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/stage1/blockdev"
-	"spore/agent/stage1/bootdisk"
-	"spore/agent/stage1/dm"
-	"spore/gpt"
+	"spore/agent/blockdev"
+	"spore/agent/bootdisk"
+	"spore/agent/dm"
+	"spore/storage/gpt"
 )
 
 // A hybrid ISO carries its partition table in the system area of the disc, in sectors of 512 bytes; the disc has those of

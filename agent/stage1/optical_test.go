@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/stage1/blockdev"
-	"spore/agent/stage1/dm"
-	"spore/gpt"
+	"spore/agent/blockdev"
+	"spore/agent/dm"
+	"spore/storage/gpt"
 )
 
 // disc is a file with a GPT in sectors of 512 bytes and one partition.

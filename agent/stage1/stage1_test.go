@@ -16,7 +16,7 @@ import (
 
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 func TestNodeNamesOfTheESPAreChecked(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
-	"spore/agent/stage1/dm"
-	"spore/agent/stage1/squashfs"
-	"spore/agent/stage1/verity"
+	"spore/agent/dm"
+	"spore/agent/format/squashfs"
+	"spore/agent/format/verity"
 )
 
 // mapRoot maps the root: data and hash tree are partitions of their own.

@@ -6,10 +6,10 @@ import (
 	"io"
 
 	"spore/agent/repart"
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // Request says whose state is looked for, and where.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
+	"spore/storage/blank"
+	"spore/storage/disk"
 )
 
 func TestPartUUID(t *testing.T) {

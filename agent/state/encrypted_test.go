@@ -16,8 +16,8 @@ import (
 	"spore/agent/luks"
 	"spore/agent/unlock"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // encrypt makes a LUKS2 volume that begins at an offset of a file, as systemd-repart would.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/luks"
-	"spore/blank"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // Adopt makes a foreign state partition this node's: first the binding on it, then its PARTUUID. It can be cut off and

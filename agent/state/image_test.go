@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 const (

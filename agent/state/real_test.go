@@ -16,7 +16,7 @@ import (
 	"spore/agent/hostkey"
 	"spore/agent/unlock"
 	"spore/cluster/spec"
-	"spore/disk"
+	"spore/storage/disk"
 )
 
 // This needs a kernel with dm-crypt, the programs of an image with encrypted state, udev, and an empty disk of at least 600 MiB

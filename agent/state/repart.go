@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"spore/agent/repart"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // slot is a partition that an update will need.

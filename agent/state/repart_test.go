@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/ext4"
-	"spore/blank"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/blank"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 func TestDefinitionsLeaveWhatIsThere(t *testing.T) {

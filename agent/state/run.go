@@ -14,8 +14,8 @@ import (
 	"spore/agent/unlock"
 	"spore/agent/wait"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // DiskBound is the longest wait for a named disk that is not there yet; a shelf of disks spins up for as long.

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"spore/agent/repart"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // MakeSlots makes the partitions of the second slot on the boot disk of a node whose state is on another disk. Where state is on

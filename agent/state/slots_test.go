@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/disk"
-	"spore/gpt"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 func TestTheSecondSlotIsMadeOnTheBootDiskWhenStateIsElsewhere(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"spore/agent/unlock"
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 // Partition types (Discoverable Partitions Specification; cluster is ours).

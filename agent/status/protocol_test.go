@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/activate"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // spore reads of the line what package nodeapi says; it never sees this package.

@@ -20,7 +20,7 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
-	"spore/agent/stage"
+	"spore/agent/slot"
 	"spore/agent/state"
 )
 
@@ -46,7 +46,7 @@ type Line struct {
 	// Bundle says where the node's secrets come from; there is none on a node that was never given any.
 	Bundle *delivery.Info `json:"bundle,omitempty"`
 	// Configuration says which one runs, and what became of one that was pushed; there is none where stage1 did not run.
-	Configuration *stage.Info `json:"configuration,omitempty"`
+	Configuration *slot.Info `json:"configuration,omitempty"`
 	// Firmware says how the machine was started; there is none on one without UEFI.
 	Firmware *firmware.Info `json:"firmware,omitempty"`
 	// Clock says who keeps the clock.

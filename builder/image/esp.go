@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"spore/espfiles"
-	"spore/fat"
+	"spore/storage/espfiles"
+	"spore/storage/fat"
 )
 
 // Places on the ESP.

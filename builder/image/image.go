@@ -22,7 +22,7 @@ import (
 
 	"github.com/diskfs/go-diskfs/partition/gpt"
 
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 // Options say what goes into an image.

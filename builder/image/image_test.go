@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
-	"spore/espfiles"
-	"spore/fat"
+	"spore/storage/espfiles"
+	"spore/storage/fat"
 )
 
 const (

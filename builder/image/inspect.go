@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"spore/builder/uki"
-	"spore/espfiles"
-	"spore/fat"
+	"spore/storage/espfiles"
+	"spore/storage/fat"
 )
 
 // Info is what Inspect finds in an image.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"spore/builder/iso"
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 // Bounds on what ReadESP keeps in memory, in bytes.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/espfiles"
+	"spore/storage/espfiles"
 )
 
 // espOf opens the ESP of a disk image.

@@ -10,7 +10,7 @@ import (
 	"spore/builder/pcr"
 	"spore/builder/secureboot"
 	"spore/builder/uki"
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 // Program is a program for the firmware on the ESP.

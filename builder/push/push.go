@@ -21,7 +21,7 @@ import (
 	"spore/builder/progress"
 	"spore/cluster"
 	"spore/pki"
-	"spore/update"
+	"spore/wire/update"
 )
 
 // Options say what is made.

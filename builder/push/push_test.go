@@ -16,7 +16,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/spec"
 	"spore/pki"
-	"spore/update"
+	"spore/wire/update"
 )
 
 func TestForceIsInWhatIsSigned(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"spore/builder/media"
 	"spore/builder/netboot/ipxe"
 	"spore/builder/uki"
-	"spore/fat"
+	"spore/storage/fat"
 )
 
 // ESP lists the files of the EFI system partition; there are none for network boot.

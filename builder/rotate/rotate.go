@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Fleet is the nodes of the cluster.

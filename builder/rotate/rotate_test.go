@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // fleet is nodes that take a few looks to be done.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // apiPort is that of the node's API on edge-01.

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
-	"spore/flash"
-	"spore/gpt"
+	"spore/storage/flash"
+	"spore/storage/gpt"
 	"spore/test/chance"
 )
 

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"spore/gpt"
+	"spore/storage/gpt"
 )
 
 const (

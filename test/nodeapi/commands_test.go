@@ -36,10 +36,10 @@ import (
 	statuscmd "spore/builder/cmd/status"
 	"spore/cluster"
 	"spore/cluster/facts"
-	protocol "spore/nodeapi"
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/pki/vault"
+	protocol "spore/wire/nodeapi"
 )
 
 // desk is an operator's, with a cluster of which some nodes run.

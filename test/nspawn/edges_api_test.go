@@ -18,9 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/wire/nodeapi"
 )
 
 // spore runs the program with the operator's keys, and returns what it printed and whether it was content.

@@ -32,9 +32,9 @@ import (
 
 	"spore/cluster"
 	"spore/cluster/facts"
-	"spore/gpt"
 	"spore/pki"
 	"spore/pki/vault"
+	"spore/storage/gpt"
 	"spore/test/chance"
 )
 

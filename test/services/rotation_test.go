@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/atomicfile"
-	"spore/agent/live"
+	"spore/agent/config/live"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
 	"spore/pki"

@@ -22,9 +22,9 @@ import (
 	"spore/agent/api"
 	"spore/agent/etcd/snapshot"
 	"spore/cluster"
-	"spore/nodeapi"
 	"spore/pki/bundle"
 	"spore/pki/vault"
+	"spore/wire/nodeapi"
 )
 
 // TestTheOperatorFetchesTheNewestSnapshot runs the command against a master's API, with the operator's own folder.

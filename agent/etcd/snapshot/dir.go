@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Bounds of what snapshots leave free for etcd and others: the tenth part of the disk, within these, in bytes.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Peers asks other masters.

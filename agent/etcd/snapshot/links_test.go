@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/linktrap"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // all is all that root and the node's API do in the directory of snapshots, and what the API hands out.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // slowest is how many bytes a second whoever gets a snapshot has to take.

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Name is the name of a snapshot's file, and Entry a snapshot that a node has.

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"spore/agent/format/squashfs"
+	"spore/agent/format/verity"
 	"spore/agent/stage1/httpget"
-	"spore/agent/stage1/squashfs"
-	"spore/agent/stage1/verity"
 )
 
 // Names of the files in the folder of the server (a contract with the builder).

@@ -23,8 +23,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/format/verity"
 	"spore/agent/stage1/httpget"
-	"spore/agent/stage1/verity"
 )
 
 // built is an image of random data with trees of veritysetup.

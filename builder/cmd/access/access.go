@@ -14,9 +14,9 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/cluster"
 	"spore/cluster/regular"
-	"spore/nodeapi"
 	tree "spore/pki"
 	"spore/pki/vault"
+	"spore/wire/nodeapi"
 )
 
 type options struct {

@@ -17,8 +17,8 @@ import (
 	"spore/builder/rehearsal/ready"
 	"spore/builder/vm"
 	"spore/cluster/facts"
-	"spore/nodeapi"
 	tree "spore/pki"
+	"spore/wire/nodeapi"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 // configDir is where the node has its configuration (a contract of the design).
 const configDir = "/etc/cluster-config"
 
-// agentFiles are written on every node (agent/etc, agent/network).
+// agentFiles are written on every node (agent/systemfiles, agent/network).
 var agentFiles = []string{
 	configDir + "/cluster.yaml", configDir + "/current-node.yaml", configDir + "/node-identity",
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/sysctl.d/90-spore-node.conf", "/etc/systemd/network/*",

@@ -23,8 +23,8 @@ import (
 	"spore/builder/progress"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/disk"
-	"spore/flash"
+	"spore/storage/disk"
+	"spore/storage/flash"
 )
 
 type flags struct {

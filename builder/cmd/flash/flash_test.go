@@ -15,8 +15,8 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/image"
-	"spore/flash"
-	"spore/gpt"
+	"spore/storage/flash"
+	"spore/storage/gpt"
 )
 
 const mib = 1 << 20

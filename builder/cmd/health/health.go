@@ -14,7 +14,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // errUnhealthy is the error for a cluster that is not healthy; what is not was printed.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spore/builder/cmd/reach"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // maxSkew is by how much a node's clock may differ from this machine's. A question takes a while, and counts as half of it.

@@ -11,7 +11,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // silence is after how long without a sign of the node a follower gives up. The node gives one every 15 seconds.

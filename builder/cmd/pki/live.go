@@ -14,8 +14,8 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/rotate"
-	"spore/nodeapi"
 	tree "spore/pki"
+	"spore/wire/nodeapi"
 )
 
 // Times of a rotation over running nodes.

@@ -26,7 +26,7 @@ import (
 	"spore/builder/push"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // accessKind is in every file of access, and accessVersion the version of its form.

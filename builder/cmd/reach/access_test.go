@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/nodeapi"
 	"spore/test/testca"
+	"spore/wire/nodeapi"
 )
 
 func access(t *testing.T, person string, organizations ...string) Access {

@@ -27,8 +27,8 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
-	"spore/nodeapi"
 	tree "spore/pki"
+	"spore/wire/nodeapi"
 )
 
 // momentary is how long a certificate holds that is made for one command, but for those that go on (a follower of logs): then

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/nodeapi"
 	"spore/test/testca"
+	"spore/wire/nodeapi"
 )
 
 func TestAFileOfAccessMustBeOfUse(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Command returns the command.

@@ -16,7 +16,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Node is what --json prints of a node.

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"time"
 
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 const (

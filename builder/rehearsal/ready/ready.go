@@ -14,7 +14,7 @@ import (
 
 	"spore/builder/vm"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 // Lack is one thing that is missing, and why.

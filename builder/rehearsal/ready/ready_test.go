@@ -22,7 +22,7 @@ import (
 
 	"spore/builder/vm"
 	"spore/cluster/facts"
-	"spore/nodeapi"
+	"spore/wire/nodeapi"
 )
 
 func TestWhatANodeLacksByItsStatusLine(t *testing.T) {

@@ -1,0 +1,104 @@
+// Package kcmdline reads what stage1 needs from the kernel command line (Linux Documentation/admin-guide/
+// kernel-parameters.rst): words apart by blanks, double quotes around a value or a word.
+package kcmdline
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spore/cluster/spec"
+	"spore/storage/gpt"
+)
+
+// Args are the arguments of stage1.
+type Args struct {
+	// RootHash and ClusterHash are verity root hashes of 64 hex digits, lower case.
+	RootHash, ClusterHash string
+	// URL is the folder, or a file in it, that has the image when it comes from the network; empty when nobody says.
+	URL string
+	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware does.
+	Loader gpt.GUID
+	// Outside are the words behind those of the image: somebody else gave them.
+	Outside []string
+	// Slow is by how much the machine is slower than others (spore.slow=, 1 to spec.MaxSlow); 0 when nobody says. A
+	// rehearsal in emulation says it to all of its machines.
+	Slow int
+}
+
+// Parse reads Args. Both hashes must be there; one that is given twice must say the same.
+func Parse(line string) (Args, error) {
+	var a Args
+	for _, p := range []struct {
+		key string
+		to  *string
+	}{{"roothash", &a.RootHash}, {"spore.clusterhash", &a.ClusterHash}} {
+		for _, word := range words(line) {
+			key, value, _ := strings.Cut(word, "=")
+			if key != p.key {
+				continue
+			}
+			value = strings.ToLower(value)
+			if raw, err := hex.DecodeString(value); err != nil || len(raw) != 32 {
+				return Args{}, fmt.Errorf("kernel command line: %s must be 64 hex digits, not %q", p.key, value)
+			}
+			if *p.to != "" && *p.to != value {
+				return Args{}, fmt.Errorf("kernel command line: two values of %s", p.key)
+			}
+			*p.to = value
+		}
+		if *p.to == "" {
+			return Args{}, fmt.Errorf("kernel command line: %s= is missing; this initramfs only boots with the command line that its image was built with", p.key)
+		}
+	}
+	for _, word := range words(line) {
+		if value, ok := strings.CutPrefix(word, "spore.url="); ok {
+			a.URL = value // The last: whoever starts the kernel appends.
+		}
+		if value, ok := strings.CutPrefix(word, "spore.loader="); ok {
+			var err error
+			if a.Loader, err = gpt.ParseGUID(value); err != nil {
+				return Args{}, fmt.Errorf("kernel command line: spore.loader: %w", err)
+			}
+		}
+		if value, ok := strings.CutPrefix(word, "spore.slow="); ok {
+			var err error
+			if a.Slow, err = strconv.Atoi(value); err != nil || a.Slow < 1 || a.Slow > spec.MaxSlow {
+				return Args{}, fmt.Errorf("kernel command line: spore.slow is %q; write 1 to %d", value, spec.MaxSlow)
+			}
+		}
+	}
+	all := words(line)
+	if i := slices.Index(all, spec.EndOfWords); i >= 0 {
+		a.Outside = all[i+1:]
+	}
+	return a, nil
+}
+
+// words splits the line; quotes are taken away.
+func words(line string) []string {
+	var out []string
+	var word strings.Builder
+	quoted, started := false, false
+	for _, r := range line {
+		switch {
+		case r == '"':
+			quoted, started = !quoted, true
+		case !quoted && (r == ' ' || r == '\t' || r == '\n'):
+			if started {
+				out = append(out, word.String())
+				word.Reset()
+				started = false
+			}
+		default:
+			word.WriteRune(r)
+			started = true
+		}
+	}
+	if started {
+		out = append(out, word.String())
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package slot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"spore/agent/atomicfile"
+)
+
+// States of a pushed configuration.
+const (
+	// Staging is while it is being written: after a cut it may be on the disk or not.
+	Staging = "staging"
+	// Staged is a configuration that the next start takes.
+	Staged = "staged"
+	// OnTrial is one that was started and has not shown yet that the node's roles come up with it.
+	OnTrial = "trial"
+	// Kept is one whose roles came up.
+	Kept = "kept"
+	// Failed is one whose roles did not come up; the node went back to the one before.
+	Failed = "failed"
+)
+
+// Record is what a node remembers of the last configuration that was pushed to it (/var/lib/spore/update.json).
+type Record struct {
+	// Serial is the highest that was taken: an older configuration is refused.
+	Serial uint64 `json:"serial"`
+	// Issued is when the last one was signed: one that is taken by force has to be of a later time.
+	Issued time.Time `json:"issued,omitzero"`
+	// ClusterHash and RootHash are what the update starts, Previous the cluster part that ran when it came.
+	ClusterHash string `json:"clusterHash"`
+	RootHash    string `json:"rootHash"`
+	Previous    string `json:"previous"`
+	// Entry is the stem of its entry on the ESP.
+	Entry string `json:"entry"`
+	State string `json:"state"`
+	// Starts counts those of the trial that got as far as the state partition.
+	Starts int `json:"starts,omitempty"`
+	// BootID is that of the kernel that wrote it.
+	BootID string `json:"bootID"`
+	// Down lists units of the node's roles that were not up when the update came: the trial does not ask for them.
+	Down []string `json:"down,omitempty"`
+	// Live says that the node that was running took it at once.
+	Live bool `json:"live,omitempty"`
+	// Problem says why it failed.
+	Problem string `json:"problem,omitempty"`
+}
+
+// maxRecord bounds the file.
+const maxRecord = 1 << 20
+
+// ReadRecord reads the record; a node that was never pushed to has an empty one.
+func ReadRecord(path string) (Record, error) {
+	var r Record
+	data, err := atomicfile.ReadLimited(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("read what was pushed to this node last: %w", err)
+	}
+	return r, nil
+}
+
+// Write writes the record so that it survives a power cut.
+func (r Record) Write(path string) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("internal error: record of an update: %w", err)
+	}
+	return atomicfile.WriteDurable(path, append(data, '\n'), 0o644)
+}
+
+// Info is what the status line says of the configuration that runs.
+type Info struct {
+	// RootHash and ClusterHash are those of what runs.
+	RootHash    string `json:"rootHash"`
+	ClusterHash string `json:"clusterHash"`
+	// Serial is that of the pushed configuration that runs; 0 when the image brought it.
+	Serial uint64 `json:"serial,omitempty"`
+	// Trial says that it has yet to show that the node's roles come up with it.
+	Trial bool `json:"trial,omitempty"`
+	// Staged is the cluster part that the next start takes.
+	Staged string `json:"staged,omitempty"`
+	// Live says that the running node took it already.
+	Live bool `json:"live,omitempty"`
+	// Problem says that the node went back to an earlier configuration, and why.
+	Problem string `json:"problem,omitempty"`
+}
+
+// InfoOf is what there is to say, from the record and what was started by this kernel.
+// counted says that the loader counts starts of it.
+func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info {
+	if clusterHash == "" {
+		return nil
+	}
+	i := &Info{RootHash: rootHash, ClusterHash: clusterHash}
+	switch {
+	case r.ClusterHash == "":
+		// The record is on the state partition, which comes later than the first status: a push that asks then shall not take the
+		// start that is on trial for one that was kept.
+		i.Trial = counted
+	case r.ClusterHash == clusterHash:
+		i.Serial = r.Serial
+		i.Trial = counted && r.State != Kept
+	case r.Previous != clusterHash:
+		// Neither: another image was written to the disk since.
+	case r.State == Failed && r.BootID == bootID:
+		i.Problem = "the pushed configuration was taken back: " + r.Problem
+	case r.State == Failed:
+		i.Problem = "went back to this configuration: " + r.Problem
+	case r.BootID == bootID && r.State == Staged:
+		i.Staged, i.Live = r.ClusterHash, r.Live
+	case r.BootID == bootID:
+	case r.State == Staging:
+		i.Problem = "the pushed configuration was not written to its end; push it again"
+	case r.State == OnTrial:
+		i.Problem = fmt.Sprintf("went back to this configuration: the pushed one was started %d times and neither came up nor said why", r.Starts)
+	case r.State == Staged:
+		i.Problem = "went back to this configuration: the pushed one was not started, or got not as far as the node's state"
+	case r.State == Kept:
+		i.Problem = "this is the configuration before the one that was pushed last: the machine was not started with the newer one"
+	}
+	return i
+}

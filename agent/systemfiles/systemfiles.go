@@ -1,0 +1,241 @@
+// Package systemfiles derives this node's files under /etc from the cluster part and the identity: names, resolvers, time servers,
+// kernel parameters and /etc/cluster-config. /etc is volatile, so everything is written again at each boot and cannot drift.
+// Network interfaces are package network's.
+package systemfiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sort"
+	"strings"
+
+	"spore/agent/atomicfile"
+	"spore/agent/detect"
+	"spore/agent/paths"
+	"spore/cluster/facts"
+)
+
+// Input is what the files depend on. Node is nil on a machine that is no node.
+type Input struct {
+	Root     paths.Root
+	Cluster  *facts.Cluster
+	Node     *facts.Node
+	Identity detect.Identity
+	// Hosts is the hosts file of the cluster part.
+	Hosts []byte
+	// Part is where the cluster part is mounted.
+	Part string
+	// Resolvers and SearchDomain are what DHCP said; they are used where cluster.yaml names no nameservers.
+	Resolvers    []string
+	SearchDomain string
+	// ClockWrong says that the clock could not be right, and that no time server has set it yet.
+	ClockWrong bool
+}
+
+// Hostname is what the machine calls itself.
+func Hostname(n *facts.Node, id detect.Identity) string {
+	if n != nil {
+		return n.Hostname
+	}
+	if len(id.Seen.MACs) > 0 {
+		return "unknown-" + strings.ReplaceAll(id.Seen.MACs[0], ":", "")[6:]
+	}
+	return "unknown"
+}
+
+// Write writes all files; files that already say the same are left alone.
+func Write(in Input) error {
+	files := map[string]string{
+		"/etc/hostname":    Hostname(in.Node, in.Identity) + "\n",
+		"/etc/hosts":       hosts(in),
+		"/etc/resolv.conf": resolvConf(in),
+		timesyncdFile:      timesyncd(in),
+	}
+	if in.Node != nil {
+		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
+		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
+	}
+	for _, path := range sortedKeys(files) {
+		if _, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"cluster.yaml", "services", "nodes"} {
+		if err := link(in.Root, in.Part+"/"+name, paths.ClusterConfig+"/"+name); err != nil {
+			return err
+		}
+	}
+	if in.Node == nil {
+		return nil
+	}
+	return linkNodeFile(in)
+}
+
+// linkNodeFile has current-node.yaml lead to the node's file in nodes/. A node may do without one. For such a node the link leads to
+// the shortest file that means the same, so that readers find a document of one form on every node. It lies outside of nodes/,
+// which is the folder that the user wrote.
+func linkNodeFile(in Input) error {
+	target := "nodes/" + in.Node.Name + ".yaml"
+	_, err := os.Stat(in.Root.At(in.Part + "/" + target))
+	if errors.Is(err, fs.ErrNotExist) {
+		target = paths.NodeFile
+		text := "# Written by spore-agent: the configuration has no file for this node in nodes/.\nnode: " + in.Node.Name + "\n"
+		_, err = atomicfile.Write(in.Root.At(target), []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("find the file of node %s: %w", in.Node.Name, err)
+	}
+	return link(in.Root, target, paths.ClusterConfig+"/current-node.yaml")
+}
+
+// WriteResolvers writes resolv.conf alone, after DHCP said something new.
+func WriteResolvers(in Input) error {
+	_, err := atomicfile.Write(in.Root.At("/etc/resolv.conf"), []byte(resolvConf(in)), 0o644)
+	return err
+}
+
+// WriteTimeServers writes whom timesyncd asks alone, and tells whether that is another list now.
+func WriteTimeServers(in Input) (changed bool, err error) {
+	return atomicfile.Write(in.Root.At(timesyncdFile), []byte(timesyncd(in)), 0o644)
+}
+
+// link makes a symbolic link, so that the source files stay where they are verified on each read.
+func link(root paths.Root, target, path string) error {
+	at := root.At(path)
+	if old, err := os.Readlink(at); err == nil && old == target {
+		return nil
+	}
+	tmp := at + ".new"
+	_ = os.Remove(tmp)
+	if err := os.MkdirAll(root.At(paths.ClusterConfig), 0o755); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, at); err != nil {
+		return fmt.Errorf("link %s: %w", path, err)
+	}
+	return nil
+}
+
+// hosts is hosts(5): the loopback, this node when the cluster's list does not have it, and the cluster.
+func hosts(in Input) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	if in.Node == nil {
+		return b.String()
+	}
+	if !listed(in.Hosts, in.Node.FQDN) {
+		// As Debian does for a machine whose address is not known beforehand.
+		fmt.Fprintf(&b, "127.0.1.1 %s\n", strings.Join(distinct(in.Node.FQDN, in.Node.Hostname), " "))
+	}
+	b.Write(in.Hosts)
+	return b.String()
+}
+
+func listed(hosts []byte, fqdn string) bool {
+	for line := range strings.Lines(string(hosts)) {
+		line, _, _ = strings.Cut(line, "#")
+		if f := strings.Fields(line); len(f) > 1 {
+			for _, name := range f[1:] {
+				if strings.EqualFold(name, fqdn) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// maxNameservers is what glibc reads (resolv.conf(5), MAXNS).
+const maxNameservers = 3
+
+func resolvConf(in Input) string {
+	servers, search := in.Cluster.Network.Nameservers, in.Cluster.Domain
+	if len(servers) == 0 {
+		servers = in.Resolvers
+		if search == "" {
+			search = in.SearchDomain
+		}
+	}
+	var b strings.Builder
+	b.WriteString("# Written by spore-agent at each boot.\n")
+	if search != "" {
+		fmt.Fprintf(&b, "search %s\n", search)
+	}
+	for _, s := range servers[:min(len(servers), maxNameservers)] {
+		fmt.Fprintf(&b, "nameserver %s\n", s)
+	}
+	b.WriteString("options edns0 timeout:2 attempts:2\n")
+	return b.String()
+}
+
+// timesyncdFile is read by timesyncd when it starts.
+const timesyncdFile = "/etc/systemd/timesyncd.conf.d/10-spore.conf"
+
+// timesyncd names the time servers: those of cluster.yaml, then nodes. It asks them in this order and stays with the first that
+// answers; those that DHCP gives come after them.
+func timesyncd(in Input) string {
+	node := ""
+	if in.Node != nil {
+		node = in.Node.Name
+	}
+	servers := in.Cluster.TimeServers(node, in.ClockWrong)
+	if len(servers) == 0 {
+		return "# cluster.yaml names no time servers, and there is no node to ask.\n"
+	}
+	return "[Time]\nNTP=" + strings.Join(servers, " ") + "\n"
+}
+
+// baseSysctl holds kernel parameters that every node has; those of its file in nodes/ come after and win.
+var baseSysctl = []string{
+	// Neighbours learn an address as soon as it is used (RFC 5227, section 2.3).
+	"net.ipv4.conf.all.arp_notify = 1", "net.ipv4.conf.default.arp_notify = 1",
+}
+
+// podSysctl holds what nodes with pods have besides.
+var podSysctl = []string{
+	// Packets of pods go through the node. Calico routes them, so that nothing here is bridged.
+	"net.ipv4.ip_forward = 1", "net.ipv6.conf.all.forwarding = 1",
+	// What arrives by a tunnel or for a Service may leave by another card. Calico gives the interfaces of pods the default
+	// (felix/dataplane/linux, configureProcSysForInterface).
+	"net.ipv4.conf.all.rp_filter = 0", "net.ipv4.conf.default.rp_filter = 2",
+	// kubelet refuses to start with any others (protectKernelDefaults; pkg/kubelet/cm, setupKernelTunables).
+	"vm.overcommit_memory = 1", "vm.panic_on_oom = 0", "kernel.panic = 10", "kernel.panic_on_oops = 1",
+	"kernel.keys.root_maxkeys = 1000000", "kernel.keys.root_maxbytes = 25000000",
+	// Each pod's programs watch files, and all of them count for root.
+	"fs.inotify.max_user_instances = 8192", "fs.inotify.max_user_watches = 524288",
+}
+
+func sysctl(n *facts.Node) string {
+	lines := append([]string{}, baseSysctl...)
+	if facts.RunsPods(n) {
+		lines = append(lines, podSysctl...)
+	}
+	for _, k := range sortedKeys(n.Sysctl) {
+		lines = append(lines, k+" = "+strings.ReplaceAll(n.Sysctl[k], "\n", " "))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func distinct(names ...string) []string {
+	var out []string
+	for _, n := range names {
+		if n != "" && (len(out) == 0 || out[len(out)-1] != n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

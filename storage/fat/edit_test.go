@@ -1,0 +1,270 @@
+package fat_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/storage/fat"
+)
+
+// memory is a disk that keeps a record of its writes; those since the last flush may be lost.
+type memory struct {
+	data []byte
+	ops  []operation
+}
+
+// operation is a write, or a flush when it has no data.
+type operation struct {
+	at   int64
+	data []byte
+}
+
+func (m *memory) ReadAt(b []byte, off int64) (int, error) {
+	return bytes.NewReader(m.data).ReadAt(b, off)
+}
+
+func (m *memory) WriteAt(b []byte, off int64) (int, error) {
+	m.ops = append(m.ops, operation{off, bytes.Clone(b)})
+	return copy(m.data[off:], b), nil
+}
+
+func (m *memory) Sync() error {
+	m.ops = append(m.ops, operation{})
+	return nil
+}
+
+// cut is the disk after n operations: what was flushed is there, and of each later write the sectors that chance wants.
+func cut(before []byte, ops []operation, n int, rng *rand.Rand) []byte {
+	out := bytes.Clone(before)
+	flushed := 0
+	for i, o := range ops[:n] {
+		if o.data == nil {
+			flushed = i
+		}
+	}
+	for i, o := range ops[:n] {
+		for s := 0; s < len(o.data); {
+			n := min(512-int(o.at+int64(s))%512, len(o.data)-s)
+			if i < flushed || rng.IntN(2) == 0 {
+				copy(out[o.at+int64(s):], o.data[s:s+n])
+			}
+			s += n
+		}
+	}
+	return out
+}
+
+func makeDisk(t *testing.T, o fat.Options) *memory {
+	t.Helper()
+	img, err := fat.New(o)
+	require.NoError(t, err)
+	m := &memory{data: make([]byte, o.Size)}
+	_, err = img.ReadAt(m.data, 0)
+	require.NoError(t, err)
+	return m
+}
+
+func edit(t *testing.T, m *memory) *fat.Editor {
+	t.Helper()
+	e, err := fat.Edit(m, int64(len(m.data)))
+	require.NoError(t, err)
+	return e
+}
+
+// content is what a filesystem holds, by path.
+func content(t *testing.T, data []byte) map[string]string {
+	t.Helper()
+	f, err := fat.Open(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	list, err := f.Walk()
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, file := range list {
+		b, err := io.ReadAll(io.NewSectionReader(file.Content, 0, file.Size))
+		require.NoError(t, err)
+		out[file.Path] = string(b)
+	}
+	return out
+}
+
+func requireSound(t *testing.T, data []byte) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fat.img")
+	require.NoError(t, os.WriteFile(name, data, 0o600))
+	out, err := exec.Command("fsck.fat", "-n", name).CombinedOutput()
+	if bytes.Contains(out, []byte("Orphaned long file name part")) {
+		return // What is left of a name whose file is gone: nobody reads it, and its place is used again.
+	}
+	require.NoError(t, err, "%s\nrun make deps", out)
+}
+
+var espFiles = []fat.File{
+	file("/EFI/BOOT/BOOTX64.EFI", strings.Repeat("loader", 1000)),
+	file("/EFI/Linux/spore_0123456789ab.efi", strings.Repeat("kernel!", 3000)),
+	file("/loader/loader.conf", "timeout 0\n"),
+}
+
+func TestFilesAreMadeRenamedAndRemoved(t *testing.T) {
+	for name, o := range map[string]fat.Options{
+		"a cluster a sector":    {Size: 64 * mib, Files: espFiles},
+		"clusters of 4 KiB":     {Size: 320 * mib, Files: espFiles},
+		"sectors of 4096 bytes": {Size: 320 * mib, SectorSize: 4096, Files: espFiles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := makeDisk(t, o)
+			e := edit(t, m)
+			free := e.Free()
+			want := content(t, m.data)
+			for i := range 40 { // More than one cluster of a directory.
+				name, text := fmt.Sprintf("spore_100000000000%d_0123456789ab+3.efi", i), strings.Repeat(fmt.Sprint(i), 700*i)
+				require.NoError(t, e.Create("/EFI/Linux", name, int64(len(text)), strings.NewReader(text), time.Now()))
+				want["/EFI/Linux/"+name] = text
+			}
+			require.Equal(t, want, content(t, m.data))
+			for i := range 40 {
+				from, to := fmt.Sprintf("spore_100000000000%d_0123456789ab+3.efi", i), fmt.Sprintf("spore_100000000000%d_0123456789ab.efi", i)
+				if i%3 == 0 {
+					to = strings.Replace(from, "+3", "+2-1", 1) // A longer one.
+				}
+				require.NoError(t, e.Rename("/EFI/Linux", from, to))
+				want["/EFI/Linux/"+to] = want["/EFI/Linux/"+from]
+				delete(want, "/EFI/Linux/"+from)
+				if i%2 == 0 {
+					require.NoError(t, e.Remove("/EFI/Linux", to))
+					delete(want, "/EFI/Linux/"+to)
+				}
+			}
+			require.Equal(t, want, content(t, m.data))
+			if o.SectorSize == 0 {
+				requireSound(t, m.data)
+			}
+			for path := range want {
+				if strings.HasPrefix(path, "/EFI/Linux/spore_1") {
+					require.NoError(t, e.Remove("/EFI/Linux", filepath.Base(path)))
+				}
+			}
+			require.Less(t, free-e.Free(), int64(64<<10), "the directory has grown, and nothing else is taken")
+			require.Equal(t, e.Free(), edit(t, m).Free())
+		})
+	}
+}
+
+func TestWhatCannotBeDoneChangesNothing(t *testing.T) {
+	m := makeDisk(t, fat.Options{Size: 64 * mib, Files: espFiles})
+	before := bytes.Clone(m.data)
+	e := edit(t, m)
+	none := strings.NewReader("")
+	for name, tt := range map[string]struct {
+		do   func() error
+		want error
+	}{
+		"a file that is there":       {func() error { return e.Create("/EFI/Linux", "SPORE_0123456789ab.efi", 0, none, time.Time{}) }, fs.ErrExist},
+		"no directory":               {func() error { return e.Create("/nothing", "x", 0, none, time.Time{}) }, fs.ErrNotExist},
+		"more than there is room":    {func() error { return e.Create("/EFI/Linux", "x.efi", 65*mib, none, time.Time{}) }, fat.ErrFull},
+		"a source that is too short": {func() error { return e.Create("/EFI/Linux", "x.efi", 9, none, time.Time{}) }, io.EOF},
+		"a name with a slash":        {func() error { return e.Create("/EFI/Linux", "a/b", 0, none, time.Time{}) }, nil},
+		"removing what is not there": {func() error { return e.Remove("/EFI/Linux", "x") }, fs.ErrNotExist},
+		"removing a directory":       {func() error { return e.Remove("/EFI", "Linux") }, nil},
+		"renaming to another's name": {func() error { return e.Rename("/EFI/Linux", "spore_0123456789ab.efi", "spore_0123456789ab.efi/") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tt.do()
+			require.Error(t, err)
+			if tt.want != nil {
+				require.ErrorIs(t, err, tt.want)
+			}
+			require.Equal(t, content(t, before), content(t, m.data))
+		})
+	}
+	require.NoError(t, e.Create("/EFI/Linux", "x.efi", 1, strings.NewReader("x"), time.Time{}))
+	require.ErrorIs(t, e.Rename("/EFI/Linux", "x.efi", "spore_0123456789ab.efi"), fs.ErrExist)
+}
+
+// After a cut at any write each file is as it was or as it is to be, and the next Edit leaves nothing that fsck.fat finds.
+func TestAfterAPowerCutEachFileIsOldOrNew(t *testing.T) {
+	const counted, good = "spore_1000000000001_0123456789cd+2-1.efi", "spore_1000000000001_0123456789cd.efi"
+	text := strings.Repeat("new kernel", 400)
+	with := append([]fat.File{file("/EFI/Linux/"+counted, text)}, espFiles...)
+	for i := range 5 { // So that the entries of a file lie in two sectors.
+		with = append(with, file(fmt.Sprintf("/EFI/Linux/a file %d", i), "x"))
+	}
+	for name, tt := range map[string]struct {
+		files    []fat.File
+		do       func(*fat.Editor) error
+		old, new string
+	}{
+		"make": {espFiles, func(e *fat.Editor) error {
+			return e.Create("/EFI/Linux", counted, int64(len(text)), strings.NewReader(text), time.Time{})
+		}, "", "/EFI/Linux/" + counted},
+		"remove": {with, func(e *fat.Editor) error { return e.Remove("/EFI/Linux", counted) }, "/EFI/Linux/" + counted, ""},
+		"rename": {with, func(e *fat.Editor) error { return e.Rename("/EFI/Linux", counted, good) }, "/EFI/Linux/" + counted, "/EFI/Linux/" + good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := makeDisk(t, fat.Options{Size: 64 * mib, Files: tt.files})
+			before := bytes.Clone(m.data)
+			others := content(t, before)
+			delete(others, tt.old)
+			require.NoError(t, tt.do(edit(t, m)))
+			rng := rand.New(rand.NewPCG(1, 2))
+			for n := range m.ops {
+				for range 2 {
+					data := cut(before, m.ops, n+1, rng)
+					got := content(t, data)
+					was, is := got[tt.old], got[tt.new]
+					require.True(t, was == text || is == text || tt.old == "" && is == "" || tt.new == "" && was == "", "cut at %d", n)
+					require.Contains(t, []string{"", text}, is)
+					require.Contains(t, []string{"", text}, was)
+					delete(got, tt.old)
+					delete(got, tt.new)
+					require.Equal(t, others, got, "cut at %d", n)
+
+					again := &memory{data: data}
+					err := tt.do(edit(t, again))
+					if err != nil {
+						require.True(t, errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist), "%v", err)
+					}
+					require.Equal(t, content(t, m.data), content(t, again.data), "cut at %d", n)
+					if n%5 == 0 {
+						requireSound(t, again.data)
+					}
+				}
+			}
+		})
+	}
+}
+
+func FuzzEdit(f *testing.F) {
+	img, err := fat.New(fat.Options{Size: 64 * mib, Files: espFiles})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data := make([]byte, img.Size())
+	if _, err := img.ReadAt(data, 0); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint32(44), uint32(2), "spore_1+3.efi")
+	f.Add(uint32(32*512+8), uint32(0x0fffffff), "x")
+	f.Fuzz(func(t *testing.T, at, value uint32, name string) {
+		m := &memory{data: bytes.Clone(data)}
+		copy(m.data[int(at)%(2<<20):], []byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)})
+		e, err := fat.Edit(m, int64(len(m.data)))
+		if err != nil {
+			return
+		}
+		_ = e.Create("/EFI/Linux", name, 5, strings.NewReader("12345"), time.Time{})
+		_ = e.Rename("/EFI/Linux", name, name+"x")
+		_ = e.Remove("/EFI/Linux", "spore_0123456789ab.efi")
+	})
+}
