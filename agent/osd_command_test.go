@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/datadisk"
-	"spore/agent/linktrap"
 	"spore/agent/paths"
+	"spore/test/linktrap"
 )
 
 func TestTheInstanceOfTheUnitIsTheNumberOfTheDisk(t *testing.T) {
