@@ -11,9 +11,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"spore/agent/api"
-	"spore/agent/atomicfile"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/config/live"
@@ -40,6 +39,7 @@ import (
 	"spore/pki/bundle"
 	"spore/pki/reissue"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // tpmBound is the longest wait for the device of a TPM that the firmware announces.

@@ -14,12 +14,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/ceph"
 	"spore/agent/formation"
 	"spore/agent/nic"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Files in the runtime directory of a unit of Ceph, which `spore-agent render` wrote.

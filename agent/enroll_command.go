@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-tpm/tpm2/transport"
 
-	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/enrolment"
 	"spore/agent/paths"
 	"spore/agent/quote"
 	"spore/pki/attest"
 	"spore/pki/enroll"
+	"spore/storage/atomicfile"
 )
 
 // enrollName is the name that the machine's key is sealed under.

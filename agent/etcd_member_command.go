@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/origin"
 	"spore/agent/etcd/restore"
 	"spore/agent/formation"
 	"spore/agent/nic"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Files of etcd.service in its runtime directory and of this boot.

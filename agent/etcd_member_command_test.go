@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/etcd/origin"
@@ -16,6 +15,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // mastersOf is a master of a cluster with these masters, whose addresses count up from 10.77.0.1. It is the first of them.

@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/formation"
@@ -29,6 +28,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // brokers makes the machines of a cluster of Kafka with their bundles taken. They share the addresses of this machine.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/install"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/kafka"
 	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // kafkaCommand gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.

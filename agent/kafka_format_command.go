@@ -14,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 
-	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/kafka"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 const (

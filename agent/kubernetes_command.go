@@ -12,10 +12,10 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/kubernetes"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // calicoProgram prints the definitions of Calico's kinds, as it was compiled with them.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"spore/agent/atomicfile"
 	"spore/agent/wait"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 const (

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/config/effect"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 const (

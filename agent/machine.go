@@ -15,7 +15,6 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/arp"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
 	"spore/agent/clusterpart"
@@ -26,6 +25,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // machine is what all subcommands look at and act on.

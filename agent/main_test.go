@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
 	"spore/agent/detect"
@@ -37,6 +36,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // testMachine has the cluster part of a cluster with n nodes under a temporary root.

@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
+	"spore/storage/atomicfile"
 )
 
 // measured is what the TPM measured of this start.

@@ -21,13 +21,13 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/api"
-	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/dbx"
 	"spore/agent/delivery"
@@ -22,6 +21,7 @@ import (
 	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 	"spore/storage/fat"
 )
 

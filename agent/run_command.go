@@ -17,7 +17,6 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/arp"
-	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
@@ -32,6 +31,7 @@ import (
 	"spore/agent/watch"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 // Times of the daemon.

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/dbx"
 	"spore/agent/firmware"
 	"spore/agent/paths"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/trial"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/storage/flash"
 	"spore/wire/update"
 )

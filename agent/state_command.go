@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/hostkey"
 	"spore/agent/medium"
@@ -19,6 +18,7 @@ import (
 	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 	"spore/storage/disk"
 )
 

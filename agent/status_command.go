@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/status"
+	"spore/storage/atomicfile"
 )
 
 // statusCommand prints the last status line, for people or as JSON.

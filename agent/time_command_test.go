@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/clock"
 	"spore/agent/ntp"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 func TestWithoutTheAgentsWordTheTimeServerClaimsNothing(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/ext4"
 	"spore/agent/luks"
 	"spore/agent/repart"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 	"spore/storage/blank"
 	"spore/storage/disk"
 	"spore/storage/gpt"

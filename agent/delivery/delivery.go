@@ -17,10 +17,10 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/medium"
 	"spore/pki/bundle"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // Where bundles come from.

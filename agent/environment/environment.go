@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"sort"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Write makes dir hold exactly the node's environment files; those of an earlier identity are removed. memory is the machine's in

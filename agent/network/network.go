@@ -13,8 +13,8 @@ import (
 	"sort"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // Dir is where networkd reads the files.

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"sort"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/spec"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // Install makes dir hold exactly those secrets that wanted names by program: one directory for each, readable by root alone,

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"time"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // States of a pushed configuration.

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

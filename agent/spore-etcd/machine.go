@@ -8,12 +8,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/atomicfile"
 	"spore/agent/clusterpart"
 	"spore/agent/detect"
 	"spore/agent/etcd/client"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // maxSecret bounds one secret in bytes.

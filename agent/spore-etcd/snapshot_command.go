@@ -16,7 +16,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/etcdutl"
 	"spore/agent/etcd/snapshot"
@@ -25,6 +24,7 @@ import (
 	"spore/agent/etcd/snapshot/source"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

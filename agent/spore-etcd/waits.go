@@ -8,8 +8,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 // etcdService is under which name it is said for whom etcd waits.

@@ -11,10 +11,10 @@ import (
 	"sort"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/detect"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Input is what the files depend on. Node is nil on a machine that is no node.
