@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/etcd/origin"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // File is one file of a program's configuration.
@@ -112,32 +113,10 @@ func Write(dir string, files map[string]File) error {
 				return fmt.Errorf("write %s: %w", name, err)
 			}
 		}
-		if err := write(path, files[name]); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+		// dir lies in a tmpfs.
+		if err := atomicfile.Replace(path, files[name].Data, files[name].Mode, atomicfile.Unsynced); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func write(path string, file File) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".render-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err = f.Chmod(file.Mode); err != nil {
-		return err
-	}
-	if _, err = f.Write(file.Data); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

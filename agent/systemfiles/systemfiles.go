@@ -107,15 +107,10 @@ func link(root paths.Root, target, path string) error {
 	if old, err := os.Readlink(at); err == nil && old == target {
 		return nil
 	}
-	tmp := at + ".new"
-	_ = os.Remove(tmp)
 	if err := os.MkdirAll(root.At(paths.ClusterConfig), 0o755); err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
 	}
-	if err := os.Symlink(target, tmp); err != nil {
-		return fmt.Errorf("link %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, at); err != nil {
+	if err := atomicfile.Link(target, at); err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
 	}
 	return nil

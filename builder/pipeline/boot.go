@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,6 +21,7 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/tree"
 	"spore/builder/uki"
+	"spore/storage/atomicfile"
 )
 
 // stage1Config is stage1.json of the initramfs.
@@ -64,10 +66,7 @@ func (b *build) writeUKI() error {
 	if !b.wants("uki") {
 		return nil
 	}
-	return writeFile(filepath.Join(b.Out, UKIName), func(w io.Writer) error {
-		_, err := w.Write(b.media.UKI)
-		return err
-	})
+	return atomicfile.Replace(filepath.Join(b.Out, UKIName), b.media.UKI, 0o644, atomicfile.Unsynced)
 }
 
 func (b *build) initramfs(ctx context.Context) (uki.Content, error) {
@@ -134,7 +133,8 @@ func (b *build) writeManifest() error {
 	var written []provenance.Resource
 	write := func(name string, fn func(w io.Writer) error) error {
 		h := sha256.New()
-		err := writeFile(filepath.Join(b.Out, name), func(w io.Writer) error { return fn(io.MultiWriter(w, h)) })
+		err := atomicfile.Fill(filepath.Join(b.Out, name), 0o644, atomicfile.Unsynced,
+			func(f *os.File) error { return fn(io.MultiWriter(f, h)) })
 		written = append(written, provenance.Resource{Name: name, Algorithm: provenance.SHA256, Digest: hex.EncodeToString(h.Sum(nil))})
 		return err
 	}

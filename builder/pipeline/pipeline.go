@@ -9,10 +9,7 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"spore/builder/lock"
@@ -206,28 +203,4 @@ func (b *build) wants(format string) bool {
 		}
 	}
 	return false
-}
-
-// writeFile writes a small output file whole or not at all.
-func writeFile(path string, fn func(w io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err = fn(f); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err = f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(f.Name(), path)
 }

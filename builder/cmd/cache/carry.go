@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"spore/builder/payload/carry"
 	"spore/builder/source"
 	"spore/builder/store"
+	"spore/storage/atomicfile"
 )
 
 // carried is what an export or an import prints as an object.
@@ -132,25 +132,11 @@ func withPayloads(ctx context.Context, cacheFlag, tree string, use carrier) (r c
 
 // exportTo writes the file as a whole or not at all.
 func exportTo(file string, st *store.Store, programs []payload.Program) (r carry.Result, err error) {
-	out, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return r, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, out.Close(), os.Remove(out.Name()))
-		}
-	}()
-	if r, err = carry.Export(out, st, programs); err != nil {
-		return r, err
-	}
-	if err = errors.Join(out.Chmod(0o644), out.Sync()); err != nil {
-		return r, err
-	}
-	if err = os.Rename(out.Name(), file); err != nil {
-		return r, err
-	}
-	return r, out.Close()
+	err = atomicfile.Fill(file, 0o644, atomicfile.Whole, func(out *os.File) error {
+		r, err = carry.Export(out, st, programs)
+		return err
+	})
+	return r, err
 }
 
 func (f *flags) printCarried(w io.Writer, r carry.Result, where string) error {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 
@@ -162,35 +162,17 @@ func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snaps
 		return errors.Join(err, context.Cause(ctx))
 	}
 	defer body.Close()
-	f, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
+	return atomicfile.Fill(path, 0o600, atomicfile.Whole, func(f *os.File) error {
+		sum := sha256.New()
+		n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(&alive{body, watchdog, c.Timeout}, e.Size+1))
 		if err != nil {
-			err = errors.Join(err, ignoreGone(os.Remove(f.Name())))
+			return errors.Join(err, context.Cause(ctx))
 		}
-	}()
-	defer f.Close()
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(&alive{body, watchdog, c.Timeout}, e.Size+1))
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
-		return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+		if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
+			return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
+		}
 		return nil
-	}
-	return err
+	})
 }
 
 // alive winds up the watchdog whenever something is read.
