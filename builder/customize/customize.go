@@ -24,6 +24,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/secureboot"
 	"spore/cluster"
+	"spore/cluster/spec"
 )
 
 // Options say what to do with which image.
@@ -229,10 +230,10 @@ func (c *Change) write(ctx context.Context, r *Result) error {
 // same tells whether the image is as it would be written: the UKI names root and cluster part.
 func (c *Change) same() bool {
 	o := c.original
-	if o.format == "disk" && !o.info.HasSlots(image.Slots(c.options.Config.Image.Slots)) {
+	if o.format == spec.FormatDisk && !o.info.HasSlots(image.Slots(c.options.Config.Image.Slots)) {
 		return false
 	}
-	if o.format != "netboot" && !(bytes.Equal(c.media.Loader, o.loader) && reflect.DeepEqual(c.media.Enroll, o.enroll)) {
+	if o.format != spec.FormatNetboot && !(bytes.Equal(c.media.Loader, o.loader) && reflect.DeepEqual(c.media.Enroll, o.enroll)) {
 		return false
 	}
 	return bytes.Equal(c.media.UKI, o.uki)

@@ -21,6 +21,7 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/tree"
 	"spore/builder/uki"
+	"spore/cluster/spec"
 	"spore/storage/atomicfile"
 )
 
@@ -63,7 +64,7 @@ func (b *build) source(name string) image.Source {
 
 // writeUKI writes the UKI alone.
 func (b *build) writeUKI() error {
-	if !b.wants("uki") {
+	if !b.wants(spec.FormatUKI) {
 		return nil
 	}
 	return atomicfile.Replace(filepath.Join(b.Out, UKIName), b.media.UKI, 0o644, atomicfile.Unsynced)
@@ -109,7 +110,7 @@ func (b *build) initramfs(ctx context.Context) (uki.Content, error) {
 
 // writeDisk writes the disk image.
 func (b *build) writeDisk(ctx context.Context) error {
-	if !b.wants("disk") {
+	if !b.wants(spec.FormatDisk) {
 		return nil
 	}
 	step := b.Progress.Step("disk")

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"spore/builder/lock"
 	"spore/builder/manifest"
@@ -23,6 +24,7 @@ import (
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/roles"
+	"spore/cluster/spec"
 )
 
 // Names of the files in the output folder.
@@ -50,7 +52,7 @@ type Options struct {
 	Source string
 	// Out is the folder for the image; it is made where needed.
 	Out string
-	// Formats are the outputs: "disk", "iso", "netboot", "uki".
+	// Formats are the outputs, of spec.Formats.
 	Formats []string
 	// Store is the cache.
 	Store *store.Store
@@ -190,17 +192,12 @@ func (b *build) result() *Result {
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}
-	if b.wants("uki") {
+	if b.wants(spec.FormatUKI) {
 		r.UKI = filepath.Join(b.Out, UKIName)
 	}
 	return r
 }
 
 func (b *build) wants(format string) bool {
-	for _, f := range b.Formats {
-		if f == format {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(b.Formats, format)
 }

@@ -22,6 +22,7 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/sbom"
 	"spore/builder/source"
+	"spore/cluster/spec"
 	"spore/storage/atomicfile"
 )
 
@@ -67,7 +68,7 @@ func (b *build) parts() []provenance.Resource {
 		hashed("boot loader", b.media.Loader),
 		uki,
 	}
-	if b.wants("uki") {
+	if b.wants(spec.FormatUKI) {
 		uki.Name = UKIName
 		out = append(out, uki)
 	}

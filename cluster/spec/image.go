@@ -1,5 +1,16 @@
 package spec
 
+// Formats of what a build writes.
+const (
+	FormatDisk    = "disk"
+	FormatISO     = "iso"
+	FormatNetboot = "netboot"
+	FormatUKI     = "uki"
+)
+
+// Formats are all of them.
+var Formats = []string{FormatDisk, FormatISO, FormatNetboot, FormatUKI}
+
 // Image is configs/image.yaml: what the image is made of.
 type Image struct {
 	// Suite is the Debian suite, trixie.

@@ -24,13 +24,11 @@ import (
 	"spore/builder/lock"
 	"spore/builder/pipeline"
 	"spore/builder/store"
+	"spore/cluster/spec"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
 const maxIndexAge = 12 * time.Hour
-
-// formats are the outputs that can be built.
-var formats = []string{"disk", "iso", "netboot", "uki"}
 
 type flags struct {
 	inputs         inputs.Flags
@@ -65,7 +63,7 @@ and a build takes what is newest.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
-	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, iso, netboot, uki (default: formats of image.yaml, else disk)")
+	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: "+strings.Join(spec.Formats, ", ")+" (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
 	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail rather than drift")
@@ -148,11 +146,11 @@ func chooseFormats(flag, configured []string) ([]string, error) {
 		chosen = configured
 	}
 	if len(chosen) == 0 {
-		chosen = []string{"disk"}
+		chosen = []string{spec.FormatDisk}
 	}
 	for _, name := range chosen {
-		if !slices.Contains(formats, name) {
-			return nil, exit.Usage(fmt.Errorf("unknown format %q; use %s", name, strings.Join(formats, ", ")))
+		if !slices.Contains(spec.Formats, name) {
+			return nil, exit.Usage(fmt.Errorf("unknown format %q; use %s", name, strings.Join(spec.Formats, ", ")))
 		}
 	}
 	return chosen, nil
