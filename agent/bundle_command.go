@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -481,7 +482,7 @@ func (t *taker) reissue(ctx context.Context, b *bundle.Bundle, trust clusterpart
 		t.m.say(fmt.Sprintf("certificate %s: %s: %s", c.ID, c.Did, c.Why))
 	}
 	if t.asks != nil {
-		agent := pki.Certificate{Certificate: or(r.Entries["agent-certificate"], b.Secrets["agent-certificate"]), Key: pki.Hidden(or(r.Entries["agent-key"], b.Secrets["agent-key"]))}
+		agent := pki.Certificate{Certificate: cmp.Or(r.Entries["agent-certificate"], b.Secrets["agent-certificate"]), Key: pki.Hidden(cmp.Or(r.Entries["agent-key"], b.Secrets["agent-key"]))}
 		r.Ask(kept, func(leaves []pki.Leaf) (map[string]pki.Certificate, map[string]error, error) {
 			return t.asks(ctx, agent, trust.Certificates, leaves)
 		})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (a *agent) begin() {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
 	l.MachineID = a.m.boot.MachineID
-	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
+	l.BootDisk = cmp.Or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
 	a.beginClock()
 	if a.m.boot.Stage1End > 0 {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -223,11 +224,7 @@ func (t *taking) verify(raw []byte) (bundle.Bundle, error) {
 	if err != nil {
 		return b, err
 	}
-	list := make([]string, 0, len(b.Authorities))
-	for name := range b.Authorities {
-		list = append(list, name)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(b.Authorities))
 	for _, name := range list {
 		known, err := t.Knows(&b, name, b.Authorities[name])
 		if err != nil {

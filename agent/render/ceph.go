@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -224,7 +225,7 @@ func cephKeyring(in Input, keys []CephKey) (File, error) {
 		}
 		fmt.Fprintf(&b, "[%s]\n\tkey = %s\n", k.Entity, key)
 		caps := capsOf(k.Entity)
-		for _, service := range sortedKeys(caps) {
+		for _, service := range slices.Sorted(maps.Keys(caps)) {
 			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
 		}
 	}
@@ -241,15 +242,6 @@ func capsOf(entity string) map[string]string {
 	}
 	kind, _, _ := strings.Cut(entity, ".")
 	return CephCaps[kind]
-}
-
-func sortedKeys(m map[string]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // cephSecret reads an entry of the bundle that has to look like what it is, since it goes into a file of lines.

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 
 	"spore/agent/etcd/origin"
 	"spore/cluster/facts"
@@ -78,12 +79,7 @@ var programs = map[string]func(Input) (map[string]File, error){
 
 // Names lists the programs that can be rendered, sorted.
 func Names() []string {
-	names := make([]string, 0, len(programs))
-	for n := range programs {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
+	return slices.Sorted(maps.Keys(programs))
 }
 
 // Render returns the configuration files of a program by their paths below Input.Dir.
@@ -101,11 +97,7 @@ func Render(name string, in Input) (map[string]File, error) {
 
 // Write puts the files into dir, each whole or not at all.
 func Write(dir string, files map[string]File) error {
-	names := make([]string, 0, len(files))
-	for n := range files {
-		names = append(names, n)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if filepath.Dir(name) != "." { // dir itself is systemd's to make

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sort"
 
 	"spore/cluster/spec"
 	"spore/pki/bundle"
@@ -90,7 +89,7 @@ func prune(dir string, keep map[string]bool) (gone []string, err error) {
 func Refs(settings any) []string {
 	var out []string
 	walk(reflect.ValueOf(settings), &out)
-	sort.Strings(out)
+	slices.Sort(out)
 	return slices.Compact(out)
 }
 

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 
 	"spore/agent/detect"
@@ -57,7 +58,7 @@ func Write(in Input) error {
 		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
 		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
 	}
-	for _, path := range sortedKeys(files) {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if _, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644); err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func sysctl(n *facts.Node) string {
 	if facts.RunsPods(n) {
 		lines = append(lines, podSysctl...)
 	}
-	for _, k := range sortedKeys(n.Sysctl) {
+	for _, k := range slices.Sorted(maps.Keys(n.Sysctl)) {
 		lines = append(lines, k+" = "+strings.ReplaceAll(n.Sysctl[k], "\n", " "))
 	}
 	return strings.Join(lines, "\n") + "\n"
@@ -224,13 +225,4 @@ func distinct(names ...string) []string {
 		}
 	}
 	return out
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

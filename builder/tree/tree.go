@@ -422,6 +422,6 @@ func (t *Tree) Children(dir string) []string {
 	for name := range t.names[d] {
 		out = append(out, name)
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
