@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ type Answer struct {
 	Files []string `json:"files,omitempty"`
 	// Environment holds the text of the environment files by path.
 	Environment map[string]string `json:"environment,omitempty"`
+
+	// names are those of all nodes.
+	names []string
 }
 
 // Command returns the command.
@@ -134,7 +138,7 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{}
+	a := &Answer{names: facts.Names(nodes)}
 	if a.Match, err = x.Match(machine); err != nil || a.Match.Node == "" {
 		return a, err
 	}
@@ -158,6 +162,9 @@ func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
 
 // problem is nil when the machine is one node.
 func (a *Answer) problem(dir string, m identity.Facts) error {
+	if a.Match.By == identity.ByCmdline && a.Match.Node == "" { // which is --node here
+		return facts.NoNode(filepath.Join(dir, "cluster.yaml"), m.Cmdline, a.names)
+	}
 	if a.Match.Problem != "" {
 		return errors.New(a.Match.Problem)
 	}

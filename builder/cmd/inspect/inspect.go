@@ -138,14 +138,8 @@ func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var names []string
-	for i := range nodes {
-		if nodes[i].Name == node {
-			return &nodes[i], c, nil
-		}
-		names = append(names, nodes[i].Name)
-	}
-	return nil, nil, fmt.Errorf("%s: no node %q; its nodes are %s", name, node, strings.Join(names, ", "))
+	n, err := facts.Find(nodes, node, name)
+	return n, c, err
 }
 
 // ReadNodes returns what a disk image tells each of its nodes, sorted by name, and what it tells all of them.

@@ -195,12 +195,7 @@ func (s *session) update(all bool) ([]tree.Change, error) {
 
 // node finds a node by its name.
 func (s *session) node(name string) (*facts.Node, error) {
-	for i := range s.nodes {
-		if s.nodes[i].Name == name {
-			return &s.nodes[i], nil
-		}
-	}
-	return nil, fmt.Errorf("%s/cluster.yaml has no node %q", s.configs, name)
+	return facts.Find(s.nodes, name, filepath.Join(s.configs, "cluster.yaml"))
 }
 
 func plural(n int, one, many string) string {

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -119,8 +118,8 @@ func run(cmd *cobra.Command, dir string, f flags) error {
 		return err
 	}
 	for _, name := range f.without {
-		if !slices.ContainsFunc(everybody.Nodes, func(n facts.Node) bool { return n.Name == name }) {
-			return exit.Usage(fmt.Errorf("--without %s: the cluster has no node of this name", name))
+		if _, err := facts.Find(everybody.Nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return exit.Usage(fmt.Errorf("--without %s: %w", name, err))
 		}
 	}
 	answers, err := rollout(cmd, c, everybody, u, f).Run(cmd.Context())

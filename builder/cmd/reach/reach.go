@@ -120,8 +120,8 @@ func choose(nodes []facts.Node, names []string, dir string) ([]facts.Node, error
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.Name == name }) {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+		if _, err := facts.Find(nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return nil, exit.Usage(err)
 		}
 	}
 	return out, nil
@@ -143,7 +143,7 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
 		}
 		if _, known := at[name]; !known {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+			return nil, exit.Usage(facts.NoNode(filepath.Join(dir, "cluster.yaml"), name, facts.Names(nodes)))
 		}
 		if _, port, err := net.SplitHostPort(place); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -119,7 +118,7 @@ func (n *Nodes) Node(name string) (*facts.Node, error) {
 		}
 		names = append(names, node.Name)
 	}
-	return nil, fmt.Errorf("no node %q; the image's nodes are %s", name, strings.Join(names, ", "))
+	return nil, facts.NoNode("the image", name, names)
 }
 
 // identify fills in who a machine is. uuids are further forms that its UUID may have.
