@@ -20,6 +20,8 @@ const (
 	OSD = "client.bootstrap-osd"
 	// RBD makes and maps the volumes of Kubernetes.
 	RBD = "client.kubernetes-rbd"
+	// CephFS makes and mounts the shared volumes of Kubernetes. Without a node's name it is a Kubernetes elsewhere.
+	CephFS = "client.kubernetes-cephfs"
 )
 
 // Sizes in bytes: what stands before a key, and a key of AES-128.

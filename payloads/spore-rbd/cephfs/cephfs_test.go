@@ -110,12 +110,12 @@ func mounter(t *testing.T, key string) Mounter {
 	monitors, err := ParseMonitors("10.77.0.31:3300/[fd77::31]:3300")
 	require.NoError(t, err)
 	require.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("10.77.0.31:3300"), netip.MustParseAddrPort("[fd77::31]:3300")}, monitors)
-	return Mounter{FSID: "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11", Monitors: monitors, User: "kubernetes-cephfs", KeyFile: file}
+	return Mounter{FSID: "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11", Monitors: monitors, User: "kubernetes-cephfs.worker-01", KeyFile: file}
 }
 
 func TestWhatTheKernelIsTold(t *testing.T) {
 	m := mounter(t, "AQAAAAAAAAAAABAAAAECAwQFBgcICQoLDA0ODw==\n")
-	require.Equal(t, "kubernetes-cephfs@0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11.files=/volumes/kubernetes/a", m.Source("files", "/volumes/kubernetes/a"))
+	require.Equal(t, "kubernetes-cephfs.worker-01@0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11.files=/volumes/kubernetes/a", m.Source("files", "/volumes/kubernetes/a"))
 	key, err := m.key()
 	require.NoError(t, err)
 	require.Equal(t, "mon_addr=10.77.0.31:3300/[fd77::31]:3300,secret=AQAAAAAAAAAAABAAAAECAwQFBgcICQoLDA0ODw==,ms_mode=secure,recover_session=clean", m.data(key))
