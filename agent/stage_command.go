@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,9 @@ import (
 
 	"spore/agent/dbx"
 	"spore/agent/firmware"
+	"spore/agent/nvcounter"
 	"spore/agent/paths"
+	"spore/agent/quote"
 	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/agent/status"
@@ -147,7 +150,9 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slo
 	if err != nil {
 		return slot.Answer{}, err
 	}
+	endCounting := m.countBy(&sm)
 	r, err := slot.Stage(sm, src)
+	endCounting()
 	var refused slot.Refusal
 	if errors.As(err, &refused) {
 		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
@@ -177,6 +182,25 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slo
 func (m *machine) takeBack(sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
 	return errors.Join(why, err, m.changeRecord(func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
+}
+
+// countBy gives package slot the counter of the machine's TPM, until the function that it returns is called.
+func (m *machine) countBy(to *slot.Machine) (end func()) {
+	t, err := quote.Open(m.root.At("/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() {}
+	}
+	if err != nil {
+		to.NoCounter = err
+		return func() {}
+	}
+	n, err := nvcounter.Open(t)
+	if err != nil {
+		to.NoCounter = err
+	} else {
+		to.Counter = n
+	}
+	return func() { t.Close() }
 }
 
 // stageMachine is this machine for package slot.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"spore/agent/nvcounter"
 	"spore/storage/atomicfile"
 )
 
@@ -30,6 +31,8 @@ type Record struct {
 	Serial uint64 `json:"serial"`
 	// Issued is when the last one was signed: one that is taken by force has to be of a later time.
 	Issued time.Time `json:"issued,omitzero"`
+	// Counted binds Serial to the counter of the node's TPM; nil without one.
+	Counted *nvcounter.Bound `json:"counted,omitempty"`
 	// ClusterHash and RootHash are what the update starts, Previous the cluster part that ran when it came.
 	ClusterHash string `json:"clusterHash"`
 	RootHash    string `json:"rootHash"`
