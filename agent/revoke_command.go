@@ -20,6 +20,7 @@ import (
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
+	"spore/pki/authenticode"
 	"spore/pki/bundle"
 	"spore/storage/atomicfile"
 	"spore/storage/fat"
@@ -75,7 +76,7 @@ func revokeCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // programs hashes all programs on the ESP that the machine was started from.
-func (m *machine) programs() (map[string]dbx.Hash, error) {
+func (m *machine) programs() (map[string]authenticode.Hash, error) {
 	if m.boot.ESP == "" {
 		return nil, errors.New("it is not known which ESP the machine was started from")
 	}
@@ -96,12 +97,12 @@ func (m *machine) programs() (map[string]dbx.Hash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the ESP: %w", err)
 	}
-	out := map[string]dbx.Hash{}
+	out := map[string]authenticode.Hash{}
 	for _, file := range files {
 		if !strings.HasSuffix(strings.ToLower(file.Path), ".efi") {
 			continue
 		}
-		hash, err := dbx.HashOf(file.Content, file.Size)
+		hash, err := authenticode.HashOf(file.Content, file.Size)
 		if err != nil {
 			return nil, fmt.Errorf("the ESP: %s: %w", file.Path, err)
 		}

@@ -24,12 +24,11 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/authenticode"
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
-	"spore/agent/dbx"
 	"spore/agent/nvcounter"
 	"spore/agent/state"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
 )
@@ -64,7 +63,7 @@ type Machine struct {
 	// SecureBoot says that the firmware starts only what is signed.
 	SecureBoot bool
 	// Revoked are the programs that the firmware does not start whoever signed them.
-	Revoked []dbx.Hash
+	Revoked []authenticode.Hash
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record.
@@ -370,7 +369,7 @@ func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
 	if err != nil {
 		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
 	}
-	if hash, err := dbx.HashOf(s.UKI, s.UKI.Size()); err != nil {
+	if hash, err := authenticode.HashOf(s.UKI, s.UKI.Size()); err != nil {
 		return fmt.Errorf("the UKI of the update: %w", err)
 	} else if slices.Contains(w.m.Revoked, hash) {
 		return refuse("this machine's firmware has the UKI of the update among those that it does not start (dbx): it was revoked; build a newer one")

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/dbx"
 	"spore/agent/state"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
 	"spore/test/testpe"
@@ -173,9 +173,9 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 		"unsigned with Secure Boot": {change: func(m *Machine) { m.SecureBoot = true }, want: "the UKI of the update is not signed: push with --secure-boot-key"},
 		"revoked": {
 			change: func(m *Machine) {
-				hash, err := dbx.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
+				hash, err := authenticode.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
 				require.NoError(t, err)
-				m.SecureBoot, m.Revoked = true, []dbx.Hash{{1}, hash}
+				m.SecureBoot, m.Revoked = true, []authenticode.Hash{{1}, hash}
 			},
 			want: "has the UKI of the update among those that it does not start (dbx)",
 		},

@@ -25,6 +25,8 @@ import (
 	"spore/builder/secureboot"
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 // Options say what to do with which image.
@@ -151,11 +153,11 @@ func (c *Change) checkKeys() error {
 // the UKI names by its hashes is covered by its signature: dm-verity checks the root against them wherever it is used.
 func (o *original) checkSigner(c *x509.Certificate) error {
 	for _, p := range o.programs() {
-		if err := secureboot.CheckSigner(p.pe, c); err != nil {
+		if err := authenticode.CheckSigner(p.pe, c); err != nil {
 			return fmt.Errorf("%s of %s is not signed by the certificate that is given, %q (SHA-256 %.16s…): %w. Its kernel and root would be "+
 				"signed as they are; give the certificate of the image, build the image with it (spore build --secure-boot-key), or say --trust-unsigned "+
 				"if you know that nobody else could write to the image since it was built; nothing was changed",
-				p.what, o.path, c.Subject.String(), secureboot.Fingerprint(c), err)
+				p.what, o.path, c.Subject.String(), authenticode.Fingerprint(c), err)
 		}
 	}
 	return nil
@@ -167,7 +169,7 @@ func trusts(e *image.Enrolment, s *secureboot.Signer) error {
 	if err != nil {
 		return fmt.Errorf("read the keys that the image enrols: %w", err)
 	}
-	if s == nil || !slices.ContainsFunc(entries, func(e secureboot.Entry) bool { return e.Certificate.Equal(s.Certificate) }) {
+	if s == nil || !slices.ContainsFunc(entries, func(e siglist.Entry) bool { return e.Certificate.Equal(s.Certificate) }) {
 		return errors.New("the image enrols keys, and a machine that takes them would refuse what is written now: sign with the key of the image, or name other keys with --enroll")
 	}
 	return nil

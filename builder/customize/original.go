@@ -21,6 +21,7 @@ import (
 	"spore/builder/verity"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/pki/authenticode"
 )
 
 // original is an image that was built before.
@@ -166,7 +167,7 @@ func (o *original) checkLayout() error {
 // readUKI takes the UKI apart.
 func (o *original) readUKI(data []byte) error {
 	o.uki = data
-	certificate, err := secureboot.Certificate(data)
+	certificate, err := authenticode.Certificate(data)
 	if err != nil {
 		return fmt.Errorf("its UKI: %w", err)
 	}

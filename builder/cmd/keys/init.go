@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
+	"spore/pki/siglist"
 	"spore/pki/vault"
 )
 
@@ -119,8 +120,8 @@ func initialize(w io.Writer, world outside, dir string, f initFlags) error {
 }
 
 // others reads the certificates that go in beside ours; it returns those of Microsoft.
-func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
-	var theirs []secureboot.Entry
+func others(o *secureboot.Options, f initFlags) ([]siglist.Entry, error) {
+	var theirs []siglist.Entry
 	if f.microsoft != "" {
 		fd, err := readFlash(f.microsoft)
 		if err != nil {
@@ -133,7 +134,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 	}
 	for _, v := range []struct {
 		files []string
-		into  *[]secureboot.Entry
+		into  *[]siglist.Entry
 	}{{f.db, &o.DB}, {f.kek, &o.KEK}} {
 		for _, name := range v.files {
 			data, err := ask.Small(name)
@@ -144,7 +145,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			*v.into = append(*v.into, secureboot.Entry{Certificate: c})
+			*v.into = append(*v.into, siglist.Entry{Certificate: c})
 		}
 	}
 	return theirs, nil
@@ -253,7 +254,7 @@ func writeFolder(dir string, files map[string][]byte) (err error) {
 }
 
 // say tells what was made, and what it means for machines.
-func say(w io.Writer, dir string, f initFlags, theirs []secureboot.Entry) {
+func say(w io.Writer, dir string, f initFlags, theirs []siglist.Entry) {
 	suffix := ".age"
 	switch {
 	case f.plain:

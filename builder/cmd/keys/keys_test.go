@@ -17,6 +17,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
+	"spore/pki/siglist"
 )
 
 // bench runs the command in a folder of its own.
@@ -86,7 +87,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 				s, err := secureboot.NewSigner(key, b.file("k/"+v+".crt"))
 				require.NoError(t, err)
 				require.Equal(t, 2048, s.Key.N.BitLen())
-				entries, err := secureboot.ParseList(b.file("k/" + v + ".esl"))
+				entries, err := siglist.Certificates(b.file("k/" + v + ".esl"))
 				require.NoError(t, err)
 				require.True(t, entries[0].Certificate.Equal(s.Certificate))
 			}
@@ -121,11 +122,11 @@ func TestMicrosoftsAreIncludedOnlyWhereAskedFor(t *testing.T) {
 	one := b.at("k/PK.crt")
 	code, out = b.run("init", b.at("more"), "--plain", "--db-certificate", one, "--kek-certificate", one)
 	require.Equal(t, exit.OK, code, out)
-	entries, err := secureboot.ParseList(b.file("more/db.esl"))
+	entries, err := siglist.Certificates(b.file("more/db.esl"))
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.Equal(t, entries[0].Owner, entries[1].Owner)
-	kek, err := secureboot.ParseList(b.file("more/KEK.esl"))
+	kek, err := siglist.Certificates(b.file("more/KEK.esl"))
 	require.NoError(t, err)
 	require.Len(t, kek, 2)
 }

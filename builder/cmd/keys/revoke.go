@@ -17,6 +17,8 @@ import (
 	"spore/builder/cmd/signing"
 	"spore/builder/image"
 	"spore/builder/secureboot"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 type revokeFlags struct {
@@ -85,7 +87,7 @@ func revoke(w io.Writer, world outside, f revokeFlags, images []string) error {
 }
 
 // listed are the hashes that a list has already.
-func listed(name string, kek *secureboot.Signer) ([]secureboot.Hash, error) {
+func listed(name string, kek *secureboot.Signer) ([]authenticode.Hash, error) {
 	data, err := ask.Small(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -97,11 +99,11 @@ func listed(name string, kek *secureboot.Signer) ([]secureboot.Hash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is there and was not made with this key: %w; name another file with -o", name, err)
 	}
-	return secureboot.ParseHashes(list)
+	return siglist.Hashes(list)
 }
 
 // hashesOf are those of the kernels of a disk image, or of one kernel.
-func hashesOf(name string) ([]secureboot.Hash, error) {
+func hashesOf(name string) ([]authenticode.Hash, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -112,8 +114,8 @@ func hashesOf(name string) ([]secureboot.Hash, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(strings.ToLower(name), ".efi") {
-		h, err := secureboot.HashOf(file, st.Size())
-		return []secureboot.Hash{h}, err
+		h, err := authenticode.HashOf(file, st.Size())
+		return []authenticode.Hash{h}, err
 	}
 	info, err := image.Inspect(file, st.Size())
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
 	"spore/builder/uki/ukitest"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 func TestImagesAreAddedToTheListOfTheRevoked(t *testing.T) {
@@ -18,13 +20,13 @@ func TestImagesAreAddedToTheListOfTheRevoked(t *testing.T) {
 	for name, sections := range map[string]string{"a.efi": ".text", "b.efi": ".other"} {
 		require.NoError(t, os.WriteFile(b.at(name), ukitest.Program(0, sections), 0o600))
 	}
-	list := func() []secureboot.Hash {
+	list := func() []authenticode.Hash {
 		t.Helper()
 		kek, err := secureboot.ParseCertificate(b.file("keys/KEK.crt"))
 		require.NoError(t, err)
 		content, err := secureboot.CheckWrite(b.file("dbx.auth"), "dbx", kek)
 		require.NoError(t, err)
-		hashes, err := secureboot.ParseHashes(content)
+		hashes, err := siglist.Hashes(content)
 		require.NoError(t, err)
 		return hashes
 	}

@@ -12,6 +12,7 @@ import (
 	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
+	"spore/pki/authenticode"
 )
 
 // shown is one certificate that a variable brings.
@@ -64,7 +65,7 @@ func read(dir string) ([]shown, error) {
 		}
 		for _, e := range entries {
 			c := e.Certificate
-			out = append(out, shown{name, c.Subject.CommonName, e.Owner.String(), secureboot.Fingerprint(c), c.NotAfter.UTC()})
+			out = append(out, shown{name, c.Subject.CommonName, e.Owner.String(), authenticode.Fingerprint(c), c.NotAfter.UTC()})
 		}
 	}
 	return out, nil
