@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"spore/agent/atomicfile"
 	"spore/agent/tpm"
 	"spore/pki/authenticode"
 	"spore/pki/siglist"
@@ -121,14 +122,15 @@ func (m Machine) expect(ctx context.Context, want []byte) error {
 
 // read reads the list; it is empty where the firmware has none.
 func (m Machine) read() ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(m.Vars, variable))
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := atomicfile.ReadLimited(filepath.Join(m.Vars, variable), MaxSize)
+	// efivarfs keeps a file without content, until the machine starts anew, where the firmware refused to make the variable.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the firmware's dbx: %w", err)
 	}
-	if len(data) < 4 || len(data) > MaxSize {
+	if len(data) < 4 {
 		return nil, fmt.Errorf("read the firmware's dbx: it has %d bytes", len(data))
 	}
 	return data[4:], nil
