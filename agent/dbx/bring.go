@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"spore/agent/atomicfile"
 	"spore/agent/tpm"
 	"spore/pki/authenticode"
 	"spore/pki/siglist"
+	"spore/storage/atomicfile"
 )
 
 // variable is the list in efivarfs.
