@@ -45,17 +45,17 @@ func Command(version string) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "build [DIR] -o OUT",
-		Short: "Build an image from a configuration folder",
+		Short: "Build the OS image (disk, ISO, network boot, UKI) from a configuration",
 		Long: `Build reads the configuration in DIR (configs when left out), builds one image for all of its nodes and writes
 it to the folder OUT, with a manifest, bills of materials (CycloneDX and SPDX) and the provenance beside it.
 
-It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
-takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
-written into the image, else the date of the package archive is.
+It needs only Go, and no root. Slow results are kept in a cache; after an edit of the configuration a build takes about
+as long as copying the image. The same inputs give the same bytes. The time in the image is SOURCE_DATE_EPOCH when it is
+set, else the date of the package archive.
 
 OUT/image.lock says what the image was made of. With --locked a build takes exactly what DIR/image.lock names, made by
-"spore lock", and fails, naming every difference, where it would take anything else. Without --locked that file is not read,
-and a build takes what is newest.`,
+"spore lock"; if it would take anything else, it fails and names every difference. Without --locked that file is not
+read, and a build takes the newest versions.`,
 		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline\n  spore build configs -o out --locked",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ func Command() *cobra.Command {
 	var asJSON, all, exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Show what differs between two images: packages, programs, files, sizes",
+		Short: "Compare two images: packages, programs, files, sizes",
 		Long: `Diff compares two images: Debian packages, payloads with the Go modules in them, container images, the kernel and
 its command line, files of the root and of the cluster part, and sizes as they are stored. It names files of the
 configuration that differ, and shows none of their content.

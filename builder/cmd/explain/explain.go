@@ -42,11 +42,11 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [DIR] --mac|--ip|--hostname|--serial|--uuid|--node X",
-		Short: "Say which node a machine would become, why, and what it would run",
+		Short: "Show which node a machine (by MAC, IP, host name, serial) becomes, and why",
 		Long: `Explain answers for a machine with the given signs what the image built from the folder DIR (configs when left out)
 would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it gets and
-its environment files. The signs may be combined; --ip and --hostname stand for what DHCP gives the machine, --node for an
-explicit choice. The matching is the very code that runs on the machine.`,
+its environment files. You may combine the signs; --ip and --hostname stand for what DHCP gives the machine, --node for
+an explicit choice. The machine runs the same code.`,
 		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -56,12 +56,12 @@ func Command() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
-		Short: "Show what an image holds: cluster, nodes, packages, payloads, hashes",
+		Short: "Show what an image contains: nodes, packages, programs, hashes, sizes",
 		Long: `Inspect shows what a disk image or an ISO holds.
 
-With --size it tells what takes the room, in bytes as they are stored: by part, package, payload, directory and file.
-With --offline it looks for whatever could fetch something at run time, prints what it has looked at, and fails where it
-finds something. Both take a folder of outputs and a folder for network boot, too.`,
+With --size it shows what takes the space, in bytes as they are stored: by part, package, payload, directory and file.
+With --offline it looks for everything that could download something at run time, prints what it has checked, and fails
+when it finds something. Both also take a folder of outputs and a folder for network boot.`,
 		Example: "  spore inspect out/spore.img\n  spore inspect out --size --all\n  spore inspect out/spore.img --offline --json",
 		Args:    exit.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

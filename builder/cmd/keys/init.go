@@ -46,7 +46,7 @@ func initCommand(world outside) *cobra.Command {
 	var f initFlags
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make the keys",
+		Short: "Make the keys of Secure Boot (PK, KEK, db) and of the TPM's PCR 11",
 		Long: `Init makes the folder DIR (secureboot when left out) with three keys and their certificates:
 
   PK   owns the machine: signs changes of KEK
@@ -55,11 +55,11 @@ func initCommand(world outside) *cobra.Command {
 
 and pcr.key, with which spore build --pcr-key signs what the TPM will measure. PK.auth, KEK.auth and db.auth are what
 systemd-boot (spore build --enroll) or a firmware's own menu enrols; the .esl files are the same without signature, and
-noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked for,
-or as --recipient or --plain say.
+noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked
+for, or as --recipient or --plain say.
 
-A machine with these keys starts nothing but what db signed: no other system's boot loader, and no option ROM of a card that
-only Microsoft signed. --microsoft lets those in too.`,
+A machine with these keys starts only what db signed. Boot loaders of other systems, and option ROMs of cards that only
+Microsoft signed, are refused; --microsoft allows them too.`,
 		Example: `  spore keys init
   spore keys init secureboot --name "Plant 7" --recipient age1…
   spore keys init --microsoft --db-certificate microsoft-uefi-ca-2023.crt`,

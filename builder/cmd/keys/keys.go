@@ -30,9 +30,9 @@ func Command() *cobra.Command {
 func command(world outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make the keys of Secure Boot, and what machines are told of them",
-		Long: `Keys makes the three keys of UEFI Secure Boot and a key for the TPM's PCR 11 in a folder of yours. Machines are told the
-public halves; the private ones sign images and never leave the folder. These keys have nothing to do with those of the
+		Short: "Make the keys of Secure Boot, and revoke images",
+		Long: `Keys makes the three keys of UEFI Secure Boot and a key for the TPM's PCR 11 in a folder of yours. Machines get the
+public keys; the private keys sign images and never leave the folder. These keys are independent of the keys of the
 cluster (spore pki): one set can serve many clusters.`,
 		Example: "  spore keys init secureboot\n  spore keys show secureboot",
 		Args:    exit.Args(cobra.NoArgs),

@@ -30,13 +30,14 @@ func revokeCommand(world outside) *cobra.Command {
 	var f revokeFlags
 	cmd := &cobra.Command{
 		Use:   "revoke IMAGE...",
-		Short: "Have machines start an image no more, whoever signed it",
-		Long: `Revoke adds the hashes of the kernels (UKIs) of images to dbx.auth, a list that the key exchange key (KEK) signs. Lay it beside
-cluster.yaml, build, and push: each machine with Secure Boot has its firmware take it at its first start that is not a trial. Its
-TPM is told before, so that nobody has to type a recovery key. Hashes that the file has stay in it.
+		Short: "Revoke images (dbx), so that no machine starts them any more",
+		Long: `Revoke adds the hashes of the kernels (UKIs) of images to dbx.auth, a list that the key exchange key (KEK) signs. Lay it
+beside cluster.yaml, build, and push: each machine with Secure Boot gives it to its firmware at its first start that is
+not a trial. It prepares its TPM before, so that nobody has to type a recovery key. Hashes that are in the file already
+stay there.
 
-A machine refuses a list that names anything on its own ESP: push until both of its slots have newer images. Firmware takes
-nothing off dbx again.`,
+A machine refuses a list that names a kernel on its own ESP: push until both of its slots have newer images. Firmware
+never removes an entry from dbx.`,
 		Example: "  spore keys revoke old/spore.img -o configs/dbx.auth",
 		Args:    exit.Args(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return revoke(cmd.OutOrStdout(), world, f, args) },

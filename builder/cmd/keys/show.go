@@ -28,7 +28,7 @@ func showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "show [DIR]",
-		Short:   "Show what machines are told: the certificates that PK, KEK and db bring",
+		Short:   "Show the certificates in PK, KEK and db",
 		Example: "  spore keys show secureboot",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,9 +24,10 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "logs [DIR] NODE UNIT",
-		Short: "Show the journal of a unit on a node of a running cluster",
-		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with --follow, what
-it writes from then on. Times are UTC. What is no text, or would be a command to the terminal, is shown as \xHH.
+		Short: "Show or follow the logs (journal) of a unit on a node",
+		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with
+--follow, what it writes from then on. Times are UTC. Bytes that are not text, and control sequences of terminals, are
+shown as \xHH.
 
 With --json each line is an object as journalctl -o json prints it on the node.`,
 		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n  spore logs configs edge-01 spore-agent --lines 1000 --json",

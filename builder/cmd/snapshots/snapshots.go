@@ -29,12 +29,12 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "snapshots [DIR] [--fetch FOLDER]",
-		Short: "List the snapshots of etcd that masters have, and fetch the newest",
-		Long: `Snapshots lists what the masters of the cluster in DIR (configs when left out) have saved of etcd, the newest first. With --fetch
-it gets the newest one into a folder, unless it is there, and compares it with the hash in its name; run it from a timer to have
-copies away from the cluster.
+		Short: "List the etcd snapshots (backups) of the masters, and fetch the newest",
+		Long: `Snapshots lists what the masters of the cluster in DIR (configs when left out) have saved of etcd, the newest first.
+With --fetch it downloads the newest one into a folder, unless it is there already, and compares it with the hash in its
+name. Run it from a timer to have backups outside the cluster.
 
-A snapshot is encrypted. It opens with the key etcd-snapshot-key of the operator's folder, or of a master's bundle.`,
+Snapshots are encrypted. The key etcd-snapshot-key of the operator's folder, or of a master's bundle, decrypts them.`,
 		Example: "  spore snapshots\n  spore snapshots configs --fetch /srv/backup\n  spore snapshots configs --node master-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

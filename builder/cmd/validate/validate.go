@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 	var strict, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
-		Short: "Check a configuration folder and name everything that is wrong with it",
+		Short: "Check a configuration, and list all errors with file and line",
 		Long: `Validate reads every file of the folder DIR (configs when left out) and prints all problems at once, each with
 file, line and column, what is wrong and what to write instead. Errors make the command fail; warnings name a risk, and
 fail too with --strict; notes are worth knowing.`,
