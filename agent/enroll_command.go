@@ -14,6 +14,7 @@ import (
 	"spore/agent/enrolment"
 	"spore/agent/paths"
 	"spore/agent/quote"
+	"spore/agent/wait"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 	"spore/storage/atomicfile"
@@ -72,7 +73,7 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: m.boot.NetworkURL, Sleep: enrolment.Sleep,
+		Claim: claim, Base: m.boot.NetworkURL, Sleep: wait.Sleep,
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {

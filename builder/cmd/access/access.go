@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
@@ -53,10 +54,7 @@ operator's folder each time.`,
   spore access configs --user anna --lifetime 720h -o anna.access`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			return run(cmd, dir, o)
 		},
 	}

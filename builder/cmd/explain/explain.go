@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
@@ -50,10 +51,7 @@ an explicit choice. The machine runs the same code.`,
 		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 1 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			if !given(machine) {
 				return exit.Usage(errors.New("say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
 			}

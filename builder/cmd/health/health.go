@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -36,10 +37,7 @@ does not answer; a warning does not make it fail.`,
 		Example: "  spore health\n  spore health configs --all --node kafka-01\n  spore health configs --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Reader)
 			if err != nil {
 				return err

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -96,19 +95,12 @@ when it finds something. Both also take a folder of outputs and a folder for net
 
 // Read takes the disk image in a file apart.
 func Read(name string) (*Summary, error) {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	s := &Summary{}
-	if s.Image, err = image.Inspect(f, info.Size()); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+	s := &Summary{Image: i}
 	if s.Programs, err = s.Image.Programs(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -132,6 +124,25 @@ func Read(name string) (*Summary, error) {
 	return s, nil
 }
 
+// openImage opens a disk image and takes it apart.
+func openImage(name string) (*os.File, *image.Info, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	i, err := image.Inspect(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, i, nil
+}
+
 // ReadNode returns what a disk image tells one of its nodes, and what it tells all of them.
 func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 	nodes, c, err := ReadNodes(name)
@@ -145,60 +156,31 @@ func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 // ReadNodes returns what a disk image tells each of its nodes, sorted by name, and what it tells all of them.
 func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
 	var nodes []facts.Node
-	var c facts.Cluster
-	err := withCluster(name, func(config fs.FS) error {
-		if err := readJSON(config, facts.ClusterFile, &c); err != nil {
-			return err
-		}
-		files, err := fs.ReadDir(config, facts.NodeDir)
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			var n facts.Node
-			if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
-				return err
-			}
-			nodes = append(nodes, n)
-		}
-		return nil
+	var c *facts.Cluster
+	err := withCluster(name, func(config fs.FS) (err error) {
+		c, nodes, err = facts.Read(config)
+		return err
 	})
 	slices.SortFunc(nodes, func(a, b facts.Node) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, &c, err
+	return nodes, c, err
 }
 
 // DiskUUID tells one build of a disk image from another.
 func DiskUUID(name string) (string, error) {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	i, err := image.Inspect(f, info.Size())
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
 	return i.DiskUUID + " " + i.RootHash + " " + i.ClusterHash, nil
 }
 
 func withCluster(name string, fn func(config fs.FS) error) error {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	i, err := image.Inspect(f, info.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	if i.Cluster == nil {
 		return fmt.Errorf("%s: the cluster part that its UKI names is not there", name)
 	}
@@ -219,20 +201,12 @@ func open(f *os.File, part *image.Filesystem) (fs.FS, error) {
 
 // readCluster reads the compiled configuration that the image carries.
 func (s *Summary) readCluster(config fs.FS) error {
-	var c facts.Cluster
-	if err := readJSON(config, facts.ClusterFile, &c); err != nil {
-		return err
-	}
-	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: services(c.Services)}
-	files, err := fs.ReadDir(config, facts.NodeDir)
+	c, nodes, err := facts.Read(config)
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		var n facts.Node
-		if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
-			return err
-		}
+	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: services(c.Services)}
+	for _, n := range nodes {
 		s.Cluster.Nodes = append(s.Cluster.Nodes, Node{Name: n.Name, IPs: n.IPs, Roles: n.Roles})
 	}
 	return nil
@@ -250,17 +224,6 @@ func services(s spec.Services) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func readJSON(fsys fs.FS, name string, into any) error {
-	data, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 func (s *Summary) readManifest(root fs.FS) error {

@@ -17,6 +17,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
+	"spore/builder/cmd/inputs"
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/signing"
@@ -73,10 +74,7 @@ nothing is sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a 
 		Example: "  spore push configs --reboot\n  spore push configs --node edge-01\n  spore push configs --output edge.update",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			if len(f.without) > 0 && !f.reboot {
 				return exit.Usage(errors.New("--without is about restarts; give --reboot too"))
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/storage/atomicfile"
@@ -38,10 +39,7 @@ Snapshots are encrypted. The key etcd-snapshot-key of the operator's folder, or 
 		Example: "  spore snapshots\n  spore snapshots configs --fetch /srv/backup\n  spore snapshots configs --node master-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Admin)
 			if err != nil {
 				return err
@@ -151,41 +149,19 @@ func get(ctx context.Context, c *reach.Cluster, s shown, folder string) (string,
 	return "", errors.Join(errs...)
 }
 
-func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snapshot, path string) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// The time limit is for the node to begin, and for each part of what it sends.
-	watchdog := time.AfterFunc(c.Timeout, func() { cancel(errors.New("no answer in time")) })
-	defer watchdog.Stop()
-	body, err := c.Client.Ask(ctx, node, nodeapi.Request{Path: nodeapi.SnapshotsPath + "/" + e.Name.String()})
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	defer body.Close()
-	return atomicfile.Fill(path, 0o600, atomicfile.Whole, func(f *os.File) error {
-		sum := sha256.New()
-		n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(&alive{body, watchdog, c.Timeout}, e.Size+1))
-		if err != nil {
-			return errors.Join(err, context.Cause(ctx))
-		}
-		if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
-			return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
-		}
-		return nil
+func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snapshot, path string) error {
+	request := nodeapi.Request{Path: nodeapi.SnapshotsPath + "/" + e.Name.String()}
+	return c.Stream(ctx, node, request, c.Timeout, func(body io.Reader) error {
+		return atomicfile.Fill(path, 0o600, atomicfile.Whole, func(f *os.File) error {
+			sum := sha256.New()
+			n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(body, e.Size+1))
+			if err != nil {
+				return err
+			}
+			if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
+				return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
+			}
+			return nil
+		})
 	})
-}
-
-// alive winds up the watchdog whenever something is read.
-type alive struct {
-	body     io.Reader
-	watchdog *time.Timer
-	patience time.Duration
-}
-
-func (a *alive) Read(p []byte) (int, error) {
-	n, err := a.body.Read(p)
-	if n > 0 {
-		a.watchdog.Reset(a.patience)
-	}
-	return n, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -42,10 +43,7 @@ It fails when a node does not answer, and says why.`,
 		Example: "  spore status\n  spore status configs --node edge-01 --json\n  spore status configs --address edge-01=127.0.0.1:48643",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Reader)
 			if err != nil {
 				return err

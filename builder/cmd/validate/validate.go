@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/cluster"
 	"spore/cluster/regular"
 )
@@ -34,10 +35,7 @@ fail too with --strict; notes are worth knowing.`,
 		Example: "  spore validate\n  spore validate configs --strict\n  spore validate configs --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 1 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			return run(cmd.OutOrStdout(), dir, strict, asJSON)
 		},
 	}
