@@ -204,7 +204,7 @@ func (m Machine) alreadyRuns(s Source, r Record) (Result, error) {
 	fresh := Record{
 		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
 		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
-		Previous: r.Previous, Entry: w.running.Stem, State: Kept, BootID: m.BootID,
+		Entry: w.running.Stem, State: Kept, BootID: m.BootID,
 	}
 	out.Entry = w.running.File()
 	return out, m.keepRecord(&fresh, r)

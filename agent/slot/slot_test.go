@@ -430,13 +430,13 @@ func TestWhatTheStatusSaysOfEachState(t *testing.T) {
 	}{
 		"its record is not there yet":    {"", "new", "now", Info{ClusterHash: "new", Trial: true}},
 		"taken back while it ran":        {Failed, "old", "then", Info{ClusterHash: "old", Problem: "the pushed configuration was taken back: mosquitto.service did not come up"}},
-		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new"}},
-		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true}},
-		"kept":                           {Kept, "new", "now", Info{ClusterHash: "new", Serial: 4}},
-		"went back with a reason":        {Failed, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: mosquitto.service did not come up"}},
-		"went back without":              {OnTrial, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: the pushed one was started 2 times and neither came up nor said why"}},
-		"never came as far as its state": {Staged, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: the pushed one was not started, or got not as far as the node's state"}},
-		"cut off while it was written":   {Staging, "old", "now", Info{ClusterHash: "old", Problem: "the pushed configuration was not written to its end; push it again"}},
+		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new", Other: "new"}},
+		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true, Other: "old"}},
+		"kept":                           {Kept, "new", "now", Info{ClusterHash: "new", Serial: 4, Other: "old"}},
+		"went back with a reason":        {Failed, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: mosquitto.service did not come up"}},
+		"went back without":              {OnTrial, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: the pushed one was started 2 times and neither came up nor said why"}},
+		"never came as far as its state": {Staged, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: the pushed one was not started, or got not as far as the node's state"}},
+		"cut off while it was written":   {Staging, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "the pushed configuration was not written to its end; push it again"}},
 		"another image since":            {Kept, "third", "now", Info{ClusterHash: "third"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,10 +10,14 @@ import (
 
 	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/builder/revocation"
 )
 
 // outside is what the commands take from the world; tests bring their own.
 type outside struct {
+	// starts asks the nodes of a configuration folder what they start.
+	starts func(cmd *cobra.Command, f reach.Flags, dir string) ([]revocation.Answer, error)
 	now    func() time.Time
 	random io.Reader
 	// ask asks the person at the terminal for a passphrase.
@@ -24,7 +28,7 @@ type outside struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return command(outside{now: time.Now, random: rand.Reader, ask: ask.Terminal})
+	return command(outside{starts: starts, now: time.Now, random: rand.Reader, ask: ask.Terminal})
 }
 
 func command(world outside) *cobra.Command {

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/builder/revocation"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
 	"spore/pki/siglist"
@@ -24,6 +26,8 @@ import (
 type bench struct {
 	t   *testing.T
 	dir string
+	// starts is what the nodes say.
+	starts func() ([]revocation.Answer, error)
 }
 
 const phrase = "correct horse battery"
@@ -31,7 +35,8 @@ const phrase = "correct horse battery"
 func (b bench) run(args ...string) (code int, out string) {
 	b.t.Helper()
 	world := outside{
-		now: func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }, random: rand.Reader, workFactor: 10,
+		starts: func(_ *cobra.Command, _ reach.Flags, _ string) ([]revocation.Answer, error) { return b.starts() },
+		now:    func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }, random: rand.Reader, workFactor: 10,
 		ask: func(_ string, twice bool) (string, error) {
 			if !twice {
 				return "", errors.New("a new passphrase is asked for twice")
@@ -73,7 +78,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 		"plain": {[]string{"--plain"}, "", func(d []byte) ([]byte, error) { return d, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := bench{t, t.TempDir()}
+			b := bench{t: t, dir: t.TempDir()}
 			code, out := b.run(append([]string{"init", b.at("k"), "--name", "Plant"}, way.args...)...)
 			require.Equal(t, exit.OK, code, out)
 			require.Contains(t, out, "Microsoft's certificates are NOT included")
@@ -111,7 +116,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 }
 
 func TestMicrosoftsAreIncludedOnlyWhereAskedFor(t *testing.T) {
-	b := bench{t, t.TempDir()}
+	b := bench{t: t, dir: t.TempDir()}
 	code, out := b.run("init", b.at("k"), "--plain", "--microsoft", "--bits", "3072")
 	require.Equal(t, exit.OK, code, out)
 	require.Contains(t, out, "Microsoft Corporation UEFI CA 2011, until 2026-06-27")
@@ -132,7 +137,7 @@ func TestMicrosoftsAreIncludedOnlyWhereAskedFor(t *testing.T) {
 }
 
 func TestWhatInitRefuses(t *testing.T) {
-	b := bench{t, t.TempDir()}
+	b := bench{t: t, dir: t.TempDir()}
 	require.NoError(t, os.WriteFile(b.at("bad"), []byte("x"), 0o600))
 	for name, c := range map[string]struct {
 		args []string
