@@ -22,7 +22,7 @@ func (k *checker) checkCluster() {
 	}
 	if src.has("id") {
 		if _, err := identity.Normalize(identity.UUID, c.ID); err != nil {
-			k.errorf(in(src, "id"), "the cluster id %q is no UUID of its own; write the output of uuidgen, once and for ever", clip(c.ID))
+			k.errorf(in(src, "id"), "the cluster id %q is not a unique UUID; write the output of uuidgen once, and never change it", clip(c.ID))
 		}
 	}
 	if src.has("domain") {
@@ -53,7 +53,7 @@ func (k *checker) checkServiceList() {
 			continue
 		}
 		if k.c.services[name] == nil {
-			k.errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, where there are some)", name, servicesDir, name)
+			k.errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, if there are any)", name, servicesDir, name)
 		}
 	}
 	for _, name := range serviceNames() {

@@ -46,7 +46,7 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 		}
 		for _, other := range seen {
 			if n.maySelect(other) {
-				k.errorf(p.then("selector"), "this selector and the one of %s can name the same disk; write one entry a disk", other.place.where())
+				k.errorf(p.then("selector"), "this selector and the selector of %s can match the same disk; write one entry for each disk", other.place.where())
 				break
 			}
 		}
@@ -95,7 +95,7 @@ func (k *checker) checkSelector(p place, s spec.DiskSelector) (namedDisk, bool) 
 			continue
 		}
 		if set++; set == 2 {
-			k.errorf(p, "a selector has one of serial, wwn and byID; with two, they could name different disks: keep the serial")
+			k.errorf(p, "a selector has exactly one of serial, wwn and byID, because two could match different disks: keep the serial")
 			return n, false
 		}
 		switch {

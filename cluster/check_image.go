@@ -102,7 +102,7 @@ func (k *checker) checkKeepPaths(src *source, list []string) {
 			continue
 		}
 		if !slices.ContainsFunc(keepable, func(dir string) bool { return strings.HasPrefix(pattern, dir) }) {
-			k.errorf(p, "%s cannot be put back: what packages have there decides how a machine starts; what may be is below %s", clip(pattern), strings.Join(keepable, ", "))
+			k.errorf(p, "%s cannot be put back: files there decide how a machine starts; write a path below %s", clip(pattern), strings.Join(keepable, ", "))
 			continue
 		}
 		seen.add(p, "the path", pattern, "remove one")

@@ -60,7 +60,7 @@ func (k *checker) checkInterfaces(src *source, node int, list []spec.Interface, 
 	}
 	for j, ip := range k.c.Cluster.Nodes[node].IPs {
 		if a, err := netip.ParseAddr(ip); err == nil && !static[a] {
-			k.errorf(in(src, "interfaces"), "the node's address %s (%s) is on none of its interfaces; add it to the addresses of one, or write dhcp: true", a, in(k.c.cluster, "nodes", node, "ips", j).where())
+			k.errorf(in(src, "interfaces"), "the node's address %s (%s) is missing on its interfaces; add it to the addresses of one, or write dhcp: true", a, in(k.c.cluster, "nodes", node, "ips", j).where())
 		}
 	}
 }
@@ -83,13 +83,13 @@ func (x *nodeInterfaces) shape(i int) {
 	case f.Bond != nil && f.VLAN != nil:
 		k.errorf(x.place(i), "an interface is a bond or a VLAN, not both; make the bond first, and the VLAN with the bond's name as parent")
 	case f.MAC != "" && made:
-		k.errorf(x.place(i, "mac"), "a bond or VLAN is made and has no card of its own; remove mac, and name the cards as bond members or VLAN parent")
+		k.errorf(x.place(i, "mac"), "a bond or VLAN is virtual and has no mac; remove mac, and name the cards as bond members or VLAN parent")
 	case f.MAC == "" && !made && f.Name != "":
 		k.errorf(x.place(i, "name"), "a card is selected by mac, never by a name such as %q, which changes; write mac: and the card's permanent address", clip(f.Name))
 	case f.MAC != "" && f.Name != "":
 		k.errorf(x.place(i, "name"), "a card keeps its own name; remove name (only a bond or VLAN gets one)")
 	case f.MAC == "" && !made:
-		k.errorf(x.place(i), "the interface is nothing; write mac for a card, or name with bond or vlan")
+		k.errorf(x.place(i), "the interface is empty; write mac for a card, or name with bond or vlan")
 	case made && f.Name == "":
 		k.errorf(x.place(i), "a bond or VLAN needs a name; write one such as bond0 or plant.20")
 	}
@@ -109,7 +109,7 @@ func (x *nodeInterfaces) name(i int, name string) {
 	case kernelName.MatchString(name):
 		x.k.errorf(p, "the interface name %q is one that the kernel gives to cards; choose another, such as bond0", name)
 	case twice:
-		x.k.errorf(p, "the interface name %q is there already (%s); names are unique on a node", name, x.place(first).where())
+		x.k.errorf(p, "the interface name %q exists already (%s); names are unique on a node", name, x.place(first).where())
 	default:
 		x.byName[name] = i
 	}
@@ -124,7 +124,7 @@ func (x *nodeInterfaces) card(i int, value string) {
 		return
 	}
 	if first, twice := x.byMAC[mac]; twice {
-		x.k.errorf(p, "the card %s is there already (%s); put all settings of a card into one entry", mac, x.place(first).where())
+		x.k.errorf(p, "the card %s exists already (%s); put all settings of a card into one entry", mac, x.place(first).where())
 		return
 	}
 	x.byMAC[mac] = i
@@ -192,7 +192,7 @@ func (x *nodeInterfaces) vlan(i int) {
 	p := x.place(i, "vlan", "parent")
 	parent, mtu, ok := x.parent(v.Parent)
 	if !ok {
-		x.k.errorf(p, "the VLAN's parent %q is no card or bond of this node; write the MAC of a card or the name of a bond above", clip(v.Parent))
+		x.k.errorf(p, "the VLAN's parent %q is not a card or bond of this node; write the MAC of a card or the name of a bond above", clip(v.Parent))
 		return
 	}
 	if by, taken := x.usedBy[parent]; taken {
@@ -207,7 +207,7 @@ func (x *nodeInterfaces) vlan(i int) {
 			continue
 		}
 		if same, _, ok := x.parent(other.VLAN.Parent); ok && same == parent {
-			x.k.errorf(x.place(i, "vlan", "id"), "VLAN %d of %s is there already (%s); put all its settings into one entry", v.ID, parent, x.place(j).where())
+			x.k.errorf(x.place(i, "vlan", "id"), "VLAN %d of %s exists already (%s); put all its settings into one entry", v.ID, parent, x.place(j).where())
 		}
 	}
 }
@@ -324,7 +324,7 @@ func (x *nodeInterfaces) gateways(i int, addresses []netip.Prefix, seen unique) 
 			continue
 		}
 		if !slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Contains(a) }) {
-			x.k.errorf(p, "the gateway %s is in the network of none of this interface's addresses; correct it, or move it to the interface that reaches it", a)
+			x.k.errorf(p, "the gateway %s lies outside the networks of this interface's addresses; correct it, or move it to the interface that reaches it", a)
 			continue
 		}
 		if slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Addr() == a }) {

@@ -92,7 +92,7 @@ func (k *checker) checkKafkaNodes() {
 		}
 		id := facts.KafkaID(n.Name)
 		if other, taken := ids[id]; taken && other != n.Name {
-			k.errorf(in(k.c.cluster, "nodes", i, "name"), "the names %s and %s give the same node.id %d in Kafka, by chance; choose another name for one of them", clip(other), clip(n.Name), id)
+			k.errorf(in(k.c.cluster, "nodes", i, "name"), "the names %s and %s have the same hash and so the same node.id %d in Kafka; choose another name for one of them", clip(other), clip(n.Name), id)
 		}
 		ids[id] = n.Name
 	}
@@ -112,7 +112,7 @@ func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 		if src.has("users", i, "name") {
 			switch {
 			case u.Name == kafkaAdmin:
-				k.errorf(p.then("name"), "the user admin is there by itself, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
+				k.errorf(p.then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
 			case !kafkaUser.MatchString(u.Name):
 				k.errorf(p.then("name"), "the user name %q is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit", clip(u.Name))
 			default:
@@ -126,7 +126,7 @@ func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 			case twice:
 				k.warningf(p.then("password"), "the users %s and %s share the bundle entry %q; whoever knows one password knows both", clip(users[first].Name), clip(u.Name), clip(ref))
 			case ref == kafkaAdminSecret || elsewhere[ref]:
-				k.errorf(p.then("password"), "the password of %s is a bundle entry that something else has already, %q; give it one of its own", clip(u.Name), clip(ref))
+				k.errorf(p.then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", clip(u.Name), clip(ref))
 			}
 			if !twice {
 				refs[ref] = i
@@ -180,7 +180,7 @@ func (k *checker) kafkaResource(p place, a spec.KafkaACL) (kind, name string, ok
 	}
 	switch {
 	case len(set) != 1:
-		k.errorf(p, "the entry is about %d resources; write one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
+		k.errorf(p, "the entry has %d resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
 		return "", "", false
 	case a.Prefix && (kind == "cluster" || name == "*"):
 		k.errorf(p.then("prefix"), "prefix needs a name to begin with; remove it")

@@ -45,7 +45,7 @@ func (k *checker) prefixes(key string, list []string) []netip.Prefix {
 			continue
 		}
 		if first, twice := families[n.Addr().Is4()]; twice {
-			k.errorf(p, "%s is the second %s network of %s after %s; there is at most one for each address family", s, family(n.Addr()), key, first)
+			k.errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, family(n.Addr()), key, first)
 			continue
 		}
 		families[n.Addr().Is4()] = s
@@ -74,7 +74,7 @@ func (k *checker) checkOverlaps() {
 					if x.Overlaps(y) {
 						j := slices.Index(k.networkList(b.key), y.String())
 						clash = append(clash, y)
-						k.errorf(in(k.c.cluster, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong one: choose a network of its own", y, b.key, x, a.key)
+						k.errorf(in(k.c.cluster, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong network: choose separate networks", y, b.key, x, a.key)
 					}
 				}
 			}
@@ -158,7 +158,7 @@ func (k *checker) checkGateways() {
 			continue
 		}
 		if families[a.Is4()] {
-			k.errorf(p, "%s is the second %s gateway; there is at most one for each address family", a, family(a))
+			k.errorf(p, "%s is the second %s gateway; write at most one for each address family", a, family(a))
 		}
 		families[a.Is4()] = true
 		k.reserved[a] = "the gateway"
@@ -214,11 +214,11 @@ func (k *checker) checkEndpoint() {
 		return
 	}
 	if what := k.reserved[a]; what != "" {
-		k.errorf(p, "controlPlaneEndpoint %s is %s; choose an address of the node subnet that nothing has", a, what)
+		k.errorf(p, "controlPlaneEndpoint %s is %s; choose a free address of the node subnet", a, what)
 		return
 	}
 	if slices.Contains(k.c.Cluster.Network.Nameservers, a.String()) {
-		k.errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose an address of the node subnet that nothing has", a)
+		k.errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose a free address of the node subnet", a)
 	}
 	k.reserved[a] = "the control-plane endpoint (VIP)"
 }
@@ -226,11 +226,11 @@ func (k *checker) checkEndpoint() {
 // nodeAddress checks one address of a node against everything else that has addresses.
 func (k *checker) nodeAddress(p place, node int, a netip.Addr) {
 	if what := k.reserved[a]; what != "" {
-		k.errorf(p, "the address %s is %s; give the node one of its own", a, what)
+		k.errorf(p, "the address %s is %s; give the node its own address", a, what)
 		return
 	}
 	if other, taken := k.owners[a]; taken {
-		k.errorf(p, "the address %s belongs to node %s already (%s); each address has one node", a, k.nodeName(other), in(k.c.cluster, "nodes", other).where())
+		k.errorf(p, "the address %s belongs to node %s already (%s); an address belongs to one node", a, k.nodeName(other), in(k.c.cluster, "nodes", other).where())
 		return
 	}
 	k.owners[a] = node

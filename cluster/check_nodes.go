@@ -61,7 +61,7 @@ func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
 		return
 	}
 	if hostname == "localhost" || n.Name == "localhost" {
-		k.errorf(q, `the name "localhost" is what every machine calls itself; choose another`)
+		k.errorf(q, `the name "localhost" is a name that every machine has; choose another`)
 		return
 	}
 	if fqdn := hostname + "." + k.c.Cluster.Domain; len(fqdn) > maxName {
@@ -72,7 +72,7 @@ func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
 		return
 	}
 	if other, ok := k.byName[hostname]; ok && other != i && k.c.Cluster.Nodes[other].Hostname != "" {
-		k.errorf(q, "the host name %q is the name of another node (%s); people and DHCP would take one for the other: choose another", hostname, in(k.c.cluster, "nodes", other, "name").where())
+		k.errorf(q, "the host name %q is the name of another node (%s); people and DHCP would confuse them: choose another", hostname, in(k.c.cluster, "nodes", other, "name").where())
 	}
 }
 
@@ -96,9 +96,9 @@ func (k *checker) checkRecognition(p place, n spec.Node) {
 	}
 	for _, program := range facts.NodePrograms(&facts.Cluster{Services: k.c.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
-			k.notef(p, "node %s is recognised only by %s, which proves nothing: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
+			k.notef(p, "node %s is recognised only by %s, which is no proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return
 		}
 	}
-	k.notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid where that is not meant", n.Name, by)
+	k.notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid unless you want that", n.Name, by)
 }

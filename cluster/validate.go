@@ -154,7 +154,7 @@ func (k *checker) unique() unique { return unique{k, map[string]place{}} }
 // add remembers a value and reports false, with an error, when it was there before.
 func (u unique) add(p place, what, value, remedy string) bool {
 	if first, twice := u.seen[value]; twice {
-		u.k.errorf(p, "%s %q is there already, at %s; %s", what, clip(value), first.where(), remedy)
+		u.k.errorf(p, "%s %q exists already, at %s; %s", what, clip(value), first.where(), remedy)
 		return false
 	}
 	u.seen[value] = p

@@ -208,11 +208,11 @@ func TestAnotherClustersConfigurationIsRefused(t *testing.T) {
 	other := *c
 	other.ID = "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11"
 	_, err := tree.Update(&other, nodes, options(begin))
-	require.ErrorContains(t, err, "the keys are those of the cluster plant with the id 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d")
+	require.ErrorContains(t, err, "the keys belong to the cluster plant with the id 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d")
 	_, err = tree.BundleFor(&other, &nodes[0], begin)
-	require.ErrorContains(t, err, "the keys are those of the cluster")
+	require.ErrorContains(t, err, "the keys belong to the cluster")
 	_, err = tree.Show(&other, nodes, begin)
-	require.ErrorContains(t, err, "the keys are those of the cluster")
+	require.ErrorContains(t, err, "the keys belong to the cluster")
 }
 
 func TestAClockBeforeTheRootIsRefused(t *testing.T) {
@@ -333,7 +333,7 @@ func TestRootsThatCannotBeOnesAreRefused(t *testing.T) {
 	swapped.Key = otherKey
 	good := ownRoot(t, begin, end, nil)
 	for want, root := range map[string]*OwnRoot{
-		"is not that of a CA": ownRoot(t, begin, end, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, 0 }),
+		"is not a CA certificate": ownRoot(t, begin, end, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, 0 }),
 		"key usage lacks keyCertSign": ownRoot(t, begin, end, func(c *x509.Certificate) {
 			c.KeyUsage = x509.KeyUsageDigitalSignature
 		}),

@@ -135,9 +135,9 @@ func (c *Change) checkKeys() error {
 	o, keys := c.original, c.options.Keys
 	switch {
 	case o.signed && keys.Boot == nil:
-		return errors.New("the image is signed for Secure Boot, and its UKI has to be signed anew: name the key with --secure-boot-key and --secure-boot-cert")
+		return errors.New("the image is signed for Secure Boot, and its UKI must be signed again: name the key with --secure-boot-key and --secure-boot-cert")
 	case o.predicted && keys.PCR == nil:
-		return errors.New("the image has a signature for the TPM's PCR 11, which has to be made anew: name the key with --pcr-key")
+		return errors.New("the image has a signature for the TPM's PCR 11, which must be made again: name the key with --pcr-key")
 	case o.enroll != nil && keys.Enroll == nil:
 		if err := trusts(o.enroll, keys.Boot); err != nil {
 			return err
@@ -170,7 +170,7 @@ func trusts(e *image.Enrolment, s *secureboot.Signer) error {
 		return fmt.Errorf("read the keys that the image enrols: %w", err)
 	}
 	if s == nil || !slices.ContainsFunc(entries, func(e siglist.Entry) bool { return e.Certificate.Equal(s.Certificate) }) {
-		return errors.New("the image enrols keys, and a machine that takes them would refuse what is written now: sign with the key of the image, or name other keys with --enroll")
+		return errors.New("the image enrols keys, and a machine that enrols them would refuse the new image: sign with the key of the image, or name other keys with --enroll")
 	}
 	return nil
 }

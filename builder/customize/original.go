@@ -96,7 +96,7 @@ func open(name string, inPlace bool) (_ *original, err error) {
 	case info.IsDir():
 		read = func() error { return o.readNetboot(inPlace) }
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no image; name a file or a folder that `spore build` wrote", name)
+		return nil, fmt.Errorf("%s is not an image; name a file or a folder that `spore build` wrote", name)
 	}
 	if o.file, err = os.Open(o.path); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func padded(n int64) int64 { return (n + verity.BlockSize - 1) / verity.BlockSiz
 func (o *original) checkLayout() error {
 	for _, p := range o.info.Partitions {
 		if strings.HasSuffix(p.Name, "-b") || strings.HasPrefix(p.Name, "spore-state") {
-			return fmt.Errorf("it has a partition %s, so it is the disk of a machine and no image; use the one that `spore build` wrote", p.Name)
+			return fmt.Errorf("it has a partition %s, so it is the disk of a machine and not an image; use the image that `spore build` wrote", p.Name)
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func (o *original) takeKernel(kernel []byte) error {
 	}
 	rest, ok := bytes.CutPrefix(padded, kernel)
 	if !ok || len(bytes.Trim(rest, "\x00")) > 0 {
-		return errors.New("its kernel is another one than that of its UKI")
+		return errors.New("its kernel differs from the one in its UKI")
 	}
 	o.root.Kernel = uki.Bytes(kernel)
 	return nil

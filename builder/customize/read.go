@@ -33,7 +33,7 @@ func (o *original) readManifest(f *os.File, part *image.Filesystem) error {
 	}
 	data, err := fs.ReadFile(root, manifest.ImagePath[1:])
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the root has no manifest, so this is no image of spore")
+		return errors.New("the root has no manifest, so this is not an image of spore")
 	}
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (o *original) readCluster(f *os.File, part *image.Filesystem) error {
 func (o *original) decode(name string, into any) error {
 	data, ok := o.part[name]
 	if !ok {
-		return fmt.Errorf("it has no %s, so this is no image of spore", name)
+		return fmt.Errorf("it has no %s, so this is not an image of spore", name)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "/"), err)

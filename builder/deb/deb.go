@@ -92,7 +92,7 @@ func (d *Reader) open(r io.Reader) (err error) {
 		return fmt.Errorf("read debian-binary: %w", err)
 	}
 	if !isVersion2(format) {
-		return fmt.Errorf("package format %.16q is not known, only 2.x is", format)
+		return fmt.Errorf("package format %.16q is unknown; only 2.x is supported", format)
 	}
 	suffix, err := d.member("control.tar")
 	if err != nil {

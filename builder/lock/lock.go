@@ -237,7 +237,7 @@ func checkEach[T any](kind string, list []T, name func(T) string, check func(T) 
 			return fmt.Errorf("%s: %.60q is not a name", kind, n)
 		}
 		if seen[n] {
-			return fmt.Errorf("%s %.60s is there twice", kind, n)
+			return fmt.Errorf("%s %.60s appears twice", kind, n)
 		}
 		seen[n] = true
 		if err := check(item); err != nil {

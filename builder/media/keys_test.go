@@ -36,7 +36,7 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 	signer, err := pcr.NewSigner(key)
 	require.NoError(t, err)
 	_, err = Keys{PCR: signer}.uki(o)
-	require.ErrorContains(t, err, "a key for PCR 11 without one for Secure Boot")
+	require.ErrorContains(t, err, "a key for PCR 11 needs a key for Secure Boot")
 	k := Keys{Boot: boot.DB, PCR: signer}
 	signed, err := k.uki(o)
 	require.NoError(t, err)

@@ -124,7 +124,7 @@ func TestIPXEForUEFIIsSigned(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, program, loader(t, dir, "snponly.efi"))
 	})
-	t.Run("a file that is no program is not signed", func(t *testing.T) {
+	t.Run("a file that is not a program is not signed", func(t *testing.T) {
 		dir, err := write(t, Keys{Boot: boot.DB}, map[string][]byte{"snponly.efi": []byte("PXE")})
 		require.ErrorContains(t, err, "iPXE snponly.efi: sign for Secure Boot")
 		require.NoDirExists(t, dir)

@@ -177,7 +177,7 @@ func (s *Server) alone(ctx context.Context) error {
 	case err != nil:
 		return err
 	case other.IsValid():
-		return fmt.Errorf("%s gives out addresses on %s already; use --dhcp proxy beside it, or take it off this network", other, card)
+		return fmt.Errorf("%s gives out addresses on %s already; use --dhcp proxy beside it, or remove it from this network", other, card)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func advise(err error, o Options) error {
 func readLoaders(dir string) (map[string][]byte, error) {
 	files, err := os.ReadDir(filepath.Join(dir, media.NetbootLoaders))
 	if err != nil {
-		return nil, fmt.Errorf("%w; make the folder anew with `spore build --format netboot`", err)
+		return nil, fmt.Errorf("%w; make the folder again with `spore build --format netboot`", err)
 	}
 	out := map[string][]byte{}
 	for _, f := range files {
@@ -307,7 +307,7 @@ func (s *Server) asked(e dhcp.Event) {
 	case e.Loads != "":
 		s.o.Say("%s, %s: is to load %s", who(m), e.Client, e.Loads)
 		if fresh && m.Node == "" && e.Client != "iPXE" {
-			s.o.Say("  unknown by its card; %s", m.Advice())
+			s.o.Say("  does not match any node by its network card; %s", m.Advice())
 		}
 	}
 }
@@ -348,7 +348,7 @@ func (s *Server) sent(f web.Sent) {
 // claimed is told of machines that have no bundle.
 func (s *Server) claimed(r enroll.Request) {
 	if r.State == enroll.Unknown {
-		s.o.Say("a machine at %s that is no node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), cmp.Or(r.Claim.Serial, "-"))
+		s.o.Say("a machine at %s that does not match any node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), cmp.Or(r.Claim.Serial, "-"))
 		return
 	}
 	tpm := "It shows no TPM."

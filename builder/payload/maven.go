@@ -308,7 +308,7 @@ func findJars(dir string) ([]foundJar, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what Maven copied: %w", err)
+		return nil, fmt.Errorf("read the jars that Maven copied: %w", err)
 	}
 	return out, nil
 }

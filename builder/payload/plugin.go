@@ -200,7 +200,7 @@ func PluginSums(ctx context.Context, dir string, o Options) ([]byte, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what Maven brought: %w", err)
+		return nil, fmt.Errorf("read the downloads of Maven: %w", err)
 	}
 	lines := strings.SplitAfter(string(out), "\n")
 	slices.Sort(lines) // By whole paths, as PluginFile is read.

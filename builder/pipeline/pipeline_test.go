@@ -29,7 +29,7 @@ func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
 	require.Equal(t, "6.12.48+deb13-amd64", s.release)
 
 	none := named("linux-image-amd64")
-	require.ErrorContains(t, none.findKernel(), "leads to 0")
+	require.ErrorContains(t, none.findKernel(), "needs 0")
 	two := named("linux-image-6.12.48+deb13-amd64", "linux-image-6.12.48+deb13-cloud-amd64")
 	require.ErrorContains(t, two.findKernel(), "check kernel and packages in image.yaml")
 }

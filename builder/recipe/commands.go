@@ -145,7 +145,7 @@ func (b *build) runnable(program string) string {
 		switch {
 		case err != nil:
 		case n.Type != tree.Regular || n.Mode&0o111 == 0:
-			why = "is no program"
+			why = "is not a program"
 		default:
 			return ""
 		}

@@ -46,7 +46,7 @@ func writeModuleIndexes(b *build) error {
 	}
 	dir := path.Join("/usr/lib/modules", b.opts.Kernel)
 	if !b.tree.Exists(dir) {
-		return fmt.Errorf("no package brings %s; the kernel release %q is wrong or its package is missing", dir, b.opts.Kernel)
+		return fmt.Errorf("no package contains %s; the kernel release %q is wrong or its package is missing", dir, b.opts.Kernel)
 	}
 	names := slices.Sorted(maps.Keys(b.opts.ModuleIndexes))
 	for _, name := range names {

@@ -137,7 +137,7 @@ func Station(c *facts.Cluster, all []facts.Node) (netip.Prefix, net.HardwareAddr
 		return netip.Prefix{}, nil, err
 	}
 	if !n.station.IsValid() {
-		return netip.Prefix{}, nil, fmt.Errorf("no address of %s is free for this host; the nodes' subnet is to be larger", n.prefix)
+		return netip.Prefix{}, nil, fmt.Errorf("no address of %s is free for this host; use a larger subnet for the nodes", n.prefix)
 	}
 	mac, err := net.ParseMAC(n.newMAC("this host")) // no node's name has a space
 	return netip.PrefixFrom(n.station, n.prefix.Bits()), mac, err
@@ -181,7 +181,7 @@ func (n *network) take(wanted []string) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no address of %s is free; the nodes' subnet is to be larger", n.prefix)
+	return netip.Addr{}, fmt.Errorf("no address of %s is free; use a larger subnet for the nodes", n.prefix)
 }
 
 // last is the broadcast address of an IPv4 network.

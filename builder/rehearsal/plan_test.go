@@ -189,7 +189,7 @@ func TestDisksAreNamedAsTheirSelectorsWantThem(t *testing.T) {
 		got, err := disk(spec.Disk{Use: "osd", Selector: tt.selector})
 		if tt.err != "" {
 			require.ErrorContains(t, err, tt.err)
-			require.ErrorContains(t, err, "the node will miss it")
+			require.ErrorContains(t, err, "the node will not have it")
 			continue
 		}
 		require.NoError(t, err)

@@ -130,7 +130,7 @@ func find(dir string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("the folder holds none of %s; name an image that `spore build` wrote, or its folder", strings.Join(outputs, ", "))
+	return "", fmt.Errorf("the folder has none of %s; name an image that `spore build` wrote, or its folder", strings.Join(outputs, ", "))
 }
 
 func (i *Image) open(name string) (*os.File, int64, error) {
@@ -144,7 +144,7 @@ func (i *Image) open(name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is no regular file", name)
+		return nil, 0, fmt.Errorf("%s is not a regular file", name)
 	}
 	return f, info.Size(), nil
 }
@@ -229,7 +229,7 @@ func (i *Image) openNetboot() error {
 func (i *Image) readManifest() error {
 	data, err := i.Root.ReadFile(manifest.ImagePath, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the root has no manifest, so this is no image of spore")
+		return errors.New("the root has no manifest, so this is not an image of spore")
 	}
 	if err != nil {
 		return err

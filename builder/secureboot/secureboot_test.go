@@ -164,8 +164,8 @@ func TestProgramsThatAreRefused(t *testing.T) {
 		err     string
 	}{
 		"nothing":                     {nil, "too short"},
-		"text":                        {bytes.Repeat([]byte("text"), 100), "does not begin as one"},
-		"a header far inside":         {put(good(), dosNewHeader, 1<<30), "does not begin as one"},
+		"text":                        {bytes.Repeat([]byte("text"), 100), "its header is wrong"},
+		"a header far inside":         {put(good(), dosNewHeader, 1<<30), "its header is wrong"},
 		"no PE signature":             {put(good(), testPE, 0), "not a PE32+ file"},
 		"32 bits":                     {put(good(), testOptional, 0x10b), "not a PE32+ file"},
 		"no rows of directories":      {put(good(), testOptional+optDirectories, 4), "inconsistent"},
@@ -215,10 +215,10 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"no PEM":                   {[]byte("hunter2"), good, "the key is not PEM"},
 		"a certificate as key":     {good, good, `holds a "CERTIFICATE"`},
 		"a key as certificate":     {keyPEM, keyPEM, `holds a "PRIVATE KEY"`},
-		"another's certificate":    {keyPEM, k.PK.CertificatePEM(), "is not that of the key"},
+		"another's certificate":    {keyPEM, k.PK.CertificatePEM(), "does not belong to the key"},
 		"an elliptic curve":        {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER}), good, "not an RSA key"},
 		"too small a key":          {smallPEM, good, "1024 bits"},
-		"a key that is cut short":  {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER[:20]}), good, "no PKCS #8"},
+		"a key that is cut short":  {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER[:20]}), good, "not in PKCS #8 form"},
 		"an encrypted key":         {pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte{1}}), good, "age is taken"},
 		"no certificate in a file": {keyPEM, []byte("x"), "read the certificate"},
 	} {
@@ -250,7 +250,7 @@ func TestEachVariableIsSignedByWhomTheFirmwareAsksFor(t *testing.T) {
 		require.True(t, entries[0].Certificate.Equal(want[v.File].Certificate), v.File)
 
 		_, err = CheckWrite(v.Auth, v.Name, k.DB.Certificate)
-		require.ErrorContains(t, err, "not that of its certificate", v.File)
+		require.ErrorContains(t, err, "not made with its certificate", v.File)
 		changed := bytes.Clone(v.Auth)
 		changed[len(changed)-1] ^= 1
 		_, err = CheckWrite(changed, v.Name, by[v.File].Certificate)

@@ -33,7 +33,7 @@ func NewSigner(keyPEM, certificatePEM []byte) (*Signer, error) {
 		return nil, err
 	}
 	if !key.PublicKey.Equal(certificate.PublicKey) {
-		return nil, fmt.Errorf("the certificate %q is not that of the key", certificate.Subject)
+		return nil, fmt.Errorf("the certificate %q does not belong to the key", certificate.Subject)
 	}
 	return &Signer{key, certificate}, nil
 }
@@ -49,16 +49,16 @@ func ParseKey(text []byte) (*rsa.PrivateKey, error) {
 	case "PRIVATE KEY":
 		any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			return nil, errors.New("the key is no PKCS #8")
+			return nil, errors.New("the key is not in PKCS #8 form")
 		}
 		var ok bool
 		if key, ok = any.(*rsa.PrivateKey); !ok {
-			return nil, errors.New("the key is not an RSA key; firmware checks no other kind")
+			return nil, errors.New("the key is not an RSA key; firmware checks only RSA")
 		}
 	case "RSA PRIVATE KEY":
 		var err error
 		if key, err = x509.ParsePKCS1PrivateKey(block.Bytes); err != nil {
-			return nil, errors.New("the key is no PKCS #1")
+			return nil, errors.New("the key is not in PKCS #1 form")
 		}
 	default:
 		return nil, fmt.Errorf("the key file holds a %.40q; give an RSA key that is not encrypted by OpenSSL (age is taken)", block.Type)

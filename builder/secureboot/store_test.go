@@ -71,8 +71,8 @@ func TestStoresThatAreRefused(t *testing.T) {
 		fd  []byte
 		err string
 	}{
-		"nothing":                   {nil, "no store of variables"},
-		"another volume":            {put(volumeGUID, 1), "no store of variables"},
+		"nothing":                   {nil, "not a variable store"},
+		"another volume":            {put(volumeGUID, 1), "not a variable store"},
 		"another store":             {put(72, 1), "no authenticated variables"},
 		"a header behind the end":   {put(volumeLength, 0xfff0), "no authenticated variables"},
 		"a store that is cut":       {put(72+16, 1<<20), "cut short"},

@@ -81,11 +81,11 @@ func unwritable(dir string, err error) error {
 	err = fmt.Errorf("open store: %w", err)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w: a build writes into its cache folder %s; make it writable or name another one with --cache", err, dir)
+		return fmt.Errorf("%w: a build writes into its cache folder %s; make it writable, or name another folder with --cache", err, dir)
 	case full(err):
 		return fmt.Errorf("%w: %s", err, fullHint(dir))
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("%w: the filesystem of the cache folder %s has no file locks; name a folder on another one with --cache", err, dir)
+		return fmt.Errorf("%w: the filesystem of the cache folder %s has no file locks; with --cache name a folder on another filesystem", err, dir)
 	}
 	return err
 }

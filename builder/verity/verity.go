@@ -114,7 +114,7 @@ func NewHasher(dataSize int64, o Options) (*Hasher, error) {
 // WriteAt takes whole blocks of the data, in any order and from many goroutines.
 func (h *Hasher) WriteAt(b []byte, off int64) (int, error) {
 	if off%BlockSize != 0 || len(b)%BlockSize != 0 || off < 0 || int64(len(b)) > h.blocks*BlockSize-off {
-		return 0, fmt.Errorf("hash %d bytes at %d: they are no whole blocks of %d", len(b), off, h.blocks*BlockSize)
+		return 0, fmt.Errorf("hash %d bytes at %d: they are not whole blocks of %d", len(b), off, h.blocks*BlockSize)
 	}
 	hashBlocks(b, h.leaves[off/BlockSize*sha256.Size:], h.o.Salt)
 	return len(b), nil

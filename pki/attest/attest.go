@@ -56,8 +56,8 @@ const (
 	maxCmdline     = 4096
 )
 
-// ErrForm is what is not of its form.
-var ErrForm = errors.New("the proof of the TPM is not of its form")
+// ErrForm is what is malformed.
+var ErrForm = errors.New("the proof of the TPM is malformed")
 
 // Keys are the public halves of a TPM's keys.
 type Keys struct {

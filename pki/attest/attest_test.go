@@ -194,7 +194,7 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 		"a command line that is not the kernel's": {func(m *machine) {
 			byIPXE("ro " + cmdline + " spore.console")(m)
 			m.afterward = func(e *Evidence) { e.Cmdline = "ro " + cmdline }
-		}, "more than a command line, or another one than the kernel has"},
+		}, "more than a command line, or a command line that differs from the kernel's"},
 		"credentials beside the UKI": {func(m *machine) { m.outside = hash("x") }, "more than a command line"},
 
 		"an old answer": {func(m *machine) { m.nonce = bytes.Repeat([]byte{8}, NonceSize) }, "an answer to another question"},
@@ -206,7 +206,7 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 		"registers that were not quoted": {func(m *machine) {
 			m.measured = hash("other")
 			m.afterward = func(e *Evidence) { e.Registers[1] = hash("measured") }
-		}, "other values than those that were sent"},
+		}, "differ from the values that were sent"},
 		"a quote that was changed": {func(m *machine) { m.afterward = func(e *Evidence) { e.Quote[len(e.Quote)-1] ^= 1 } }, "not signed by the TPM's key"},
 		"other registers": {func(m *machine) {
 			m.change = func(a *tpm2.TPMSAttest) {
@@ -229,7 +229,7 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 				a.Type = tpm2.TPMSTAttestTime
 				a.Attested = tpm2.NewTPMUAttest(tpm2.TPMSTAttestTime, &tpm2.TPMSTimeAttestInfo{})
 			}
-		}, "what was signed is no quote"},
+		}, "the signed data is not a quote"},
 		"bytes that are no quote": {func(m *machine) { m.afterward = func(e *Evidence) { e.Quote, e.Signature = []byte("x"), []byte("x") } }, "its signature cannot be read"},
 		"no registers":            {func(m *machine) { m.afterward = func(e *Evidence) { e.Registers = nil } }, "0 registers"},
 		"a short hash":            {func(m *machine) { m.afterward = func(e *Evidence) { e.Started = [][]byte{{1}} } }, "a hash of 1 bytes"},
@@ -261,15 +261,15 @@ func TestAKeyThatSignsAnythingVouchesForNothing(t *testing.T) {
 	free := akAttributes
 	free.Restricted = false
 	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), free))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "may sign data that the TPM has not made")
 
 	movable := akAttributes
 	movable.FixedTPM = false
 	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), movable))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "may sign data that the TPM has not made")
 
 	s.AK = tpm2.Marshal(akOf(bytes.Repeat([]byte{5}, 64), akAttributes))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "no point on the curve")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not a point on the curve")
 
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestWhatIsWrappedIsForOneTPM(t *testing.T) {
 	_, err = Unwrap(w, func(_, _ []byte) ([]byte, error) { return nil, nil })
 	require.ErrorContains(t, err, "a key of 0 bytes")
 	_, err = Unwrap([]byte(`{"sporeWrapped":2}`), nil)
-	require.ErrorContains(t, err, "not in a form that this version knows")
+	require.ErrorContains(t, err, "in an unknown form")
 
 	for name, ek := range map[string][]byte{"no key": {1}, "a key that signs": s.AK} {
 		_, err = Wrap(data, Keys{EK: ek, AK: s.AK})

@@ -187,10 +187,10 @@ func parseSigned(der []byte) (*signedData, error) {
 	}
 	var s signedData
 	if rest, err := asn1.Unmarshal(outer.Content.Bytes, &s); err != nil || len(rest) > 0 {
-		return nil, errors.Join(errors.New("no signed data of PKCS #7"), err)
+		return nil, errors.Join(errors.New("there is no PKCS #7 signed data"), err)
 	}
 	if len(s.Signers) != 1 {
-		return nil, fmt.Errorf("it has %d signers; one is expected", len(s.Signers))
+		return nil, fmt.Errorf("it has %d signers; it must have one", len(s.Signers))
 	}
 	return &s, nil
 }
@@ -246,7 +246,7 @@ func (s *signedData) checkSigner(c *x509.Certificate, content []byte) error {
 		digest = sum[:]
 	}
 	if err := rsa.VerifyPKCS1v15(key, crypto.SHA256, digest, signer.Signature); err != nil {
-		return errors.New("the signature is not that of its certificate")
+		return errors.New("the signature was not made with its certificate")
 	}
 	return nil
 }

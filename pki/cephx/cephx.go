@@ -31,7 +31,7 @@ const (
 )
 
 // ErrForm says that a text is not a key.
-var ErrForm = errors.New("it is no key of Ceph's")
+var ErrForm = errors.New("it is not a Ceph key")
 
 // Derive is the key for a purpose: HMAC-SHA256 of that under the seed, which is a key itself. It is as old as the seed,
 // since Ceph's monitors let no older key take the place of a newer one.

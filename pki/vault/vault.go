@@ -97,7 +97,7 @@ func Create(dir string, s Settings, tree *pki.Tree, keys Keys) (*Vault, error) {
 func (v *Vault) begin() error {
 	for _, name := range []string{SealedFile, PlainFile, SettingsFile, PublicFile} {
 		if _, err := os.Lstat(filepath.Join(v.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already; keys are never overwritten: use `spore pki renew`, or name another folder with --dir", filepath.Join(v.Dir, name))
+			return fmt.Errorf("%s exists already; keys are never overwritten: use `spore pki renew`, or name another folder with --dir", filepath.Join(v.Dir, name))
 		}
 	}
 	if v.Settings.Keep != KeepPassphrase {
@@ -167,16 +167,16 @@ func (v *Vault) read() error {
 func decodeTree(data []byte) (*pki.Tree, error) {
 	var head struct{ Version int }
 	if json.Unmarshal(data, &head) != nil {
-		return nil, errors.New("it holds no tree of keys")
+		return nil, errors.New("it contains no tree of keys")
 	}
 	if head.Version != pki.TreeVersion {
-		return nil, fmt.Errorf("it has version %d, and this program knows %d; use the program that wrote it, or a newer one", head.Version, pki.TreeVersion)
+		return nil, fmt.Errorf("it has version %d, and this program reads %d; use the program that wrote it, or a newer one", head.Version, pki.TreeVersion)
 	}
 	t := &pki.Tree{}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if d.Decode(t) != nil || !t.Whole() {
-		return nil, errors.New("it holds no tree of keys of its form")
+		return nil, errors.New("it contains no valid tree of keys")
 	}
 	return t, nil
 }

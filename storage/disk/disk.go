@@ -125,7 +125,7 @@ func (d *Disk) names(sys, udev fs.FS, dir string) {
 }
 
 // ErrAmbiguous is in Select's error when more than one disk has the name. No disk that comes later changes that.
-var ErrAmbiguous = errors.New("select by something that only one has")
+var ErrAmbiguous = errors.New("use a selector that matches only one disk")
 
 // Select returns the one disk that the selector names. No disk and more than one are errors that say what there is.
 func Select(disks []Disk, s spec.DiskSelector) (Disk, error) {

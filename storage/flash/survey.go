@@ -229,7 +229,7 @@ func (h Host) Find(name string) (Target, error) {
 			return t, nil
 		}
 	}
-	return Target{}, fmt.Errorf("%s is no disk: it has no hardware behind it", name)
+	return Target{}, fmt.Errorf("%s is not a disk: it has no hardware behind it", name)
 }
 
 func resolve(name string) (string, error) {

@@ -211,7 +211,7 @@ func runDetect(args []string) error {
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is no number of nodes", args[1])
+		return fmt.Errorf("%q is not a number of nodes", args[1])
 	}
 	d, err := detect(args[0], n)
 	if err != nil {

@@ -78,7 +78,7 @@ func run(cmd *cobra.Command, dir string, o options) error {
 		o.person = reach.Person()
 	}
 	if !reach.PersonForm.MatchString(o.person) {
-		return exit.Usage(fmt.Errorf("the user %q is no name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", o.person))
+		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", o.person))
 	}
 	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {

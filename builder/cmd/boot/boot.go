@@ -135,7 +135,7 @@ func (f *flags) take(args []string) ([]string, error) {
 	case f.kill:
 		return append(args, f.nodes...), nil
 	case len(args) > 0:
-		return nil, fmt.Errorf("what is %q? Nodes are named with --node", args[0])
+		return nil, fmt.Errorf("unknown argument %q; name nodes with --node", args[0])
 	case f.all && len(f.nodes) > 0:
 		return nil, errors.New("--all and --node exclude each other")
 	case len(f.nodes) == 0 && !f.all && f.console == "":
@@ -248,7 +248,7 @@ func (s *session) secrets() error {
 			return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
 		}
 		if len(s.machines) > 1 {
-			return exit.Usage(errors.New("a bundle is of one node: --credential spore.bundle=FILE goes with one --node"))
+			return exit.Usage(errors.New("a bundle is for one node: --credential spore.bundle=FILE goes with one --node"))
 		}
 	}
 	var nodes []*facts.Node
@@ -330,7 +330,7 @@ func kill(ctx context.Context, r *reporter, folder rehearsal.Folder, names []str
 	var errs []error
 	for _, name := range names {
 		if !slices.Contains(there, name) {
-			errs = append(errs, fmt.Errorf("nothing of a node %q is in %s", name, folder))
+			errs = append(errs, fmt.Errorf("there is no data of a node %q in %s", name, folder))
 			continue
 		}
 		killed, err := folder.Kill(ctx, name)

@@ -76,7 +76,7 @@ read, and a build takes the newest versions.`,
 
 func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if f.locked && f.update {
-		return exit.Usage(errors.New("--locked asks no mirror for newer packages, and --update does: leave one of them out"))
+		return exit.Usage(errors.New("--locked takes no newer packages, and --update asks for them: leave one of them out"))
 	}
 	now := time.Now()
 	boundMemory()

@@ -150,10 +150,10 @@ func (f *flags) printCarried(w io.Writer, r carry.Result, where string) error {
 		fmt.Fprintf(w, "%d were there already\n", r.Present)
 	}
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(w, "no build has needed: %s\n", strings.Join(r.Missing, ", "))
+		fmt.Fprintf(w, "not needed by any build: %s\n", strings.Join(r.Missing, ", "))
 	}
 	if len(r.Unpinned) > 0 {
-		fmt.Fprintf(w, "left out, as they are of other pins than the checksums beside them: %s\n", strings.Join(r.Unpinned, ", "))
+		fmt.Fprintf(w, "left out, because they belong to other pins than the checksums beside them: %s\n", strings.Join(r.Unpinned, ", "))
 	}
 	return nil
 }

@@ -77,6 +77,6 @@ func (c checked) print(cmd *cobra.Command, asJSON bool) error {
 	for _, name := range c.Damaged {
 		fmt.Fprintf(cmd.OutOrStdout(), "damaged and removed: %s\n", name)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "read %d objects, %s; %d of them have nothing to compare them with\n", c.Objects, size(c.Size), c.Unknown)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "read %d objects, %s; %d of them have no checksum\n", c.Objects, size(c.Size), c.Unknown)
 	return err
 }

@@ -51,7 +51,7 @@ It may run during builds. What a running build has used stays.`,
 					return err
 				}
 				if o.To == 0 {
-					return exit.Usage(errors.New("this cache has no limit; say how small it is to be with --to, or use --older-than or --all"))
+					return exit.Usage(errors.New("this cache has no limit; give its size with --to, or use --older-than or --all"))
 				}
 			}
 			p, err := st.Prune(o)
@@ -79,7 +79,7 @@ func printPruned(w io.Writer, p store.Pruned, dry bool) error {
 	}
 	fmt.Fprintf(w, "%s %d objects, %s; %s are left\n", verb, p.Removed, size(p.Freed), size(p.Left))
 	if p.InUse > 0 {
-		fmt.Fprintf(w, "%d more would have gone, but %d running builds or other commands use them\n", p.InUse, p.Sessions)
+		fmt.Fprintf(w, "%d more could not be removed, because %d running builds or other commands use them\n", p.InUse, p.Sessions)
 	}
 	return nil
 }

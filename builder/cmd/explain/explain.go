@@ -53,7 +53,7 @@ an explicit choice. The machine runs the same code.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := inputs.Dir(args)
 			if !given(machine) {
-				return exit.Usage(errors.New("say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
+				return exit.Usage(errors.New("describe the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
 			}
 			if err := checkSigns(machine); err != nil {
 				return exit.Usage(err)
@@ -173,7 +173,7 @@ func (a *Answer) problem(dir string, m identity.Facts) error {
 	for _, s := range signs(m) {
 		parts = append(parts, fmt.Sprintf("%s %s", s.kind, s.value))
 	}
-	return fmt.Errorf("no node has %s; the machine would start no role. To make it one, add to nodes in %s/cluster.yaml: %s",
+	return fmt.Errorf("the machine does not match any node by %s; it would start no role. To make it a node, add to nodes in %s/cluster.yaml: %s",
 		strings.Join(parts, ", "), strings.TrimSuffix(dir, "/"), entry(m))
 }
 
@@ -247,7 +247,7 @@ func because(r identity.Result) string {
 	case identity.ByCmdline:
 		return "somebody chose it (--node)"
 	case identity.ByIP, identity.ByHostname:
-		return fmt.Sprintf("DHCP gives it the %s %s (phase two; this proves nothing)", r.By, r.Value)
+		return fmt.Sprintf("DHCP gives it the %s %s (phase two; this is no proof)", r.By, r.Value)
 	}
 	return fmt.Sprintf("its %s is %s (phase one; needs no network)", r.By, r.Value)
 }

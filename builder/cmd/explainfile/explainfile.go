@@ -68,7 +68,7 @@ func problem(image string, a *explainfile.Answer) error {
 	if len(a.Near) > 0 {
 		hint = "; there are " + strings.Join(a.Near, ", ")
 	}
-	return fmt.Errorf("%s has no %s, and no rule left one out%s", image, a.Path, hint)
+	return fmt.Errorf("%s has no %s, and no rule left it out%s", image, a.Path, hint)
 }
 
 func show(w io.Writer, a *explainfile.Answer) error {

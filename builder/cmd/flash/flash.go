@@ -228,7 +228,7 @@ func (f flags) confirm(w io.Writer, world outside, image string, t flash.Target,
 	if f.eraseState != "" {
 		fmt.Fprintln(w, "Its state will be deleted.")
 	}
-	fmt.Fprintf(w, "Write %s to it? What it holds is lost, but for state that is kept. [y/N] ", image)
+	fmt.Fprintf(w, "Write %s to it? Its content is lost, except state that is kept. [y/N] ", image)
 	answer, err := bufio.NewReader(world.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

@@ -229,7 +229,7 @@ func services(s spec.Services) []string {
 func (s *Summary) readManifest(root fs.FS) error {
 	data, err := fs.ReadFile(root, manifest.ImagePath[1:])
 	if err != nil {
-		return fmt.Errorf("the root has no manifest, it is no image of spore: %w", err)
+		return fmt.Errorf("the root has no manifest, it is not an image of spore: %w", err)
 	}
 	s.Manifest = &manifest.Manifest{}
 	return json.Unmarshal(data, s.Manifest)

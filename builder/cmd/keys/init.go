@@ -89,7 +89,7 @@ func initialize(w io.Writer, world outside, dir string, f initFlags) error {
 		return exit.Usage(fmt.Errorf("--bits is %d; use 2048 or 3072", f.bits))
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already; keys are never overwritten: name another folder", dir)
+		return fmt.Errorf("%s exists already; keys are never overwritten: name another folder", dir)
 	}
 	o := secureboot.Options{Name: f.name, Bits: f.bits, Now: world.now()}
 	theirs, err := others(&o, f)
@@ -259,11 +259,11 @@ func say(w io.Writer, dir string, f initFlags, theirs []siglist.Entry) {
 	switch {
 	case f.plain:
 		suffix = ""
-		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, NOT encrypted: whoever can read the folder signs images\n", dir)
+		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, NOT encrypted: everybody who can read the folder can sign images\n", dir)
 	case len(f.recipients) > 0:
 		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted for the recipients; keep a copy of the folder and of an identity that opens it\n", dir)
 	default:
-		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted with the passphrase; keep a copy of the folder: nothing else signs for machines that have these keys\n", dir)
+		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted with the passphrase; keep a copy of the folder: only these keys sign for machines that have them\n", dir)
 	}
 	if len(theirs) > 0 {
 		fmt.Fprintf(w, "\nMicrosoft's certificates are included: these machines also start everything that Microsoft signed.\n")
@@ -273,7 +273,7 @@ func say(w io.Writer, dir string, f initFlags, theirs []siglist.Entry) {
 			with2023 = with2023 || strings.Contains(e.Certificate.Subject.CommonName, "2023")
 		}
 		if !with2023 {
-			fmt.Fprintf(w, "That file has none of 2023, with which Microsoft signs what is newer: for cards of today add their certificates with --db-certificate.\n")
+			fmt.Fprintf(w, "That file lacks the certificates of 2023, with which Microsoft signs now: for new cards add them with --db-certificate.\n")
 		}
 	} else {
 		fmt.Fprintf(w, `

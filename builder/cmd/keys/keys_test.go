@@ -146,10 +146,10 @@ func TestWhatInitRefuses(t *testing.T) {
 	}{
 		"two ways at once":       {[]string{"--plain", "--recipient", "age1x"}, exit.Misuse, "exclude each other"},
 		"an odd size":            {[]string{"--plain", "--bits", "1024"}, exit.Misuse, "use 2048 or 3072"},
-		"no recipient":           {[]string{"--recipient", "nobody"}, exit.Misuse, "is no age recipient"},
+		"no recipient":           {[]string{"--recipient", "nobody"}, exit.Misuse, "is not an age recipient"},
 		"a short passphrase":     {[]string{"--passphrase-file", b.at("bad")}, exit.Failed, "take at least 12"},
 		"no flash image":         {[]string{"--plain", "--microsoft=" + b.at("none")}, exit.Failed, "Debian's package ovmf has them"},
-		"another file":           {[]string{"--plain", "--microsoft=" + b.at("bad")}, exit.Failed, "no store of variables"},
+		"another file":           {[]string{"--plain", "--microsoft=" + b.at("bad")}, exit.Failed, "not a variable store"},
 		"a bad certificate":      {[]string{"--plain", "--db-certificate", b.at("bad")}, exit.Failed, "read the certificate"},
 		"a folder that is not":   {[]string{"--plain", b.at("none/k")}, exit.Failed, "make the folder"},
 		"two folders":            {[]string{"a", "b"}, exit.Misuse, ""},

@@ -117,7 +117,7 @@ func listed(name string, kek *secureboot.Signer) ([]authenticode.Hash, error) {
 	}
 	list, err := secureboot.CheckWrite(data, "dbx", kek.Certificate)
 	if err != nil {
-		return nil, fmt.Errorf("%s is there and was not made with this key: %w; name another file with -o", name, err)
+		return nil, fmt.Errorf("%s exists and was not made with this key: %w; name another file with -o", name, err)
 	}
 	return siglist.Hashes(list)
 }

@@ -85,7 +85,7 @@ func print(cmd *cobra.Command, r io.Reader, node string, q nodeapi.Logs, asJSON 
 		return err
 	})
 	if err == nil && shown == 0 && q.Lines > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has nothing of %s\n", node, q.Unit)
+		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has no entry of %s\n", node, q.Unit)
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func (s *session) bundles(cmd *cobra.Command, f bundleFlags) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: bundle %d of node %s\n", name, s.vault.Tree.Issued[n.Name].Serial, n.Name)
 	}
 	if !f.encrypt {
-		fmt.Fprintln(cmd.OutOrStdout(), "not encrypted: whoever has such a file has the node's secrets; remove it when the node has them")
+		fmt.Fprintln(cmd.OutOrStdout(), "not encrypted: everybody who has this file has the node's secrets; remove it when the node has them")
 	}
 	return nil
 }

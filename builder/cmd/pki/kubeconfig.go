@@ -69,7 +69,7 @@ cannot revoke a certificate. So choose a short lifetime. Only you can read the f
 
 func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 	if !userForm.MatchString(f.user) {
-		return exit.Usage(fmt.Errorf("the user %q is no name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
+		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
 	}
 	masters := s.cluster.Members["control-plane"]
 	if s.cluster.Services.Kubernetes == nil || len(masters) == 0 {
@@ -110,7 +110,7 @@ func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 func serverNameFor(c *facts.Cluster, master *facts.Node, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", exit.Usage(fmt.Errorf("the server %q is no URL of an API; write it as https://10.77.0.11:6443", server))
+		return "", exit.Usage(fmt.Errorf("the server %q is not a URL of an API; write it as https://10.77.0.11:6443", server))
 	}
 	known, err := tree.KnownAs(c, master, u)
 	if err != nil || known {

@@ -141,7 +141,7 @@ func (c *common) open(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	if mended {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s was not that of the keys, and was written again; build the images anew\n", filepath.Join(c.dir, vault.PublicFile))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s did not match the keys, and was written again; build the images again\n", filepath.Join(c.dir, vault.PublicFile))
 	}
 	return &session{c, v, shared, nodes}, nil
 }

@@ -115,13 +115,13 @@ func (s *session) withdraw(w io.Writer, name string) error {
 	if err := s.vault.Save(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: the next key is gone; nothing had been signed with it\n", name)
+	fmt.Fprintf(w, "%s: the next key is removed; it had signed nothing\n", name)
 	if name != tree.RootName || s.vault.Settings.Root == nil {
 		return nil
 	}
 	// The settings may name the root that is withdrawn.
 	s.vault.Settings.Root = nil
-	fmt.Fprintln(w, "pki.yaml names no root of your own any more; where the current one is yours, name it with `spore pki renew --root-certificate … --root-key …`")
+	fmt.Fprintln(w, "pki.yaml no longer names a root of your own; if the current root is yours, name it with `spore pki renew --root-certificate … --root-key …`")
 	return s.vault.SaveSettings()
 }
 

@@ -87,7 +87,7 @@ func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster
 	shared, nodes := cluster.Facts(config)
 	out := &Cluster{Facts: shared, Timeout: f.Timeout}
 	if f.Timeout <= 0 {
-		return nil, exit.Usage(fmt.Errorf("the timeout %s is none; write it as 10s", f.Timeout))
+		return nil, exit.Usage(fmt.Errorf("the timeout %s is not valid; write it as 10s", f.Timeout))
 	}
 	var err error
 	if out.Nodes, err = choose(nodes, f.Nodes, dir); err != nil {
@@ -140,14 +140,14 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 	for _, text := range f.Addresses {
 		name, place, ok := strings.Cut(text, "=")
 		if !ok || place == "" {
-			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
+			return nil, exit.Usage(fmt.Errorf("the address %q is not valid; write it as NODE=HOST or NODE=HOST:PORT", text))
 		}
 		if _, known := at[name]; !known {
 			return nil, exit.Usage(facts.NoNode(filepath.Join(dir, "cluster.yaml"), name, facts.Names(nodes)))
 		}
 		if _, port, err := net.SplitHostPort(place); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return nil, exit.Usage(fmt.Errorf("the port of %q is none", text))
+				return nil, exit.Usage(fmt.Errorf("the port of %q is not valid", text))
 			}
 		}
 		given[name] = append(given[name], place)
@@ -204,7 +204,7 @@ func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodea
 	case !strings.EqualFold(a.Cluster, c.ID):
 		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
 	case time.Now().After(a.Ends):
-		err = fmt.Errorf("it has ended at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
+		err = fmt.Errorf("it expired at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
 	case need == nodeapi.Admin && a.Role != nodeapi.Admin:
 		err = errors.New("it is for readers; make one with `spore access --role admin`")
 	}

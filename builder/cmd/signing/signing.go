@@ -171,10 +171,10 @@ func (f *Flags) enrolment(signer *secureboot.Signer) (*image.Enrolment, error) {
 	for _, name := range []string{"PK", "KEK", "db"} {
 		data, err := ask.Small(filepath.Join(dir, name+".auth"))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read what is to be enrolled: %w; spore keys init makes it, and --enroll-keys names its folder", err)
+			return nil, fmt.Errorf("read the keys to enrol: %w; spore keys init makes it, and --enroll-keys names its folder", err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what is to be enrolled: %w", err)
+			return nil, fmt.Errorf("read the keys to enrol: %w", err)
 		}
 		e.Keys[name] = data
 	}

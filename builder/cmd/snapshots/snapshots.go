@@ -46,7 +46,7 @@ Snapshots are encrypted. The key etcd-snapshot-key of the operator's folder, or 
 			}
 			c.Nodes = slices.DeleteFunc(c.Nodes, func(n facts.Node) bool { return !slices.Contains(n.Roles, "control-plane") })
 			if len(c.Nodes) == 0 {
-				return errors.New("none of these nodes is a master")
+				return errors.New("these nodes are not masters")
 			}
 			return run(cmd, c, fetch, asJSON)
 		},
@@ -159,7 +159,7 @@ func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snaps
 				return err
 			}
 			if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
-				return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
+				return fmt.Errorf("the downloaded file is not %s: %d bytes with the hash %s", e.Name, n, got)
 			}
 			return nil
 		})

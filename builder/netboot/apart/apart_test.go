@@ -287,7 +287,7 @@ func TestWhatTheProcessCannotDoIsSaid(t *testing.T) {
 		out = output(t)
 		require.NoError(t, os.Chmod(out, 0o700))
 		_, err = start(t, out, setup(), t.Logf)
-		require.ErrorContains(t, err, "let everybody into it: chmod o+rx on it")
+		require.ErrorContains(t, err, "make it readable for everybody: chmod o+rx on it")
 	}
 }
 

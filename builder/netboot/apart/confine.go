@@ -131,7 +131,7 @@ func dropRoot(folder string) error {
 	}
 	f, err := os.Open(filepath.Join(folder, media.NetbootCmdline))
 	if err != nil {
-		return fmt.Errorf("the server gives up root and is nobody then, who cannot read the output folder: %w; let everybody into it: chmod o+rx on it", err)
+		return fmt.Errorf("the server runs as nobody, who cannot read the output folder: %w; make it readable for everybody: chmod o+rx on it", err)
 	}
 	return f.Close()
 }

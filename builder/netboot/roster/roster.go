@@ -264,7 +264,7 @@ func (r *Roster) Machines() []Machine {
 	return out
 }
 
-// Advice says what to add to cluster.yaml for a machine that nobody knows.
+// Advice says what to add to cluster.yaml for a machine that does not match any node.
 func (m Machine) Advice() string {
 	switch {
 	case m.Problem != "":
@@ -274,5 +274,5 @@ func (m Machine) Advice() string {
 	case m.Serial != "":
 		return fmt.Sprintf("add it to nodes in cluster.yaml, for example: {name: NAME, serial: %q, roles: [ROLE]}", m.Serial)
 	}
-	return "it says nothing of itself that a node could be known by"
+	return "it sent no MAC address and no serial number to recognise it by"
 }

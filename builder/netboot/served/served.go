@@ -21,7 +21,7 @@ import (
 func Want(dir string) (attest.Want, error) {
 	w := attest.Want{Programs: map[[32]byte]string{}, UKI: ipxe.UKI, More: []string{"spore.url=", "spore.install="}}
 	fail := func(err error) (attest.Want, error) {
-		return attest.Want{}, fmt.Errorf("find out what a machine measures that starts from %s: %w", dir, err)
+		return attest.Want{}, fmt.Errorf("calculate the measurements of a machine that starts from %s: %w", dir, err)
 	}
 	image, err := os.ReadFile(filepath.Join(dir, ipxe.UKI))
 	if err != nil {
