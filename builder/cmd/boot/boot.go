@@ -99,21 +99,21 @@ finds it there. The disk belongs to one build of the image; --rm deletes all of 
 	}
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "name of a node; several times, or several with commas")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every node of the image")
-	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, that of one that runs already")
+	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, attach to a running node")
 	cmd.Flags().BoolVar(&f.kill, "kill", false, "end the named nodes, or all that run with OUT")
 	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machines' disks and TPMs, before they start or after --kill")
 	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(kinds, ", ")+" (default disk)")
-	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (the default then, where there is one) or usb")
+	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (then the default, if there is an ISO) or usb")
 	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
-	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several and where QEMU before 8.1 emulates)")
+	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each machine (default: 2 for one machine; 1 for several, and for emulation by QEMU before 8.1)")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machines, as NAME=FILE")
 	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
 	f.keys.Register(cmd)
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
-	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: the one that it had last, else a free port)")
+	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: its last port, else a free one)")
 	cmd.Flags().StringVar(&f.until, "until", "", "end when all machines are so: "+untilReady)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --until waits (default "+untilLimit.String()+")")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON: what was started, each status line, what has ended; no console")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON for started machines, status lines and ended machines, instead of a console")
 	return cmd
 }
 

@@ -66,9 +66,9 @@ read, and a build takes the newest versions.`,
 	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: "+strings.Join(spec.Formats, ", ")+" (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
-	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail rather than drift")
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail on any difference")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
-	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "what the provenance names the image by: parts (known hashes of what media are made of), full (and each file by its SHA-256, which takes seconds)")
+	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "how the provenance identifies the image: parts (known hashes of the parts of media), full (also the SHA-256 of each file, which takes seconds)")
 	f.inputs.Register(cmd)
 	f.signing.Register(cmd)
 	return cmd

@@ -65,9 +65,9 @@ It may run during builds. What a running build has used stays.`,
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the size to come down to, such as 5GiB")
-	cmd.Flags().StringVar(&olderThan, "older-than", "", "remove what was not used for this time, such as 30d or 12h")
+	cmd.Flags().StringVar(&olderThan, "older-than", "", "remove objects that were unused for this time, such as 30d or 12h")
 	cmd.Flags().BoolVar(&all, "all", false, "remove everything")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go and remove nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be removed, and remove nothing")
 	cmd.MarkFlagsMutuallyExclusive("to", "older-than", "all")
 	return cmd
 }

@@ -59,7 +59,7 @@ write it again with ` + "`spore flash`" + `.`,
 	f.signing.Register(cmd)
 	signing.TrustUnsigned(cmd, &f.trustUnsigned)
 	cmd.Flags().BoolVar(&f.diff, "diff", false, "show what would change, and write nothing")
-	cmd.Flags().BoolVar(&f.newCluster, "new-cluster", false, "let the image become one of another cluster")
+	cmd.Flags().BoolVar(&f.newCluster, "new-cluster", false, "allow a configuration with another cluster id")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result, or what would change, as JSON")
 	return cmd

@@ -88,13 +88,13 @@ the medium.`,
 			return run(cmd, world, args[0], device, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.serial, "serial", "", "take the disk with this serial number, also one that is not removable")
+	cmd.Flags().StringVar(&f.serial, "serial", "", "use the disk with this serial number, also if it is not removable")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the list of disks, or what was done, as JSON")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the list of disks, or the result, as JSON")
 	cmd.Flags().BoolVar(&f.keepState, "keep-state", true, "keep the state partition that is on the disk")
 	cmd.Flags().StringVar(&f.eraseState, "erase-state", "", "give up the state partition on the disk with this serial number")
-	cmd.Flags().StringVar(&f.node, "node", "", "node that the machine becomes which boots from it")
-	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on it, such as an encrypted one of spore pki bundle, instead of making one")
+	cmd.Flags().StringVar(&f.node, "node", "", "name of the node which the machine with this medium becomes")
+	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on the medium, such as an encrypted one of spore pki bundle, instead of making one")
 	f.keys.Register(cmd)
 	return cmd
 }

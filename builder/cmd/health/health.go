@@ -47,7 +47,7 @@ does not answer; a warning does not make it fail.`,
 	}
 	f.Register(cmd, true)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with all conditions")
-	cmd.Flags().BoolVar(&all, "all", false, "show what is ok, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also show the conditions that are ok")
 	return cmd
 }
 

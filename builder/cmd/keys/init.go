@@ -69,13 +69,13 @@ Microsoft signed, are refused; --microsoft allows them too.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "Spore", "whose keys these are; it is in the certificates, which everybody can read")
-	flags.IntVar(&f.bits, "bits", 2048, "size of the keys: 2048, which all firmware takes, or 3072")
-	flags.StringVar(&f.microsoft, "microsoft", "", "include Microsoft's certificates, from a flash image of OVMF that has them (default when no file is named: that of Debian's package ovmf)")
+	flags.StringVar(&f.name, "name", "Spore", "name of the owner of the keys; it is in the certificates, which everybody can read")
+	flags.IntVar(&f.bits, "bits", 2048, "size of the keys in bits: 2048, which all firmware accepts, or 3072")
+	flags.StringVar(&f.microsoft, "microsoft", "", "include Microsoft's certificates, from a flash image of OVMF that has them (default: the file of Debian's package ovmf)")
 	flags.Lookup("microsoft").NoOptDefVal = microsoftDefault
 	flags.StringArrayVar(&f.db, "db-certificate", nil, "include this certificate in db, PEM or DER: of a card's vendor, of Microsoft (may be given again)")
-	flags.StringArrayVar(&f.kek, "kek-certificate", nil, "include this certificate in KEK: who has its key may change db (may be given again)")
-	flags.BoolVar(&f.plain, "plain", false, "do not encrypt the keys: whoever can read them signs images")
+	flags.StringArrayVar(&f.kek, "kek-certificate", nil, "include this certificate in KEK: the owner of its key may change db (may be given again)")
+	flags.BoolVar(&f.plain, "plain", false, "do not encrypt the keys: everybody who can read them can sign images")
 	flags.StringArrayVar(&f.recipients, "recipient", nil, "encrypt the keys for this age recipient instead of with a passphrase (may be given again)")
 	flags.StringVar(&f.passphraseFile, "passphrase-file", "", "read the passphrase from this file instead of the terminal")
 	return cmd

@@ -56,7 +56,7 @@ network.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.keys, "keys", defaultDir, "the folder with the key exchange key: KEK.key.age or KEK.key, and KEK.crt")
-	flags.StringVarP(&f.out, "output", "o", "dbx.auth", "the list, which is made or added to")
+	flags.StringVarP(&f.out, "output", "o", "dbx.auth", "file of the list, which is made or extended")
 	flags.StringVar(&f.signing.PassphraseFile, "key-passphrase-file", "", "read the passphrase of an encrypted key from this file instead of the terminal")
 	flags.StringVar(&f.signing.Identity, "key-identity", "", "age identity file, for a key that is encrypted for recipients")
 	flags.BoolVar(&f.offline, "offline", false, "do not ask the nodes what they start")

@@ -52,7 +52,7 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 		},
 	}
 	f.Register(cmd, false)
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is written from now on, until interrupted")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "print new lines until you interrupt it")
 	cmd.Flags().IntVarP(&q.Lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines to show")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line")
 	return cmd

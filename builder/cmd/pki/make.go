@@ -46,7 +46,7 @@ Your own root CA may sign the authorities instead of a new one; its key is read 
 	}
 	c.flags(cmd)
 	c.making(cmd)
-	cmd.Flags().BoolVar(&plain, "plain", false, "do not encrypt the folder: whoever can read it has every key")
+	cmd.Flags().BoolVar(&plain, "plain", false, "do not encrypt the folder: everybody who can read it has every key")
 	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "encrypt the folder for this age recipient instead of with a passphrase (may be given again)")
 	return cmd
 }

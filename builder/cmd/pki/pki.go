@@ -76,7 +76,7 @@ func (c *common) making(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.rootCert, "root-certificate", "", "PEM certificate of your own root CA")
 	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own root CA; read when an authority is signed, never copied")
-	f.StringArrayVar(&c.secrets, "secret", nil, "bring the value of a password yourself, as NAME=FILE (may be given again)")
+	f.StringArrayVar(&c.secrets, "secret", nil, "use your own value for a password, as NAME=FILE (may be given again)")
 }
 
 // args takes the configuration folder from the command line.

@@ -76,9 +76,9 @@ can stop the command and run it again; it continues where it stopped.`,
 	f.StringVar(&c.rootCert, "root-certificate", "", "PEM certificate of your own new root CA")
 	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own new root CA")
 	f.BoolVar(&doSwitch, "switch", false, "step 2: the new one signs")
-	f.BoolVar(&finish, "finish", false, "step 3: the old one is trusted no more")
+	f.BoolVar(&finish, "finish", false, "step 3: the old one is no longer trusted")
 	f.BoolVar(&live, "live", false, "do all steps over the running cluster")
-	f.StringArrayVar(&lf.addresses, "address", nil, "with --live: ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	f.StringArrayVar(&lf.addresses, "address", nil, "with --live: ask a node at this address instead of the one in cluster.yaml, as NODE=HOST or NODE=HOST:PORT (may be given again)")
 	f.DurationVar(&lf.settle, "settle", 0, "with --live: how long all nodes must be done before the next step (default 11m; 75m for service-account)")
 	f.BoolVar(&withdraw, "withdraw", false, "take step 1 back")
 	return cmd

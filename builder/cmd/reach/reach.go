@@ -64,7 +64,7 @@ func (f *Flags) Register(cmd *cobra.Command, many bool) {
 	if many {
 		flags.StringArrayVar(&f.Nodes, "node", nil, "ask this node alone (may be given again)")
 	}
-	flags.StringArrayVar(&f.Addresses, "address", nil, "ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	flags.StringArrayVar(&f.Addresses, "address", nil, "ask a node at this address instead of the one in cluster.yaml, as NODE=HOST or NODE=HOST:PORT (may be given again)")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "how long to wait for one node")
 }
 

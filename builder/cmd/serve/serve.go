@@ -65,7 +65,7 @@ and can read only OUT. What you type here is done as the user who called sudo.`,
 			return run(cmd.Context(), cmd.OutOrStdout(), cmd.InOrStdin(), out, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.card, "interface", "", "network interface that the machines are at, or its address (default: the one in the nodes' network)")
+	cmd.Flags().StringVar(&f.card, "interface", "", "network interface to the machines, or its address (default: the one in the nodes' network)")
 	cmd.Flags().StringVar(&f.dhcp, "dhcp", "proxy", "proxy: beside another DHCP server; full: the only one; off")
 	cmd.Flags().StringVar(&f.addresses, "range", "", "FIRST-LAST, the addresses for machines that do not match any node, with --dhcp full (default: the last ones of the network)")
 	cmd.Flags().IntVar(&f.http, "http-port", netboot.HTTPPort, "TCP port of HTTP")
