@@ -123,7 +123,7 @@ var badKafka = []badInput{
 		"two users with one password",
 		[]edit{{"services/kafka.yaml", "kafka-password-historian", "kafka-password-sensor"}},
 		[]string{
-			`services/kafka.yaml:10:15: warning: the users sensor and historian share the bundle entry "kafka-password-sensor"; whoever knows one password knows both`,
+			`services/kafka.yaml:10:15: warning: the users sensor and historian share the bundle entry "kafka-password-sensor", so they have the same password`,
 		},
 	},
 	{

@@ -87,7 +87,7 @@ var badRoles = []badInput{
 		},
 		[]string{
 			`cluster.yaml:14:12: warning: 2 control planes: etcd's quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
-			`cluster.yaml:14:12: warning: there are 2 control planes and no network.controlPlaneEndpoint: whoever speaks to the API from outside depends on one of them; choose a free address of the node subnet`,
+			`cluster.yaml:14:12: warning: there are 2 control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet`,
 		},
 	},
 	{

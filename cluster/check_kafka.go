@@ -124,7 +124,7 @@ func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 			first, twice := refs[ref]
 			switch {
 			case twice:
-				k.warningf(p.then("password"), "the users %s and %s share the bundle entry %q; whoever knows one password knows both", clip(users[first].Name), clip(u.Name), clip(ref))
+				k.warningf(p.then("password"), "the users %s and %s share the bundle entry %q, so they have the same password", clip(users[first].Name), clip(u.Name), clip(ref))
 			case ref == kafkaAdminSecret || elsewhere[ref]:
 				k.errorf(p.then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", clip(u.Name), clip(ref))
 			}

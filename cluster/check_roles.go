@@ -76,7 +76,7 @@ func (k *checker) checkMembers(members map[string][]int) {
 		}
 		k.quorum(p, n, "control planes", "etcd's")
 		if n > 1 && k.c.Cluster.Network.ControlPlaneEndpoint == "" {
-			k.warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: whoever speaks to the API from outside depends on one of them; choose a free address of the node subnet", n)
+			k.warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
 		}
 		if len(k.c.Cluster.Network.PodCIDRs) == 0 {
 			k.errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")

@@ -265,7 +265,7 @@ func (u *updater) leaves(shares []Share) error {
 	for _, id := range slices.Sorted(maps.Keys(u.tree.Leaves)) {
 		if !wanted[id] {
 			delete(u.tree.Leaves, id)
-			u.did(id, "dropped", "nobody needs it any more")
+			u.did(id, "dropped", "it is no longer needed")
 		}
 	}
 	return nil

@@ -144,7 +144,7 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 	less := append([]facts.Node{}, nodes[:2]...)
 	less = append(less, nodes[3:]...)
 	changes := update(t, tree, c, less, begin)
-	require.Equal(t, "dropped: nobody needs it any more", changed(changes, "agent/worker-02"))
+	require.Equal(t, "dropped: it is no longer needed", changed(changes, "agent/worker-02"))
 	require.NotContains(t, tree.Issued, "worker-02")
 	require.Contains(t, tree.Secrets, "state-recovery-key/worker-02", "its disk may come back")
 	changes = update(t, tree, c, nodes, begin)

@@ -172,7 +172,7 @@ func (s *Server) alone(ctx context.Context) error {
 	other, err := dhcp.Probe(ctx, card, i.HardwareAddr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		s.o.Say("a DHCP client of this machine uses %s, so that nobody looked for another DHCP server there; there must be none", card)
+		s.o.Say("a DHCP client of this machine uses %s, so other DHCP servers there were not searched; make sure that there is none", card)
 		return nil
 	case err != nil:
 		return err

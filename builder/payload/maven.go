@@ -27,7 +27,7 @@ const (
 )
 
 // sumsHint says how SumFile is written.
-const sumsHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + SumFile + " anew, for you to look at"
+const sumsHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + SumFile + " again; review the changes"
 
 // buildJars lays out a payload of jars: those that SumFile pins, and the files that payload.yaml lists beside them.
 //

@@ -22,7 +22,7 @@ import (
 const PluginFile = "plugin.sum"
 
 // pluginHint says how PluginFile is written.
-const pluginHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + PluginFile + " anew, for you to look at"
+const pluginHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + PluginFile + " again; review the changes"
 
 // maxPluginFiles bounds PluginFile.
 const maxPluginFiles = 5000

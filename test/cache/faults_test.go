@@ -246,7 +246,7 @@ func TestADamagedCacheMendsItself(t *testing.T) {
 			change(t, name, tt.change)
 			said := l.build(cache, out).good(t)
 			if tt.said {
-				require.Contains(t, said, "it was damaged and is removed from the cache; it is made anew")
+				require.Contains(t, said, "it was damaged and is removed from the cache; it is made again")
 			}
 		})
 	}
@@ -259,6 +259,6 @@ func TestADamagedCacheMendsItself(t *testing.T) {
 		l.build(cache, out).good(t)
 		change(t, pack, flip)
 		pruneRoots(t, cache)
-		require.Contains(t, l.build(cache, older(t)).good(t), "it is made anew")
+		require.Contains(t, l.build(cache, older(t)).good(t), "it is made again")
 	})
 }

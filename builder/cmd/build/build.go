@@ -107,7 +107,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	o.Out, o.FullProvenance = f.out, f.provenance == "full"
 	result, err := pipeline.Build(cmd.Context(), o)
 	if errors.Is(err, store.ErrDamaged) {
-		o.Progress.Printf("%v; it is made anew", err)
+		o.Progress.Printf("%v; it is made again", err)
 		result, err = pipeline.Build(cmd.Context(), o)
 	}
 	if err != nil {

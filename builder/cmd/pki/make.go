@@ -81,7 +81,7 @@ func (c *common) initialize(cmd *cobra.Command, settings vault.Settings) error {
 func kept(s vault.Settings) string {
 	switch s.Keep {
 	case vault.KeepPlain:
-		return "NOT encrypted: whoever can read the folder has every key of the cluster"
+		return "NOT encrypted: everybody who can read the folder has every key of the cluster"
 	case vault.KeepRecipients:
 		return "encrypted for " + plural(len(s.Recipients), "recipient", "recipients") + "; keep a copy of the folder and of an identity that opens it"
 	}

@@ -319,7 +319,7 @@ func TestAPlainFolderSaysSo(t *testing.T) {
 	b := newBench(t)
 	code, out, errs := b.run("init", "@configs", "--plain", "--dir", "@elsewhere")
 	require.Equal(t, exit.OK, code, errs)
-	require.Contains(t, out, "NOT encrypted: whoever can read the folder has every key of the cluster")
+	require.Contains(t, out, "NOT encrypted: everybody who can read the folder has every key of the cluster")
 	require.FileExists(t, b.path("elsewhere/tree.json"))
 	code, _, errs = b.run("show", "@configs", "--dir", "@elsewhere")
 	require.Equal(t, exit.OK, code, errs)
