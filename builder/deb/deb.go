@@ -1,6 +1,8 @@
 // Package deb reads a Debian binary package (deb(5), format 2.x) as a stream: first what the package says of itself, then
 // the entries of its data archive one by one, as archive/tar does. Sizes, counts and paths are bounded, since a package is
 // data from outside. Maintainer scripts are data here; nothing is run and nothing is written.
+//
+// pault.ag/go/debian reads packages, too: from an io.ReaderAt, and without bounds on what a package holds.
 package deb
 
 import (

@@ -4,4 +4,7 @@
 // give the same bytes, and variables follow UEFI 2.10.
 //
 // It leaves out time stamps, chains of certificates, and keys on hardware tokens.
+//
+// The standard library has no PKCS #7 and no Authenticode. sbsign and efitools, against which the tests hold what is
+// made here, are programs, and a build needs none on its host but Go.
 package secureboot

@@ -3,6 +3,9 @@
 //
 // It leaves out every other hash, block size and hash type, forward error correction and signatures, and does not set up
 // a mapping: the machine does that.
+//
+// veritysetup makes the same trees, and the tests compare with it; it is a program, and a build needs none on its
+// host but Go.
 package verity
 
 import (

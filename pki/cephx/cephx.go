@@ -3,6 +3,9 @@
 //
 // A key is what Ceph writes (src/auth/Crypto.cc, CryptoKey::encode) in base64: le16 type, 1 for AES; le32 seconds and
 // le32 nanoseconds of its making; le16 length; the key.
+//
+// github.com/ceph/go-ceph binds Ceph's libraries by cgo, for a cluster that runs. These keys are made before there is
+// one, and the agent is built without cgo.
 package cephx
 
 import (

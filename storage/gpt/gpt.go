@@ -3,6 +3,10 @@
 //
 // It does not write to disks: in which order the copies of a table are replaced is for whoever replaces them. It does not
 // read the protective MBR.
+//
+// github.com/diskfs/go-diskfs, by which the builder writes its tables and against which the tests hold this package,
+// adds 0.5 MB to a program, eight times what this does. It replaces both copies by itself, and gives new GUIDs where
+// none are set.
 package gpt
 
 import (
