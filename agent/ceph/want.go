@@ -57,8 +57,8 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	if len(w.Filesystems) > 0 {
 		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
 	}
-	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this one, so
-	// it is not in Gone: a node that has not started anew works as it.
+	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
+	// one, so it is not in Gone: a node that has not started anew works as it.
 	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes == nil {
 		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s, true)})
 	}

@@ -123,7 +123,8 @@ func (m Machine) expect(ctx context.Context, want []byte) error {
 // read reads the list; it is empty where the firmware has none.
 func (m Machine) read() ([]byte, error) {
 	data, err := atomicfile.ReadLimited(filepath.Join(m.Vars, variable), MaxSize)
-	// efivarfs keeps a file without content, until the machine starts anew, where the firmware refused to make the variable.
+	// efivarfs keeps a file without content, until the machine starts anew, where the firmware refused to make the
+	// variable.
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return nil, nil
 	}

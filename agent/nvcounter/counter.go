@@ -14,8 +14,8 @@ import (
 	"fmt"
 )
 
-// maxSteps is how often the counter is raised for one configuration: the TPM's memory wears out, and each step takes some
-// milliseconds. Over more serials than that the record is bound anew, with one step.
+// maxSteps is how often the counter is raised for one configuration: the TPM's memory wears out, and each step takes
+// some milliseconds. Over more serials than that the record is bound anew, with one step.
 const maxSteps = 64
 
 // Bound is what a record keeps: the node had taken the serial when the TPM's counter had the number.

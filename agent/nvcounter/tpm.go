@@ -61,10 +61,11 @@ func Open(t transport.TPM) (*NV, error) {
 	return n, nil
 }
 
-// identity is the hash of the name of the endorsement key, which the TPM makes of a seed that stays when it is cleared. The
-// one of elliptic curves is made at once; RSA's takes some TPMs seconds.
+// identity is the hash of the name of the endorsement key, which the TPM makes of a seed that stays when it is cleared.
+// The one of elliptic curves is made at once; RSA's takes some TPMs seconds.
 func identity(t transport.TPM) (string, error) {
-	made, err := tpm2.CreatePrimary{PrimaryHandle: tpm2.TPMRHEndorsement, InPublic: tpm2.New2B(tpm2.ECCEKTemplate)}.Execute(t)
+	template := tpm2.New2B(tpm2.ECCEKTemplate)
+	made, err := tpm2.CreatePrimary{PrimaryHandle: tpm2.TPMRHEndorsement, InPublic: template}.Execute(t)
 	if err != nil {
 		return "", fmt.Errorf("have the TPM make its endorsement key: %w", err)
 	}
@@ -72,14 +73,16 @@ func identity(t transport.TPM) (string, error) {
 	return hex.EncodeToString(made.Name.Buffer), err
 }
 
-// define makes the counter. Its own password, which is empty, is enough to raise and read it, so that an owner's password
-// of somebody else is no trouble later.
+// define makes the counter. Its own password, which is empty, is enough to raise and read it, so that an owner's
+// password of somebody else is no trouble later.
 func define(t transport.TPM) error {
 	_, err := tpm2.NVDefineSpace{
 		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)},
 		PublicInfo: tpm2.New2B(tpm2.TPMSNVPublic{
 			NVIndex: tpm2.TPMHandle(Index), NameAlg: tpm2.TPMAlgSHA256, DataSize: size,
-			Attributes: tpm2.TPMANV{NT: tpm2.TPMNTCounter, AuthWrite: true, AuthRead: true, OwnerWrite: true, OwnerRead: true, NoDA: true},
+			Attributes: tpm2.TPMANV{
+				NT: tpm2.TPMNTCounter, AuthWrite: true, AuthRead: true, OwnerWrite: true, OwnerRead: true, NoDA: true,
+			},
 		}),
 	}.Execute(t)
 	return err
@@ -88,9 +91,13 @@ func define(t transport.TPM) error {
 // ID names the TPM.
 func (n *NV) ID() string { return n.id }
 
+func (n *NV) named() tpm2.NamedHandle {
+	return tpm2.NamedHandle{Handle: n.index.Handle, Name: n.index.Name}
+}
+
 // Count reads the counter.
 func (n *NV) Count() (uint64, error) {
-	read, err := tpm2.NVRead{AuthHandle: n.index, NVIndex: tpm2.NamedHandle{Handle: n.index.Handle, Name: n.index.Name}, Size: size}.Execute(n.t)
+	read, err := tpm2.NVRead{AuthHandle: n.index, NVIndex: n.named(), Size: size}.Execute(n.t)
 	if err != nil {
 		return 0, fmt.Errorf("read the TPM's counter: %w", err)
 	}
@@ -102,7 +109,7 @@ func (n *NV) Count() (uint64, error) {
 
 // Increment raises it by one.
 func (n *NV) Increment() error {
-	if _, err := (tpm2.NVIncrement{AuthHandle: n.index, NVIndex: tpm2.NamedHandle{Handle: n.index.Handle, Name: n.index.Name}}).Execute(n.t); err != nil {
+	if _, err := (tpm2.NVIncrement{AuthHandle: n.index, NVIndex: n.named()}).Execute(n.t); err != nil {
 		return fmt.Errorf("raise the TPM's counter: %w", err)
 	}
 	return nil

@@ -23,13 +23,21 @@ func emulated(t *testing.T) transport.TPM {
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command("swtpm", "socket", "--tpm2", "--tpmstate", "dir="+dir, "--server", "type=unixio,path="+socket, "--flags", "not-need-init,startup-clear")
+	cmd := exec.Command("swtpm", "socket", "--tpm2", "--tpmstate", "dir="+dir,
+		"--server", "type=unixio,path="+socket, "--flags", "not-need-init,startup-clear")
 	require.NoError(t, cmd.Start(), "run make deps")
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 10*time.Millisecond)
+	// The socket is there before anybody listens.
+	require.Eventually(t, func() bool {
+		tpm, err := linuxudstpm.Open(socket)
+		if err == nil {
+			_, err = tpm2.GetRandom{BytesRequested: 8}.Execute(tpm)
+		}
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
 	tpm, err := linuxudstpm.Open(socket)
 	require.NoError(t, err)
 	return tpm

@@ -14,8 +14,8 @@ func cephfsUser(in Input) string {
 	return "--user=" + strings.TrimPrefix(CephFSUser(in.Node.Name), "client.")
 }
 
-// cephfsController renders how the driver of shared volumes reaches Ceph: as the node's own user, who may have volumes made
-// in the group of Kubernetes' file systems.
+// cephfsController renders how the driver of shared volumes reaches Ceph: as the node's own user, who may have volumes
+// made in the group of Kubernetes' file systems.
 func cephfsController(in Input) (map[string]File, error) {
 	files, err := cephFiles(in, []CephKey{{CephFSUser(in.Node.Name), cephfsKey}})
 	if err != nil {

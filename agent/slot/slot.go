@@ -68,8 +68,8 @@ type Machine struct {
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record.
 	Record string
-	// Counter is that of the node's TPM, which knows of a record that was put back. Nil where it has none, or where NoCounter
-	// says why its TPM does not count.
+	// Counter is that of the node's TPM, which knows of a record that was put back. Nil where it has none, or where
+	// NoCounter says why its TPM does not count.
 	Counter   nvcounter.Device
 	NoCounter error
 	// BootID is that of the running kernel.
@@ -168,10 +168,12 @@ func (m Machine) fits(s Source, r Record, taken uint64, lost error) error {
 		return refuse("the configuration is older (%d) than the last one that this node took (%d): push its folder again, "+
 			"which signs it anew, with --force where the keys were restored from a copy", h.Serial, r.Serial)
 	case h.Serial < taken && !h.Force:
-		return refuse("the configuration is older (%d) than the last one that this node's TPM has counted (%d), although the node's state knows of %d alone: "+
-			"the state was put back to an older copy, or the TPM was cleared; push its folder again, which signs it anew, with --force where that is refused too", h.Serial, taken, r.Serial)
+		return refuse("the configuration is older (%d) than the last one that this node's TPM has counted (%d), "+
+			"although the node's state knows of %d alone: the state was put back to an older copy, or the TPM was cleared; "+
+			"push its folder again, which signs it anew, with --force where that is refused too", h.Serial, taken, r.Serial)
 	case lost != nil && !h.Force:
-		return refuse("the TPM that counted what this node took does not say how far it got: %v; mend that, or push with --force, by which the node trusts its state alone", lost)
+		return refuse("the TPM that counted what this node took does not say how far it got: %v; "+
+			"mend that, or push with --force, by which the node trusts its state alone", lost)
 	// Whoever kept a file that was forced once could go back to it for ever.
 	case (older || h.Serial < taken || lost != nil) && !same && !h.Issued.After(r.Issued):
 		return refuse("the configuration was signed with --force at %s, and the last one that this node took after that (%s): "+
