@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/netnstest"
+	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
@@ -42,10 +43,10 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, netlink.LinkSetUp(lo))
 		netnstest.Address(t, "lo", "10.77.0.11/32")
-		machines, c, tree := brokersWithKeys(t, "10.77.0.11", "10.77.0.12")
+		machines, c, tree := nodetest.BrokersWithKeys(t, "10.77.0.11", "10.77.0.12")
 		m := machines["kafka-1"]
 		lines := make(chan string, 100)
-		m.say = func(s string) {
+		m.Say = func(s string) {
 			t.Log(s)
 			select {
 			case lines <- s:
@@ -78,7 +79,7 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 		require.WithinDuration(t, time.Now(), h.Time, time.Minute)
 
 		line := status.Line{Spore: 1, Cluster: "plant", Node: "kafka-1", System: "running", Roles: []string{"kafka-broker"}, Failed: []string{}}
-		_, err = atomicfile.Write(m.root.At(paths.Status), []byte(line.String()+"\n"), 0o644)
+		_, err = atomicfile.Write(m.Root.At(paths.Status), []byte(line.String()+"\n"), 0o644)
 		require.NoError(t, err)
 		for _, c := range []*nodeapi.Client{reader, admin} {
 			data, err = read(c, nodeapi.StatusPath)
@@ -106,7 +107,7 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 		_, err = reader.Read(context.Background(), "kafka-1", push, 1<<20)
 		require.ErrorContains(t, err, "is for certificates of spore:admin")
 		said(`, which is refused: POST /v1/config is for certificates of spore:admin`)
-		own := machines["kafka-2"].apiClient()
+		own := machines["kafka-2"].Client()
 		_, err = read(&own, nodeapi.StatusPath)
 		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader")
 		_, err = read(admin, nodeapi.FormationPath+"kafka")
@@ -114,49 +115,24 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 	})
 }
 
-func TestTheCertificateThatWasRenewedIsTheOneThatIsShown(t *testing.T) {
-	m := brokers(t, "10.77.0.11")["kafka-1"]
-	credentials := t.TempDir()
-	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
-	lay := func(dir, prefix, text string) {
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-		for _, name := range []string{"agent-certificate", "agent-key"} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, prefix+name), []byte(text), 0o600))
-		}
-	}
-	lay(credentials, "secret_", "first")
-	id, err := m.ownIdentity()
-	require.NoError(t, err)
-	require.Equal(t, "first", string(id.Certificate))
-
-	live := m.root.At(paths.Live)
-	lay(filepath.Join(live, ".api-1"), "", "second")
-	require.NoError(t, os.Symlink(".api-1", filepath.Join(live, apiProgram)))
-	id, err = m.ownIdentity()
-	require.NoError(t, err)
-	require.Equal(t, "second", string(id.Certificate))
-	require.Equal(t, "second", string(id.Key))
-	require.NotEmpty(t, id.Authorities)
-}
-
 func TestHealthIsAnswerableForAnyNode(t *testing.T) {
-	machines, c, _ := brokersWithKeys(t, "10.77.0.11")
+	machines, c, _ := nodetest.BrokersWithKeys(t, "10.77.0.11")
 	m := machines["kafka-1"]
-	_, _, n, err := m.node()
+	_, _, n, err := m.Node()
 	require.NoError(t, err)
-	in := m.healthInput(c, n)
-	require.Equal(t, "it is not known how full "+m.root.At("/var")+" is: no such file or directory", in.Var.Problem)
+	in := healthInput(m, c, n)
+	require.Equal(t, "it is not known how full "+m.Root.At("/var")+" is: no such file or directory", in.Var.Problem)
 	require.True(t, in.CertificateEnds.IsZero(), "no certificate is there yet")
 	require.True(t, in.AgentRuns, "where there are no control groups, it is not known")
-	require.NoError(t, os.MkdirAll(m.root.At(filepath.Dir(agentGroup)), 0o755))
-	require.NoError(t, os.WriteFile(m.root.At(agentGroup), []byte("populated 0\nfrozen 0\n"), 0o644))
-	require.False(t, m.agentRuns())
-	require.NoError(t, os.WriteFile(m.root.At(agentGroup), []byte("populated 1\nfrozen 0\n"), 0o644))
-	require.True(t, m.agentRuns())
-	require.NoError(t, os.RemoveAll(m.root.At(filepath.Dir(agentGroup))))
-	require.False(t, m.agentRuns(), "its group went with it")
-	require.NoError(t, os.MkdirAll(m.root.At("/var"), 0o755))
-	require.NotZero(t, m.healthInput(c, n).Var.Bytes)
+	require.NoError(t, os.MkdirAll(m.Root.At(filepath.Dir(agentGroup)), 0o755))
+	require.NoError(t, os.WriteFile(m.Root.At(agentGroup), []byte("populated 0\nfrozen 0\n"), 0o644))
+	require.False(t, agentRuns(m))
+	require.NoError(t, os.WriteFile(m.Root.At(agentGroup), []byte("populated 1\nfrozen 0\n"), 0o644))
+	require.True(t, agentRuns(m))
+	require.NoError(t, os.RemoveAll(m.Root.At(filepath.Dir(agentGroup))))
+	require.False(t, agentRuns(m), "its group went with it")
+	require.NoError(t, os.MkdirAll(m.Root.At("/var"), 0o755))
+	require.NotZero(t, healthInput(m, c, n).Var.Bytes)
 	_, err = json.Marshal(in)
 	require.NoError(t, err)
 }

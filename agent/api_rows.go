@@ -18,6 +18,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/health"
 	"spore/agent/journal"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/status"
@@ -33,9 +34,9 @@ const agentGroup = "/sys/fs/cgroup/system.slice/spore-agent.service/cgroup.event
 const maxFollowers = 8
 
 // statusRow answers with the last status line, as it is.
-func (m *machine) statusRow() api.Row {
+func statusRow(m *node.Machine) api.Row {
 	return api.Row{Method: http.MethodGet, Path: nodeapi.StatusPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
-		data, err := atomicfile.ReadLimited(m.root.At(paths.Status), nodeapi.MaxStatus)
+		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), nodeapi.MaxStatus)
 		if err != nil {
 			http.Error(w, noStatus(err).Error(), http.StatusServiceUnavailable)
 			return
@@ -46,8 +47,8 @@ func (m *machine) statusRow() api.Row {
 }
 
 // logsRow answers with the journal of a unit.
-func (m *machine) logsRow() api.Row {
-	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.say}
+func logsRow(m *node.Machine) api.Row {
+	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
 	return api.Row{
 		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Operators(), AtOnce: maxFollowers, Traced: true,
 		Handle: api.Plain(reader),
@@ -55,9 +56,9 @@ func (m *machine) logsRow() api.Row {
 }
 
 // healthRow answers how the node is.
-func (m *machine) healthRow(c *facts.Cluster, n *facts.Node) api.Row {
+func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
-		data, err := json.Marshal(health.Of(m.healthInput(c, n)))
+		data, err := json.Marshal(health.Of(healthInput(m, c, n)))
 		if err != nil {
 			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -68,12 +69,12 @@ func (m *machine) healthRow(c *facts.Cluster, n *facts.Node) api.Row {
 }
 
 // healthInput looks at this node, without privileges.
-func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
+func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input {
 	in := health.Input{
-		Cluster: c, Node: n, Now: m.now(), Up: time.Duration(status.SinceBoot() * float64(time.Second)),
-		AgentRuns: m.agentRuns(), CertificateEnds: m.ownEnd(), Var: spaceOf(m.root.At("/var")),
+		Cluster: c, Node: n, Now: m.Now(), Up: time.Duration(status.SinceBoot() * float64(time.Second)),
+		AgentRuns: agentRuns(m), CertificateEnds: ownEnd(m), Var: spaceOf(m.Root.At("/var")),
 	}
-	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &in.Line); err != nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &in.Line); err != nil {
 		in.LineProblem = noStatus(err).Error()
 	}
 	for _, i := range n.Interfaces {
@@ -87,29 +88,29 @@ func (m *machine) healthInput(c *facts.Cluster, n *facts.Node) health.Input {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
 	}
 	var err error
-	if in.Renewal, err = (&renewal.File{Path: m.root.At(paths.Renewal)}).Read(); err != nil {
+	if in.Renewal, err = (&renewal.File{Path: m.Root.At(paths.Renewal)}).Read(); err != nil {
 		in.RenewalProblem = "it is not known how far the node is with new certificates: " + err.Error()
 	}
-	in.Snapshots = m.snapshotsKept(c, n)
-	in.Endpoint = health.EndpointOf(m.root.At(holder.File), c, n)
+	in.Snapshots = snapshotsKept(m, c, n)
+	in.Endpoint = health.EndpointOf(m.Root.At(holder.File), c, n)
 	return in
 }
 
 // agentRuns tells whether there is a process in the control group of spore-agent.service (Linux, cgroup-v2.rst): systemd speaks
 // to root alone where there is no message bus. Where it cannot be known, it is taken to run.
-func (m *machine) agentRuns() bool {
-	data, err := atomicfile.ReadLimited(m.root.At(agentGroup), 4<<10)
+func agentRuns(m *node.Machine) bool {
+	data, err := atomicfile.ReadLimited(m.Root.At(agentGroup), 4<<10)
 	if errors.Is(err, fs.ErrNotExist) {
 		// The group goes away with its last process, and a machine without such groups has none of them.
-		_, err := os.Stat(m.root.At("/sys/fs/cgroup/system.slice"))
+		_, err := os.Stat(m.Root.At("/sys/fs/cgroup/system.slice"))
 		return err != nil
 	}
 	return err != nil || bytes.Contains(data, []byte("populated 1"))
 }
 
 // ownEnd is when the certificate of the node's agent ends; zero when it cannot be read.
-func (m *machine) ownEnd() time.Time {
-	id, err := m.ownIdentity()
+func ownEnd(m *node.Machine) time.Time {
+	id, err := m.OwnIdentity()
 	if err != nil {
 		return time.Time{}
 	}

@@ -13,13 +13,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"spore/agent/activate"
 	"spore/agent/atomicfile"
@@ -28,12 +25,12 @@ import (
 	"spore/agent/config/live"
 	"spore/agent/delivery"
 	"spore/agent/medium"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/sealed"
 	"spore/agent/secrets"
 	"spore/agent/state"
-	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
 	"spore/pki"
@@ -41,9 +38,6 @@ import (
 	"spore/pki/reissue"
 	"spore/pki/seal"
 )
-
-// tpmBound is the longest wait for the device of a TPM that the firmware announces.
-const tpmBound = 10 * time.Second
 
 // leavesName is the name that the file of re-issued certificates is sealed under.
 const leavesName = "spore.leaves"
@@ -60,7 +54,7 @@ type bundleInfo struct {
 
 // taker is what the steps of the bundle work with.
 type taker struct {
-	m       *machine
+	m       *node.Machine
 	cluster *facts.Cluster
 	node    *facts.Node
 	trust   clusterpart.Authorities
@@ -77,27 +71,27 @@ type taker struct {
 }
 
 // bundleCommand takes the node's bundle and lays out its secrets; with --ask it asks for the passphrase of one that has one.
-func bundleCommand(ctx context.Context, m *machine, args []string) error {
+func bundleCommand(ctx context.Context, m *node.Machine, args []string) error {
 	ask := len(args) == 1 && args[0] == "--ask"
 	if len(args) > 0 && !ask {
 		return usageError{"usage: spore-agent bundle [--ask]"}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	err := runBundle(ctx, m, ask)
 	if err == nil {
 		return nil
 	}
 	// So that roles that are held for it say why.
 	info := bundleInfo{Info: delivery.Info{Problem: "the bundle could not be taken: " + err.Error()}}
-	return errors.Join(err, atomicfile.WriteJSON(m.root.At(paths.BundleInfo), info))
+	return errors.Join(err, atomicfile.WriteJSON(m.Root.At(paths.BundleInfo), info))
 }
 
-func runBundle(ctx context.Context, m *machine, ask bool) error {
+func runBundle(ctx context.Context, m *node.Machine, ask bool) error {
 	t, err := newTaker(m)
 	if err != nil || t == nil {
 		return err
 	}
-	defer m.record("bundle")
+	defer m.Record("bundle")
 	if ask {
 		return t.ask(ctx)
 	}
@@ -106,20 +100,20 @@ func runBundle(ctx context.Context, m *machine, ask bool) error {
 }
 
 // newTaker collects what there is; nil on a machine that is no node.
-func newTaker(m *machine) (*taker, error) {
-	id, err := m.identity()
+func newTaker(m *node.Machine) (*taker, error) {
+	id, err := m.Identity()
 	if err != nil || !id.Known() {
 		return nil, err
 	}
 	t := &taker{m: m}
-	if t.cluster, err = m.part.Cluster(); err != nil {
+	if t.cluster, err = m.Part.Cluster(); err != nil {
 		return nil, err
 	}
 	// As it was compiled: the names in certificates are those of the configuration.
-	if t.node, err = m.part.Node(id.Node); err != nil {
+	if t.node, err = m.Part.Node(id.Node); err != nil {
 		return nil, err
 	}
-	if t.trust, err = m.part.Authorities(); err != nil {
+	if t.trust, err = m.Part.Authorities(); err != nil {
 		return nil, err
 	}
 	t.findVault()
@@ -129,22 +123,22 @@ func newTaker(m *machine) (*taker, error) {
 			trust, err := t.trusts(b)
 			return trust.Knows(authority, keyID), err
 		},
-		Taken: m.root.At(paths.BundleTaken), NoVault: t.noVault, Say: m.say,
+		Taken: m.Root.At(paths.BundleTaken), NoVault: t.noVault, Say: m.Say,
 	}
 	if t.vault != nil {
-		t.in.Vault = bundleVault{t.vault, m.root}
+		t.in.Vault = bundleVault{t.vault, m.Root}
 	}
-	if m.boot.ESP != "" {
-		t.in.Medium = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.ESP), Mount: medium.Mount, Unmount: medium.Unmount}
+	if m.Boot.ESP != "" {
+		t.in.Medium = medium.ESP{Device: m.Boot.ESP, Dir: m.Root.At(paths.ESP), Mount: medium.Mount, Unmount: medium.Unmount}
 	}
-	if t.in.Whose.Keys, err = m.signingKeys(t.cluster); err != nil {
+	if t.in.Whose.Keys, err = signingKeys(m, t.cluster); err != nil {
 		return nil, err
 	}
 	return t, t.collect()
 }
 
 // signingKeys are those that may have signed the cluster's bundles.
-func (m *machine) signingKeys(c *facts.Cluster) (out []ed25519.PublicKey, err error) {
+func signingKeys(m *node.Machine, c *facts.Cluster) (out []ed25519.PublicKey, err error) {
 	for _, text := range c.SigningKeys {
 		key, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(key) != ed25519.PublicKeySize {
@@ -158,17 +152,17 @@ func (m *machine) signingKeys(c *facts.Cluster) (out []ed25519.PublicKey, err er
 // findVault tells whether what is sealed would last.
 func (t *taker) findVault() {
 	var info state.Info
-	if err := atomicfile.ReadJSON(t.m.root.At(paths.State), &info); err != nil {
+	if err := atomicfile.ReadJSON(t.m.Root.At(paths.State), &info); err != nil {
 		info.Warning = "it is not known what /var is: " + err.Error()
 	}
 	if info.Kind != state.Partition {
 		t.noVault = "/var does not last: " + info.Warning
 		return
 	}
-	machineID, _ := os.ReadFile(t.m.root.At("/etc/machine-id"))
+	machineID, _ := os.ReadFile(t.m.Root.At("/etc/machine-id"))
 	t.vault = &sealed.Vault{
-		Creds: runCreds, HasTPM: t.m.hasTPM, AwaitTPM: t.m.awaitTPM, MachineID: string(machineID), HostKey: t.m.root.At(paths.HostKey),
-		Fleeting: strings.HasPrefix(t.m.boot.MachineIDFrom, bootinfo.FromChance), Say: t.m.say,
+		Creds: node.Creds, HasTPM: t.m.HasTPM, AwaitTPM: t.m.AwaitTPM, MachineID: string(machineID), HostKey: t.m.Root.At(paths.HostKey),
+		Fleeting: strings.HasPrefix(t.m.Boot.MachineIDFrom, bootinfo.FromChance), Say: t.m.Say,
 	}
 	if info.Encryption != nil && !t.vault.Fleeting {
 		// The host key lies behind the same lock. Sealed to the TPM, the secrets would be lost with it, when the recovery key has
@@ -179,7 +173,7 @@ func (t *taker) findVault() {
 
 // collect reads what was delivered.
 func (t *taker) collect() error {
-	if err := t.add(delivery.Medium, t.m.root.At(bootinfo.Delivered)); err != nil {
+	if err := t.add(delivery.Medium, t.m.Root.At(bootinfo.Delivered)); err != nil {
 		return err
 	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
@@ -203,7 +197,7 @@ func (t *taker) add(from, path string) error {
 
 // opened is what somebody has opened a delivered bundle to in this boot already, so that nobody is asked twice.
 func (t *taker) opened(data []byte) []byte {
-	kept, err := atomicfile.ReadLimited(t.m.root.At(paths.BundleOpened), bootinfo.MaxDelivered+sha256.Size)
+	kept, err := atomicfile.ReadLimited(t.m.Root.At(paths.BundleOpened), bootinfo.MaxDelivered+sha256.Size)
 	sum := sha256.Sum256(data)
 	if err != nil || !bytes.HasPrefix(kept, sum[:]) {
 		return nil
@@ -213,7 +207,7 @@ func (t *taker) opened(data []byte) []byte {
 
 // deliveredRecoveryKey takes the recovery key of the state out of the bundle that came with the machine. The bundle itself is
 // taken when there is a state that it can be kept on.
-func (m *machine) deliveredRecoveryKey(ctx context.Context) (string, error) {
+func deliveredRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
 	t, err := newTaker(m)
 	if err != nil {
 		return "", err
@@ -238,7 +232,7 @@ func (m *machine) deliveredRecoveryKey(ctx context.Context) (string, error) {
 		}
 		if out.Ask.Opened != nil {
 			sum := sha256.Sum256(out.Ask.Data)
-			if _, err := atomicfile.Write(m.root.At(paths.BundleOpened), append(sum[:], out.Ask.Opened...), 0o600); err != nil {
+			if _, err := atomicfile.Write(m.Root.At(paths.BundleOpened), append(sum[:], out.Ask.Opened...), 0o600); err != nil {
 				return "", err
 			}
 		}
@@ -249,12 +243,12 @@ func (m *machine) deliveredRecoveryKey(ctx context.Context) (string, error) {
 func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	out := delivery.Take(ctx, t.in)
 	if out.Removed {
-		if err := os.RemoveAll(filepath.Dir(t.m.root.At(bootinfo.Delivered))); err != nil {
+		if err := os.RemoveAll(filepath.Dir(t.m.Root.At(bootinfo.Delivered))); err != nil {
 			return out, fmt.Errorf("remove the copy of the boot medium's bundle: %w", err)
 		}
 	}
 	if out.Ask == nil {
-		if err := os.Remove(t.m.root.At(paths.BundleOpened)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(t.m.Root.At(paths.BundleOpened)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return out, err
 		}
 	}
@@ -271,38 +265,38 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	}
 	var have map[string]string
 	if out.Bundle != nil {
-		t.m.raiseClockTo(out.Bundle.Issued)
+		t.m.RaiseClockTo(out.Bundle.Issued)
 		entries, problem := t.reissue(ctx, out.Bundle, trust)
 		have = maps.Clone(out.Bundle.Secrets)
 		maps.Copy(have, entries)
 		info.Problem = strings.Join(nonEmpty(info.Delivery, problem), "; ")
 	}
 	if info.Problem != "" && info.Problem != t.said {
-		t.m.say(info.Problem)
+		t.m.Say(info.Problem)
 	}
 	t.said = info.Problem
 	if err := t.layOut(out.Bundle, have, trust); err != nil {
 		return out, err
 	}
 	if t.renews {
-		return out, atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
+		return out, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 	}
 	if out.Ask != nil {
-		_, err = atomicfile.Write(t.m.root.At(paths.BundleAsk), nil, 0o600)
-	} else if err = os.Remove(t.m.root.At(paths.BundleAsk)); errors.Is(err, fs.ErrNotExist) {
+		_, err = atomicfile.Write(t.m.Root.At(paths.BundleAsk), nil, 0o600)
+	} else if err = os.Remove(t.m.Root.At(paths.BundleAsk)); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err != nil {
 		return out, err
 	}
-	return out, atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
+	return out, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 
 // renewed is what there is to say of a bundle that is looked at again: what was said of its delivery at the boot stays, since
 // only then the boot medium was there, unless it is another bundle.
 func (t *taker) renewed(now bundleInfo) bundleInfo {
 	var before bundleInfo
-	if err := atomicfile.ReadJSON(t.m.root.At(paths.BundleInfo), &before); err == nil && before.Serial == now.Serial {
+	if err := atomicfile.ReadJSON(t.m.Root.At(paths.BundleInfo), &before); err == nil && before.Serial == now.Serial {
 		now.Delivery, now.From = before.Delivery, before.From
 	}
 	return now
@@ -331,7 +325,7 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 	for _, a := range share.Issues { // For nodes that hold none.
 		wanted[signerProgram] = append(wanted[signerProgram], a.Key)
 	}
-	changed, err := secrets.Install(t.m.root.At(paths.Secrets), have, wanted)
+	changed, err := secrets.Install(t.m.Root.At(paths.Secrets), have, wanted)
 	if err != nil {
 		return err
 	}
@@ -341,11 +335,11 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 	if err := t.layInbox(); err != nil {
 		return err
 	}
-	if err := readable(filepath.Dir(t.m.root.At(paths.Renewal))); err != nil {
+	if err := readable(filepath.Dir(t.m.Root.At(paths.Renewal))); err != nil {
 		return err
 	}
 	plan := renewal.Plan(share, changed, others, renewal.ProgramsOf(t.cluster, t.node))
-	return (&renewal.File{Path: t.m.root.At(paths.Renewal)}).Change(func(s *renewal.State) {
+	return (&renewal.File{Path: t.m.Root.At(paths.Renewal)}).Change(func(s *renewal.State) {
 		now := renewal.Clock()
 		if len(changed) > 0 || len(others) > 0 {
 			if s.Changed != 0 { // At the boot, programs start after this.
@@ -362,7 +356,7 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 
 // layTrust writes whom the node trusts. It returns the files that are not as they were.
 func (t *taker) layTrust(trust clusterpart.Authorities) (changed []string, err error) {
-	dir := t.m.root.At(paths.Trust)
+	dir := t.m.Root.At(paths.Trust)
 	if err := readable(dir); err != nil {
 		return nil, err
 	}
@@ -401,12 +395,12 @@ func readable(dir string) error {
 
 // layInbox makes the folder in which the API's server leaves a bundle that the operator sends.
 func (t *taker) layInbox() error {
-	row, _ := roles.LookupProgram(apiProgram)
-	group, err := t.m.group(row.User)
+	row, _ := roles.LookupProgram(node.APIProgram)
+	group, err := t.m.Group(row.User)
 	if err != nil {
 		return fmt.Errorf("make the folder for bundles that are sent: %w", err)
 	}
-	dir := t.m.root.At(paths.Inbox)
+	dir := t.m.Root.At(paths.Inbox)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -420,7 +414,7 @@ func (t *taker) layInbox() error {
 
 // layLive lays out the certificates of programs that read them again while they run.
 func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[string][]string) error {
-	dir, leaves, laid := t.m.root.At(paths.Live), renewal.Entries(share), map[string]bool{}
+	dir, leaves, laid := t.m.Root.At(paths.Live), renewal.Entries(share), map[string]bool{}
 	for _, program := range slices.Sorted(maps.Keys(wanted)) {
 		files := map[string]string{}
 		for _, ref := range wanted[program] {
@@ -432,7 +426,7 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 		if !ok || len(files) == 0 {
 			continue
 		}
-		group, err := t.m.group(row.User)
+		group, err := t.m.Group(row.User)
 		if errors.As(err, new(user.UnknownUserError)) {
 			continue // The image does not carry the role, which is held.
 		}
@@ -447,19 +441,10 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 	return live.Remove(dir, func(program string) bool { return laid[program] })
 }
 
-// groupOf is the number of the group of a user of the image.
-func groupOf(name string) (int, error) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(u.Gid)
-}
-
 // reissue makes certificates again whose time is over, where the node holds the key of their authority, and keeps them. What
 // it returns goes over the bundle's entries.
 func (t *taker) reissue(ctx context.Context, b *bundle.Bundle, trust clusterpart.Authorities) (entries map[string]string, problem string) {
-	path := t.m.root.At(paths.Leaves)
+	path := t.m.Root.At(paths.Leaves)
 	var kept map[string]string
 	if t.vault != nil {
 		data, _, err := t.vault.Open(ctx, path, leavesName)
@@ -467,18 +452,18 @@ func (t *taker) reissue(ctx context.Context, b *bundle.Bundle, trust clusterpart
 			err = json.Unmarshal(data, &kept)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.m.say(fmt.Sprintf("certificates that were made again are lost: %v", err)) // What is due is made again.
+			t.m.Say(fmt.Sprintf("certificates that were made again are lost: %v", err)) // What is due is made again.
 			kept = map[string]string{}
 		}
 	}
 	r, err := reissue.Leaves(reissue.Input{
-		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: trust.Certificates, Now: t.m.now(), Random: rand.Reader,
+		Cluster: t.cluster, Node: t.node, Bundle: b.Secrets, Kept: kept, Authorities: trust.Certificates, Now: t.m.Now(), Random: rand.Reader,
 	})
 	if err != nil {
 		return nil, fmt.Sprintf("the certificates were not looked at: %v", err)
 	}
 	for _, c := range r.Made {
-		t.m.say(fmt.Sprintf("certificate %s: %s: %s", c.ID, c.Did, c.Why))
+		t.m.Say(fmt.Sprintf("certificate %s: %s: %s", c.ID, c.Did, c.Why))
 	}
 	if t.asks != nil {
 		agent := pki.Certificate{Certificate: or(r.Entries["agent-certificate"], b.Secrets["agent-certificate"]), Key: pki.Hidden(or(r.Entries["agent-key"], b.Secrets["agent-key"]))}
@@ -486,13 +471,13 @@ func (t *taker) reissue(ctx context.Context, b *bundle.Bundle, trust clusterpart
 			return t.asks(ctx, agent, trust.Certificates, leaves)
 		})
 		for _, c := range r.Asked {
-			t.m.say(fmt.Sprintf("certificate %s: %s by a master: %s", c.ID, c.Did, c.Why))
+			t.m.Say(fmt.Sprintf("certificate %s: %s by a master: %s", c.ID, c.Did, c.Why))
 		}
 	}
 	var problems []string
 	for _, p := range r.Problems {
 		if p.Works {
-			t.m.say(p.Err.Error())
+			t.m.Say(p.Err.Error())
 		} else {
 			problems = append(problems, p.Err.Error())
 		}
@@ -523,7 +508,7 @@ func (t *taker) keepLeaves(ctx context.Context, path string, entries map[string]
 // ask asks for passphrases until no bundle wants one.
 func (t *taker) ask(ctx context.Context) error {
 	var before bundleInfo
-	if err := atomicfile.ReadJSON(t.m.root.At(paths.BundleInfo), &before); err == nil {
+	if err := atomicfile.ReadJSON(t.m.Root.At(paths.BundleInfo), &before); err == nil {
 		t.said = before.Problem
 	}
 	for {
@@ -541,26 +526,19 @@ func (t *taker) ask(ctx context.Context) error {
 func (t *taker) open(ctx context.Context, d *delivery.Delivered) error {
 	again := ""
 	for d.Opened == nil && d.Err == nil {
-		passphrase, err := askPassphrase(ctx, "spore-bundle", fmt.Sprintf("%sPassphrase of the secret bundle of %s:", again, t.node.Name))
+		passphrase, err := node.AskPassphrase(ctx, "spore-bundle", fmt.Sprintf("%sPassphrase of the secret bundle of %s:", again, t.node.Name))
 		if err != nil {
 			return err
 		}
 		d.Opened, err = seal.OpenOnNode(d.Data, passphrase, bundle.MaxSize)
 		if errors.Is(err, seal.ErrPassphrase) {
-			t.m.say("the passphrase was wrong")
+			t.m.Say("the passphrase was wrong")
 			again = "That was wrong. "
 		} else {
 			d.Err = err
 		}
 	}
 	return nil
-}
-
-// askPassphrase asks at the console, by systemd's agent there.
-func askPassphrase(ctx context.Context, id, prompt string) (string, error) {
-	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=0", "--id="+id, prompt)
-	out, err := output(cmd)
-	return strings.TrimSuffix(string(out), "\n"), err
 }
 
 // bundleVault is the vault's one file for the bundle.
@@ -579,54 +557,6 @@ func (v bundleVault) Seal(ctx context.Context, data []byte) (string, error) {
 
 func (v bundleVault) PutAside() error {
 	return os.Rename(v.root.At(paths.StoredBundle), v.root.At(paths.UnopenedBundle))
-}
-
-// runCreds runs systemd-creds. Secrets pass through pipes alone, and what it says is on its standard error.
-func runCreds(ctx context.Context, input []byte, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "systemd-creds", args...)
-	cmd.Stdin = bytes.NewReader(input)
-	return output(cmd)
-}
-
-// output runs a program and returns what it prints; the last line of its standard error goes into the error.
-func output(cmd *exec.Cmd) ([]byte, error) {
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		text := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, text[strings.LastIndexByte(text, '\n')+1:])
-	}
-	return out, nil
-}
-
-// hasTPM asks systemd whether all is there that sealing to a TPM takes.
-func (m *machine) hasTPM(ctx context.Context) bool {
-	m.awaitTPM(ctx)
-	if _, err := os.Stat(m.root.At("/dev/tpmrm0")); err != nil {
-		return false
-	}
-	_, err := runCreds(ctx, nil, "has-tpm2", "--quiet")
-	if err != nil {
-		m.say("the TPM cannot be used: " + err.Error())
-	}
-	return err == nil
-}
-
-// awaitTPM waits for the device of a TPM that the firmware announces by its ACPI table.
-func (m *machine) awaitTPM(ctx context.Context) {
-	if _, err := os.Stat(m.root.At("/sys/firmware/acpi/tables/TPM2")); err != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := wait.Until(ctx, wait.Condition{
-		For: "the TPM", Bound: tpmBound, Say: m.say, Changes: wait.Dir(ctx, m.root.At("/dev")),
-		Met: func() bool { _, err := os.Stat(m.root.At("/dev/tpmrm0")); return err == nil },
-	})
-	if err != nil {
-		m.say(err.Error())
-	}
 }
 
 // nonEmpty leaves out what says nothing.

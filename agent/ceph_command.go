@@ -11,13 +11,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/ceph"
 	"spore/agent/formation"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
 )
@@ -30,23 +29,23 @@ const (
 
 // cephMonCommand makes the data of this node's monitor, when it is known whether to form a quorum or to join one. It runs as
 // root, and Ceph's programs as the owner of the directory that the data lies in.
-func cephMonCommand(ctx context.Context, m *machine, args []string) error {
+func cephMonCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent ceph-mon"}
 	}
-	c, n, err := m.cephNode()
+	c, n, err := cephNode(m)
 	if err != nil {
 		return err
 	}
-	mons, err := m.cephMonitors(c, n)
+	mons, err := cephMonitors(m, c, n)
 	if err != nil {
 		return err
 	}
-	store, err := m.cephStore(n)
+	store, err := cephStore(m, n)
 	if err != nil {
 		return err
 	}
-	_, err = m.enterQuorum(ctx, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
+	_, err = enterQuorum(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
 		if p.Kind == formation.Form {
 			first := slices.DeleteFunc(slices.Clone(mons), func(mon render.CephMonitor) bool { _, forms := p.Members[mon.Name]; return !forms })
 			return store.Form(ctx, first)
@@ -66,12 +65,12 @@ func cephMonCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // cephStore is the data directory of this node's monitor, as the unit has it.
-func (m *machine) cephStore(n *facts.Node) (ceph.Store, error) {
-	runtime, state := runtimeDirectory("ceph-mon"), os.Getenv("STATE_DIRECTORY")
+func cephStore(m *node.Machine, n *facts.Node) (ceph.Store, error) {
+	runtime, state := node.RuntimeDirectory("ceph-mon"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
 		return ceph.Store{}, errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for ceph-mon.service")
 	}
-	fsid, err := unitSecret("ceph-fsid")
+	fsid, err := node.Secret("ceph-fsid")
 	if err != nil {
 		return ceph.Store{}, err
 	}
@@ -80,8 +79,8 @@ func (m *machine) cephStore(n *facts.Node) (ceph.Store, error) {
 		return ceph.Store{}, fmt.Errorf("look whose %s is: %w", state, err)
 	}
 	say := func(text string) {
-		m.say(text)
-		m.tellStatus(text)
+		m.Say(text)
+		m.TellStatus(text)
 	}
 	return ceph.Store{
 		Dir: filepath.Join(state, "ceph-"+n.Name), FSID: strings.TrimSpace(string(fsid)), Name: n.Name,
@@ -91,11 +90,11 @@ func (m *machine) cephStore(n *facts.Node) (ceph.Store, error) {
 }
 
 // cephQuorumCommand waits until this node's monitor is one of a quorum.
-func cephQuorumCommand(ctx context.Context, m *machine, args []string) error {
+func cephQuorumCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent ceph-quorum"}
 	}
-	_, n, err := m.cephNode()
+	_, n, err := cephNode(m)
 	if err != nil {
 		return err
 	}
@@ -106,43 +105,43 @@ func cephQuorumCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	alive := func() bool { return unix.Kill(pid, 0) == nil }
 	say := func(text string) {
-		m.say(text)
-		m.tellStatus(text)
+		m.Say(text)
+		m.TellStatus(text)
 	}
-	if err := ceph.AwaitQuorum(ctx, filepath.Join(runtimeDirectory("ceph-mon"), "mon."+n.Name+".asok"), alive, say); err != nil {
+	if err := ceph.AwaitQuorum(ctx, filepath.Join(node.RuntimeDirectory("ceph-mon"), "mon."+n.Name+".asok"), alive, say); err != nil {
 		return err
 	}
-	m.tellStatus("one of the quorum")
+	m.TellStatus("one of the quorum")
 	return nil
 }
 
 // cephCommand gives the storage cluster what ceph.yaml says, and ends.
-func cephCommand(ctx context.Context, m *machine, args []string) error {
+func cephCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent ceph"}
 	}
-	c, n, err := m.cephNode()
+	c, n, err := cephNode(m)
 	if err != nil {
 		return err
 	}
 	want, err := ceph.Wanted(c, n.Name, func(ref string) (string, error) {
-		data, err := unitSecret(ref)
+		data, err := node.Secret(ref)
 		return strings.TrimSpace(string(data)), err
 	})
 	if err != nil {
 		return err
 	}
-	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(runtimeDirectory("ceph-bootstrap"), cephConfig), Entity: "mon."}
-	if err := ceph.Bootstrap(ctx, ceph.Options{Client: client, Want: want, Say: m.say, Status: m.tellStatus}); err != nil {
+	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), cephConfig), Entity: "mon."}
+	if err := ceph.Bootstrap(ctx, ceph.Options{Client: client, Want: want, Say: m.Say, Status: m.TellStatus}); err != nil {
 		return err
 	}
-	m.tellStatus("everything is applied")
+	m.TellStatus("everything is applied")
 	return nil
 }
 
 // cephNode is the cluster and this node, which has a monitor.
-func (m *machine) cephNode() (*facts.Cluster, *facts.Node, error) {
-	_, c, n, err := m.node()
+func cephNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
+	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,8 +152,8 @@ func (m *machine) cephNode() (*facts.Cluster, *facts.Node, error) {
 }
 
 // cephMonitors lists the monitors of cluster.yaml.
-func (m *machine) cephMonitors(c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
-	hosts, err := m.part.Hosts()
+func cephMonitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
+	hosts, err := m.Part.Hosts()
 	if err != nil {
 		return nil, err
 	}
@@ -163,24 +162,4 @@ func (m *machine) cephMonitors(c *facts.Cluster, n *facts.Node) ([]render.CephMo
 		return nil, err
 	}
 	return render.CephMonitors(render.Input{Cluster: c, Node: n, Hosts: strings.NewReader(string(hosts)), Addresses: addresses})
-}
-
-// tellStatus tells systemd what the unit does or waits for.
-func (m *machine) tellStatus(text string) {
-	if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " ")); err != nil {
-		m.say(err.Error())
-	}
-}
-
-// unitSecret reads a secret that this unit was given.
-func unitSecret(ref string) ([]byte, error) {
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return nil, errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
-	}
-	data, err := atomicfile.ReadLimited(filepath.Join(dir, "secret_"+ref), maxSecret)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s of this unit: %w", ref, err)
-	}
-	return data, nil
 }

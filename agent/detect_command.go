@@ -13,6 +13,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/network"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/systemfiles"
 	"spore/agent/wait"
@@ -22,25 +23,25 @@ import (
 const networkUnit = "cluster-detect-network.service"
 
 // detectCommand is phase one, and with --network phase two.
-func detectCommand(ctx context.Context, m *machine, args []string) error {
+func detectCommand(ctx context.Context, m *node.Machine, args []string) error {
 	byNetwork := len(args) == 1 && args[0] == "--network"
 	if len(args) > 0 && !byNetwork {
 		return usageError{"usage: spore-agent detect [--network]"}
 	}
-	m.readBoot()
-	m.raiseClock()
+	m.ReadBoot()
+	m.RaiseClock()
 	done := make(chan struct{})
 	defer close(done)
 	changed, err := nic.Changes(done)
 	if err != nil {
-		m.say(err.Error()) // The waits ask from time to time as well.
+		m.Say(err.Error()) // The waits ask from time to time as well.
 	}
-	cmdline, _ := os.ReadFile(m.root.At("/proc/cmdline"))
+	cmdline, _ := os.ReadFile(m.Root.At("/proc/cmdline"))
 	d := detect.Machine{
-		Sys: os.DirFS(m.root.At("/sys")), Cmdline: string(cmdline), Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), ESPNode: m.boot.ESPNode,
-		Cards: m.cards, Leases: os.DirFS(m.root.At("/run/systemd/netif/leases")), Changed: changed, Match: m.part.Match, Say: m.say,
+		Sys: os.DirFS(m.Root.At("/sys")), Cmdline: string(cmdline), Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), ESPNode: m.Boot.ESPNode,
+		Cards: m.Cards, Leases: os.DirFS(m.Root.At("/run/systemd/netif/leases")), Changed: changed, Match: m.Part.Match, Say: m.Say,
 		Settled: func(ctx context.Context) error {
-			return wait.Udev(ctx, m.root.At("/run/udev"), detect.UdevBound, m.say)
+			return wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say)
 		},
 	}
 	if byNetwork {
@@ -49,7 +50,7 @@ func detectCommand(ctx context.Context, m *machine, args []string) error {
 	return phaseOne(ctx, m, d)
 }
 
-func phaseOne(ctx context.Context, m *machine, d detect.Machine) error {
+func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	id, err := detect.PhaseOne(ctx, d)
 	if err != nil {
 		return err
@@ -58,19 +59,19 @@ func phaseOne(ctx context.Context, m *machine, d detect.Machine) error {
 		return err
 	}
 	if id.Known() || id.Problem != "" {
-		if err := os.Remove(m.root.At(paths.PhaseTwo)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(m.Root.At(paths.PhaseTwo)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("end phase two: %w", err)
 		}
-		m.record("detect")
+		m.Record("detect")
 		return nil
 	}
-	m.record("detect")
+	m.Record("detect")
 	return askNetwork(ctx, m)
 }
 
 // askNetwork starts phase two. The unit is only enqueued: what waits for detection is ordered after it as well.
-func askNetwork(ctx context.Context, m *machine) error {
-	if _, err := atomicfile.Write(m.root.At(paths.PhaseTwo), nil, 0o644); err != nil {
+func askNetwork(ctx context.Context, m *node.Machine) error {
+	if _, err := atomicfile.Write(m.Root.At(paths.PhaseTwo), nil, 0o644); err != nil {
 		return err
 	}
 	bus, err := activate.Connect(ctx)
@@ -81,8 +82,8 @@ func askNetwork(ctx context.Context, m *machine) error {
 	return bus.Restart(ctx, networkUnit)
 }
 
-func phaseTwo(ctx context.Context, m *machine, d detect.Machine) error {
-	one, err := m.identity()
+func phaseTwo(ctx context.Context, m *node.Machine, d detect.Machine) error {
+	one, err := m.Identity()
 	if err != nil {
 		return err
 	}
@@ -95,23 +96,23 @@ func phaseTwo(ctx context.Context, m *machine, d detect.Machine) error {
 	}
 	if id.Known() {
 		if err := applyNetwork(ctx, m); err != nil {
-			m.say(err.Error())
+			m.Say(err.Error())
 		}
 	}
-	m.record("detect-network")
+	m.Record("detect-network")
 	return nil
 }
 
 // applyNetwork probes the node's static addresses and lets networkd, which runs already, read its files again. A node
 // that gets its addresses by DHCP keeps the lease that it was found by.
-func applyNetwork(ctx context.Context, m *machine) error {
-	_, c, n, err := m.node()
+func applyNetwork(ctx context.Context, m *node.Machine) error {
+	_, c, n, err := m.Node()
 	if err != nil || len(n.Interfaces) == 0 {
 		return err
 	}
 	used, _ := probe(ctx, m, staticAddresses(n), probeCarrier)
-	m.setConflicts(used)
-	if _, err := m.writeNetwork(c, n, used); err != nil {
+	setConflicts(m, used)
+	if _, err := writeNetwork(m, c, n, used); err != nil {
 		return err
 	}
 	return reloadNetwork(ctx)
@@ -127,34 +128,34 @@ func reloadNetwork(ctx context.Context) error {
 }
 
 // derive writes everything that follows from the identity.
-func derive(m *machine, id detect.Identity) error {
-	c, err := m.part.Cluster()
+func derive(m *node.Machine, id detect.Identity) error {
+	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
 	}
-	in := systemfiles.Input{Root: m.root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
+	in := systemfiles.Input{Root: m.Root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
 	if id.Known() {
-		if in.Node, err = m.part.Node(id.Node); err != nil {
+		if in.Node, err = m.Part.Node(id.Node); err != nil {
 			return err
 		}
 		in.Node = network.Complete(c, in.Node, id.Card, id.Seen.MACs, id.Seen.IPs)
-		if in.Hosts, err = m.part.Hosts(); err != nil {
+		if in.Hosts, err = m.Part.Hosts(); err != nil {
 			return err
 		}
 	}
-	if _, err := m.writeNetwork(c, in.Node, m.conflicts()); err != nil {
+	if _, err := writeNetwork(m, c, in.Node, conflictsOf(m)); err != nil {
 		return err
 	}
 	if err := wantProbe(m, in.Node); err != nil {
 		return err
 	}
-	m.mark(paths.TimeServer, in.Node != nil && c.ServesTime(in.Node.Name))
+	m.Mark(paths.TimeServer, in.Node != nil && c.ServesTime(in.Node.Name))
 	if err := systemfiles.Write(in); err != nil {
 		return err
 	}
-	if err := m.setHostname(systemfiles.Hostname(in.Node, id)); err != nil {
-		m.say("set the host name: " + err.Error())
+	if err := m.SetHostname(systemfiles.Hostname(in.Node, id)); err != nil {
+		m.Say("set the host name: " + err.Error())
 	}
 	// Last, since the other steps go on with it.
-	return atomicfile.WriteJSON(m.root.At(paths.Identity), id)
+	return atomicfile.WriteJSON(m.Root.At(paths.Identity), id)
 }

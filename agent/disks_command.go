@@ -13,6 +13,7 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/datadisk"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 )
@@ -21,12 +22,12 @@ import (
 const encryptionKey = "ceph-osd-encryption-key"
 
 // disksCommand prepares the node's disks of one use.
-func disksCommand(ctx context.Context, m *machine, args []string) error {
+func disksCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) != 1 || args[0] != datadisk.Kafka && args[0] != datadisk.OSD {
 		return usageError{"usage: spore-agent disks kafka|osd"}
 	}
-	m.readBoot()
-	_, c, n, err := m.node()
+	m.ReadBoot()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func disksCommand(ctx context.Context, m *machine, args []string) error {
 
 // prepareDisks makes or finds the disks, says what became of them, and starts what works on them. It fails at its end when
 // there is anything wrong with one.
-func prepareDisks(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node, use string) error {
+func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, use string) error {
 	o := diskOptions(m, c, n)
 	o.Use = use
 	account := map[string]string{datadisk.Kafka: "kafka", datadisk.OSD: "ceph"}[use]
@@ -59,34 +60,34 @@ func prepareDisks(ctx context.Context, m *machine, c *facts.Cluster, n *facts.No
 			return mountFor(ctx, bus, device, dir, "kafka.service")
 		}
 		o.Unmount = bus.Unmount
-		m.findDisks(ctx)
+		m.FindDisks(ctx)
 		if infos, err = datadisk.Run(ctx, o); err != nil {
 			return err
 		}
 		if use == datadisk.OSD {
 			defer func() {
 				if err := startOSDs(ctx, bus, infos); err != nil {
-					m.say(err.Error())
+					m.Say(err.Error())
 				}
 			}()
 		}
 	}
-	if err := datadisk.Write(m.root, use, infos); err != nil {
+	if err := datadisk.Write(m.Root, use, infos); err != nil {
 		return err
 	}
 	return datadisk.Problems(infos)
 }
 
-func diskOptions(m *machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
+func diskOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
 	o := datadisk.Options{
-		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.disks, Mounts: m.root.At(paths.KafkaDisks),
-		Definitions: m.root.At(paths.Disks + "/repart.d"), Temp: m.root.At("/run/spore/tmp"), Exec: execProgram, Say: m.say,
+		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.Disks, Mounts: m.Root.At(paths.KafkaDisks),
+		Definitions: m.Root.At(paths.Disks + "/repart.d"), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		o.KeyFile = filepath.Join(dir, "secret_"+encryptionKey)
 	}
-	if m.boot.BootDisk.Path != "" {
-		o.BootDisk = filepath.Base(m.boot.BootDisk.Path)
+	if m.Boot.BootDisk.Path != "" {
+		o.BootDisk = filepath.Base(m.Boot.BootDisk.Path)
 	}
 	return o
 }
@@ -110,16 +111,16 @@ func startOSDs(ctx context.Context, bus *activate.Bus, infos []datadisk.Info) er
 func osdUnit(number int) string { return fmt.Sprintf("ceph-osd-disk@%d.service", number) }
 
 // dataDisks reads what became of all disks that services have, so far as it is known.
-func (m *machine) dataDisks() []datadisk.Info {
+func dataDisks(m *node.Machine) []datadisk.Info {
 	var out []datadisk.Info
 	for _, use := range []string{datadisk.Kafka, datadisk.OSD} {
-		infos, err := datadisk.Read(m.root, use)
+		infos, err := datadisk.Read(m.Root, use)
 		if err != nil {
 			continue // Its unit has not come so far, or the node has no such role.
 		}
 		for _, i := range infos {
 			if use == datadisk.OSD {
-				i.OSD = m.osdOf(i.Number)
+				i.OSD = osdOf(m, i.Number)
 			}
 			out = append(out, i)
 		}

@@ -13,6 +13,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/enrolment"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/quote"
 	"spore/pki/attest"
@@ -24,15 +25,15 @@ const enrollName = "spore.enroll"
 
 // enrollCommand asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
 // machine that is no node asks, too: so the operator sees it.
-func enrollCommand(ctx context.Context, m *machine, args []string) error {
+func enrollCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent enroll"}
 	}
-	m.readBoot()
-	if m.boot.NetworkURL == "" {
+	m.ReadBoot()
+	if m.Boot.NetworkURL == "" {
 		return nil // It was booted from a disk, where bundles come from.
 	}
-	c, err := m.part.Cluster()
+	c, err := m.Part.Cluster()
 	if err != nil || len(c.SigningKeys) == 0 {
 		return err // Nothing could be verified; `spore-agent bundle` has said so.
 	}
@@ -42,7 +43,7 @@ func enrollCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	if t != nil {
 		var info bundleInfo
-		if err := atomicfile.ReadJSON(m.root.At(paths.BundleInfo), &info); err == nil && info.Serial > 0 {
+		if err := atomicfile.ReadJSON(m.Root.At(paths.BundleInfo), &info); err == nil && info.Serial > 0 {
 			return nil
 		}
 	}
@@ -54,8 +55,8 @@ func enrollCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // enrollAs asks for the taker's node; a nil taker is a machine that is no node.
-func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
-	id, err := m.identity()
+func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) error {
+	id, err := m.Identity()
 	if err != nil {
 		return err
 	}
@@ -67,13 +68,13 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 	if t != nil {
 		claim.Node = t.node.Name
 	}
-	client := enroll.Client{Base: m.boot.NetworkURL}
+	client := enroll.Client{Base: m.Boot.NetworkURL}
 	prove := openProver(ctx, m)
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: m.boot.NetworkURL, Sleep: enrolment.Sleep,
-		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.say),
+		Claim: claim, Base: m.Boot.NetworkURL, Sleep: enrolment.Sleep,
+		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {
 				return errors.New("this machine is no node")
@@ -81,7 +82,7 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 			return t.takeSealed(ctx, key, prove.activate(), sealed)
 		},
 		Show: func(problem string) error {
-			m.say(problem)
+			m.Say(problem)
 			if t == nil {
 				return nil // What it is told to do is in the status line already.
 			}
@@ -92,17 +93,17 @@ func enrollAs(ctx context.Context, m *machine, t *taker, cluster string) error {
 
 // prover is the machine's TPM, as far as it is there.
 type prover struct {
-	m    *machine
+	m    *node.Machine
 	tpm  transport.TPMCloser
 	keys *attest.Keys
 }
 
 // openProver has the TPM name its keys. A machine without one asks all the same.
-func openProver(ctx context.Context, m *machine) *prover {
+func openProver(ctx context.Context, m *node.Machine) *prover {
 	p := &prover{m: m}
-	m.awaitTPM(ctx)
+	m.AwaitTPM(ctx)
 	var err error
-	if p.tpm, err = quote.Open(m.root.At("/")); errors.Is(err, fs.ErrNotExist) {
+	if p.tpm, err = quote.Open(m.Root.At("/")); errors.Is(err, fs.ErrNotExist) {
 		return p
 	}
 	var keys attest.Keys
@@ -110,7 +111,7 @@ func openProver(ctx context.Context, m *machine) *prover {
 		keys, err = quote.Keys(p.tpm)
 	}
 	if err != nil {
-		m.say(fmt.Sprintf("this machine's TPM can prove nothing to the operator: %v", err))
+		m.Say(fmt.Sprintf("this machine's TPM can prove nothing to the operator: %v", err))
 		return p
 	}
 	p.keys = &keys
@@ -129,12 +130,12 @@ func (p *prover) quote() func(nonce []byte, subject string) (*attest.Evidence, e
 		return nil
 	}
 	return func(nonce []byte, subject string) (*attest.Evidence, error) {
-		log, err := os.Open(p.m.root.At("/" + quote.Log))
+		log, err := os.Open(p.m.Root.At("/" + quote.Log))
 		if err != nil {
 			return nil, fmt.Errorf("the firmware has left no log of what it started: %w", err)
 		}
 		defer log.Close()
-		cmdline, err := os.ReadFile(p.m.root.At("/proc/cmdline"))
+		cmdline, err := os.ReadFile(p.m.Root.At("/proc/cmdline"))
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +152,8 @@ func (p *prover) activate() enroll.Activate {
 
 // enrollKey is the machine's key: kept sealed where something lasts, so that an approval holds over a restart, else new at
 // each boot.
-func enrollKey(ctx context.Context, m *machine, t *taker) (enroll.Key, error) {
-	path := m.root.At(paths.EnrollKey)
+func enrollKey(ctx context.Context, m *node.Machine, t *taker) (enroll.Key, error) {
+	path := m.Root.At(paths.EnrollKey)
 	if t == nil || t.vault == nil {
 		return enroll.NewKey()
 	}
@@ -164,14 +165,14 @@ func enrollKey(ctx context.Context, m *machine, t *taker) (enroll.Key, error) {
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		m.say(fmt.Sprintf("the key that asks for the bundle is lost, and made again: %v", err))
+		m.Say(fmt.Sprintf("the key that asks for the bundle is lost, and made again: %v", err))
 	}
 	key, err := enroll.NewKey()
 	if err != nil {
 		return key, err
 	}
 	if _, err := t.vault.Seal(ctx, path, enrollName, key.Secret()); err != nil {
-		m.say(fmt.Sprintf("the key that asks for the bundle is not kept, and is another at the next boot: %v", err))
+		m.Say(fmt.Sprintf("the key that asks for the bundle is not kept, and is another at the next boot: %v", err))
 	}
 	return key, nil
 }
@@ -193,7 +194,7 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 		return err
 	}
 	if t.vault == nil {
-		t.m.say("the bundle is used and not kept, so that the next boot wants an approval again: " + t.noVault)
+		t.m.Say("the bundle is used and not kept, so that the next boot wants an approval again: " + t.noVault)
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 // show puts what is waited for into what the status line says of the bundle.
 func (t *taker) show(problem, fingerprint string) error {
 	info := bundleInfo{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}}
-	return atomicfile.WriteJSON(t.m.root.At(paths.BundleInfo), info)
+	return atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 
 // plain is text of the firmware as a claim takes it.

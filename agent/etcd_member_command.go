@@ -16,6 +16,7 @@ import (
 	"spore/agent/etcd/restore"
 	"spore/agent/formation"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
 )
@@ -30,20 +31,20 @@ const (
 
 // etcdMemberCommand makes this master's member of etcd such that it may start, when it is known whether to form a quorum or to
 // join the one that is there. It runs as root. Where the others have to be asked, it goes on as spore-etcd.
-func etcdMemberCommand(ctx context.Context, m *machine, args []string) error {
+func etcdMemberCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent etcd-member"}
 	}
-	runtime, state := runtimeDirectory("etcd"), os.Getenv("STATE_DIRECTORY")
+	runtime, state := node.RuntimeDirectory("etcd"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
 		return errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for etcd.service")
 	}
-	if restore.Pending(m.root) {
-		if err := execProgram(ctx, nil, etcdProgram, "restore", "--resume"); err != nil {
+	if restore.Pending(m.Root) {
+		if err := node.Exec(ctx, nil, etcdProgram, "restore", "--resume"); err != nil {
 			return fmt.Errorf("finish the restore of etcd: %w", err)
 		}
 	}
-	c, n, err := m.quorumMember()
+	c, n, err := m.Self()
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func etcdMemberCommand(ctx context.Context, m *machine, args []string) error {
 		return fmt.Errorf("%s has not the role control-plane in cluster.yaml", n.Name)
 	}
 	dir := origin.Dir(filepath.Join(state, filepath.Base(origin.Data)))
-	o, err := m.enterEtcd(ctx, c, n, masters, dir)
+	o, err := enterEtcd(ctx, m, c, n, masters, dir)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func etcdMemberCommand(ctx context.Context, m *machine, args []string) error {
 	if _, err := atomicfile.Write(filepath.Join(runtime, etcdSeveral), nil, 0o644); err != nil {
 		return err
 	}
-	again, err := m.etcdTriedBefore()
+	again, err := etcdTriedBefore(m)
 	if err != nil {
 		return err
 	}
@@ -82,17 +83,17 @@ func etcdMemberCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // enterEtcd has the gate decide, and returns how the data began that is there then; nil when that is not known.
-func (m *machine) enterEtcd(ctx context.Context, c *facts.Cluster, n *facts.Node, masters []string, dir origin.Dir) (*origin.Origin, error) {
+func enterEtcd(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, masters []string, dir origin.Dir) (*origin.Origin, error) {
 	var owner unix.Stat_t
 	if err := unix.Stat(filepath.Dir(string(dir)), &owner); err != nil {
 		return nil, fmt.Errorf("look whose the data of etcd is: %w", err)
 	}
-	_, err := m.enterQuorum(ctx, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
+	_, err := enterQuorum(ctx, m, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
 		o := origin.Origin{Kind: p.Kind, Nonce: p.Nonce}
 		if p.Kind == formation.Form {
 			o.Token, o.Alone = origin.Token(c.ID, p.Members), len(p.Members) == 1 && len(masters) == 1
 			var err error
-			if o.Members, err = m.etcdPeers(n, p.Names()); err != nil {
+			if o.Members, err = etcdPeers(m, n, p.Names()); err != nil {
 				return err
 			}
 		}
@@ -105,7 +106,7 @@ func (m *machine) enterEtcd(ctx context.Context, c *facts.Cluster, n *facts.Node
 }
 
 // etcdPeers is where the members find each other. A node without an address in cluster.yaml has one that only itself knows.
-func (m *machine) etcdPeers(self *facts.Node, names []string) (map[string][]string, error) {
+func etcdPeers(m *node.Machine, self *facts.Node, names []string) (map[string][]string, error) {
 	own, err := nic.Addresses()
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (m *machine) etcdPeers(self *facts.Node, names []string) (map[string][]stri
 		n, addresses := self, own
 		if name != self.Name {
 			addresses = nil
-			if n, err = m.part.Node(name); err != nil {
+			if n, err = m.Part.Node(name); err != nil {
 				return nil, err
 			}
 		}
@@ -129,8 +130,8 @@ func (m *machine) etcdPeers(self *facts.Node, names []string) (map[string][]stri
 }
 
 // etcdTriedBefore notes that etcd is about to be started, and tells whether it was in this boot.
-func (m *machine) etcdTriedBefore() (bool, error) {
-	path := m.root.At(etcdTried)
+func etcdTriedBefore(m *node.Machine) (bool, error) {
+	path := m.Root.At(etcdTried)
 	if _, err := os.Stat(path); err == nil {
 		return true, nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,11 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-systemd/v22/daemon"
-
 	"spore/agent/api"
-	"spore/agent/atomicfile"
 	"spore/agent/formation"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -25,7 +22,7 @@ import (
 const formationUsage = "usage: spore-agent formation show [--json] | force SERVICE [--lose NAME,...]"
 
 // formationCommand shows the members of this node's quorums, or forms one by force.
-func formationCommand(ctx context.Context, m *machine, args []string) error {
+func formationCommand(ctx context.Context, m *node.Machine, args []string) error {
 	switch {
 	case len(args) == 0:
 	case args[0] == "show" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
@@ -40,15 +37,6 @@ func formationCommand(ctx context.Context, m *machine, args []string) error {
 	return usageError{formationUsage}
 }
 
-// quorumMember is this node, which is one of a cluster's.
-func (m *machine) quorumMember() (*facts.Cluster, *facts.Node, error) {
-	_, c, n, err := m.node()
-	if err == nil && n == nil {
-		err = errors.New("this machine is no node")
-	}
-	return c, n, err
-}
-
 // quorums lists the quorum services that the node is a member of.
 func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
 	for _, s := range formation.Services() {
@@ -60,71 +48,34 @@ func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
 }
 
 // formationRow is how this node answers the other members of its quorums.
-func (m *machine) formationRow(c *facts.Cluster, n *facts.Node) api.Row {
+func formationRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	members := map[string][]string{}
 	for _, s := range quorums(c, n) {
 		members[s.Name] = s.Initial(c)
 	}
-	server := &formation.Server{Cluster: c.ID, Node: n.Name, Members: members, Dir: m.root.At(paths.Formation), Say: m.say}
+	server := &formation.Server{Cluster: c.ID, Node: n.Name, Members: members, Dir: m.Root.At(paths.Formation), Say: m.Say}
 	return api.Row{Method: http.MethodGet, Path: nodeapi.FormationPath + "{service}", Who: []nodeapi.Role{nodeapi.Node}, Handle: server.Answer}
 }
 
 // formationOptions are what this node's member of a quorum service works with. The certificate is the one that was laid out
 // for the node's API: the gate of another unit runs as root, before the service, which never gets to see it.
-func (m *machine) formationOptions(c *facts.Cluster, n *facts.Node, s formation.Service) formation.Options {
-	status := func(text string) {
-		if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " ")); err != nil {
-			m.say(err.Error())
-		}
-		if err := m.sayWaiting(s.Name, text); err != nil {
-			m.say(err.Error())
-		}
-	}
-	client := &formation.Client{Cluster: c.ID, API: m.apiClient()}
+func formationOptions(m *node.Machine, c *facts.Cluster, n *facts.Node, s formation.Service) formation.Options {
+	status := func(text string) { m.Waits(s.Name, text) }
+	client := &formation.Client{Cluster: c.ID, API: m.Client()}
 	return formation.Options{
-		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.root.At(paths.Formation), Asker: client, Say: m.say, Status: status,
+		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.Root.At(paths.Formation), Asker: client, Say: m.Say, Status: status,
 	}
-}
-
-// sayWaiting writes for what the start of a service waits, for the status line; "" when it waits no longer.
-func (m *machine) sayWaiting(service, text string) error {
-	path := m.root.At(filepath.Join(paths.Waiting, service))
-	if text == "" {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	_, err := atomicfile.Write(path, []byte(text), 0o644)
-	return err
-}
-
-// waiting reads for what services wait, by their names.
-func (m *machine) waiting() map[string]string {
-	entries, err := os.ReadDir(m.root.At(paths.Waiting))
-	if err != nil {
-		return nil // No service has waited.
-	}
-	out := map[string]string{}
-	for _, e := range entries {
-		// One that is just being written has a name with a dot before it.
-		text, err := atomicfile.ReadLimited(m.root.At(filepath.Join(paths.Waiting, e.Name())), maxSecret)
-		if err == nil && !strings.HasPrefix(e.Name(), ".") {
-			out[e.Name()] = string(text)
-		}
-	}
-	return out
 }
 
 // enterQuorum returns when the data of this node's member of a quorum service is such that the service may start, which
 // takes as long as the other members do. empty tells whether there is no data; mk makes it, as formation.Options says. It is
 // called as root, before the service starts.
-func (m *machine) enterQuorum(ctx context.Context, s formation.Service, empty func() (bool, error), mk func(context.Context, formation.Plan) error) (formation.Kind, error) {
-	c, n, err := m.quorumMember()
+func enterQuorum(ctx context.Context, m *node.Machine, s formation.Service, empty func() (bool, error), mk func(context.Context, formation.Plan) error) (formation.Kind, error) {
+	c, n, err := m.Self()
 	if err != nil {
 		return "", err
 	}
-	o := m.formationOptions(c, n, s)
+	o := formationOptions(m, c, n, s)
 	o.Empty, o.Make = empty, mk
 	return formation.Enter(ctx, o)
 }
@@ -137,18 +88,18 @@ type shownService struct {
 	Members []formation.Member `json:"members"`
 }
 
-func showFormation(ctx context.Context, m *machine, asJSON bool) error {
-	c, n, err := m.quorumMember()
+func showFormation(ctx context.Context, m *node.Machine, asJSON bool) error {
+	c, n, err := m.Self()
 	if err != nil {
 		return err
 	}
 	shown := []shownService{}
 	for _, s := range quorums(c, n) {
-		members, err := formation.View(ctx, m.formationOptions(c, n, s))
+		members, err := formation.View(ctx, formationOptions(m, c, n, s))
 		if err != nil {
 			return err
 		}
-		waiting, _ := os.ReadFile(m.root.At(filepath.Join(paths.Waiting, s.Name))) // no file: it does not wait
+		waiting, _ := os.ReadFile(m.Root.At(filepath.Join(paths.Waiting, s.Name))) // no file: it does not wait
 		shown = append(shown, shownService{s.Name, string(waiting), members})
 	}
 	if asJSON {
@@ -169,16 +120,16 @@ func showFormation(ctx context.Context, m *machine, asJSON bool) error {
 	return nil
 }
 
-func forceFormation(ctx context.Context, m *machine, name string, lose []string) error {
+func forceFormation(ctx context.Context, m *node.Machine, name string, lose []string) error {
 	s, ok := formation.Lookup(name)
 	if !ok {
 		return usageError{fmt.Sprintf("%s is no quorum service\n%s", name, formationUsage)}
 	}
-	c, n, err := m.quorumMember()
+	c, n, err := m.Self()
 	if err != nil {
 		return err
 	}
-	p, err := formation.Force(ctx, m.formationOptions(c, n, s), lose)
+	p, err := formation.Force(ctx, formationOptions(m, c, n, s), lose)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"spore/agent/images"
+	"spore/agent/node"
 )
 
 // ctr is containerd's own client.
 const ctr = "/usr/bin/ctr"
 
 // imagesCommand takes the container images of the root into containerd.
-func imagesCommand(ctx context.Context, m *machine, args []string) error {
+func imagesCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent images"}
 	}
@@ -27,5 +28,5 @@ func imagesCommand(ctx context.Context, m *machine, args []string) error {
 		}
 		return out.Bytes(), nil
 	}
-	return images.Import(ctx, m.root.At(images.Dir), run, m.say)
+	return images.Import(ctx, m.Root.At(images.Dir), run, m.Say)
 }

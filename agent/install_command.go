@@ -23,6 +23,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/install"
 	"spore/agent/medium"
+	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/cluster/spec"
 	"spore/storage/fat"
@@ -49,7 +50,7 @@ const (
 const installUsage = "usage: spore-agent install [--yes] [--node NAME] [--erase-state SERIAL] SERIAL|wwn:WWN|id:NAME, or install --unattended"
 
 // installCommand puts the system that runs on a disk of the machine.
-func installCommand(ctx context.Context, m *machine, args []string) error {
+func installCommand(ctx context.Context, m *node.Machine, args []string) error {
 	flags := flag.NewFlagSet("install", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	unattended := flags.Bool("unattended", false, "")
@@ -59,16 +60,16 @@ func installCommand(ctx context.Context, m *machine, args []string) error {
 	if err := flags.Parse(args); err != nil || *unattended && (flags.NArg() > 0 || *erase != "" || *node != "") || !*unattended && flags.NArg() != 1 {
 		return usageError{installUsage}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	if *unattended {
-		return m.installUnattended(ctx)
+		return installUnattended(ctx, m)
 	}
 	selector, err := install.ParseSelector(flags.Arg(0))
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	m.findDisks(ctx)
-	o, done, err := m.installOptions(ctx, selector, *node)
+	m.FindDisks(ctx)
+	o, done, err := installOptions(ctx, m, selector, *node)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func installCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true))
+	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), registerBoot(m, r, true))
 	return nil
 }
 
@@ -112,19 +113,19 @@ func confirmInstall(in io.Reader, out io.Writer) error {
 
 // installUnattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
 // else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
-func (m *machine) installUnattended(ctx context.Context) error {
-	name, err := m.askedInstall()
+func installUnattended(ctx context.Context, m *node.Machine) error {
+	name, err := askedInstall(m)
 	if name == "" && err == nil {
 		return nil
 	}
 	for said := ""; ; {
 		if err == nil {
-			err = m.installOnce(ctx, name)
+			err = installOnce(ctx, m, name)
 		}
 		switch {
 		case err == nil:
-			m.say("restarting from the disk")
-			if err = m.restart(ctx); err == nil {
+			m.Say("restarting from the disk")
+			if err = m.Restart(ctx); err == nil {
 				<-ctx.Done()
 				return nil
 			}
@@ -135,19 +136,19 @@ func (m *machine) installUnattended(ctx context.Context) error {
 		}
 		if text := err.Error(); text != said {
 			said = text
-			m.say("not installed: " + text + ". The machine waits, and tries again every " + installRetry.String())
+			m.Say("not installed: " + text + ". The machine waits, and tries again every " + installRetry.String())
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(installRetry):
 		}
-		name, err = m.askedInstall()
+		name, err = askedInstall(m)
 	}
 }
 
 // askedInstall is the disk that the firmware or the kernel command line names; empty when neither does.
-func (m *machine) askedInstall() (string, error) {
+func askedInstall(m *node.Machine) (string, error) {
 	var given []string
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		data, err := os.ReadFile(filepath.Join(dir, installName))
@@ -157,7 +158,7 @@ func (m *machine) askedInstall() (string, error) {
 			return "", err
 		}
 	}
-	cmdline, _ := os.ReadFile(m.root.At("/proc/cmdline"))
+	cmdline, _ := os.ReadFile(m.Root.At("/proc/cmdline"))
 	for _, word := range strings.Fields(string(cmdline)) {
 		if value, ok := strings.CutPrefix(word, installName+"="); ok {
 			given = append(given, value)
@@ -174,71 +175,71 @@ func (m *machine) askedInstall() (string, error) {
 	return given[0], nil
 }
 
-func (m *machine) installOnce(ctx context.Context, name string) error {
+func installOnce(ctx context.Context, m *node.Machine, name string) error {
 	selector, err := install.ParseSelector(name)
 	if err != nil {
 		return err
 	}
-	if err := wait.Udev(ctx, m.root.At("/run/udev"), detect.UdevBound, m.say); err != nil {
+	if err := wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say); err != nil {
 		return err
 	}
-	m.findDisks(ctx)
-	o, done, err := m.installOptions(ctx, selector, "")
+	m.FindDisks(ctx)
+	o, done, err := installOptions(ctx, m, selector, "")
 	if err != nil {
 		return err
 	}
 	defer done()
-	meter, last := flash.Meter{Now: m.now}, m.now()
+	meter, last := flash.Meter{Now: m.Now}, m.Now()
 	o.Confirm = func(t flash.Target, content string) error {
-		m.say("installing on " + t.Where() + ", which holds: " + content)
+		m.Say("installing on " + t.Where() + ", which holds: " + content)
 		return nil
 	}
 	o.Progress = func(p flash.Progress) {
-		if now := m.now(); now.Sub(last) >= installSay || p.Done == p.Total {
+		if now := m.Now(); now.Sub(last) >= installSay || p.Done == p.Total {
 			last = now
-			m.say(meter.Line(p))
+			m.Say(meter.Line(p))
 		}
 	}
 	r, err := install.Run(ctx, o, false)
-	if errors.Is(err, install.ErrThere) && m.boot.NetworkURL != "" {
+	if errors.Is(err, install.ErrThere) && m.Boot.NetworkURL != "" {
 		// A cut came between the end of the writing and the word to the server, or that was lost.
-		if told := m.tellInstalled(ctx, name); told == nil {
-			m.say(fmt.Sprintf("%v. %s", err, m.registerBoot(r, true)))
+		if told := tellInstalled(ctx, m, name); told == nil {
+			m.Say(fmt.Sprintf("%v. %s", err, registerBoot(m, r, true)))
 			return nil
 		}
 	}
 	if errors.Is(err, install.ErrThere) {
-		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, m.registerBoot(r, false))
+		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, registerBoot(m, r, false))
 	}
 	if err != nil {
 		return err
 	}
-	m.say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), m.registerBoot(r, true)))
-	if m.boot.NetworkURL != "" {
-		if err := m.tellInstalled(ctx, name); err != nil {
-			m.say(fmt.Sprintf("the server does not know of it (%v), and may start this machine again", err))
+	m.Say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), registerBoot(m, r, true)))
+	if m.Boot.NetworkURL != "" {
+		if err := tellInstalled(ctx, m, name); err != nil {
+			m.Say(fmt.Sprintf("the server does not know of it (%v), and may start this machine again", err))
 		}
 	}
 	for _, p := range r.Report.Kept {
-		m.say("kept the state partition " + p.GUID.String())
+		m.Say("kept the state partition " + p.GUID.String())
 	}
 	if r.Report.Note != "" {
-		m.say(r.Report.Note)
+		m.Say(r.Report.Note)
 	}
 	return nil
 }
 
 // tellInstalled tells the server that the system came from that it is on the disk that was named, so that it sends the
 // machine there when it asks next. Only a server that gave the order takes it.
-func (m *machine) tellInstalled(ctx context.Context, disk string) error {
-	id, err := m.identity()
+func tellInstalled(ctx context.Context, m *node.Machine, disk string) error {
+	id, err := m.Identity()
 	if err != nil {
 		return err
 	}
 	said := url.Values{"mac": id.Seen.MACs, "serial": {id.Seen.Serial}, "uuid": {id.Seen.UUID}, "disk": {disk}}
 	ctx, cancel := context.WithTimeout(ctx, tellBound)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.boot.NetworkURL+"installed?"+said.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Boot.NetworkURL+"installed?"+said.Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -254,39 +255,39 @@ func (m *machine) tellInstalled(ctx context.Context, disk string) error {
 }
 
 // installOptions gathers what is installed and where. done closes the medium.
-func (m *machine) installOptions(ctx context.Context, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
+func installOptions(ctx context.Context, m *node.Machine, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
 	o.Selector = selector
-	if o.Host, err = flash.ThisHost(m.root.At("/")); err != nil {
+	if o.Host, err = flash.ThisHost(m.Root.At("/")); err != nil {
 		return o, nil, err
 	}
-	if m.boot.BootDisk.Path != "" {
-		o.BootDisk = filepath.Base(m.boot.BootDisk.Path)
+	if m.Boot.BootDisk.Path != "" {
+		o.BootDisk = filepath.Base(m.Boot.BootDisk.Path)
 	}
 	// First of all: a node that runs from the disk needs none of what follows.
 	if _, err := install.Find(o); err != nil {
 		return o, nil, err
 	}
-	if !m.boot.EFI {
+	if !m.Boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
-	if o.Choice, err = m.installChoice(node); err != nil {
+	if o.Choice, err = installChoice(m, node); err != nil {
 		return o, nil, err
 	}
 	o.Open = func(t flash.Target) (install.Device, error) { return t.Open() }
-	o.Source, done, err = m.installSource(ctx)
+	o.Source, done, err = installSource(ctx, m)
 	return o, done, err
 }
 
 // installChoice is the node that the medium chose, or another one, and the bundle that the medium brought.
-func (m *machine) installChoice(node string) (flash.Choice, error) {
-	c := flash.Choice{Node: m.boot.ESPNode, Time: time.Unix(m.boot.BuildTime, 0)}
+func installChoice(m *node.Machine, node string) (flash.Choice, error) {
+	c := flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
 	if node != "" {
-		if _, err := m.part.Node(node); err != nil {
+		if _, err := m.Part.Node(node); err != nil {
 			return c, fmt.Errorf("node %q: %w", node, err)
 		}
 		c.Node = node
 	}
-	data, err := os.ReadFile(m.root.At(bootinfo.Delivered))
+	data, err := os.ReadFile(m.Root.At(bootinfo.Delivered))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
@@ -297,37 +298,37 @@ func (m *machine) installChoice(node string) (flash.Choice, error) {
 }
 
 // installSource opens what the machine was started from.
-func (m *machine) installSource(ctx context.Context) (install.Source, func(), error) {
-	w, err := bootdisk.WantedFor(m.boot.RootHash, m.boot.ClusterHash)
+func installSource(ctx context.Context, m *node.Machine) (install.Source, func(), error) {
+	w, err := bootdisk.WantedFor(m.Boot.RootHash, m.Boot.ClusterHash)
 	if err != nil {
 		return install.Source{}, nil, fmt.Errorf("what stage1 found: %w", err)
 	}
 	want := install.Wanted{w.Root, w.Verity, w.Cluster}
-	if m.boot.NetworkURL != "" {
-		return m.networkSource(ctx, want)
+	if m.Boot.NetworkURL != "" {
+		return networkSource(ctx, m, want)
 	}
-	if m.boot.BootDisk.Path == "" {
+	if m.Boot.BootDisk.Path == "" {
 		return install.Source{}, nil, errors.New("it is not known which medium this machine was started from")
 	}
-	f, err := flash.OpenRead(m.root.At(m.boot.BootDisk.Path))
+	f, err := flash.OpenRead(m.Root.At(m.Boot.BootDisk.Path))
 	if err != nil {
 		return install.Source{}, nil, err
 	}
 	sector := f.SectorSize()
-	if m.boot.BootDisk.Optical {
+	if m.Boot.BootDisk.Optical {
 		sector = 512 // The table of a hybrid image has those of a disk.
 	}
 	s, err := install.Medium(f, f.Size(), sector, want)
 	if err != nil {
 		f.Close()
-		return install.Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.boot.BootDisk.Path, err)
+		return install.Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.Boot.BootDisk.Path, err)
 	}
 	return s, func() { f.Close() }, nil
 }
 
 // networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its hashes
 // ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
-func (m *machine) networkSource(ctx context.Context, want install.Wanted) (s install.Source, done func(), err error) {
+func networkSource(ctx context.Context, m *node.Machine, want install.Wanted) (s install.Source, done func(), err error) {
 	var files []io.Closer
 	closeAll := func() {
 		for _, f := range files {
@@ -339,20 +340,20 @@ func (m *machine) networkSource(ctx context.Context, want install.Wanted) (s ins
 			closeAll()
 		}
 	}()
-	for i, path := range []string{m.boot.RootPart, m.boot.VerityPart, m.boot.ClusterPart} {
-		f, err := flash.OpenRead(m.root.At(path))
+	for i, path := range []string{m.Boot.RootPart, m.Boot.VerityPart, m.Boot.ClusterPart} {
+		f, err := flash.OpenRead(m.Root.At(path))
 		if err != nil {
 			return s, nil, err
 		}
 		files = append(files, f)
 		s.Parts[i] = install.Part{GUID: want[i], Size: f.Size(), Content: f}
 	}
-	uki, err := fetch(ctx, m.boot.NetworkURL+ukiName)
+	uki, err := fetch(ctx, m.Boot.NetworkURL+ukiName)
 	if err != nil {
 		return s, nil, fmt.Errorf("%w; without it the disk would not start", err)
 	}
-	if !bytes.Contains(uki, []byte("roothash="+m.boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.boot.ClusterHash)) {
-		return s, nil, fmt.Errorf("%s%s belongs to another build than the system that runs: start the machine again", m.boot.NetworkURL, ukiName)
+	if !bytes.Contains(uki, []byte("roothash="+m.Boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.Boot.ClusterHash)) {
+		return s, nil, fmt.Errorf("%s%s belongs to another build than the system that runs: start the machine again", m.Boot.NetworkURL, ukiName)
 	}
 	s.ESP = []fat.File{{Path: install.LoaderPath, Size: int64(len(uki)), Content: bytes.NewReader(uki)}}
 	return s, closeAll, nil
@@ -386,8 +387,8 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 
 // registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it says how
 // that went. Without next, a machine whose firmware prefers the medium does not go in circles.
-func (m *machine) registerBoot(r install.Result, next bool) string {
-	vars := m.root.At(efiVars)
+func registerBoot(m *node.Machine, r install.Result, next bool) string {
+	vars := m.Root.At(efiVars)
 	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {
 		if err := unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, ""); err != nil {
 			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath

@@ -15,6 +15,7 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/install"
+	"spore/agent/node"
 	"spore/agent/paths"
 )
 
@@ -36,8 +37,8 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 			if tc.credential != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(credentials, installName), []byte(tc.credential), 0o600))
 			}
-			m := newMachine(paths.Root(root))
-			got, err := m.askedInstall()
+			m := node.New("spore-agent", paths.Root(root))
+			got, err := askedInstall(m)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				return
@@ -49,19 +50,19 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 }
 
 func TestWithoutARequestNothingIsInstalled(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
-	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
 }
 
 func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("/dev/sda"), 0o600))
-	m := newMachine(paths.Root(t.TempDir()))
-	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	said := ""
-	m.say = func(s string) { said = s; cancel() }
+	m.Say = func(s string) { said = s; cancel() }
 	require.ErrorIs(t, installCommand(ctx, m, []string{"--unattended"}), context.Canceled)
 	require.Contains(t, said, "changes from boot to boot")
 	require.Contains(t, said, "The machine waits")
@@ -69,13 +70,13 @@ func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
 
 func TestInstallIsCalledRightly(t *testing.T) {
 	for _, args := range [][]string{nil, {"A", "B"}, {"--unattended", "A"}, {"--unattended", "--erase-state", "A"}, {"--what"}, {"/dev/sda"}} {
-		err := installCommand(t.Context(), newMachine(paths.Root(t.TempDir())), args)
+		err := installCommand(t.Context(), node.New("spore-agent", paths.Root(t.TempDir())), args)
 		require.ErrorAs(t, err, &usageError{}, "%q", args)
 	}
 }
 
 // withDisk is a machine with the disk vda.
-func withDisk(t *testing.T) *machine {
+func withDisk(t *testing.T) *node.Machine {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range map[string]string{
@@ -84,7 +85,7 @@ func withDisk(t *testing.T) *machine {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content+"\n"), 0o600))
 	}
-	return newMachine(paths.Root(root))
+	return node.New("spore-agent", paths.Root(root))
 }
 
 func TestWithoutUEFIThereIsNoInstall(t *testing.T) {
@@ -96,8 +97,8 @@ func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("INNER"), 0o600))
 	m := withDisk(t)
-	m.restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
-	require.NoError(t, bootinfo.Write(m.root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
+	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
+	require.NoError(t, bootinfo.Write(m.Root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
 	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
 }
 
@@ -126,20 +127,20 @@ func TestFromTheNetworkTheUKIOfTheSameBuildIsTaken(t *testing.T) {
 		_, _ = w.Write([]byte(uki))
 	}))
 	defer server.Close()
-	m := newMachine(paths.Root(root))
-	m.boot = bootinfo.Info{NetworkURL: server.URL + "/boot/", RootPart: "/dev/loop0", VerityPart: "/dev/loop1", ClusterPart: "/dev/loop2", RootHash: "aaaa", ClusterHash: "bbbb"}
-	s, done, err := m.networkSource(t.Context(), install.Wanted{})
+	m := node.New("spore-agent", paths.Root(root))
+	m.Boot = bootinfo.Info{NetworkURL: server.URL + "/boot/", RootPart: "/dev/loop0", VerityPart: "/dev/loop1", ClusterPart: "/dev/loop2", RootHash: "aaaa", ClusterHash: "bbbb"}
+	s, done, err := networkSource(t.Context(), m, install.Wanted{})
 	require.NoError(t, err)
 	done()
 	require.Len(t, s.ESP, 1)
 	require.Equal(t, install.LoaderPath, s.ESP[0].Path)
 	require.EqualValues(t, len(uki), s.ESP[0].Size)
 
-	m.boot.ClusterHash = "cccc"
-	_, _, err = m.networkSource(t.Context(), install.Wanted{})
+	m.Boot.ClusterHash = "cccc"
+	_, _, err = networkSource(t.Context(), m, install.Wanted{})
 	require.ErrorContains(t, err, "another build")
 	status = http.StatusNotFound
-	_, _, err = m.networkSource(t.Context(), install.Wanted{})
+	_, _, err = networkSource(t.Context(), m, install.Wanted{})
 	require.ErrorContains(t, err, "404")
 }
 
@@ -151,16 +152,16 @@ func TestTheServerIsToldThatTheSystemIsOnTheDisk(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	defer server.Close()
-	m := newMachine(paths.Root(t.TempDir()))
-	m.boot = bootinfo.Info{NetworkURL: server.URL + "/boot/"}
-	require.Error(t, m.tellInstalled(t.Context(), "DISK0001"), "who it is, is not known")
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	m.Boot = bootinfo.Info{NetworkURL: server.URL + "/boot/"}
+	require.Error(t, tellInstalled(t.Context(), m, "DISK0001"), "who it is, is not known")
 	seen := detect.Seen{MACs: []string{"52:54:00:77:00:0b", "52:54:00:77:00:0c"}, Serial: "SN &1", UUID: "3a5b8f0e-0000-4000-8000-0000000000ff"}
-	require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.Identity), detect.Identity{Seen: seen}))
-	require.NoError(t, m.tellInstalled(t.Context(), "DISK0001"))
+	require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.Identity), detect.Identity{Seen: seen}))
+	require.NoError(t, tellInstalled(t.Context(), m, "DISK0001"))
 	require.Equal(t, []string{"POST /boot/installed?disk=DISK0001&mac=52%3A54%3A00%3A77%3A00%3A0b&mac=52%3A54%3A00%3A77%3A00%3A0c&serial=SN+%261&uuid=3a5b8f0e-0000-4000-8000-0000000000ff"}, told)
 
 	status = http.StatusNotFound
-	require.ErrorContains(t, m.tellInstalled(t.Context(), "DISK0001"), "404", "a server of one's own does not know of it")
+	require.ErrorContains(t, tellInstalled(t.Context(), m, "DISK0001"), "404", "a server of one's own does not know of it")
 	server.Close()
-	require.Error(t, m.tellInstalled(t.Context(), "DISK0001"))
+	require.Error(t, tellInstalled(t.Context(), m, "DISK0001"))
 }

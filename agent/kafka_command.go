@@ -7,25 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/kafka"
+	"spore/agent/node"
 	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/cluster/facts"
 )
 
 // kafkaCommand gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
-func kafkaCommand(ctx context.Context, m *machine, args []string) error {
+func kafkaCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kafka"}
 	}
-	c, n, err := m.kafkaNode()
+	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err
 	}
@@ -41,7 +39,7 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := m.kafkaTLS()
+	config, err := kafkaTLS(m)
 	if err != nil {
 		return err
 	}
@@ -49,7 +47,7 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 	defaults := map[string]string{"min.insync.replicas": strconv.Itoa(inSync)}
 	var done kafka.Done
 	var changed []string
-	err = kafka.Await(ctx, "Kafka to take its users", m.say, func(ctx context.Context) error {
+	err = kafka.Await(ctx, "Kafka to take its users", m.Say, func(ctx context.Context) error {
 		conn, err := kafka.Dial(ctx, address, config)
 		if err != nil {
 			return err
@@ -64,22 +62,22 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	m.say(fmt.Sprintf("Kafka has %d users; rights: %d new, %d taken away", done.Users, done.Allowed, done.Withdrawn))
+	m.Say(fmt.Sprintf("Kafka has %d users; rights: %d new, %d taken away", done.Users, done.Allowed, done.Withdrawn))
 	for _, name := range changed {
-		m.say(fmt.Sprintf("%s is now %s by default", name, defaults[name]))
+		m.Say(fmt.Sprintf("%s is now %s by default", name, defaults[name]))
 	}
 	if len(done.Dropped) > 0 {
-		m.say("users who are not in kafka.yaml are gone: " + strings.Join(done.Dropped, ", "))
+		m.Say("users who are not in kafka.yaml are gone: " + strings.Join(done.Dropped, ", "))
 	}
 	return nil
 }
 
 // kafkaReadyCommand waits until this node's Kafka serves.
-func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
+func kafkaReadyCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kafka-ready"}
 	}
-	c, n, err := m.kafkaNode()
+	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err
 	}
@@ -94,7 +92,7 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := m.kafkaTLS()
+	config, err := kafkaTLS(m)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	defer cancel()
-	err = kafka.Await(ctx, "Kafka to serve", m.say, func(ctx context.Context) error {
+	err = kafka.Await(ctx, "Kafka to serve", m.Say, func(ctx context.Context) error {
 		conn, err := kafka.Dial(ctx, address, config)
 		if err != nil {
 			return err
@@ -118,8 +116,8 @@ func kafkaReadyCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // kafkaNode is the cluster and this node, which has a role of Kafka.
-func (m *machine) kafkaNode() (*facts.Cluster, *facts.Node, error) {
-	_, c, n, err := m.node()
+func kafkaNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
+	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +143,7 @@ func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	}
 	out := map[string]kafka.Credential{}
 	for name, ref := range refs {
-		text, err := credential(ref)
+		text, err := node.Secret(ref)
 		if err != nil {
 			return nil, err
 		}
@@ -156,26 +154,13 @@ func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	return out, nil
 }
 
-// credential reads a secret that the unit was given.
-func credential(ref string) ([]byte, error) {
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return nil, errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
-	}
-	data, err := atomicfile.ReadLimited(filepath.Join(dir, "secret_"+ref), maxSecret)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s of this unit: %w", ref, err)
-	}
-	return data, nil
-}
-
 // kafkaTLS is how the node's own certificate is shown to a listener of this node.
-func (m *machine) kafkaTLS() (*tls.Config, error) {
-	certificate, err := credential("kafka-broker-certificate")
+func kafkaTLS(m *node.Machine) (*tls.Config, error) {
+	certificate, err := node.Secret("kafka-broker-certificate")
 	if err != nil {
 		return nil, err
 	}
-	key, err := credential("kafka-broker-key")
+	key, err := node.Secret("kafka-broker-key")
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +168,7 @@ func (m *machine) kafkaTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate of Kafka: %w", err)
 	}
-	authority, err := m.part.Public("kafka.crt")
+	authority, err := m.Part.Public("kafka.crt")
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/kafka"
+	"spore/agent/nodetest"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -57,16 +58,16 @@ func TestUsersOfKafkaComeFromWhatTheUnitWasGiven(t *testing.T) {
 
 // Every controller computes the same voters, whoever it is.
 func TestTheVotersThatFormAQuorum(t *testing.T) {
-	m, _ := testMachine(t, 3)
+	m, _ := nodetest.New(t, 3)
 	plan := formation.Plan{Kind: formation.Form, Nonce: "aa", Members: map[string]string{"node-00001": "bb", "node-00000": "aa"}}
-	voters, err := m.kafkaVoters("jQOgxHcCSdOgvu-ipSqdFQ", plan)
+	voters, err := kafkaVoters(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.NoError(t, err)
 	require.Equal(t, []kafka.Voter{
 		{Node: facts.KafkaID("node-00000"), Address: "10.64.1.1:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
 		{Node: facts.KafkaID("node-00001"), Address: "10.64.1.2:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
 	}, voters)
 	plan.Members["node-99999"] = "cc"
-	_, err = m.kafkaVoters("jQOgxHcCSdOgvu-ipSqdFQ", plan)
+	_, err = kafkaVoters(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.ErrorContains(t, err, "node-99999")
 }
 
@@ -94,7 +95,7 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 }
 
 func TestCommandsOfKafkaRefuse(t *testing.T) {
-	m, _ := testMachine(t, 1)
+	m, _ := nodetest.New(t, 1)
 	for _, c := range commands() {
 		if !strings.HasPrefix(c.name, "kafka") {
 			continue

@@ -17,6 +17,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/kafka"
+	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
 )
@@ -32,15 +33,15 @@ const (
 
 // kafkaFormatCommand makes Kafka's storage ready before Kafka starts, as root: a controller's when it is known whether to
 // form a quorum or to join the one that is there.
-func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
+func kafkaFormatCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kafka-format"}
 	}
-	c, n, err := m.kafkaNode()
+	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err
 	}
-	dir := runtimeDirectory("kafka")
+	dir := node.RuntimeDirectory("kafka")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kafka-format is for ExecStartPre= of kafka.service")
 	}
@@ -52,23 +53,25 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka.AcknowledgeFromMemory {
-		m.say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
+		m.Say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
-	if err := m.kafkaArchive(dir); err != nil { // It only saves time.
-		m.say(err.Error())
+	if err := kafkaArchive(m, dir); err != nil { // It only saves time.
+		m.Say(err.Error())
 	}
 	format := func(ctx context.Context, voters []kafka.Voter) error {
-		return storage.Format(ctx, voters, filepath.Join(dir, "server.properties"), filepath.Join(dir, "format.properties"), m.kafkaTool)
+		return storage.Format(ctx, voters, filepath.Join(dir, "server.properties"), filepath.Join(dir, "format.properties"), func(ctx context.Context, arguments []string) error {
+			return kafkaTool(ctx, m, arguments)
+		})
 	}
 	if slices.Contains(c.KafkaControllers(), n.Name) {
-		_, err := m.enterQuorum(ctx, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
+		_, err := enterQuorum(ctx, m, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
 			if err := storage.Clear(); err != nil {
 				return err
 			}
 			if p.Kind != formation.Form {
 				return format(ctx, nil)
 			}
-			voters, err := m.kafkaVoters(storage.Cluster, p)
+			voters, err := kafkaVoters(m, storage.Cluster, p)
 			if err != nil {
 				return err
 			}
@@ -93,7 +96,7 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // kafkaArchive says in the runtime directory which archive of classes the JVM is to use.
-func (m *machine) kafkaArchive(dir string) error {
+func kafkaArchive(m *node.Machine, dir string) error {
 	path := filepath.Join(dir, "archive.args")
 	if _, err := atomicfile.Write(path, nil, 0o644); err != nil {
 		return err
@@ -125,7 +128,7 @@ func (m *machine) kafkaArchive(dir string) error {
 
 // kafkaStorage is where this node's Kafka keeps its data.
 func kafkaStorage(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
-	id, err := credential("kafka-cluster-id")
+	id, err := node.Secret("kafka-cluster-id")
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +140,10 @@ func kafkaStorage(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
 }
 
 // kafkaVoters are the controllers that form the quorum, as each of them computes them.
-func (m *machine) kafkaVoters(cluster string, p formation.Plan) ([]kafka.Voter, error) {
+func kafkaVoters(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Voter, error) {
 	var out []kafka.Voter
 	for _, name := range p.Names() {
-		n, err := m.part.Node(name)
+		n, err := m.Part.Node(name)
 		if err != nil {
 			return nil, err
 		}
@@ -156,12 +159,12 @@ func (m *machine) kafkaVoters(cluster string, p formation.Plan) ([]kafka.Voter, 
 }
 
 // kafkaTool runs Kafka's StorageTool as the user that Kafka runs as.
-func (m *machine) kafkaTool(ctx context.Context, arguments []string) error {
+func kafkaTool(ctx context.Context, m *node.Machine, arguments []string) error {
 	uid, gid, err := accountOf(kafkaAccount)
 	if err != nil {
 		return err
 	}
-	m.say("formatting the storage of Kafka")
+	m.Say("formatting the storage of Kafka")
 	cmd := exec.CommandContext(ctx, storageTool, arguments...)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}, Pdeathsig: syscall.SIGKILL}
@@ -169,7 +172,7 @@ func (m *machine) kafkaTool(ctx context.Context, arguments []string) error {
 	out, err := cmd.Output()
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		if line != "" {
-			m.say(line)
+			m.Say(line)
 		}
 	}
 	if err != nil {

@@ -5,30 +5,31 @@ import (
 	"errors"
 
 	"spore/agent/kubernetes"
+	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/cluster/facts"
 )
 
 // kubernetesNodeCommand waits until Kubernetes knows this node, for programs that write into its object and would otherwise
 // be started again and again.
-func kubernetesNodeCommand(ctx context.Context, m *machine, args []string) error {
+func kubernetesNodeCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kubernetes-node"}
 	}
-	client, c, n, err := m.kubernetesNode("calico-node")
+	client, c, n, err := kubernetesNode(m, "calico-node")
 	if err != nil {
 		return err
 	}
-	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes.Slow(), m.say)
+	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes.Slow(), m.Say)
 }
 
 // kubernetesReadyCommand waits until an API server is ready, for programs that end when none is or try again all the time.
 // LEAF names the certificate of the unit; VERB RESOURCE is what its user is to be allowed besides.
-func kubernetesReadyCommand(ctx context.Context, m *machine, args []string) error {
+func kubernetesReadyCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) != 1 && len(args) != 3 {
 		return usageError{"usage: spore-agent kubernetes-ready LEAF [VERB RESOURCE]"}
 	}
-	client, c, _, err := m.kubernetesNode(args[0])
+	client, c, _, err := kubernetesNode(m, args[0])
 	if err != nil {
 		return err
 	}
@@ -38,20 +39,20 @@ func kubernetesReadyCommand(ctx context.Context, m *machine, args []string) erro
 	}
 	defer cancel()
 	if len(args) == 3 {
-		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.say)
+		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.Say)
 	}
-	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.say)
+	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.Say)
 }
 
 // kubernetesNode is the client of a unit on this node.
-func (m *machine) kubernetesNode(leaf string) (*kubernetes.Client, *facts.Cluster, *facts.Node, error) {
-	_, c, n, err := m.node()
+func kubernetesNode(m *node.Machine, leaf string) (*kubernetes.Client, *facts.Cluster, *facts.Node, error) {
+	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if n == nil {
 		return nil, nil, nil, errors.New("this machine is no node")
 	}
-	client, err := m.kubernetesClient(c, leaf)
+	client, err := kubernetesClient(m, c, leaf)
 	return client, c, n, err
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/kubernetes"
+	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
 )
@@ -22,32 +20,32 @@ import (
 const calicoProgram = "/usr/bin/calico"
 
 // kubernetesCommand is the daemon of a master that gives the cluster what it needs through the API.
-func kubernetesCommand(ctx context.Context, m *machine, args []string) error {
+func kubernetesCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kubernetes"}
 	}
-	_, c, n, err := m.node()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
 	if n == nil || !slices.Contains(n.Roles, "control-plane") {
 		return errors.New("this machine is no node with the role control-plane")
 	}
-	nodes, err := m.kubernetesNodes(c)
+	nodes, err := kubernetesNodes(m, c)
 	if err != nil {
 		return err
 	}
-	client, err := m.kubernetesClient(c, "kubernetes-agent")
+	client, err := kubernetesClient(m, c, "kubernetes-agent")
 	if err != nil {
 		return err
 	}
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
-			m.say(err.Error())
+			m.Say(err.Error())
 		}
 	}
 	return kubernetes.Run(ctx, kubernetes.Options{
-		Client: client, Cluster: c, Nodes: nodes, Say: m.say,
+		Client: client, Cluster: c, Nodes: nodes, Say: m.Say,
 		Kinds: func(ctx context.Context) ([]kubernetes.Object, error) {
 			out, err := exec.CommandContext(ctx, calicoProgram, "crds").Output()
 			if err != nil {
@@ -61,12 +59,12 @@ func kubernetesCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // kubernetesNodes reads what is compiled for each node that Kubernetes runs on.
-func (m *machine) kubernetesNodes(c *facts.Cluster) ([]facts.Node, error) {
+func kubernetesNodes(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
 	names := slices.Concat(c.Members["control-plane"], c.Members["worker"])
 	slices.Sort(names)
 	var out []facts.Node
 	for _, name := range slices.Compact(names) {
-		n, err := m.part.Node(name)
+		n, err := m.Part.Node(name)
 		if err != nil {
 			return nil, err
 		}
@@ -76,21 +74,15 @@ func (m *machine) kubernetesNodes(c *facts.Cluster) ([]facts.Node, error) {
 }
 
 // kubernetesClient speaks to the API by the node's own balancer, with a certificate that the unit was given.
-func (m *machine) kubernetesClient(c *facts.Cluster, leaf string) (*kubernetes.Client, error) {
+func kubernetesClient(m *node.Machine, c *facts.Cluster, leaf string) (*kubernetes.Client, error) {
 	o := kubernetes.Credentials{Server: render.APIServer}
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return nil, errors.New("CREDENTIALS_DIRECTORY is not set: this command is for a unit with LoadCredential=")
-	}
-	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
-		data, err := atomicfile.ReadLimited(filepath.Join(dir, "secret_"+ref), maxSecret)
-		if err != nil {
-			return nil, fmt.Errorf("secret %s of this unit: %w", ref, err)
-		}
-		*into = data
-	}
 	var err error
-	if o.Authorities, err = m.part.Public("kubernetes-server.crt"); err != nil {
+	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
+		if *into, err = node.Secret(ref); err != nil {
+			return nil, err
+		}
+	}
+	if o.Authorities, err = m.Part.Public("kubernetes-server.crt"); err != nil {
 		return nil, err
 	}
 	return kubernetes.NewClient(o, c.Services.Kubernetes.Slow())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spore/agent/atomicfile"
+	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/cluster/roles"
 )
@@ -34,15 +35,15 @@ var cniFiles = []struct {
 
 // kubernetesNetworkCommand waits until felix is ready, and only then lays in the configuration by which pods get a network:
 // no pod is to run before its policies can hold it.
-func kubernetesNetworkCommand(ctx context.Context, m *machine, args []string) error {
+func kubernetesNetworkCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent kubernetes-network"}
 	}
-	dir := runtimeDirectory("calico-node")
+	dir := node.RuntimeDirectory("calico-node")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kubernetes-network is for ExecStartPost= of calico-node.service")
 	}
-	c, err := m.part.Cluster()
+	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func kubernetesNetworkCommand(ctx context.Context, m *machine, args []string) er
 	factor := time.Duration(c.Services.Kubernetes.Slow())
 	client := http.Client{Timeout: 5 * time.Second * factor}
 	err = wait.Until(ctx, wait.Condition{
-		For: "felix to put its rules in place", Bound: felixBound * factor, Every: 500 * time.Millisecond, Say: m.say, Patience: 30 * time.Second,
+		For: "felix to put its rules in place", Bound: felixBound * factor, Every: 500 * time.Millisecond, Say: m.Say, Patience: 30 * time.Second,
 		Met: func() bool {
 			res, err := client.Get(felixReady)
 			if err != nil {
@@ -67,7 +68,7 @@ func kubernetesNetworkCommand(ctx context.Context, m *machine, args []string) er
 	if err != nil {
 		return err
 	}
-	return layNetwork(dir, m.root.At(cniConfig))
+	return layNetwork(dir, m.Root.At(cniConfig))
 }
 
 // layNetwork copies the files of the plugins from one directory to another, each whole or not at all.

@@ -24,12 +24,3 @@ func TestTheNetworkOfPodsIsLaidIn(t *testing.T) {
 		require.Equal(t, f.mode, info.Mode())
 	}
 }
-
-func TestAUnitsOwnRuntimeDirectoryIsThatOfItsName(t *testing.T) {
-	for list, want := range map[string]string{
-		"": "", "/run/kubelet": "/run/kubelet", "/run/calico:/run/calico-node:/run/cni/net.d": "/run/calico-node", "/run/a:/run/b": "/run/a",
-	} {
-		t.Setenv("RUNTIME_DIRECTORY", list)
-		require.Equal(t, want, runtimeDirectory("calico-node"), list)
-	}
-}

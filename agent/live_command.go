@@ -19,6 +19,7 @@ import (
 	"spore/agent/clusterpart"
 	"spore/agent/config/effect"
 	"spore/agent/environment"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/agent/wait"
@@ -37,46 +38,46 @@ const (
 
 // takeLive has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
 // once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
-func (m *machine) takeLive(ctx context.Context, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
-	dir := m.root.At(filepath.Join(paths.LiveParts, clusterHash))
+func takeLive(ctx context.Context, m *node.Machine, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
+	dir := m.Root.At(filepath.Join(paths.LiveParts, clusterHash))
 	if err := copyPart(device, clusterHash, dir); err != nil {
 		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
 	}
-	p, err := m.livePlan(m.part, clusterpart.Part{Dir: dir, Slow: m.part.Slow}, n.Name)
+	p, err := livePlan(m, m.Part, clusterpart.Part{Dir: dir, Slow: m.Part.Slow}, n.Name)
 	if err != nil || len(p.Reboot) > 0 {
 		return p, errors.Join(err, os.RemoveAll(dir))
 	}
-	before, err := m.liveDir()
+	before, err := liveDir(m)
 	if err != nil {
 		return p, err
 	}
-	if err := m.show(dir); err != nil {
+	if err := showPart(m, dir); err != nil {
 		return p, err
 	}
-	if err := m.settleLive(ctx, p.Units); err != nil {
-		m.say("taking the configuration back: " + err.Error())
-		if back := errors.Join(m.show(before), m.settleLive(ctx, p.Units)); back != nil {
-			m.say(back.Error())
+	if err := settleLive(ctx, m, p.Units); err != nil {
+		m.Say("taking the configuration back: " + err.Error())
+		if back := errors.Join(showPart(m, before), settleLive(ctx, m, p.Units)); back != nil {
+			m.Say(back.Error())
 		}
 		return p, fmt.Errorf("it was taken back: %w", err)
 	}
-	return p, m.changeRecord(func(r *slot.Record) { r.Live = true })
+	return p, changeRecord(m, func(r *slot.Record) { r.Live = true })
 }
 
 // endLive goes back to the configuration that the machine was started with.
-func (m *machine) endLive(ctx context.Context, n *facts.Node) error {
-	before, err := m.liveDir()
+func endLive(ctx context.Context, m *node.Machine, n *facts.Node) error {
+	before, err := liveDir(m)
 	if err != nil || before == "" {
 		return err
 	}
-	old, err := liveInput(m.part, n.Name)
+	old, err := liveInput(m.Part, n.Name)
 	if err != nil {
 		return err
 	}
-	if err := m.show(""); err != nil {
+	if err := showPart(m, ""); err != nil {
 		return err
 	}
-	fresh, err := liveInput(m.part, n.Name)
+	fresh, err := liveInput(m.Part, n.Name)
 	if err != nil {
 		return err
 	}
@@ -84,11 +85,11 @@ func (m *machine) endLive(ctx context.Context, n *facts.Node) error {
 	if err != nil {
 		return err
 	}
-	return m.settleLive(ctx, p.Units)
+	return settleLive(ctx, m, p.Units)
 }
 
 // livePlan compares what two cluster parts say to a node.
-func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (effect.Plan, error) {
+func livePlan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Plan, error) {
 	was, err := liveInput(old, name)
 	if err != nil {
 		return effect.Plan{}, err
@@ -101,7 +102,7 @@ func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (effect.Pla
 	if err != nil {
 		return p, err
 	}
-	have := activate.HaveIn(m.root.At(paths.Secrets))
+	have := activate.HaveIn(m.Root.At(paths.Secrets))
 	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
 		row, _ := roles.LookupProgram(program)
 		for _, ref := range refs {
@@ -138,8 +139,8 @@ func liveInput(p clusterpart.Part, name string) (in effect.Input, err error) {
 
 // liveDir is the directory of the configuration that is shown instead of the one that the machine was started with; empty
 // when none is.
-func (m *machine) liveDir() (string, error) {
-	dir, err := os.Readlink(m.root.At(paths.LiveNow))
+func liveDir(m *node.Machine) (string, error) {
+	dir, err := os.Readlink(m.Root.At(paths.LiveNow))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -148,12 +149,12 @@ func (m *machine) liveDir() (string, error) {
 
 // show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine was
 // started with when it is empty.
-func (m *machine) show(dir string) error {
-	before, err := m.liveDir()
+func showPart(m *node.Machine, dir string) error {
+	before, err := liveDir(m)
 	if err != nil {
 		return err
 	}
-	at, now := m.root.At(bootinfo.ClusterDir), m.root.At(paths.LiveNow)
+	at, now := m.Root.At(bootinfo.ClusterDir), m.Root.At(paths.LiveNow)
 	if before != "" {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("take the configuration away from %s: %w", at, err)
@@ -177,19 +178,19 @@ func (m *machine) show(dir string) error {
 
 // settleLive derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
 // until the units are up.
-func (m *machine) settleLive(ctx context.Context, units []string) error {
-	id, err := m.identity()
+func settleLive(ctx context.Context, m *node.Machine, units []string) error {
+	id, err := m.Identity()
 	if err != nil {
 		return err
 	}
 	if err := derive(m, id); err != nil {
 		return err
 	}
-	_, c, n, err := m.node()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
-	if err := environment.Write(m.root.At(paths.Environment), c, n, memory()); err != nil {
+	if err := environment.Write(m.Root.At(paths.Environment), c, n, node.Memory()); err != nil {
 		return err
 	}
 	bus, err := activate.Connect(ctx)
@@ -229,11 +230,11 @@ func (m *machine) settleLive(ctx context.Context, units []string) error {
 }
 
 // changeRecord changes the record of the last configuration, whichever runs.
-func (m *machine) changeRecord(change func(*slot.Record)) error {
-	r, err := slot.ReadRecord(m.root.At(paths.Update))
+func changeRecord(m *node.Machine, change func(*slot.Record)) error {
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
 	if err != nil {
 		return err
 	}
 	change(&r)
-	return r.Write(m.root.At(paths.Update))
+	return r.Write(m.Root.At(paths.Update))
 }

@@ -11,13 +11,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"spore/agent/node"
 	"spore/agent/status"
 )
 
 // command is a subcommand.
 type command struct {
 	name, usage, about string
-	run                func(ctx context.Context, m *machine, args []string) error
+	run                func(ctx context.Context, m *node.Machine, args []string) error
 }
 
 // commands is the table of subcommands.
@@ -68,8 +69,8 @@ func main() {
 	spawn := status.UsedCPU()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	m := newMachine("/")
-	m.spawn = spawn
+	m := node.New("spore-agent", "/")
+	m.Spawn = spawn
 	err := dispatch(ctx, m, os.Args)
 	if err == nil {
 		return
@@ -82,7 +83,7 @@ func main() {
 }
 
 // dispatch runs what the arguments say; under the name mount.spore the program is the helper of mount(8).
-func dispatch(ctx context.Context, m *machine, args []string) error {
+func dispatch(ctx context.Context, m *node.Machine, args []string) error {
 	if filepath.Base(args[0]) == "mount.spore" {
 		return mountCommand(ctx, m, args[1:])
 	}

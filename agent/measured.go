@@ -11,14 +11,15 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/firmware"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 )
 
 // measured is what the TPM measured of this start.
-func (m *machine) measured() (unlock.Start, error) {
-	root := os.DirFS(m.root.At("/"))
+func measuredStart(m *node.Machine) (unlock.Start, error) {
+	root := os.DirFS(m.Root.At("/"))
 	var start unlock.Start
 	if f := firmware.Read(root); f != nil {
 		start.SecureBoot = f.SecureBoot
@@ -44,13 +45,13 @@ func openTPM(path string) (*os.File, error) {
 
 // endOpening has the TPM open the state to nobody any more in this boot, once: every later start of the command finds
 // it done. The register changes on a machine without encrypted state too, so that its value tells the same everywhere.
-func (m *machine) endOpening(ctx context.Context) error {
-	done := m.root.At(paths.StateMeasured)
+func endOpening(ctx context.Context, m *node.Machine) error {
+	done := m.Root.At(paths.StateMeasured)
 	if _, err := os.Stat(done); err == nil {
 		return nil
 	}
-	m.awaitTPM(ctx)
-	device, err := openTPM(m.root.At("/dev/tpmrm0"))
+	m.AwaitTPM(ctx)
+	device, err := openTPM(m.Root.At("/dev/tpmrm0"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

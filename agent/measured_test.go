@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
@@ -19,9 +20,9 @@ import (
 )
 
 // put writes a file below the machine's root.
-func put(t *testing.T, m *machine, name, content string) {
+func put(t *testing.T, m *node.Machine, name, content string) {
 	t.Helper()
-	path := m.root.At(name)
+	path := m.Root.At(name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
@@ -29,33 +30,33 @@ func put(t *testing.T, m *machine, name, content string) {
 const secureBoot = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 func TestWhatTheTPMMeasuredIsReadWithTheSwitchOfSecureBoot(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
-	_, err := m.measured()
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	_, err := measuredStart(m)
 	require.ErrorIs(t, err, fs.ErrNotExist, "no TPM")
 	put(t, m, "/sys/class/tpm/tpm0/pcr-sha256/7", strings.Repeat("07", 32)+"\n")
-	_, err = m.measured()
+	_, err = measuredStart(m)
 	require.ErrorIs(t, err, fs.ErrNotExist, "half of it")
 	put(t, m, "/sys/class/tpm/tpm0/pcr-sha256/12", strings.Repeat("00", 32)+"\n")
-	start, err := m.measured()
+	start, err := measuredStart(m)
 	require.NoError(t, err)
 	require.False(t, start.SecureBoot, "no UEFI")
 	put(t, m, secureBoot, "\x06\x00\x00\x00\x01")
-	start, err = m.measured()
+	start, err = measuredStart(m)
 	require.NoError(t, err)
 	require.Equal(t, unlock.Start{SecureBoot: true, Keys: tpm.Digest([]byte(strings.Repeat("\x07", 32)))}, start)
 }
 
 func TestTheTPMIsToldOnceThatTheStateIsOpen(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
-	require.NoError(t, m.endOpening(t.Context()), "a machine without a TPM")
-	require.NoFileExists(t, m.root.At(paths.StateMeasured))
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	require.NoError(t, endOpening(t.Context(), m), "a machine without a TPM")
+	require.NoFileExists(t, m.Root.At(paths.StateMeasured))
 	// A pipe gives back what was asked, which is no answer of a TPM.
-	require.NoError(t, os.MkdirAll(m.root.At("/dev"), 0o755))
-	require.NoError(t, unix.Mkfifo(m.root.At("/dev/tpmrm0"), 0o600))
-	require.ErrorContains(t, m.endOpening(t.Context()), "extend PCR 11: the TPM refused with code 0x182")
-	require.NoFileExists(t, m.root.At(paths.StateMeasured), "it will be tried again")
+	require.NoError(t, os.MkdirAll(m.Root.At("/dev"), 0o755))
+	require.NoError(t, unix.Mkfifo(m.Root.At("/dev/tpmrm0"), 0o600))
+	require.ErrorContains(t, endOpening(t.Context(), m), "extend PCR 11: the TPM refused with code 0x182")
+	require.NoFileExists(t, m.Root.At(paths.StateMeasured), "it will be tried again")
 	put(t, m, paths.StateMeasured, "")
-	require.NoError(t, m.endOpening(t.Context()), "it was done")
+	require.NoError(t, endOpening(t.Context(), m), "it was done")
 }
 
 func TestTheTPMIsWaitedFor(t *testing.T) {
@@ -76,9 +77,9 @@ func TestTheTPMIsWaitedFor(t *testing.T) {
 }
 
 func TestTheFirmwareGetsNoListWhereItWouldDoHarm(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	var said []string
-	m.say = func(s string) { said = append(said, s) }
+	m.Say = func(s string) { said = append(said, s) }
 	require.NoError(t, revokeCommand(t.Context(), m, nil), "the configuration has none")
 	require.Error(t, revokeCommand(t.Context(), m, []string{"x"}))
 	list := filepath.Join(bootinfo.ClusterDir, facts.RevokedFile)
@@ -92,7 +93,7 @@ func TestTheFirmwareGetsNoListWhereItWouldDoHarm(t *testing.T) {
 	put(t, m, bootCount, "x")
 	require.NoError(t, revokeCommand(t.Context(), m, nil))
 	require.Contains(t, strings.Join(said, "\n"), "the configuration is on trial")
-	require.NoError(t, os.Remove(m.root.At(bootCount)))
+	require.NoError(t, os.Remove(m.Root.At(bootCount)))
 	require.ErrorIs(t, revokeCommand(t.Context(), m, nil), fs.ErrNotExist, "it is not known what the state is")
 	put(t, m, paths.State, `{"kind":"partition"}`)
 	require.ErrorContains(t, revokeCommand(t.Context(), m, nil), "it is not known which ESP the machine was started from")
@@ -103,7 +104,7 @@ var writeOfDBX = strings.Repeat("\x00", 16) + "\x18\x00\x00\x00\x00\x02\xf1\x0e"
 	"\x26\x16\xc4\xc1\x4c\x50\x92\x40\xac\xa9\x41\xf9\x36\x93\x43\x28" + "\x4c\x00\x00\x00\x00\x00\x00\x00\x30\x00\x00\x00" + strings.Repeat("\x01", 48)
 
 func TestAllProgramsOfTheESPAreHashed(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	esp := filepath.Join(t.TempDir(), "esp")
 	write := func(files ...fat.File) {
 		image, err := fat.New(fat.Options{Size: 64 << 20, Files: files})
@@ -117,13 +118,13 @@ func TestAllProgramsOfTheESPAreHashed(t *testing.T) {
 	file := func(name, content string) fat.File {
 		return fat.File{Path: name, Size: int64(len(content)), Content: strings.NewReader(content)}
 	}
-	m.boot.ESP = esp
+	m.Boot.ESP = esp
 	write(file("/loader/loader.conf", "timeout 0"))
-	programs, err := m.programs()
+	programs, err := espPrograms(m)
 	require.NoError(t, err)
 	require.Empty(t, programs)
 	// What cannot be hashed could be the image that is revoked.
 	write(file("/EFI/Linux/x.EFI", "MZ and no more"))
-	_, err = m.programs()
+	_, err = espPrograms(m)
 	require.ErrorContains(t, err, "/EFI/Linux/x.EFI: hash a program")
 }

@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/datadisk"
+	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/agent/render"
@@ -34,7 +35,7 @@ const (
 const deviceBound = 30 * time.Second
 
 // osdCommand makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
-func osdCommand(ctx context.Context, m *machine, args []string) error {
+func osdCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) != 1 {
 		return usageError{"usage: spore-agent osd NUMBER, of the disk in the node's file"}
 	}
@@ -42,14 +43,14 @@ func osdCommand(ctx context.Context, m *machine, args []string) error {
 	if dir == "" || credentials == "" {
 		return errors.New("RUNTIME_DIRECTORY or CREDENTIALS_DIRECTORY is not set: this command is for ceph-osd-disk@.service")
 	}
-	_, _, n, err := m.node()
+	_, _, n, err := m.Node()
 	if err != nil {
 		return err
 	}
 	if n == nil {
 		return errors.New("this machine is no node, so it has no disks for services")
 	}
-	infos, err := datadisk.Read(m.root, datadisk.OSD)
+	infos, err := datadisk.Read(m.Root, datadisk.OSD)
 	if err != nil {
 		return err
 	}
@@ -63,13 +64,13 @@ func osdCommand(ctx context.Context, m *machine, args []string) error {
 	}
 	o := osd.Options{
 		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
-		Exec: execWith, Say: m.say, Sleep: sleep,
+		Exec: execWith, Say: m.Say, Sleep: sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
 	}
 	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-osd-key": &o.BootstrapKey} {
-		data, err := atomicfile.ReadLimited(filepath.Join(credentials, "secret_"+ref), maxSecret)
+		data, err := node.Secret(ref)
 		if err != nil {
-			return fmt.Errorf("secret %s of this unit: %w", ref, err)
+			return err
 		}
 		*into = strings.TrimSpace(string(data))
 	}
@@ -123,8 +124,8 @@ func diskNumber(infos []datadisk.Info, number string) (datadisk.Info, error) {
 }
 
 // osdOf reads the number of the OSD on a disk, once it is known.
-func (m *machine) osdOf(number int) *int {
-	data, err := atomicfile.ReadLimited(m.root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), osdEnvironment)), 4096)
+func osdOf(m *node.Machine, number int) *int {
+	data, err := atomicfile.ReadLimited(m.Root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), osdEnvironment)), 4096)
 	if err != nil {
 		return nil
 	}

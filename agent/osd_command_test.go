@@ -11,6 +11,7 @@ import (
 
 	"spore/agent/datadisk"
 	"spore/agent/linktrap"
+	"spore/agent/node"
 	"spore/agent/paths"
 )
 
@@ -37,40 +38,40 @@ func TestADeviceThatUdevHasNotGivenToCephYetIsWaitedFor(t *testing.T) {
 }
 
 func TestTheStatusShowsEachDiskAndTheNumberOfItsOSD(t *testing.T) {
-	m := newMachine(paths.Root(t.TempDir()))
-	require.Empty(t, m.dataDisks())
-	require.NoError(t, datadisk.Write(m.root, datadisk.Kafka, []datadisk.Info{{Use: "kafka", Number: 1}}))
-	require.NoError(t, datadisk.Write(m.root, datadisk.OSD, []datadisk.Info{{Use: "osd", Number: 1}, {Use: "osd", Number: 2}, {Use: "osd", Number: 3, Problem: "gone"}}))
-	file := m.root.At(paths.OSDs + "/2/osd.env")
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	require.Empty(t, dataDisks(m))
+	require.NoError(t, datadisk.Write(m.Root, datadisk.Kafka, []datadisk.Info{{Use: "kafka", Number: 1}}))
+	require.NoError(t, datadisk.Write(m.Root, datadisk.OSD, []datadisk.Info{{Use: "osd", Number: 1}, {Use: "osd", Number: 2}, {Use: "osd", Number: 3, Problem: "gone"}}))
+	file := m.Root.At(paths.OSDs + "/2/osd.env")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte("OSD_ID=7\n"), 0o644))
-	disks := m.dataDisks()
+	disks := dataDisks(m)
 	require.Len(t, disks, 4)
 	require.Nil(t, disks[1].OSD, "it has none yet")
 	require.Equal(t, 7, *disks[2].OSD)
 	require.Equal(t, []string{"ceph-osd-disk@1.service", "ceph-osd-disk@2.service"}, osdUnits(disks), "Kafka's disk and the one that is gone have none")
 	require.NoError(t, os.WriteFile(file, []byte("nonsense"), 0o644))
-	require.Nil(t, m.dataDisks()[2].OSD)
+	require.Nil(t, dataDisks(m)[2].OSD)
 }
 
 func TestDisksRefusesWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"state"}, {"kafka", "x"}, {"reset"}, {"reset", "/dev/vdb"}} {
-		err := disksCommand(context.Background(), newMachine(paths.Root(t.TempDir())), args)
+		err := disksCommand(context.Background(), node.New("spore-agent", paths.Root(t.TempDir())), args)
 		require.ErrorAs(t, err, &usageError{}, "%v", args)
 	}
 }
 
 // The runtime directory of an OSD belongs to Ceph's user, and root looks there for its number.
 func TestWhatLiesInPlaceOfAnOSDsNumberIsNotWaitedFor(t *testing.T) {
-	m := &machine{root: paths.Root(t.TempDir())}
-	file := m.root.At(filepath.Join(paths.OSDs, "1", osdEnvironment))
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	file := m.Root.At(filepath.Join(paths.OSDs, "1", osdEnvironment))
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	linktrap.Pipe(t, file)
-	require.Nil(t, m.osdOf(1), "a pipe")
+	require.Nil(t, osdOf(m, 1), "a pipe")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.Symlink("/dev/zero", file))
-	require.Nil(t, m.osdOf(1), "a device without an end")
+	require.Nil(t, osdOf(m, 1), "a device without an end")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.WriteFile(file, []byte("OSD_ID=7\n"), 0o644))
-	require.Equal(t, 7, *m.osdOf(1))
+	require.Equal(t, 7, *osdOf(m, 1))
 }

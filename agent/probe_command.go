@@ -11,6 +11,7 @@ import (
 	"spore/agent/arp"
 	"spore/agent/atomicfile"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/wait"
 	"spore/cluster/facts"
@@ -24,31 +25,31 @@ const (
 
 // probeCommand probes the static addresses before networkd starts, beside everything else that does not need the network.
 // When it fails, networkd uses the addresses as they are written.
-func probeCommand(ctx context.Context, m *machine, args []string) error {
+func probeCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent probe"}
 	}
-	_, c, n, err := m.node()
+	_, c, n, err := m.Node()
 	if err != nil || n == nil {
 		return err
 	}
 	used, _ := probe(ctx, m, staticAddresses(n), probeCarrier)
-	m.setConflicts(used)
-	m.record("probe")
+	setConflicts(m, used)
+	m.Record("probe")
 	if len(used) == 0 {
 		return nil
 	}
-	_, err = m.writeNetwork(c, n, used)
+	_, err = writeNetwork(m, c, n, used)
 	return err
 }
 
 // wantProbe leaves a file when the node has addresses to probe, so that the unit is not started for nothing.
-func wantProbe(m *machine, n *facts.Node) error {
+func wantProbe(m *node.Machine, n *facts.Node) error {
 	if n != nil && len(staticAddresses(n)) > 0 {
-		_, err := atomicfile.Write(m.root.At(paths.Probe), nil, 0o644)
+		_, err := atomicfile.Write(m.Root.At(paths.Probe), nil, 0o644)
 		return err
 	}
-	if err := os.Remove(m.root.At(paths.Probe)); err != nil && !os.IsNotExist(err) {
+	if err := os.Remove(m.Root.At(paths.Probe)); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("forget the probe: %w", err)
 	}
 	return nil
@@ -92,13 +93,13 @@ func addressesOn(n *facts.Node, made bool) []static {
 
 // probe probes static addresses and returns those that other machines have, and those that could not be probed since there
 // is no carrier. At boot the latter count as free: a node without a cable has to come up.
-func probe(ctx context.Context, m *machine, wanted []static, bound time.Duration) (used []arp.Used, unasked []static) {
+func probe(ctx context.Context, m *node.Machine, wanted []static, bound time.Duration) (used []arp.Used, unasked []static) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
 	cards, err := carriers(ctx, m, wanted, bound)
 	if err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	var checks []arp.Check
 	for _, w := range wanted {
@@ -109,30 +110,30 @@ func probe(ctx context.Context, m *machine, wanted []static, bound time.Duration
 		}
 	}
 	if used, err = arp.Run(ctx, checks, arp.Scaled); err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	return used, unasked
 }
 
 // setConflicts notes the addresses that other machines have, and says which are new.
-func (m *machine) setConflicts(used []arp.Used) {
-	before := m.conflicts()
+func setConflicts(m *node.Machine, used []arp.Used) {
+	before := conflictsOf(m)
 	for _, u := range used {
 		if !slices.Contains(before, u) {
-			m.say(fmt.Sprintf("%s is not used: the machine with the MAC %s has it", u.IP, u.MAC))
+			m.Say(fmt.Sprintf("%s is not used: the machine with the MAC %s has it", u.IP, u.MAC))
 		}
 	}
 	if used == nil {
 		used = []arp.Used{}
 	}
-	if err := atomicfile.WriteJSON(m.root.At(paths.Conflicts), used); err != nil {
-		m.say(err.Error())
+	if err := atomicfile.WriteJSON(m.Root.At(paths.Conflicts), used); err != nil {
+		m.Say(err.Error())
 	}
 }
 
 // probeMade finds out which addresses of bonds and VLANs networkd did not use because other machines have them. The files
 // of networkd are written without them; it need not read them now.
-func probeMade(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node) error {
+func probeMade(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) error {
 	wanted := slices.DeleteFunc(madeAddresses(n), func(s static) bool {
 		i, ok := s.on(nil)
 		return ok && nic.Has(i.Index, s.ip)
@@ -141,19 +142,19 @@ func probeMade(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node)
 	if len(found) == 0 {
 		return nil
 	}
-	used := slices.DeleteFunc(m.conflicts(), func(u arp.Used) bool {
+	used := slices.DeleteFunc(conflictsOf(m), func(u arp.Used) bool {
 		return slices.ContainsFunc(wanted, func(s static) bool { return s.ip == u.IP })
 	})
 	used = append(used, found...)
-	m.setConflicts(used)
-	_, err := m.writeNetwork(c, n, used)
+	setConflicts(m, used)
+	_, err := writeNetwork(m, c, n, used)
 	return err
 }
 
 // probeTaken probes the addresses that other machines had. freed tells that some became free; networkd's files have them
 // then. What cannot be probed is not free: its machine may be there again when the cable is.
-func probeTaken(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node) (freed bool, err error) {
-	before := m.conflicts()
+func probeTaken(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (freed bool, err error) {
+	before := conflictsOf(m)
 	taken := func(s static) bool {
 		return slices.ContainsFunc(before, func(u arp.Used) bool { return u.IP == s.ip })
 	}
@@ -164,24 +165,24 @@ func probeTaken(ctx context.Context, m *machine, c *facts.Cluster, n *facts.Node
 			used = append(used, u)
 		}
 	}
-	m.setConflicts(used)
+	setConflicts(m, used)
 	if len(used) == len(before) {
 		return false, nil
 	}
-	_, err = m.writeNetwork(c, n, used)
+	_, err = writeNetwork(m, c, n, used)
 	return err == nil, err
 }
 
 // carriers brings the cards up and waits for the carriers of all interfaces.
-func carriers(ctx context.Context, m *machine, wanted []static, bound time.Duration) ([]nic.Card, error) {
-	cards, err := m.cards()
+func carriers(ctx context.Context, m *node.Machine, wanted []static, bound time.Duration) ([]nic.Card, error) {
+	cards, err := m.Cards()
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range wanted {
 		if c, ok := nic.ByMAC(cards, w.mac); ok && !c.Up {
 			if err := nic.SetUp(c.Index); err != nil {
-				m.say(err.Error())
+				m.Say(err.Error())
 			}
 		}
 	}
@@ -189,12 +190,12 @@ func carriers(ctx context.Context, m *machine, wanted []static, bound time.Durat
 	defer close(done)
 	changed, err := nic.Changes(done)
 	if err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	err = wait.Until(ctx, wait.Condition{
 		For: "a carrier on every interface with a static address", Bound: bound, Every: 100 * time.Millisecond, Changes: changed,
 		Met: func() bool {
-			now, err := m.cards()
+			now, err := m.Cards()
 			if err != nil {
 				return true
 			}

@@ -11,6 +11,8 @@ import (
 	"spore/agent/arp"
 	"spore/agent/netnstest"
 	"spore/agent/network"
+	"spore/agent/node"
+	"spore/agent/nodetest"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -20,8 +22,8 @@ var onABond = &facts.Node{Name: "metal-01", Interfaces: []spec.Interface{{
 	Name: "bond0", Addresses: []string{"10.77.0.21/24", "10.77.0.3/24"}, Bond: &spec.Bond{Members: []string{"02:00:00:00:00:09"}},
 }}}
 
-func networkFile(t *testing.T, m *machine) string {
-	data, err := os.ReadFile(m.root.At(network.Dir + "/10-spore-bond0.network"))
+func networkFile(t *testing.T, m *node.Machine) string {
+	data, err := os.ReadFile(m.Root.At(network.Dir + "/10-spore-bond0.network"))
 	require.NoError(t, err)
 	return string(data)
 }
@@ -31,14 +33,14 @@ func TestAnAddressOfABondThatAnotherMachineHasIsReportedAndUsedOnceItIsFree(t *t
 		// What stands for the bond is a veth: it has a name that it was made with, and a carrier.
 		netnstest.Veth(t, "bond0", "02:00:00:00:00:01", "far0", "02:00:00:00:00:02")
 		netnstest.Address(t, "far0", "10.77.0.3/24")
-		m, _ := testMachine(t, 1)
-		c, err := m.part.Cluster()
+		m, _ := nodetest.New(t, 1)
+		c, err := m.Part.Cluster()
 		require.NoError(t, err)
 		ctx := context.Background()
 		taken := arp.Used{IP: staticIP(t, "10.77.0.3"), MAC: "02:00:00:00:00:02", Card: "02:00:00:00:00:01"}
 
 		require.NoError(t, probeMade(ctx, m, c, onABond))
-		require.Equal(t, []arp.Used{taken}, m.conflicts())
+		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
 		a := &agent{m: m, node: onABond}
 		require.Equal(t, []string{"10.77.0.21"}, []string{a.expected()[0].String()}, "nobody waits for it")
 		require.Len(t, a.expected(), 1)
@@ -47,7 +49,7 @@ func TestAnAddressOfABondThatAnotherMachineHasIsReportedAndUsedOnceItIsFree(t *t
 		freed, err := probeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.False(t, freed)
-		require.Equal(t, []arp.Used{taken}, m.conflicts())
+		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
 
 		far, err := netlink.LinkByName("far0")
 		require.NoError(t, err)
@@ -55,7 +57,7 @@ func TestAnAddressOfABondThatAnotherMachineHasIsReportedAndUsedOnceItIsFree(t *t
 		freed, err = probeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.False(t, freed, "without a cable nobody can say that it is free")
-		require.Equal(t, []arp.Used{taken}, m.conflicts())
+		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
 
 		require.NoError(t, netlink.LinkSetUp(far))
 		address, err := netlink.ParseAddr("10.77.0.3/24")
@@ -64,7 +66,7 @@ func TestAnAddressOfABondThatAnotherMachineHasIsReportedAndUsedOnceItIsFree(t *t
 		freed, err = probeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.True(t, freed)
-		require.Empty(t, m.conflicts())
+		require.Empty(t, conflictsOf(m))
 		require.Contains(t, networkFile(t, m), "10.77.0.3/24")
 	})
 }
@@ -74,11 +76,11 @@ func TestAddressesThatABondHasAreNotProbed(t *testing.T) {
 		netnstest.Veth(t, "bond0", "02:00:00:00:00:01", "far0", "02:00:00:00:00:02")
 		netnstest.Address(t, "bond0", "10.77.0.21/24")
 		netnstest.Address(t, "bond0", "10.77.0.3/24")
-		m, _ := testMachine(t, 1)
-		c, err := m.part.Cluster()
+		m, _ := nodetest.New(t, 1)
+		c, err := m.Part.Cluster()
 		require.NoError(t, err)
 		require.NoError(t, probeMade(context.Background(), m, c, onABond))
-		require.Empty(t, m.conflicts())
-		require.NoFileExists(t, m.root.At(network.Dir+"/10-spore-bond0.network"), "nothing was written")
+		require.Empty(t, conflictsOf(m))
+		require.NoFileExists(t, m.Root.At(network.Dir+"/10-spore-bond0.network"), "nothing was written")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spore/agent/api"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/wire/nodeapi"
@@ -12,12 +13,12 @@ import (
 )
 
 // configRow takes a new configuration from the operator.
-func (m *machine) configRow() api.Row {
+func configRow(m *node.Machine) api.Row {
 	return api.Row{
 		Method: http.MethodPost, Path: nodeapi.ConfigPath, Who: []nodeapi.Role{nodeapi.Admin}, Body: update.MaxSize, AtOnce: 1,
 		// Virtual media and radio links are slow; what comes is written to the disk, too.
 		Bound:  time.Hour,
 		Traced: true,
-		Handle: slot.Handler(slot.Spool(m.root.At(paths.Push))),
+		Handle: slot.Handler(slot.Spool(m.Root.At(paths.Push))),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"spore/agent/config/live"
 	"spore/agent/etcd/origin"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/render"
 	"spore/agent/renewal"
@@ -25,16 +26,13 @@ import (
 	"spore/pki/bundle"
 )
 
-// maxSecret bounds one secret in bytes.
-const maxSecret = 1 << 20
-
 // kubeletDir is where kubelet keeps its own certificates.
 const kubeletDir = "/var/lib/kubelet"
 
 // renderCommand writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
 // program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. --ready says that the
 // service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
-func renderCommand(ctx context.Context, m *machine, args []string) error {
+func renderCommand(ctx context.Context, m *node.Machine, args []string) error {
 	name, program, ready, err := renderArguments(args)
 	if err != nil {
 		return err
@@ -70,20 +68,20 @@ func renderArguments(args []string) (name string, program []string, ready bool, 
 	return options[0], program, ready, nil
 }
 
-func renderFiles(m *machine, name string) error {
-	dir := runtimeDirectory(name)
+func renderFiles(m *node.Machine, name string) error {
+	dir := node.RuntimeDirectory(name)
 	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: render is for a unit with RuntimeDirectory=")
 	}
-	_, c, n, err := m.node()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
 	if n == nil {
 		return errors.New("this machine is no node, so there is nothing to render")
 	}
-	hosts, err := m.part.Hosts()
+	hosts, err := m.Part.Hosts()
 	if err != nil {
 		return err
 	}
@@ -98,7 +96,7 @@ func renderFiles(m *machine, name string) error {
 	}
 	leaves := renewal.Entries(share)
 	files, err := render.Render(name, render.Input{
-		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: memory(), Dir: dir,
+		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: node.Memory(), Dir: dir,
 		SecretPath: func(ref string) string {
 			if leaves[ref] { // It is renewed while the program runs.
 				return live.Of(paths.Live, name, ref)
@@ -109,45 +107,21 @@ func renderFiles(m *machine, name string) error {
 			if credentials == "" || !bundle.ValidName(ref) {
 				return nil, fmt.Errorf("the secret %q was not given to this unit", ref)
 			}
-			return atomicfile.ReadLimited(secretPath(ref), maxSecret)
+			return atomicfile.ReadLimited(secretPath(ref), node.MaxSecret)
 		},
-		Authority: m.part.Public, EtcdOrigin: origin.Dir(m.root.At(origin.Data)).Read,
+		Authority: m.Part.Public, EtcdOrigin: origin.Dir(m.Root.At(origin.Data)).Read,
 	})
 	if err != nil {
 		return err
 	}
 	if name == "kubelet" {
-		dropped, err := renewal.DropForeign(m.root.At(kubeletDir), m.part.Public)
+		dropped, err := renewal.DropForeign(m.Root.At(kubeletDir), m.Part.Public)
 		for _, path := range dropped {
-			m.say("removed " + path + ": another authority signs now")
+			m.Say("removed " + path + ": another authority signs now")
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return render.Write(dir, files)
-}
-
-// memory is the machine's memory in bytes; 0 where the kernel does not say.
-func memory() uint64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0
-	}
-	return uint64(info.Totalram) * uint64(info.Unit)
-}
-
-// runtimeDirectory is the unit's runtime directory of this name, else the first: systemd tells a unit with several all of
-// them, sorted (systemd.exec(5)).
-func runtimeDirectory(name string) string {
-	all := filepath.SplitList(os.Getenv("RUNTIME_DIRECTORY"))
-	for _, dir := range all {
-		if filepath.Base(dir) == name {
-			return dir
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return all[0]
 }

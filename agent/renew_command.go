@@ -23,6 +23,7 @@ import (
 	"spore/agent/api"
 	"spore/agent/atomicfile"
 	"spore/agent/delivery"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
@@ -51,11 +52,11 @@ const (
 // renewCommand looks at the node's bundle and certificates again, takes a newer bundle that the operator sent, has masters
 // make what is due, and has the programs take what is new. It goes on for as long as a certificate has ended that a master
 // could make.
-func renewCommand(ctx context.Context, m *machine, args []string) error {
+func renewCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent renew"}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	for {
 		t, err := newTaker(m)
 		if err != nil || t == nil {
@@ -65,7 +66,7 @@ func renewCommand(ctx context.Context, m *machine, args []string) error {
 		if err != nil || !again {
 			return err
 		}
-		m.say(fmt.Sprintf("asking again in %s", againAfter))
+		m.Say(fmt.Sprintf("asking again in %s", againAfter))
 		if sleep(ctx, againAfter) != nil {
 			return nil // It is told to stop.
 		}
@@ -81,12 +82,12 @@ func (t *taker) renew(ctx context.Context) (again bool, err error) {
 		unanswered = err != nil
 		return made, refused, err
 	}
-	inbox := t.m.root.At(filepath.Join(paths.Inbox, inboxFile))
+	inbox := t.m.Root.At(filepath.Join(paths.Inbox, inboxFile))
 	data, err := readInbox(inbox)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		t.m.say(fmt.Sprintf("the bundle that was sent was refused: %v", err))
+		t.m.Say(fmt.Sprintf("the bundle that was sent was refused: %v", err))
 	default:
 		t.in.Delivered = append(t.in.Delivered, delivery.Delivered{From: delivery.Network, Data: data})
 	}
@@ -98,23 +99,23 @@ func (t *taker) renew(ctx context.Context) (again bool, err error) {
 	if err := os.RemoveAll(inbox); err != nil { // Or the path unit would come again.
 		return false, err
 	}
-	state := &renewal.File{Path: t.m.root.At(paths.Renewal)}
+	state := &renewal.File{Path: t.m.Root.At(paths.Renewal)}
 	if err := t.apply(ctx, state); err != nil {
 		return false, err
 	}
 	s, err := state.Read()
-	return unanswered && !s.Ends.IsZero() && !t.m.now().Before(s.Ends), err
+	return unanswered && !s.Ends.IsZero() && !t.m.Now().Before(s.Ends), err
 }
 
 // asker asks the cluster's masters, in an order of chance, so that not all nodes ask the same one.
 func (t *taker) asker(agent pki.Certificate, trusted map[string]string) renewal.Asker {
 	masters := slices.DeleteFunc(slices.Clone(t.cluster.Members["control-plane"]), func(n string) bool { return n == t.node.Name })
 	mathrand.Shuffle(len(masters), func(i, j int) { masters[i], masters[j] = masters[j], masters[i] })
-	client := nodeapi.Client{Addresses: t.m.addressesOf, Identity: func() (nodeapi.Identity, error) {
+	client := nodeapi.Client{Addresses: t.m.AddressesOf, Identity: func() (nodeapi.Identity, error) {
 		return nodeapi.Identity{Certificate: []byte(agent.Certificate), Key: []byte(agent.Key), Authorities: []byte(trusted["agent"])}, nil
 	}}
 	return renewal.Asker{
-		Cluster: t.cluster.ID, Node: t.node.Name, Agent: agent, Masters: masters, Trusted: trusted, Now: t.m.now, Random: rand.Reader,
+		Cluster: t.cluster.ID, Node: t.node.Name, Agent: agent, Masters: masters, Trusted: trusted, Now: t.m.Now, Random: rand.Reader,
 		Post: func(ctx context.Context, master string, data []byte) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, askBound)
 			defer cancel()
@@ -134,11 +135,11 @@ func (t *taker) apply(ctx context.Context, state *renewal.File) error {
 		return err
 	}
 	defer bus.Close()
-	client := t.m.apiClient()
+	client := t.m.Client()
 	a := renewal.Applier{
-		Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.say, Sleep: sleep, Every: turnEvery,
+		Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.Say, Sleep: sleep, Every: turnEvery,
 		Others: func(program string) []string { return renewal.Others(t.cluster, t.node, program) },
-		Urgent: func(string) bool { return !s.Ends.IsZero() && t.m.now().After(s.Ends.Add(-urgent)) },
+		Urgent: func(string) bool { return !s.Ends.IsZero() && t.m.Now().After(s.Ends.Add(-urgent)) },
 		Ask: func(ctx context.Context, node string) (r nodeapi.Renewal, err error) {
 			ctx, cancel := context.WithTimeout(ctx, askBound)
 			defer cancel()
@@ -230,7 +231,7 @@ var signals = map[string]int32{"HUP": 1, "USR2": 12}
 
 // signCommand signs for another node: the request on standard input, the answer on standard output. systemd starts it for each
 // connection to its socket.
-func signCommand(_ context.Context, m *machine, args []string) error {
+func signCommand(_ context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent sign"}
 	}
@@ -238,17 +239,17 @@ func signCommand(_ context.Context, m *machine, args []string) error {
 	if err != nil {
 		return fmt.Errorf("read a request: %w", err)
 	}
-	answer, err := m.sign(request)
+	answer, err := signRequest(m, request)
 	if err != nil {
-		m.say("a request for certificates was refused: " + err.Error())
+		m.Say("a request for certificates was refused: " + err.Error())
 		answer = renewal.Refuse(err)
 	}
 	_, err = os.Stdout.Write(answer)
 	return err
 }
 
-func (m *machine) sign(request []byte) ([]byte, error) {
-	c, _, err := m.quorumMember()
+func signRequest(m *node.Machine, request []byte) ([]byte, error) {
+	c, _, err := m.Self()
 	if err != nil {
 		return nil, err
 	}
@@ -258,12 +259,12 @@ func (m *machine) sign(request []byte) ([]byte, error) {
 	}
 	trusted := map[string]string{}
 	for _, a := range pki.Authorities() {
-		if text, err := m.part.Public(a.Name + ".crt"); err == nil && a.Kind == pki.CA {
+		if text, err := m.Part.Public(a.Name + ".crt"); err == nil && a.Kind == pki.CA {
 			trusted[a.Name] = string(text)
 		}
 	}
-	s := renewal.Signer{Cluster: c, Node: m.part.Node, Trusted: trusted, Now: m.now(), Random: rand.Reader, Key: func(authority string) (pki.Hidden, error) {
-		key, err := credential(keys[authority])
+	s := renewal.Signer{Cluster: c, Node: m.Part.Node, Trusted: trusted, Now: m.Now(), Random: rand.Reader, Key: func(authority string) (pki.Hidden, error) {
+		key, err := node.Secret(keys[authority])
 		return pki.Hidden(key), err
 	}}
 	return s.Sign(request)
@@ -290,29 +291,29 @@ func readInbox(path string) ([]byte, error) {
 }
 
 // renewalRows are what the node answers of renewal.
-func (m *machine) renewalRows(c *facts.Cluster, n *facts.Node) []api.Row {
+func renewalRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	rows := []api.Row{
 		{Method: http.MethodGet, Path: nodeapi.RenewalPath, Who: append(nodeapi.Operators(), nodeapi.Node),
-			Handle: api.Plain(renewal.StateHandler(m.root.At(paths.Renewal), m.root.At(paths.Status)))},
-		{Method: http.MethodPost, Path: nodeapi.BundlePath, Who: []nodeapi.Role{nodeapi.Admin}, Body: bundle.MaxSize, AtOnce: 1, Handle: m.takeBundle(c, n)},
+			Handle: api.Plain(renewal.StateHandler(m.Root.At(paths.Renewal), m.Root.At(paths.Status)))},
+		{Method: http.MethodPost, Path: nodeapi.BundlePath, Who: []nodeapi.Role{nodeapi.Admin}, Body: bundle.MaxSize, AtOnce: 1, Handle: takeBundle(m, c, n)},
 	}
 	if slices.Contains(n.Roles, "control-plane") {
 		rows = append(rows, api.Row{Method: http.MethodPost, Path: nodeapi.RenewPath, Who: []nodeapi.Role{nodeapi.Node}, Body: renewal.MaxRequest, AtOnce: 8, Ended: true,
-			Handle: api.Plain(renewal.SignHandler(m.root.At(paths.Signer)))})
+			Handle: api.Plain(renewal.SignHandler(m.Root.At(paths.Signer)))})
 	}
 	return rows
 }
 
 // takeBundle checks a bundle that the operator sends and leaves it for root, which checks it again. It is not answered before
 // the bundle lies there; whether it was taken is seen in the node's serial.
-func (m *machine) takeBundle(c *facts.Cluster, n *facts.Node) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
+func takeBundle(m *node.Machine, c *facts.Cluster, n *facts.Node) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
 	return func(w http.ResponseWriter, r *http.Request, caller nodeapi.Caller) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, "the bundle was cut off or is too large", http.StatusBadRequest)
 			return
 		}
-		keys, err := m.signingKeys(c)
+		keys, err := signingKeys(m, c)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -322,12 +323,12 @@ func (m *machine) takeBundle(c *facts.Cluster, n *facts.Node) func(http.Response
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		if _, err := atomicfile.Write(m.root.At(filepath.Join(paths.Inbox, inboxFile)), data, 0o600); err != nil {
-			m.say(err.Error())
+		if _, err := atomicfile.Write(m.Root.At(filepath.Join(paths.Inbox, inboxFile)), data, 0o600); err != nil {
+			m.Say(err.Error())
 			http.Error(w, n.Name+" cannot keep the bundle; see its journal", http.StatusInternalServerError)
 			return
 		}
-		m.say(fmt.Sprintf("%s has sent bundle %d", caller.Name, b.Serial))
+		m.Say(fmt.Sprintf("%s has sent bundle %d", caller.Name, b.Serial))
 		w.WriteHeader(http.StatusAccepted)
 	}
 }

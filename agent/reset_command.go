@@ -11,6 +11,7 @@ import (
 
 	"spore/agent/datadisk"
 	"spore/agent/install"
+	"spore/agent/node"
 	"spore/agent/state"
 	"spore/storage/disk"
 )
@@ -19,7 +20,7 @@ const resetUsage = "usage: spore-agent reset --disk SERIAL|wwn:WWN|id:NAME [--re
 
 // resetCommand gives up what is on a disk: the state on the one that the machine was booted from, all of one that the node's
 // file names. It is the only command on a node that deletes data which something else could still read.
-func resetCommand(_ context.Context, m *machine, args []string) error {
+func resetCommand(_ context.Context, m *node.Machine, args []string) error {
 	flags := flag.NewFlagSet("reset", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	name := flags.String("disk", "", "")
@@ -31,15 +32,15 @@ func resetCommand(_ context.Context, m *machine, args []string) error {
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	m.readBoot()
-	_, c, n, err := m.node()
+	m.ReadBoot()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
 	if n == nil {
 		return errors.New("this machine is no node, so it has no disks of its own; nothing was changed")
 	}
-	disks, err := m.disks()
+	disks, err := m.Disks()
 	if err != nil {
 		return err
 	}

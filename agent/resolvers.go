@@ -13,19 +13,19 @@ func (a *agent) resolvers() {
 	if a.cluster == nil || len(a.cluster.Network.Nameservers) > 0 {
 		return
 	}
-	cards, err := a.m.cards()
+	cards, err := a.m.Cards()
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 		return
 	}
-	in := systemfiles.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir}
-	leases := os.DirFS(a.m.root.At("/run/systemd/netif/leases"))
+	in := systemfiles.Input{Root: a.m.Root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir}
+	leases := os.DirFS(a.m.Root.At("/run/systemd/netif/leases"))
 	for _, c := range cards {
 		if l, ok := dhcplease.Read(leases, c.Index); ok {
 			in.Resolvers, in.SearchDomain = append(in.Resolvers, l.DNS...), l.Domain
 		}
 	}
 	if err := systemfiles.WriteResolvers(in); err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }

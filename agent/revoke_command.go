@@ -16,6 +16,7 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/luks"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/tpm"
@@ -32,12 +33,12 @@ const eventLog = "/sys/kernel/security/tpm0/binary_bios_measurements"
 const bootCount = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 // revokeCommand has the firmware take the revoked images that the configuration names.
-func revokeCommand(ctx context.Context, m *machine, args []string) error {
+func revokeCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent revoke"}
 	}
-	m.readBoot()
-	auth, err := atomicfile.ReadLimited(filepath.Join(m.root.At(bootinfo.ClusterDir), facts.RevokedFile), dbx.MaxSize)
+	m.ReadBoot()
+	auth, err := atomicfile.ReadLimited(filepath.Join(m.Root.At(bootinfo.ClusterDir), facts.RevokedFile), dbx.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -48,26 +49,26 @@ func revokeCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s of the configuration: %w", facts.RevokedFile, err)
 	}
-	if _, err := os.Stat(m.root.At(bootCount)); err == nil {
-		m.say("the configuration is on trial: the firmware gets the revoked images that it names at the next start")
+	if _, err := os.Stat(m.Root.At(bootCount)); err == nil {
+		m.Say("the configuration is on trial: the firmware gets the revoked images that it names at the next start")
 		return nil
 	}
-	if f := firmware.Read(os.DirFS(m.root.At("/"))); f == nil || !f.SecureBoot {
-		m.say("Secure Boot is off: the firmware gets no revoked images")
+	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f == nil || !f.SecureBoot {
+		m.Say("Secure Boot is off: the firmware gets no revoked images")
 		return nil
 	}
 	machine := dbx.Machine{
-		Vars: m.root.At("/sys/firmware/efi/efivars"), Programs: m.programs, Say: m.say,
+		Vars: m.Root.At("/sys/firmware/efi/efivars"), Programs: func() (map[string]dbx.Hash, error) { return espPrograms(m) }, Say: m.Say,
 		Start: func() (tpm.Digest, []byte, error) {
-			start, err := m.measured()
+			start, err := measuredStart(m)
 			if err != nil {
 				return tpm.Digest{}, nil, err
 			}
-			log, err := atomicfile.ReadLimited(m.root.At(eventLog), tpm.MaxLog)
+			log, err := atomicfile.ReadLimited(m.Root.At(eventLog), tpm.MaxLog)
 			return start.Keys, log, err
 		},
 	}
-	if err := m.expecting(&machine); err != nil {
+	if err := expecting(m, &machine); err != nil {
 		return err
 	}
 	_, err = dbx.Bring(ctx, write, machine)
@@ -75,11 +76,11 @@ func revokeCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // programs hashes all programs on the ESP that the machine was started from.
-func (m *machine) programs() (map[string]dbx.Hash, error) {
-	if m.boot.ESP == "" {
+func espPrograms(m *node.Machine) (map[string]dbx.Hash, error) {
+	if m.Boot.ESP == "" {
 		return nil, errors.New("it is not known which ESP the machine was started from")
 	}
-	f, err := os.Open(m.boot.ESP)
+	f, err := os.Open(m.Boot.ESP)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +112,15 @@ func (m *machine) programs() (map[string]dbx.Hash, error) {
 }
 
 // expecting says how the TPM is told of the next start, where it opens the state by what the firmware measures.
-func (m *machine) expecting(to *dbx.Machine) error {
+func expecting(m *node.Machine, to *dbx.Machine) error {
 	var info state.Info
-	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
 		return err
 	}
 	if info.Encryption == nil {
 		return nil
 	}
-	device := m.root.At("/dev/disk/by-partuuid/" + strings.ToLower(info.PartUUID))
+	device := m.Root.At("/dev/disk/by-partuuid/" + strings.ToLower(info.PartUUID))
 	f, err := os.Open(device)
 	if err != nil {
 		return err
@@ -132,13 +133,13 @@ func (m *machine) expecting(to *dbx.Machine) error {
 	for _, t := range header.All(luks.TokenTPM) {
 		to.Sealed = to.Sealed || t.PublicKey != nil
 	}
-	_, _, n, err := m.node()
+	_, _, n, err := m.Node()
 	if err != nil || n == nil {
 		return errors.Join(err, errors.New("it is not known which node this is"))
 	}
 	lock := stateLock(m, n)
 	to.Expect = func(ctx context.Context, keys tpm.Digest) error {
-		key, err := m.storedRecoveryKey(ctx)
+		key, err := storedRecoveryKey(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (m *machine) expecting(to *dbx.Machine) error {
 }
 
 // storedRecoveryKey takes the recovery key out of the bundle that the node keeps.
-func (m *machine) storedRecoveryKey(ctx context.Context) (string, error) {
+func storedRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
 	t, err := newTaker(m)
 	if err != nil {
 		return "", err
@@ -159,7 +160,7 @@ func (m *machine) storedRecoveryKey(ctx context.Context) (string, error) {
 	if t == nil || t.vault == nil {
 		return "", errors.New("the node keeps no bundle with the recovery key")
 	}
-	raw, _, err := t.vault.Open(ctx, m.root.At(paths.StoredBundle), delivery.CredentialName)
+	raw, _, err := t.vault.Open(ctx, m.Root.At(paths.StoredBundle), delivery.CredentialName)
 	if err != nil {
 		return "", err
 	}

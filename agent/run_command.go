@@ -23,6 +23,7 @@ import (
 	"spore/agent/environment"
 	"spore/agent/firmware"
 	"spore/agent/nic"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/screen"
@@ -52,7 +53,7 @@ const (
 
 // agent is the running daemon.
 type agent struct {
-	m   *machine
+	m   *node.Machine
 	bus *activate.Bus
 	id  detect.Identity
 	// cluster and node are nil on a machine that is no node.
@@ -69,19 +70,19 @@ type agent struct {
 }
 
 // runCommand is the daemon.
-func runCommand(ctx context.Context, m *machine, args []string) error {
+func runCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent run"}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	a := &agent{m: m}
 	var err error
-	if a.id, a.cluster, a.node, err = m.node(); err != nil {
+	if a.id, a.cluster, a.node, err = m.Node(); err != nil {
 		// The daemon goes on: its line is how the problem is seen.
 		a.id.Problem = err.Error()
 	}
 	if a.cluster == nil {
-		a.cluster, _ = m.part.Cluster()
+		a.cluster, _ = m.Part.Cluster()
 	}
 	if a.bus, err = activate.Connect(ctx); err != nil {
 		return err
@@ -90,11 +91,11 @@ func runCommand(ctx context.Context, m *machine, args []string) error {
 	a.begin()
 	if a.node != nil {
 		if err := a.activate(ctx); err != nil {
-			m.say(err.Error())
+			m.Say(err.Error())
 		}
 	}
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	return a.follow(ctx)
 }
@@ -111,31 +112,31 @@ func (a *agent) begin() {
 	} else {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
-	l.MachineID = a.m.boot.MachineID
-	l.BootDisk = or(a.m.boot.BootDisk.Serial, a.m.boot.BootDisk.Path)
-	l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
+	l.MachineID = a.m.Boot.MachineID
+	l.BootDisk = or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
+	l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
 	a.beginClock()
-	if a.m.boot.Stage1End > 0 {
-		l.Times["kernel"], l.Times["stage1"] = a.m.boot.Stage1Start, a.m.boot.Stage1End
+	if a.m.Boot.Stage1End > 0 {
+		l.Times["kernel"], l.Times["stage1"] = a.m.Boot.Stage1Start, a.m.Boot.Stage1End
 	}
 	var info state.Info
-	if err := atomicfile.ReadJSON(a.m.root.At(paths.State), &info); err == nil {
+	if err := atomicfile.ReadJSON(a.m.Root.At(paths.State), &info); err == nil {
 		l.State = &info
 	}
 }
 
 // activate writes the environment files and enqueues the targets of the roles that may start.
 func (a *agent) activate(ctx context.Context) error {
-	if err := environment.Write(a.m.root.At(paths.Environment), a.cluster, a.node, memory()); err != nil {
+	if err := environment.Write(a.m.Root.At(paths.Environment), a.cluster, a.node, node.Memory()); err != nil {
 		return err
 	}
 	began := time.Now()
 	if err := probeMade(ctx, a.m, a.cluster, a.node); err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	_, err := a.readBundle()
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	err = a.startRoles(ctx, addressBound-time.Since(began))
 	a.step("activated")
@@ -145,8 +146,8 @@ func (a *agent) activate(ctx context.Context) error {
 // startRoles enqueues the targets of the roles that may start and have not been started yet.
 func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) error {
 	in := activate.Input{
-		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.root.At(paths.Secrets)),
-		Unit: activate.UnitIn(a.m.root.At("/etc/systemd/system"), a.m.root.At("/usr/lib/systemd/system")),
+		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.Root.At(paths.Secrets)),
+		Unit: activate.UnitIn(a.m.Root.At("/etc/systemd/system"), a.m.Root.At("/usr/lib/systemd/system")),
 	}
 	if a.line.Bundle != nil {
 		in.Serial, in.BundleProblem = a.line.Bundle.Serial, a.line.Bundle.Problem
@@ -204,14 +205,14 @@ func up(p watch.Picture, units []string) bool {
 // startLate starts what no role waits for, the API of the node among it.
 func (a *agent) startLate(ctx context.Context) {
 	if err := activate.Start(ctx, a.bus, append(slices.Clone(a.every), lateTarget)); err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }
 
 // readBundle reads what became of the node's bundle.
 func (a *agent) readBundle() (bundleInfo, error) {
 	var info bundleInfo
-	err := atomicfile.ReadJSON(a.m.root.At(paths.BundleInfo), &info)
+	err := atomicfile.ReadJSON(a.m.Root.At(paths.BundleInfo), &info)
 	if errors.Is(err, fs.ErrNotExist) {
 		return info, nil // spore-bundle.service failed, and the status says so.
 	}
@@ -235,12 +236,12 @@ func (a *agent) rebundle(ctx context.Context) error {
 
 // renew starts the renewal where it cannot wait for its timer: a certificate has ended, or programs have yet to take what came.
 func (a *agent) renew(ctx context.Context) {
-	s, err := (&renewal.File{Path: a.m.root.At(paths.Renewal)}).Read()
-	if err == nil && (len(s.Pending) > 0 || !s.Ends.IsZero() && !a.m.now().Before(s.Ends)) {
+	s, err := (&renewal.File{Path: a.m.Root.At(paths.Renewal)}).Read()
+	if err == nil && (len(s.Pending) > 0 || !s.Ends.IsZero() && !a.m.Now().Before(s.Ends)) {
 		err = a.bus.Start(ctx, "spore-renew.service")
 	}
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }
 
@@ -251,28 +252,28 @@ func (a *agent) awaitAddresses(ctx context.Context, bound time.Duration) {
 	defer close(done)
 	changed, err := nic.Changes(done)
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	want := a.expected()
 	what := "an address by DHCP"
 	switch {
 	case len(want) > 0:
 		what = fmt.Sprintf("the node's addresses %v", want)
-	case len(a.m.conflicts()) > 0:
+	case len(conflictsOf(a.m)) > 0:
 		return // Every address that it could have is another machine's.
 	}
 	err = wait.Until(ctx, wait.Condition{
 		For: what, Bound: bound, Changes: changed, Patience: 5 * time.Second,
 		Say: func(text string) {
-			a.m.say(text)
+			a.m.Say(text)
 			if err := a.report(ctx); err != nil {
-				a.m.say(err.Error())
+				a.m.Say(err.Error())
 			}
 		},
 		Met: func() bool { return haveAddresses(want) },
 	})
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }
 
@@ -295,7 +296,7 @@ func (a *agent) waits() bool { return a.clock.last.Wrong || !haveAddresses(a.exp
 
 // expected lists the static addresses that nobody else has.
 func (a *agent) expected() []netip.Addr {
-	used := a.m.conflicts()
+	used := conflictsOf(a.m)
 	var out []netip.Addr
 	for _, i := range a.node.Interfaces {
 		for _, s := range i.Addresses {
@@ -311,10 +312,10 @@ func (a *agent) expected() []netip.Addr {
 // follow says how the machine is, on each change, until it is stopped.
 func (a *agent) follow(ctx context.Context) error {
 	settled := func() bool { return a.line.System == "running" || a.line.System == "degraded" }
-	changes := watch.Changes(ctx, a.bus.Conn(), a.m.say, settled)
+	changes := watch.Changes(ctx, a.bus.Conn(), a.m.Say, settled)
 	links, err := nic.Changes(ctx.Done())
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	clockTick, probeTick := time.NewTicker(clockEvery), time.NewTicker(probeEvery)
 	defer clockTick.Stop()
@@ -325,16 +326,16 @@ func (a *agent) follow(ctx context.Context) error {
 	late := sync.OnceFunc(func() { a.startLate(ctx) })
 	coldplug := sync.OnceFunc(func() {
 		if err := a.bus.Start(ctx, "spore-coldplug.service"); err != nil {
-			a.m.say(err.Error())
+			a.m.Say(err.Error())
 		}
 	})
-	bundles := wait.Dir(ctx, a.m.root.At(paths.Bundle))
-	if err := os.MkdirAll(a.m.root.At(paths.Waiting), 0o755); err != nil {
-		a.m.say(err.Error())
+	bundles := wait.Dir(ctx, a.m.Root.At(paths.Bundle))
+	if err := os.MkdirAll(a.m.Root.At(paths.Waiting), 0o755); err != nil {
+		a.m.Say(err.Error())
 	}
-	waiting := wait.Dir(ctx, a.m.root.At(paths.Waiting))
+	waiting := wait.Dir(ctx, a.m.Root.At(paths.Waiting))
 	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	a.renew(ctx)
 	a.rememberClock()
@@ -365,7 +366,7 @@ func (a *agent) follow(ctx context.Context) error {
 			time.Sleep(watch.Quiet)
 		case <-bundles:
 			if err := a.rebundle(ctx); err != nil {
-				a.m.say(err.Error())
+				a.m.Say(err.Error())
 			}
 			a.renew(ctx)
 		case <-probeTick.C:
@@ -379,8 +380,8 @@ func (a *agent) follow(ctx context.Context) error {
 // report takes the picture and, when it says something new, prints the line.
 func (a *agent) report(ctx context.Context) error {
 	l := &a.line
-	l.Disks = a.m.dataDisks()
-	l.Configuration = a.m.configuration()
+	l.Disks = dataDisks(a.m)
+	l.Configuration = configuration(a.m)
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, osdUnits(l.Disks)))
 	if err != nil {
 		return err
@@ -390,11 +391,11 @@ func (a *agent) report(ctx context.Context) error {
 		p.System = "starting" // systemd knows nothing of what startLate has yet to start.
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
-	l.Conflicts, l.Waiting = a.m.conflicts(), a.m.waiting()
+	l.Conflicts, l.Waiting = conflictsOf(a.m), a.m.Waiting()
 	l.Clock = a.clockState(ctx)
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
-		l.Firmware = firmware.Read(os.DirFS(a.m.root.At("/")))
+		l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
 	}
 	l.Addresses = nil
 	if have, err := nic.Addresses(); err == nil {
@@ -408,8 +409,8 @@ func (a *agent) report(ctx context.Context) error {
 	if p.System == "running" || p.System == "degraded" {
 		a.step("running")
 	}
-	own := a.m.cost(0)
-	for name, s := range status.Steps(a.m.root) {
+	own := a.m.Cost(0)
+	for name, s := range status.Steps(a.m.Root) {
 		l.Times[name] = s.At
 		own.CPU += s.CPU
 		own.Spawn += s.Spawn
@@ -426,8 +427,8 @@ func (a *agent) report(ctx context.Context) error {
 // say puts the line where people and tests look for it.
 func (a *agent) say(l status.Line) {
 	text := l.String() + "\n"
-	if _, err := atomicfile.Write(a.m.root.At(paths.Status), []byte(text), 0o644); err != nil {
-		a.m.say(err.Error())
+	if _, err := atomicfile.Write(a.m.Root.At(paths.Status), []byte(text), 0o644); err != nil {
+		a.m.Say(err.Error())
 	}
 	fmt.Print(text)
 	a.print("/dev/console", text)
@@ -436,7 +437,7 @@ func (a *agent) say(l status.Line) {
 
 // print writes to a terminal; a container has none that can be opened.
 func (a *agent) print(device, text string) {
-	f, err := os.OpenFile(a.m.root.At(device), os.O_WRONLY|unix.O_NOCTTY, 0)
+	f, err := os.OpenFile(a.m.Root.At(device), os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return
 	}
@@ -446,27 +447,27 @@ func (a *agent) print(device, text string) {
 
 // step notes the time of something that happens once a boot; the daemon may have been restarted since.
 func (a *agent) step(name string) {
-	if _, done := status.Steps(a.m.root)[name]; done {
+	if _, done := status.Steps(a.m.Root)[name]; done {
 		return
 	}
-	if err := status.Record(a.m.root, name, status.Step{At: status.SinceBoot()}); err != nil {
-		a.m.say(err.Error())
+	if err := status.Record(a.m.Root, name, status.Step{At: status.SinceBoot()}); err != nil {
+		a.m.Say(err.Error())
 	}
 }
 
 // probeAgain probes addresses that another machine had, and uses those that became free.
 func (a *agent) probeAgain(ctx context.Context) {
-	if a.node == nil || len(a.m.conflicts()) == 0 {
+	if a.node == nil || len(conflictsOf(a.m)) == 0 {
 		return
 	}
 	freed, err := probeTaken(ctx, a.m, a.cluster, a.node)
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	if !freed {
 		return
 	}
 	if err := a.bus.Reload(ctx, "systemd-networkd.service"); err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }

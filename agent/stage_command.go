@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/dbx"
 	"spore/agent/firmware"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/agent/state"
@@ -34,7 +34,7 @@ const espBound = 30 * time.Second
 const stageUsage = "usage: spore-agent stage-config [--reboot] FILE, or stage-config --spool"
 
 // stageCommand takes a configuration that `spore push` made, from a file or from the API of the node.
-func stageCommand(ctx context.Context, m *machine, args []string) error {
+func stageCommand(ctx context.Context, m *node.Machine, args []string) error {
 	flags := flag.NewFlagSet("stage-config", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	var o slot.Wish
@@ -43,55 +43,55 @@ func stageCommand(ctx context.Context, m *machine, args []string) error {
 	if err := flags.Parse(args); err != nil || *spool != (flags.NArg() == 0) || flags.NArg() > 1 {
 		return usageError{stageUsage}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	if *spool {
-		return m.stageSpool(ctx)
+		return stageSpool(ctx, m)
 	}
 	f, err := os.Open(flags.Arg(0))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r := m.stageFile(ctx, f, o)
+	r := stageFile(ctx, m, f, o)
 	if r.Error != "" {
 		return errors.New(r.Error)
 	}
 	fmt.Println(r.Text())
 	if o.Reboot && !r.Unchanged {
-		return m.restart(ctx)
+		return m.Restart(ctx)
 	}
 	return nil
 }
 
 // stageSpool takes what lies in the spool, oldest first, and answers beside it.
-func (m *machine) stageSpool(ctx context.Context) error {
-	spool := slot.Spool(m.root.At(paths.Push))
+func stageSpool(ctx context.Context, m *node.Machine) error {
+	spool := slot.Spool(m.Root.At(paths.Push))
 	for {
 		job, err := spool.Next()
 		if err != nil || job == nil {
 			return err
 		}
-		r := m.stageJob(ctx, job)
+		r := stageJob(ctx, m, job)
 		if err := job.Answer(r); err != nil {
 			return err
 		}
-		m.say(fmt.Sprintf("pushed by %.64q: %s", job.Wish.By, r.Text()))
+		m.Say(fmt.Sprintf("pushed by %.64q: %s", job.Wish.By, r.Text()))
 		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
 			// The answer has to be on its way before the network ends.
 			time.Sleep(2 * time.Second)
-			return m.restart(ctx)
+			return m.Restart(ctx)
 		}
 	}
 }
 
 // stageJob copies an update to where the API's user cannot change it any more while it is looked at.
-func (m *machine) stageJob(ctx context.Context, job *slot.Job) slot.Answer {
+func stageJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
 	fail := func(err error) slot.Answer { return slot.Answer{Error: err.Error()} }
 	defer job.Discard()
-	if _, err := m.stateForPush(); err != nil {
+	if _, err := stateForPush(m); err != nil {
 		return fail(err)
 	}
-	f, err := os.OpenFile(m.root.At(paths.PushCopy), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(m.Root.At(paths.PushCopy), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fail(fmt.Errorf("keep the update: %w", err))
 	}
@@ -100,13 +100,13 @@ func (m *machine) stageJob(ctx context.Context, job *slot.Job) slot.Answer {
 	if err := job.CopyTo(f, update.MaxSize); err != nil {
 		return fail(fmt.Errorf("keep the update: %w", err))
 	}
-	return m.stageFile(ctx, f, job.Wish)
+	return stageFile(ctx, m, f, job.Wish)
 }
 
 // stateForPush reads what /var is.
-func (m *machine) stateForPush() (state.Info, error) {
+func stateForPush(m *node.Machine) (state.Info, error) {
 	var info state.Info
-	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
 		return info, fmt.Errorf("it is not known what /var is: %w", err)
 	}
 	if info.Kind != state.Partition {
@@ -116,16 +116,16 @@ func (m *machine) stateForPush() (state.Info, error) {
 }
 
 // stageFile looks at an update and puts it on the disk.
-func (m *machine) stageFile(ctx context.Context, f *os.File, o slot.Wish) slot.Answer {
-	r, err := m.stageUpdate(ctx, f, o)
+func stageFile(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) slot.Answer {
+	r, err := stageUpdate(ctx, m, f, o)
 	if err != nil {
 		return slot.Answer{Error: err.Error()}
 	}
 	return r
 }
 
-func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slot.Answer, error) {
-	_, c, n, err := m.node()
+func stageUpdate(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.Answer, error) {
+	_, c, n, err := m.Node()
 	if err != nil {
 		return slot.Answer{}, err
 	}
@@ -141,9 +141,9 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slo
 		return slot.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
 	if src.Head.Force {
-		m.say(src.Head.String())
+		m.Say(src.Head.String())
 	}
-	sm, err := m.stageMachine(ctx, c, n)
+	sm, err := stageMachine(ctx, m, c, n)
 	if err != nil {
 		return slot.Answer{}, err
 	}
@@ -158,13 +158,13 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slo
 	a := slot.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
 	switch {
 	case r.Unchanged:
-		return a, m.endLive(ctx, n)
+		return a, endLive(ctx, m, n)
 	case o.Reboot:
 		return a, nil
 	}
-	p, err := m.takeLive(ctx, r.Device, src.Head.ClusterHash, n)
+	p, err := takeLive(ctx, m, r.Device, src.Head.ClusterHash, n)
 	if err != nil {
-		return a, m.takeBack(sm, r.Entry, err)
+		return a, takeBack(m, sm, r.Entry, err)
 	}
 	a.Waits = p.Reboot
 	if len(p.Reboot) == 0 {
@@ -174,38 +174,38 @@ func (m *machine) stageUpdate(ctx context.Context, f *os.File, o slot.Wish) (slo
 }
 
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.
-func (m *machine) takeBack(sm slot.Machine, file string, why error) error {
+func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
-	return errors.Join(why, err, m.changeRecord(func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
+	return errors.Join(why, err, changeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
 }
 
 // stageMachine is this machine for package slot.
-func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
-	info, err := m.stateForPush()
+func stageMachine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
+	info, err := stateForPush(m)
 	if err != nil {
 		return slot.Machine{}, err
 	}
 	sm := slot.Machine{
-		Boot: m.boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.root.At(paths.Update), BootID: m.bootID(), Now: m.now, Say: m.say,
-		Open: func(path string, whole bool) (slot.Device, error) { return m.openDevice(ctx, path, whole) },
+		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.Root.At(paths.Update), BootID: m.BootID(), Now: m.Now, Say: m.Say,
+		Open: func(path string, whole bool) (slot.Device, error) { return openDevice(ctx, m, path, whole) },
 	}
-	if fw := firmware.Read(os.DirFS(m.root.At("/"))); fw != nil {
+	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
-		if sm.Revoked, err = dbx.Revoked(m.root.At("/sys/firmware/efi/efivars")); err != nil {
+		if sm.Revoked, err = dbx.Revoked(m.Root.At("/sys/firmware/efi/efivars")); err != nil {
 			return slot.Machine{}, err
 		}
 	}
 	var l status.Line
-	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &l); err == nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err == nil {
 		sm.Down = trial.NotUp(l)
 	}
-	disks, err := m.disks()
+	disks, err := m.Disks()
 	if err != nil {
 		return slot.Machine{}, err
 	}
 	sm.Partition = func(number int) string {
 		for _, d := range disks {
-			if d.Path() == m.boot.BootDisk.Path {
+			if d.Path() == m.Boot.BootDisk.Path {
 				return d.Partition(number)
 			}
 		}
@@ -216,14 +216,14 @@ func (m *machine) stageMachine(ctx context.Context, c *facts.Cluster, n *facts.N
 
 // openDevice opens a disk of which partitions are in use, or a partition for this process alone. The ESP may be mounted for a
 // moment by the unit that takes the bundle.
-func (m *machine) openDevice(ctx context.Context, path string, whole bool) (slot.Device, error) {
+func openDevice(ctx context.Context, m *node.Machine, path string, whole bool) (slot.Device, error) {
 	if whole {
-		return flash.OpenShared(m.root.At(path))
+		return flash.OpenShared(m.Root.At(path))
 	}
 	var d *flash.File
 	var openErr error
-	err := wait.Until(ctx, wait.Condition{For: path + " to be free", Bound: espBound, Every: time.Second, Say: m.say, Met: func() bool {
-		d, openErr = flash.Open(m.root.At(path))
+	err := wait.Until(ctx, wait.Condition{For: path + " to be free", Bound: espBound, Every: time.Second, Say: m.Say, Met: func() bool {
+		d, openErr = flash.Open(m.Root.At(path))
 		return !errors.Is(openErr, unix.EBUSY)
 	}})
 	if openErr != nil {
@@ -232,18 +232,10 @@ func (m *machine) openDevice(ctx context.Context, path string, whole bool) (slot
 	return d, err
 }
 
-func (m *machine) bootID() string {
-	data, err := os.ReadFile(m.root.At(paths.BootID))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
-}
-
 // configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.
-func (m *machine) configuration() *slot.Info {
-	r, err := slot.ReadRecord(m.root.At(paths.Update))
-	i := slot.InfoOf(r, m.boot.RootHash, m.boot.ClusterHash, m.bootID(), m.counted())
+func configuration(m *node.Machine) *slot.Info {
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	i := slot.InfoOf(r, m.Boot.RootHash, m.Boot.ClusterHash, m.BootID(), counted(m))
 	if i != nil && err != nil {
 		i.Problem = err.Error()
 	}
@@ -251,8 +243,8 @@ func (m *machine) configuration() *slot.Info {
 }
 
 // counted tells whether the boot loader counted this start (systemd-boot(7), LoaderBootCountPath).
-func (m *machine) counted() bool {
-	_, err := os.Stat(m.root.At(efiVars + "/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"))
+func counted(m *node.Machine) bool {
+	_, err := os.Stat(m.Root.At(efiVars + "/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"))
 	return err == nil
 }
 
@@ -276,9 +268,9 @@ func configurationText(i slot.Info) string {
 }
 
 // statusLine reads the last status line.
-func (m *machine) statusLine() (status.Line, error) {
+func statusLine(m *node.Machine) (status.Line, error) {
 	var l status.Line
-	data, err := atomicfile.ReadLimited(m.root.At(paths.Status), 1<<20)
+	data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), 1<<20)
 	if err == nil {
 		err = json.Unmarshal(data, &l)
 	}

@@ -14,20 +14,20 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/hostkey"
 	"spore/agent/medium"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/storage/disk"
 )
 
 // stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies
 // there: one process, since each unit costs as much again before its program begins. var.mount then finds /var mounted;
 // where that failed, its own try says why. With adopt the command takes over a partition that was refused.
-func stateCommand(ctx context.Context, m *machine, args []string) error {
-	m.readBoot()
-	_, c, n, err := m.node()
+func stateCommand(ctx context.Context, m *node.Machine, args []string) error {
+	m.ReadBoot()
+	_, c, n, err := m.Node()
 	if len(args) > 0 {
 		return adoptCommand(m, c, n, err, args)
 	}
@@ -40,27 +40,27 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 	default:
 		o := stateOptions(m, c, n)
 		if o.Named != nil {
-			m.findDisks(ctx)
+			m.FindDisks(ctx)
 		}
 		o.Lock = stateLock(m, n)
 		o.Lock.Clean()
 		info = state.Run(ctx, o)
 		if err := makeSlots(ctx, m, o, &info); err != nil {
-			m.say("making the second slot: " + err.Error())
+			m.Say("making the second slot: " + err.Error())
 		}
 	}
-	if err := m.endOpening(ctx); err != nil {
+	if err := endOpening(ctx, m); err != nil {
 		info.Warning = joined(info.Warning, "whatever runs on this machine can have the TPM open the state again: "+err.Error())
 	}
 	if info.Warning != "" {
-		m.say(info.Warning)
+		m.Say(info.Warning)
 	}
-	m.record("state")
-	if err := atomicfile.WriteJSON(m.root.At(paths.State), info); err != nil {
+	m.Record("state")
+	if err := atomicfile.WriteJSON(m.Root.At(paths.State), info); err != nil {
 		return err
 	}
-	if err := mountState(m, m.root.At("/var")); err != nil {
-		m.say(err.Error())
+	if err := mountState(m, m.Root.At("/var")); err != nil {
+		m.Say(err.Error())
 		return nil
 	}
 	unix.Umask(0o077) // Secrets come now.
@@ -68,8 +68,8 @@ func stateCommand(ctx context.Context, m *machine, args []string) error {
 }
 
 // makeSlots makes room for pushed configurations on the boot disk, where the state is elsewhere.
-func makeSlots(ctx context.Context, m *machine, o state.Options, info *state.Info) error {
-	if o.Named == nil || m.boot.BootDisk.Serial != "" && info.Disk == m.boot.BootDisk.Serial {
+func makeSlots(ctx context.Context, m *node.Machine, o state.Options, info *state.Info) error {
+	if o.Named == nil || m.Boot.BootDisk.Serial != "" && info.Disk == m.Boot.BootDisk.Serial {
 		return nil
 	}
 	warning, err := state.MakeSlots(ctx, o)
@@ -80,19 +80,15 @@ func makeSlots(ctx context.Context, m *machine, o state.Options, info *state.Inf
 // joined puts warnings one after the other.
 func joined(warnings ...string) string { return strings.Join(nonEmpty(warnings...), "; ") }
 
-func stateOptions(m *machine, c *facts.Cluster, n *facts.Node) state.Options {
+func stateOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Options {
 	o := state.Options{
-		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Named: stateDisk(n), List: m.disks,
-		Definitions: m.root.At(paths.Repart), Temp: m.root.At("/run/spore/tmp"), Exec: execProgram, Say: m.say,
+		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Named: stateDisk(n), List: m.Disks,
+		Definitions: m.Root.At(paths.Repart), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
-	if m.boot.BootDisk.Path != "" {
-		o.BootDisk = filepath.Base(m.boot.BootDisk.Path)
+	if m.Boot.BootDisk.Path != "" {
+		o.BootDisk = filepath.Base(m.Boot.BootDisk.Path)
 	}
 	return o
-}
-
-func (m *machine) disks() ([]disk.Disk, error) {
-	return disk.List(os.DirFS(m.root.At("/sys")), os.DirFS(m.root.At("/run/udev")))
 }
 
 // stateDisk is the disk that the node names for state; nil when it names none.
@@ -106,23 +102,23 @@ func stateDisk(n *facts.Node) *spec.DiskSelector {
 }
 
 // stateLock is what opens this node's state.
-func stateLock(m *machine, n *facts.Node) *unlock.Options {
-	machineID, _ := os.ReadFile(m.root.At("/etc/machine-id"))
-	host := hostkey.Keeper{Node: n.Name, MachineID: string(machineID), Fleeting: strings.HasPrefix(m.boot.MachineIDFrom, bootinfo.FromChance)}
-	if m.boot.ESP != "" {
-		host.With = medium.ESP{Device: m.boot.ESP, Dir: m.root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
+func stateLock(m *node.Machine, n *facts.Node) *unlock.Options {
+	machineID, _ := os.ReadFile(m.Root.At("/etc/machine-id"))
+	host := hostkey.Keeper{Node: n.Name, MachineID: string(machineID), Fleeting: strings.HasPrefix(m.Boot.MachineIDFrom, bootinfo.FromChance)}
+	if m.Boot.ESP != "" {
+		host.With = medium.ESP{Device: m.Boot.ESP, Dir: m.Root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
 	}
 	return &unlock.Options{
-		Want: n.State, Node: n.Name, HasTPM: m.hasTPM, Start: m.measured, PublicKey: m.root.At(paths.PCRPublicKey), Delivered: m.deliveredRecoveryKey, Host: host,
+		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return measuredStart(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return deliveredRecoveryKey(ctx, m) }, Host: host,
 		Ask: func(ctx context.Context, question string) (string, error) {
-			return askPassphrase(ctx, "spore-state", question)
+			return node.AskPassphrase(ctx, "spore-state", question)
 		},
-		Dir: m.root.At(paths.StateKeys), Exec: execProgram, Say: m.say,
+		Dir: m.Root.At(paths.StateKeys), Exec: node.Exec, Say: m.Say,
 	}
 }
 
 // adoptCommand makes state that was refused this node's.
-func adoptCommand(m *machine, c *facts.Cluster, n *facts.Node, err error, args []string) error {
+func adoptCommand(m *node.Machine, c *facts.Cluster, n *facts.Node, err error, args []string) error {
 	if len(args) != 3 || args[0] != "adopt" {
 		return usageError{"usage: spore-agent state [adopt DISK PARTUUID]"}
 	}
@@ -132,7 +128,7 @@ func adoptCommand(m *machine, c *facts.Cluster, n *facts.Node, err error, args [
 	if n == nil {
 		return errors.New("this machine is no node, so nothing can be its state")
 	}
-	disks, err := m.disks()
+	disks, err := m.Disks()
 	if err != nil {
 		return err
 	}
@@ -151,29 +147,29 @@ func adoptCommand(m *machine, c *facts.Cluster, n *facts.Node, err error, args [
 }
 
 // mountCommand is mount.spore, the helper that mount(8) calls for var.mount: SOURCE DIR [-o OPTIONS] and flags.
-func mountCommand(_ context.Context, m *machine, args []string) error {
+func mountCommand(_ context.Context, m *node.Machine, args []string) error {
 	if len(args) < 2 {
 		return usageError{"usage: mount.spore SOURCE DIRECTORY [-o OPTIONS]"}
 	}
-	m.readBoot()
+	m.ReadBoot()
 	return mountState(m, args[1])
 }
 
 // mountState mounts on dir what stateCommand decided.
-func mountState(m *machine, dir string) error {
+func mountState(m *node.Machine, dir string) error {
 	var info state.Info
-	if err := atomicfile.ReadJSON(m.root.At(paths.State), &info); err != nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known what /var is: " + err.Error()})
 	}
 	var want state.Binding
-	if _, c, n, err := m.node(); err == nil && n != nil {
+	if _, c, n, err := m.Node(); err == nil && n != nil {
 		want = state.Binding{Cluster: c.ID, Node: n.Name, PartUUID: info.PartUUID}
 	} else if info.Kind == state.Partition {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known which node this is"})
 	}
 	if info.Kind == state.Partition {
-		if err := state.KeepMounted(m.root.At(paths.MountOptions), info.Device, dir); err != nil {
-			m.say(err.Error())
+		if err := state.KeepMounted(m.Root.At(paths.MountOptions), info.Device, dir); err != nil {
+			m.Say(err.Error())
 		}
 	}
 	info, err := state.Mount(info, dir, want)
@@ -181,9 +177,9 @@ func mountState(m *machine, dir string) error {
 		return err
 	}
 	if info.Warning != "" {
-		m.say(info.Warning)
+		m.Say(info.Warning)
 	}
-	m.raiseClock()
-	m.record("mount")
-	return atomicfile.WriteJSON(m.root.At(paths.State), info)
+	m.RaiseClock()
+	m.Record("mount")
+	return atomicfile.WriteJSON(m.Root.At(paths.State), info)
 }

@@ -12,6 +12,8 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
+	"spore/agent/node"
+	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/unlock"
@@ -20,19 +22,19 @@ import (
 )
 
 // bundleFor is a bundle of a machine that is node-00001, and its recovery key.
-func bundleFor(t *testing.T, m *machine, node string) (data []byte, key string) {
+func bundleFor(t *testing.T, m *node.Machine, node string) (data []byte, key string) {
 	t.Helper()
-	become(t, m, mac(1))
-	tree := withKeys(t, m)
-	c, err := m.part.Cluster()
+	become(t, m, nodetest.MAC(1))
+	tree := nodetest.WithKeys(t, m)
+	c, err := m.Part.Cluster()
 	require.NoError(t, err)
-	n, err := m.part.Node(node)
+	n, err := m.Part.Node(node)
 	require.NoError(t, err)
 	data, err = tree.BundleFor(c, n, time.Now())
 	require.NoError(t, err)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	require.NoError(t, deliverTo(m, data))
-	key, err = m.deliveredRecoveryKey(context.Background())
+	key, err = deliveredRecoveryKey(context.Background(), m)
 	if node == "node-00001" {
 		require.NoError(t, err)
 	} else {
@@ -42,8 +44,8 @@ func bundleFor(t *testing.T, m *machine, node string) (data []byte, key string) 
 }
 
 // deliverTo puts a bundle where stage1 does.
-func deliverTo(m *machine, data []byte) error {
-	path := m.root.At(bootinfo.Delivered)
+func deliverTo(m *node.Machine, data []byte) error {
+	path := m.Root.At(bootinfo.Delivered)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -51,33 +53,33 @@ func deliverTo(m *machine, data []byte) error {
 }
 
 func TestTheRecoveryKeyIsInTheBundleThatCameBeforeThereIsState(t *testing.T) {
-	m, _ := testMachine(t, 3)
+	m, _ := nodetest.New(t, 3)
 	data, key := bundleFor(t, m, "node-00001")
 	require.Regexp(t, `^([cbdefghijklnrtuv]{8}-){7}[cbdefghijklnrtuv]{8}$`, key)
-	left, err := os.ReadFile(m.root.At(bootinfo.Delivered))
+	left, err := os.ReadFile(m.Root.At(bootinfo.Delivered))
 	require.NoError(t, err)
 	require.Equal(t, data, left, "the bundle itself is not taken")
-	require.NoDirExists(t, m.root.At(paths.Secrets))
+	require.NoDirExists(t, m.Root.At(paths.Secrets))
 
-	require.NoError(t, os.Remove(m.root.At(bootinfo.Delivered)))
-	_, err = m.deliveredRecoveryKey(context.Background())
+	require.NoError(t, os.Remove(m.Root.At(bootinfo.Delivered)))
+	_, err = deliveredRecoveryKey(context.Background(), m)
 	require.ErrorContains(t, err, "none came with the machine: bring it on the boot medium (`spore flash --node node-00001`)")
 	credentials := t.TempDir()
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	require.NoError(t, os.WriteFile(filepath.Join(credentials, delivery.CredentialName), data, 0o600))
-	again, err := m.deliveredRecoveryKey(context.Background())
+	again, err := deliveredRecoveryKey(context.Background(), m)
 	require.NoError(t, err)
 	require.Equal(t, key, again)
 }
 
 func TestTheRecoveryKeyOfAnotherNodeIsNotTaken(t *testing.T) {
-	m, _ := testMachine(t, 3)
+	m, _ := nodetest.New(t, 3)
 	_, key := bundleFor(t, m, "node-00002")
 	require.Empty(t, key)
 }
 
 func TestNobodyIsAskedTwiceForThePassphraseOfABundle(t *testing.T) {
-	m, _ := testMachine(t, 3)
+	m, _ := nodetest.New(t, 3)
 	data, key := bundleFor(t, m, "node-00001")
 	locked, err := seal.WithPassphrase(data, "five words drawn by dice", 10)
 	require.NoError(t, err)
@@ -88,45 +90,45 @@ func TestNobodyIsAskedTwiceForThePassphraseOfABundle(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-ask-password"), []byte("#!/bin/sh\necho x >> "+asked+"\necho five words drawn by dice\n"), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	for range 2 {
-		got, err := m.deliveredRecoveryKey(context.Background())
+		got, err := deliveredRecoveryKey(context.Background(), m)
 		require.NoError(t, err)
 		require.Equal(t, key, got)
 	}
-	st, err := os.Stat(m.root.At(paths.BundleOpened))
+	st, err := os.Stat(m.Root.At(paths.BundleOpened))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
-	keepsState(t, m)
+	nodetest.KeepsState(t, m)
 	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
 	require.Equal(t, uint64(1), readInfo(t, m).Serial)
 	times, err := os.ReadFile(asked)
 	require.NoError(t, err)
 	require.Equal(t, "x\n", string(times))
-	require.NoFileExists(t, m.root.At(paths.BundleOpened), "it is kept until the bundle is taken")
+	require.NoFileExists(t, m.Root.At(paths.BundleOpened), "it is kept until the bundle is taken")
 }
 
 func TestOnEncryptedStateSecretsAreSealedByWhatLiesBehindItsLock(t *testing.T) {
-	m, _ := testMachine(t, 3)
+	m, _ := nodetest.New(t, 3)
 	bundleFor(t, m, "node-00001")
-	keepsState(t, m)
+	nodetest.KeepsState(t, m)
 
 	for _, i := range []state.Info{{Kind: state.Partition}, {Kind: state.Partition, Encryption: &unlock.Info{Opened: "tpm2"}}} {
-		require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.State), i))
+		require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.State), i))
 		taker, err := newTaker(m)
 		require.NoError(t, err)
 		bin := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-creds"), []byte("#!/bin/sh\nexit 0\n"), 0o755))
 		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-		require.NoError(t, os.MkdirAll(m.root.At("/dev"), 0o755))
-		require.NoError(t, os.WriteFile(m.root.At("/dev/tpmrm0"), nil, 0o600))
+		require.NoError(t, os.MkdirAll(m.Root.At("/dev"), 0o755))
+		require.NoError(t, os.WriteFile(m.Root.At("/dev/tpmrm0"), nil, 0o600))
 		tpm := taker.vault.HasTPM(context.Background())
 		require.Equal(t, i.Encryption == nil, tpm)
 	}
 }
 
 func TestResetRefuses(t *testing.T) {
-	m, _ := testMachine(t, 3)
-	require.NoError(t, os.MkdirAll(m.root.At("/sys/block"), 0o755))
-	require.NoError(t, os.MkdirAll(m.root.At("/run/udev"), 0o755))
+	m, _ := nodetest.New(t, 3)
+	require.NoError(t, os.MkdirAll(m.Root.At("/sys/block"), 0o755))
+	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
 	reset := func(args ...string) error {
 		return dispatch(context.Background(), m, append([]string{"spore-agent", "reset"}, args...))
 	}
@@ -135,7 +137,7 @@ func TestResetRefuses(t *testing.T) {
 	}
 	become(t, m, "52:54:00:ff:ff:ff")
 	require.ErrorContains(t, reset("--disk", "S1"), "this machine is no node")
-	become(t, m, mac(1))
+	become(t, m, nodetest.MAC(1))
 	require.ErrorContains(t, reset("--disk", "S1"), `no disk has the serial "S1"`)
 	require.ErrorContains(t, reset("--disk", "S1"), "nothing was changed")
 }

@@ -14,19 +14,20 @@ import (
 	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/status"
 )
 
 // statusCommand prints the last status line, for people or as JSON.
-func statusCommand(_ context.Context, m *machine, args []string) error {
+func statusCommand(_ context.Context, m *node.Machine, args []string) error {
 	asJSON := len(args) == 1 && args[0] == "--json"
 	if len(args) > 0 && !asJSON {
 		return usageError{"usage: spore-agent status [--json]"}
 	}
 	if asJSON {
-		data, err := atomicfile.ReadLimited(m.root.At(paths.Status), 1<<20)
+		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), 1<<20)
 		if err != nil {
 			return noStatus(err)
 		}
@@ -34,7 +35,7 @@ func statusCommand(_ context.Context, m *machine, args []string) error {
 		return err
 	}
 	var l status.Line
-	if err := atomicfile.ReadJSON(m.root.At(paths.Status), &l); err != nil {
+	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err != nil {
 		return noStatus(err)
 	}
 	fmt.Print(text(l))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spore/agent/clock"
+	"spore/agent/node"
 	"spore/agent/ntp"
 	"spore/agent/paths"
 	"spore/agent/wait"
@@ -17,11 +18,11 @@ import (
 const heardEvery = 64 * time.Second
 
 // timeCommand answers the other nodes' questions for the time, on a node that they ask.
-func timeCommand(ctx context.Context, m *machine, args []string) error {
+func timeCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent time"}
 	}
-	_, c, n, err := m.node()
+	_, c, n, err := m.Node()
 	if err != nil || n == nil || !c.ServesTime(n.Name) {
 		return err // Nobody asks this one.
 	}
@@ -40,13 +41,13 @@ func timeCommand(ctx context.Context, m *machine, args []string) error {
 	k := &knowledge{m: m, port: ntp.Port}
 	k.look(ctx)
 	go k.follow(ctx)
-	server := ntp.Server{State: k.state, Now: m.now, Limit: &ntp.Limit{}}
+	server := ntp.Server{State: k.state, Now: m.Now, Limit: &ntp.Limit{}}
 	return server.Serve(ctx, conns)
 }
 
 // knowledge is what the time server knows of its own clock.
 type knowledge struct {
-	m    *machine
+	m    *node.Machine
 	port uint16
 
 	mu   sync.Mutex
@@ -57,12 +58,12 @@ type knowledge struct {
 func (k *knowledge) state() ntp.State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return ntp.Judge(k.now, k.m.now())
+	return ntp.Judge(k.now, k.m.Now())
 }
 
 // follow looks again when spore-agent has written something new, and from time to time.
 func (k *knowledge) follow(ctx context.Context) {
-	changes := wait.Dir(ctx, k.m.root.At(paths.Time))
+	changes := wait.Dir(ctx, k.m.Root.At(paths.Time))
 	tick := time.NewTicker(heardEvery)
 	defer tick.Stop()
 	for {
@@ -78,7 +79,7 @@ func (k *knowledge) follow(ctx context.Context) {
 
 // look takes in what is known now, and asks the server that the clock comes from.
 func (k *knowledge) look(ctx context.Context) {
-	s, err := clock.ReadState(k.m.root.At(paths.TimeState))
+	s, err := clock.ReadState(k.m.Root.At(paths.TimeState))
 	if err != nil {
 		// Before spore-agent has written anything, nothing is claimed.
 		s = clock.State{Wrong: true}
@@ -90,8 +91,8 @@ func (k *knowledge) look(ctx context.Context) {
 	c.Synchronized = c.Synchronized && s.Synchronized
 	if server, err := netip.ParseAddr(s.From); err == nil {
 		c.Follows = server
-		if c.Heard == nil || c.Heard.From != server || k.m.now().Sub(c.Heard.At) >= heardEvery/2 {
-			h, err := ntp.Ask(ctx, netip.AddrPortFrom(server, k.port), k.m.now)
+		if c.Heard == nil || c.Heard.From != server || k.m.Now().Sub(c.Heard.At) >= heardEvery/2 {
+			h, err := ntp.Ask(ctx, netip.AddrPortFrom(server, k.port), k.m.Now)
 			if err == nil {
 				c.Heard = &h
 			}
@@ -110,7 +111,7 @@ func (k *knowledge) say(err error) {
 		text = err.Error()
 	}
 	if text != k.said && text != "" {
-		k.m.say(text)
+		k.m.Say(text)
 	}
 	k.said = text
 }

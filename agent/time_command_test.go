@@ -10,12 +10,13 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/clock"
+	"spore/agent/node"
 	"spore/agent/ntp"
 	"spore/agent/paths"
 )
 
 func TestWithoutTheAgentsWordTheTimeServerClaimsNothing(t *testing.T) {
-	k := &knowledge{m: newMachine(paths.Root(t.TempDir()))}
+	k := &knowledge{m: node.New("spore-agent", paths.Root(t.TempDir()))}
 	k.look(t.Context())
 	require.Equal(t, uint8(ntp.LeapAlarm), k.state().Leap)
 }
@@ -28,10 +29,10 @@ func TestTheTimeServerSaysWhatTheServerBeforeItSays(t *testing.T) {
 	server := ntp.Server{State: func() ntp.State { return upstream }, Now: time.Now}
 	go func() { _ = server.Serve(t.Context(), conns) }()
 
-	m := newMachine(paths.Root(t.TempDir()))
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	k := &knowledge{m: m, port: conns[0].LocalAddr().(*net.UDPAddr).AddrPort().Port()}
 	write := func(s clock.State) {
-		require.NoError(t, atomicfile.WriteJSON(m.root.At(paths.TimeState), s))
+		require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.TimeState), s))
 		k.look(t.Context())
 	}
 	write(clock.State{Wrong: true})
@@ -59,6 +60,6 @@ func TestTheTimeServerSaysWhatTheServerBeforeItSays(t *testing.T) {
 func reference(s ntp.State) string { return string(s.Reference[:]) }
 
 func TestANodeThatNobodyAsksServesNoTime(t *testing.T) {
-	require.ErrorAs(t, timeCommand(t.Context(), newMachine(paths.Root(t.TempDir())), []string{"x"}), &usageError{})
-	require.Error(t, timeCommand(t.Context(), newMachine(paths.Root(t.TempDir())), nil), "who it is, is not known")
+	require.ErrorAs(t, timeCommand(t.Context(), node.New("spore-agent", paths.Root(t.TempDir())), []string{"x"}), &usageError{})
+	require.Error(t, timeCommand(t.Context(), node.New("spore-agent", paths.Root(t.TempDir())), nil), "who it is, is not known")
 }

@@ -42,25 +42,25 @@ type timekeeper struct {
 
 // beginClock looks at how the clock was when the machine started.
 func (a *agent) beginClock() {
-	if a.m.boot.ClockSet {
-		a.m.mark(paths.ClockWrong, !timesync.Set(a.m.root.At(timesync.Mark)))
+	if a.m.Boot.ClockSet {
+		a.m.Mark(paths.ClockWrong, !timesync.Set(a.m.Root.At(timesync.Mark)))
 	}
-	floor := clock.Floor(time.Unix(a.m.boot.BuildTime, 0), clock.Read(a.m.root.At(paths.Clock)))
+	floor := clock.Floor(time.Unix(a.m.Boot.BuildTime, 0), clock.Read(a.m.Root.At(paths.Clock)))
 	a.clock.believed = clock.Believed(floor)
 	a.clock.zero = a.startedAt()
-	_, err := os.Stat(a.m.root.At(paths.ClockWrong))
+	_, err := os.Stat(a.m.Root.At(paths.ClockWrong))
 	a.clock.last.Wrong = err == nil
 }
 
 // startedAt is the time at which the machine was started, by the clock as it is now: it moves when the clock is set.
 func (a *agent) startedAt() time.Time {
-	return a.m.now().Round(0).Add(-time.Duration(status.SinceBoot() * float64(time.Second)))
+	return a.m.Now().Round(0).Add(-time.Duration(status.SinceBoot() * float64(time.Second)))
 }
 
 // clockIsKept tells whether timesyncd keeps the clock. It has set it, and the kernel has heard from it in the last hours.
 func (a *agent) clockIsKept() bool {
 	kept, _, err := ntp.Kernel()
-	return err == nil && kept && timesync.Set(a.m.root.At(timesync.Mark))
+	return err == nil && kept && timesync.Set(a.m.Root.At(timesync.Mark))
 }
 
 // clockState says what the clock is worth, here and to the programs that ask. When a server has set a clock that was wrong, this
@@ -72,8 +72,8 @@ func (a *agent) clockState(ctx context.Context) *clock.State {
 	}
 	if s.Synchronized && s.Wrong {
 		s.Wrong = false
-		a.m.mark(paths.ClockWrong, false)
-		a.m.say("a time server has set the clock, which was wrong at the start")
+		a.m.Mark(paths.ClockWrong, false)
+		a.m.Say("a time server has set the clock, which was wrong at the start")
 	}
 	s.Problem = a.clockProblem(s)
 	before := a.clock.last
@@ -85,11 +85,11 @@ func (a *agent) clockState(ctx context.Context) *clock.State {
 	if s.Synchronized && !before.Synchronized && a.startedAt().Sub(a.clock.zero).Abs() > jump {
 		// Certificates that this node made or judged before have dates of another clock.
 		if err := a.bus.Start(ctx, "spore-renew.service"); err != nil {
-			a.m.say(err.Error())
+			a.m.Say(err.Error())
 		}
 	}
-	if err := atomicfile.WriteJSON(a.m.root.At(paths.TimeState), s); err != nil {
-		a.m.say(err.Error())
+	if err := atomicfile.WriteJSON(a.m.Root.At(paths.TimeState), s); err != nil {
+		a.m.Say(err.Error())
 	}
 	return &s
 }
@@ -137,12 +137,12 @@ func (a *agent) timeServers(ctx context.Context) {
 	if a.cluster == nil {
 		return
 	}
-	changed, err := systemfiles.WriteTimeServers(systemfiles.Input{Root: a.m.root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir, ClockWrong: a.clock.last.Wrong})
+	changed, err := systemfiles.WriteTimeServers(systemfiles.Input{Root: a.m.Root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir, ClockWrong: a.clock.last.Wrong})
 	if err == nil && changed {
 		err = a.bus.Restart(ctx, timesync.Unit)
 	}
 	if err != nil {
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 }
 
@@ -155,29 +155,29 @@ func (a *agent) awaitClock(ctx context.Context) {
 	}
 	a.clock.waited = true
 	if err := a.bus.Start(ctx, timesync.Unit); err != nil { // It comes with lateTarget otherwise.
-		a.m.say(err.Error())
+		a.m.Say(err.Error())
 	}
 	err := wait.Until(ctx, wait.Condition{
 		For: fmt.Sprintf("a time server to set the clock, of %s", strings.Join(servers, ", ")), Bound: clockBound, Patience: 5 * time.Second,
 		Say: func(text string) {
-			a.m.say(text)
+			a.m.Say(text)
 			if err := a.report(ctx); err != nil {
-				a.m.say(err.Error())
+				a.m.Say(err.Error())
 			}
 		},
 		Met: a.clockIsKept,
 	})
 	if err != nil {
-		a.m.say(err.Error() + "; the roles start with a clock that is wrong")
+		a.m.Say(err.Error() + "; the roles start with a clock that is wrong")
 	}
 }
 
 // rememberClock writes the last time seen, where that lasts. A container's clock is its host's.
 func (a *agent) rememberClock() {
-	if a.m.boot.BuildTime == 0 || a.line.State == nil || a.line.State.Kind != state.Partition {
+	if a.m.Boot.BuildTime == 0 || a.line.State == nil || a.line.State.Kind != state.Partition {
 		return
 	}
-	if err := clock.Remember(a.m.root.At(paths.Clock), a.m.now(), a.clock.believed, a.clockIsKept()); err != nil {
-		a.m.say(err.Error())
+	if err := clock.Remember(a.m.Root.At(paths.Clock), a.m.Now(), a.clock.believed, a.clockIsKept()); err != nil {
+		a.m.Say(err.Error())
 	}
 }

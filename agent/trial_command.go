@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"spore/agent/activate"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
+	"spore/agent/status"
 	"spore/agent/trial"
 	"spore/agent/wait"
 )
@@ -21,27 +23,27 @@ const giveBackBound = 20 * time.Second
 
 // trialCommand judges a start that the boot loader counts: it makes the configuration the one to stay with, or has the machine
 // go back. Where the machine is restarted on purpose meanwhile, the try is given back.
-func trialCommand(ctx context.Context, m *machine, args []string) error {
+func trialCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if len(args) > 0 {
 		return usageError{"usage: spore-agent trial"}
 	}
-	m.readBoot()
-	if m.boot.ESP == "" {
+	m.ReadBoot()
+	if m.Boot.ESP == "" {
 		return errors.New("it is not known which ESP the machine was started from")
 	}
-	err := m.await(ctx)
+	err := awaitNode(ctx, m)
 	switch {
 	case err == nil:
-		return m.keep(ctx)
+		return keepConfiguration(ctx, m)
 	case ctx.Err() != nil:
-		return m.giveBack()
+		return giveBack(m)
 	}
-	return m.goBack(ctx, err)
+	return goBack(ctx, m, err)
 }
 
 // await waits until the node is up, within the bound of the configuration.
-func (m *machine) await(ctx context.Context) error {
-	c, err := m.part.Cluster()
+func awaitNode(ctx context.Context, m *node.Machine) error {
+	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
 	}
@@ -50,31 +52,31 @@ func (m *machine) await(ctx context.Context) error {
 		return err
 	}
 	defer bus.Close()
-	o := trial.Options{Bound: c.TrialBound(), Line: m.statusLine, Systemd: bus.Conn(), Say: m.say}
+	o := trial.Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return statusLine(m) }, Systemd: bus.Conn(), Say: m.Say}
 	noted := false
 	o.Each = func() {
 		// The state partition comes while this waits.
 		if noted {
 			return
 		}
-		noted = m.noteStart()
+		noted = noteStart(m)
 	}
 	began := time.Now()
 	// Who this is shows when detection is done.
 	err = wait.Until(ctx, wait.Condition{For: "the machine to know which node it is", Bound: o.Bound, Met: func() bool {
-		id, err := m.identity()
+		id, err := m.Identity()
 		return err == nil && id.Known()
 	}})
 	if err != nil {
 		return err
 	}
-	_, _, n, err := m.node()
+	_, _, n, err := m.Node()
 	if err != nil {
 		return err
 	}
 	o.Node, o.Roles, o.Bound = n.Name, n.Roles, o.Bound-time.Since(began)
 	o.Down = func() []string {
-		r, err := m.trialRecord()
+		r, err := trialRecord(m)
 		if err != nil {
 			return nil
 		}
@@ -84,73 +86,73 @@ func (m *machine) await(ctx context.Context) error {
 }
 
 // trialRecord is the node's record, where it is of the configuration that runs.
-func (m *machine) trialRecord() (slot.Record, error) {
-	r, err := slot.ReadRecord(m.root.At(paths.Update))
-	if err == nil && r.ClusterHash != m.boot.ClusterHash {
+func trialRecord(m *node.Machine) (slot.Record, error) {
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	if err == nil && r.ClusterHash != m.Boot.ClusterHash {
 		err = errors.New("the node's record is of another configuration")
 	}
 	return r, err
 }
 
 // noteStart counts this start in the node's record, once.
-func (m *machine) noteStart() bool {
-	r, err := m.trialRecord()
+func noteStart(m *node.Machine) bool {
+	r, err := trialRecord(m)
 	if err != nil {
 		return false
 	}
-	if r.State == slot.Kept || r.BootID == m.bootID() {
+	if r.State == slot.Kept || r.BootID == m.BootID() {
 		return true
 	}
-	r.State, r.Starts, r.BootID = slot.OnTrial, r.Starts+1, m.bootID()
-	if err := r.Write(m.root.At(paths.Update)); err != nil {
-		m.say(err.Error())
+	r.State, r.Starts, r.BootID = slot.OnTrial, r.Starts+1, m.BootID()
+	if err := r.Write(m.Root.At(paths.Update)); err != nil {
+		m.Say(err.Error())
 		return false
 	}
 	return true
 }
 
 // keep takes the counter off the entry that runs.
-func (m *machine) keep(ctx context.Context) error {
+func keepConfiguration(ctx context.Context, m *node.Machine) error {
 	if err := startAndAwait(ctx, completeUnit); err != nil {
-		return m.goBack(ctx, err)
+		return goBack(ctx, m, err)
 	}
-	e, err := m.rename(ctx, slot.Entry.Good)
+	e, err := renameEntry(ctx, m, slot.Entry.Good)
 	if err != nil {
 		return err
 	}
-	m.say("the configuration is good: " + e.File() + " stays")
-	return m.setRecord(func(r *slot.Record) { r.State, r.Problem = slot.Kept, "" })
+	m.Say("the configuration is good: " + e.File() + " stays")
+	return setRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Kept, "" })
 }
 
 // goBack marks the entry that runs as bad and restarts the machine: the loader then takes the one before.
-func (m *machine) goBack(ctx context.Context, why error) error {
-	m.say("the configuration is bad, going back to the one before: " + why.Error())
+func goBack(ctx context.Context, m *node.Machine, why error) error {
+	m.Say("the configuration is bad, going back to the one before: " + why.Error())
 	// The record may be out of reach, which may be why.
-	if err := m.setRecord(func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }); err != nil {
-		m.say(err.Error())
+	if err := setRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }); err != nil {
+		m.Say(err.Error())
 	}
-	if _, err := m.rename(ctx, slot.Entry.Bad); err != nil {
+	if _, err := renameEntry(ctx, m, slot.Entry.Bad); err != nil {
 		// The loader has counted this start; after the last it goes back all the same.
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
-	return m.restart(ctx)
+	return m.Restart(ctx)
 }
 
 // giveBack gives the try back that this start took.
-func (m *machine) giveBack() error {
+func giveBack(m *node.Machine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackBound)
 	defer cancel()
-	e, err := m.rename(ctx, slot.Entry.Returned)
+	e, err := renameEntry(ctx, m, slot.Entry.Returned)
 	if err != nil {
 		return fmt.Errorf("give the try back: %w", err)
 	}
-	m.say("ended on purpose while on trial: the try is given back, " + e.File())
+	m.Say("ended on purpose while on trial: the try is given back, " + e.File())
 	return nil
 }
 
 // rename gives the entry that runs another counter.
-func (m *machine) rename(ctx context.Context, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
-	sm := slot.Machine{Boot: m.boot, Open: func(path string, whole bool) (slot.Device, error) { return m.openDevice(ctx, path, whole) }}
+func renameEntry(ctx context.Context, m *node.Machine, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
+	sm := slot.Machine{Boot: m.Boot, Open: func(path string, whole bool) (slot.Device, error) { return openDevice(ctx, m, path, whole) }}
 	e, err := sm.Running()
 	if err != nil {
 		return e, err
@@ -158,14 +160,14 @@ func (m *machine) rename(ctx context.Context, to func(slot.Entry) slot.Entry) (s
 	return to(e), sm.Rename(e, to(e))
 }
 
-func (m *machine) setRecord(change func(*slot.Record)) error {
-	r, err := m.trialRecord()
+func setRecord(m *node.Machine, change func(*slot.Record)) error {
+	r, err := trialRecord(m)
 	if err != nil {
 		return err
 	}
 	change(&r)
-	r.BootID = m.bootID()
-	return r.Write(m.root.At(paths.Update))
+	r.BootID = m.BootID()
+	return r.Write(m.Root.At(paths.Update))
 }
 
 // startAndAwait starts a unit and all that it requires.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/bootinfo"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/storage/fat"
@@ -23,11 +24,11 @@ var (
 )
 
 // onTrial is a machine that was started with a pushed configuration, whose entry has a counter.
-func onTrial(t *testing.T, file string) *machine {
+func onTrial(t *testing.T, file string) *node.Machine {
 	t.Helper()
-	m := newMachine(paths.Root(t.TempDir()))
-	m.say = func(string) {}
-	m.boot = bootinfo.Info{RootHash: trialRoot, ClusterHash: trialHash, ESP: "/esp", EFI: true}
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	m.Say = func(string) {}
+	m.Boot = bootinfo.Info{RootHash: trialRoot, ClusterHash: trialHash, ESP: "/esp", EFI: true}
 	entry := func(name, cluster string) fat.File {
 		line := "roothash=" + trialRoot + " spore.clusterhash=" + cluster + " ro"
 		uki := testpe.Program(testpe.Section{Name: ".cmdline", Data: []byte(line)})
@@ -38,16 +39,16 @@ func onTrial(t *testing.T, file string) *machine {
 	data := make([]byte, img.Size())
 	_, err = img.ReadAt(data, 0)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(m.root.At("/esp"), data, 0o600))
-	require.NoError(t, os.MkdirAll(m.root.At("/proc/sys/kernel/random"), 0o755))
-	require.NoError(t, os.WriteFile(m.root.At(paths.BootID), []byte("this-boot\n"), 0o600))
-	require.NoError(t, slot.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.root.At(paths.Update)))
+	require.NoError(t, os.WriteFile(m.Root.At("/esp"), data, 0o600))
+	require.NoError(t, os.MkdirAll(m.Root.At("/proc/sys/kernel/random"), 0o755))
+	require.NoError(t, os.WriteFile(m.Root.At(paths.BootID), []byte("this-boot\n"), 0o600))
+	require.NoError(t, slot.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.Root.At(paths.Update)))
 	return m
 }
 
-func entries(t *testing.T, m *machine) []string {
+func entries(t *testing.T, m *node.Machine) []string {
 	t.Helper()
-	f, err := os.Open(m.root.At("/esp"))
+	f, err := os.Open(m.Root.At("/esp"))
 	require.NoError(t, err)
 	defer f.Close()
 	fsys, err := fat.Open(f, 64<<20)
@@ -61,24 +62,24 @@ func entries(t *testing.T, m *machine) []string {
 	return out
 }
 
-func record(t *testing.T, m *machine) slot.Record {
+func record(t *testing.T, m *node.Machine) slot.Record {
 	t.Helper()
-	r, err := slot.ReadRecord(m.root.At(paths.Update))
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
 	require.NoError(t, err)
 	return r
 }
 
 func TestAStartOnTrialIsCountedOnce(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
-	require.True(t, m.noteStart())
-	require.True(t, m.noteStart())
+	require.True(t, noteStart(m))
+	require.True(t, noteStart(m))
 	r := record(t, m)
 	require.Equal(t, slot.OnTrial, r.State)
 	require.Equal(t, 1, r.Starts)
 	require.Equal(t, "this-boot", r.BootID)
 
-	m.boot.ClusterHash = "other"
-	require.False(t, m.noteStart(), "the record is of another configuration")
+	m.Boot.ClusterHash = "other"
+	require.False(t, noteStart(m), "the record is of another configuration")
 	require.Equal(t, r, record(t, m))
 }
 
@@ -90,7 +91,7 @@ func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
 		"spore_1000000000001_0123456789cd.efi":     "spore_1000000000001_0123456789cd.efi",
 	} {
 		m := onTrial(t, before)
-		require.NoError(t, m.giveBack())
+		require.NoError(t, giveBack(m))
 		require.ElementsMatch(t, []string{"spore_0123456789ab.efi", after}, entries(t, m))
 		require.Equal(t, slot.Staged, record(t, m).State)
 	}
@@ -98,7 +99,7 @@ func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
 
 func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
-	e, err := m.rename(context.Background(), slot.Entry.Bad)
+	e, err := renameEntry(context.Background(), m, slot.Entry.Bad)
 	require.NoError(t, err)
 	require.Equal(t, "spore_1000000000001_0123456789cd+0-3.efi", e.File())
 	require.ElementsMatch(t, []string{"spore_0123456789ab.efi", "spore_1000000000001_0123456789cd+0-3.efi"}, entries(t, m))
@@ -106,6 +107,6 @@ func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
 
 func TestAnESPWithoutTheEntryThatRunsIsAnError(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
-	m.boot.ClusterHash = "b2"
-	require.ErrorContains(t, m.giveBack(), "no entry in /EFI/Linux starts what runs")
+	m.Boot.ClusterHash = "b2"
+	require.ErrorContains(t, giveBack(m), "no entry in /EFI/Linux starts what runs")
 }
