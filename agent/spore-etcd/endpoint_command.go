@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -50,7 +49,7 @@ func endpointCommand(ctx context.Context, m *machine, args []string) error {
 		}
 		own = append(own, a.Unmap())
 	}
-	authorities, err := m.part.Public("kubernetes-server.crt")
+	authorities, err := m.Part.Public("kubernetes-server.crt")
 	if err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func endpointCommand(ctx context.Context, m *machine, args []string) error {
 	m.notify(daemon.SdNotifyReady + "\n" + fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
 	defer m.notify(daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{
-		Address: ip.Unmap().String(), Node: n.Name, Timing: timing, Ready: isReady, Say: m.say,
+		Address: ip.Unmap().String(), Node: n.Name, Timing: timing, Ready: isReady, Say: m.Say,
 		Lock:  vip.Etcd(&lock.Lock{Client: etcd, Key: endpointKey, Owner: n.Name, Lifetime: timing.Lease}),
 		Card:  &vip.Interface{Address: ip.Unmap(), Own: own, Send: announce.Send},
 		State: m.tellEndpoint,
@@ -77,14 +76,14 @@ func endpointCommand(ctx context.Context, m *machine, args []string) error {
 
 // tellEndpoint leaves the state for those who ask the node, and for systemctl.
 func (m *machine) tellEndpoint(s holder.State) {
-	if err := holder.Write(m.root.At(holder.File), s, time.Now()); err != nil {
-		m.say(err.Error())
+	if err := holder.Write(m.Root.At(holder.File), s, time.Now()); err != nil {
+		m.Say(err.Error())
 	}
-	m.notify("STATUS=" + strings.ReplaceAll(s.String(), "\n", " "))
+	m.TellStatus(s.String())
 }
 
 func (m *machine) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 }

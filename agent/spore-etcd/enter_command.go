@@ -67,7 +67,7 @@ func newEntrant(m *machine) (*entrant, error) {
 		return nil, err
 	}
 	e := &entrant{
-		machine: m, cluster: c, node: n, dir: origin.Dir(m.root.At(origin.Data)), others: map[string]string{},
+		machine: m, cluster: c, node: n, dir: origin.Dir(m.Root.At(origin.Data)), others: map[string]string{},
 		within: requestTime * time.Duration(c.Services.Kubernetes.Slow()),
 	}
 	own, err := nic.Addresses()
@@ -81,7 +81,7 @@ func newEntrant(m *machine) (*entrant, error) {
 		if name == n.Name {
 			continue
 		}
-		other, err := m.part.Node(name)
+		other, err := m.Part.Node(name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (e *entrant) stays(ctx context.Context) error {
 	}
 	others, c, waits := e.ask(ctx)
 	if c == nil {
-		e.say("etcd starts with its data; the others cannot say whether it is one of them: " + waits)
+		e.Say("etcd starts with its data; the others cannot say whether it is one of them: " + waits)
 		return nil
 	}
 	defer c.Close()
@@ -173,13 +173,13 @@ func (e *entrant) enter(ctx context.Context, c *clientv3.Client, others client.C
 	case s.Done:
 		return "", false, e.note(e.origin.ID, others)
 	case s.Remove != nil:
-		e.say(fmt.Sprintf("removes %s (%016x) from etcd: that is what this master was before it lost its data", s.Remove.Label(), s.Remove.ID))
+		e.Say(fmt.Sprintf("removes %s (%016x) from etcd: that is what this master was before it lost its data", s.Remove.Label(), s.Remove.ID))
 		if _, err := c.MemberRemove(ctx, s.Remove.ID); err != nil {
 			return "the others to remove what this master was before: " + client.Reason(err).Error(), false, nil
 		}
 		return "", true, nil
 	}
-	e.say("asks the others to let this master in")
+	e.Say("asks the others to let this master in")
 	answer, err := c.MemberAddAsLearner(ctx, []string{e.peer})
 	if err != nil {
 		return "the others to let this master in: " + client.Reason(err).Error(), false, nil

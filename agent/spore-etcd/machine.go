@@ -9,49 +9,38 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/atomicfile"
-	"spore/agent/clusterpart"
-	"spore/agent/detect"
 	"spore/agent/etcd/client"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 )
-
-// maxSecret bounds one secret in bytes.
-const maxSecret = 1 << 20
 
 // etcdProgram is the program whose secrets root's commands share.
 const etcdProgram = "etcd-members"
 
 // machine is what all subcommands look at and act on.
 type machine struct {
-	root paths.Root
-	part clusterpart.Part
-	say  func(string)
+	*node.Machine
 	// said is what was waited for when that was said last.
 	said string
 }
 
-func newMachine(root paths.Root) *machine {
-	return &machine{
-		root: root, part: clusterpart.Mounted(root),
-		say: func(s string) { fmt.Fprintln(os.Stderr, "spore-etcd:", s) },
-	}
-}
+func newMachine(root paths.Root) *machine { return &machine{Machine: node.New("spore-etcd", root)} }
 
 // master is this node, which is a master of a cluster.
 func (m *machine) master() (*facts.Cluster, *facts.Node, error) {
-	var id detect.Identity
-	if err := atomicfile.ReadJSON(m.root.At(paths.Identity), &id); err != nil {
-		return nil, nil, fmt.Errorf("read which node this is (has `spore-agent detect` run?): %w", err)
+	id, err := m.Identity()
+	if err != nil {
+		return nil, nil, err
 	}
 	if !id.Known() {
 		return nil, nil, errors.New("this machine is no node")
 	}
-	c, err := m.part.Cluster()
+	c, err := m.Part.Cluster()
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := m.part.Node(id.Node)
+	n, err := m.Part.Node(id.Node)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,13 +52,13 @@ func (m *machine) master() (*facts.Cluster, *facts.Node, error) {
 
 // secret reads an entry of the bundle: what the unit was given, or, for root, what lies there for the program.
 func (m *machine) secret(ref string) ([]byte, error) {
-	path := m.root.At(filepath.Join(paths.Secrets, etcdProgram, ref))
+	path := m.Root.At(filepath.Join(paths.Secrets, etcdProgram, ref))
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		if given := filepath.Join(dir, "secret_"+ref); exists(given) {
 			path = given
 		}
 	}
-	data, err := atomicfile.ReadLimited(path, maxSecret)
+	data, err := atomicfile.ReadLimited(path, node.MaxSecret)
 	if err != nil {
 		return nil, fmt.Errorf("secret %s of this node: %w", ref, err)
 	}
@@ -91,7 +80,7 @@ func (m *machine) connect(c *facts.Cluster, endpoints ...string) (*clientv3.Clie
 	if id.Key, err = m.secret(client.Leaf + "-key"); err != nil {
 		return nil, err
 	}
-	if id.Authorities, err = m.part.Public("etcd.crt"); err != nil {
+	if id.Authorities, err = m.Part.Public("etcd.crt"); err != nil {
 		return nil, err
 	}
 	return client.Connect(id, c.Services.Kubernetes.Slow(), endpoints...)

@@ -22,7 +22,7 @@ import (
 func testMachine(t *testing.T, node string) *machine {
 	t.Helper()
 	m := newMachine(paths.Root(t.TempDir()))
-	m.say = func(s string) { t.Log(s) }
+	m.Say = func(s string) { t.Log(s) }
 	c := &cluster.Config{
 		Cluster: spec.Cluster{
 			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kubernetes"},
@@ -42,11 +42,11 @@ func testMachine(t *testing.T, node string) *machine {
 		require.NoError(t, os.WriteFile(path, data, 0o644))
 	}
 	for name, data := range files {
-		place(filepath.Join(m.root.At(bootinfo.ClusterDir), name), data)
+		place(filepath.Join(m.Root.At(bootinfo.ClusterDir), name), data)
 	}
 	id, err := json.Marshal(map[string]string{"node": node})
 	require.NoError(t, err)
-	place(m.root.At(paths.Identity), id)
+	place(m.Root.At(paths.Identity), id)
 	return m
 }
 
@@ -83,7 +83,7 @@ func TestAnEntrantKnowsTheOtherMasters(t *testing.T) {
 func testEntrant(t *testing.T) *entrant {
 	t.Helper()
 	m := testMachine(t, "master-1")
-	dir := origin.Dir(m.root.At(origin.Data))
+	dir := origin.Dir(m.Root.At(origin.Data))
 	require.NoError(t, os.MkdirAll(filepath.Dir(string(dir)), 0o755))
 	require.NoError(t, dir.Make(origin.Origin{Kind: formation.Join, Nonce: "n"}, os.Getuid(), os.Getgid()))
 	e, err := newEntrant(m)
@@ -110,8 +110,8 @@ func TestAWaitIsSaidOnceAndGoneAtItsEnd(t *testing.T) {
 	}
 	m := testMachine(t, "master-1")
 	var said []string
-	m.say = func(s string) { said = append(said, s) }
-	file := filepath.Join(m.root.At(paths.Waiting), "etcd")
+	m.Say = func(s string) { said = append(said, s) }
+	file := filepath.Join(m.Root.At(paths.Waiting), "etcd")
 	m.waits("etcd", "waiting for master-2")
 	m.waits("etcd", "waiting for master-2")
 	data, err := os.ReadFile(file)
@@ -125,8 +125,8 @@ func TestAWaitIsSaidOnceAndGoneAtItsEnd(t *testing.T) {
 // etcd-members.service may not look into the data of etcd.
 func TestWhoKeepsTheMembersNeedsNothingOfTheData(t *testing.T) {
 	m := testMachine(t, "master-1")
-	require.NoError(t, os.MkdirAll(filepath.Dir(m.root.At(origin.Data)), 0o755))
-	require.NoError(t, os.WriteFile(m.root.At(origin.Data), nil, 0o600)) // what reads below it fails
+	require.NoError(t, os.MkdirAll(filepath.Dir(m.Root.At(origin.Data)), 0o755))
+	require.NoError(t, os.WriteFile(m.Root.At(origin.Data), nil, 0o600)) // what reads below it fails
 	_, err := newEntrant(m)
 	require.NoError(t, err)
 }

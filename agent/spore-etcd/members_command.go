@@ -79,7 +79,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 		return "", err
 	}
 	if self := (member.Self{Name: e.node.Name, Peer: e.peer, ID: s.Header.MemberId}); member.Moved(found.Members, self) {
-		e.say("tells the other members of etcd its address, which is another one than before: " + e.peer)
+		e.Say("tells the other members of etcd its address, which is another one than before: " + e.peer)
 		if _, err := own.MemberUpdate(ctx, self.ID, []string{e.peer}); err != nil {
 			return "", fmt.Errorf("change this member's address: %w", client.Reason(err))
 		}
@@ -98,7 +98,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	case step.Done:
 		return "", nil
 	}
-	e.say(fmt.Sprintf("removes %s (%016x) from etcd: it is no master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
+	e.Say(fmt.Sprintf("removes %s (%016x) from etcd: it is no master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
 	// Several may do it when the leader is the one that goes.
 	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return "", fmt.Errorf("remove %s: %w", step.Remove.Label(), client.Reason(err))
@@ -115,7 +115,7 @@ func (e *entrant) peers(masters []string) (map[string]string, error) {
 		if name == e.node.Name {
 			continue
 		}
-		n, err := e.part.Node(name)
+		n, err := e.Part.Node(name)
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func (e *entrant) promote(ctx context.Context, own *clientv3.Client) (votes bool
 		if err := e.settle(ctx, c); err != nil {
 			return false, "the others to write that this member votes: " + client.Reason(err).Error()
 		}
-		e.say("this member of etcd votes from now on")
+		e.Say("this member of etcd votes from now on")
 		return true, ""
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
 		return false, "this member to catch up with the others"

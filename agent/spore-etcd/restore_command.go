@@ -82,7 +82,7 @@ func restoreCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	place := restore.Place{Root: m.root}
+	place := restore.Place{Root: m.Root}
 	end, err := place.Begin()
 	if o.resume && errors.Is(err, restore.ErrBusy) {
 		return errors.New("etcd waits until the command that restores it is done")
@@ -91,7 +91,7 @@ func restoreCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	defer end()
-	if o.resume || restore.Pending(m.root) {
+	if o.resume || restore.Pending(m.Root) {
 		return m.resumeRestore(ctx, place, !o.resume)
 	}
 	c, n, err := m.master()
@@ -113,7 +113,7 @@ func (m *machine) resumeRestore(ctx context.Context, place restore.Place, units 
 		return err
 	}
 	if ok {
-		m.say("etcd was restored from " + done.Snapshot + "; what was there before is in " + place.GivenUp(done))
+		m.Say("etcd was restored from " + done.Snapshot + "; what was there before is in " + place.GivenUp(done))
 	}
 	if !units {
 		return nil
@@ -157,10 +157,10 @@ func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, 
 	if !o.yes {
 		return errors.New("nothing was changed; if that is what you want, say the same with --yes")
 	}
-	if err := os.MkdirAll(m.root.At(paths.Etcd), 0o700); err != nil {
+	if err := os.MkdirAll(m.Root.At(paths.Etcd), 0o700); err != nil {
 		return err
 	}
-	tool := etcdutl.Tool{Path: m.root.At(etcdutl.Program)}
+	tool := etcdutl.Tool{Path: m.Root.At(etcdutl.Program)}
 	err = tool.Restore(ctx, etcdutl.Restore{
 		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, roles.PortEtcdPeer).String(),
 		// A token of its own: members of what is given up would otherwise take this one for theirs.
@@ -179,7 +179,7 @@ func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, 
 	if _, _, err := place.Resume(); err != nil {
 		return err
 	}
-	m.say("the data is in place; starting etcd")
+	m.Say("the data is in place; starting etcd")
 	if err := m.startUnits(ctx); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (m *machine) members(ctx context.Context, c *facts.Cluster, n *facts.Node) 
 	for _, name := range f.masters {
 		endpoint := client.Own
 		if name != n.Name {
-			other, err := m.part.Node(name)
+			other, err := m.Part.Node(name)
 			if err != nil {
 				return f, err
 			}
@@ -322,7 +322,7 @@ func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, p
 		if err == nil {
 			return h, e.Name.String(), nil
 		}
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	return sealing.Header{}, "", errors.New("no master that answers has a snapshot that opens; name a file with --from")
 }
@@ -332,7 +332,7 @@ func (m *machine) known(ctx context.Context, c *facts.Cluster, n *facts.Node) ([
 	where := map[snapshot.Name]string{}
 	list, err := m.snapshots().List()
 	if err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	for _, e := range list {
 		where[e.Name] = ""
@@ -341,7 +341,7 @@ func (m *machine) known(ctx context.Context, c *facts.Cluster, n *facts.Node) ([
 	for _, other := range others(c, n) {
 		theirs, err := snapshot.ListOf(ctx, peers, other)
 		if err != nil {
-			m.say(err.Error())
+			m.Say(err.Error())
 			continue
 		}
 		for _, e := range theirs {
@@ -388,7 +388,7 @@ func plain(place restore.Place, unseal func(to io.Writer) (sealing.Header, error
 
 // systemctl has systemd do something, and says what it waits for.
 func (m *machine) systemctl(ctx context.Context, args ...string) error {
-	m.say("systemctl " + strings.Join(args, " "))
+	m.Say("systemctl " + strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))

@@ -23,6 +23,7 @@ import (
 	"spore/agent/etcd/snapshot/keeper"
 	"spore/agent/etcd/snapshot/sealing"
 	"spore/agent/etcd/snapshot/source"
+	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -62,15 +63,15 @@ func snapshotCommand(ctx context.Context, m *machine, args []string) error {
 	return usageError{snapshotUsage}
 }
 
-func (m *machine) snapshots() snapshot.Dir { return snapshot.Dir{Path: m.root.At(paths.Snapshots)} }
+func (m *machine) snapshots() snapshot.Dir { return snapshot.Dir{Path: m.Root.At(paths.Snapshots)} }
 
 // secretOf reads an entry of the bundle that belongs to a program: what the unit was given, or, for root, what lies there.
 func (m *machine) secretOf(program, ref string) ([]byte, error) {
-	path := m.root.At(filepath.Join(paths.Secrets, program, ref))
+	path := m.Root.At(filepath.Join(paths.Secrets, program, ref))
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		path = filepath.Join(dir, "secret_"+ref)
 	}
-	data, err := atomicfile.ReadLimited(path, maxSecret)
+	data, err := atomicfile.ReadLimited(path, node.MaxSecret)
 	if err != nil {
 		return nil, fmt.Errorf("secret %s of this node: %w", ref, err)
 	}
@@ -101,11 +102,11 @@ func (m *machine) otherMasters(c *facts.Cluster) otherMasters {
 			if id.Key, err = m.secretOf(snapshotProgram, agentLeaf+"-key"); err != nil {
 				return id, err
 			}
-			id.Authorities, err = m.part.Public("agent.crt")
+			id.Authorities, err = m.Part.Public("agent.crt")
 			return id, err
 		},
 		Addresses: func(node string) ([]string, error) {
-			n, err := m.part.Node(node)
+			n, err := m.Part.Node(node)
 			if err != nil {
 				return nil, err
 			}
@@ -163,8 +164,8 @@ func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error
 			Connect:  func() (*clientv3.Client, error) { return m.connect(c, client.Own) },
 			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes.Slow()),
 		},
-		Tool:  etcdutl.Tool{Path: m.root.At(etcdutl.Program)},
-		Peers: m.otherMasters(c), Now: time.Now, Say: m.say, Status: func(string) {},
+		Tool:  etcdutl.Tool{Path: m.Root.At(etcdutl.Program)},
+		Peers: m.otherMasters(c), Now: time.Now, Say: m.Say, Status: func(string) {},
 	}, nil
 }
 
@@ -177,13 +178,9 @@ func runSnapshots(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	k.Status = func(text string) {
-		if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", "; ")); err != nil {
-			m.say(err.Error())
-		}
-	}
+	k.Status = func(text string) { m.TellStatus(strings.ReplaceAll(text, "\n", "; ")) }
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		m.say(err.Error())
+		m.Say(err.Error())
 	}
 	return k.Run(ctx)
 }

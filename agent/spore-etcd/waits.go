@@ -1,16 +1,6 @@
 package main
 
-import (
-	"errors"
-	"os"
-	"path/filepath"
-	"strings"
-
-	"github.com/coreos/go-systemd/v22/daemon"
-
-	"spore/agent/atomicfile"
-	"spore/agent/paths"
-)
+import "os"
 
 // etcdService is under which name it is said for whom etcd waits.
 const etcdService = "etcd"
@@ -23,22 +13,11 @@ func (m *machine) waits(service, text string) {
 	}
 	m.said = text
 	if text != "" {
-		m.say(text)
+		m.Say(text)
 	}
-	if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " ")); err != nil {
-		m.say(err.Error())
-	}
-	if os.Geteuid() != 0 {
-		return
-	}
-	path := m.root.At(filepath.Join(paths.Waiting, service))
-	var err error
-	if text != "" {
-		_, err = atomicfile.Write(path, []byte(text), 0o644)
-	} else if err = os.Remove(path); errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	if err != nil {
-		m.say(err.Error())
+	if os.Geteuid() == 0 {
+		m.Waits(service, text)
+	} else {
+		m.TellStatus(text)
 	}
 }
