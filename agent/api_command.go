@@ -27,10 +27,7 @@ func apiRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 }
 
 // apiCommand answers other nodes and operators until it is stopped.
-func apiCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent api"}
-	}
+func apiCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := m.Self()
 	if err != nil {
 		return err

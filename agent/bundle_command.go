@@ -70,12 +70,8 @@ type taker struct {
 	asks   func(ctx context.Context, agent pki.Certificate, trusted map[string]string, leaves []pki.Leaf) (map[string]pki.Certificate, map[string]error, error)
 }
 
-// bundleCommand takes the node's bundle and lays out its secrets; with --ask it asks for the passphrase of one that has one.
-func bundleCommand(ctx context.Context, m *node.Machine, args []string) error {
-	ask := len(args) == 1 && args[0] == "--ask"
-	if len(args) > 0 && !ask {
-		return usageError{"usage: spore-agent bundle [--ask]"}
-	}
+// bundleCommand takes the node's bundle and lays out its secrets; with ask it asks for the passphrase of one that has one.
+func bundleCommand(ctx context.Context, m *node.Machine, ask bool) error {
 	m.ReadBoot()
 	err := runBundle(ctx, m, ask)
 	if err == nil {

@@ -29,10 +29,7 @@ const (
 
 // cephMonCommand makes the data of this node's monitor, when it is known whether to form a quorum or to join one. It runs as
 // root, and Ceph's programs as the owner of the directory that the data lies in.
-func cephMonCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent ceph-mon"}
-	}
+func cephMonCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := cephNode(m)
 	if err != nil {
 		return err
@@ -90,10 +87,7 @@ func cephStore(m *node.Machine, n *facts.Node) (ceph.Store, error) {
 }
 
 // cephQuorumCommand waits until this node's monitor is one of a quorum.
-func cephQuorumCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent ceph-quorum"}
-	}
+func cephQuorumCommand(ctx context.Context, m *node.Machine) error {
 	_, n, err := cephNode(m)
 	if err != nil {
 		return err
@@ -116,10 +110,7 @@ func cephQuorumCommand(ctx context.Context, m *node.Machine, args []string) erro
 }
 
 // cephCommand gives the storage cluster what ceph.yaml says, and ends.
-func cephCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent ceph"}
-	}
+func cephCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := cephNode(m)
 	if err != nil {
 		return err

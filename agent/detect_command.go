@@ -22,12 +22,8 @@ import (
 // networkUnit is the unit that goes on when only the network can tell.
 const networkUnit = "cluster-detect-network.service"
 
-// detectCommand is phase one, and with --network phase two.
-func detectCommand(ctx context.Context, m *node.Machine, args []string) error {
-	byNetwork := len(args) == 1 && args[0] == "--network"
-	if len(args) > 0 && !byNetwork {
-		return usageError{"usage: spore-agent detect [--network]"}
-	}
+// detectCommand is phase one, and by the network phase two.
+func detectCommand(ctx context.Context, m *node.Machine, byNetwork bool) error {
 	m.ReadBoot()
 	m.RaiseClock()
 	done := make(chan struct{})

@@ -22,10 +22,7 @@ import (
 const encryptionKey = "ceph-osd-encryption-key"
 
 // disksCommand prepares the node's disks of one use.
-func disksCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) != 1 || args[0] != datadisk.Kafka && args[0] != datadisk.OSD {
-		return usageError{"usage: spore-agent disks kafka|osd"}
-	}
+func disksCommand(ctx context.Context, m *node.Machine, use string) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	if err != nil {
@@ -34,7 +31,7 @@ func disksCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if n == nil {
 		return errors.New("this machine is no node, so it has no disks for services")
 	}
-	return prepareDisks(ctx, m, c, n, args[0])
+	return prepareDisks(ctx, m, c, n, use)
 }
 
 // prepareDisks makes or finds the disks, says what became of them, and starts what works on them. It fails at its end when

@@ -25,10 +25,7 @@ const enrollName = "spore.enroll"
 
 // enrollCommand asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
 // machine that is no node asks, too: so the operator sees it.
-func enrollCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent enroll"}
-	}
+func enrollCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	if m.Boot.NetworkURL == "" {
 		return nil // It was booted from a disk, where bundles come from.
@@ -64,7 +61,7 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 	if err != nil {
 		return err
 	}
-	claim := enroll.NewClaim(enroll.Claim{Cluster: cluster, Key: key.Public(), MACs: id.Seen.MACs, Serial: plain(id.Seen.Serial), UUID: plain(id.Seen.UUID)})
+	claim := enroll.NewClaim(enroll.Claim{Cluster: cluster, Key: key.Public(), MACs: id.Seen.MACs, Serial: printable(id.Seen.Serial), UUID: printable(id.Seen.UUID)})
 	if t != nil {
 		claim.Node = t.node.Name
 	}
@@ -205,8 +202,8 @@ func (t *taker) show(problem, fingerprint string) error {
 	return atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 
-// plain is text of the firmware as a claim takes it.
-func plain(s string) string {
+// printable is text of the firmware as a claim takes it.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {
 			return '?'

@@ -31,10 +31,7 @@ const (
 
 // etcdMemberCommand makes this master's member of etcd such that it may start, when it is known whether to form a quorum or to
 // join the one that is there. It runs as root. Where the others have to be asked, it goes on as spore-etcd.
-func etcdMemberCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent etcd-member"}
-	}
+func etcdMemberCommand(ctx context.Context, m *node.Machine) error {
 	runtime, state := node.RuntimeDirectory("etcd"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
 		return errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for etcd.service")

@@ -22,7 +22,7 @@ func unit(t *testing.T, m *node.Machine) (several bool) {
 	require.NoError(t, os.MkdirAll(state, 0o700))
 	t.Setenv("RUNTIME_DIRECTORY", runtime)
 	t.Setenv("STATE_DIRECTORY", state)
-	require.NoError(t, dispatch(t.Context(), m, []string{"spore-agent", "etcd-member"}))
+	require.NoError(t, etcdMemberCommand(t.Context(), m))
 	_, err := os.Stat(filepath.Join(runtime, etcdSeveral))
 	return err == nil
 }

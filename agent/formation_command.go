@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,25 +18,6 @@ import (
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
 )
-
-// formationUsage is said of wrong usage.
-const formationUsage = "usage: spore-agent formation show [--json] | force SERVICE [--lose NAME,...]"
-
-// formationCommand shows the members of this node's quorums, or forms one by force.
-func formationCommand(ctx context.Context, m *node.Machine, args []string) error {
-	switch {
-	case len(args) == 0:
-	case args[0] == "show" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
-		return showFormation(ctx, m, len(args) == 2)
-	case args[0] == "force" && (len(args) == 2 || len(args) == 4 && args[2] == "--lose"):
-		var lose []string
-		if len(args) == 4 {
-			lose = strings.Split(args[3], ",")
-		}
-		return forceFormation(ctx, m, args[1], lose)
-	}
-	return usageError{formationUsage}
-}
 
 // quorums lists the quorum services that the node is a member of.
 func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
@@ -88,7 +70,8 @@ type shownService struct {
 	Members []formation.Member `json:"members"`
 }
 
-func showFormation(ctx context.Context, m *node.Machine, asJSON bool) error {
+// showFormation shows the members of this node's quorums.
+func showFormation(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) error {
 	c, n, err := m.Self()
 	if err != nil {
 		return err
@@ -103,27 +86,28 @@ func showFormation(ctx context.Context, m *node.Machine, asJSON bool) error {
 		shown = append(shown, shownService{s.Name, string(waiting), members})
 	}
 	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(shown)
+		return json.NewEncoder(out).Encode(shown)
 	}
 	if len(shown) == 0 {
-		fmt.Println("this node is a member of no quorum")
+		fmt.Fprintln(out, "this node is a member of no quorum")
 	}
 	for _, s := range shown {
-		fmt.Println(s.Service)
+		fmt.Fprintln(out, s.Service)
 		for _, member := range s.Members {
-			fmt.Printf("  %-20s %s\n", member.Name, member)
+			fmt.Fprintf(out, "  %-20s %s\n", member.Name, member)
 		}
 		if s.Waiting != "" {
-			fmt.Println("  " + s.Waiting)
+			fmt.Fprintln(out, "  "+s.Waiting)
 		}
 	}
 	return nil
 }
 
-func forceFormation(ctx context.Context, m *node.Machine, name string, lose []string) error {
+// forceFormation forms a quorum anew, and says how to go on.
+func forceFormation(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
 	s, ok := formation.Lookup(name)
 	if !ok {
-		return usageError{fmt.Sprintf("%s is no quorum service\n%s", name, formationUsage)}
+		return fmt.Errorf("%s is no quorum service", name)
 	}
 	c, n, err := m.Self()
 	if err != nil {
@@ -133,12 +117,12 @@ func forceFormation(ctx context.Context, m *node.Machine, name string, lose []st
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s will be formed anew by %s; the other members join. Go on with\n  systemctl stop %s\n", s.Name, strings.Join(p.Names(), ", "), s.Unit)
+	fmt.Fprintf(out, "%s will be formed anew by %s; the other members join. Go on with\n  systemctl stop %s\n", s.Name, strings.Join(p.Names(), ", "), s.Unit)
 	if slices.Contains(lose, n.Name) {
 		// Where it stays, the start of Kafka refuses it, and that of a monitor clears it.
 		dir := strings.ReplaceAll(s.Data, "NODE", n.Name)
-		fmt.Printf("  mv %s %s.given-up\n", dir, dir)
+		fmt.Fprintf(out, "  mv %s %s.given-up\n", dir, dir)
 	}
-	fmt.Printf("  systemctl start %s\n", s.Unit)
+	fmt.Fprintf(out, "  systemctl start %s\n", s.Unit)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func serve(t *testing.T, m *node.Machine) (stop func()) {
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- dispatch(ctx, m, []string{"spore-agent", "api"}) }()
+	go func() { done <- apiCommand(ctx, m) }()
 	return func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -69,7 +70,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 			return strings.Contains(wiped.Waiting()["kafka"], "waiting for kafka-1 (no answer: connect: connection refused)")
 		}, 20*time.Second, 10*time.Millisecond)
 		require.Contains(t, text(status.Line{Waiting: wiped.Waiting()}), "waiting    kafka: waiting for kafka-1")
-		err = dispatch(context.Background(), wiped, []string{"spore-agent", "formation", "force", "kafka"})
+		err = forceFormation(context.Background(), wiped, io.Discard, "kafka", nil)
 		require.ErrorContains(t, err, "kafka-1 does not answer")
 		require.ErrorContains(t, err, "spore-agent formation force kafka --lose kafka-1")
 
@@ -77,13 +78,13 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Equal(t, formation.Join, (<-plans).Kind)
 		require.Empty(t, wiped.Waiting())
-		err = dispatch(context.Background(), wiped, []string{"spore-agent", "formation", "force", "kafka"})
+		err = forceFormation(context.Background(), wiped, io.Discard, "kafka", nil)
 		require.ErrorContains(t, err, "kafka-1 has data")
-		require.NoError(t, dispatch(context.Background(), wiped, []string{"spore-agent", "formation", "show"}))
-		require.NoError(t, dispatch(context.Background(), wiped, []string{"spore-agent", "formation", "show", "--json"}))
+		require.NoError(t, showFormation(context.Background(), wiped, io.Discard, false))
+		require.NoError(t, showFormation(context.Background(), wiped, io.Discard, true))
 		stop()
 
-		require.NoError(t, dispatch(context.Background(), wiped, []string{"spore-agent", "formation", "force", "kafka", "--lose", "kafka-1,kafka-2"}))
+		require.NoError(t, forceFormation(context.Background(), wiped, io.Discard, "kafka", []string{"kafka-1", "kafka-2"}))
 		kind, err = enterQuorum(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return false, nil }, func(_ context.Context, p formation.Plan) error {
 			require.Equal(t, []string{"kafka-2"}, p.Names())
 			return nil
@@ -93,18 +94,16 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 	})
 }
 
-func TestWrongUsageOfFormation(t *testing.T) {
-	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
-	for _, args := range [][]string{{}, {"x"}, {"show", "x"}, {"force"}, {"force", "kafka", "--lose"}, {"force", "mqtt"}} {
-		require.ErrorAs(t, dispatch(context.Background(), m, append([]string{"spore-agent", "formation"}, args...)), new(usageError), "%v", args)
-	}
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "formation", "force", "ceph-mon"}), "is no member of ceph-mon")
-}
-
 func TestWithoutItsCredentialsNothingIsAnswered(t *testing.T) {
 	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "api"}), "CREDENTIALS_DIRECTORY")
+	require.ErrorContains(t, apiCommand(context.Background(), m), "CREDENTIALS_DIRECTORY")
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "api"}), "of the node's agent")
+	require.ErrorContains(t, apiCommand(context.Background(), m), "of the node's agent")
+}
+
+func TestOnlyAMemberFormsAQuorumByForce(t *testing.T) {
+	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
+	require.ErrorContains(t, forceFormation(t.Context(), m, io.Discard, "ceph-mon", nil), "is no member of ceph-mon")
+	require.ErrorContains(t, forceFormation(t.Context(), m, io.Discard, "mqtt", nil), "mqtt is no quorum service")
 }

@@ -15,10 +15,7 @@ import (
 const ctr = "/usr/bin/ctr"
 
 // imagesCommand takes the container images of the root into containerd.
-func imagesCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent images"}
-	}
+func imagesCommand(ctx context.Context, m *node.Machine) error {
 	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		var out, problem bytes.Buffer
 		cmd := exec.CommandContext(ctx, ctr, args...)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -47,55 +46,48 @@ const (
 	efiVars   = "/sys/firmware/efi/efivars"
 )
 
-const installUsage = "usage: spore-agent install [--yes] [--node NAME] [--erase-state SERIAL] SERIAL|wwn:WWN|id:NAME, or install --unattended"
+// installWish is what a person asks for.
+type installWish struct {
+	disk spec.DiskSelector
+	// node is another node than the medium chose.
+	node string
+	// erase is the serial number of the disk whose state may be lost.
+	erase string
+	// yes says that nobody is asked.
+	yes bool
+}
 
-// installCommand puts the system that runs on a disk of the machine.
-func installCommand(ctx context.Context, m *node.Machine, args []string) error {
-	flags := flag.NewFlagSet("install", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	unattended := flags.Bool("unattended", false, "")
-	yes := flags.Bool("yes", false, "")
-	node := flags.String("node", "", "")
-	erase := flags.String("erase-state", "", "")
-	if err := flags.Parse(args); err != nil || *unattended && (flags.NArg() > 0 || *erase != "" || *node != "") || !*unattended && flags.NArg() != 1 {
-		return usageError{installUsage}
-	}
+// installCommand puts the system that runs on a disk of the machine, for a person who watches.
+func installCommand(ctx context.Context, m *node.Machine, w installWish, in io.Reader, out io.Writer) error {
 	m.ReadBoot()
-	if *unattended {
-		return installUnattended(ctx, m)
-	}
-	selector, err := install.ParseSelector(flags.Arg(0))
-	if err != nil {
-		return usageError{err.Error()}
-	}
 	m.FindDisks(ctx)
-	o, done, err := installOptions(ctx, m, selector, *node)
+	o, done, err := installOptions(ctx, m, w.disk, w.node)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if *erase != "" {
+	if w.erase != "" {
 		t, err := install.Find(o)
 		if err != nil {
 			return err
 		}
-		if !strings.EqualFold(t.Serial(), *erase) {
-			return fmt.Errorf("--erase-state names %q, and %s has the serial number %s; nothing was written", *erase, t.Path(), t.Serial())
+		if !strings.EqualFold(t.Serial(), w.erase) {
+			return fmt.Errorf("--erase-state names %q, and %s has the serial number %s; nothing was written", w.erase, t.Path(), t.Serial())
 		}
 		o.EraseState = true
 	}
 	o.Confirm = func(t flash.Target, content string) error {
-		fmt.Printf("%s holds: %s.\n", t.Where(), content)
-		if *yes {
+		fmt.Fprintf(out, "%s holds: %s.\n", t.Where(), content)
+		if w.yes {
 			return nil
 		}
-		return confirmInstall(os.Stdin, os.Stdout)
+		return confirmInstall(in, out)
 	}
 	r, err := install.Run(ctx, o, true)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), registerBoot(m, r, true))
+	fmt.Fprintf(out, "%s: %s; read back and compared.\n%s\nTake the medium out and restart the machine.\n", r.Target.Path(), r.Report.Saved(), registerBoot(m, r, true))
 	return nil
 }
 
@@ -114,6 +106,7 @@ func confirmInstall(in io.Reader, out io.Writer) error {
 // installUnattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
 // else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
 func installUnattended(ctx context.Context, m *node.Machine) error {
+	m.ReadBoot()
 	name, err := askedInstall(m)
 	if name == "" && err == nil {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"spore/agent/install"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/cluster/spec"
 )
 
 func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
@@ -52,7 +53,7 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 func TestWithoutARequestNothingIsInstalled(t *testing.T) {
 	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
-	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
+	require.NoError(t, installUnattended(t.Context(), m))
 }
 
 func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
@@ -63,16 +64,9 @@ func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said := ""
 	m.Say = func(s string) { said = s; cancel() }
-	require.ErrorIs(t, installCommand(ctx, m, []string{"--unattended"}), context.Canceled)
+	require.ErrorIs(t, installUnattended(ctx, m), context.Canceled)
 	require.Contains(t, said, "changes from boot to boot")
 	require.Contains(t, said, "The machine waits")
-}
-
-func TestInstallIsCalledRightly(t *testing.T) {
-	for _, args := range [][]string{nil, {"A", "B"}, {"--unattended", "A"}, {"--unattended", "--erase-state", "A"}, {"--what"}, {"/dev/sda"}} {
-		err := installCommand(t.Context(), node.New("spore-agent", paths.Root(t.TempDir())), args)
-		require.ErrorAs(t, err, &usageError{}, "%q", args)
-	}
 }
 
 // withDisk is a machine with the disk vda.
@@ -89,8 +83,8 @@ func withDisk(t *testing.T) *node.Machine {
 }
 
 func TestWithoutUEFIThereIsNoInstall(t *testing.T) {
-	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"INNER"}), "started without UEFI")
-	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), []string{"OTHER"}), `no disk has the serial "OTHER"`)
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), installWish{disk: spec.DiskSelector{Serial: "INNER"}}, nil, nil), "started without UEFI")
+	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), installWish{disk: spec.DiskSelector{Serial: "OTHER"}}, nil, nil), `no disk has the serial "OTHER"`)
 }
 
 func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
@@ -99,7 +93,7 @@ func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
 	m := withDisk(t)
 	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	require.NoError(t, bootinfo.Write(m.Root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
-	require.NoError(t, installCommand(t.Context(), m, []string{"--unattended"}))
+	require.NoError(t, installUnattended(t.Context(), m))
 }
 
 func TestTheQuestionWantsAYes(t *testing.T) {

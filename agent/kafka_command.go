@@ -19,10 +19,7 @@ import (
 )
 
 // kafkaCommand gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
-func kafkaCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kafka"}
-	}
+func kafkaCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err
@@ -73,10 +70,7 @@ func kafkaCommand(ctx context.Context, m *node.Machine, args []string) error {
 }
 
 // kafkaReadyCommand waits until this node's Kafka serves.
-func kafkaReadyCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kafka-ready"}
-	}
+func kafkaReadyCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err

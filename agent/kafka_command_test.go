@@ -12,7 +12,9 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/kafka"
+	"spore/agent/node"
 	"spore/agent/nodetest"
+	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -94,14 +96,13 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 	}
 }
 
-func TestCommandsOfKafkaRefuse(t *testing.T) {
+func TestWithoutANodeOfKafkaNothingIsDone(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
-	for _, c := range commands() {
-		if !strings.HasPrefix(c.name, "kafka") {
-			continue
-		}
-		require.ErrorAs(t, c.run(context.Background(), m, []string{"x"}), new(usageError), c.name)
-		require.ErrorContains(t, c.run(context.Background(), m, nil), "read which node this is", c.name)
+	for _, run := range []func(context.Context, *node.Machine) error{kafkaCommand, kafkaReadyCommand, kafkaFormatCommand} {
+		require.ErrorContains(t, run(t.Context(), m), "read which node this is")
+		nodetest.Is(t, m, "node-00000")
+		require.ErrorContains(t, run(t.Context(), m), "this machine is no node with a role of Kafka")
+		require.NoError(t, os.Remove(m.Root.At(paths.Identity)))
 	}
 	_, err := kafkaListener(&facts.Node{Name: "a"}, 9093)
 	require.ErrorContains(t, err, "give it one under ips")

@@ -33,10 +33,7 @@ const (
 
 // kafkaFormatCommand makes Kafka's storage ready before Kafka starts, as root: a controller's when it is known whether to
 // form a quorum or to join the one that is there.
-func kafkaFormatCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kafka-format"}
-	}
+func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 	c, n, err := kafkaNode(m)
 	if err != nil {
 		return err

@@ -12,10 +12,7 @@ import (
 
 // kubernetesNodeCommand waits until Kubernetes knows this node, for programs that write into its object and would otherwise
 // be started again and again.
-func kubernetesNodeCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kubernetes-node"}
-	}
+func kubernetesNodeCommand(ctx context.Context, m *node.Machine) error {
 	client, c, n, err := kubernetesNode(m, "calico-node")
 	if err != nil {
 		return err
@@ -24,12 +21,9 @@ func kubernetesNodeCommand(ctx context.Context, m *node.Machine, args []string) 
 }
 
 // kubernetesReadyCommand waits until an API server is ready, for programs that end when none is or try again all the time.
-// LEAF names the certificate of the unit; VERB RESOURCE is what its user is to be allowed besides.
-func kubernetesReadyCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) != 1 && len(args) != 3 {
-		return usageError{"usage: spore-agent kubernetes-ready LEAF [VERB RESOURCE]"}
-	}
-	client, c, _, err := kubernetesNode(m, args[0])
+// leaf names the certificate of the unit; allowed is the verb and the resource that its user is to be allowed besides.
+func kubernetesReadyCommand(ctx context.Context, m *node.Machine, leaf string, allowed []string) error {
+	client, c, _, err := kubernetesNode(m, leaf)
 	if err != nil {
 		return err
 	}
@@ -38,8 +32,8 @@ func kubernetesReadyCommand(ctx context.Context, m *node.Machine, args []string)
 		return err
 	}
 	defer cancel()
-	if len(args) == 3 {
-		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.Say)
+	if len(allowed) == 2 {
+		return client.AwaitAllowed(ctx, allowed[0], allowed[1], c.Services.Kubernetes.Slow(), m.Say)
 	}
 	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.Say)
 }

@@ -20,10 +20,7 @@ import (
 const calicoProgram = "/usr/bin/calico"
 
 // kubernetesCommand is the daemon of a master that gives the cluster what it needs through the API.
-func kubernetesCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kubernetes"}
-	}
+func kubernetesCommand(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return err

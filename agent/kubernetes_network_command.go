@@ -35,10 +35,7 @@ var cniFiles = []struct {
 
 // kubernetesNetworkCommand waits until felix is ready, and only then lays in the configuration by which pods get a network:
 // no pod is to run before its policies can hold it.
-func kubernetesNetworkCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent kubernetes-network"}
-	}
+func kubernetesNetworkCommand(ctx context.Context, m *node.Machine) error {
 	dir := node.RuntimeDirectory("calico-node")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kubernetes-network is for ExecStartPost= of calico-node.service")

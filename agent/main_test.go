@@ -93,7 +93,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 		data, err := tree.BundleFor(c, n, time.Now())
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
-		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+		require.NoError(t, bundleCommand(context.Background(), m, false))
 	}
 	deliver("node-00001")
 	info := readInfo(t, m).Info
@@ -150,7 +150,7 @@ func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 	require.NoError(t, err)
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), "spore.bundle"), data, 0o600))
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoError(t, bundleCommand(context.Background(), m, false))
 	require.Empty(t, readInfo(t, m).Problem)
 	require.FileExists(t, m.Root.At(paths.Live+"/api/agent-certificate"))
 	require.NoDirExists(t, m.Root.At(paths.Live+"/mosquitto"))
@@ -170,7 +170,7 @@ func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Dir(m.Root.At(bootinfo.Delivered)), 0o700))
 	require.NoError(t, os.WriteFile(m.Root.At(bootinfo.Delivered), data, 0o600))
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoError(t, bundleCommand(context.Background(), m, false))
 	require.Contains(t, readInfo(t, m).Problem, "waiting for the passphrase")
 	require.FileExists(t, m.Root.At(paths.BundleAsk))
 
@@ -179,7 +179,7 @@ func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
 	script := "#!/bin/sh\nif [ -e " + bin + "/asked ]; then echo five words drawn by dice; else touch " + bin + "/asked; echo wrong; fi\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-ask-password"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle", "--ask"}))
+	require.NoError(t, bundleCommand(context.Background(), m, true))
 	require.Equal(t, uint64(1), readInfo(t, m).Serial)
 	require.NotContains(t, readInfo(t, m).Problem, "waiting")
 	require.NoFileExists(t, m.Root.At(paths.BundleAsk))
@@ -189,7 +189,7 @@ func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
 func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
 	become(t, m, "52:54:00:ff:ff:ff")
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoError(t, bundleCommand(context.Background(), m, false))
 	require.NoDirExists(t, m.Root.At(paths.Secrets))
 }
 
@@ -213,7 +213,7 @@ func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	require.NoError(t, os.WriteFile(filepath.Join(credentials, "spore.bundle"), data, 0o600))
 	take := func() string {
-		require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+		require.NoError(t, bundleCommand(context.Background(), m, false))
 		text, err := os.ReadFile(m.Root.At(paths.Secrets + "/mosquitto/tls-cert"))
 		require.NoError(t, err)
 		return string(text)
@@ -251,7 +251,7 @@ func TestABundleThatCannotBeTakenIsSaid(t *testing.T) {
 	become(t, m, nodetest.MAC(0))
 	nodetest.WithKeys(t, m)
 	require.NoError(t, os.WriteFile(filepath.Join(m.Part.Dir, "pki/mqtt.crt"), []byte("-----BEGIN X-----\nAAAA\n-----END X-----\n"), 0o644))
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}), "mqtt.crt")
+	require.ErrorContains(t, bundleCommand(context.Background(), m, false), "mqtt.crt")
 	require.Contains(t, readInfo(t, m).Problem, "mqtt.crt")
 }
 
@@ -285,22 +285,15 @@ func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
 	require.Equal(t, first, snapshot())
 }
 
-func TestWrongUsage(t *testing.T) {
-	m, _ := nodetest.New(t, 1)
-	for _, args := range [][]string{{"spore-agent"}, {"spore-agent", "nonsense"}, {"spore-agent", "detect", "--x"}, {"spore-agent", "probe", "x"}, {"spore-agent", "run", "x"}, {"spore-agent", "bundle", "x"},
-		{"spore-agent", "status", "-x"}, {"spore-agent", "render"}, {"spore-agent", "state", "adopt"}, {"/usr/sbin/mount.spore", "x"}} {
-		err := dispatch(context.Background(), m, args)
-		require.ErrorAs(t, err, new(usageError), "%v", args)
-	}
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "--help"}))
-}
-
 func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
-	require.ErrorContains(t, dispatch(context.Background(), m, []string{"spore-agent", "status"}), "there is no status yet")
+	_, err := statusCommand(m, false)
+	require.ErrorContains(t, err, "there is no status yet")
 	l := status.Line{Spore: 1, Cluster: "plant", Node: "a", Matched: &status.Matched{By: "mac", Value: "x"}, Roles: []string{"dns-server"}, System: "running"}
 	require.NoError(t, os.WriteFile(m.Root.At(paths.Status), []byte(l.String()+"\n"), 0o644))
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "status", "--json"}))
+	line, err := statusCommand(m, true)
+	require.NoError(t, err)
+	require.Equal(t, l.String()+"\n", line)
 	require.Contains(t, text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
 	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
 	require.Contains(t, text(l), "bundle     3, from the boot medium, sealed to the TPM\n           the bundle stays\n")

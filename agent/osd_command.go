@@ -35,10 +35,7 @@ const (
 const deviceBound = 30 * time.Second
 
 // osdCommand makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
-func osdCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) != 1 {
-		return usageError{"usage: spore-agent osd NUMBER, of the disk in the node's file"}
-	}
+func osdCommand(ctx context.Context, m *node.Machine, number string) error {
 	dir, credentials := os.Getenv("RUNTIME_DIRECTORY"), os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" || credentials == "" {
 		return errors.New("RUNTIME_DIRECTORY or CREDENTIALS_DIRECTORY is not set: this command is for ceph-osd-disk@.service")
@@ -54,7 +51,7 @@ func osdCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	info, err := diskNumber(infos, args[0])
+	info, err := diskNumber(infos, number)
 	if err != nil {
 		return err
 	}

@@ -54,13 +54,6 @@ func TestTheStatusShowsEachDiskAndTheNumberOfItsOSD(t *testing.T) {
 	require.Nil(t, dataDisks(m)[2].OSD)
 }
 
-func TestDisksRefusesWrongUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"state"}, {"kafka", "x"}, {"reset"}, {"reset", "/dev/vdb"}} {
-		err := disksCommand(context.Background(), node.New("spore-agent", paths.Root(t.TempDir())), args)
-		require.ErrorAs(t, err, &usageError{}, "%v", args)
-	}
-}
-
 // The runtime directory of an OSD belongs to Ceph's user, and root looks there for its number.
 func TestWhatLiesInPlaceOfAnOSDsNumberIsNotWaitedFor(t *testing.T) {
 	m := node.New("spore-agent", paths.Root(t.TempDir()))

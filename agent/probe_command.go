@@ -25,10 +25,7 @@ const (
 
 // probeCommand probes the static addresses before networkd starts, beside everything else that does not need the network.
 // When it fails, networkd uses the addresses as they are written.
-func probeCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent probe"}
-	}
+func probeCommand(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil || n == nil {
 		return err

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -30,13 +28,9 @@ import (
 const kubeletDir = "/var/lib/kubelet"
 
 // renderCommand writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
-// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. --ready says that the
+// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. ready says that the
 // service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
-func renderCommand(ctx context.Context, m *node.Machine, args []string) error {
-	name, program, ready, err := renderArguments(args)
-	if err != nil {
-		return err
-	}
+func renderCommand(ctx context.Context, m *node.Machine, name string, program []string, ready bool) error {
 	if err := renderFiles(m, name); err != nil || len(program) == 0 {
 		return err
 	}
@@ -52,20 +46,6 @@ func renderCommand(ctx context.Context, m *node.Machine, args []string) error {
 		}
 	}
 	return fmt.Errorf("run %s: %w", program[0], syscall.Exec(program[0], program, os.Environ()))
-}
-
-// renderArguments reads NAME [[--ready] -- PROGRAM [ARGUMENT...]].
-func renderArguments(args []string) (name string, program []string, ready bool, err error) {
-	options := args
-	if i := slices.Index(args, "--"); i >= 0 {
-		options, program = args[:i], args[i+1:]
-		ready = len(options) == 2 && options[1] == "--ready"
-	}
-	named := len(options) == 1 || ready
-	if !named || strings.HasPrefix(options[0], "-") || len(options) < len(args) && len(program) == 0 {
-		return "", nil, false, usageError{fmt.Sprintf("usage: spore-agent render NAME [[--ready] -- PROGRAM [ARGUMENT...]], with a NAME of %v", render.Names())}
-	}
-	return options[0], program, ready, nil
 }
 
 func renderFiles(m *node.Machine, name string) error {

@@ -52,10 +52,7 @@ const (
 // renewCommand looks at the node's bundle and certificates again, takes a newer bundle that the operator sent, has masters
 // make what is due, and has the programs take what is new. It goes on for as long as a certificate has ended that a master
 // could make.
-func renewCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent renew"}
-	}
+func renewCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	for {
 		t, err := newTaker(m)
@@ -229,13 +226,10 @@ func (s systemd) Reload(ctx context.Context, unit, signal string) error {
 // signals are those of package renewal's table.
 var signals = map[string]int32{"HUP": 1, "USR2": 12}
 
-// signCommand signs for another node: the request on standard input, the answer on standard output. systemd starts it for each
+// signCommand signs for another node: the request comes in, the answer goes out. systemd starts it for each
 // connection to its socket.
-func signCommand(_ context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent sign"}
-	}
-	request, err := io.ReadAll(io.LimitReader(os.Stdin, renewal.MaxRequest+1))
+func signCommand(m *node.Machine, in io.Reader, out io.Writer) error {
+	request, err := io.ReadAll(io.LimitReader(in, renewal.MaxRequest+1))
 	if err != nil {
 		return fmt.Errorf("read a request: %w", err)
 	}
@@ -244,7 +238,7 @@ func signCommand(_ context.Context, m *node.Machine, args []string) error {
 		m.Say("a request for certificates was refused: " + err.Error())
 		answer = renewal.Refuse(err)
 	}
-	_, err = os.Stdout.Write(answer)
+	_, err = out.Write(answer)
 	return err
 }
 

@@ -1,37 +1,21 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 
 	"golang.org/x/sys/unix"
 
 	"spore/agent/datadisk"
-	"spore/agent/install"
 	"spore/agent/node"
 	"spore/agent/state"
+	"spore/cluster/spec"
 	"spore/storage/disk"
 )
 
-const resetUsage = "usage: spore-agent reset --disk SERIAL|wwn:WWN|id:NAME [--restart]"
-
 // resetCommand gives up what is on a disk: the state on the one that the machine was booted from, all of one that the node's
 // file names. It is the only command on a node that deletes data which something else could still read.
-func resetCommand(_ context.Context, m *node.Machine, args []string) error {
-	flags := flag.NewFlagSet("reset", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	name := flags.String("disk", "", "")
-	restart := flags.Bool("restart", false, "")
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || *name == "" {
-		return usageError{resetUsage}
-	}
-	selector, err := install.ParseSelector(*name)
-	if err != nil {
-		return usageError{err.Error()}
-	}
+func resetCommand(m *node.Machine, selector spec.DiskSelector, restart bool) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	if err != nil {
@@ -50,15 +34,14 @@ func resetCommand(_ context.Context, m *node.Machine, args []string) error {
 	}
 	err = datadisk.Reset(diskOptions(m, c, n), d)
 	if errors.Is(err, datadisk.ErrNotNamed) {
-		err = state.Reset(stateOptions(m, c, n), d, *restart)
+		err = state.Reset(stateOptions(m, c, n), d, restart)
 	}
 	if err != nil {
 		return err
 	}
-	if *restart {
+	if restart {
 		// At once, without a shutdown: what runs has lost its state, and must not write to it.
 		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	}
-	fmt.Println("Done. Restart the machine to use it.")
 	return nil
 }

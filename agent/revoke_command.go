@@ -33,10 +33,7 @@ const eventLog = "/sys/kernel/security/tpm0/binary_bios_measurements"
 const bootCount = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 // revokeCommand has the firmware take the revoked images that the configuration names.
-func revokeCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent revoke"}
-	}
+func revokeCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	auth, err := atomicfile.ReadLimited(filepath.Join(m.Root.At(bootinfo.ClusterDir), facts.RevokedFile), dbx.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {

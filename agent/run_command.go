@@ -70,10 +70,7 @@ type agent struct {
 }
 
 // runCommand is the daemon.
-func runCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent run"}
-	}
+func runCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	a := &agent{m: m}
 	var err error

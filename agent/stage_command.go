@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,23 +30,10 @@ import (
 // espBound is the longest wait for the ESP while another unit takes the node's bundle off it.
 const espBound = 30 * time.Second
 
-const stageUsage = "usage: spore-agent stage-config [--reboot] FILE, or stage-config --spool"
-
-// stageCommand takes a configuration that `spore push` made, from a file or from the API of the node.
-func stageCommand(ctx context.Context, m *node.Machine, args []string) error {
-	flags := flag.NewFlagSet("stage-config", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	var o slot.Wish
-	flags.BoolVar(&o.Reboot, "reboot", false, "")
-	spool := flags.Bool("spool", false, "")
-	if err := flags.Parse(args); err != nil || *spool != (flags.NArg() == 0) || flags.NArg() > 1 {
-		return usageError{stageUsage}
-	}
+// stageCommand takes a configuration that `spore push --output` made, from a file.
+func stageCommand(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
 	m.ReadBoot()
-	if *spool {
-		return stageSpool(ctx, m)
-	}
-	f, err := os.Open(flags.Arg(0))
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -56,7 +42,7 @@ func stageCommand(ctx context.Context, m *node.Machine, args []string) error {
 	if r.Error != "" {
 		return errors.New(r.Error)
 	}
-	fmt.Println(r.Text())
+	fmt.Fprintln(out, r.Text())
 	if o.Reboot && !r.Unchanged {
 		return m.Restart(ctx)
 	}
@@ -65,6 +51,7 @@ func stageCommand(ctx context.Context, m *node.Machine, args []string) error {
 
 // stageSpool takes what lies in the spool, oldest first, and answers beside it.
 func stageSpool(ctx context.Context, m *node.Machine) error {
+	m.ReadBoot()
 	spool := slot.Spool(m.Root.At(paths.Push))
 	for {
 		job, err := spool.Next()

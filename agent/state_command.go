@@ -24,13 +24,10 @@ import (
 
 // stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies
 // there: one process, since each unit costs as much again before its program begins. var.mount then finds /var mounted;
-// where that failed, its own try says why. With adopt the command takes over a partition that was refused.
-func stateCommand(ctx context.Context, m *node.Machine, args []string) error {
+// where that failed, its own try says why.
+func stateCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
-	if len(args) > 0 {
-		return adoptCommand(m, c, n, err, args)
-	}
 	var info state.Info
 	switch {
 	case err != nil:
@@ -64,7 +61,7 @@ func stateCommand(ctx context.Context, m *node.Machine, args []string) error {
 		return nil
 	}
 	unix.Umask(0o077) // Secrets come now.
-	return bundleCommand(ctx, m, nil)
+	return bundleCommand(ctx, m, false)
 }
 
 // makeSlots makes room for pushed configurations on the boot disk, where the state is elsewhere.
@@ -118,10 +115,9 @@ func stateLock(m *node.Machine, n *facts.Node) *unlock.Options {
 }
 
 // adoptCommand makes state that was refused this node's.
-func adoptCommand(m *node.Machine, c *facts.Cluster, n *facts.Node, err error, args []string) error {
-	if len(args) != 3 || args[0] != "adopt" {
-		return usageError{"usage: spore-agent state [adopt DISK PARTUUID]"}
-	}
+func adoptCommand(m *node.Machine, path, partUUID string) error {
+	m.ReadBoot()
+	_, c, n, err := m.Node()
 	if err != nil {
 		return err
 	}
@@ -133,26 +129,19 @@ func adoptCommand(m *node.Machine, c *facts.Cluster, n *facts.Node, err error, a
 		return err
 	}
 	for _, d := range disks {
-		if d.Path() == args[1] {
+		if d.Path() == path {
 			o := stateOptions(m, c, n)
 			o.Lock = stateLock(m, n)
-			if err := state.Adopt(o, d, args[2]); err != nil {
-				return err
-			}
-			fmt.Println("Done. Restart the machine to use it.")
-			return nil
+			return state.Adopt(o, d, partUUID)
 		}
 	}
-	return fmt.Errorf("there is no disk %s", args[1])
+	return fmt.Errorf("there is no disk %s", path)
 }
 
-// mountCommand is mount.spore, the helper that mount(8) calls for var.mount: SOURCE DIR [-o OPTIONS] and flags.
-func mountCommand(_ context.Context, m *node.Machine, args []string) error {
-	if len(args) < 2 {
-		return usageError{"usage: mount.spore SOURCE DIRECTORY [-o OPTIONS]"}
-	}
+// mountCommand is mount.spore, the helper that mount(8) calls for var.mount.
+func mountCommand(m *node.Machine, dir string) error {
 	m.ReadBoot()
-	return mountState(m, args[1])
+	return mountState(m, dir)
 }
 
 // mountState mounts on dir what stateCommand decided.

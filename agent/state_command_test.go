@@ -17,6 +17,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/unlock"
+	"spore/cluster/spec"
 	"spore/pki/bundle"
 	"spore/pki/seal"
 )
@@ -98,7 +99,7 @@ func TestNobodyIsAskedTwiceForThePassphraseOfABundle(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
 	nodetest.KeepsState(t, m)
-	require.NoError(t, dispatch(context.Background(), m, []string{"spore-agent", "bundle"}))
+	require.NoError(t, bundleCommand(context.Background(), m, false))
 	require.Equal(t, uint64(1), readInfo(t, m).Serial)
 	times, err := os.ReadFile(asked)
 	require.NoError(t, err)
@@ -129,15 +130,10 @@ func TestResetRefuses(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
 	require.NoError(t, os.MkdirAll(m.Root.At("/sys/block"), 0o755))
 	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
-	reset := func(args ...string) error {
-		return dispatch(context.Background(), m, append([]string{"spore-agent", "reset"}, args...))
-	}
-	for _, args := range [][]string{{}, {"S1"}, {"--disk", ""}, {"--disk", "/dev/sda"}, {"--disk", "S1", "x"}, {"--disks", "S1"}} {
-		require.ErrorAs(t, reset(args...), new(usageError), "%v", args)
-	}
+	reset := func() error { return resetCommand(m, spec.DiskSelector{Serial: "S1"}, false) }
 	become(t, m, "52:54:00:ff:ff:ff")
-	require.ErrorContains(t, reset("--disk", "S1"), "this machine is no node")
+	require.ErrorContains(t, reset(), "this machine is no node")
 	become(t, m, nodetest.MAC(1))
-	require.ErrorContains(t, reset("--disk", "S1"), `no disk has the serial "S1"`)
-	require.ErrorContains(t, reset("--disk", "S1"), "nothing was changed")
+	require.ErrorContains(t, reset(), `no disk has the serial "S1"`)
+	require.ErrorContains(t, reset(), "nothing was changed")
 }

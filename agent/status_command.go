@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,26 +18,20 @@ import (
 	"spore/agent/status"
 )
 
-// statusCommand prints the last status line, for people or as JSON.
-func statusCommand(_ context.Context, m *node.Machine, args []string) error {
-	asJSON := len(args) == 1 && args[0] == "--json"
-	if len(args) > 0 && !asJSON {
-		return usageError{"usage: spore-agent status [--json]"}
-	}
+// statusCommand is the last status line, for people or as JSON.
+func statusCommand(m *node.Machine, asJSON bool) (string, error) {
 	if asJSON {
 		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), 1<<20)
 		if err != nil {
-			return noStatus(err)
+			return "", noStatus(err)
 		}
-		_, err = os.Stdout.Write(data)
-		return err
+		return string(data), nil
 	}
 	var l status.Line
 	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err != nil {
-		return noStatus(err)
+		return "", noStatus(err)
 	}
-	fmt.Print(text(l))
-	return nil
+	return text(l), nil
 }
 
 func noStatus(err error) error {

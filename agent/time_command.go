@@ -18,10 +18,7 @@ import (
 const heardEvery = 64 * time.Second
 
 // timeCommand answers the other nodes' questions for the time, on a node that they ask.
-func timeCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent time"}
-	}
+func timeCommand(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil || n == nil || !c.ServesTime(n.Name) {
 		return err // Nobody asks this one.

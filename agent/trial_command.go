@@ -23,10 +23,7 @@ const giveBackBound = 20 * time.Second
 
 // trialCommand judges a start that the boot loader counts: it makes the configuration the one to stay with, or has the machine
 // go back. Where the machine is restarted on purpose meanwhile, the try is given back.
-func trialCommand(ctx context.Context, m *node.Machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent trial"}
-	}
+func trialCommand(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	if m.Boot.ESP == "" {
 		return errors.New("it is not known which ESP the machine was started from")
