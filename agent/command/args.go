@@ -115,9 +115,14 @@ func (a *Args) parse(args []string) error {
 	case len(a.given) > a.most:
 		return Wrongly("%q is one word too many", a.given[a.most])
 	}
+	given := map[string]bool{}
+	a.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for _, o := range a.options {
-		if o.needed && a.flags.Lookup(o.name).Value.String() == "" {
+		if o.needed && !given[o.name] {
 			return Wrongly("--%s is missing", o.name)
+		}
+		if given[o.name] && a.flags.Lookup(o.name).Value.String() == "" { // As of a variable of a shell that is not set.
+			return Wrongly("--%s is empty", o.name)
 		}
 	}
 	return nil

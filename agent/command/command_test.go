@@ -90,7 +90,7 @@ func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 		"a second word is unknown": {[]string{"group", "b"}, "there is no command \"group b\"\n"},
 		"a word is missing":        {[]string{"take", "--disk", "S1"}, "take: NAME [VERB] is missing\nusage: spore-x take --disk SERIAL [--yes] NAME [VERB]"},
 		"an option is missing":     {[]string{"take", "a"}, "take: --disk is missing\nusage: "},
-		"an option is empty":       {[]string{"take", "a", "--disk", ""}, "take: --disk is missing\n"},
+		"an option is empty":       {[]string{"take", "a", "--disk", ""}, "take: --disk is empty\n"},
 		"an option without value":  {[]string{"take", "a", "--disk"}, "take: --disk wants a value\n"},
 		"an unknown option":        {[]string{"take", "-x"}, "take: there is no option --x\n"},
 		"a value for none":         {[]string{"take", "--yes=7"}, "invalid boolean value"},

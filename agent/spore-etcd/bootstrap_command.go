@@ -14,20 +14,8 @@ import (
 	"spore/agent/paths"
 )
 
-const bootstrapUsage = `usage: spore-agent etcd bootstrap --force [--lose NAME,...]
-etcd is formed by itself, when all masters answer that they are empty. --force forms it anew with this master and those
-others that are empty, and gives up what the masters of --lose have or may have.`
-
 // bootstrapCommand forms etcd anew by force. What is given up here stays beside the new data.
-func bootstrapCommand(ctx context.Context, m *machine, args []string) error {
-	var lose []string
-	switch {
-	case len(args) == 1 && args[0] == "--force":
-	case len(args) == 3 && args[0] == "--force" && args[1] == "--lose":
-		lose = strings.Split(args[2], ",")
-	default:
-		return usageError{bootstrapUsage}
-	}
+func bootstrapCommand(ctx context.Context, m *machine, lose []string) error {
 	o, err := m.formation()
 	if err != nil {
 		return err

@@ -29,10 +29,7 @@ const (
 
 // endpointCommand holds the virtual address of the Kubernetes API when it is this master's turn. It asks its own etcd only: a
 // master whose etcd does not work shall not lead clients to its API server.
-func endpointCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent etcd endpoint"}
-	}
+func endpointCommand(ctx context.Context, m *machine) error {
 	c, n, err := m.master()
 	if err != nil {
 		return err

@@ -25,10 +25,7 @@ const askEvery = 2 * time.Second
 
 // enterCommand has the other members let this master in that has no data, or finds out whether one that has some is one of them
 // still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
-func enterCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent etcd enter"}
-	}
+func enterCommand(ctx context.Context, m *machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/bootinfo"
+	"spore/agent/command"
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/member"
 	"spore/agent/etcd/origin"
@@ -50,14 +54,45 @@ func testMachine(t *testing.T, node string) *machine {
 	return m
 }
 
-func TestCommandsRefuseWhatTheyDoNotKnow(t *testing.T) {
+func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 	m := testMachine(t, "master-1")
-	var wrong usageError
-	for _, args := range [][]string{{"spore-etcd"}, {"spore-etcd", "frobnicate"}, {"spore-etcd", "bootstrap"}, {"spore-etcd", "bootstrap", "--lose", "a"}, {"spore-etcd", "enter", "x"}, {"spore-etcd", "show", "--yaml"}} {
-		require.ErrorAs(t, dispatch(t.Context(), m, args), &wrong, "%v", args)
+	for _, line := range []string{
+		"", "frobnicate", "bootstrap", "bootstrap --lose a", "bootstrap --force a", "enter x", "promote x", "members x", "endpoint x", "show --yaml", "show x",
+		"restore x", "restore --from", "restore --latest --from x", "restore --resume --yes", "restore --resume --from x", "restore --force", "restore --from=",
+		"snapshot", "snapshot x", "snapshot take x", "snapshot list x", "snapshot check x", "snapshot open", "snapshot open a", "snapshot open a b c", "snapshot run x",
+	} {
+		err := table(m).Dispatch(t.Context(), strings.Fields(line), new(bytes.Buffer))
+		require.Equal(t, 2, command.Status(err), "%q: %v", line, err)
+		require.Regexp(t, "(?i)usage: spore-agent etcd ", err.Error(), line)
 	}
-	require.NoError(t, dispatch(t.Context(), m, []string{"spore-etcd", "help"}))
-	require.Contains(t, usage(), "Example: spore-agent etcd show")
+}
+
+func TestEachCommandHasHelp(t *testing.T) {
+	m := testMachine(t, "master-1")
+	for _, c := range append(table(m).Commands, command.Command{}, command.Command{Name: "snapshot"}) {
+		var out bytes.Buffer
+		require.NoError(t, table(m).Dispatch(t.Context(), append(strings.Fields(c.Name), "--help"), &out), c.Name)
+		require.Contains(t, out.String(), "Usage: spore-agent etcd ", c.Name)
+		require.Contains(t, out.String(), "\nExample: spore-agent etcd ", c.Name)
+	}
+}
+
+func TestARestoreIsWhatItsOptionsSay(t *testing.T) {
+	for line, want := range map[string]restoreOptions{
+		"":                                {},
+		"--latest":                        {},
+		"--latest --yes":                  {yes: true},
+		"--from /var/a.age --yes":         {from: "/var/a.age", yes: true},
+		"--give-up-quorum --from x":       {from: "x", giveUp: true},
+		"--resume":                        {resume: true},
+		"--yes --give-up-quorum --latest": {yes: true, giveUp: true},
+	} {
+		var got restoreOptions
+		read := readRestore(func(_ context.Context, o restoreOptions) error { got = o; return nil })
+		one := command.Table{Program: "x", Commands: []command.Command{{Name: "restore", About: "x", Read: read}}}
+		require.NoError(t, one.Dispatch(t.Context(), append([]string{"restore"}, strings.Fields(line)...), new(bytes.Buffer)), line)
+		require.Equal(t, want, got, line)
+	}
 }
 
 func TestOnlyAMasterWithItsSecretsAsksEtcd(t *testing.T) {
@@ -67,7 +102,7 @@ func TestOnlyAMasterWithItsSecretsAsksEtcd(t *testing.T) {
 		"a node that is not in the config": {"master-9", "master-9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, dispatch(t.Context(), testMachine(t, tt.node), []string{"spore-etcd", "show"}), tt.want)
+			require.ErrorContains(t, showCommand(t.Context(), testMachine(t, tt.node), false), tt.want)
 		})
 	}
 }

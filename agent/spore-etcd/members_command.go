@@ -22,10 +22,7 @@ const lookEvery = 10 * time.Second
 
 // membersCommand keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
 // removed, and whoever has another address tells it.
-func membersCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent etcd members"}
-	}
+func membersCommand(ctx context.Context, m *machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

@@ -17,10 +17,7 @@ import (
 
 // promoteCommand returns when this master's member votes. One that was let in is promoted by the others when it has caught up.
 // It runs as root, before etcd-members.service.
-func promoteCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) > 0 {
-		return usageError{"usage: spore-agent etcd promote"}
-	}
+func promoteCommand(ctx context.Context, m *machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

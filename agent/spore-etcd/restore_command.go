@@ -30,8 +30,6 @@ import (
 	"spore/cluster/roles"
 )
 
-const restoreUsage = "usage: spore-agent etcd restore [--latest | --from FILE] [--give-up-quorum] [--yes]"
-
 const (
 	etcdUnit = "etcd.service"
 	apiUnit  = "kube-apiserver.service"
@@ -48,40 +46,9 @@ type restoreOptions struct {
 	yes, giveUp, resume bool
 }
 
-func parseRestore(args []string) (o restoreOptions, err error) {
-	latest := false
-	for i := 0; i < len(args); i++ {
-		switch args[i] {
-		case "--latest":
-			latest = true
-		case "--from":
-			if i++; i == len(args) || args[i] == "" {
-				return o, usageError{restoreUsage}
-			}
-			o.from = args[i]
-		case "--yes":
-			o.yes = true
-		case "--give-up-quorum":
-			o.giveUp = true
-		case "--resume":
-			o.resume = true
-		default:
-			return o, usageError{restoreUsage}
-		}
-	}
-	if latest && o.from != "" || o.resume && len(args) > 1 {
-		return o, usageError{restoreUsage}
-	}
-	return o, nil
-}
-
-// restoreCommand makes a new etcd, of this master alone, of a snapshot. With --resume, which the start of etcd calls, it goes
+// restoreCommand makes a new etcd, of this master alone, of a snapshot. With resume, which the start of etcd calls, it goes
 // on with a restore that a power cut ended.
-func restoreCommand(ctx context.Context, m *machine, args []string) error {
-	o, err := parseRestore(args)
-	if err != nil {
-		return err
-	}
+func restoreCommand(ctx context.Context, m *machine, o restoreOptions) error {
 	place := restore.Place{Root: m.Root}
 	end, err := place.Begin()
 	if o.resume && errors.Is(err, restore.ErrBusy) {
@@ -314,7 +281,7 @@ func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, p
 		*seen = max(*seen, e.Name.Revision)
 	}
 	if from != "" {
-		h, err := plain(place, func(to io.Writer) (sealing.Header, error) { return unseal(from, id, c.ID, to) })
+		h, err := unsealed(place, func(to io.Writer) (sealing.Header, error) { return unseal(from, id, c.ID, to) })
 		return h, filepath.Base(from), err
 	}
 	for _, e := range list {
@@ -367,11 +334,11 @@ func (m *machine) fetched(ctx context.Context, c *facts.Cluster, place restore.P
 			return sealing.Header{}, err
 		}
 	}
-	return plain(place, func(to io.Writer) (sealing.Header, error) { return m.unsealKept(e.Name, id, c.ID, to) })
+	return unsealed(place, func(to io.Writer) (sealing.Header, error) { return m.unsealKept(e.Name, id, c.ID, to) })
 }
 
-// plain decrypts a snapshot to where a restore takes it from.
-func plain(place restore.Place, unseal func(to io.Writer) (sealing.Header, error)) (h sealing.Header, err error) {
+// unsealed decrypts a snapshot to where a restore takes it from.
+func unsealed(place restore.Place, unseal func(to io.Writer) (sealing.Header, error)) (h sealing.Header, err error) {
 	out, err := os.OpenFile(place.Plain(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return h, fmt.Errorf("lay the database ready: %w", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,28 +8,6 @@ import (
 
 	"spore/agent/etcd/snapshot/sealing"
 )
-
-func TestArgumentsOfARestore(t *testing.T) {
-	for args, want := range map[string]restoreOptions{
-		"":                                 {},
-		"--latest":                         {},
-		"--latest --yes":                   {yes: true},
-		"--from /var/a.age --yes":          {from: "/var/a.age", yes: true},
-		"--give-up-quorum --from x":        {from: "x", giveUp: true},
-		"--resume":                         {resume: true},
-		"--yes --give-up-quorum --latest ": {yes: true, giveUp: true},
-	} {
-		got, err := parseRestore(strings.Fields(args))
-		require.NoError(t, err, args)
-		require.Equal(t, want, got, args)
-	}
-	for _, args := range []string{"x", "--from", "--latest --from x", "--resume --yes", "--force"} {
-		_, err := parseRestore(strings.Fields(args))
-		require.IsType(t, usageError{}, err, args)
-	}
-	_, err := parseRestore([]string{"--from", ""})
-	require.IsType(t, usageError{}, err)
-}
 
 func TestWhenARestoreIsRefused(t *testing.T) {
 	for _, tt := range []struct {

@@ -32,10 +32,7 @@ type shownMember struct {
 }
 
 // showCommand prints who the members are, as this master's etcd knows them, and asks each of them how it is.
-func showCommand(ctx context.Context, m *machine, args []string) error {
-	if len(args) > 1 || len(args) == 1 && args[0] != "--json" {
-		return usageError{"usage: spore-agent etcd show [--json]"}
-	}
+func showCommand(ctx context.Context, m *machine, asJSON bool) error {
 	c, _, err := m.master()
 	if err != nil {
 		return err
@@ -72,7 +69,7 @@ func showCommand(ctx context.Context, m *machine, args []string) error {
 		}
 		shown = append(shown, s)
 	}
-	if len(args) == 1 {
+	if asJSON {
 		return json.NewEncoder(os.Stdout).Encode(shown)
 	}
 	for _, s := range shown {

@@ -29,8 +29,6 @@ import (
 	"spore/wire/nodeapi"
 )
 
-const snapshotUsage = "usage: spore-agent etcd snapshot take | list [--json] | check | open FILE OUT"
-
 const (
 	// snapshotProgram is the program whose secrets root's commands share.
 	snapshotProgram = "etcd-snapshot"
@@ -45,23 +43,6 @@ const (
 	// askTime bounds one question to another master, without what it has to send.
 	askTime = 10 * time.Second
 )
-
-// snapshotCommand keeps snapshots until it is stopped (run, for the unit), or does once what an operator wants.
-func snapshotCommand(ctx context.Context, m *machine, args []string) error {
-	switch {
-	case len(args) == 1 && args[0] == "run":
-		return runSnapshots(ctx, m)
-	case len(args) == 1 && args[0] == "take":
-		return takeSnapshot(ctx, m)
-	case len(args) > 0 && args[0] == "list" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
-		return listSnapshots(m, len(args) == 2)
-	case len(args) == 1 && args[0] == "check":
-		return checkSnapshots(m)
-	case len(args) == 3 && args[0] == "open":
-		return openSnapshot(m, args[1], args[2])
-	}
-	return usageError{snapshotUsage}
-}
 
 func (m *machine) snapshots() snapshot.Dir { return snapshot.Dir{Path: m.Root.At(paths.Snapshots)} }
 
@@ -169,6 +150,7 @@ func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error
 	}, nil
 }
 
+// runSnapshots keeps snapshots until it is stopped, for the unit.
 func runSnapshots(ctx context.Context, m *machine) error {
 	c, n, err := m.master()
 	if err != nil {
@@ -185,6 +167,7 @@ func runSnapshots(ctx context.Context, m *machine) error {
 	return k.Run(ctx)
 }
 
+// takeSnapshot saves etcd now.
 func takeSnapshot(ctx context.Context, m *machine) error {
 	c, n, err := m.master()
 	if err != nil {
@@ -212,6 +195,7 @@ type shownSnapshot struct {
 	Size int64 `json:"size"`
 }
 
+// listSnapshots lists what is kept here.
 func listSnapshots(m *machine, asJSON bool) error {
 	list, err := m.snapshots().List()
 	if err != nil {
@@ -235,7 +219,7 @@ func listSnapshots(m *machine, asJSON bool) error {
 }
 
 // checkSnapshots reads and opens all that there is.
-func checkSnapshots(m *machine) error {
+func checkSnapshots(_ context.Context, m *machine) error {
 	c, _, err := m.master()
 	if err != nil {
 		return err
