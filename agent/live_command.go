@@ -19,6 +19,7 @@ import (
 	"spore/agent/clusterpart"
 	"spore/agent/config/effect"
 	"spore/agent/environment"
+	"spore/agent/identity"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -183,7 +184,7 @@ func settleLive(ctx context.Context, m *node.Machine, units []string) error {
 	if err != nil {
 		return err
 	}
-	if err := derive(m, id); err != nil {
+	if err := identity.Derive(m, id); err != nil {
 		return err
 	}
 	_, c, n, err := m.Node()

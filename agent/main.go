@@ -15,6 +15,7 @@ import (
 	"spore/agent/command"
 	"spore/agent/datadisk"
 	"spore/agent/formation"
+	"spore/agent/identity"
 	"spore/agent/install"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -30,9 +31,9 @@ func table(m *node.Machine) command.Table {
 	return command.Table{Program: "spore-agent", Example: "spore-agent status --json", Commands: []command.Command{
 		{Name: "detect", About: "find out which node this machine is and derive its /etc", Read: func(a *command.Args) command.Run {
 			byNetwork := a.Bool("network", "ask DHCP as well")
-			return func(ctx context.Context) error { return detectCommand(ctx, m, *byNetwork) }
+			return func(ctx context.Context) error { return identity.Detect(ctx, m, *byNetwork) }
 		}},
-		{Name: "probe", About: "ask whether another machine has this node's static addresses", Read: plain(m, probeCommand)},
+		{Name: "probe", About: "ask whether another machine has this node's static addresses", Read: plain(m, identity.Probe)},
 		{Name: "state", About: "make, find and open the partition for /var", Read: plain(m, stateCommand)},
 		{Name: "state adopt", About: "take over a partition for /var that was refused", Example: "spore-agent state adopt /dev/sda 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4", Read: func(a *command.Args) command.Run {
 			words := a.Words("DISK PARTUUID", 2, 2)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
-	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -19,9 +17,6 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
-	"spore/agent/detect"
-	"spore/agent/environment"
-	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
@@ -29,59 +24,28 @@ import (
 	"spore/agent/sealed"
 	"spore/agent/status"
 	"spore/cluster/facts"
-	"spore/cluster/identity"
 	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
 )
 
-// become does what detect and run do for a machine with this MAC, up to the jobs for systemd.
-func become(t testing.TB, m *node.Machine, macs ...string) (detect.Identity, []string, []activate.Held) {
-	d := detect.Machine{
-		Sys: os.DirFS(string(m.Root)), Match: m.Part.Match, Say: m.Say, Settled: func(context.Context) error { return nil },
-		Cards: func() (cards []nic.Card, err error) {
-			for i, a := range macs {
-				cards = append(cards, nic.Card{Index: i + 2, MAC: a, Permanent: true})
-			}
-			return cards, nil
-		},
-	}
-	id, err := detect.PhaseOne(context.Background(), d)
+// starts is what the node starts with the secrets that it has.
+func starts(t *testing.T, m *node.Machine) ([]string, []activate.Held) {
+	t.Helper()
+	id, c, n, err := m.Node()
 	require.NoError(t, err)
-	require.NoError(t, derive(m, id))
-	_, c, n, err := m.Node()
-	require.NoError(t, err)
-	if n == nil {
-		return id, nil, nil
-	}
-	require.NoError(t, environment.Write(m.Root.At(paths.Environment), c, n, node.Memory()))
 	_, targets, held := activate.Plan(activate.Input{
 		Cluster: c, Node: n, Identity: id, Have: activate.HaveIn(m.Root.At(paths.Secrets)), Unit: func(string) bool { return true },
 	})
-	return id, targets, held
-}
-
-func TestAMachineBecomesItsNode(t *testing.T) {
-	m, host := nodetest.New(t, 3)
-	id, targets, held := become(t, m, nodetest.MAC(1))
-	require.Equal(t, identity.Result{Node: "node-00001", By: "mac", Value: nodetest.MAC(1), Phase: 1, Candidates: []identity.Candidate{{Node: "node-00001", By: "mac", Value: nodetest.MAC(1)}}}, id.Result)
-	require.Equal(t, "node-00001", *host)
-	require.Equal(t, []string{"dns.target"}, targets)
-	require.Equal(t, "mqtt-broker", held[0].Role)
-	for _, path := range []string{
-		"/etc/systemd/network/10-spore-525400000101.network", "/etc/hosts", paths.Environment + "/coredns.env", paths.Identity, paths.Probe,
-	} {
-		require.FileExists(t, m.Root.At(path))
-	}
-	require.Equal(t, []static{{mac: nodetest.MAC(1), ip: staticIP(t, "10.64.1.2")}}, nodeStatics(t, m))
+	return targets, held
 }
 
 func TestABundleLetsTheRolesStart(t *testing.T) {
 	before := unix.Umask(0o077) // that of spore-bundle.service
 	defer unix.Umask(before)
 	m, _ := nodetest.New(t, 3)
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	tree := nodetest.WithKeys(t, m)
 	c, err := m.Part.Cluster()
 	require.NoError(t, err)
@@ -100,7 +64,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	require.Contains(t, info.Forgets, "/var does not last", "nothing remembers its serial")
 	info.Forgets = ""
 	require.Equal(t, delivery.Info{Serial: 1, From: delivery.Firmware}, info)
-	_, targets, held := become(t, m, nodetest.MAC(1))
+	targets, held := starts(t, m)
 	require.Equal(t, []string{"dns.target", "mqtt.target"}, targets)
 	require.Empty(t, held)
 	pending := func() []string {
@@ -122,7 +86,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 	require.Empty(t, pending(), "a newer bundle with the same secrets changes nothing")
 
 	deliver("node-00002")
-	_, targets, _ = become(t, m, nodetest.MAC(1))
+	targets, _ = starts(t, m)
 	require.Equal(t, []string{"dns.target"}, targets)
 	require.Contains(t, readInfo(t, m).Problem, `for node "node-00002", and this is "node-00001"`)
 	require.NoFileExists(t, m.Root.At(paths.Secrets+"/mosquitto/tls-key"), "secrets of a refused bundle do not stay")
@@ -140,7 +104,7 @@ func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 		}
 		return os.Getgid(), nil
 	}
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	tree := nodetest.WithKeys(t, m)
 	c, err := m.Part.Cluster()
 	require.NoError(t, err)
@@ -158,7 +122,7 @@ func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 
 func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	tree := nodetest.WithKeys(t, m)
 	c, err := m.Part.Cluster()
 	require.NoError(t, err)
@@ -188,7 +152,7 @@ func TestABundleOfTheBootMediumWaitsForItsPassphrase(t *testing.T) {
 
 func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
-	become(t, m, "52:54:00:ff:ff:ff")
+	nodetest.Is(t, m, "")
 	require.NoError(t, bundleCommand(context.Background(), m, false))
 	require.NoDirExists(t, m.Root.At(paths.Secrets))
 }
@@ -196,7 +160,7 @@ func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
 // A master whose bundle is older than its certificates last makes them again, keeps them, and gives them to its programs.
 func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	nodetest.KeepsState(t, m)
 	c, err := m.Part.Cluster()
 	require.NoError(t, err)
@@ -248,7 +212,7 @@ func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 
 func TestABundleThatCannotBeTakenIsSaid(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
-	become(t, m, nodetest.MAC(0))
+	nodetest.Is(t, m, "node-00000")
 	nodetest.WithKeys(t, m)
 	require.NoError(t, os.WriteFile(filepath.Join(m.Part.Dir, "pki/mqtt.crt"), []byte("-----BEGIN X-----\nAAAA\n-----END X-----\n"), 0o644))
 	require.ErrorContains(t, bundleCommand(context.Background(), m, false), "mqtt.crt")
@@ -259,30 +223,6 @@ func readInfo(t *testing.T, m *node.Machine) (info bundleInfo) {
 	t.Helper()
 	require.NoError(t, atomicfile.ReadJSON(m.Root.At(paths.BundleInfo), &info))
 	return info
-}
-
-func TestDerivingTwiceEndsInTheSameState(t *testing.T) {
-	m, _ := nodetest.New(t, 3)
-	snapshot := func() map[string]string {
-		out := map[string]string{}
-		for _, dir := range []string{"/etc", "/run/spore"} {
-			require.NoError(t, filepath.Walk(m.Root.At(dir), func(path string, st os.FileInfo, err error) error {
-				if err == nil && st.Mode().IsRegular() {
-					data, err := os.ReadFile(path)
-					require.NoError(t, err)
-					out[path] = string(data)
-				}
-				return err
-			}))
-		}
-		return out
-	}
-	become(t, m, nodetest.MAC(1))
-	first := snapshot()
-	become(t, m, "52:54:00:ff:ff:ff")
-	require.NotEqual(t, first, snapshot(), "an unknown machine derives something else")
-	become(t, m, nodetest.MAC(1))
-	require.Equal(t, first, snapshot())
 }
 
 func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
@@ -298,39 +238,4 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
 	require.Contains(t, text(l), "bundle     3, from the boot medium, sealed to the TPM\n           the bundle stays\n")
 	require.Contains(t, text(status.Line{Cluster: "plant", Problem: "who is it"}), "problem    who is it\n")
-}
-
-// TestTheBudget holds the agent to its bound for detection, environment and activation, in CPU time of the host.
-func TestTheBudget(t *testing.T) {
-	for nodes, budget := range map[int]float64{1000: 100, 10000: 200} {
-		m, _ := nodetest.New(t, nodes)
-		before := status.UsedCPU()
-		become(t, m, nodetest.MAC(nodes-1))
-		used := status.UsedCPU() - before
-		t.Logf("%d nodes: %.1f ms of CPU, %.0f allowed", nodes, used, budget)
-		require.Less(t, used, budget, "%d nodes", nodes)
-	}
-}
-
-func BenchmarkBecome(b *testing.B) {
-	for _, nodes := range []int{3, 1000, 10000} {
-		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
-			m, _ := nodetest.New(b, nodes)
-			for b.Loop() {
-				become(b, m, nodetest.MAC(nodes-1))
-			}
-		})
-	}
-}
-
-func staticIP(t *testing.T, s string) netip.Addr {
-	a, err := netip.ParseAddr(s)
-	require.NoError(t, err)
-	return a
-}
-
-func nodeStatics(t *testing.T, m *node.Machine) []static {
-	_, _, n, err := m.Node()
-	require.NoError(t, err)
-	return staticAddresses(n)
 }

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/arp"
 	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
 	"spore/agent/firmware"
+	"spore/agent/identity"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/paths"
@@ -128,7 +128,7 @@ func (a *agent) activate(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := probeMade(ctx, a.m, a.cluster, a.node); err != nil {
+	if err := identity.ProbeMade(ctx, a.m, a.cluster, a.node); err != nil {
 		a.m.Say(err.Error())
 	}
 	_, err := a.readBundle()
@@ -251,12 +251,12 @@ func (a *agent) awaitAddresses(ctx context.Context, bound time.Duration) {
 	if err != nil {
 		a.m.Say(err.Error())
 	}
-	want := a.expected()
+	want := identity.ExpectedAddresses(a.m, a.node)
 	what := "an address by DHCP"
 	switch {
 	case len(want) > 0:
 		what = fmt.Sprintf("the node's addresses %v", want)
-	case len(conflictsOf(a.m)) > 0:
+	case len(identity.Conflicts(a.m)) > 0:
 		return // Every address that it could have is another machine's.
 	}
 	err = wait.Until(ctx, wait.Condition{
@@ -289,21 +289,8 @@ func haveAddresses(want []netip.Addr) bool {
 }
 
 // waits tells whether roles have to wait for the node's addresses or for its clock.
-func (a *agent) waits() bool { return a.clock.last.Wrong || !haveAddresses(a.expected()) }
-
-// expected lists the static addresses that nobody else has.
-func (a *agent) expected() []netip.Addr {
-	used := conflictsOf(a.m)
-	var out []netip.Addr
-	for _, i := range a.node.Interfaces {
-		for _, s := range i.Addresses {
-			p, err := netip.ParsePrefix(s)
-			if err == nil && !slices.ContainsFunc(used, func(u arp.Used) bool { return u.IP == p.Addr() }) {
-				out = append(out, p.Addr())
-			}
-		}
-	}
-	return out
+func (a *agent) waits() bool {
+	return a.clock.last.Wrong || !haveAddresses(identity.ExpectedAddresses(a.m, a.node))
 }
 
 // follow says how the machine is, on each change, until it is stopped.
@@ -388,7 +375,7 @@ func (a *agent) report(ctx context.Context) error {
 		p.System = "starting" // systemd knows nothing of what startLate has yet to start.
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
-	l.Conflicts, l.Waiting = conflictsOf(a.m), a.m.Waiting()
+	l.Conflicts, l.Waiting = identity.Conflicts(a.m), a.m.Waiting()
 	l.Clock = a.clockState(ctx)
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
@@ -454,10 +441,10 @@ func (a *agent) step(name string) {
 
 // probeAgain probes addresses that another machine had, and uses those that became free.
 func (a *agent) probeAgain(ctx context.Context) {
-	if a.node == nil || len(conflictsOf(a.m)) == 0 {
+	if a.node == nil || len(identity.Conflicts(a.m)) == 0 {
 		return
 	}
-	freed, err := probeTaken(ctx, a.m, a.cluster, a.node)
+	freed, err := identity.ProbeTaken(ctx, a.m, a.cluster, a.node)
 	if err != nil {
 		a.m.Say(err.Error())
 	}

@@ -25,7 +25,7 @@ import (
 // bundleFor is a bundle of a machine that is node-00001, and its recovery key.
 func bundleFor(t *testing.T, m *node.Machine, node string) (data []byte, key string) {
 	t.Helper()
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	tree := nodetest.WithKeys(t, m)
 	c, err := m.Part.Cluster()
 	require.NoError(t, err)
@@ -131,9 +131,9 @@ func TestResetRefuses(t *testing.T) {
 	require.NoError(t, os.MkdirAll(m.Root.At("/sys/block"), 0o755))
 	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
 	reset := func() error { return resetCommand(m, spec.DiskSelector{Serial: "S1"}, false) }
-	become(t, m, "52:54:00:ff:ff:ff")
+	nodetest.Is(t, m, "")
 	require.ErrorContains(t, reset(), "this machine is no node")
-	become(t, m, nodetest.MAC(1))
+	nodetest.Is(t, m, "node-00001")
 	require.ErrorContains(t, reset(), `no disk has the serial "S1"`)
 	require.ErrorContains(t, reset(), "nothing was changed")
 }

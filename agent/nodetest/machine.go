@@ -92,6 +92,7 @@ esac
 	key, err := hex.DecodeString("89f70f6d90b84795b60b94afac71e928")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(m.Root.At(paths.HostKey), key, 0o400))
+	require.NoError(t, os.MkdirAll(m.Root.At("/etc"), 0o755))
 	require.NoError(t, os.WriteFile(m.Root.At("/etc/machine-id"), []byte("3d1219c7c4c5404aaa1f6d2a48adfda4\n"), 0o444))
 }
 

@@ -1,4 +1,4 @@
-package main
+package identity
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const (
 	probeMadeCarrier = 15 * time.Second
 )
 
-// probeCommand probes the static addresses before networkd starts, beside everything else that does not need the network.
+// Probe probes the static addresses before networkd starts, beside everything else that does not need the network.
 // When it fails, networkd uses the addresses as they are written.
-func probeCommand(ctx context.Context, m *node.Machine) error {
+func Probe(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil || n == nil {
 		return err
@@ -88,6 +88,21 @@ func addressesOn(n *facts.Node, made bool) []static {
 	return out
 }
 
+// ExpectedAddresses lists the static addresses of a node that nobody else has.
+func ExpectedAddresses(m *node.Machine, n *facts.Node) []netip.Addr {
+	used := Conflicts(m)
+	var out []netip.Addr
+	for _, i := range n.Interfaces {
+		for _, s := range i.Addresses {
+			p, err := netip.ParsePrefix(s)
+			if err == nil && !slices.ContainsFunc(used, func(u arp.Used) bool { return u.IP == p.Addr() }) {
+				out = append(out, p.Addr())
+			}
+		}
+	}
+	return out
+}
+
 // probe probes static addresses and returns those that other machines have, and those that could not be probed since there
 // is no carrier. At boot the latter count as free: a node without a cable has to come up.
 func probe(ctx context.Context, m *node.Machine, wanted []static, bound time.Duration) (used []arp.Used, unasked []static) {
@@ -114,7 +129,7 @@ func probe(ctx context.Context, m *node.Machine, wanted []static, bound time.Dur
 
 // setConflicts notes the addresses that other machines have, and says which are new.
 func setConflicts(m *node.Machine, used []arp.Used) {
-	before := conflictsOf(m)
+	before := Conflicts(m)
 	for _, u := range used {
 		if !slices.Contains(before, u) {
 			m.Say(fmt.Sprintf("%s is not used: the machine with the MAC %s has it", u.IP, u.MAC))
@@ -128,9 +143,9 @@ func setConflicts(m *node.Machine, used []arp.Used) {
 	}
 }
 
-// probeMade finds out which addresses of bonds and VLANs networkd did not use because other machines have them. The files
+// ProbeMade finds out which addresses of bonds and VLANs networkd did not use because other machines have them. The files
 // of networkd are written without them; it need not read them now.
-func probeMade(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) error {
+func ProbeMade(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) error {
 	wanted := slices.DeleteFunc(madeAddresses(n), func(s static) bool {
 		i, ok := s.on(nil)
 		return ok && nic.Has(i.Index, s.ip)
@@ -139,7 +154,7 @@ func probeMade(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.
 	if len(found) == 0 {
 		return nil
 	}
-	used := slices.DeleteFunc(conflictsOf(m), func(u arp.Used) bool {
+	used := slices.DeleteFunc(Conflicts(m), func(u arp.Used) bool {
 		return slices.ContainsFunc(wanted, func(s static) bool { return s.ip == u.IP })
 	})
 	used = append(used, found...)
@@ -148,10 +163,10 @@ func probeMade(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.
 	return err
 }
 
-// probeTaken probes the addresses that other machines had. freed tells that some became free; networkd's files have them
+// ProbeTaken probes the addresses that other machines had. freed tells that some became free; networkd's files have them
 // then. What cannot be probed is not free: its machine may be there again when the cable is.
-func probeTaken(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (freed bool, err error) {
-	before := conflictsOf(m)
+func ProbeTaken(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (freed bool, err error) {
+	before := Conflicts(m)
 	taken := func(s static) bool {
 		return slices.ContainsFunc(before, func(u arp.Used) bool { return u.IP == s.ip })
 	}

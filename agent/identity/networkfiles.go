@@ -1,4 +1,4 @@
-package main
+package identity
 
 import (
 	"net/netip"
@@ -38,7 +38,7 @@ func writeNetwork(m *node.Machine, c *facts.Cluster, n *facts.Node, used []arp.U
 }
 
 // conflicts reads what the last probe found.
-func conflictsOf(m *node.Machine) []arp.Used {
+func Conflicts(m *node.Machine) []arp.Used {
 	var used []arp.Used
 	_ = atomicfile.ReadJSON(m.Root.At(paths.Conflicts), &used) // No file means no conflict.
 	return used

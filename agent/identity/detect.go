@@ -1,4 +1,7 @@
-package main
+// Package identity finds out which node this machine is, and derives what follows from that: the files under /etc, the
+// host name, the files of networkd. It probes the node's static addresses, and leaves out those that another machine
+// has. Package detect has the rules by which a machine is found.
+package identity
 
 import (
 	"context"
@@ -22,8 +25,8 @@ import (
 // networkUnit is the unit that goes on when only the network can tell.
 const networkUnit = "cluster-detect-network.service"
 
-// detectCommand is phase one, and by the network phase two.
-func detectCommand(ctx context.Context, m *node.Machine, byNetwork bool) error {
+// Detect is phase one, and by the network phase two.
+func Detect(ctx context.Context, m *node.Machine, byNetwork bool) error {
 	m.ReadBoot()
 	m.RaiseClock()
 	done := make(chan struct{})
@@ -51,7 +54,7 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	if err != nil {
 		return err
 	}
-	if err := derive(m, id); err != nil {
+	if err := Derive(m, id); err != nil {
 		return err
 	}
 	if id.Known() || id.Problem != "" {
@@ -87,7 +90,7 @@ func phaseTwo(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	if err != nil {
 		return err
 	}
-	if err := derive(m, id); err != nil {
+	if err := Derive(m, id); err != nil {
 		return err
 	}
 	if id.Known() {
@@ -123,8 +126,8 @@ func reloadNetwork(ctx context.Context) error {
 	return bus.Reload(ctx, "systemd-networkd.service")
 }
 
-// derive writes everything that follows from the identity.
-func derive(m *node.Machine, id detect.Identity) error {
+// Derive writes everything that follows from the identity.
+func Derive(m *node.Machine, id detect.Identity) error {
 	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func derive(m *node.Machine, id detect.Identity) error {
 			return err
 		}
 	}
-	if _, err := writeNetwork(m, c, in.Node, conflictsOf(m)); err != nil {
+	if _, err := writeNetwork(m, c, in.Node, Conflicts(m)); err != nil {
 		return err
 	}
 	if err := wantProbe(m, in.Node); err != nil {

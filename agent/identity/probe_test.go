@@ -1,7 +1,8 @@
-package main
+package identity
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -39,34 +40,32 @@ func TestAnAddressOfABondThatAnotherMachineHasIsReportedAndUsedOnceItIsFree(t *t
 		ctx := context.Background()
 		taken := arp.Used{IP: staticIP(t, "10.77.0.3"), MAC: "02:00:00:00:00:02", Card: "02:00:00:00:00:01"}
 
-		require.NoError(t, probeMade(ctx, m, c, onABond))
-		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
-		a := &agent{m: m, node: onABond}
-		require.Equal(t, []string{"10.77.0.21"}, []string{a.expected()[0].String()}, "nobody waits for it")
-		require.Len(t, a.expected(), 1)
+		require.NoError(t, ProbeMade(ctx, m, c, onABond))
+		require.Equal(t, []arp.Used{taken}, Conflicts(m))
+		require.Equal(t, []netip.Addr{staticIP(t, "10.77.0.21")}, ExpectedAddresses(m, onABond), "nobody waits for it")
 		require.NotContains(t, networkFile(t, m), "10.77.0.3/24")
 
-		freed, err := probeTaken(ctx, m, c, onABond)
+		freed, err := ProbeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.False(t, freed)
-		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
+		require.Equal(t, []arp.Used{taken}, Conflicts(m))
 
 		far, err := netlink.LinkByName("far0")
 		require.NoError(t, err)
 		require.NoError(t, netlink.LinkSetDown(far))
-		freed, err = probeTaken(ctx, m, c, onABond)
+		freed, err = ProbeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.False(t, freed, "without a cable nobody can say that it is free")
-		require.Equal(t, []arp.Used{taken}, conflictsOf(m))
+		require.Equal(t, []arp.Used{taken}, Conflicts(m))
 
 		require.NoError(t, netlink.LinkSetUp(far))
 		address, err := netlink.ParseAddr("10.77.0.3/24")
 		require.NoError(t, err)
 		require.NoError(t, netlink.AddrDel(far, address))
-		freed, err = probeTaken(ctx, m, c, onABond)
+		freed, err = ProbeTaken(ctx, m, c, onABond)
 		require.NoError(t, err)
 		require.True(t, freed)
-		require.Empty(t, conflictsOf(m))
+		require.Empty(t, Conflicts(m))
 		require.Contains(t, networkFile(t, m), "10.77.0.3/24")
 	})
 }
@@ -79,8 +78,8 @@ func TestAddressesThatABondHasAreNotProbed(t *testing.T) {
 		m, _ := nodetest.New(t, 1)
 		c, err := m.Part.Cluster()
 		require.NoError(t, err)
-		require.NoError(t, probeMade(context.Background(), m, c, onABond))
-		require.Empty(t, conflictsOf(m))
+		require.NoError(t, ProbeMade(context.Background(), m, c, onABond))
+		require.Empty(t, Conflicts(m))
 		require.NoFileExists(t, m.Root.At(network.Dir+"/10-spore-bond0.network"), "nothing was written")
 	})
 }
