@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"spore/agent/api"
+	"spore/agent/formation/quorum"
 	"spore/agent/node"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -16,7 +17,7 @@ import (
 // apiRows is the table of what the node answers to other nodes and to operators.
 func apiRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	return append(renewalRows(m, c, n),
-		formationRow(m, c, n),
+		quorum.Row(m, c, n),
 		snapshotsRow(m, c, ""),
 		snapshotsRow(m, c, "/{name}"),
 		statusRow(m),

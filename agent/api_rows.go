@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/api"
 	"spore/agent/atomicfile"
+	"spore/agent/formation/quorum"
 	"spore/agent/health"
 	"spore/agent/journal"
 	"spore/agent/node"
@@ -84,7 +85,7 @@ func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input 
 			}
 		}
 	}
-	for _, s := range quorums(c, n) {
+	for _, s := range quorum.Of(c, n) {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
 	}
 	var err error

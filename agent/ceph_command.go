@@ -15,6 +15,7 @@ import (
 
 	"spore/agent/ceph"
 	"spore/agent/formation"
+	"spore/agent/formation/quorum"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -42,7 +43,7 @@ func cephMonCommand(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	_, err = enterQuorum(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
+	_, err = quorum.Enter(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
 		if p.Kind == formation.Form {
 			first := slices.DeleteFunc(slices.Clone(mons), func(mon render.CephMonitor) bool { _, forms := p.Members[mon.Name]; return !forms })
 			return store.Form(ctx, first)

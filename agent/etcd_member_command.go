@@ -15,6 +15,7 @@ import (
 	"spore/agent/etcd/origin"
 	"spore/agent/etcd/restore"
 	"spore/agent/formation"
+	"spore/agent/formation/quorum"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -85,7 +86,7 @@ func enterEtcd(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.
 	if err := unix.Stat(filepath.Dir(string(dir)), &owner); err != nil {
 		return nil, fmt.Errorf("look whose the data of etcd is: %w", err)
 	}
-	_, err := enterQuorum(ctx, m, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
+	_, err := quorum.Enter(ctx, m, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
 		o := origin.Origin{Kind: p.Kind, Nonce: p.Nonce}
 		if p.Kind == formation.Form {
 			o.Token, o.Alone = origin.Token(c.ID, p.Members), len(p.Members) == 1 && len(masters) == 1

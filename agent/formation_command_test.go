@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"spore/agent/formation"
+	"spore/agent/formation/quorum"
 	"spore/agent/netnstest"
 	"spore/agent/node"
 	"spore/agent/nodetest"
@@ -53,14 +54,14 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		machines := nodetest.Brokers(t, "10.77.0.11", "10.77.0.12")
 		full, wiped := machines["kafka-1"], machines["kafka-2"]
 		none := func(context.Context, formation.Plan) error { return errors.New("there is data") }
-		kind, err := enterQuorum(context.Background(), full, formation.Kafka(), func() (bool, error) { return false, nil }, none)
+		kind, err := quorum.Enter(context.Background(), full, formation.Kafka(), func() (bool, error) { return false, nil }, none)
 		require.NoError(t, err)
 		require.Equal(t, formation.Run, kind)
 
 		plans := make(chan formation.Plan, 1)
 		done := make(chan error, 1)
 		go func() {
-			_, err := enterQuorum(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return true, nil }, func(_ context.Context, p formation.Plan) error {
+			_, err := quorum.Enter(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return true, nil }, func(_ context.Context, p formation.Plan) error {
 				plans <- p
 				return nil
 			})
@@ -70,7 +71,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 			return strings.Contains(wiped.Waiting()["kafka"], "waiting for kafka-1 (no answer: connect: connection refused)")
 		}, 20*time.Second, 10*time.Millisecond)
 		require.Contains(t, text(status.Line{Waiting: wiped.Waiting()}), "waiting    kafka: waiting for kafka-1")
-		err = forceFormation(context.Background(), wiped, io.Discard, "kafka", nil)
+		err = quorum.Force(context.Background(), wiped, io.Discard, "kafka", nil)
 		require.ErrorContains(t, err, "kafka-1 does not answer")
 		require.ErrorContains(t, err, "spore-agent formation force kafka --lose kafka-1")
 
@@ -78,14 +79,14 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Equal(t, formation.Join, (<-plans).Kind)
 		require.Empty(t, wiped.Waiting())
-		err = forceFormation(context.Background(), wiped, io.Discard, "kafka", nil)
+		err = quorum.Force(context.Background(), wiped, io.Discard, "kafka", nil)
 		require.ErrorContains(t, err, "kafka-1 has data")
-		require.NoError(t, showFormation(context.Background(), wiped, io.Discard, false))
-		require.NoError(t, showFormation(context.Background(), wiped, io.Discard, true))
+		require.NoError(t, quorum.Show(context.Background(), wiped, io.Discard, false))
+		require.NoError(t, quorum.Show(context.Background(), wiped, io.Discard, true))
 		stop()
 
-		require.NoError(t, forceFormation(context.Background(), wiped, io.Discard, "kafka", []string{"kafka-1", "kafka-2"}))
-		kind, err = enterQuorum(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return false, nil }, func(_ context.Context, p formation.Plan) error {
+		require.NoError(t, quorum.Force(context.Background(), wiped, io.Discard, "kafka", []string{"kafka-1", "kafka-2"}))
+		kind, err = quorum.Enter(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return false, nil }, func(_ context.Context, p formation.Plan) error {
 			require.Equal(t, []string{"kafka-2"}, p.Names())
 			return nil
 		})
@@ -104,6 +105,6 @@ func TestWithoutItsCredentialsNothingIsAnswered(t *testing.T) {
 
 func TestOnlyAMemberFormsAQuorumByForce(t *testing.T) {
 	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
-	require.ErrorContains(t, forceFormation(t.Context(), m, io.Discard, "ceph-mon", nil), "is no member of ceph-mon")
-	require.ErrorContains(t, forceFormation(t.Context(), m, io.Discard, "mqtt", nil), "mqtt is no quorum service")
+	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "ceph-mon", nil), "is no member of ceph-mon")
+	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "mqtt", nil), "mqtt is no quorum service")
 }

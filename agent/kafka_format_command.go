@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/formation"
+	"spore/agent/formation/quorum"
 	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -61,7 +62,7 @@ func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 		})
 	}
 	if slices.Contains(c.KafkaControllers(), n.Name) {
-		_, err := enterQuorum(ctx, m, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
+		_, err := quorum.Enter(ctx, m, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
 			if err := storage.Clear(); err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"spore/agent/command"
 	"spore/agent/datadisk"
 	"spore/agent/formation"
+	"spore/agent/formation/quorum"
 	"spore/agent/identity"
 	"spore/agent/install"
 	"spore/agent/node"
@@ -141,7 +142,7 @@ func table(m *node.Machine) command.Table {
 		{Name: "api", About: "answer the other nodes and the operator, until stopped", Read: plain(m, apiCommand)},
 		{Name: "formation show", About: "show the members of this node's quorums", Example: "spore-agent formation show --json", Read: func(a *command.Args) command.Run {
 			asJSON := a.Bool("json", "as JSON")
-			return func(ctx context.Context) error { return showFormation(ctx, m, os.Stdout, *asJSON) }
+			return func(ctx context.Context) error { return quorum.Show(ctx, m, os.Stdout, *asJSON) }
 		}},
 		{Name: "formation force", About: "form a quorum anew by force", Example: "spore-agent formation force kafka --lose kafka-1,kafka-2", Read: func(a *command.Args) command.Run {
 			lose, words := a.String("lose", "NAME,...", "give up what these have or may have"), a.Words("SERVICE", 1, 1)
@@ -149,7 +150,7 @@ func table(m *node.Machine) command.Table {
 				if _, ok := formation.Lookup((*words)[0]); !ok {
 					return command.Wrongly("%s is no quorum service", (*words)[0])
 				}
-				return forceFormation(ctx, m, os.Stdout, (*words)[0], list(*lose))
+				return quorum.Force(ctx, m, os.Stdout, (*words)[0], list(*lose))
 			}
 		}},
 		{Name: "etcd", About: "the members, snapshots and restore of etcd, on a master; `spore-agent etcd --help` lists what there is", Read: func(a *command.Args) command.Run {

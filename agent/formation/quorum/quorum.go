@@ -1,4 +1,6 @@
-package main
+// Package quorum is this node as a member of its quorum services: how it enters one before the service starts, how it
+// answers the other members, and what an operator sees of one and forces. Package formation has the rules.
+package quorum
 
 import (
 	"context"
@@ -19,8 +21,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// quorums lists the quorum services that the node is a member of.
-func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
+// Of lists the quorum services that the node is a member of.
+func Of(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
 	for _, s := range formation.Services() {
 		if slices.Contains(s.Initial(c), n.Name) {
 			out = append(out, s)
@@ -29,19 +31,19 @@ func quorums(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
 	return out
 }
 
-// formationRow is how this node answers the other members of its quorums.
-func formationRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
+// Row is how this node answers the other members of its quorums.
+func Row(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	members := map[string][]string{}
-	for _, s := range quorums(c, n) {
+	for _, s := range Of(c, n) {
 		members[s.Name] = s.Initial(c)
 	}
 	server := &formation.Server{Cluster: c.ID, Node: n.Name, Members: members, Dir: m.Root.At(paths.Formation), Say: m.Say}
 	return api.Row{Method: http.MethodGet, Path: nodeapi.FormationPath + "{service}", Who: []nodeapi.Role{nodeapi.Node}, Handle: server.Answer}
 }
 
-// formationOptions are what this node's member of a quorum service works with. The certificate is the one that was laid out
+// Options are what this node's member of a quorum service works with. The certificate is the one that was laid out
 // for the node's API: the gate of another unit runs as root, before the service, which never gets to see it.
-func formationOptions(m *node.Machine, c *facts.Cluster, n *facts.Node, s formation.Service) formation.Options {
+func Options(m *node.Machine, c *facts.Cluster, n *facts.Node, s formation.Service) formation.Options {
 	status := func(text string) { m.Waits(s.Name, text) }
 	client := &formation.Client{Cluster: c.ID, API: m.Client()}
 	return formation.Options{
@@ -49,15 +51,15 @@ func formationOptions(m *node.Machine, c *facts.Cluster, n *facts.Node, s format
 	}
 }
 
-// enterQuorum returns when the data of this node's member of a quorum service is such that the service may start, which
+// Enter returns when the data of this node's member of a quorum service is such that the service may start, which
 // takes as long as the other members do. empty tells whether there is no data; mk makes it, as formation.Options says. It is
 // called as root, before the service starts.
-func enterQuorum(ctx context.Context, m *node.Machine, s formation.Service, empty func() (bool, error), mk func(context.Context, formation.Plan) error) (formation.Kind, error) {
+func Enter(ctx context.Context, m *node.Machine, s formation.Service, empty func() (bool, error), mk func(context.Context, formation.Plan) error) (formation.Kind, error) {
 	c, n, err := m.Self()
 	if err != nil {
 		return "", err
 	}
-	o := formationOptions(m, c, n, s)
+	o := Options(m, c, n, s)
 	o.Empty, o.Make = empty, mk
 	return formation.Enter(ctx, o)
 }
@@ -70,15 +72,15 @@ type shownService struct {
 	Members []formation.Member `json:"members"`
 }
 
-// showFormation shows the members of this node's quorums.
-func showFormation(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) error {
+// Show shows the members of this node's quorums.
+func Show(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) error {
 	c, n, err := m.Self()
 	if err != nil {
 		return err
 	}
 	shown := []shownService{}
-	for _, s := range quorums(c, n) {
-		members, err := formation.View(ctx, formationOptions(m, c, n, s))
+	for _, s := range Of(c, n) {
+		members, err := formation.View(ctx, Options(m, c, n, s))
 		if err != nil {
 			return err
 		}
@@ -103,8 +105,8 @@ func showFormation(ctx context.Context, m *node.Machine, out io.Writer, asJSON b
 	return nil
 }
 
-// forceFormation forms a quorum anew, and says how to go on.
-func forceFormation(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
+// Force forms a quorum anew, and says how to go on.
+func Force(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
 	s, ok := formation.Lookup(name)
 	if !ok {
 		return fmt.Errorf("%s is no quorum service", name)
@@ -113,7 +115,7 @@ func forceFormation(ctx context.Context, m *node.Machine, out io.Writer, name st
 	if err != nil {
 		return err
 	}
-	p, err := formation.Force(ctx, formationOptions(m, c, n, s), lose)
+	p, err := formation.Force(ctx, Options(m, c, n, s), lose)
 	if err != nil {
 		return err
 	}
