@@ -16,6 +16,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/quote"
+	"spore/agent/wait"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 )
@@ -70,7 +71,7 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: m.Boot.NetworkURL, Sleep: enrolment.Sleep,
+		Claim: claim, Base: m.Boot.NetworkURL, Sleep: wait.Sleep,
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {

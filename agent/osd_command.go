@@ -61,7 +61,7 @@ func osdCommand(ctx context.Context, m *node.Machine, number string) error {
 	}
 	o := osd.Options{
 		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
-		Exec: execWith, Say: m.Say, Sleep: sleep,
+		Exec: execWith, Say: m.Say, Sleep: wait.Sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
 	}
 	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-osd-key": &o.BootstrapKey} {
@@ -144,14 +144,4 @@ func execWith(ctx context.Context, input []byte, name string, args ...string) ([
 		return nil, fmt.Errorf("%s: %w: %s", name, err, text[strings.LastIndexByte(text, '\n')+1:])
 	}
 	return out.Bytes(), nil
-}
-
-// sleep waits.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

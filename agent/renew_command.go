@@ -26,6 +26,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
+	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
@@ -64,7 +65,7 @@ func renewCommand(ctx context.Context, m *node.Machine) error {
 			return err
 		}
 		m.Say(fmt.Sprintf("asking again in %s", againAfter))
-		if sleep(ctx, againAfter) != nil {
+		if wait.Sleep(ctx, againAfter) != nil {
 			return nil // It is told to stop.
 		}
 	}
@@ -134,7 +135,7 @@ func (t *taker) apply(ctx context.Context, state *renewal.File) error {
 	defer bus.Close()
 	client := t.m.Client()
 	a := renewal.Applier{
-		Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.Say, Sleep: sleep, Every: turnEvery,
+		Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.Say, Sleep: wait.Sleep, Every: turnEvery,
 		Others: func(program string) []string { return renewal.Others(t.cluster, t.node, program) },
 		Urgent: func(string) bool { return !s.Ends.IsZero() && t.m.Now().After(s.Ends.Add(-urgent)) },
 		Ask: func(ctx context.Context, node string) (r nodeapi.Renewal, err error) {

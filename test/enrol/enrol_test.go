@@ -27,6 +27,7 @@ import (
 
 	"spore/agent/enrolment"
 	"spore/agent/quote"
+	"spore/agent/wait"
 	"spore/builder/clusterpart"
 	"spore/builder/netboot"
 	"spore/builder/netboot/approval"
@@ -238,7 +239,7 @@ func (m *machine) asks(s *site, node string) string {
 				}
 				return err
 			},
-			Sleep: func(ctx context.Context, _ time.Duration) error { return enrolment.Sleep(ctx, 20*time.Millisecond) },
+			Sleep: func(ctx context.Context, _ time.Duration) error { return wait.Sleep(ctx, 20*time.Millisecond) },
 		})
 	}()
 	m.t.Cleanup(func() { cancel(); <-done })
@@ -308,7 +309,7 @@ func TestAnAnswerOfSomebodyElseKeepsTheMachineFromNothing(t *testing.T) {
 				bad.Evidence = &attest.Evidence{Nonce: a.Pending.Nonce, Quote: []byte("x"), Signature: []byte("x"), Registers: [][]byte{sum, sum, sum}}
 				_, _ = client.Ask(ctx, bad)
 			}
-			_ = enrolment.Sleep(ctx, 100*time.Millisecond)
+			_ = wait.Sleep(ctx, 100*time.Millisecond)
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
