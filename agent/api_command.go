@@ -8,6 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"spore/agent/api"
+	"spore/agent/bundle"
 	"spore/agent/formation/quorum"
 	"spore/agent/node"
 	"spore/cluster/facts"
@@ -16,7 +17,7 @@ import (
 
 // apiRows is the table of what the node answers to other nodes and to operators.
 func apiRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
-	return append(renewalRows(m, c, n),
+	return append(bundle.Rows(m, c, n),
 		quorum.Row(m, c, n),
 		snapshotsRow(m, c, ""),
 		snapshotsRow(m, c, "/{name}"),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"spore/agent/bundle"
 	"spore/agent/command"
 	"spore/agent/datadisk"
 	"spore/agent/formation"
@@ -69,12 +70,12 @@ func table(m *node.Machine) command.Table {
 		}},
 		{Name: "bundle", About: "take the node's bundle of secrets, and keep it sealed", Read: func(a *command.Args) command.Run {
 			ask := a.Bool("ask", "ask for its passphrase at the console")
-			return func(ctx context.Context) error { return bundleCommand(ctx, m, *ask) }
+			return func(ctx context.Context) error { return bundle.Take(ctx, m, *ask) }
 		}},
-		{Name: "enroll", About: "ask the server that the machine was booted from for its bundle, until it is taken", Read: plain(m, enrollCommand)},
-		{Name: "renew", About: "look at the node's certificates again, renew what is due, and have programs take it", Read: plain(m, renewCommand)},
+		{Name: "enroll", About: "ask the server that the machine was booted from for its bundle, until it is taken", Read: plain(m, bundle.Enroll)},
+		{Name: "renew", About: "look at the node's certificates again, renew what is due, and have programs take it", Read: plain(m, bundle.Renew)},
 		{Name: "sign", About: "sign certificates for another node that asks on standard input; for the unit of a master", Read: plain(m, func(_ context.Context, m *node.Machine) error {
-			return signCommand(m, os.Stdin, os.Stdout)
+			return bundle.Sign(m, os.Stdin, os.Stdout)
 		})},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, runCommand)},
 		{Name: "status", About: "print the last status line", Example: "spore-agent status --json", Read: func(a *command.Args) command.Run {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,8 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
+	"spore/agent/bundle"
 	"spore/agent/dbx"
-	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/luks"
 	"spore/agent/node"
@@ -22,7 +21,6 @@ import (
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
-	"spore/pki/bundle"
 	"spore/storage/fat"
 )
 
@@ -136,7 +134,7 @@ func expecting(m *node.Machine, to *dbx.Machine) error {
 	}
 	lock := stateLock(m, n)
 	to.Expect = func(ctx context.Context, keys tpm.Digest) error {
-		key, err := storedRecoveryKey(ctx, m)
+		key, err := bundle.StoredRecoveryKey(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -146,27 +144,4 @@ func expecting(m *node.Machine, to *dbx.Machine) error {
 		return nil // It does not open this start either.
 	}
 	return nil
-}
-
-// storedRecoveryKey takes the recovery key out of the bundle that the node keeps.
-func storedRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
-	t, err := newTaker(m)
-	if err != nil {
-		return "", err
-	}
-	if t == nil || t.vault == nil {
-		return "", errors.New("the node keeps no bundle with the recovery key")
-	}
-	raw, _, err := t.vault.Open(ctx, m.Root.At(paths.StoredBundle), delivery.CredentialName)
-	if err != nil {
-		return "", err
-	}
-	b, err := bundle.Open(bytes.NewReader(raw), t.in.Whose)
-	if err != nil {
-		return "", err
-	}
-	if b.Secrets[recoveryKey] == "" {
-		return "", errors.New("the node's bundle has no recovery key")
-	}
-	return b.Secrets[recoveryKey], nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/atomicfile"
+	"spore/agent/bundle"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/environment"
@@ -110,7 +112,7 @@ func (a *agent) begin() {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
 	l.MachineID = a.m.Boot.MachineID
-	l.BootDisk = or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
+	l.BootDisk = cmp.Or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
 	a.beginClock()
 	if a.m.Boot.Stage1End > 0 {
@@ -207,8 +209,8 @@ func (a *agent) startLate(ctx context.Context) {
 }
 
 // readBundle reads what became of the node's bundle.
-func (a *agent) readBundle() (bundleInfo, error) {
-	var info bundleInfo
+func (a *agent) readBundle() (bundle.Info, error) {
+	var info bundle.Info
 	err := atomicfile.ReadJSON(a.m.Root.At(paths.BundleInfo), &info)
 	if errors.Is(err, fs.ErrNotExist) {
 		return info, nil // spore-bundle.service failed, and the status says so.

@@ -12,6 +12,7 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
+	"spore/agent/bundle"
 	"spore/agent/hostkey"
 	"spore/agent/medium"
 	"spore/agent/node"
@@ -47,7 +48,7 @@ func stateCommand(ctx context.Context, m *node.Machine) error {
 		}
 	}
 	if err := endOpening(ctx, m); err != nil {
-		info.Warning = joined(info.Warning, "whatever runs on this machine can have the TPM open the state again: "+err.Error())
+		info.Warning = node.Joined(info.Warning, "whatever runs on this machine can have the TPM open the state again: "+err.Error())
 	}
 	if info.Warning != "" {
 		m.Say(info.Warning)
@@ -61,7 +62,7 @@ func stateCommand(ctx context.Context, m *node.Machine) error {
 		return nil
 	}
 	unix.Umask(0o077) // Secrets come now.
-	return bundleCommand(ctx, m, false)
+	return bundle.Take(ctx, m, false)
 }
 
 // makeSlots makes room for pushed configurations on the boot disk, where the state is elsewhere.
@@ -70,12 +71,9 @@ func makeSlots(ctx context.Context, m *node.Machine, o state.Options, info *stat
 		return nil
 	}
 	warning, err := state.MakeSlots(ctx, o)
-	info.Warning = joined(info.Warning, warning)
+	info.Warning = node.Joined(info.Warning, warning)
 	return err
 }
-
-// joined puts warnings one after the other.
-func joined(warnings ...string) string { return strings.Join(nonEmpty(warnings...), "; ") }
 
 func stateOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Options {
 	o := state.Options{
@@ -106,7 +104,7 @@ func stateLock(m *node.Machine, n *facts.Node) *unlock.Options {
 		host.With = medium.ESP{Device: m.Boot.ESP, Dir: m.Root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
 	}
 	return &unlock.Options{
-		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return measuredStart(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return deliveredRecoveryKey(ctx, m) }, Host: host,
+		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return measuredStart(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return bundle.DeliveredRecoveryKey(ctx, m) }, Host: host,
 		Ask: func(ctx context.Context, question string) (string, error) {
 			return node.AskPassphrase(ctx, "spore-state", question)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,7 +52,7 @@ func text(l status.Line) string {
 		row("node", "none of cluster %s", l.Cluster)
 	}
 	row("system", "%s", l.System)
-	row("roles", "%s", or(strings.Join(l.Roles, ", "), "none"))
+	row("roles", "%s", cmp.Or(strings.Join(l.Roles, ", "), "none"))
 	for _, h := range l.Held {
 		row("held", "%s: %s", h.Role, h.Reason)
 	}
@@ -85,7 +86,7 @@ func text(l status.Line) string {
 	if l.Clock != nil {
 		row("clock", "%s", clockText(*l.Clock))
 	}
-	row("addresses", "%s", or(strings.Join(l.Addresses, ", "), "none"))
+	row("addresses", "%s", cmp.Or(strings.Join(l.Addresses, ", "), "none"))
 	for _, c := range l.Conflicts {
 		row("conflict", "%s is used by %s", c.IP, c.MAC)
 	}
@@ -110,7 +111,7 @@ func clockText(c clock.State) string {
 	case c.Problem != "":
 		return c.Problem
 	case c.Synchronized:
-		return "kept by " + or(c.From, "a time server that does not answer now")
+		return "kept by " + cmp.Or(c.From, "a time server that does not answer now")
 	}
 	return "not kept by a time server"
 }
@@ -131,11 +132,4 @@ func firmwareText(f firmware.Info) string {
 		out += ", PCR 11 " + f.PCR11
 	}
 	return out
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

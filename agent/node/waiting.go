@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -55,4 +56,9 @@ func (m *Machine) TellStatus(text string) {
 	if _, err := daemon.SdNotify(false, "STATUS="+strings.ReplaceAll(text, "\n", " ")); err != nil {
 		m.Say(err.Error())
 	}
+}
+
+// Joined is what several have to say, one after the other; who says nothing is left out.
+func Joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s == "" }), "; ")
 }

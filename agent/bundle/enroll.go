@@ -1,4 +1,4 @@
-package main
+package bundle
 
 import (
 	"context"
@@ -24,9 +24,9 @@ import (
 // enrollName is the name that the machine's key is sealed under.
 const enrollName = "spore.enroll"
 
-// enrollCommand asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
+// Enroll asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
 // machine that is no node asks, too: so the operator sees it.
-func enrollCommand(ctx context.Context, m *node.Machine) error {
+func Enroll(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	if m.Boot.NetworkURL == "" {
 		return nil // It was booted from a disk, where bundles come from.
@@ -40,7 +40,7 @@ func enrollCommand(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	if t != nil {
-		var info bundleInfo
+		var info Info
 		if err := atomicfile.ReadJSON(m.Root.At(paths.BundleInfo), &info); err == nil && info.Serial > 0 {
 			return nil
 		}
@@ -199,7 +199,7 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 
 // show puts what is waited for into what the status line says of the bundle.
 func (t *taker) show(problem, fingerprint string) error {
-	info := bundleInfo{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}}
+	info := Info{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}}
 	return atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 

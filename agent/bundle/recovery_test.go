@@ -1,4 +1,4 @@
-package main
+package bundle
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"spore/agent/paths"
 	"spore/agent/state"
 	"spore/agent/unlock"
-	"spore/cluster/spec"
 	"spore/pki/bundle"
 	"spore/pki/seal"
 )
@@ -35,7 +34,7 @@ func bundleFor(t *testing.T, m *node.Machine, node string) (data []byte, key str
 	require.NoError(t, err)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
 	require.NoError(t, deliverTo(m, data))
-	key, err = deliveredRecoveryKey(context.Background(), m)
+	key, err = DeliveredRecoveryKey(context.Background(), m)
 	if node == "node-00001" {
 		require.NoError(t, err)
 	} else {
@@ -63,12 +62,12 @@ func TestTheRecoveryKeyIsInTheBundleThatCameBeforeThereIsState(t *testing.T) {
 	require.NoDirExists(t, m.Root.At(paths.Secrets))
 
 	require.NoError(t, os.Remove(m.Root.At(bootinfo.Delivered)))
-	_, err = deliveredRecoveryKey(context.Background(), m)
+	_, err = DeliveredRecoveryKey(context.Background(), m)
 	require.ErrorContains(t, err, "none came with the machine: bring it on the boot medium (`spore flash --node node-00001`)")
 	credentials := t.TempDir()
 	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
 	require.NoError(t, os.WriteFile(filepath.Join(credentials, delivery.CredentialName), data, 0o600))
-	again, err := deliveredRecoveryKey(context.Background(), m)
+	again, err := DeliveredRecoveryKey(context.Background(), m)
 	require.NoError(t, err)
 	require.Equal(t, key, again)
 }
@@ -91,7 +90,7 @@ func TestNobodyIsAskedTwiceForThePassphraseOfABundle(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "systemd-ask-password"), []byte("#!/bin/sh\necho x >> "+asked+"\necho five words drawn by dice\n"), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	for range 2 {
-		got, err := deliveredRecoveryKey(context.Background(), m)
+		got, err := DeliveredRecoveryKey(context.Background(), m)
 		require.NoError(t, err)
 		require.Equal(t, key, got)
 	}
@@ -99,7 +98,7 @@ func TestNobodyIsAskedTwiceForThePassphraseOfABundle(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
 	nodetest.KeepsState(t, m)
-	require.NoError(t, bundleCommand(context.Background(), m, false))
+	require.NoError(t, Take(context.Background(), m, false))
 	require.Equal(t, uint64(1), readInfo(t, m).Serial)
 	times, err := os.ReadFile(asked)
 	require.NoError(t, err)
@@ -124,16 +123,4 @@ func TestOnEncryptedStateSecretsAreSealedByWhatLiesBehindItsLock(t *testing.T) {
 		tpm := taker.vault.HasTPM(context.Background())
 		require.Equal(t, i.Encryption == nil, tpm)
 	}
-}
-
-func TestResetRefuses(t *testing.T) {
-	m, _ := nodetest.New(t, 3)
-	require.NoError(t, os.MkdirAll(m.Root.At("/sys/block"), 0o755))
-	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
-	reset := func() error { return resetCommand(m, spec.DiskSelector{Serial: "S1"}, false) }
-	nodetest.Is(t, m, "")
-	require.ErrorContains(t, reset(), "this machine is no node")
-	nodetest.Is(t, m, "node-00001")
-	require.ErrorContains(t, reset(), `no disk has the serial "S1"`)
-	require.ErrorContains(t, reset(), "nothing was changed")
 }
