@@ -14,6 +14,7 @@ import (
 	"spore/agent/activate"
 	"spore/agent/datadisk"
 	"spore/agent/node"
+	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 )
@@ -117,7 +118,7 @@ func dataDisks(m *node.Machine) []datadisk.Info {
 		}
 		for _, i := range infos {
 			if use == datadisk.OSD {
-				i.OSD = osdOf(m, i.Number)
+				i.OSD = osd.On(m, i.Number)
 			}
 			out = append(out, i)
 		}

@@ -20,6 +20,7 @@ import (
 	"spore/agent/identity"
 	"spore/agent/install"
 	"spore/agent/node"
+	"spore/agent/osd"
 	"spore/agent/render"
 	"spore/agent/slot"
 	"spore/agent/status"
@@ -66,7 +67,7 @@ func table(m *node.Machine) command.Table {
 		}},
 		{Name: "osd", About: "make or find the Ceph OSD on a disk of the node, and prepare its start", Example: "spore-agent osd 1", Read: func(a *command.Args) command.Run {
 			words := a.Words("NUMBER", 1, 1)
-			return func(ctx context.Context) error { return osdCommand(ctx, m, (*words)[0]) }
+			return func(ctx context.Context) error { return osd.PrepareDisk(ctx, m, (*words)[0]) }
 		}},
 		{Name: "bundle", About: "take the node's bundle of secrets, and keep it sealed", Read: func(a *command.Args) command.Run {
 			ask := a.Bool("ask", "ask for its passphrase at the console")

@@ -1,4 +1,4 @@
-package main
+package osd
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/datadisk"
 	"spore/agent/node"
-	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/agent/render"
 	"spore/agent/wait"
@@ -26,16 +25,16 @@ import (
 
 // Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.
 const (
-	osdConfig      = "ceph.conf"
-	osdKeyring     = "keyring"
-	osdEnvironment = "osd.env"
+	configuration = "ceph.conf"
+	keyring       = "keyring"
+	environment   = "osd.env"
 )
 
 // deviceBound is the longest wait for udev to give a disk to Ceph.
 const deviceBound = 30 * time.Second
 
-// osdCommand makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
-func osdCommand(ctx context.Context, m *node.Machine, number string) error {
+// PrepareDisk makes or finds the OSD on one disk and prepares its start, as the user of Ceph.
+func PrepareDisk(ctx context.Context, m *node.Machine, number string) error {
 	dir, credentials := os.Getenv("RUNTIME_DIRECTORY"), os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" || credentials == "" {
 		return errors.New("RUNTIME_DIRECTORY or CREDENTIALS_DIRECTORY is not set: this command is for ceph-osd-disk@.service")
@@ -59,9 +58,9 @@ func osdCommand(ctx context.Context, m *node.Machine, number string) error {
 	if err != nil {
 		return err
 	}
-	o := osd.Options{
-		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, osdConfig), Keyring: filepath.Join(dir, osdKeyring),
-		Exec: execWith, Say: m.Say, Sleep: wait.Sleep,
+	o := Options{
+		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, configuration), Keyring: filepath.Join(dir, keyring),
+		Exec: run, Say: m.Say, Sleep: wait.Sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
 	}
 	for ref, into := range map[string]*string{"ceph-fsid": &o.FSID, "ceph-osd-key": &o.BootstrapKey} {
@@ -74,12 +73,12 @@ func osdCommand(ctx context.Context, m *node.Machine, number string) error {
 	if err := awaitDevice(ctx, o.Device, o.Waiting); err != nil {
 		return err
 	}
-	id, err := osd.Prepare(ctx, o)
+	id, err := Prepare(ctx, o)
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("OSD_ID=%d\n", id)
-	_, err = atomicfile.Write(filepath.Join(dir, osdEnvironment), []byte(text), 0o644)
+	_, err = atomicfile.Write(filepath.Join(dir, environment), []byte(text), 0o644)
 	return err
 }
 
@@ -120,9 +119,9 @@ func diskNumber(infos []datadisk.Info, number string) (datadisk.Info, error) {
 	return datadisk.Info{}, fmt.Errorf("the node's file has no osd disk %q; there are %d", number, len(infos))
 }
 
-// osdOf reads the number of the OSD on a disk, once it is known.
-func osdOf(m *node.Machine, number int) *int {
-	data, err := atomicfile.ReadLimited(m.Root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), osdEnvironment)), 4096)
+// On reads the number of the OSD on a disk, once it is known.
+func On(m *node.Machine, number int) *int {
+	data, err := atomicfile.ReadLimited(m.Root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), environment)), 4096)
 	if err != nil {
 		return nil
 	}
@@ -134,8 +133,8 @@ func osdOf(m *node.Machine, number int) *int {
 	return &id
 }
 
-// execWith runs a program with an input and returns what it prints; the last of its complaints goes into the error.
-func execWith(ctx context.Context, input []byte, name string, args ...string) ([]byte, error) {
+// run runs a program with an input and returns what it prints; the last of its complaints goes into the error.
+func run(ctx context.Context, input []byte, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, bad bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &bad
