@@ -23,6 +23,7 @@ import (
 	"spore/agent/osd"
 	"spore/agent/render"
 	"spore/agent/slot"
+	"spore/agent/state/volume"
 	"spore/agent/status"
 )
 
@@ -37,14 +38,14 @@ func table(m *node.Machine) command.Table {
 			return func(ctx context.Context) error { return identity.Detect(ctx, m, *byNetwork) }
 		}},
 		{Name: "probe", About: "ask whether another machine has this node's static addresses", Read: plain(m, identity.Probe)},
-		{Name: "state", About: "make, find and open the partition for /var", Read: plain(m, stateCommand)},
+		{Name: "state", About: "make, find and open the partition for /var", Read: plain(m, volume.Make)},
 		{Name: "state adopt", About: "take over a partition for /var that was refused", Example: "spore-agent state adopt /dev/sda 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4", Read: func(a *command.Args) command.Run {
 			words := a.Words("DISK PARTUUID", 2, 2)
-			return func(context.Context) error { return told(adoptCommand(m, (*words)[0], (*words)[1])) }
+			return func(context.Context) error { return told(volume.Adopt(m, (*words)[0], (*words)[1])) }
 		}},
 		{Name: "mount", About: "mount what the command state decided; mount(8) calls it as mount.spore for /var", Example: "mount.spore spore /var", Read: func(a *command.Args) command.Run {
 			words := a.Through("SOURCE DIRECTORY [-o OPTIONS]", 2)
-			return func(context.Context) error { return mountCommand(m, (*words)[1]) }
+			return func(context.Context) error { return volume.Mount(m, (*words)[1]) }
 		}},
 		{Name: "disks", About: "prepare the disks that the node's file gives to a service", Example: "spore-agent disks osd", Read: func(a *command.Args) command.Run {
 			words := a.Words(datadisk.Kafka+"|"+datadisk.OSD, 1, 1)

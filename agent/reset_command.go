@@ -9,6 +9,7 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/node"
 	"spore/agent/state"
+	"spore/agent/state/volume"
 	"spore/cluster/spec"
 	"spore/storage/disk"
 )
@@ -34,7 +35,7 @@ func resetCommand(m *node.Machine, selector spec.DiskSelector, restart bool) err
 	}
 	err = datadisk.Reset(diskOptions(m, c, n), d)
 	if errors.Is(err, datadisk.ErrNotNamed) {
-		err = state.Reset(stateOptions(m, c, n), d, restart)
+		err = state.Reset(volume.Options(m, c, n), d, restart)
 	}
 	if err != nil {
 		return err

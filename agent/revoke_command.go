@@ -18,6 +18,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/state"
+	"spore/agent/state/volume"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
@@ -55,7 +56,7 @@ func revokeCommand(ctx context.Context, m *node.Machine) error {
 	machine := dbx.Machine{
 		Vars: m.Root.At("/sys/firmware/efi/efivars"), Programs: func() (map[string]dbx.Hash, error) { return espPrograms(m) }, Say: m.Say,
 		Start: func() (tpm.Digest, []byte, error) {
-			start, err := measuredStart(m)
+			start, err := volume.Measured(m)
 			if err != nil {
 				return tpm.Digest{}, nil, err
 			}
@@ -132,7 +133,7 @@ func expecting(m *node.Machine, to *dbx.Machine) error {
 	if err != nil || n == nil {
 		return errors.Join(err, errors.New("it is not known which node this is"))
 	}
-	lock := stateLock(m, n)
+	lock := volume.Lock(m, n)
 	to.Expect = func(ctx context.Context, keys tpm.Digest) error {
 		key, err := bundle.StoredRecoveryKey(ctx, m)
 		if err != nil {

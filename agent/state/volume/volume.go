@@ -1,4 +1,7 @@
-package main
+// Package volume is the file system for /var of this node: it has package state make or find the partition, opens it by
+// the TPM, the host key or the recovery key, mounts it, and then has the bundle taken that lies there. It takes over a
+// partition that was refused, when an operator says so.
+package volume
 
 import (
 	"context"
@@ -23,10 +26,10 @@ import (
 	"spore/cluster/spec"
 )
 
-// stateCommand makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies
+// Make makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies
 // there: one process, since each unit costs as much again before its program begins. var.mount then finds /var mounted;
 // where that failed, its own try says why.
-func stateCommand(ctx context.Context, m *node.Machine) error {
+func Make(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	var info state.Info
@@ -36,11 +39,11 @@ func stateCommand(ctx context.Context, m *node.Machine) error {
 	case n == nil:
 		info = state.AsInfo(errors.New("this machine is no node"))
 	default:
-		o := stateOptions(m, c, n)
+		o := Options(m, c, n)
 		if o.Named != nil {
 			m.FindDisks(ctx)
 		}
-		o.Lock = stateLock(m, n)
+		o.Lock = Lock(m, n)
 		o.Lock.Clean()
 		info = state.Run(ctx, o)
 		if err := makeSlots(ctx, m, o, &info); err != nil {
@@ -57,7 +60,7 @@ func stateCommand(ctx context.Context, m *node.Machine) error {
 	if err := atomicfile.WriteJSON(m.Root.At(paths.State), info); err != nil {
 		return err
 	}
-	if err := mountState(m, m.Root.At("/var")); err != nil {
+	if err := mount(m, m.Root.At("/var")); err != nil {
 		m.Say(err.Error())
 		return nil
 	}
@@ -75,9 +78,9 @@ func makeSlots(ctx context.Context, m *node.Machine, o state.Options, info *stat
 	return err
 }
 
-func stateOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Options {
+func Options(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Options {
 	o := state.Options{
-		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Named: stateDisk(n), List: m.Disks,
+		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Named: named(n), List: m.Disks,
 		Definitions: m.Root.At(paths.Repart), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
 	if m.Boot.BootDisk.Path != "" {
@@ -86,8 +89,8 @@ func stateOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Option
 	return o
 }
 
-// stateDisk is the disk that the node names for state; nil when it names none.
-func stateDisk(n *facts.Node) *spec.DiskSelector {
+// named is the disk that the node names for state; nil when it names none.
+func named(n *facts.Node) *spec.DiskSelector {
 	for _, d := range n.Disks {
 		if d.Use == "state" {
 			return &d.Selector
@@ -96,15 +99,15 @@ func stateDisk(n *facts.Node) *spec.DiskSelector {
 	return nil
 }
 
-// stateLock is what opens this node's state.
-func stateLock(m *node.Machine, n *facts.Node) *unlock.Options {
+// Lock is what opens this node's state.
+func Lock(m *node.Machine, n *facts.Node) *unlock.Options {
 	machineID, _ := os.ReadFile(m.Root.At("/etc/machine-id"))
 	host := hostkey.Keeper{Node: n.Name, MachineID: string(machineID), Fleeting: strings.HasPrefix(m.Boot.MachineIDFrom, bootinfo.FromChance)}
 	if m.Boot.ESP != "" {
 		host.With = medium.ESP{Device: m.Boot.ESP, Dir: m.Root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
 	}
 	return &unlock.Options{
-		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return measuredStart(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return bundle.DeliveredRecoveryKey(ctx, m) }, Host: host,
+		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return Measured(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return bundle.DeliveredRecoveryKey(ctx, m) }, Host: host,
 		Ask: func(ctx context.Context, question string) (string, error) {
 			return node.AskPassphrase(ctx, "spore-state", question)
 		},
@@ -112,8 +115,8 @@ func stateLock(m *node.Machine, n *facts.Node) *unlock.Options {
 	}
 }
 
-// adoptCommand makes state that was refused this node's.
-func adoptCommand(m *node.Machine, path, partUUID string) error {
+// Adopt makes state that was refused this node's.
+func Adopt(m *node.Machine, path, partUUID string) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	if err != nil {
@@ -128,22 +131,22 @@ func adoptCommand(m *node.Machine, path, partUUID string) error {
 	}
 	for _, d := range disks {
 		if d.Path() == path {
-			o := stateOptions(m, c, n)
-			o.Lock = stateLock(m, n)
+			o := Options(m, c, n)
+			o.Lock = Lock(m, n)
 			return state.Adopt(o, d, partUUID)
 		}
 	}
 	return fmt.Errorf("there is no disk %s", path)
 }
 
-// mountCommand is mount.spore, the helper that mount(8) calls for var.mount.
-func mountCommand(m *node.Machine, dir string) error {
+// Mount is mount.spore, the helper that mount(8) calls for var.mount.
+func Mount(m *node.Machine, dir string) error {
 	m.ReadBoot()
-	return mountState(m, dir)
+	return mount(m, dir)
 }
 
-// mountState mounts on dir what stateCommand decided.
-func mountState(m *node.Machine, dir string) error {
+// mount mounts on dir what stateCommand decided.
+func mount(m *node.Machine, dir string) error {
 	var info state.Info
 	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known what /var is: " + err.Error()})

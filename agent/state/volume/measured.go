@@ -1,4 +1,4 @@
-package main
+package volume
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // measured is what the TPM measured of this start.
-func measuredStart(m *node.Machine) (unlock.Start, error) {
+func Measured(m *node.Machine) (unlock.Start, error) {
 	root := os.DirFS(m.Root.At("/"))
 	var start unlock.Start
 	if f := firmware.Read(root); f != nil {
