@@ -15,6 +15,7 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/command"
 	"spore/agent/datadisk"
+	"spore/agent/disks"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/identity"
@@ -51,7 +52,7 @@ func table(m *node.Machine) command.Table {
 			words := a.Words(datadisk.Kafka+"|"+datadisk.OSD, 1, 1)
 			return func(ctx context.Context) error {
 				if use := (*words)[0]; use == datadisk.Kafka || use == datadisk.OSD {
-					return disksCommand(ctx, m, use)
+					return disks.Prepare(ctx, m, use)
 				}
 				return command.Wrongly("no service with disks is called %q", (*words)[0])
 			}
@@ -63,7 +64,7 @@ func table(m *node.Machine) command.Table {
 				if err != nil {
 					return command.Wrongly("%v", err)
 				}
-				return told(resetCommand(m, selector, *restart))
+				return told(disks.Reset(m, selector, *restart))
 			}
 		}},
 		{Name: "osd", About: "make or find the Ceph OSD on a disk of the node, and prepare its start", Example: "spore-agent osd 1", Read: func(a *command.Args) command.Run {

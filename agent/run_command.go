@@ -21,6 +21,7 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/delivery"
 	"spore/agent/detect"
+	"spore/agent/disks"
 	"spore/agent/environment"
 	"spore/agent/firmware"
 	"spore/agent/identity"
@@ -366,9 +367,9 @@ func (a *agent) follow(ctx context.Context) error {
 // report takes the picture and, when it says something new, prints the line.
 func (a *agent) report(ctx context.Context) error {
 	l := &a.line
-	l.Disks = dataDisks(a.m)
+	l.Disks = disks.All(a.m)
 	l.Configuration = configuration(a.m)
-	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, osdUnits(l.Disks)))
+	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, disks.OSDUnits(l.Disks)))
 	if err != nil {
 		return err
 	}

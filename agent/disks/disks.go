@@ -1,4 +1,6 @@
-package main
+// Package disks has the disks that the node's file gives to services prepared, tells what became of them, and gives up
+// what is on a disk when an operator says so. Packages datadisk and state do the work on a disk.
+package disks
 
 import (
 	"context"
@@ -22,8 +24,8 @@ import (
 // encryptionKey is the entry of the bundle that opens encrypted disks.
 const encryptionKey = "ceph-osd-encryption-key"
 
-// disksCommand prepares the node's disks of one use.
-func disksCommand(ctx context.Context, m *node.Machine, use string) error {
+// Prepare prepares the node's disks of one use.
+func Prepare(ctx context.Context, m *node.Machine, use string) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	if err != nil {
@@ -38,7 +40,7 @@ func disksCommand(ctx context.Context, m *node.Machine, use string) error {
 // prepareDisks makes or finds the disks, says what became of them, and starts what works on them. It fails at its end when
 // there is anything wrong with one.
 func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, use string) error {
-	o := diskOptions(m, c, n)
+	o := options(m, c, n)
 	o.Use = use
 	account := map[string]string{datadisk.Kafka: "kafka", datadisk.OSD: "ceph"}[use]
 	var infos []datadisk.Info
@@ -76,7 +78,7 @@ func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 	return datadisk.Problems(infos)
 }
 
-func diskOptions(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
+func options(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
 	o := datadisk.Options{
 		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.Disks, Mounts: m.Root.At(paths.KafkaDisks),
 		Definitions: m.Root.At(paths.Disks + "/repart.d"), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
@@ -102,14 +104,14 @@ func mountFor(ctx context.Context, bus *activate.Bus, device, dir, service strin
 
 // startOSDs enqueues the OSD of each disk that can be used; it does not wait, since they are ordered after this unit.
 func startOSDs(ctx context.Context, bus *activate.Bus, infos []datadisk.Info) error {
-	return activate.Start(ctx, bus, osdUnits(infos))
+	return activate.Start(ctx, bus, OSDUnits(infos))
 }
 
 // osdUnit is the service of the OSD on a disk.
 func osdUnit(number int) string { return fmt.Sprintf("ceph-osd-disk@%d.service", number) }
 
-// dataDisks reads what became of all disks that services have, so far as it is known.
-func dataDisks(m *node.Machine) []datadisk.Info {
+// All reads what became of all disks that services have, so far as it is known.
+func All(m *node.Machine) []datadisk.Info {
 	var out []datadisk.Info
 	for _, use := range []string{datadisk.Kafka, datadisk.OSD} {
 		infos, err := datadisk.Read(m.Root, use)
@@ -126,8 +128,8 @@ func dataDisks(m *node.Machine) []datadisk.Info {
 	return out
 }
 
-// osdUnits lists the services of the OSDs that were started.
-func osdUnits(disks []datadisk.Info) []string {
+// OSDUnits lists the services of the OSDs that were started.
+func OSDUnits(disks []datadisk.Info) []string {
 	var out []string
 	for _, i := range disks {
 		if i.Use == datadisk.OSD && i.Problem == "" {

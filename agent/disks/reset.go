@@ -1,4 +1,4 @@
-package main
+package disks
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 	"spore/storage/disk"
 )
 
-// resetCommand gives up what is on a disk: the state on the one that the machine was booted from, all of one that the node's
+// Reset gives up what is on a disk: the state on the one that the machine was booted from, all of one that the node's
 // file names. It is the only command on a node that deletes data which something else could still read.
-func resetCommand(m *node.Machine, selector spec.DiskSelector, restart bool) error {
+func Reset(m *node.Machine, selector spec.DiskSelector, restart bool) error {
 	m.ReadBoot()
 	_, c, n, err := m.Node()
 	if err != nil {
@@ -33,7 +33,7 @@ func resetCommand(m *node.Machine, selector spec.DiskSelector, restart bool) err
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
 	}
-	err = datadisk.Reset(diskOptions(m, c, n), d)
+	err = datadisk.Reset(options(m, c, n), d)
 	if errors.Is(err, datadisk.ErrNotNamed) {
 		err = state.Reset(volume.Options(m, c, n), d, restart)
 	}

@@ -1,4 +1,4 @@
-package main
+package disks
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestResetRefuses(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
 	require.NoError(t, os.MkdirAll(m.Root.At("/sys/block"), 0o755))
 	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
-	reset := func() error { return resetCommand(m, spec.DiskSelector{Serial: "S1"}, false) }
+	reset := func() error { return Reset(m, spec.DiskSelector{Serial: "S1"}, false) }
 	nodetest.Is(t, m, "")
 	require.ErrorContains(t, reset(), "this machine is no node")
 	nodetest.Is(t, m, "node-00001")
