@@ -39,7 +39,7 @@ func statusRow(m *node.Machine) api.Row {
 	return api.Row{Method: http.MethodGet, Path: nodeapi.StatusPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
 		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), nodeapi.MaxStatus)
 		if err != nil {
-			http.Error(w, noStatus(err).Error(), http.StatusServiceUnavailable)
+			http.Error(w, status.Missing(err).Error(), http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -76,7 +76,7 @@ func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input 
 		AgentRuns: agentRuns(m), CertificateEnds: ownEnd(m), Var: spaceOf(m.Root.At("/var")),
 	}
 	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &in.Line); err != nil {
-		in.LineProblem = noStatus(err).Error()
+		in.LineProblem = status.Missing(err).Error()
 	}
 	for _, i := range n.Interfaces {
 		for _, a := range i.Addresses {

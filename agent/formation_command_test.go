@@ -70,7 +70,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return strings.Contains(wiped.Waiting()["kafka"], "waiting for kafka-1 (no answer: connect: connection refused)")
 		}, 20*time.Second, 10*time.Millisecond)
-		require.Contains(t, text(status.Line{Waiting: wiped.Waiting()}), "waiting    kafka: waiting for kafka-1")
+		require.Contains(t, status.Text(status.Line{Waiting: wiped.Waiting()}), "waiting    kafka: waiting for kafka-1")
 		err = quorum.Force(context.Background(), wiped, io.Discard, "kafka", nil)
 		require.ErrorContains(t, err, "kafka-1 does not answer")
 		require.ErrorContains(t, err, "spore-agent formation force kafka --lose kafka-1")

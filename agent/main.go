@@ -84,7 +84,7 @@ func table(m *node.Machine) command.Table {
 		{Name: "status", About: "print the last status line", Example: "spore-agent status --json", Read: func(a *command.Args) command.Run {
 			asJSON := a.Bool("json", "as the line that the journal has")
 			return func(context.Context) error {
-				text, err := statusCommand(m, *asJSON)
+				text, err := status.Show(m.Root, *asJSON)
 				fmt.Print(text)
 				return err
 			}

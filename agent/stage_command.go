@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,14 +19,9 @@ import (
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/trial"
-	"spore/agent/wait"
 	"spore/cluster/facts"
-	"spore/storage/flash"
 	"spore/wire/update"
 )
-
-// espBound is the longest wait for the ESP while another unit takes the node's bundle off it.
-const espBound = 30 * time.Second
 
 // stageCommand takes a configuration that `spore push --output` made, from a file.
 func stageCommand(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
@@ -174,7 +167,9 @@ func stageMachine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 	}
 	sm := slot.Machine{
 		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.Root.At(paths.Update), BootID: m.BootID(), Now: m.Now, Say: m.Say,
-		Open: func(path string, whole bool) (slot.Device, error) { return openDevice(ctx, m, path, whole) },
+		Open: func(path string, whole bool) (slot.Device, error) {
+			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
+		},
 	}
 	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
@@ -199,70 +194,4 @@ func stageMachine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 		return ""
 	}
 	return sm, nil
-}
-
-// openDevice opens a disk of which partitions are in use, or a partition for this process alone. The ESP may be mounted for a
-// moment by the unit that takes the bundle.
-func openDevice(ctx context.Context, m *node.Machine, path string, whole bool) (slot.Device, error) {
-	if whole {
-		return flash.OpenShared(m.Root.At(path))
-	}
-	var d *flash.File
-	var openErr error
-	err := wait.Until(ctx, wait.Condition{For: path + " to be free", Bound: espBound, Every: time.Second, Say: m.Say, Met: func() bool {
-		d, openErr = flash.Open(m.Root.At(path))
-		return !errors.Is(openErr, unix.EBUSY)
-	}})
-	if openErr != nil {
-		return nil, openErr
-	}
-	return d, err
-}
-
-// configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.
-func configuration(m *node.Machine) *slot.Info {
-	r, err := slot.ReadRecord(m.Root.At(paths.Update))
-	i := slot.InfoOf(r, m.Boot.RootHash, m.Boot.ClusterHash, m.BootID(), counted(m))
-	if i != nil && err != nil {
-		i.Problem = err.Error()
-	}
-	return i
-}
-
-// counted tells whether the boot loader counted this start (systemd-boot(7), LoaderBootCountPath).
-func counted(m *node.Machine) bool {
-	_, err := os.Stat(m.Root.At(efiVars + "/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"))
-	return err == nil
-}
-
-// configurationText says which configuration runs.
-func configurationText(i slot.Info) string {
-	out := fmt.Sprintf("%.16s…", i.ClusterHash)
-	if i.Serial > 0 {
-		out = fmt.Sprintf("%d, %s", i.Serial, out)
-	}
-	if i.Trial {
-		out += ", on trial"
-	}
-	if i.Staged != "" {
-		when := "at the next start"
-		if i.Live {
-			when = "in effect already, and at the next start"
-		}
-		out += fmt.Sprintf("; %.16s… %s", i.Staged, when)
-	}
-	return out
-}
-
-// statusLine reads the last status line.
-func statusLine(m *node.Machine) (status.Line, error) {
-	var l status.Line
-	data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), 1<<20)
-	if err == nil {
-		err = json.Unmarshal(data, &l)
-	}
-	if err != nil {
-		return l, fmt.Errorf("read %s: %w", filepath.Base(paths.Status), err)
-	}
-	return l, nil
 }

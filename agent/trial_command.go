@@ -49,7 +49,7 @@ func awaitNode(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer bus.Close()
-	o := trial.Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return statusLine(m) }, Systemd: bus.Conn(), Say: m.Say}
+	o := trial.Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
 	noted := false
 	o.Each = func() {
 		// The state partition comes while this waits.
@@ -149,7 +149,9 @@ func giveBack(m *node.Machine) error {
 
 // rename gives the entry that runs another counter.
 func renameEntry(ctx context.Context, m *node.Machine, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
-	sm := slot.Machine{Boot: m.Boot, Open: func(path string, whole bool) (slot.Device, error) { return openDevice(ctx, m, path, whole) }}
+	sm := slot.Machine{Boot: m.Boot, Open: func(path string, whole bool) (slot.Device, error) {
+		return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
+	}}
 	e, err := sm.Running()
 	if err != nil {
 		return e, err

@@ -1,11 +1,13 @@
-package main
+package status
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,37 +15,32 @@ import (
 	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
-	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/sealed"
-	"spore/agent/status"
+	"spore/agent/slot"
 )
 
-// statusCommand is the last status line, for people or as JSON.
-func statusCommand(m *node.Machine, asJSON bool) (string, error) {
-	if asJSON {
-		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), 1<<20)
-		if err != nil {
-			return "", noStatus(err)
+// configurationText says which configuration runs.
+func configurationText(i slot.Info) string {
+	out := fmt.Sprintf("%.16s…", i.ClusterHash)
+	if i.Serial > 0 {
+		out = fmt.Sprintf("%d, %s", i.Serial, out)
+	}
+	if i.Trial {
+		out += ", on trial"
+	}
+	if i.Staged != "" {
+		when := "at the next start"
+		if i.Live {
+			when = "in effect already, and at the next start"
 		}
-		return string(data), nil
+		out += fmt.Sprintf("; %.16s… %s", i.Staged, when)
 	}
-	var l status.Line
-	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err != nil {
-		return "", noStatus(err)
-	}
-	return text(l), nil
+	return out
 }
 
-func noStatus(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("there is no status yet: spore-agent.service has not run in this boot")
-	}
-	return err
-}
-
-// text is a status line for people.
-func text(l status.Line) string {
+// Text is a status line for people.
+func Text(l Line) string {
 	var b strings.Builder
 	row := func(name, format string, a ...any) { fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, a...)) }
 	if l.Matched != nil {
@@ -132,4 +129,41 @@ func firmwareText(f firmware.Info) string {
 		out += ", PCR 11 " + f.PCR11
 	}
 	return out
+}
+
+// Missing is the error of a line that could not be read.
+func Missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no status yet: spore-agent.service has not run in this boot")
+	}
+	return err
+}
+
+// Show is the last status line, for people or as JSON.
+func Show(root paths.Root, asJSON bool) (string, error) {
+	if asJSON {
+		data, err := atomicfile.ReadLimited(root.At(paths.Status), 1<<20)
+		if err != nil {
+			return "", Missing(err)
+		}
+		return string(data), nil
+	}
+	var l Line
+	if err := atomicfile.ReadJSON(root.At(paths.Status), &l); err != nil {
+		return "", Missing(err)
+	}
+	return Text(l), nil
+}
+
+// Last reads the last status line.
+func Last(root paths.Root) (Line, error) {
+	var l Line
+	data, err := atomicfile.ReadLimited(root.At(paths.Status), 1<<20)
+	if err == nil {
+		err = json.Unmarshal(data, &l)
+	}
+	if err != nil {
+		return l, fmt.Errorf("read %s: %w", filepath.Base(paths.Status), err)
+	}
+	return l, nil
 }
