@@ -26,6 +26,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/state/volume"
 	"spore/agent/status"
+	"spore/agent/trial"
 )
 
 // done is what an operator is told who gave up or took over something.
@@ -124,7 +125,7 @@ func table(m *node.Machine) command.Table {
 				return stageCommand(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot}, os.Stdout)
 			}
 		}},
-		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trialCommand)},
+		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trial.Judge)},
 		{Name: "revoke", About: "have the firmware take the revoked images that the configuration names", Read: plain(m, revokeCommand)},
 		{Name: "time", About: "tell other nodes the time, on a node that they ask, until stopped", Read: plain(m, timeCommand)},
 		{Name: "images", About: "take the container images of this system into containerd", Read: plain(m, imagesCommand)},

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/agent/status"
-	"spore/agent/trial"
 	"spore/agent/wait"
 )
 
@@ -21,17 +20,17 @@ const completeUnit = "boot-complete.target"
 // giveBackBound is the longest that giving a try back may take while the machine ends.
 const giveBackBound = 20 * time.Second
 
-// trialCommand judges a start that the boot loader counts: it makes the configuration the one to stay with, or has the machine
+// Judge judges a start that the boot loader counts: it makes the configuration the one to stay with, or has the machine
 // go back. Where the machine is restarted on purpose meanwhile, the try is given back.
-func trialCommand(ctx context.Context, m *node.Machine) error {
+func Judge(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	if m.Boot.ESP == "" {
 		return errors.New("it is not known which ESP the machine was started from")
 	}
-	err := awaitNode(ctx, m)
+	err := awaitUp(ctx, m)
 	switch {
 	case err == nil:
-		return keepConfiguration(ctx, m)
+		return keep(ctx, m)
 	case ctx.Err() != nil:
 		return giveBack(m)
 	}
@@ -39,7 +38,7 @@ func trialCommand(ctx context.Context, m *node.Machine) error {
 }
 
 // await waits until the node is up, within the bound of the configuration.
-func awaitNode(ctx context.Context, m *node.Machine) error {
+func awaitUp(ctx context.Context, m *node.Machine) error {
 	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
@@ -49,7 +48,7 @@ func awaitNode(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer bus.Close()
-	o := trial.Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
+	o := Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
 	noted := false
 	o.Each = func() {
 		// The state partition comes while this waits.
@@ -79,7 +78,7 @@ func awaitNode(ctx context.Context, m *node.Machine) error {
 		}
 		return r.Down
 	}
-	return trial.Await(ctx, o)
+	return Await(ctx, o)
 }
 
 // trialRecord is the node's record, where it is of the configuration that runs.
@@ -109,11 +108,11 @@ func noteStart(m *node.Machine) bool {
 }
 
 // keep takes the counter off the entry that runs.
-func keepConfiguration(ctx context.Context, m *node.Machine) error {
+func keep(ctx context.Context, m *node.Machine) error {
 	if err := startAndAwait(ctx, completeUnit); err != nil {
 		return goBack(ctx, m, err)
 	}
-	e, err := renameEntry(ctx, m, slot.Entry.Good)
+	e, err := rename(ctx, m, slot.Entry.Good)
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func goBack(ctx context.Context, m *node.Machine, why error) error {
 	if err := setRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }); err != nil {
 		m.Say(err.Error())
 	}
-	if _, err := renameEntry(ctx, m, slot.Entry.Bad); err != nil {
+	if _, err := rename(ctx, m, slot.Entry.Bad); err != nil {
 		// The loader has counted this start; after the last it goes back all the same.
 		m.Say(err.Error())
 	}
@@ -139,7 +138,7 @@ func goBack(ctx context.Context, m *node.Machine, why error) error {
 func giveBack(m *node.Machine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackBound)
 	defer cancel()
-	e, err := renameEntry(ctx, m, slot.Entry.Returned)
+	e, err := rename(ctx, m, slot.Entry.Returned)
 	if err != nil {
 		return fmt.Errorf("give the try back: %w", err)
 	}
@@ -148,7 +147,7 @@ func giveBack(m *node.Machine) error {
 }
 
 // rename gives the entry that runs another counter.
-func renameEntry(ctx context.Context, m *node.Machine, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
+func rename(ctx context.Context, m *node.Machine, to func(slot.Entry) slot.Entry) (slot.Entry, error) {
 	sm := slot.Machine{Boot: m.Boot, Open: func(path string, whole bool) (slot.Device, error) {
 		return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
 	}}

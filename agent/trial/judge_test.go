@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -99,7 +99,7 @@ func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
 
 func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
-	e, err := renameEntry(context.Background(), m, slot.Entry.Bad)
+	e, err := rename(context.Background(), m, slot.Entry.Bad)
 	require.NoError(t, err)
 	require.Equal(t, "spore_1000000000001_0123456789cd+0-3.efi", e.File())
 	require.ElementsMatch(t, []string{"spore_0123456789ab.efi", "spore_1000000000001_0123456789cd+0-3.efi"}, entries(t, m))
