@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/atomicfile"
+	"spore/agent/config/running"
 	"spore/agent/dbx"
 	"spore/agent/firmware"
 	"spore/agent/node"
@@ -138,11 +139,11 @@ func stageUpdate(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) 
 	a := slot.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
 	switch {
 	case r.Unchanged:
-		return a, endLive(ctx, m, n)
+		return a, running.End(ctx, m, n)
 	case o.Reboot:
 		return a, nil
 	}
-	p, err := takeLive(ctx, m, r.Device, src.Head.ClusterHash, n)
+	p, err := running.Take(ctx, m, r.Device, src.Head.ClusterHash, n)
 	if err != nil {
 		return a, takeBack(m, sm, r.Entry, err)
 	}
@@ -156,7 +157,7 @@ func stageUpdate(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) 
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.
 func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
-	return errors.Join(why, err, changeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
+	return errors.Join(why, err, running.ChangeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
 }
 
 // stageMachine is this machine for package slot.

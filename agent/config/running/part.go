@@ -1,4 +1,4 @@
-package main
+package running
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func copyPart(device, clusterHash, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	target, err := liveTarget(device, clusterHash)
+	target, err := targetOf(device, clusterHash)
 	if err != nil {
 		return err
 	}
@@ -49,9 +49,9 @@ func copyPart(device, clusterHash, dir string) error {
 	return errors.Join(err, unix.Unmount(mount, 0), os.Remove(mount), gone)
 }
 
-// liveTarget is what the kernel is told of a cluster part: where it is, and where its hash tree, which follows its file
+// targetOf is what the kernel is told of a cluster part: where it is, and where its hash tree, which follows its file
 // system in the same partition. The disk only says how large they are; the root hash is the one that was signed.
-func liveTarget(device, clusterHash string) (dm.Target, error) {
+func targetOf(device, clusterHash string) (dm.Target, error) {
 	f, err := os.Open(device)
 	if err != nil {
 		return dm.Target{}, err

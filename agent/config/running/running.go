@@ -1,4 +1,6 @@
-package main
+// Package running has the running node take a configuration that was just written to a slot, where all of what differs
+// can be taken at once (package effect), and takes it back where programs do not come up with it.
+package running
 
 import (
 	"context"
@@ -29,56 +31,56 @@ import (
 )
 
 const (
-	// liveBound is how long programs may take to come up again with other settings, and liveSettle how long they have to
+	// bound is how long programs may take to come up again with other settings, and liveSettle how long they have to
 	// stay up; both are longer on slow machines.
-	liveBound  = time.Minute
-	liveSettle = 5 * time.Second
-	// maxLiveFile bounds a file of a cluster part in bytes.
-	maxLiveFile = 64 << 20
+	bound      = time.Minute
+	settleTime = 5 * time.Second
+	// maxFile bounds a file of a cluster part in bytes.
+	maxFile = 64 << 20
 )
 
-// takeLive has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
+// Take has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
 // once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
-func takeLive(ctx context.Context, m *node.Machine, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
+func Take(ctx context.Context, m *node.Machine, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
 	dir := m.Root.At(filepath.Join(paths.LiveParts, clusterHash))
 	if err := copyPart(device, clusterHash, dir); err != nil {
 		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
 	}
-	p, err := livePlan(m, m.Part, clusterpart.Part{Dir: dir, Slow: m.Part.Slow}, n.Name)
+	p, err := plan(m, m.Part, clusterpart.Part{Dir: dir, Slow: m.Part.Slow}, n.Name)
 	if err != nil || len(p.Reboot) > 0 {
 		return p, errors.Join(err, os.RemoveAll(dir))
 	}
-	before, err := liveDir(m)
+	before, err := shown(m)
 	if err != nil {
 		return p, err
 	}
-	if err := showPart(m, dir); err != nil {
+	if err := show(m, dir); err != nil {
 		return p, err
 	}
-	if err := settleLive(ctx, m, p.Units); err != nil {
+	if err := settle(ctx, m, p.Units); err != nil {
 		m.Say("taking the configuration back: " + err.Error())
-		if back := errors.Join(showPart(m, before), settleLive(ctx, m, p.Units)); back != nil {
+		if back := errors.Join(show(m, before), settle(ctx, m, p.Units)); back != nil {
 			m.Say(back.Error())
 		}
 		return p, fmt.Errorf("it was taken back: %w", err)
 	}
-	return p, changeRecord(m, func(r *slot.Record) { r.Live = true })
+	return p, ChangeRecord(m, func(r *slot.Record) { r.Live = true })
 }
 
-// endLive goes back to the configuration that the machine was started with.
-func endLive(ctx context.Context, m *node.Machine, n *facts.Node) error {
-	before, err := liveDir(m)
+// End goes back to the configuration that the machine was started with.
+func End(ctx context.Context, m *node.Machine, n *facts.Node) error {
+	before, err := shown(m)
 	if err != nil || before == "" {
 		return err
 	}
-	old, err := liveInput(m.Part, n.Name)
+	old, err := inputOf(m.Part, n.Name)
 	if err != nil {
 		return err
 	}
-	if err := showPart(m, ""); err != nil {
+	if err := show(m, ""); err != nil {
 		return err
 	}
-	fresh, err := liveInput(m.Part, n.Name)
+	fresh, err := inputOf(m.Part, n.Name)
 	if err != nil {
 		return err
 	}
@@ -86,16 +88,16 @@ func endLive(ctx context.Context, m *node.Machine, n *facts.Node) error {
 	if err != nil {
 		return err
 	}
-	return settleLive(ctx, m, p.Units)
+	return settle(ctx, m, p.Units)
 }
 
-// livePlan compares what two cluster parts say to a node.
-func livePlan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Plan, error) {
-	was, err := liveInput(old, name)
+// plan compares what two cluster parts say to a node.
+func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Plan, error) {
+	was, err := inputOf(old, name)
 	if err != nil {
 		return effect.Plan{}, err
 	}
-	is, err := liveInput(fresh, name)
+	is, err := inputOf(fresh, name)
 	if err != nil {
 		return effect.Plan{}, err
 	}
@@ -115,7 +117,7 @@ func livePlan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect
 	return p, nil
 }
 
-func liveInput(p clusterpart.Part, name string) (in effect.Input, err error) {
+func inputOf(p clusterpart.Part, name string) (in effect.Input, err error) {
 	if in.Cluster, err = p.Cluster(); err != nil {
 		return in, err
 	}
@@ -131,16 +133,16 @@ func liveInput(p clusterpart.Part, name string) (in effect.Input, err error) {
 		return in, err
 	}
 	for _, e := range entries {
-		if in.Keys[e.Name()], err = atomicfile.ReadLimited(filepath.Join(p.Dir, "pki", e.Name()), maxLiveFile); err != nil {
+		if in.Keys[e.Name()], err = atomicfile.ReadLimited(filepath.Join(p.Dir, "pki", e.Name()), maxFile); err != nil {
 			return in, err
 		}
 	}
 	return in, nil
 }
 
-// liveDir is the directory of the configuration that is shown instead of the one that the machine was started with; empty
+// shown is the directory of the configuration that is shown instead of the one that the machine was started with; empty
 // when none is.
-func liveDir(m *node.Machine) (string, error) {
+func shown(m *node.Machine) (string, error) {
 	dir, err := os.Readlink(m.Root.At(paths.LiveNow))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -150,8 +152,8 @@ func liveDir(m *node.Machine) (string, error) {
 
 // show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine was
 // started with when it is empty.
-func showPart(m *node.Machine, dir string) error {
-	before, err := liveDir(m)
+func show(m *node.Machine, dir string) error {
+	before, err := shown(m)
 	if err != nil {
 		return err
 	}
@@ -177,9 +179,9 @@ func showPart(m *node.Machine, dir string) error {
 	return os.Symlink(dir, now)
 }
 
-// settleLive derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
+// settle derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
 // until the units are up.
-func settleLive(ctx context.Context, m *node.Machine, units []string) error {
+func settle(ctx context.Context, m *node.Machine, units []string) error {
 	id, err := m.Identity()
 	if err != nil {
 		return err
@@ -206,7 +208,7 @@ func settleLive(ctx context.Context, m *node.Machine, units []string) error {
 	}
 	slow := time.Duration(c.Services.Kubernetes.Slow())
 	down, since := units, time.Time{}
-	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: liveBound * slow, Every: 250 * time.Millisecond, Met: func() bool {
+	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: bound * slow, Every: 250 * time.Millisecond, Met: func() bool {
 		down = nil
 		for _, unit := range units {
 			p, err := bus.Conn().GetUnitPropertyContext(ctx, unit, "ActiveState")
@@ -221,7 +223,7 @@ func settleLive(ctx context.Context, m *node.Machine, units []string) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		return len(units) == 0 || time.Since(since) >= liveSettle*slow
+		return len(units) == 0 || time.Since(since) >= settleTime*slow
 	}})
 	if err != nil {
 		return fmt.Errorf("%s did not come up: %w", strings.Join(down, ", "), err)
@@ -230,8 +232,8 @@ func settleLive(ctx context.Context, m *node.Machine, units []string) error {
 	return bus.Restart(ctx, "spore-agent.service")
 }
 
-// changeRecord changes the record of the last configuration, whichever runs.
-func changeRecord(m *node.Machine, change func(*slot.Record)) error {
+// ChangeRecord changes the record of the last configuration, whichever runs.
+func ChangeRecord(m *node.Machine, change func(*slot.Record)) error {
 	r, err := slot.ReadRecord(m.Root.At(paths.Update))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package running
 
 import (
 	"encoding/binary"
@@ -37,7 +37,7 @@ func slotFile(t *testing.T, change func([]byte)) string {
 func TestAConfigurationThatIsTakenAtOnceIsReadByItsHashTree(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	path := slotFile(t, nil)
-	target, err := liveTarget(path, hash)
+	target, err := targetOf(path, hash)
 	require.NoError(t, err)
 	require.Equal(t, "verity", target.Type)
 	require.EqualValues(t, 2*8, target.Sectors)
@@ -52,7 +52,7 @@ func TestAConfigurationThatIsTakenAtOnceIsReadByItsHashTree(t *testing.T) {
 		"a tree of more": {func(b []byte) { binary.LittleEndian.PutUint64(b[2*4096+72:], 3) }, "3 data blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := liveTarget(slotFile(t, tt.change), hash)
+			_, err := targetOf(slotFile(t, tt.change), hash)
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
