@@ -14,6 +14,7 @@ import (
 
 	"spore/agent/bundle"
 	"spore/agent/command"
+	"spore/agent/config/staged"
 	"spore/agent/datadisk"
 	"spore/agent/disks"
 	"spore/agent/formation"
@@ -120,9 +121,9 @@ func table(m *node.Machine) command.Table {
 				case *spool == (len(*words) == 1):
 					return command.Wrongly("name one file, or give --spool")
 				case *spool:
-					return stageSpool(ctx, m)
+					return staged.Spool(ctx, m)
 				}
-				return stageCommand(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot}, os.Stdout)
+				return staged.File(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot}, os.Stdout)
 			}
 		}},
 		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trial.Judge)},

@@ -19,6 +19,7 @@ import (
 	"spore/agent/activate"
 	"spore/agent/atomicfile"
 	"spore/agent/bundle"
+	"spore/agent/config/staged"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/disks"
@@ -368,7 +369,7 @@ func (a *agent) follow(ctx context.Context) error {
 func (a *agent) report(ctx context.Context) error {
 	l := &a.line
 	l.Disks = disks.All(a.m)
-	l.Configuration = configuration(a.m)
+	l.Configuration = staged.Now(a.m)
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, disks.OSDUnits(l.Disks)))
 	if err != nil {
 		return err

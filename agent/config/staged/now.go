@@ -1,4 +1,4 @@
-package main
+package staged
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"spore/agent/slot"
 )
 
-// configuration is what the status line says of the configuration that runs; nil where stage1 said nothing.
-func configuration(m *node.Machine) *slot.Info {
+// Now is what the status line says of the configuration that runs; nil where stage1 said nothing.
+func Now(m *node.Machine) *slot.Info {
 	r, err := slot.ReadRecord(m.Root.At(paths.Update))
 	i := slot.InfoOf(r, m.Boot.RootHash, m.Boot.ClusterHash, m.BootID(), counted(m))
 	if i != nil && err != nil {

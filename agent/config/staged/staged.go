@@ -1,4 +1,7 @@
-package main
+// Package staged takes a configuration for the next start, from a file or from the spool of the node's API: it is
+// looked at, written to the other slot (package slot), and taken at once where that can be (package running). It also
+// tells which configuration runs and which is staged.
+package staged
 
 import (
 	"context"
@@ -24,15 +27,15 @@ import (
 	"spore/wire/update"
 )
 
-// stageCommand takes a configuration that `spore push --output` made, from a file.
-func stageCommand(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
+// File takes a configuration that `spore push --output` made, from a file.
+func File(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
 	m.ReadBoot()
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r := stageFile(ctx, m, f, o)
+	r := take(ctx, m, f, o)
 	if r.Error != "" {
 		return errors.New(r.Error)
 	}
@@ -43,8 +46,8 @@ func stageCommand(ctx context.Context, m *node.Machine, path string, o slot.Wish
 	return nil
 }
 
-// stageSpool takes what lies in the spool, oldest first, and answers beside it.
-func stageSpool(ctx context.Context, m *node.Machine) error {
+// Spool takes what lies in the spool, oldest first, and answers beside it.
+func Spool(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	spool := slot.Spool(m.Root.At(paths.Push))
 	for {
@@ -52,7 +55,7 @@ func stageSpool(ctx context.Context, m *node.Machine) error {
 		if err != nil || job == nil {
 			return err
 		}
-		r := stageJob(ctx, m, job)
+		r := takeJob(ctx, m, job)
 		if err := job.Answer(r); err != nil {
 			return err
 		}
@@ -65,8 +68,8 @@ func stageSpool(ctx context.Context, m *node.Machine) error {
 	}
 }
 
-// stageJob copies an update to where the API's user cannot change it any more while it is looked at.
-func stageJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
+// takeJob copies an update to where the API's user cannot change it any more while it is looked at.
+func takeJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
 	fail := func(err error) slot.Answer { return slot.Answer{Error: err.Error()} }
 	defer job.Discard()
 	if _, err := stateForPush(m); err != nil {
@@ -81,7 +84,7 @@ func stageJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
 	if err := job.CopyTo(f, update.MaxSize); err != nil {
 		return fail(fmt.Errorf("keep the update: %w", err))
 	}
-	return stageFile(ctx, m, f, job.Wish)
+	return take(ctx, m, f, job.Wish)
 }
 
 // stateForPush reads what /var is.
@@ -96,16 +99,16 @@ func stateForPush(m *node.Machine) (state.Info, error) {
 	return info, nil
 }
 
-// stageFile looks at an update and puts it on the disk.
-func stageFile(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) slot.Answer {
-	r, err := stageUpdate(ctx, m, f, o)
+// take looks at an update and puts it on the disk.
+func take(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) slot.Answer {
+	r, err := stage(ctx, m, f, o)
 	if err != nil {
 		return slot.Answer{Error: err.Error()}
 	}
 	return r
 }
 
-func stageUpdate(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.Answer, error) {
+func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.Answer, error) {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return slot.Answer{}, err
@@ -124,7 +127,7 @@ func stageUpdate(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) 
 	if src.Head.Force {
 		m.Say(src.Head.String())
 	}
-	sm, err := stageMachine(ctx, m, c, n)
+	sm, err := machine(ctx, m, c, n)
 	if err != nil {
 		return slot.Answer{}, err
 	}
@@ -160,8 +163,8 @@ func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
 	return errors.Join(why, err, running.ChangeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
 }
 
-// stageMachine is this machine for package slot.
-func stageMachine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
+// machine is this machine for package slot.
+func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
 	info, err := stateForPush(m)
 	if err != nil {
 		return slot.Machine{}, err
