@@ -15,6 +15,7 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/command"
 	"spore/agent/config/staged"
+	"spore/agent/daemon"
 	"spore/agent/datadisk"
 	"spore/agent/disks"
 	"spore/agent/formation"
@@ -82,7 +83,7 @@ func table(m *node.Machine) command.Table {
 		{Name: "sign", About: "sign certificates for another node that asks on standard input; for the unit of a master", Read: plain(m, func(_ context.Context, m *node.Machine) error {
 			return bundle.Sign(m, os.Stdin, os.Stdout)
 		})},
-		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, runCommand)},
+		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
 		{Name: "status", About: "print the last status line", Example: "spore-agent status --json", Read: func(a *command.Args) command.Run {
 			asJSON := a.Bool("json", "as the line that the journal has")
 			return func(context.Context) error {

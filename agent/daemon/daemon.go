@@ -1,4 +1,6 @@
-package main
+// Package daemon is what runs for as long as the machine does: it starts the roles of the node when its addresses, its
+// clock and its secrets are there, says on each change how the machine is, and starts what cannot wait for its timer.
+package daemon
 
 import (
 	"cmp"
@@ -73,8 +75,8 @@ type agent struct {
 	rolesUp, complete bool
 }
 
-// runCommand is the daemon.
-func runCommand(ctx context.Context, m *node.Machine) error {
+// Run is the daemon.
+func Run(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	a := &agent{m: m}
 	var err error
