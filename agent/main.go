@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"spore/agent/answers"
 	"spore/agent/bundle"
 	"spore/agent/command"
 	"spore/agent/config/staged"
@@ -146,7 +147,7 @@ func table(m *node.Machine) command.Table {
 		{Name: "kafka", About: "give Kafka the users and rights of kafka.yaml", Read: plain(m, kafkaCommand)},
 		{Name: "kafka-format", About: "make Kafka's storage ready, when it is known whether to form a quorum or to join one", Read: plain(m, kafkaFormatCommand)},
 		{Name: "kafka-ready", About: "wait until this node's Kafka serves", Read: plain(m, kafkaReadyCommand)},
-		{Name: "api", About: "answer the other nodes and the operator, until stopped", Read: plain(m, apiCommand)},
+		{Name: "api", About: "answer the other nodes and the operator, until stopped", Read: plain(m, answers.Serve)},
 		{Name: "formation show", About: "show the members of this node's quorums", Example: "spore-agent formation show --json", Read: func(a *command.Args) command.Run {
 			asJSON := a.Bool("json", "as JSON")
 			return func(ctx context.Context) error { return quorum.Show(ctx, m, os.Stdout, *asJSON) }

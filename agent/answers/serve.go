@@ -1,4 +1,7 @@
-package main
+// Package answers is what the node's API answers to other nodes and to operators: status, health, the journal,
+// snapshots of etcd, the state of certificates and of quorums, and a place to leave a bundle or a configuration. It
+// runs without privileges. Package api is the server.
+package answers
 
 import (
 	"context"
@@ -15,8 +18,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// apiRows is the table of what the node answers to other nodes and to operators.
-func apiRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
+// rows is the table of what the node answers to other nodes and to operators.
+func rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	return append(bundle.Rows(m, c, n),
 		quorum.Row(m, c, n),
 		snapshotsRow(m, c, ""),
@@ -28,8 +31,8 @@ func apiRows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	)
 }
 
-// apiCommand answers other nodes and operators until it is stopped.
-func apiCommand(ctx context.Context, m *node.Machine) error {
+// Serve answers other nodes and operators until it is stopped.
+func Serve(ctx context.Context, m *node.Machine) error {
 	c, n, err := m.Self()
 	if err != nil {
 		return err
@@ -37,7 +40,7 @@ func apiCommand(ctx context.Context, m *node.Machine) error {
 	if _, err := m.OwnIdentity(); err != nil {
 		return err
 	}
-	server := api.Server{Rows: apiRows(m, c, n), Now: m.Now, Say: m.Say, Identity: m.OwnIdentity}
+	server := api.Server{Rows: rows(m, c, n), Now: m.Now, Say: m.Say, Identity: m.OwnIdentity}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", nodeapi.Port))
 	if err != nil {
 		return fmt.Errorf("answer nodes and operators: %w", err)

@@ -1,4 +1,4 @@
-package main
+package answers
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 			default:
 			}
 		}
-		stop := serve(t, m)
+		stop := nodetest.Serve(t, m, Serve)
 		defer func() { stop() }()
 		reader, admin := operator(t, c, tree, pki.NodeReader), operator(t, c, tree, pki.NodeAdmin)
 		read := func(c *nodeapi.Client, path string) ([]byte, error) {
@@ -135,4 +135,12 @@ func TestHealthIsAnswerableForAnyNode(t *testing.T) {
 	require.NotZero(t, healthInput(m, c, n).Var.Bytes)
 	_, err = json.Marshal(in)
 	require.NoError(t, err)
+}
+
+func TestWithoutItsCredentialsNothingIsAnswered(t *testing.T) {
+	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	require.ErrorContains(t, Serve(context.Background(), m), "CREDENTIALS_DIRECTORY")
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	require.ErrorContains(t, Serve(context.Background(), m), "of the node's agent")
 }

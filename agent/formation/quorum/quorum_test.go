@@ -1,11 +1,9 @@
-package main
+package quorum_test
 
 import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,37 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 
+	"spore/agent/answers"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/netnstest"
-	"spore/agent/node"
 	"spore/agent/nodetest"
-	"spore/agent/paths"
 	"spore/agent/status"
 )
-
-// serve is spore-api.service of a machine.
-func serve(t *testing.T, m *node.Machine) (stop func()) {
-	t.Helper()
-	credentials := t.TempDir()
-	dir := m.Root.At(paths.Secrets + "/api")
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, entries, 2, "its unit is given the agent's certificate and key, and nothing else")
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(credentials, "secret_"+e.Name()), data, 0o600))
-	}
-	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- apiCommand(ctx, m) }()
-	return func() {
-		cancel()
-		require.NoError(t, <-done)
-	}
-}
 
 func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 	netnstest.Run(t, func(t *testing.T) {
@@ -75,7 +49,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		require.ErrorContains(t, err, "kafka-1 does not answer")
 		require.ErrorContains(t, err, "spore-agent formation force kafka --lose kafka-1")
 
-		stop := serve(t, full)
+		stop := nodetest.Serve(t, full, answers.Serve)
 		require.NoError(t, <-done)
 		require.Equal(t, formation.Join, (<-plans).Kind)
 		require.Empty(t, wiped.Waiting())
@@ -93,14 +67,6 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, formation.Form, kind)
 	})
-}
-
-func TestWithoutItsCredentialsNothingIsAnswered(t *testing.T) {
-	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
-	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	require.ErrorContains(t, apiCommand(context.Background(), m), "CREDENTIALS_DIRECTORY")
-	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	require.ErrorContains(t, apiCommand(context.Background(), m), "of the node's agent")
 }
 
 func TestOnlyAMemberFormsAQuorumByForce(t *testing.T) {
