@@ -29,6 +29,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/state/volume"
 	"spore/agent/status"
+	"spore/agent/timeserver"
 	"spore/agent/trial"
 )
 
@@ -104,7 +105,7 @@ func table(m *node.Machine) command.Table {
 				case *unattended && (len(*words) > 0 || *erase != "" || *other != ""):
 					return command.Wrongly("--unattended names no disk and no node")
 				case *unattended:
-					return installUnattended(ctx, m)
+					return install.Unattended(ctx, m)
 				case len(*words) == 0:
 					return command.Wrongly("the disk is missing")
 				}
@@ -112,7 +113,7 @@ func table(m *node.Machine) command.Table {
 				if err != nil {
 					return command.Wrongly("%v", err)
 				}
-				return installCommand(ctx, m, installWish{disk: disk, node: *other, erase: *erase, yes: *yes}, os.Stdin, os.Stdout)
+				return install.Attended(ctx, m, install.Wish{Disk: disk, Node: *other, Erase: *erase, Yes: *yes}, os.Stdin, os.Stdout)
 			}
 		}},
 		{Name: "stage-config", About: "take a new configuration for the next start, as `spore push --output` made it", Example: "spore-agent stage-config --reboot /run/plant.update", Read: func(a *command.Args) command.Run {
@@ -130,7 +131,7 @@ func table(m *node.Machine) command.Table {
 		}},
 		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trial.Judge)},
 		{Name: "revoke", About: "have the firmware take the revoked images that the configuration names", Read: plain(m, revokeCommand)},
-		{Name: "time", About: "tell other nodes the time, on a node that they ask, until stopped", Read: plain(m, timeCommand)},
+		{Name: "time", About: "tell other nodes the time, on a node that they ask, until stopped", Read: plain(m, timeserver.Serve)},
 		{Name: "images", About: "take the container images of this system into containerd", Read: plain(m, imagesCommand)},
 		{Name: "render", About: "write the configuration of a service program into its runtime directory, and become PROGRAM", Example: "spore-agent render coredns --ready -- /usr/bin/coredns -conf /run/coredns/Corefile", Read: func(a *command.Args) command.Run {
 			ready, words, program := a.Bool("ready", "say that the service is ready before PROGRAM is there"), a.Words("NAME", 1, 1), a.Tail("PROGRAM [ARGUMENT...]")

@@ -1,4 +1,4 @@
-package main
+package timeserver
 
 import (
 	"net"
@@ -60,5 +60,5 @@ func TestTheTimeServerSaysWhatTheServerBeforeItSays(t *testing.T) {
 func reference(s ntp.State) string { return string(s.Reference[:]) }
 
 func TestANodeThatNobodyAsksServesNoTime(t *testing.T) {
-	require.Error(t, timeCommand(t.Context(), node.New("spore-agent", paths.Root(t.TempDir()))), "who it is, is not known")
+	require.Error(t, Serve(t.Context(), node.New("spore-agent", paths.Root(t.TempDir()))), "who it is, is not known")
 }

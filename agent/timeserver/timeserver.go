@@ -1,4 +1,6 @@
-package main
+// Package timeserver tells other nodes the time, on a node that they ask, and no more than the node's own clock is
+// worth. Package ntp has the protocol, and the judgement.
+package timeserver
 
 import (
 	"context"
@@ -17,8 +19,8 @@ import (
 // heardEvery is how often the server that timesyncd follows is asked what it is worth.
 const heardEvery = 64 * time.Second
 
-// timeCommand answers the other nodes' questions for the time, on a node that they ask.
-func timeCommand(ctx context.Context, m *node.Machine) error {
+// Serve answers the other nodes' questions for the time, on a node that they ask.
+func Serve(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil || n == nil || !c.ServesTime(n.Name) {
 		return err // Nobody asks this one.

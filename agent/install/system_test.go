@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
-	"spore/agent/install"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/spec"
@@ -36,10 +35,10 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 			require.NoError(t, os.Mkdir(filepath.Join(root, "proc"), 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(root, "proc/cmdline"), []byte(tc.cmdline+"\n"), 0o600))
 			if tc.credential != "" {
-				require.NoError(t, os.WriteFile(filepath.Join(credentials, installName), []byte(tc.credential), 0o600))
+				require.NoError(t, os.WriteFile(filepath.Join(credentials, wordName), []byte(tc.credential), 0o600))
 			}
 			m := node.New("spore-agent", paths.Root(root))
-			got, err := askedInstall(m)
+			got, err := asked(m)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				return
@@ -53,18 +52,18 @@ func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {
 func TestWithoutARequestNothingIsInstalled(t *testing.T) {
 	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
-	require.NoError(t, installUnattended(t.Context(), m))
+	require.NoError(t, Unattended(t.Context(), m))
 }
 
 func TestAnInstallThatIsRefusedIsSaidAndWaits(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("/dev/sda"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), wordName), []byte("/dev/sda"), 0o600))
 	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	said := ""
 	m.Say = func(s string) { said = s; cancel() }
-	require.ErrorIs(t, installUnattended(ctx, m), context.Canceled)
+	require.ErrorIs(t, Unattended(ctx, m), context.Canceled)
 	require.Contains(t, said, "changes from boot to boot")
 	require.Contains(t, said, "The machine waits")
 }
@@ -83,17 +82,17 @@ func withDisk(t *testing.T) *node.Machine {
 }
 
 func TestWithoutUEFIThereIsNoInstall(t *testing.T) {
-	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), installWish{disk: spec.DiskSelector{Serial: "INNER"}}, nil, nil), "started without UEFI")
-	require.ErrorContains(t, installCommand(t.Context(), withDisk(t), installWish{disk: spec.DiskSelector{Serial: "OTHER"}}, nil, nil), `no disk has the serial "OTHER"`)
+	require.ErrorContains(t, Attended(t.Context(), withDisk(t), Wish{Disk: spec.DiskSelector{Serial: "INNER"}}, nil, nil), "started without UEFI")
+	require.ErrorContains(t, Attended(t.Context(), withDisk(t), Wish{Disk: spec.DiskSelector{Serial: "OTHER"}}, nil, nil), `no disk has the serial "OTHER"`)
 }
 
 func TestAMachineThatWasStartedFromTheDiskGoesOn(t *testing.T) {
 	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
-	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), installName), []byte("INNER"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CREDENTIALS_DIRECTORY"), wordName), []byte("INNER"), 0o600))
 	m := withDisk(t)
 	m.Restart = func(context.Context) error { t.Fatal("it restarts"); return nil }
 	require.NoError(t, bootinfo.Write(m.Root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}}))
-	require.NoError(t, installUnattended(t.Context(), m))
+	require.NoError(t, Unattended(t.Context(), m))
 }
 
 func TestTheQuestionWantsAYes(t *testing.T) {
@@ -123,18 +122,18 @@ func TestFromTheNetworkTheUKIOfTheSameBuildIsTaken(t *testing.T) {
 	defer server.Close()
 	m := node.New("spore-agent", paths.Root(root))
 	m.Boot = bootinfo.Info{NetworkURL: server.URL + "/boot/", RootPart: "/dev/loop0", VerityPart: "/dev/loop1", ClusterPart: "/dev/loop2", RootHash: "aaaa", ClusterHash: "bbbb"}
-	s, done, err := networkSource(t.Context(), m, install.Wanted{})
+	s, done, err := networkSource(t.Context(), m, Wanted{})
 	require.NoError(t, err)
 	done()
 	require.Len(t, s.ESP, 1)
-	require.Equal(t, install.LoaderPath, s.ESP[0].Path)
+	require.Equal(t, LoaderPath, s.ESP[0].Path)
 	require.EqualValues(t, len(uki), s.ESP[0].Size)
 
 	m.Boot.ClusterHash = "cccc"
-	_, _, err = networkSource(t.Context(), m, install.Wanted{})
+	_, _, err = networkSource(t.Context(), m, Wanted{})
 	require.ErrorContains(t, err, "another build")
 	status = http.StatusNotFound
-	_, _, err = networkSource(t.Context(), m, install.Wanted{})
+	_, _, err = networkSource(t.Context(), m, Wanted{})
 	require.ErrorContains(t, err, "404")
 }
 

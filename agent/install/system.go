@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"bufio"
@@ -20,7 +20,6 @@ import (
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
-	"spore/agent/install"
 	"spore/agent/medium"
 	"spore/agent/node"
 	"spore/agent/wait"
@@ -30,12 +29,12 @@ import (
 )
 
 const (
-	// installName is the credential, and with = the word of the kernel command line, that names a disk.
-	installName = "spore.install"
-	// installRetry is the wait after a refusal: the disk may be plugged in.
-	installRetry = 30 * time.Second
-	// installSay is how often a line tells how far it is.
-	installSay = 5 * time.Second
+	// wordName is the credential, and with = the word of the kernel command line, that names a disk.
+	wordName = "spore.install"
+	// retryEvery is the wait after a refusal: the disk may be plugged in.
+	retryEvery = 30 * time.Second
+	// sayEvery is how often a line tells how far it is.
+	sayEvery = 5 * time.Second
 	// ukiName is the UKI beside the image on the server that the system came from, maxUKI its bound in bytes.
 	ukiName = "spore.efi"
 	maxUKI  = 512 << 20
@@ -46,44 +45,44 @@ const (
 	efiVars   = "/sys/firmware/efi/efivars"
 )
 
-// installWish is what a person asks for.
-type installWish struct {
-	disk spec.DiskSelector
-	// node is another node than the medium chose.
-	node string
-	// erase is the serial number of the disk whose state may be lost.
-	erase string
-	// yes says that nobody is asked.
-	yes bool
+// Wish is what a person asks for.
+type Wish struct {
+	Disk spec.DiskSelector
+	// Node is another node than the medium chose.
+	Node string
+	// Erase is the serial number of the disk whose state may be lost.
+	Erase string
+	// Yes says that nobody is asked.
+	Yes bool
 }
 
-// installCommand puts the system that runs on a disk of the machine, for a person who watches.
-func installCommand(ctx context.Context, m *node.Machine, w installWish, in io.Reader, out io.Writer) error {
+// Attended puts the system that runs on a disk of the machine, for a person who watches.
+func Attended(ctx context.Context, m *node.Machine, w Wish, in io.Reader, out io.Writer) error {
 	m.ReadBoot()
 	m.FindDisks(ctx)
-	o, done, err := installOptions(ctx, m, w.disk, w.node)
+	o, done, err := gather(ctx, m, w.Disk, w.Node)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if w.erase != "" {
-		t, err := install.Find(o)
+	if w.Erase != "" {
+		t, err := Find(o)
 		if err != nil {
 			return err
 		}
-		if !strings.EqualFold(t.Serial(), w.erase) {
-			return fmt.Errorf("--erase-state names %q, and %s has the serial number %s; nothing was written", w.erase, t.Path(), t.Serial())
+		if !strings.EqualFold(t.Serial(), w.Erase) {
+			return fmt.Errorf("--erase-state names %q, and %s has the serial number %s; nothing was written", w.Erase, t.Path(), t.Serial())
 		}
 		o.EraseState = true
 	}
 	o.Confirm = func(t flash.Target, content string) error {
 		fmt.Fprintf(out, "%s holds: %s.\n", t.Where(), content)
-		if w.yes {
+		if w.Yes {
 			return nil
 		}
 		return confirmInstall(in, out)
 	}
-	r, err := install.Run(ctx, o, true)
+	r, err := Run(ctx, o, true)
 	if err != nil {
 		return err
 	}
@@ -103,17 +102,17 @@ func confirmInstall(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// installUnattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
+// Unattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
 // else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
-func installUnattended(ctx context.Context, m *node.Machine) error {
+func Unattended(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
-	name, err := askedInstall(m)
+	name, err := asked(m)
 	if name == "" && err == nil {
 		return nil
 	}
 	for said := ""; ; {
 		if err == nil {
-			err = installOnce(ctx, m, name)
+			err = once(ctx, m, name)
 		}
 		switch {
 		case err == nil:
@@ -122,29 +121,29 @@ func installUnattended(ctx context.Context, m *node.Machine) error {
 				<-ctx.Done()
 				return nil
 			}
-		case errors.Is(err, install.ErrBooted):
+		case errors.Is(err, ErrBooted):
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
 		if text := err.Error(); text != said {
 			said = text
-			m.Say("not installed: " + text + ". The machine waits, and tries again every " + installRetry.String())
+			m.Say("not installed: " + text + ". The machine waits, and tries again every " + retryEvery.String())
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(installRetry):
+		case <-time.After(retryEvery):
 		}
-		name, err = askedInstall(m)
+		name, err = asked(m)
 	}
 }
 
-// askedInstall is the disk that the firmware or the kernel command line names; empty when neither does.
-func askedInstall(m *node.Machine) (string, error) {
+// asked is the disk that the firmware or the kernel command line names; empty when neither does.
+func asked(m *node.Machine) (string, error) {
 	var given []string
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
-		data, err := os.ReadFile(filepath.Join(dir, installName))
+		data, err := os.ReadFile(filepath.Join(dir, wordName))
 		if err == nil && len(data) <= 256 {
 			given = append(given, strings.TrimSpace(string(data)))
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +152,7 @@ func askedInstall(m *node.Machine) (string, error) {
 	}
 	cmdline, _ := os.ReadFile(m.Root.At("/proc/cmdline"))
 	for _, word := range strings.Fields(string(cmdline)) {
-		if value, ok := strings.CutPrefix(word, installName+"="); ok {
+		if value, ok := strings.CutPrefix(word, wordName+"="); ok {
 			given = append(given, value)
 		}
 	}
@@ -168,8 +167,8 @@ func askedInstall(m *node.Machine) (string, error) {
 	return given[0], nil
 }
 
-func installOnce(ctx context.Context, m *node.Machine, name string) error {
-	selector, err := install.ParseSelector(name)
+func once(ctx context.Context, m *node.Machine, name string) error {
+	selector, err := ParseSelector(name)
 	if err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func installOnce(ctx context.Context, m *node.Machine, name string) error {
 		return err
 	}
 	m.FindDisks(ctx)
-	o, done, err := installOptions(ctx, m, selector, "")
+	o, done, err := gather(ctx, m, selector, "")
 	if err != nil {
 		return err
 	}
@@ -188,20 +187,20 @@ func installOnce(ctx context.Context, m *node.Machine, name string) error {
 		return nil
 	}
 	o.Progress = func(p flash.Progress) {
-		if now := m.Now(); now.Sub(last) >= installSay || p.Done == p.Total {
+		if now := m.Now(); now.Sub(last) >= sayEvery || p.Done == p.Total {
 			last = now
 			m.Say(meter.Line(p))
 		}
 	}
-	r, err := install.Run(ctx, o, false)
-	if errors.Is(err, install.ErrThere) && m.Boot.NetworkURL != "" {
+	r, err := Run(ctx, o, false)
+	if errors.Is(err, ErrThere) && m.Boot.NetworkURL != "" {
 		// A cut came between the end of the writing and the word to the server, or that was lost.
 		if told := tellInstalled(ctx, m, name); told == nil {
 			m.Say(fmt.Sprintf("%v. %s", err, registerBoot(m, r, true)))
 			return nil
 		}
 	}
-	if errors.Is(err, install.ErrThere) {
+	if errors.Is(err, ErrThere) {
 		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, registerBoot(m, r, false))
 	}
 	if err != nil {
@@ -247,8 +246,8 @@ func tellInstalled(ctx context.Context, m *node.Machine, disk string) error {
 	return nil
 }
 
-// installOptions gathers what is installed and where. done closes the medium.
-func installOptions(ctx context.Context, m *node.Machine, selector spec.DiskSelector, node string) (o install.Options, done func(), err error) {
+// gather finds out what is installed and where. done closes the medium.
+func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, node string) (o Options, done func(), err error) {
 	o.Selector = selector
 	if o.Host, err = flash.ThisHost(m.Root.At("/")); err != nil {
 		return o, nil, err
@@ -257,22 +256,22 @@ func installOptions(ctx context.Context, m *node.Machine, selector spec.DiskSele
 		o.BootDisk = filepath.Base(m.Boot.BootDisk.Path)
 	}
 	// First of all: a node that runs from the disk needs none of what follows.
-	if _, err := install.Find(o); err != nil {
+	if _, err := Find(o); err != nil {
 		return o, nil, err
 	}
 	if !m.Boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
-	if o.Choice, err = installChoice(m, node); err != nil {
+	if o.Choice, err = choice(m, node); err != nil {
 		return o, nil, err
 	}
-	o.Open = func(t flash.Target) (install.Device, error) { return t.Open() }
-	o.Source, done, err = installSource(ctx, m)
+	o.Open = func(t flash.Target) (Device, error) { return t.Open() }
+	o.Source, done, err = runningSource(ctx, m)
 	return o, done, err
 }
 
-// installChoice is the node that the medium chose, or another one, and the bundle that the medium brought.
-func installChoice(m *node.Machine, node string) (flash.Choice, error) {
+// choice is the node that the medium chose, or another one, and the bundle that the medium brought.
+func choice(m *node.Machine, node string) (flash.Choice, error) {
 	c := flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
 	if node != "" {
 		if _, err := m.Part.Node(node); err != nil {
@@ -290,38 +289,38 @@ func installChoice(m *node.Machine, node string) (flash.Choice, error) {
 	return c, nil
 }
 
-// installSource opens what the machine was started from.
-func installSource(ctx context.Context, m *node.Machine) (install.Source, func(), error) {
+// runningSource opens what the machine was started from.
+func runningSource(ctx context.Context, m *node.Machine) (Source, func(), error) {
 	w, err := bootdisk.WantedFor(m.Boot.RootHash, m.Boot.ClusterHash)
 	if err != nil {
-		return install.Source{}, nil, fmt.Errorf("what stage1 found: %w", err)
+		return Source{}, nil, fmt.Errorf("what stage1 found: %w", err)
 	}
-	want := install.Wanted{w.Root, w.Verity, w.Cluster}
+	want := Wanted{w.Root, w.Verity, w.Cluster}
 	if m.Boot.NetworkURL != "" {
 		return networkSource(ctx, m, want)
 	}
 	if m.Boot.BootDisk.Path == "" {
-		return install.Source{}, nil, errors.New("it is not known which medium this machine was started from")
+		return Source{}, nil, errors.New("it is not known which medium this machine was started from")
 	}
 	f, err := flash.OpenRead(m.Root.At(m.Boot.BootDisk.Path))
 	if err != nil {
-		return install.Source{}, nil, err
+		return Source{}, nil, err
 	}
 	sector := f.SectorSize()
 	if m.Boot.BootDisk.Optical {
 		sector = 512 // The table of a hybrid image has those of a disk.
 	}
-	s, err := install.Medium(f, f.Size(), sector, want)
+	s, err := Medium(f, f.Size(), sector, want)
 	if err != nil {
 		f.Close()
-		return install.Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.Boot.BootDisk.Path, err)
+		return Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.Boot.BootDisk.Path, err)
 	}
 	return s, func() { f.Close() }, nil
 }
 
 // networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its hashes
 // ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
-func networkSource(ctx context.Context, m *node.Machine, want install.Wanted) (s install.Source, done func(), err error) {
+func networkSource(ctx context.Context, m *node.Machine, want Wanted) (s Source, done func(), err error) {
 	var files []io.Closer
 	closeAll := func() {
 		for _, f := range files {
@@ -339,7 +338,7 @@ func networkSource(ctx context.Context, m *node.Machine, want install.Wanted) (s
 			return s, nil, err
 		}
 		files = append(files, f)
-		s.Parts[i] = install.Part{GUID: want[i], Size: f.Size(), Content: f}
+		s.Parts[i] = Part{GUID: want[i], Size: f.Size(), Content: f}
 	}
 	uki, err := fetch(ctx, m.Boot.NetworkURL+ukiName)
 	if err != nil {
@@ -348,7 +347,7 @@ func networkSource(ctx context.Context, m *node.Machine, want install.Wanted) (s
 	if !bytes.Contains(uki, []byte("roothash="+m.Boot.RootHash)) || !bytes.Contains(uki, []byte("spore.clusterhash="+m.Boot.ClusterHash)) {
 		return s, nil, fmt.Errorf("%s%s belongs to another build than the system that runs: start the machine again", m.Boot.NetworkURL, ukiName)
 	}
-	s.ESP = []fat.File{{Path: install.LoaderPath, Size: int64(len(uki)), Content: bytes.NewReader(uki)}}
+	s.ESP = []fat.File{{Path: LoaderPath, Size: int64(len(uki)), Content: bytes.NewReader(uki)}}
 	return s, closeAll, nil
 }
 
@@ -380,16 +379,16 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 
 // registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it says how
 // that went. Without next, a machine whose firmware prefers the medium does not go in circles.
-func registerBoot(m *node.Machine, r install.Result, next bool) string {
+func registerBoot(m *node.Machine, r Result, next bool) string {
 	vars := m.Root.At(efiVars)
 	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {
 		if err := unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, ""); err != nil {
-			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
+			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + LoaderPath
 		}
 	}
-	name, err := install.Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize, next)
+	name, err := Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize, next)
 	if err != nil {
-		return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + install.LoaderPath
+		return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + LoaderPath
 	}
 	return "The firmware's boot entry " + name + " leads to it and is the first"
 }
