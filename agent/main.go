@@ -22,6 +22,7 @@ import (
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/identity"
+	"spore/agent/images"
 	"spore/agent/install"
 	"spore/agent/node"
 	"spore/agent/osd"
@@ -132,7 +133,9 @@ func table(m *node.Machine) command.Table {
 		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trial.Judge)},
 		{Name: "revoke", About: "have the firmware take the revoked images that the configuration names", Read: plain(m, revokeCommand)},
 		{Name: "time", About: "tell other nodes the time, on a node that they ask, until stopped", Read: plain(m, timeserver.Serve)},
-		{Name: "images", About: "take the container images of this system into containerd", Read: plain(m, imagesCommand)},
+		{Name: "images", About: "take the container images of this system into containerd", Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+			return images.Import(ctx, m.Root.At(images.Dir), images.Run, m.Say)
+		})},
 		{Name: "render", About: "write the configuration of a service program into its runtime directory, and become PROGRAM", Example: "spore-agent render coredns --ready -- /usr/bin/coredns -conf /run/coredns/Corefile", Read: func(a *command.Args) command.Run {
 			ready, words, program := a.Bool("ready", "say that the service is ready before PROGRAM is there"), a.Words("NAME", 1, 1), a.Tail("PROGRAM [ARGUMENT...]")
 			return func(ctx context.Context) error {
