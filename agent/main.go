@@ -24,6 +24,7 @@ import (
 	"spore/agent/identity"
 	"spore/agent/images"
 	"spore/agent/install"
+	kafkaunit "spore/agent/kafka/unit"
 	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/render"
@@ -148,9 +149,9 @@ func table(m *node.Machine) command.Table {
 		{Name: "ceph", About: "give the storage cluster the keys, settings and pools of ceph.yaml", Read: plain(m, cephCommand)},
 		{Name: "ceph-mon", About: "make the data of this node's monitor, when it is known whether to form a quorum or to join one", Read: plain(m, cephMonCommand)},
 		{Name: "ceph-quorum", About: "wait until this node's monitor is one of a quorum", Read: plain(m, cephQuorumCommand)},
-		{Name: "kafka", About: "give Kafka the users and rights of kafka.yaml", Read: plain(m, kafkaCommand)},
-		{Name: "kafka-format", About: "make Kafka's storage ready, when it is known whether to form a quorum or to join one", Read: plain(m, kafkaFormatCommand)},
-		{Name: "kafka-ready", About: "wait until this node's Kafka serves", Read: plain(m, kafkaReadyCommand)},
+		{Name: "kafka", About: "give Kafka the users and rights of kafka.yaml", Read: plain(m, kafkaunit.Bootstrap)},
+		{Name: "kafka-format", About: "make Kafka's storage ready, when it is known whether to form a quorum or to join one", Read: plain(m, kafkaunit.Format)},
+		{Name: "kafka-ready", About: "wait until this node's Kafka serves", Read: plain(m, kafkaunit.Ready)},
 		{Name: "api", About: "answer the other nodes and the operator, until stopped", Read: plain(m, answers.Serve)},
 		{Name: "formation show", About: "show the members of this node's quorums", Example: "spore-agent formation show --json", Read: func(a *command.Args) command.Run {
 			asJSON := a.Bool("json", "as JSON")

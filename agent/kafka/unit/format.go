@@ -1,4 +1,4 @@
-package main
+package unit
 
 import (
 	"context"
@@ -24,18 +24,18 @@ import (
 )
 
 const (
-	// kafkaAccount is whose Kafka's directories are.
-	kafkaAccount = "kafka"
+	// account is whose Kafka's directories are.
+	account = "kafka"
 	// storageTool is Kafka's own.
 	storageTool = "/usr/bin/kafka-storage"
 	// javaProgram is what kafka.service starts.
 	javaProgram = "/usr/bin/java"
 )
 
-// kafkaFormatCommand makes Kafka's storage ready before Kafka starts, as root: a controller's when it is known whether to
+// Format makes Kafka's storage ready before Kafka starts, as root: a controller's when it is known whether to
 // form a quorum or to join the one that is there.
-func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
-	c, n, err := kafkaNode(m)
+func Format(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kafka-format is for ExecStartPre= of kafka.service")
 	}
-	storage, err := kafkaStorage(c, n)
+	storage, err := storageOf(c, n)
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka.AcknowledgeFromMemory {
 		m.Say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
-	if err := kafkaArchive(m, dir); err != nil { // It only saves time.
+	if err := archive(m, dir); err != nil { // It only saves time.
 		m.Say(err.Error())
 	}
 	format := func(ctx context.Context, voters []kafka.Voter) error {
 		return storage.Format(ctx, voters, filepath.Join(dir, "server.properties"), filepath.Join(dir, "format.properties"), func(ctx context.Context, arguments []string) error {
-			return kafkaTool(ctx, m, arguments)
+			return tool(ctx, m, arguments)
 		})
 	}
 	if slices.Contains(c.KafkaControllers(), n.Name) {
@@ -69,7 +69,7 @@ func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 			if p.Kind != formation.Form {
 				return format(ctx, nil)
 			}
-			voters, err := kafkaVoters(m, storage.Cluster, p)
+			voters, err := votersOf(m, storage.Cluster, p)
 			if err != nil {
 				return err
 			}
@@ -93,8 +93,8 @@ func kafkaFormatCommand(ctx context.Context, m *node.Machine) error {
 	return format(ctx, nil)
 }
 
-// kafkaArchive says in the runtime directory which archive of classes the JVM is to use.
-func kafkaArchive(m *node.Machine, dir string) error {
+// archive says in the runtime directory which archive of classes the JVM is to use.
+func archive(m *node.Machine, dir string) error {
 	path := filepath.Join(dir, "archive.args")
 	if _, err := atomicfile.Write(path, nil, 0o644); err != nil {
 		return err
@@ -124,8 +124,8 @@ func kafkaArchive(m *node.Machine, dir string) error {
 	return err
 }
 
-// kafkaStorage is where this node's Kafka keeps its data.
-func kafkaStorage(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
+// storageOf is where this node's Kafka keeps its data.
+func storageOf(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
 	id, err := node.Secret("kafka-cluster-id")
 	if err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func kafkaStorage(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
 	return s, nil
 }
 
-// kafkaVoters are the controllers that form the quorum, as each of them computes them.
-func kafkaVoters(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Voter, error) {
+// votersOf are the controllers that form the quorum, as each of them computes them.
+func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Voter, error) {
 	var out []kafka.Voter
 	for _, name := range p.Names() {
 		n, err := m.Part.Node(name)
@@ -156,9 +156,9 @@ func kafkaVoters(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Vot
 	return out, nil
 }
 
-// kafkaTool runs Kafka's StorageTool as the user that Kafka runs as.
-func kafkaTool(ctx context.Context, m *node.Machine, arguments []string) error {
-	uid, gid, err := accountOf(kafkaAccount)
+// tool runs Kafka's StorageTool as the user that Kafka runs as.
+func tool(ctx context.Context, m *node.Machine, arguments []string) error {
+	uid, gid, err := accountOf(account)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package main
+// Package unit is what the units of Kafka run besides Kafka: the storage is made ready before it starts, its start is
+// over when it serves, and its users and rights are those of kafka.yaml. Package kafka speaks the protocol.
+package unit
 
 import (
 	"context"
@@ -18,13 +20,13 @@ import (
 	"spore/cluster/facts"
 )
 
-// kafkaCommand gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
-func kafkaCommand(ctx context.Context, m *node.Machine) error {
-	c, n, err := kafkaNode(m)
+// Bootstrap gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
+func Bootstrap(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
 	if err != nil {
 		return err
 	}
-	users, err := kafkaUsers(c)
+	users, err := usersOf(c)
 	if err != nil {
 		return err
 	}
@@ -32,11 +34,11 @@ func kafkaCommand(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	address, err := kafkaListener(n, render.KafkaBrokerPort)
+	address, err := listener(n, render.KafkaBrokerPort)
 	if err != nil {
 		return err
 	}
-	config, err := kafkaTLS(m)
+	config, err := ownTLS(m)
 	if err != nil {
 		return err
 	}
@@ -69,9 +71,9 @@ func kafkaCommand(ctx context.Context, m *node.Machine) error {
 	return nil
 }
 
-// kafkaReadyCommand waits until this node's Kafka serves.
-func kafkaReadyCommand(ctx context.Context, m *node.Machine) error {
-	c, n, err := kafkaNode(m)
+// Ready waits until this node's Kafka serves.
+func Ready(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
 	if err != nil {
 		return err
 	}
@@ -82,11 +84,11 @@ func kafkaReadyCommand(ctx context.Context, m *node.Machine) error {
 			return kafka.BrokerReady(ctx, conn, facts.KafkaID(n.Name))
 		}
 	}
-	address, err := kafkaListener(n, port)
+	address, err := listener(n, port)
 	if err != nil {
 		return err
 	}
-	config, err := kafkaTLS(m)
+	config, err := ownTLS(m)
 	if err != nil {
 		return err
 	}
@@ -109,8 +111,8 @@ func kafkaReadyCommand(ctx context.Context, m *node.Machine) error {
 	return err
 }
 
-// kafkaNode is the cluster and this node, which has a role of Kafka.
-func kafkaNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
+// self is the cluster and this node, which has a role of Kafka.
+func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, err
@@ -121,16 +123,16 @@ func kafkaNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	return c, n, nil
 }
 
-// kafkaListener is the address of a listener of this node.
-func kafkaListener(n *facts.Node, port int) (string, error) {
+// listener is the address of a listener of this node.
+func listener(n *facts.Node, port int) (string, error) {
 	if len(n.IPs) == 0 {
 		return "", errors.New("this node has no address in cluster.yaml; give it one under ips")
 	}
 	return net.JoinHostPort(n.IPs[0], strconv.Itoa(port)), nil
 }
 
-// kafkaUsers reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
-func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
+// usersOf reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
+func usersOf(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
 	for _, u := range c.Services.Kafka.Users {
 		refs[u.Name] = u.Password.SecretRef
@@ -148,8 +150,8 @@ func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	return out, nil
 }
 
-// kafkaTLS is how the node's own certificate is shown to a listener of this node.
-func kafkaTLS(m *node.Machine) (*tls.Config, error) {
+// ownTLS is how the node's own certificate is shown to a listener of this node.
+func ownTLS(m *node.Machine) (*tls.Config, error) {
 	certificate, err := node.Secret("kafka-broker-certificate")
 	if err != nil {
 		return nil, err

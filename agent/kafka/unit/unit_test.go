@@ -1,4 +1,4 @@
-package main
+package unit
 
 import (
 	"context"
@@ -40,21 +40,21 @@ func TestUsersOfKafkaComeFromWhatTheUnitWasGiven(t *testing.T) {
 	}
 	c := kafkaCluster()
 	give("kafka-scram-admin", saltedEntry('a'))
-	_, err := kafkaUsers(c)
+	_, err := usersOf(c)
 	require.ErrorContains(t, err, "secret kafka-password-sensor of this unit")
 	give("kafka-password-sensor", "hunter two")
-	_, err = kafkaUsers(c)
+	_, err = usersOf(c)
 	require.ErrorContains(t, err, "the secret kafka-password-sensor of the user sensor: it is not a salted password")
 	require.NotContains(t, err.Error(), "hunter")
 	give("kafka-password-sensor", saltedEntry('s')+"\n")
-	users, err := kafkaUsers(c)
+	users, err := usersOf(c)
 	require.NoError(t, err)
 	require.Equal(t, map[string]kafka.Credential{
 		"admin":  {Iterations: 8192, Salt: []byte(strings.Repeat("a", 24)), Salted: []byte(strings.Repeat("a", 64))},
 		"sensor": {Iterations: 8192, Salt: []byte(strings.Repeat("s", 24)), Salted: []byte(strings.Repeat("s", 64))},
 	}, users)
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
-	_, err = kafkaUsers(c)
+	_, err = usersOf(c)
 	require.ErrorContains(t, err, "CREDENTIALS_DIRECTORY is not set")
 }
 
@@ -62,14 +62,14 @@ func TestUsersOfKafkaComeFromWhatTheUnitWasGiven(t *testing.T) {
 func TestTheVotersThatFormAQuorum(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
 	plan := formation.Plan{Kind: formation.Form, Nonce: "aa", Members: map[string]string{"node-00001": "bb", "node-00000": "aa"}}
-	voters, err := kafkaVoters(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
+	voters, err := votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.NoError(t, err)
 	require.Equal(t, []kafka.Voter{
 		{Node: facts.KafkaID("node-00000"), Address: "10.64.1.1:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
 		{Node: facts.KafkaID("node-00001"), Address: "10.64.1.2:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
 	}, voters)
 	plan.Members["node-99999"] = "cc"
-	_, err = kafkaVoters(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
+	_, err = votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.ErrorContains(t, err, "node-99999")
 }
 
@@ -88,7 +88,7 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 		{"a broker with disks", facts.Node{Name: "node-00001", Disks: disks}, "", []string{"/var/lib/kafka/disks/1/log", "/var/lib/kafka/disks/2/log"}},
 		{"a controller", facts.Node{Name: "node-00000"}, "", nil},
 	} {
-		s, err := kafkaStorage(kafkaCluster(), &tt.node)
+		s, err := storageOf(kafkaCluster(), &tt.node)
 		require.NoError(t, err)
 		require.Equal(t, &kafka.Storage{
 			Metadata: "/var/lib/kafka/metadata", Data: tt.data, Disks: tt.disks, Cluster: "jQOgxHcCSdOgvu-ipSqdFQ", Node: facts.KafkaID(tt.node.Name),
@@ -98,15 +98,15 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 
 func TestWithoutANodeOfKafkaNothingIsDone(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
-	for _, run := range []func(context.Context, *node.Machine) error{kafkaCommand, kafkaReadyCommand, kafkaFormatCommand} {
+	for _, run := range []func(context.Context, *node.Machine) error{Bootstrap, Ready, Format} {
 		require.ErrorContains(t, run(t.Context(), m), "read which node this is")
 		nodetest.Is(t, m, "node-00000")
 		require.ErrorContains(t, run(t.Context(), m), "this machine is no node with a role of Kafka")
 		require.NoError(t, os.Remove(m.Root.At(paths.Identity)))
 	}
-	_, err := kafkaListener(&facts.Node{Name: "a"}, 9093)
+	_, err := listener(&facts.Node{Name: "a"}, 9093)
 	require.ErrorContains(t, err, "give it one under ips")
-	address, err := kafkaListener(&facts.Node{Name: "a", IPs: []string{"fd77::1", "10.0.0.1"}}, 9093)
+	address, err := listener(&facts.Node{Name: "a", IPs: []string{"fd77::1", "10.0.0.1"}}, 9093)
 	require.NoError(t, err)
 	require.Equal(t, "[fd77::1]:9093", address)
 	_, _, err = accountOf("nobody-has-this-name")
