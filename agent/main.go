@@ -14,6 +14,7 @@ import (
 
 	"spore/agent/answers"
 	"spore/agent/bundle"
+	cephunit "spore/agent/ceph/unit"
 	"spore/agent/command"
 	"spore/agent/config/staged"
 	"spore/agent/daemon"
@@ -146,9 +147,9 @@ func table(m *node.Machine) command.Table {
 				return renderCommand(ctx, m, (*words)[0], *program, *ready)
 			}
 		}},
-		{Name: "ceph", About: "give the storage cluster the keys, settings and pools of ceph.yaml", Read: plain(m, cephCommand)},
-		{Name: "ceph-mon", About: "make the data of this node's monitor, when it is known whether to form a quorum or to join one", Read: plain(m, cephMonCommand)},
-		{Name: "ceph-quorum", About: "wait until this node's monitor is one of a quorum", Read: plain(m, cephQuorumCommand)},
+		{Name: "ceph", About: "give the storage cluster the keys, settings and pools of ceph.yaml", Read: plain(m, cephunit.Bootstrap)},
+		{Name: "ceph-mon", About: "make the data of this node's monitor, when it is known whether to form a quorum or to join one", Read: plain(m, cephunit.Monitor)},
+		{Name: "ceph-quorum", About: "wait until this node's monitor is one of a quorum", Read: plain(m, cephunit.Quorum)},
 		{Name: "kafka", About: "give Kafka the users and rights of kafka.yaml", Read: plain(m, kafkaunit.Bootstrap)},
 		{Name: "kafka-format", About: "make Kafka's storage ready, when it is known whether to form a quorum or to join one", Read: plain(m, kafkaunit.Format)},
 		{Name: "kafka-ready", About: "wait until this node's Kafka serves", Read: plain(m, kafkaunit.Ready)},

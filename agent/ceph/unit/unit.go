@@ -1,4 +1,7 @@
-package main
+// Package unit is what the units of Ceph run besides Ceph: the data of the node's monitor is made before it starts, its
+// start is over when it is one of a quorum, and the storage cluster gets what ceph.yaml says. Package ceph speaks to
+// Ceph; OSDs are package osd.
+package unit
 
 import (
 	"context"
@@ -24,22 +27,22 @@ import (
 
 // Files in the runtime directory of a unit of Ceph, which `spore-agent render` wrote.
 const (
-	cephConfig  = "ceph.conf"
-	cephKeyring = "keyring"
+	configuration = "ceph.conf"
+	keyring       = "keyring"
 )
 
-// cephMonCommand makes the data of this node's monitor, when it is known whether to form a quorum or to join one. It runs as
+// Monitor makes the data of this node's monitor, when it is known whether to form a quorum or to join one. It runs as
 // root, and Ceph's programs as the owner of the directory that the data lies in.
-func cephMonCommand(ctx context.Context, m *node.Machine) error {
-	c, n, err := cephNode(m)
+func Monitor(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
 	if err != nil {
 		return err
 	}
-	mons, err := cephMonitors(m, c, n)
+	mons, err := monitors(m, c, n)
 	if err != nil {
 		return err
 	}
-	store, err := cephStore(m, n)
+	store, err := store(m, n)
 	if err != nil {
 		return err
 	}
@@ -62,8 +65,8 @@ func cephMonCommand(ctx context.Context, m *node.Machine) error {
 	return store.Check()
 }
 
-// cephStore is the data directory of this node's monitor, as the unit has it.
-func cephStore(m *node.Machine, n *facts.Node) (ceph.Store, error) {
+// store is the data directory of this node's monitor, as the unit has it.
+func store(m *node.Machine, n *facts.Node) (ceph.Store, error) {
 	runtime, state := node.RuntimeDirectory("ceph-mon"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
 		return ceph.Store{}, errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for ceph-mon.service")
@@ -82,14 +85,14 @@ func cephStore(m *node.Machine, n *facts.Node) (ceph.Store, error) {
 	}
 	return ceph.Store{
 		Dir: filepath.Join(state, "ceph-"+n.Name), FSID: strings.TrimSpace(string(fsid)), Name: n.Name,
-		Conf: filepath.Join(runtime, cephConfig), Keyring: filepath.Join(runtime, cephKeyring), Scratch: runtime,
+		Conf: filepath.Join(runtime, configuration), Keyring: filepath.Join(runtime, keyring), Scratch: runtime,
 		UID: int(owner.Uid), GID: int(owner.Gid), Run: ceph.Exec(&syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}), Say: say,
 	}, nil
 }
 
-// cephQuorumCommand waits until this node's monitor is one of a quorum.
-func cephQuorumCommand(ctx context.Context, m *node.Machine) error {
-	_, n, err := cephNode(m)
+// Quorum waits until this node's monitor is one of a quorum.
+func Quorum(ctx context.Context, m *node.Machine) error {
+	_, n, err := self(m)
 	if err != nil {
 		return err
 	}
@@ -110,9 +113,9 @@ func cephQuorumCommand(ctx context.Context, m *node.Machine) error {
 	return nil
 }
 
-// cephCommand gives the storage cluster what ceph.yaml says, and ends.
-func cephCommand(ctx context.Context, m *node.Machine) error {
-	c, n, err := cephNode(m)
+// Bootstrap gives the storage cluster what ceph.yaml says, and ends.
+func Bootstrap(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
 	if err != nil {
 		return err
 	}
@@ -123,7 +126,7 @@ func cephCommand(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), cephConfig), Entity: "mon."}
+	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), configuration), Entity: "mon."}
 	if err := ceph.Bootstrap(ctx, ceph.Options{Client: client, Want: want, Say: m.Say, Status: m.TellStatus}); err != nil {
 		return err
 	}
@@ -131,8 +134,8 @@ func cephCommand(ctx context.Context, m *node.Machine) error {
 	return nil
 }
 
-// cephNode is the cluster and this node, which has a monitor.
-func cephNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
+// self is the cluster and this node, which has a monitor.
+func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, err
@@ -143,8 +146,8 @@ func cephNode(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	return c, n, nil
 }
 
-// cephMonitors lists the monitors of cluster.yaml.
-func cephMonitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
+// monitors lists the monitors of cluster.yaml.
+func monitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
 	hosts, err := m.Part.Hosts()
 	if err != nil {
 		return nil, err
