@@ -26,6 +26,7 @@ import (
 	"spore/agent/images"
 	"spore/agent/install"
 	kafkaunit "spore/agent/kafka/unit"
+	kubernetesunit "spore/agent/kubernetes/unit"
 	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/render"
@@ -172,18 +173,18 @@ func table(m *node.Machine) command.Table {
 			return func(context.Context) error { return etcdCommand(*words) }
 		}},
 		{Name: "etcd-member", About: "make this master's etcd such that it may start, when it is known whether to form a quorum or to join one", Read: plain(m, etcdMemberCommand)},
-		{Name: "kubernetes", About: "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", Read: plain(m, kubernetesCommand)},
-		{Name: "kubernetes-node", About: "wait until Kubernetes knows this node", Read: plain(m, kubernetesNodeCommand)},
+		{Name: "kubernetes", About: "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", Read: plain(m, kubernetesunit.Bootstrap)},
+		{Name: "kubernetes-node", About: "wait until Kubernetes knows this node", Read: plain(m, kubernetesunit.Node)},
 		{Name: "kubernetes-ready", About: "wait until an API server is ready (and allows VERB RESOURCE), with the certificate LEAF", Example: "spore-agent kubernetes-ready kube-scheduler", Read: func(a *command.Args) command.Run {
 			words := a.Words("LEAF [VERB RESOURCE]", 1, 3)
 			return func(ctx context.Context) error {
 				if len(*words) == 2 {
 					return command.Wrongly("RESOURCE is missing")
 				}
-				return kubernetesReadyCommand(ctx, m, (*words)[0], (*words)[1:])
+				return kubernetesunit.Ready(ctx, m, (*words)[0], (*words)[1:])
 			}
 		}},
-		{Name: "kubernetes-network", About: "wait until felix is ready, and let pods have a network", Read: plain(m, kubernetesNetworkCommand)},
+		{Name: "kubernetes-network", About: "wait until felix is ready, and let pods have a network", Read: plain(m, kubernetesunit.Network)},
 	}}
 }
 

@@ -1,4 +1,4 @@
-package main
+package unit
 
 import (
 	"context"
@@ -33,9 +33,9 @@ var cniFiles = []struct {
 	mode fs.FileMode
 }{{"calico-kubeconfig", 0o600}, {"10-calico.conflist", 0o600}}
 
-// kubernetesNetworkCommand waits until felix is ready, and only then lays in the configuration by which pods get a network:
+// Network waits until felix is ready, and only then lays in the configuration by which pods get a network:
 // no pod is to run before its policies can hold it.
-func kubernetesNetworkCommand(ctx context.Context, m *node.Machine) error {
+func Network(ctx context.Context, m *node.Machine) error {
 	dir := node.RuntimeDirectory("calico-node")
 	if dir == "" {
 		return errors.New("RUNTIME_DIRECTORY is not set: kubernetes-network is for ExecStartPost= of calico-node.service")

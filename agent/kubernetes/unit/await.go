@@ -1,4 +1,4 @@
-package main
+package unit
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"spore/cluster/facts"
 )
 
-// kubernetesNodeCommand waits until Kubernetes knows this node, for programs that write into its object and would otherwise
+// Node waits until Kubernetes knows this node, for programs that write into its object and would otherwise
 // be started again and again.
-func kubernetesNodeCommand(ctx context.Context, m *node.Machine) error {
-	client, c, n, err := kubernetesNode(m, "calico-node")
+func Node(ctx context.Context, m *node.Machine) error {
+	client, c, n, err := self(m, "calico-node")
 	if err != nil {
 		return err
 	}
 	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes.Slow(), m.Say)
 }
 
-// kubernetesReadyCommand waits until an API server is ready, for programs that end when none is or try again all the time.
+// Ready waits until an API server is ready, for programs that end when none is or try again all the time.
 // leaf names the certificate of the unit; allowed is the verb and the resource that its user is to be allowed besides.
-func kubernetesReadyCommand(ctx context.Context, m *node.Machine, leaf string, allowed []string) error {
-	client, c, _, err := kubernetesNode(m, leaf)
+func Ready(ctx context.Context, m *node.Machine, leaf string, allowed []string) error {
+	client, c, _, err := self(m, leaf)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func kubernetesReadyCommand(ctx context.Context, m *node.Machine, leaf string, a
 	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.Say)
 }
 
-// kubernetesNode is the client of a unit on this node.
-func kubernetesNode(m *node.Machine, leaf string) (*kubernetes.Client, *facts.Cluster, *facts.Node, error) {
+// self is the client of a unit on this node.
+func self(m *node.Machine, leaf string) (*kubernetes.Client, *facts.Cluster, *facts.Node, error) {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return nil, nil, nil, err
@@ -47,6 +47,6 @@ func kubernetesNode(m *node.Machine, leaf string) (*kubernetes.Client, *facts.Cl
 	if n == nil {
 		return nil, nil, nil, errors.New("this machine is no node")
 	}
-	client, err := kubernetesClient(m, c, leaf)
+	client, err := connect(m, c, leaf)
 	return client, c, n, err
 }

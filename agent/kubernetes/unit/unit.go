@@ -1,4 +1,7 @@
-package main
+// Package unit is what the units of Kubernetes run besides Kubernetes: a master gives the cluster what it needs through
+// the API, programs wait for an API server, for the node's object or for felix, and pods get a network when their
+// policies can hold them. Package kubernetes speaks to the API.
+package unit
 
 import (
 	"context"
@@ -19,8 +22,8 @@ import (
 // calicoProgram prints the definitions of Calico's kinds, as it was compiled with them.
 const calicoProgram = "/usr/bin/calico"
 
-// kubernetesCommand is the daemon of a master that gives the cluster what it needs through the API.
-func kubernetesCommand(ctx context.Context, m *node.Machine) error {
+// Bootstrap is the daemon of a master that gives the cluster what it needs through the API.
+func Bootstrap(ctx context.Context, m *node.Machine) error {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return err
@@ -28,11 +31,11 @@ func kubernetesCommand(ctx context.Context, m *node.Machine) error {
 	if n == nil || !slices.Contains(n.Roles, "control-plane") {
 		return errors.New("this machine is no node with the role control-plane")
 	}
-	nodes, err := kubernetesNodes(m, c)
+	nodes, err := nodesOf(m, c)
 	if err != nil {
 		return err
 	}
-	client, err := kubernetesClient(m, c, "kubernetes-agent")
+	client, err := connect(m, c, "kubernetes-agent")
 	if err != nil {
 		return err
 	}
@@ -55,8 +58,8 @@ func kubernetesCommand(ctx context.Context, m *node.Machine) error {
 	})
 }
 
-// kubernetesNodes reads what is compiled for each node that Kubernetes runs on.
-func kubernetesNodes(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
+// nodesOf reads what is compiled for each node that Kubernetes runs on.
+func nodesOf(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
 	names := slices.Concat(c.Members["control-plane"], c.Members["worker"])
 	slices.Sort(names)
 	var out []facts.Node
@@ -70,8 +73,8 @@ func kubernetesNodes(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
 	return out, nil
 }
 
-// kubernetesClient speaks to the API by the node's own balancer, with a certificate that the unit was given.
-func kubernetesClient(m *node.Machine, c *facts.Cluster, leaf string) (*kubernetes.Client, error) {
+// connect speaks to the API by the node's own balancer, with a certificate that the unit was given.
+func connect(m *node.Machine, c *facts.Cluster, leaf string) (*kubernetes.Client, error) {
 	o := kubernetes.Credentials{Server: render.APIServer}
 	var err error
 	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
