@@ -20,6 +20,7 @@ import (
 	"spore/agent/daemon"
 	"spore/agent/datadisk"
 	"spore/agent/disks"
+	etcdunit "spore/agent/etcd/unit"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/identity"
@@ -170,9 +171,9 @@ func table(m *node.Machine) command.Table {
 		}},
 		{Name: "etcd", About: "the members, snapshots and restore of etcd, on a master; `spore-agent etcd --help` lists what there is", Read: func(a *command.Args) command.Run {
 			words := a.Through("COMMAND", 0)
-			return func(context.Context) error { return etcdCommand(*words) }
+			return func(context.Context) error { return etcdunit.Program(*words) }
 		}},
-		{Name: "etcd-member", About: "make this master's etcd such that it may start, when it is known whether to form a quorum or to join one", Read: plain(m, etcdMemberCommand)},
+		{Name: "etcd-member", About: "make this master's etcd such that it may start, when it is known whether to form a quorum or to join one", Read: plain(m, etcdunit.Member)},
 		{Name: "kubernetes", About: "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", Read: plain(m, kubernetesunit.Bootstrap)},
 		{Name: "kubernetes-node", About: "wait until Kubernetes knows this node", Read: plain(m, kubernetesunit.Node)},
 		{Name: "kubernetes-ready", About: "wait until an API server is ready (and allows VERB RESOURCE), with the certificate LEAF", Example: "spore-agent kubernetes-ready kube-scheduler", Read: func(a *command.Args) command.Run {

@@ -1,4 +1,6 @@
-package main
+// Package unit is what etcd.service runs before etcd: this master's member is made such that it may start. Where the
+// others have to be asked, it goes on as spore-etcd, which alone speaks to etcd.
+package unit
 
 import (
 	"context"
@@ -24,21 +26,21 @@ import (
 
 // Files of etcd.service in its runtime directory and of this boot.
 const (
-	// etcdSeveral exists while there are, or may be, other members: etcd-members.service is for them.
-	etcdSeveral = "several"
-	// etcdTried exists when etcd was started in this boot before.
-	etcdTried = "/run/spore/etcd-tried"
+	// several exists while there are, or may be, other members: etcd-members.service is for them.
+	several = "several"
+	// tried exists when etcd was started in this boot before.
+	tried = "/run/spore/etcd-tried"
 )
 
-// etcdMemberCommand makes this master's member of etcd such that it may start, when it is known whether to form a quorum or to
+// Member makes this master's member of etcd such that it may start, when it is known whether to form a quorum or to
 // join the one that is there. It runs as root. Where the others have to be asked, it goes on as spore-etcd.
-func etcdMemberCommand(ctx context.Context, m *node.Machine) error {
+func Member(ctx context.Context, m *node.Machine) error {
 	runtime, state := node.RuntimeDirectory("etcd"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
 		return errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for etcd.service")
 	}
 	if restore.Pending(m.Root) {
-		if err := node.Exec(ctx, nil, etcdProgram, "restore", "--resume"); err != nil {
+		if err := node.Exec(ctx, nil, program, "restore", "--resume"); err != nil {
 			return fmt.Errorf("finish the restore of etcd: %w", err)
 		}
 	}
@@ -51,7 +53,7 @@ func etcdMemberCommand(ctx context.Context, m *node.Machine) error {
 		return fmt.Errorf("%s has not the role control-plane in cluster.yaml", n.Name)
 	}
 	dir := origin.Dir(filepath.Join(state, filepath.Base(origin.Data)))
-	o, err := enterEtcd(ctx, m, c, n, masters, dir)
+	o, err := enter(ctx, m, c, n, masters, dir)
 	if err != nil {
 		return err
 	}
@@ -65,23 +67,23 @@ func etcdMemberCommand(ctx context.Context, m *node.Machine) error {
 	if alone {
 		return nil
 	}
-	if _, err := atomicfile.Write(filepath.Join(runtime, etcdSeveral), nil, 0o644); err != nil {
+	if _, err := atomicfile.Write(filepath.Join(runtime, several), nil, 0o644); err != nil {
 		return err
 	}
-	again, err := etcdTriedBefore(m)
+	again, err := triedBefore(m)
 	if err != nil {
 		return err
 	}
 	// A member that formed knows the others. One that joins has to be let in by them first; and one whose etcd ended may have
 	// been removed.
 	if again || o != nil && o.Kind == formation.Join && !o.Ran {
-		return fmt.Errorf("go on as %s: %w", etcdProgram, syscall.Exec(etcdProgram, []string{etcdProgram, "enter"}, os.Environ()))
+		return fmt.Errorf("go on as %s: %w", program, syscall.Exec(program, []string{program, "enter"}, os.Environ()))
 	}
 	return nil
 }
 
-// enterEtcd has the gate decide, and returns how the data began that is there then; nil when that is not known.
-func enterEtcd(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, masters []string, dir origin.Dir) (*origin.Origin, error) {
+// enter has the gate decide, and returns how the data began that is there then; nil when that is not known.
+func enter(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, masters []string, dir origin.Dir) (*origin.Origin, error) {
 	var owner unix.Stat_t
 	if err := unix.Stat(filepath.Dir(string(dir)), &owner); err != nil {
 		return nil, fmt.Errorf("look whose the data of etcd is: %w", err)
@@ -91,7 +93,7 @@ func enterEtcd(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.
 		if p.Kind == formation.Form {
 			o.Token, o.Alone = origin.Token(c.ID, p.Members), len(p.Members) == 1 && len(masters) == 1
 			var err error
-			if o.Members, err = etcdPeers(m, n, p.Names()); err != nil {
+			if o.Members, err = peersOf(m, n, p.Names()); err != nil {
 				return err
 			}
 		}
@@ -103,8 +105,8 @@ func enterEtcd(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.
 	return dir.Read()
 }
 
-// etcdPeers is where the members find each other. A node without an address in cluster.yaml has one that only itself knows.
-func etcdPeers(m *node.Machine, self *facts.Node, names []string) (map[string][]string, error) {
+// peersOf is where the members find each other. A node without an address in cluster.yaml has one that only itself knows.
+func peersOf(m *node.Machine, self *facts.Node, names []string) (map[string][]string, error) {
 	own, err := nic.Addresses()
 	if err != nil {
 		return nil, err
@@ -127,9 +129,9 @@ func etcdPeers(m *node.Machine, self *facts.Node, names []string) (map[string][]
 	return out, nil
 }
 
-// etcdTriedBefore notes that etcd is about to be started, and tells whether it was in this boot.
-func etcdTriedBefore(m *node.Machine) (bool, error) {
-	path := m.Root.At(etcdTried)
+// triedBefore notes that etcd is about to be started, and tells whether it was in this boot.
+func triedBefore(m *node.Machine) (bool, error) {
+	path := m.Root.At(tried)
 	if _, err := os.Stat(path); err == nil {
 		return true, nil
 	}
