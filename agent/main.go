@@ -31,6 +31,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/render"
+	renderprogram "spore/agent/render/program"
 	"spore/agent/slot"
 	"spore/agent/state/volume"
 	"spore/agent/status"
@@ -146,7 +147,7 @@ func table(m *node.Machine) command.Table {
 				if *ready && len(*program) == 0 {
 					return command.Wrongly("--ready is for a PROGRAM, with a NAME of %v", render.Names())
 				}
-				return renderCommand(ctx, m, (*words)[0], *program, *ready)
+				return renderprogram.Run(ctx, m, (*words)[0], *program, *ready)
 			}
 		}},
 		{Name: "ceph", About: "give the storage cluster the keys, settings and pools of ceph.yaml", Read: plain(m, cephunit.Bootstrap)},

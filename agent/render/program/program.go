@@ -1,4 +1,6 @@
-package main
+// Package program writes a service program's configuration into the runtime directory of its unit, and becomes the
+// program. Package render knows what each program's configuration is.
+package program
 
 import (
 	"bytes"
@@ -27,11 +29,11 @@ import (
 // kubeletDir is where kubelet keeps its own certificates.
 const kubeletDir = "/var/lib/kubelet"
 
-// renderCommand writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
+// Run writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
 // program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. ready says that the
 // service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
-func renderCommand(ctx context.Context, m *node.Machine, name string, program []string, ready bool) error {
-	if err := renderFiles(m, name); err != nil || len(program) == 0 {
+func Run(ctx context.Context, m *node.Machine, name string, program []string, ready bool) error {
+	if err := write(m, name); err != nil || len(program) == 0 {
 		return err
 	}
 	if err := unix.Access(program[0], unix.X_OK); err != nil {
@@ -48,7 +50,7 @@ func renderCommand(ctx context.Context, m *node.Machine, name string, program []
 	return fmt.Errorf("run %s: %w", program[0], syscall.Exec(program[0], program, os.Environ()))
 }
 
-func renderFiles(m *node.Machine, name string) error {
+func write(m *node.Machine, name string) error {
 	dir := node.RuntimeDirectory(name)
 	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
 	if dir == "" {
