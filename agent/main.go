@@ -19,6 +19,7 @@ import (
 	"spore/agent/config/staged"
 	"spore/agent/daemon"
 	"spore/agent/datadisk"
+	"spore/agent/dbx/revoke"
 	"spore/agent/disks"
 	etcdunit "spore/agent/etcd/unit"
 	"spore/agent/formation"
@@ -136,7 +137,7 @@ func table(m *node.Machine) command.Table {
 			}
 		}},
 		{Name: "trial", About: "judge a start with a new configuration: stay with it, or go back to the one before", Read: plain(m, trial.Judge)},
-		{Name: "revoke", About: "have the firmware take the revoked images that the configuration names", Read: plain(m, revokeCommand)},
+		{Name: "revoke", About: "have the firmware take the revoked images that the configuration names", Read: plain(m, revoke.Run)},
 		{Name: "time", About: "tell other nodes the time, on a node that they ask, until stopped", Read: plain(m, timeserver.Serve)},
 		{Name: "images", About: "take the container images of this system into containerd", Read: plain(m, func(ctx context.Context, m *node.Machine) error {
 			return images.Import(ctx, m.Root.At(images.Dir), images.Run, m.Say)

@@ -1,4 +1,4 @@
-package main
+package revoke
 
 import (
 	"io/fs"
@@ -21,22 +21,22 @@ func TestTheFirmwareGetsNoListWhereItWouldDoHarm(t *testing.T) {
 	m := node.New("spore-agent", paths.Root(t.TempDir()))
 	var said []string
 	m.Say = func(s string) { said = append(said, s) }
-	require.NoError(t, revokeCommand(t.Context(), m), "the configuration has none")
+	require.NoError(t, Run(t.Context(), m), "the configuration has none")
 	list := filepath.Join(bootinfo.ClusterDir, facts.RevokedFile)
 	nodetest.Put(t, m, list, "no write")
-	require.ErrorContains(t, revokeCommand(t.Context(), m), "firmware/dbx.auth of the configuration: ")
+	require.ErrorContains(t, Run(t.Context(), m), "firmware/dbx.auth of the configuration: ")
 
 	nodetest.Put(t, m, list, writeOfDBX)
-	require.NoError(t, revokeCommand(t.Context(), m))
+	require.NoError(t, Run(t.Context(), m))
 	require.Contains(t, strings.Join(said, "\n"), "Secure Boot is off: the firmware gets no revoked images")
 	nodetest.Put(t, m, nodetest.SecureBoot, "\x06\x00\x00\x00\x01")
 	nodetest.Put(t, m, bootCount, "x")
-	require.NoError(t, revokeCommand(t.Context(), m))
+	require.NoError(t, Run(t.Context(), m))
 	require.Contains(t, strings.Join(said, "\n"), "the configuration is on trial")
 	require.NoError(t, os.Remove(m.Root.At(bootCount)))
-	require.ErrorIs(t, revokeCommand(t.Context(), m), fs.ErrNotExist, "it is not known what the state is")
+	require.ErrorIs(t, Run(t.Context(), m), fs.ErrNotExist, "it is not known what the state is")
 	nodetest.Put(t, m, paths.State, `{"kind":"partition"}`)
-	require.ErrorContains(t, revokeCommand(t.Context(), m), "it is not known which ESP the machine was started from")
+	require.ErrorContains(t, Run(t.Context(), m), "it is not known which ESP the machine was started from")
 }
 
 // writeOfDBX is one with a hash, as spore keys revoke makes it but for the signature, which is the firmware's to check.

@@ -1,4 +1,7 @@
-package main
+// Package revoke has the firmware of this machine take the revoked images that the configuration names: it hashes what
+// lies on the ESP, and tells the TPM of the next start first, where the state is opened by what the firmware measures.
+// Package dbx has the rules.
+package revoke
 
 import (
 	"context"
@@ -31,8 +34,8 @@ const eventLog = "/sys/kernel/security/tpm0/binary_bios_measurements"
 // bootCount is there when the loader counts this start, because its configuration is on trial.
 const bootCount = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// revokeCommand has the firmware take the revoked images that the configuration names.
-func revokeCommand(ctx context.Context, m *node.Machine) error {
+// Run has the firmware take the revoked images that the configuration names.
+func Run(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	auth, err := atomicfile.ReadLimited(filepath.Join(m.Root.At(bootinfo.ClusterDir), facts.RevokedFile), dbx.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
