@@ -19,7 +19,6 @@ import (
 	"spore/agent/config/staged"
 	"spore/agent/daemon"
 	"spore/agent/datadisk"
-	"spore/agent/dbx/revoke"
 	"spore/agent/disks"
 	etcdunit "spore/agent/etcd/unit"
 	"spore/agent/formation"
@@ -33,11 +32,12 @@ import (
 	"spore/agent/osd"
 	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
+	"spore/agent/revoke"
 	"spore/agent/slot"
-	"spore/agent/state/volume"
 	"spore/agent/status"
 	"spore/agent/timeserver"
 	"spore/agent/trial"
+	"spore/agent/volume"
 )
 
 // done is what an operator is told who gave up or took over something.

@@ -9,7 +9,7 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/node"
 	"spore/agent/state"
-	"spore/agent/state/volume"
+	"spore/agent/volume"
 	"spore/cluster/spec"
 	"spore/storage/disk"
 )

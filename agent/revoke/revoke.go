@@ -21,9 +21,9 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/state"
-	"spore/agent/state/volume"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
+	"spore/agent/volume"
 	"spore/cluster/facts"
 	"spore/storage/fat"
 )
