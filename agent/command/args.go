@@ -74,8 +74,8 @@ func (a *Args) Tail(text string) *[]string {
 	return &a.after
 }
 
-// Through declares that all arguments are words, options among them, since another program reads them. Where none is needed, that
-// program has the help, too.
+// Through declares that all arguments are words, options among them, since another program reads them. Where none is
+// needed, that program has the help, too.
 func (a *Args) Through(text string, least int) *[]string {
 	a.through, a.words, a.least = true, text, least
 	return &a.given

@@ -41,7 +41,8 @@ func table(m *machine) command.Table {
 				"answer that they are",
 			Example: "spore-agent etcd bootstrap --force --lose master-2,master-3",
 			Read: func(a *command.Args) command.Run {
-				force, lose := a.Bool("force", "has to be said"), a.String("lose", "NAME,...", "give up what these masters have or may have")
+				force := a.Bool("force", "has to be said")
+				lose := a.String("lose", "NAME,...", "give up what these masters have or may have")
 				return func(ctx context.Context) error {
 					if !*force {
 						return command.Wrongly("--force is missing")
