@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"spore/agent/etcd/master"
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/agent/paths"
 )
 
 // bootstrapCommand forms etcd anew by force. What is given up here stays beside the new data.
-func bootstrapCommand(ctx context.Context, m *machine, lose []string) error {
-	o, err := m.formation()
+func bootstrapCommand(ctx context.Context, m *master.Machine, lose []string) error {
+	o, err := formationOptions(m)
 	if err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func bootstrapCommand(ctx context.Context, m *machine, lose []string) error {
 }
 
 // formation is what this master's member works with.
-func (m *machine) formation() (formation.Options, error) {
-	c, n, err := m.master()
+func formationOptions(m *master.Machine) (formation.Options, error) {
+	c, n, err := m.Master()
 	if err != nil {
 		return formation.Options{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master"
 	"spore/agent/vip"
 	"spore/agent/vip/address"
 	"spore/agent/vip/announce"
@@ -29,8 +30,8 @@ const (
 
 // endpointCommand holds the virtual address of the Kubernetes API when it is this master's turn. It asks its own etcd only: a
 // master whose etcd does not work shall not lead clients to its API server.
-func endpointCommand(ctx context.Context, m *machine) error {
-	c, n, err := m.master()
+func endpointCommand(ctx context.Context, m *master.Machine) error {
+	c, n, err := m.Master()
 	if err != nil {
 		return err
 	}
@@ -54,32 +55,32 @@ func endpointCommand(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	etcd, err := m.connect(c, client.Own)
+	etcd, err := m.Connect(c, client.Own)
 	if err != nil {
 		return err
 	}
 	defer etcd.Close()
 	timing := vip.Times(c.Services.Kubernetes.Slow(), address.Lateness)
-	m.notify(daemon.SdNotifyReady + "\n" + fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
-	defer m.notify(daemon.SdNotifyStopping)
+	notify(m, daemon.SdNotifyReady+"\n"+fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
+	defer notify(m, daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{
 		Address: ip.Unmap().String(), Node: n.Name, Timing: timing, Ready: isReady, Say: m.Say,
 		Lock:  vip.Etcd(&lock.Lock{Client: etcd, Key: endpointKey, Owner: n.Name, Lifetime: timing.Lease}),
 		Card:  &vip.Interface{Address: ip.Unmap(), Own: own, Send: announce.Send},
-		State: m.tellEndpoint,
-		Alive: func() { m.notify(daemon.SdNotifyWatchdog) },
+		State: func(s holder.State) { tellEndpoint(m, s) },
+		Alive: func() { notify(m, daemon.SdNotifyWatchdog) },
 	})
 }
 
 // tellEndpoint leaves the state for those who ask the node, and for systemctl.
-func (m *machine) tellEndpoint(s holder.State) {
+func tellEndpoint(m *master.Machine, s holder.State) {
 	if err := holder.Write(m.Root.At(holder.File), s, time.Now()); err != nil {
 		m.Say(err.Error())
 	}
 	m.TellStatus(s.String())
 }
 
-func (m *machine) notify(state string) {
+func notify(m *master.Machine, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		m.Say(err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master"
 	"spore/agent/etcd/member"
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
@@ -25,7 +26,7 @@ const askEvery = 2 * time.Second
 
 // enterCommand has the other members let this master in that has no data, or finds out whether one that has some is one of them
 // still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
-func enterCommand(ctx context.Context, m *machine) error {
+func enterCommand(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ func enterCommand(ctx context.Context, m *machine) error {
 	if e.origin, err = e.dir.Read(); err != nil {
 		return err
 	}
-	defer m.waits(etcdService, "")
+	defer m.WaitsFor(master.Service, "")
 	if e.origin == nil || e.origin.Ran || e.origin.Kind != formation.Join {
 		return e.stays(ctx)
 	}
@@ -42,7 +43,7 @@ func enterCommand(ctx context.Context, m *machine) error {
 
 // entrant is a master before its etcd starts.
 type entrant struct {
-	*machine
+	*master.Machine
 	cluster *facts.Cluster
 	node    *facts.Node
 	dir     origin.Dir
@@ -58,13 +59,13 @@ type entrant struct {
 	promoted bool
 }
 
-func newEntrant(m *machine) (*entrant, error) {
-	c, n, err := m.master()
+func newEntrant(m *master.Machine) (*entrant, error) {
+	c, n, err := m.Master()
 	if err != nil {
 		return nil, err
 	}
 	e := &entrant{
-		machine: m, cluster: c, node: n, dir: origin.Dir(m.Root.At(origin.Data)), others: map[string]string{},
+		Machine: m, cluster: c, node: n, dir: origin.Dir(m.Root.At(origin.Data)), others: map[string]string{},
 		within: requestTime * time.Duration(c.Services.Kubernetes.Slow()),
 	}
 	own, err := nic.Addresses()
@@ -104,7 +105,7 @@ func (e *entrant) stays(ctx context.Context) error {
 	defer c.Close()
 	switch {
 	case others.ID != cluster:
-		e.waits(etcdService, fmt.Sprintf("waiting for an operator: the other masters have another database (%016x) than this one (%016x), as after a restore or a formation by force. If what is here is given up: mv %s %s && systemctl restart etcd", others.ID, cluster, e.dir, filepath.Join(origin.Home, origin.GivenUp)))
+		e.WaitsFor(master.Service, fmt.Sprintf("waiting for an operator: the other masters have another database (%016x) than this one (%016x), as after a restore or a formation by force. If what is here is given up: mv %s %s && systemctl restart etcd", others.ID, cluster, e.dir, filepath.Join(origin.Home, origin.GivenUp)))
 		select {
 		case <-ctx.Done():
 		case <-time.After(foreignPause): // then it looks again
@@ -129,7 +130,7 @@ func (e *entrant) joins(ctx context.Context) error {
 		if err != nil || wait == "" {
 			return err
 		}
-		e.waits(etcdService, "waiting for "+wait)
+		e.WaitsFor(master.Service, "waiting for "+wait)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w", wait, ctx.Err())
@@ -210,7 +211,7 @@ func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, st
 		if !other {
 			continue
 		}
-		c, err := e.connect(e.cluster, url)
+		c, err := e.Connect(e.cluster, url)
 		if err != nil {
 			return client.Cluster{}, nil, err.Error()
 		}

@@ -11,10 +11,11 @@ import (
 	"syscall"
 
 	"spore/agent/command"
+	"spore/agent/etcd/master"
 )
 
 // table is what there is, and what it takes. People call it as spore-agent etcd.
-func table(m *machine) command.Table {
+func table(m *master.Machine) command.Table {
 	return command.Table{Program: "spore-agent etcd", Example: "spore-agent etcd show", Commands: []command.Command{
 		{
 			Name:  "endpoint",
@@ -106,14 +107,14 @@ func readRestore(run func(context.Context, restoreOptions) error) func(*command.
 }
 
 // plain is a command without options and words.
-func plain(m *machine, run func(context.Context, *machine) error) func(*command.Args) command.Run {
+func plain(m *master.Machine, run func(context.Context, *master.Machine) error) func(*command.Args) command.Run {
 	return func(*command.Args) command.Run { return func(ctx context.Context) error { return run(ctx, m) } }
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := table(newMachine("/")).Dispatch(ctx, os.Args[1:], os.Stdout)
+	err := table(master.New("/")).Dispatch(ctx, os.Args[1:], os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "spore-etcd:", err)
 	}

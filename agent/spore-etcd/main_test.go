@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,51 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/bootinfo"
 	"spore/agent/command"
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master/mastertest"
 	"spore/agent/etcd/member"
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
-	"spore/agent/paths"
-	"spore/cluster"
-	"spore/cluster/spec"
 )
 
-// testMachine is a node of a cluster with Kubernetes: two masters and a worker. node is its name; "" is a machine that is none.
-func testMachine(t *testing.T, node string) *machine {
-	t.Helper()
-	m := newMachine(paths.Root(t.TempDir()))
-	m.Say = func(s string) { t.Log(s) }
-	c := &cluster.Config{
-		Cluster: spec.Cluster{
-			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kubernetes"},
-			Network: spec.Network{NodeSubnets: []string{"10.77.0.0/24"}, PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"}},
-			Nodes: []spec.Node{
-				{Name: "master-1", MACs: []string{"52:54:00:77:00:01"}, IPs: []string{"10.77.0.1"}, Roles: []string{"control-plane"}},
-				{Name: "master-2", MACs: []string{"52:54:00:77:00:02"}, IPs: []string{"10.77.0.2"}, Roles: []string{"control-plane"}},
-				{Name: "worker-1", MACs: []string{"52:54:00:77:00:03"}, IPs: []string{"10.77.0.3"}, Roles: []string{"worker"}},
-			},
-		},
-		Services: spec.Services{Kubernetes: &spec.Kubernetes{}},
-	}
-	files, err := cluster.Compile(c)
-	require.NoError(t, err)
-	place := func(path string, data []byte) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, data, 0o644))
-	}
-	for name, data := range files {
-		place(filepath.Join(m.Root.At(bootinfo.ClusterDir), name), data)
-	}
-	id, err := json.Marshal(map[string]string{"node": node})
-	require.NoError(t, err)
-	place(m.Root.At(paths.Identity), id)
-	return m
-}
-
 func TestWrongUsageSaysWhatToWrite(t *testing.T) {
-	m := testMachine(t, "master-1")
+	m := mastertest.New(t, "master-1")
 	for _, line := range []string{
 		"", "frobnicate", "bootstrap", "bootstrap --lose a", "bootstrap --force a", "enter x", "promote x", "members x", "endpoint x", "show --yaml", "show x",
 		"restore x", "restore --from", "restore --latest --from x", "restore --resume --yes", "restore --resume --from x", "restore --force", "restore --from=",
@@ -68,7 +32,7 @@ func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 }
 
 func TestEachCommandHasHelp(t *testing.T) {
-	m := testMachine(t, "master-1")
+	m := mastertest.New(t, "master-1")
 	for _, c := range append(table(m).Commands, command.Command{}, command.Command{Name: "snapshot"}) {
 		var out bytes.Buffer
 		require.NoError(t, table(m).Dispatch(t.Context(), append(strings.Fields(c.Name), "--help"), &out), c.Name)
@@ -102,13 +66,13 @@ func TestOnlyAMasterWithItsSecretsAsksEtcd(t *testing.T) {
 		"a node that is not in the config": {"master-9", "master-9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.ErrorContains(t, showCommand(t.Context(), testMachine(t, tt.node), false), tt.want)
+			require.ErrorContains(t, showCommand(t.Context(), mastertest.New(t, tt.node), false), tt.want)
 		})
 	}
 }
 
 func TestAnEntrantKnowsTheOtherMasters(t *testing.T) {
-	e, err := newEntrant(testMachine(t, "master-1"))
+	e, err := newEntrant(mastertest.New(t, "master-1"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"master-2": "https://10.77.0.2:2379"}, e.others)
 	require.Equal(t, "https://10.77.0.1:2380", e.peer)
@@ -117,7 +81,7 @@ func TestAnEntrantKnowsTheOtherMasters(t *testing.T) {
 // testEntrant is master-1, which has no data and is to join the others.
 func testEntrant(t *testing.T) *entrant {
 	t.Helper()
-	m := testMachine(t, "master-1")
+	m := mastertest.New(t, "master-1")
 	dir := origin.Dir(m.Root.At(origin.Data))
 	require.NoError(t, os.MkdirAll(filepath.Dir(string(dir)), 0o755))
 	require.NoError(t, dir.Make(origin.Origin{Kind: formation.Join, Nonce: "n"}, os.Getuid(), os.Getgid()))
@@ -139,27 +103,9 @@ func TestWhoIsLetInIsNotedBesideTheOthers(t *testing.T) {
 	require.Equal(t, "000000000000001f=https://10.77.0.4:2380,master-1=https://10.77.0.1:2380,master-2=https://10.77.0.2:2380", o.InitialCluster())
 }
 
-func TestAWaitIsSaidOnceAndGoneAtItsEnd(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root writes the status line")
-	}
-	m := testMachine(t, "master-1")
-	var said []string
-	m.Say = func(s string) { said = append(said, s) }
-	file := filepath.Join(m.Root.At(paths.Waiting), "etcd")
-	m.waits("etcd", "waiting for master-2")
-	m.waits("etcd", "waiting for master-2")
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, "waiting for master-2", string(data))
-	require.Equal(t, []string{"waiting for master-2"}, said)
-	m.waits("etcd", "")
-	require.NoFileExists(t, file)
-}
-
 // etcd-members.service may not look into the data of etcd.
 func TestWhoKeepsTheMembersNeedsNothingOfTheData(t *testing.T) {
-	m := testMachine(t, "master-1")
+	m := mastertest.New(t, "master-1")
 	require.NoError(t, os.MkdirAll(filepath.Dir(m.Root.At(origin.Data)), 0o755))
 	require.NoError(t, os.WriteFile(m.Root.At(origin.Data), nil, 0o600)) // what reads below it fails
 	_, err := newEntrant(m)

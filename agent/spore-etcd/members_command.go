@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master"
 	"spore/agent/etcd/member"
 	"spore/agent/formation"
 	"spore/agent/render"
@@ -22,12 +23,12 @@ const lookEvery = 10 * time.Second
 
 // membersCommand keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
 // removed, and whoever has another address tells it.
-func membersCommand(ctx context.Context, m *machine) error {
+func membersCommand(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err
 	}
-	own, err := m.connect(e.cluster, client.Own)
+	own, err := m.Connect(e.cluster, client.Own)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func membersCommand(ctx context.Context, m *machine) error {
 		if wait == "" {
 			wait = "the members of etcd are the masters of cluster.yaml"
 		}
-		m.waits(promoteService, wait)
+		m.WaitsFor(promoteService, wait)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -12,18 +12,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master"
 	"spore/agent/formation"
 )
 
 // promoteCommand returns when this master's member votes. One that was let in is promoted by the others when it has caught up.
 // It runs as root, before etcd-members.service.
-func promoteCommand(ctx context.Context, m *machine) error {
+func promoteCommand(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err
 	}
-	defer m.waits(promoteService, "")
-	own, err := m.connect(e.cluster, client.Own)
+	defer m.WaitsFor(promoteService, "")
+	own, err := m.Connect(e.cluster, client.Own)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func promoteCommand(ctx context.Context, m *machine) error {
 		if votes {
 			return nil
 		}
-		m.waits(promoteService, "waiting for "+wait)
+		m.WaitsFor(promoteService, "waiting for "+wait)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w", wait, ctx.Err())

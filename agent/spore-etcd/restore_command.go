@@ -19,6 +19,7 @@ import (
 
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/etcdutl"
+	"spore/agent/etcd/master"
 	"spore/agent/etcd/origin"
 	"spore/agent/etcd/restore"
 	"spore/agent/etcd/snapshot"
@@ -48,7 +49,7 @@ type restoreOptions struct {
 
 // restoreCommand makes a new etcd, of this master alone, of a snapshot. With resume, which the start of etcd calls, it goes
 // on with a restore that a power cut ended.
-func restoreCommand(ctx context.Context, m *machine, o restoreOptions) error {
+func restoreCommand(ctx context.Context, m *master.Machine, o restoreOptions) error {
 	place := restore.Place{Root: m.Root}
 	end, err := place.Begin()
 	if o.resume && errors.Is(err, restore.ErrBusy) {
@@ -59,19 +60,19 @@ func restoreCommand(ctx context.Context, m *machine, o restoreOptions) error {
 	}
 	defer end()
 	if o.resume || restore.Pending(m.Root) {
-		return m.resumeRestore(ctx, place, !o.resume)
+		return resumeRestore(ctx, m, place, !o.resume)
 	}
-	c, n, err := m.master()
+	c, n, err := m.Master()
 	if err != nil {
 		return err
 	}
-	return m.restore(ctx, c, n, place, o)
+	return restoreFrom(ctx, m, c, n, place, o)
 }
 
 // resumeRestore goes on with what was committed.
-func (m *machine) resumeRestore(ctx context.Context, place restore.Place, units bool) error {
+func resumeRestore(ctx context.Context, m *master.Machine, place restore.Place, units bool) error {
 	if units {
-		if err := m.systemctl(ctx, "stop", apiUnit, etcdUnit); err != nil {
+		if err := systemctl(ctx, m, "stop", apiUnit, etcdUnit); err != nil {
 			return err
 		}
 	}
@@ -85,31 +86,31 @@ func (m *machine) resumeRestore(ctx context.Context, place restore.Place, units 
 	if !units {
 		return nil
 	}
-	return m.startUnits(ctx)
+	return startUnits(ctx, m)
 }
 
 // startUnits returns when etcd serves. The API server takes longer, and its unit says how it is.
-func (m *machine) startUnits(ctx context.Context) error {
-	if err := m.systemctl(ctx, "start", etcdUnit); err != nil {
+func startUnits(ctx context.Context, m *master.Machine) error {
+	if err := systemctl(ctx, m, "start", etcdUnit); err != nil {
 		return err
 	}
-	return m.systemctl(ctx, "start", "--no-block", apiUnit)
+	return systemctl(ctx, m, "start", "--no-block", apiUnit)
 }
 
-func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
-	found, err := m.members(ctx, c, n)
+func restoreFrom(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
+	found, err := look(ctx, m, c, n)
 	if err != nil {
 		return err
 	}
 	if err := found.refuse(n.Name, o.giveUp); err != nil {
 		return err
 	}
-	id, err := m.snapshotIdentity()
+	id, err := snapshotIdentity(m)
 	if err != nil {
 		return err
 	}
 	seen := found.revision
-	h, name, err := m.choose(ctx, c, n, place, id, o.from, &seen)
+	h, name, err := choose(ctx, m, c, n, place, id, o.from, &seen)
 	if err != nil {
 		return err
 	}
@@ -137,17 +138,17 @@ func (m *machine) restore(ctx context.Context, c *facts.Cluster, n *facts.Node, 
 		return err
 	}
 	// The API server first: without its etcd it would take its time.
-	if err := m.systemctl(ctx, "stop", apiUnit, etcdUnit); err != nil {
+	if err := systemctl(ctx, m, "stop", apiUnit, etcdUnit); err != nil {
 		return err
 	}
 	if err := place.Commit(commit); err != nil {
-		return errors.Join(err, m.systemctl(ctx, "start", "--no-block", etcdUnit, apiUnit))
+		return errors.Join(err, systemctl(ctx, m, "start", "--no-block", etcdUnit, apiUnit))
 	}
 	if _, _, err := place.Resume(); err != nil {
 		return err
 	}
 	m.Say("the data is in place; starting etcd")
-	if err := m.startUnits(ctx); err != nil {
+	if err := startUnits(ctx, m); err != nil {
 		return err
 	}
 	fmt.Print(done(others(c, n)))
@@ -165,7 +166,7 @@ type found struct {
 }
 
 // members asks every master's etcd.
-func (m *machine) members(ctx context.Context, c *facts.Cluster, n *facts.Node) (found, error) {
+func look(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node) (found, error) {
 	f := found{masters: c.Members[masterRole]}
 	within := quorumTime * time.Duration(c.Services.Kubernetes.Slow())
 	var mu sync.Mutex
@@ -179,7 +180,7 @@ func (m *machine) members(ctx context.Context, c *facts.Cluster, n *facts.Node) 
 			}
 			endpoint = client.URL(other.IPs[0])
 		}
-		conn, err := m.connect(c, endpoint)
+		conn, err := m.Connect(c, endpoint)
 		if err != nil {
 			return f, err
 		}
@@ -275,8 +276,8 @@ func done(others []string) string {
 
 // choose lays the database of a snapshot ready: that of a file, or the newest that opens of all that masters have. seen
 // becomes the newest revision of all of them.
-func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, place restore.Place, id *age.X25519Identity, from string, seen *int64) (sealing.Header, string, error) {
-	list, where := m.known(ctx, c, n)
+func choose(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node, place restore.Place, id *age.X25519Identity, from string, seen *int64) (sealing.Header, string, error) {
+	list, where := known(ctx, m, c, n)
 	for _, e := range list {
 		*seen = max(*seen, e.Name.Revision)
 	}
@@ -285,7 +286,7 @@ func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, p
 		return h, filepath.Base(from), err
 	}
 	for _, e := range list {
-		h, err := m.fetched(ctx, c, place, id, e, where[e.Name])
+		h, err := fetched(ctx, m, c, place, id, e, where[e.Name])
 		if err == nil {
 			return h, e.Name.String(), nil
 		}
@@ -295,16 +296,16 @@ func (m *machine) choose(ctx context.Context, c *facts.Cluster, n *facts.Node, p
 }
 
 // known lists the snapshots of all masters that answer, newest first, and where each is: "" for here.
-func (m *machine) known(ctx context.Context, c *facts.Cluster, n *facts.Node) ([]snapshot.Entry, map[snapshot.Name]string) {
+func known(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node) ([]snapshot.Entry, map[snapshot.Name]string) {
 	where := map[snapshot.Name]string{}
-	list, err := m.snapshots().List()
+	list, err := kept(m).List()
 	if err != nil {
 		m.Say(err.Error())
 	}
 	for _, e := range list {
 		where[e.Name] = ""
 	}
-	peers := m.otherMasters(c)
+	peers := mastersBeside(m, c)
 	for _, other := range others(c, n) {
 		theirs, err := snapshot.ListOf(ctx, peers, other)
 		if err != nil {
@@ -322,19 +323,19 @@ func (m *machine) known(ctx context.Context, c *facts.Cluster, n *facts.Node) ([
 }
 
 // fetched lays the database of one of them ready.
-func (m *machine) fetched(ctx context.Context, c *facts.Cluster, place restore.Place, id *age.X25519Identity, e snapshot.Entry, node string) (sealing.Header, error) {
-	dir := m.snapshots()
+func fetched(ctx context.Context, m *master.Machine, c *facts.Cluster, place restore.Place, id *age.X25519Identity, e snapshot.Entry, node string) (sealing.Header, error) {
+	dir := kept(m)
 	if node != "" {
 		unlock, err := dir.Lock(ctx)
 		if err != nil {
 			return sealing.Header{}, err
 		}
 		defer unlock()
-		if err := dir.Get(ctx, m.otherMasters(c), node, e, time.Now()); err != nil {
+		if err := dir.Get(ctx, mastersBeside(m, c), node, e, time.Now()); err != nil {
 			return sealing.Header{}, err
 		}
 	}
-	return unsealed(place, func(to io.Writer) (sealing.Header, error) { return m.unsealKept(e.Name, id, c.ID, to) })
+	return unsealed(place, func(to io.Writer) (sealing.Header, error) { return unsealKept(m, e.Name, id, c.ID, to) })
 }
 
 // unsealed decrypts a snapshot to where a restore takes it from.
@@ -354,7 +355,7 @@ func unsealed(place restore.Place, unseal func(to io.Writer) (sealing.Header, er
 }
 
 // systemctl has systemd do something, and says what it waits for.
-func (m *machine) systemctl(ctx context.Context, args ...string) error {
+func systemctl(ctx context.Context, m *master.Machine, args ...string) error {
 	m.Say("systemctl " + strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {

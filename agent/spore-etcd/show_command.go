@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/etcd/client"
+	"spore/agent/etcd/master"
 )
 
 // showTime bounds how long members are waited for.
@@ -32,12 +33,12 @@ type shownMember struct {
 }
 
 // showCommand prints who the members are, as this master's etcd knows them, and asks each of them how it is.
-func showCommand(ctx context.Context, m *machine, asJSON bool) error {
-	c, _, err := m.master()
+func showCommand(ctx context.Context, m *master.Machine, asJSON bool) error {
+	c, _, err := m.Master()
 	if err != nil {
 		return err
 	}
-	own, err := m.connect(c, client.Own)
+	own, err := m.Connect(c, client.Own)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"spore/agent/atomicfile"
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/etcdutl"
+	"spore/agent/etcd/master"
 	"spore/agent/etcd/snapshot"
 	"spore/agent/etcd/snapshot/keeper"
 	"spore/agent/etcd/snapshot/sealing"
@@ -44,10 +45,10 @@ const (
 	askTime = 10 * time.Second
 )
 
-func (m *machine) snapshots() snapshot.Dir { return snapshot.Dir{Path: m.Root.At(paths.Snapshots)} }
+func kept(m *master.Machine) snapshot.Dir { return snapshot.Dir{Path: m.Root.At(paths.Snapshots)} }
 
 // secretOf reads an entry of the bundle that belongs to a program: what the unit was given, or, for root, what lies there.
-func (m *machine) secretOf(program, ref string) ([]byte, error) {
+func secretOf(m *master.Machine, program, ref string) ([]byte, error) {
 	path := m.Root.At(filepath.Join(paths.Secrets, program, ref))
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		path = filepath.Join(dir, "secret_"+ref)
@@ -60,8 +61,8 @@ func (m *machine) secretOf(program, ref string) ([]byte, error) {
 }
 
 // snapshotIdentity is the key for snapshots.
-func (m *machine) snapshotIdentity() (*age.X25519Identity, error) {
-	secret, err := m.secretOf(snapshotProgram, snapshotKey)
+func snapshotIdentity(m *master.Machine) (*age.X25519Identity, error) {
+	secret, err := secretOf(m, snapshotProgram, snapshotKey)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +75,13 @@ type otherMasters struct {
 	slow   int
 }
 
-func (m *machine) otherMasters(c *facts.Cluster) otherMasters {
+func mastersBeside(m *master.Machine, c *facts.Cluster) otherMasters {
 	return otherMasters{slow: c.Services.Kubernetes.Slow(), client: nodeapi.Client{
 		Identity: func() (id nodeapi.Identity, err error) {
-			if id.Certificate, err = m.secretOf(snapshotProgram, agentLeaf+"-certificate"); err != nil {
+			if id.Certificate, err = secretOf(m, snapshotProgram, agentLeaf+"-certificate"); err != nil {
 				return id, err
 			}
-			if id.Key, err = m.secretOf(snapshotProgram, agentLeaf+"-key"); err != nil {
+			if id.Key, err = secretOf(m, snapshotProgram, agentLeaf+"-key"); err != nil {
 				return id, err
 			}
 			id.Authorities, err = m.Part.Public("agent.crt")
@@ -132,31 +133,31 @@ func (p *patient) Close() error {
 }
 
 // keeper is what keeps the snapshots of this master.
-func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error) {
-	id, err := m.snapshotIdentity()
+func keeperOf(m *master.Machine, c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error) {
+	id, err := snapshotIdentity(m)
 	if err != nil {
 		return nil, err
 	}
 	s := c.Services.Kubernetes.AllSnapshots()
 	return &keeper.Keeper{
-		Dir: m.snapshots(), Cluster: c.ID, Node: n.Name, Masters: c.Members[masterRole],
+		Dir: kept(m), Cluster: c.ID, Node: n.Name, Masters: c.Members[masterRole],
 		Every: time.Duration(s.Every) * time.Minute, Keep: snapshot.Keep{Newest: s.Keep, Days: s.Days}, Identity: id,
 		Etcd: source.Etcd{
-			Connect:  func() (*clientv3.Client, error) { return m.connect(c, client.Own) },
+			Connect:  func() (*clientv3.Client, error) { return m.Connect(c, client.Own) },
 			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes.Slow()),
 		},
 		Tool:  etcdutl.Tool{Path: m.Root.At(etcdutl.Program)},
-		Peers: m.otherMasters(c), Now: time.Now, Say: m.Say, Status: func(string) {},
+		Peers: mastersBeside(m, c), Now: time.Now, Say: m.Say, Status: func(string) {},
 	}, nil
 }
 
 // runSnapshots keeps snapshots until it is stopped, for the unit.
-func runSnapshots(ctx context.Context, m *machine) error {
-	c, n, err := m.master()
+func runSnapshots(ctx context.Context, m *master.Machine) error {
+	c, n, err := m.Master()
 	if err != nil {
 		return err
 	}
-	k, err := m.keeper(c, n)
+	k, err := keeperOf(m, c, n)
 	if err != nil {
 		return err
 	}
@@ -168,12 +169,12 @@ func runSnapshots(ctx context.Context, m *machine) error {
 }
 
 // takeSnapshot saves etcd now.
-func takeSnapshot(ctx context.Context, m *machine) error {
-	c, n, err := m.master()
+func takeSnapshot(ctx context.Context, m *master.Machine) error {
+	c, n, err := m.Master()
 	if err != nil {
 		return err
 	}
-	k, err := m.keeper(c, n)
+	k, err := keeperOf(m, c, n)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func takeSnapshot(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(m.snapshots().At(name))
+	fmt.Println(kept(m).At(name))
 	return nil
 }
 
@@ -196,15 +197,15 @@ type shownSnapshot struct {
 }
 
 // listSnapshots lists what is kept here.
-func listSnapshots(m *machine, asJSON bool) error {
-	list, err := m.snapshots().List()
+func listSnapshots(m *master.Machine, asJSON bool) error {
+	list, err := kept(m).List()
 	if err != nil {
 		return err
 	}
 	snapshot.Sort(list, time.Now())
 	shown := []shownSnapshot{}
 	for _, e := range list {
-		shown = append(shown, shownSnapshot{m.snapshots().At(e.Name), e.Name.Taken, e.Name.Node, e.Name.Revision, e.Size})
+		shown = append(shown, shownSnapshot{kept(m).At(e.Name), e.Name.Taken, e.Name.Node, e.Name.Revision, e.Size})
 	}
 	if asJSON {
 		return json.NewEncoder(os.Stdout).Encode(shown)
@@ -219,25 +220,25 @@ func listSnapshots(m *machine, asJSON bool) error {
 }
 
 // checkSnapshots reads and opens all that there is.
-func checkSnapshots(_ context.Context, m *machine) error {
-	c, _, err := m.master()
+func checkSnapshots(_ context.Context, m *master.Machine) error {
+	c, _, err := m.Master()
 	if err != nil {
 		return err
 	}
-	id, err := m.snapshotIdentity()
+	id, err := snapshotIdentity(m)
 	if err != nil {
 		return err
 	}
-	list, err := m.snapshots().List()
+	list, err := kept(m).List()
 	if err != nil {
 		return err
 	}
 	snapshot.Sort(list, time.Now())
 	var bad []string
 	for _, e := range list {
-		_, err := m.unsealKept(e.Name, id, c.ID, io.Discard)
+		_, err := unsealKept(m, e.Name, id, c.ID, io.Discard)
 		if err == nil {
-			err = m.snapshots().Check(e.Name)
+			err = kept(m).Check(e.Name)
 		}
 		how := "is whole, and opens"
 		if err != nil {
@@ -252,12 +253,12 @@ func checkSnapshots(_ context.Context, m *machine) error {
 }
 
 // openSnapshot decrypts a snapshot into a file that etcdutl takes.
-func openSnapshot(m *machine, from, to string) (err error) {
-	c, _, err := m.master()
+func openSnapshot(m *master.Machine, from, to string) (err error) {
+	c, _, err := m.Master()
 	if err != nil {
 		return err
 	}
-	id, err := m.snapshotIdentity()
+	id, err := snapshotIdentity(m)
 	if err != nil {
 		return err
 	}
@@ -284,12 +285,12 @@ func unseal(path string, id *age.X25519Identity, clusterID string, to io.Writer)
 }
 
 // unsealKept opens one of this master's.
-func (m *machine) unsealKept(n snapshot.Name, id *age.X25519Identity, clusterID string, to io.Writer) (sealing.Header, error) {
-	f, err := m.snapshots().Open(n)
+func unsealKept(m *master.Machine, n snapshot.Name, id *age.X25519Identity, clusterID string, to io.Writer) (sealing.Header, error) {
+	f, err := kept(m).Open(n)
 	if err != nil {
 		return sealing.Header{}, fmt.Errorf("open a snapshot: %w", err)
 	}
-	return unsealFrom(f, m.snapshots().At(n), id, clusterID, to)
+	return unsealFrom(f, kept(m).At(n), id, clusterID, to)
 }
 
 func unsealFrom(f *os.File, path string, id *age.X25519Identity, clusterID string, to io.Writer) (sealing.Header, error) {

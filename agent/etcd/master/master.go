@@ -1,4 +1,6 @@
-package main
+// Package master is this master of Kubernetes for what speaks to its etcd: who it is, how it connects, and how it says
+// what it waits for.
+package master
 
 import (
 	"errors"
@@ -15,20 +17,21 @@ import (
 	"spore/cluster/facts"
 )
 
-// etcdProgram is the program whose secrets root's commands share.
-const etcdProgram = "etcd-members"
+// program is the program whose secrets root's commands share.
+const program = "etcd-members"
 
-// machine is what all subcommands look at and act on.
-type machine struct {
+// Machine is a master, as what speaks to its etcd sees it.
+type Machine struct {
 	*node.Machine
 	// said is what was waited for when that was said last.
 	said string
 }
 
-func newMachine(root paths.Root) *machine { return &machine{Machine: node.New("spore-etcd", root)} }
+// New is the machine whose file system begins at root.
+func New(root paths.Root) *Machine { return &Machine{Machine: node.New("spore-etcd", root)} }
 
-// master is this node, which is a master of a cluster.
-func (m *machine) master() (*facts.Cluster, *facts.Node, error) {
+// Master is this node, which is a master of a cluster.
+func (m *Machine) Master() (*facts.Cluster, *facts.Node, error) {
 	id, err := m.Identity()
 	if err != nil {
 		return nil, nil, err
@@ -51,8 +54,8 @@ func (m *machine) master() (*facts.Cluster, *facts.Node, error) {
 }
 
 // secret reads an entry of the bundle: what the unit was given, or, for root, what lies there for the program.
-func (m *machine) secret(ref string) ([]byte, error) {
-	path := m.Root.At(filepath.Join(paths.Secrets, etcdProgram, ref))
+func (m *Machine) secret(ref string) ([]byte, error) {
+	path := m.Root.At(filepath.Join(paths.Secrets, program, ref))
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		if given := filepath.Join(dir, "secret_"+ref); exists(given) {
 			path = given
@@ -70,8 +73,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// connect makes a client of etcd at the given endpoints; see package client.
-func (m *machine) connect(c *facts.Cluster, endpoints ...string) (*clientv3.Client, error) {
+// Connect makes a client of etcd at the given endpoints; see package client.
+func (m *Machine) Connect(c *facts.Cluster, endpoints ...string) (*clientv3.Client, error) {
 	var id client.Identity
 	var err error
 	if id.Certificate, err = m.secret(client.Leaf + "-certificate"); err != nil {
