@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"spore/agent/command"
 	"spore/agent/etcd/master"
+	"spore/agent/etcd/membership"
 )
 
 // table is what there is, and what it takes. People call it as spore-agent etcd.
@@ -26,14 +28,14 @@ func table(m *master.Machine) command.Table {
 			Name:    "restore",
 			About:   "make a new etcd of this master alone from a snapshot, when the quorum is lost",
 			Example: "spore-agent etcd restore --latest --yes",
-			Read:    readRestore(func(ctx context.Context, o restoreOptions) error { return restoreCommand(ctx, m, o) }),
+			Read:    readRestore(func(ctx context.Context, o restoreOptions) error { return restoreCommand(ctx, m, os.Stdout, o) }),
 		},
 		{
 			Name:  "show",
 			About: "print the members of etcd, and how they are",
 			Read: func(a *command.Args) command.Run {
 				asJSON := a.Bool("json", "as JSON")
-				return func(ctx context.Context) error { return showCommand(ctx, m, *asJSON) }
+				return func(ctx context.Context) error { return membership.Show(ctx, m, os.Stdout, *asJSON) }
 			},
 		},
 		{
@@ -52,34 +54,34 @@ func table(m *master.Machine) command.Table {
 					if *lose != "" {
 						names = strings.Split(*lose, ",")
 					}
-					return bootstrapCommand(ctx, m, names)
+					return membership.Bootstrap(ctx, m, os.Stdout, names)
 				}
 			},
 		},
-		{Name: "enter", About: "have the others let this master in, before etcd starts", Read: plain(m, enterCommand)},
-		{Name: "promote", About: "wait until this master's etcd votes", Read: plain(m, promoteCommand)},
+		{Name: "enter", About: "have the others let this master in, before etcd starts", Read: plain(m, membership.Enter)},
+		{Name: "promote", About: "wait until this master's etcd votes", Read: plain(m, membership.Promote)},
 		{
 			Name:  "members",
 			About: "keep the members of etcd as cluster.yaml has them, until stopped",
-			Read:  plain(m, membersCommand),
+			Read:  plain(m, membership.Keep),
 		},
-		{Name: "snapshot take", About: "save etcd now", Read: plain(m, takeSnapshot)},
+		{Name: "snapshot take", About: "save etcd now", Read: printing(m, takeSnapshot)},
 		{
 			Name:  "snapshot list",
 			About: "list the snapshots that are kept here",
 			Read: func(a *command.Args) command.Run {
 				asJSON := a.Bool("json", "as JSON")
-				return func(context.Context) error { return listSnapshots(m, *asJSON) }
+				return func(context.Context) error { return listSnapshots(m, os.Stdout, *asJSON) }
 			},
 		},
-		{Name: "snapshot check", About: "read and open all that there is", Read: plain(m, checkSnapshots)},
+		{Name: "snapshot check", About: "read and open all that there is", Read: printing(m, checkSnapshots)},
 		{
 			Name:    "snapshot open",
 			About:   "decrypt a snapshot into a file that etcdutl takes",
 			Example: "spore-agent etcd snapshot open FILE OUT",
 			Read: func(a *command.Args) command.Run {
 				words := a.Words("FILE OUT", 2, 2)
-				return func(context.Context) error { return openSnapshot(m, (*words)[0], (*words)[1]) }
+				return func(context.Context) error { return openSnapshot(m, os.Stdout, (*words)[0], (*words)[1]) }
 			},
 		},
 		{Name: "snapshot run", About: "keep snapshots until stopped, for the unit", Read: plain(m, runSnapshots)},
@@ -109,6 +111,11 @@ func readRestore(run func(context.Context, restoreOptions) error) func(*command.
 // plain is a command without options and words.
 func plain(m *master.Machine, run func(context.Context, *master.Machine) error) func(*command.Args) command.Run {
 	return func(*command.Args) command.Run { return func(ctx context.Context) error { return run(ctx, m) } }
+}
+
+// printing is one that prints what it finds.
+func printing(m *master.Machine, run func(context.Context, *master.Machine, io.Writer) error) func(*command.Args) command.Run {
+	return plain(m, func(ctx context.Context, m *master.Machine) error { return run(ctx, m, os.Stdout) })
 }
 
 func main() {

@@ -49,7 +49,7 @@ type restoreOptions struct {
 
 // restoreCommand makes a new etcd, of this master alone, of a snapshot. With resume, which the start of etcd calls, it goes
 // on with a restore that a power cut ended.
-func restoreCommand(ctx context.Context, m *master.Machine, o restoreOptions) error {
+func restoreCommand(ctx context.Context, m *master.Machine, out io.Writer, o restoreOptions) error {
 	place := restore.Place{Root: m.Root}
 	end, err := place.Begin()
 	if o.resume && errors.Is(err, restore.ErrBusy) {
@@ -66,7 +66,7 @@ func restoreCommand(ctx context.Context, m *master.Machine, o restoreOptions) er
 	if err != nil {
 		return err
 	}
-	return restoreFrom(ctx, m, c, n, place, o)
+	return restoreFrom(ctx, m, out, c, n, place, o)
 }
 
 // resumeRestore goes on with what was committed.
@@ -97,7 +97,7 @@ func startUnits(ctx context.Context, m *master.Machine) error {
 	return systemctl(ctx, m, "start", "--no-block", apiUnit)
 }
 
-func restoreFrom(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
+func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
 	found, err := look(ctx, m, c, n)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, c *facts.Cluster, n *fa
 	commit := restore.Committed{
 		Cluster: c.ID, Node: n.Name, Initial: c.Members[masterRole], Nonce: formation.NewNonce(), Snapshot: name, Time: time.Now().UTC().Truncate(time.Second),
 	}
-	fmt.Print(found.plan(n.Name, h, name, place.GivenUp(commit), time.Now()))
+	fmt.Fprint(out, found.plan(n.Name, h, name, place.GivenUp(commit), time.Now()))
 	if !o.yes {
 		return errors.New("nothing was changed; if that is what you want, say the same with --yes")
 	}
@@ -151,7 +151,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, c *facts.Cluster, n *fa
 	if err := startUnits(ctx, m); err != nil {
 		return err
 	}
-	fmt.Print(done(others(c, n)))
+	fmt.Fprint(out, done(others(c, n)))
 	return nil
 }
 

@@ -169,7 +169,7 @@ func runSnapshots(ctx context.Context, m *master.Machine) error {
 }
 
 // takeSnapshot saves etcd now.
-func takeSnapshot(ctx context.Context, m *master.Machine) error {
+func takeSnapshot(ctx context.Context, m *master.Machine, out io.Writer) error {
 	c, n, err := m.Master()
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func takeSnapshot(ctx context.Context, m *master.Machine) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(kept(m).At(name))
+	fmt.Fprintln(out, kept(m).At(name))
 	return nil
 }
 
@@ -197,7 +197,7 @@ type shownSnapshot struct {
 }
 
 // listSnapshots lists what is kept here.
-func listSnapshots(m *master.Machine, asJSON bool) error {
+func listSnapshots(m *master.Machine, out io.Writer, asJSON bool) error {
 	list, err := kept(m).List()
 	if err != nil {
 		return err
@@ -208,19 +208,19 @@ func listSnapshots(m *master.Machine, asJSON bool) error {
 		shown = append(shown, shownSnapshot{kept(m).At(e.Name), e.Name.Taken, e.Name.Node, e.Name.Revision, e.Size})
 	}
 	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(shown)
+		return json.NewEncoder(out).Encode(shown)
 	}
 	if len(shown) == 0 {
-		fmt.Println("this node has no snapshots of etcd")
+		fmt.Fprintln(out, "this node has no snapshots of etcd")
 	}
 	for _, s := range shown {
-		fmt.Printf("%s  by %-12s revision %-10d %8.1f KiB  %s\n", s.Taken.Format(time.RFC3339), s.Node, s.Revision, float64(s.Size)/(1<<10), filepath.Base(s.File))
+		fmt.Fprintf(out, "%s  by %-12s revision %-10d %8.1f KiB  %s\n", s.Taken.Format(time.RFC3339), s.Node, s.Revision, float64(s.Size)/(1<<10), filepath.Base(s.File))
 	}
 	return nil
 }
 
 // checkSnapshots reads and opens all that there is.
-func checkSnapshots(_ context.Context, m *master.Machine) error {
+func checkSnapshots(_ context.Context, m *master.Machine, out io.Writer) error {
 	c, _, err := m.Master()
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func checkSnapshots(_ context.Context, m *master.Machine) error {
 		if err != nil {
 			how, bad = err.Error(), append(bad, e.Name.String())
 		}
-		fmt.Printf("%s  %s\n", e.Name, how)
+		fmt.Fprintf(out, "%s  %s\n", e.Name, how)
 	}
 	if len(bad) > 0 {
 		return fmt.Errorf("%d of %d snapshots cannot be used; remove them", len(bad), len(list))
@@ -253,7 +253,7 @@ func checkSnapshots(_ context.Context, m *master.Machine) error {
 }
 
 // openSnapshot decrypts a snapshot into a file that etcdutl takes.
-func openSnapshot(m *master.Machine, from, to string) (err error) {
+func openSnapshot(m *master.Machine, w io.Writer, from, to string) (err error) {
 	c, _, err := m.Master()
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func openSnapshot(m *master.Machine, from, to string) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(to))
 	}
-	fmt.Printf("%s: taken %s by %s, revision %d, %d keys\n", to, h.Taken.Format(time.RFC3339), h.Node, h.Revision, h.Keys)
+	fmt.Fprintf(w, "%s: taken %s by %s, revision %d, %d keys\n", to, h.Taken.Format(time.RFC3339), h.Node, h.Revision, h.Keys)
 	return nil
 }
 

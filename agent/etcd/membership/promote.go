@@ -1,4 +1,4 @@
-package main
+package membership
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"spore/agent/formation"
 )
 
-// promoteCommand returns when this master's member votes. One that was let in is promoted by the others when it has caught up.
+// Promote returns when this master's member votes. One that was let in is promoted by the others when it has caught up.
 // It runs as root, before etcd-members.service.
-func promoteCommand(ctx context.Context, m *master.Machine) error {
+func Promote(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

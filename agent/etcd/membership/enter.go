@@ -1,4 +1,7 @@
-package main
+// Package membership is who the members of etcd are: a master is let in before its etcd starts, votes when it has
+// caught up, and is removed when it is no master any more. An operator sees the members, and forms etcd anew by force.
+// Package member has the rules, package client asks.
+package membership
 
 import (
 	"context"
@@ -24,9 +27,9 @@ import (
 // askEvery is the time between two rounds of questions.
 const askEvery = 2 * time.Second
 
-// enterCommand has the other members let this master in that has no data, or finds out whether one that has some is one of them
+// Enter has the other members let this master in that has no data, or finds out whether one that has some is one of them
 // still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
-func enterCommand(ctx context.Context, m *master.Machine) error {
+func Enter(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

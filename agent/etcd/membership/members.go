@@ -1,4 +1,4 @@
-package main
+package membership
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 // lookEvery is how often the members are compared with the configuration, on a machine of usual speed.
 const lookEvery = 10 * time.Second
 
-// membersCommand keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
+// Keep keeps the members of etcd as the configuration says, until it is stopped: whoever is no master any more is
 // removed, and whoever has another address tells it.
-func membersCommand(ctx context.Context, m *master.Machine) error {
+func Keep(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
 		return err

@@ -1,9 +1,10 @@
-package main
+package membership
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"spore/agent/paths"
 )
 
-// bootstrapCommand forms etcd anew by force. What is given up here stays beside the new data.
-func bootstrapCommand(ctx context.Context, m *master.Machine, lose []string) error {
+// Bootstrap forms etcd anew by force. What is given up here stays beside the new data.
+func Bootstrap(ctx context.Context, m *master.Machine, out io.Writer, lose []string) error {
 	o, err := formationOptions(m)
 	if err != nil {
 		return err
@@ -29,14 +30,14 @@ func bootstrapCommand(ctx context.Context, m *master.Machine, lose []string) err
 	if err != nil {
 		return err
 	}
-	fmt.Printf("etcd is formed anew by %s; the other masters join\n", strings.Join(p.Names(), ", "))
+	fmt.Fprintf(out, "etcd is formed anew by %s; the other masters join\n", strings.Join(p.Names(), ", "))
 	if slices.Contains(lose, o.Node) {
-		fmt.Printf("what is in %s, if there is anything, is kept as %s\n", origin.Data, filepath.Join(origin.Home, origin.GivenUp))
+		fmt.Fprintf(out, "what is in %s, if there is anything, is kept as %s\n", origin.Data, filepath.Join(origin.Home, origin.GivenUp))
 	}
 	// Not waited for: it is active when the others are there. With it down, the gate makes the new data.
-	out, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", formation.Etcd().Unit).CombinedOutput()
+	said, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", formation.Etcd().Unit).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("restart etcd: %w: %s; go on with systemctl restart etcd", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("restart etcd: %w: %s; go on with systemctl restart etcd", err, strings.TrimSpace(string(said)))
 	}
 	return nil
 }

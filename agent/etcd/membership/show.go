@@ -1,10 +1,10 @@
-package main
+package membership
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,8 +32,8 @@ type shownMember struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// showCommand prints who the members are, as this master's etcd knows them, and asks each of them how it is.
-func showCommand(ctx context.Context, m *master.Machine, asJSON bool) error {
+// Show prints who the members are, as this master's etcd knows them, and asks each of them how it is.
+func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) error {
 	c, _, err := m.Master()
 	if err != nil {
 		return err
@@ -71,10 +71,10 @@ func showCommand(ctx context.Context, m *master.Machine, asJSON bool) error {
 		shown = append(shown, s)
 	}
 	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(shown)
+		return json.NewEncoder(out).Encode(shown)
 	}
 	for _, s := range shown {
-		fmt.Println(s.line())
+		fmt.Fprintln(out, s.line())
 	}
 	return nil
 }
