@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"spore/agent/command"
+	"spore/agent/etcd/backup"
 	"spore/agent/etcd/master"
 	"spore/agent/etcd/membership"
 )
@@ -28,7 +29,7 @@ func table(m *master.Machine) command.Table {
 			Name:    "restore",
 			About:   "make a new etcd of this master alone from a snapshot, when the quorum is lost",
 			Example: "spore-agent etcd restore --latest --yes",
-			Read:    readRestore(func(ctx context.Context, o restoreOptions) error { return restoreCommand(ctx, m, os.Stdout, o) }),
+			Read:    readRestore(func(ctx context.Context, o backup.Options) error { return backup.Restore(ctx, m, os.Stdout, o) }),
 		},
 		{
 			Name:  "show",
@@ -65,31 +66,31 @@ func table(m *master.Machine) command.Table {
 			About: "keep the members of etcd as cluster.yaml has them, until stopped",
 			Read:  plain(m, membership.Keep),
 		},
-		{Name: "snapshot take", About: "save etcd now", Read: printing(m, takeSnapshot)},
+		{Name: "snapshot take", About: "save etcd now", Read: printing(m, backup.Take)},
 		{
 			Name:  "snapshot list",
 			About: "list the snapshots that are kept here",
 			Read: func(a *command.Args) command.Run {
 				asJSON := a.Bool("json", "as JSON")
-				return func(context.Context) error { return listSnapshots(m, os.Stdout, *asJSON) }
+				return func(context.Context) error { return backup.List(m, os.Stdout, *asJSON) }
 			},
 		},
-		{Name: "snapshot check", About: "read and open all that there is", Read: printing(m, checkSnapshots)},
+		{Name: "snapshot check", About: "read and open all that there is", Read: printing(m, backup.Check)},
 		{
 			Name:    "snapshot open",
 			About:   "decrypt a snapshot into a file that etcdutl takes",
 			Example: "spore-agent etcd snapshot open FILE OUT",
 			Read: func(a *command.Args) command.Run {
 				words := a.Words("FILE OUT", 2, 2)
-				return func(context.Context) error { return openSnapshot(m, os.Stdout, (*words)[0], (*words)[1]) }
+				return func(context.Context) error { return backup.Open(m, os.Stdout, (*words)[0], (*words)[1]) }
 			},
 		},
-		{Name: "snapshot run", About: "keep snapshots until stopped, for the unit", Read: plain(m, runSnapshots)},
+		{Name: "snapshot run", About: "keep snapshots until stopped, for the unit", Read: plain(m, backup.Run)},
 	}}
 }
 
 // readRestore reads what a restore is to do.
-func readRestore(run func(context.Context, restoreOptions) error) func(*command.Args) command.Run {
+func readRestore(run func(context.Context, backup.Options) error) func(*command.Args) command.Run {
 	return func(a *command.Args) command.Run {
 		latest := a.Bool("latest", "the newest of all masters' snapshots, as without --from")
 		from := a.String("from", "FILE", "this snapshot")
@@ -103,7 +104,7 @@ func readRestore(run func(context.Context, restoreOptions) error) func(*command.
 			case *resume && (*latest || *from != "" || *giveUp || *yes):
 				return command.Wrongly("--resume goes with no other option")
 			}
-			return run(ctx, restoreOptions{from: *from, yes: *yes, giveUp: *giveUp, resume: *resume})
+			return run(ctx, backup.Options{From: *from, Yes: *yes, GiveUp: *giveUp, Resume: *resume})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/command"
+	"spore/agent/etcd/backup"
 	"spore/agent/etcd/master/mastertest"
 )
 
@@ -36,17 +37,17 @@ func TestEachCommandHasHelp(t *testing.T) {
 }
 
 func TestARestoreIsWhatItsOptionsSay(t *testing.T) {
-	for line, want := range map[string]restoreOptions{
+	for line, want := range map[string]backup.Options{
 		"":                                {},
 		"--latest":                        {},
-		"--latest --yes":                  {yes: true},
-		"--from /var/a.age --yes":         {from: "/var/a.age", yes: true},
-		"--give-up-quorum --from x":       {from: "x", giveUp: true},
-		"--resume":                        {resume: true},
-		"--yes --give-up-quorum --latest": {yes: true, giveUp: true},
+		"--latest --yes":                  {Yes: true},
+		"--from /var/a.age --yes":         {From: "/var/a.age", Yes: true},
+		"--give-up-quorum --from x":       {From: "x", GiveUp: true},
+		"--resume":                        {Resume: true},
+		"--yes --give-up-quorum --latest": {Yes: true, GiveUp: true},
 	} {
-		var got restoreOptions
-		read := readRestore(func(_ context.Context, o restoreOptions) error { got = o; return nil })
+		var got backup.Options
+		read := readRestore(func(_ context.Context, o backup.Options) error { got = o; return nil })
 		one := command.Table{Program: "x", Commands: []command.Command{{Name: "restore", About: "x", Read: read}}}
 		require.NoError(t, one.Dispatch(t.Context(), append([]string{"restore"}, strings.Fields(line)...), new(bytes.Buffer)), line)
 		require.Equal(t, want, got, line)

@@ -1,4 +1,7 @@
-package main
+// Package backup keeps snapshots of this master's etcd, for the unit and for an operator who takes, lists, checks or
+// opens one, and makes a new etcd of one when the quorum is lost. Packages snapshot, keeper, sealing and restore have
+// the rules.
+package backup
 
 import (
 	"context"
@@ -151,8 +154,8 @@ func keeperOf(m *master.Machine, c *facts.Cluster, n *facts.Node) (*keeper.Keepe
 	}, nil
 }
 
-// runSnapshots keeps snapshots until it is stopped, for the unit.
-func runSnapshots(ctx context.Context, m *master.Machine) error {
+// Run keeps snapshots until it is stopped, for the unit.
+func Run(ctx context.Context, m *master.Machine) error {
 	c, n, err := m.Master()
 	if err != nil {
 		return err
@@ -168,8 +171,8 @@ func runSnapshots(ctx context.Context, m *master.Machine) error {
 	return k.Run(ctx)
 }
 
-// takeSnapshot saves etcd now.
-func takeSnapshot(ctx context.Context, m *master.Machine, out io.Writer) error {
+// Take saves etcd now.
+func Take(ctx context.Context, m *master.Machine, out io.Writer) error {
 	c, n, err := m.Master()
 	if err != nil {
 		return err
@@ -196,8 +199,8 @@ type shownSnapshot struct {
 	Size int64 `json:"size"`
 }
 
-// listSnapshots lists what is kept here.
-func listSnapshots(m *master.Machine, out io.Writer, asJSON bool) error {
+// List lists what is kept here.
+func List(m *master.Machine, out io.Writer, asJSON bool) error {
 	list, err := kept(m).List()
 	if err != nil {
 		return err
@@ -219,8 +222,8 @@ func listSnapshots(m *master.Machine, out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// checkSnapshots reads and opens all that there is.
-func checkSnapshots(_ context.Context, m *master.Machine, out io.Writer) error {
+// Check reads and opens all that there is.
+func Check(_ context.Context, m *master.Machine, out io.Writer) error {
 	c, _, err := m.Master()
 	if err != nil {
 		return err
@@ -252,8 +255,8 @@ func checkSnapshots(_ context.Context, m *master.Machine, out io.Writer) error {
 	return nil
 }
 
-// openSnapshot decrypts a snapshot into a file that etcdutl takes.
-func openSnapshot(m *master.Machine, w io.Writer, from, to string) (err error) {
+// Open decrypts a snapshot into a file that etcdutl takes.
+func Open(m *master.Machine, w io.Writer, from, to string) (err error) {
 	c, _, err := m.Master()
 	if err != nil {
 		return err

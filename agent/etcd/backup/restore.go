@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"context"
@@ -41,26 +41,26 @@ const (
 	quorumTime = 10 * time.Second
 )
 
-// restoreOptions are what the operator wants.
-type restoreOptions struct {
-	from                string
-	yes, giveUp, resume bool
+// Options are what the operator wants.
+type Options struct {
+	From                string
+	Yes, GiveUp, Resume bool
 }
 
-// restoreCommand makes a new etcd, of this master alone, of a snapshot. With resume, which the start of etcd calls, it goes
+// Restore makes a new etcd, of this master alone, of a snapshot. With resume, which the start of etcd calls, it goes
 // on with a restore that a power cut ended.
-func restoreCommand(ctx context.Context, m *master.Machine, out io.Writer, o restoreOptions) error {
+func Restore(ctx context.Context, m *master.Machine, out io.Writer, o Options) error {
 	place := restore.Place{Root: m.Root}
 	end, err := place.Begin()
-	if o.resume && errors.Is(err, restore.ErrBusy) {
+	if o.Resume && errors.Is(err, restore.ErrBusy) {
 		return errors.New("etcd waits until the command that restores it is done")
 	}
 	if err != nil {
 		return err
 	}
 	defer end()
-	if o.resume || restore.Pending(m.Root) {
-		return resumeRestore(ctx, m, place, !o.resume)
+	if o.Resume || restore.Pending(m.Root) {
+		return resumeRestore(ctx, m, place, !o.Resume)
 	}
 	c, n, err := m.Master()
 	if err != nil {
@@ -97,12 +97,12 @@ func startUnits(ctx context.Context, m *master.Machine) error {
 	return systemctl(ctx, m, "start", "--no-block", apiUnit)
 }
 
-func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts.Cluster, n *facts.Node, place restore.Place, o restoreOptions) error {
+func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts.Cluster, n *facts.Node, place restore.Place, o Options) error {
 	found, err := look(ctx, m, c, n)
 	if err != nil {
 		return err
 	}
-	if err := found.refuse(n.Name, o.giveUp); err != nil {
+	if err := found.refuse(n.Name, o.GiveUp); err != nil {
 		return err
 	}
 	id, err := snapshotIdentity(m)
@@ -110,7 +110,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 		return err
 	}
 	seen := found.revision
-	h, name, err := choose(ctx, m, c, n, place, id, o.from, &seen)
+	h, name, err := choose(ctx, m, c, n, place, id, o.From, &seen)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 		Cluster: c.ID, Node: n.Name, Initial: c.Members[masterRole], Nonce: formation.NewNonce(), Snapshot: name, Time: time.Now().UTC().Truncate(time.Second),
 	}
 	fmt.Fprint(out, found.plan(n.Name, h, name, place.GivenUp(commit), time.Now()))
-	if !o.yes {
+	if !o.Yes {
 		return errors.New("nothing was changed; if that is what you want, say the same with --yes")
 	}
 	if err := os.MkdirAll(m.Root.At(paths.Etcd), 0o700); err != nil {
