@@ -15,6 +15,7 @@ import (
 	"spore/agent/etcd/backup"
 	"spore/agent/etcd/master"
 	"spore/agent/etcd/membership"
+	"spore/agent/vip/endpoint"
 )
 
 // table is what there is, and what it takes. People call it as spore-agent etcd.
@@ -23,7 +24,7 @@ func table(m *master.Machine) command.Table {
 		{
 			Name:  "endpoint",
 			About: "hold the virtual address of the Kubernetes API when it is this master's turn, until stopped",
-			Read:  plain(m, endpointCommand),
+			Read:  plain(m, endpoint.Hold),
 		},
 		{
 			Name:    "restore",

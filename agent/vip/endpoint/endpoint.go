@@ -1,4 +1,6 @@
-package main
+// Package endpoint has this master hold the virtual address of the Kubernetes API when it is its turn. Package vip has
+// the rules, package lock the lock in etcd.
+package endpoint
 
 import (
 	"context"
@@ -20,17 +22,17 @@ import (
 )
 
 const (
-	// endpointKey is the key of etcd that the holder of the virtual address has. All keys of ours begin with /spore/.
-	endpointKey = "/spore/control-plane-endpoint"
+	// key is the key of etcd that the holder of the virtual address has. All keys of ours begin with /spore/.
+	key = "/spore/control-plane-endpoint"
 	// ownAPI is the API server of this very master; its certificate has the node's name.
 	ownAPI = "https://127.0.0.1:6443/readyz"
 	// hangs is how many leases may pass without a sign of life before systemd starts the program anew.
 	hangs = 6
 )
 
-// endpointCommand holds the virtual address of the Kubernetes API when it is this master's turn. It asks its own etcd only: a
+// Hold holds the virtual address of the Kubernetes API when it is this master's turn. It asks its own etcd only: a
 // master whose etcd does not work shall not lead clients to its API server.
-func endpointCommand(ctx context.Context, m *master.Machine) error {
+func Hold(ctx context.Context, m *master.Machine) error {
 	c, n, err := m.Master()
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func endpointCommand(ctx context.Context, m *master.Machine) error {
 	defer notify(m, daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{
 		Address: ip.Unmap().String(), Node: n.Name, Timing: timing, Ready: isReady, Say: m.Say,
-		Lock:  vip.Etcd(&lock.Lock{Client: etcd, Key: endpointKey, Owner: n.Name, Lifetime: timing.Lease}),
+		Lock:  vip.Etcd(&lock.Lock{Client: etcd, Key: key, Owner: n.Name, Lifetime: timing.Lease}),
 		Card:  &vip.Interface{Address: ip.Unmap(), Own: own, Send: announce.Send},
 		State: func(s holder.State) { tellEndpoint(m, s) },
 		Alive: func() { notify(m, daemon.SdNotifyWatchdog) },
