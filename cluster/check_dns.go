@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -132,11 +133,7 @@ func (k *checker) checkAlias(p place, r spec.DNSRecord, s *spec.DNS, taken uniqu
 		return
 	}
 	if _, ok := taken.seen[target]; !ok {
-		var known []string
-		for name := range taken.seen {
-			known = append(known, name)
-		}
-		slices.Sort(known)
+		known := slices.Sorted(maps.Keys(taken.seen))
 		hint := k.suggestOf(target, known)
 		if hint == "" {
 			hint = "; write the host name of a node, a record's name, or a foreign name with a dot at its end"

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"spore/cluster/spec"
 )
 
 // What image.yaml may say.
@@ -17,7 +19,6 @@ var (
 		"docs", "man", "locales", "completions", "desktop", "development", "perl", "modules", "graphics", "sound", "media", "wireless",
 		"bluetooth", "input", "sensors", "laptops", "legacy-networks", "legacy-filesystems", "gadgets", "firewire", "staging", "firmware",
 	}
-	formats = []string{"disk", "iso", "netboot", "uki"}
 )
 
 // keepable are the directories of which keepPaths may put something back. What packages have elsewhere, such as units and
@@ -50,7 +51,7 @@ func (k *checker) checkImage() {
 	} else if m.Microcode && m.Kernel == "cloud" {
 		k.warningf(in(src, "microcode"), "a virtual machine gets its microcode from its host; with the cloud kernel, write microcode: false")
 	}
-	k.listOf(src, "formats", "the format", m.Formats, formats)
+	k.listOf(src, "formats", "the format", m.Formats, spec.Formats)
 	k.mirror(in(src, "mirror"), m.Mirror)
 	k.mirror(in(src, "securityMirror"), m.SecurityMirror)
 	k.checkPackages(src, m.Packages)

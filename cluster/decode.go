@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"spore/cluster/spec"
+	"spore/cluster/spelling"
 )
 
 // decoder fills a spec type from YAML nodes and collects every problem on the way. It is strict: a key that the type does
@@ -197,7 +198,7 @@ func (d *decoder) unknownKey(k, value *yaml.Node, t reflect.Type) (meant string)
 		return ""
 	}
 	known := fieldNames(t)
-	meant = nearest(k.Value, known)
+	meant = spelling.Nearest(k.Value, known)
 	d.fail(k, "unknown key %q%s", clip(k.Value), orList(didYouMean(meant), "known keys", known))
 	return meant
 }

@@ -249,9 +249,12 @@ func Secrets() []SecretRow {
 		// And the key of each node of Kubernetes, client.kubernetes-rbd.NODE, as which pods' volumes are made and mapped.
 		{Name: "ceph-rbd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: formCephx},
 		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: OneNode, Form: formCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
-		// client.kubernetes-cephfs, as which pods' shared volumes are made and mounted. It and ceph-mds-key are there before a
-		// file system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
-		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: formCephx},
+		// The same for pods' shared volumes, client.kubernetes-cephfs.NODE. These and ceph-mds-key are there before a file
+		// system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
+		{Name: "ceph-cephfs-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: formCephx},
+		{Name: "ceph-kubernetes-cephfs-node-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: OneNode, Form: formCephx, From: "ceph-cephfs-seed", Entity: cephx.CephFS},
+		// client.kubernetes-cephfs, a Kubernetes elsewhere. Made of no seed, because that Kubernetes keeps the key it was given.
+		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: mon, Form: formCephx},
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,8 +155,8 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 	tree, c, nodes := made(t)
 	seen := map[Hidden]string{}
-	for name, kind := range map[string]string{"ceph-osd-key": cephx.OSD, "ceph-kubernetes-rbd-key": cephx.RBD} {
-		seed := map[string]string{cephx.OSD: "ceph-osd-seed", cephx.RBD: "ceph-rbd-seed"}[kind]
+	for name, kind := range map[string]string{"ceph-osd-key": cephx.OSD, "ceph-kubernetes-rbd-key": cephx.RBD, "ceph-kubernetes-cephfs-node-key": cephx.CephFS} {
+		seed := map[string]string{cephx.OSD: "ceph-osd-seed", cephx.RBD: "ceph-rbd-seed", cephx.CephFS: "ceph-cephfs-seed"}[kind]
 		require.Contains(t, tree.Secrets, seed)
 		for _, n := range nodes {
 			s := tree.Secrets[name+"/"+n.Name]
@@ -170,7 +171,7 @@ func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 		}
 		require.NotContains(t, tree.Secrets, name, "there is none for all")
 	}
-	require.Len(t, seen, 5, "two nodes with OSDs, three of Kubernetes")
+	require.Len(t, seen, 8, "two nodes with OSDs, three of Kubernetes with two each")
 	for _, n := range nodes {
 		share, err := ShareOf(c, &n)
 		require.NoError(t, err)
@@ -192,6 +193,14 @@ func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(data), `"shared"`)
 	require.Contains(t, string(data), string(tree.Secrets["ceph-kubernetes-rbd-key/worker-01"].Value))
+
+	// The key by which all nodes mounted shared volumes is the monitors' alone, for a Kubernetes elsewhere, and is kept.
+	shared := string(tree.Secrets["ceph-kubernetes-cephfs-key"].Value)
+	for _, n := range nodes {
+		data, err := tree.BundleFor(c, &n, begin)
+		require.NoError(t, err)
+		require.Equal(t, slices.Contains(n.Roles, "ceph-mon"), strings.Contains(string(data), shared), n.Name)
+	}
 }
 
 func TestAnotherClustersConfigurationIsRefused(t *testing.T) {

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 
-	"spore/agent/atomicfile"
 	"spore/agent/netnstest"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
 	"spore/pki"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/api"
-	"spore/agent/atomicfile"
 	"spore/agent/formation/quorum"
 	"spore/agent/health"
 	"spore/agent/journal"
@@ -25,6 +24,7 @@ import (
 	"spore/agent/status"
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-tpm/tpm2/transport"
 
-	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/enrolment"
 	"spore/agent/node"
@@ -19,6 +18,7 @@ import (
 	"spore/agent/wait"
 	"spore/pki/attest"
 	"spore/pki/enroll"
+	"spore/storage/atomicfile"
 )
 
 // enrollName is the name that the machine's key is sealed under.

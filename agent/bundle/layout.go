@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/clusterpart"
 	"spore/agent/config/live"
 	"spore/agent/node"
@@ -21,6 +20,7 @@ import (
 	"spore/cluster/roles"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // layOut puts secrets, certificates and authorities where programs read them, and notes which programs have yet to take what

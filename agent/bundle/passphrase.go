@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/pki/bundle"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // ask asks for passphrases until no bundle wants one.

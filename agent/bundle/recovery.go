@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 
-	"spore/agent/atomicfile"
 	"spore/agent/delivery"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // recoveryKey is the entry of the bundle that opens encrypted state.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
 	"spore/agent/node"
@@ -19,6 +18,7 @@ import (
 	"spore/agent/unlock"
 	"spore/pki/bundle"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // bundleFor is a bundle of a machine that is node-00001, and its recovery key.

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/api"
-	"spore/agent/atomicfile"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

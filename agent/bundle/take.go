@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/delivery"
@@ -24,6 +23,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // Info is the content of paths.BundleInfo.

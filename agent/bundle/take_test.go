@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
 	"spore/agent/node"
@@ -27,6 +26,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // starts is what the node starts with the secrets that it has.

@@ -5,13 +5,13 @@ import (
 	"os"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/delivery"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/state"
+	"spore/storage/atomicfile"
 )
 
 // bundleVault is the vault's one file for the bundle.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
 	"spore/agent/ntp"
@@ -17,6 +16,7 @@ import (
 	"spore/agent/systemfiles"
 	"spore/agent/timesync"
 	"spore/agent/wait"
+	"spore/storage/atomicfile"
 )
 
 const (

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bundle"
 	"spore/agent/config/staged"
 	"spore/agent/delivery"
@@ -39,6 +38,7 @@ import (
 	"spore/agent/watch"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 // Times of the daemon.

@@ -11,7 +11,6 @@ import (
 	"os"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/network"
@@ -20,6 +19,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/systemfiles"
 	"spore/agent/wait"
+	"spore/storage/atomicfile"
 )
 
 // networkUnit is the unit that goes on when only the network can tell.

@@ -4,11 +4,11 @@ import (
 	"net/netip"
 
 	"spore/agent/arp"
-	"spore/agent/atomicfile"
 	"spore/agent/network"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // writeNetwork writes the files of networkd for a node, or for DHCP on every card when it is nil. Addresses of used are

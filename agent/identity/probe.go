@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"spore/agent/arp"
-	"spore/agent/atomicfile"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Longest waits for a carrier before a probe; without one there is nobody to ask. networkd has to make a bond or VLAN first.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 func TestWhichDiskTheSystemIsToBeInstalledOn(t *testing.T) {

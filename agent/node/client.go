@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/atomicfile"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clock"
 	"spore/agent/clusterpart"
@@ -28,6 +27,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/storage/disk"
 )
 

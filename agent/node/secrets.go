@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // MaxSecret bounds one secret in bytes.

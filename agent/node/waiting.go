@@ -9,8 +9,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 // SayWaiting writes for what the start of a service waits, for the status line; "" when it waits no longer.

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/node"
 	"spore/agent/paths"
@@ -20,6 +19,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // Brokers makes the machines of a cluster of Kafka with their bundles taken. They share the addresses of this machine.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
 	"spore/agent/node"
@@ -24,6 +23,7 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/pki"
+	"spore/storage/atomicfile"
 )
 
 // New is a machine that has the cluster part of a cluster with n nodes under a temporary root.

@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // Master is a master of a cluster with these masters, whose addresses count up from 10.77.0.1. It is the first of them.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"spore/agent/atomicfile"
 	"spore/agent/datadisk"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/render"
 	"spore/agent/wait"
+	"spore/storage/atomicfile"
 	"spore/storage/gpt"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/datadisk"
-	"spore/agent/linktrap"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/test/linktrap"
 )
 
 func TestTheInstanceOfTheUnitIsTheNumberOfTheDisk(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

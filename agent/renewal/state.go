@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/bundle"
 	"spore/agent/dbx"
@@ -25,6 +24,8 @@ import (
 	"spore/agent/unlock"
 	"spore/agent/volume"
 	"spore/cluster/facts"
+	"spore/pki/authenticode"
+	"spore/storage/atomicfile"
 	"spore/storage/fat"
 )
 
@@ -57,7 +58,7 @@ func Run(ctx context.Context, m *node.Machine) error {
 		return nil
 	}
 	machine := dbx.Machine{
-		Vars: m.Root.At("/sys/firmware/efi/efivars"), Programs: func() (map[string]dbx.Hash, error) { return espPrograms(m) }, Say: m.Say,
+		Vars: m.Root.At("/sys/firmware/efi/efivars"), Programs: func() (map[string]authenticode.Hash, error) { return espPrograms(m) }, Say: m.Say,
 		Start: func() (tpm.Digest, []byte, error) {
 			start, err := volume.Measured(m)
 			if err != nil {
@@ -75,7 +76,7 @@ func Run(ctx context.Context, m *node.Machine) error {
 }
 
 // programs hashes all programs on the ESP that the machine was started from.
-func espPrograms(m *node.Machine) (map[string]dbx.Hash, error) {
+func espPrograms(m *node.Machine) (map[string]authenticode.Hash, error) {
 	if m.Boot.ESP == "" {
 		return nil, errors.New("it is not known which ESP the machine was started from")
 	}
@@ -96,12 +97,12 @@ func espPrograms(m *node.Machine) (map[string]dbx.Hash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the ESP: %w", err)
 	}
-	out := map[string]dbx.Hash{}
+	out := map[string]authenticode.Hash{}
 	for _, file := range files {
 		if !strings.HasSuffix(strings.ToLower(file.Path), ".efi") {
 			continue
 		}
-		hash, err := dbx.HashOf(file.Content, file.Size)
+		hash, err := authenticode.HashOf(file.Content, file.Size)
 		if err != nil {
 			return nil, fmt.Errorf("the ESP: %s: %w", file.Path, err)
 		}

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/clock"
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/slot"
+	"spore/storage/atomicfile"
 )
 
 // configurationText says which configuration runs.

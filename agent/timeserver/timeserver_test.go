@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/clock"
 	"spore/agent/node"
 	"spore/agent/ntp"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 func TestWithoutTheAgentsWordTheTimeServerClaimsNothing(t *testing.T) {

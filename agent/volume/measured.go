@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/firmware"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
+	"spore/storage/atomicfile"
 )
 
 // measured is what the TPM measured of this start.

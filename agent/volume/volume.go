@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/bundle"
 	"spore/agent/hostkey"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/unlock"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // Make makes or finds the node's state partition, opens it, mounts it and takes the node's bundle, which lies

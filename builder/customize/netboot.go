@@ -12,6 +12,7 @@ import (
 	"spore/builder/image"
 	"spore/builder/media"
 	"spore/builder/netboot/ipxe"
+	"spore/cluster/spec"
 )
 
 // Bounds on what is read of a folder for network boot, in bytes.
@@ -22,7 +23,7 @@ const (
 
 // readNetboot reads a folder for network boot.
 func (o *original) readNetboot(inPlace bool) error {
-	o.format = "netboot"
+	o.format = spec.FormatNetboot
 	uki, err := o.bootFile(ipxe.UKI)
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("it has no %s, so it is no folder for network boot", ipxe.UKI)

@@ -20,6 +20,8 @@ import (
 	"spore/builder/uki"
 	"spore/builder/verity"
 	"spore/cluster/facts"
+	"spore/cluster/spec"
+	"spore/pki/authenticode"
 )
 
 // original is an image that was built before.
@@ -127,7 +129,7 @@ func (o *original) readImage(size int64) error {
 	if err != nil {
 		return err
 	}
-	o.format, o.loader, o.files, o.enroll = "disk", esp.Loader, esp.Files, esp.Enroll
+	o.format, o.loader, o.files, o.enroll = spec.FormatDisk, esp.Loader, esp.Files, esp.Enroll
 	if err := o.readUKI(esp.UKI); err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ func (o *original) checkLayout() error {
 // readUKI takes the UKI apart.
 func (o *original) readUKI(data []byte) error {
 	o.uki = data
-	certificate, err := secureboot.Certificate(data)
+	certificate, err := authenticode.Certificate(data)
 	if err != nil {
 		return fmt.Errorf("its UKI: %w", err)
 	}
@@ -195,7 +197,7 @@ func (o *original) readUKI(data []byte) error {
 
 // readISO reads what an ISO has besides.
 func (o *original) readISO() error {
-	o.format = "iso"
+	o.format = spec.FormatISO
 	kernel, err := o.info.ReadKernel(o.file)
 	if err != nil {
 		return err
@@ -224,9 +226,9 @@ func (o *original) takeKernel(kernel []byte) error {
 // write writes the image with another configuration to a free place.
 func (o *original) write(ctx context.Context, m *media.Media, name string) error {
 	switch o.format {
-	case "iso":
+	case spec.FormatISO:
 		return m.WriteISO(ctx, name, o.bios, o.files)
-	case "netboot":
+	case spec.FormatNetboot:
 		return m.WriteNetboot(ctx, name, o.loaders)
 	}
 	return m.WriteDisk(ctx, name, o.files)

@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"spore/builder/tree"
@@ -197,12 +197,7 @@ func (d *Reader) ControlFile(name string) ([]byte, bool) {
 
 // ControlFiles names the files of the control archive, sorted.
 func (d *Reader) ControlFiles() []string {
-	out := make([]string, 0, len(d.files))
-	for name := range d.files {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(d.files))
 }
 
 // Conffiles holds the absolute paths of the package's configuration files, sorted. Lines with a flag before the path

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,7 +172,7 @@ func dumpIndex(t *testing.T, b []byte) []string {
 		}
 	}
 	walk(be.Uint32(b[8:]), "")
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
+	"spore/pki/authenticode"
 )
 
 func TestWhatMachinesStartIsSigned(t *testing.T) {
@@ -42,7 +43,7 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 	again, err := k.uki(o)
 	require.NoError(t, err)
 	require.Equal(t, signed, again)
-	c, err := secureboot.Certificate(signed)
+	c, err := authenticode.Certificate(signed)
 	require.NoError(t, err)
 	require.True(t, c.Equal(boot.DB.Certificate))
 	list, err := pcr.ReadSignatures(bytes.NewReader(signed))
@@ -56,7 +57,7 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 
 	loader, err = k.loader(loader)
 	require.NoError(t, err)
-	c, err = secureboot.Certificate(loader)
+	c, err = authenticode.Certificate(loader)
 	require.NoError(t, err)
 	require.True(t, c.Equal(boot.DB.Certificate))
 	_, err = k.loader([]byte("no program"))

@@ -6,6 +6,7 @@
 package netboot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -317,7 +318,7 @@ func (s *Server) seen(m roster.Machine, fresh bool) {
 	case m.Node != "":
 		s.o.Say("%s: boots (by its %s)", who(m), m.Why)
 	case fresh:
-		s.o.Say("UNKNOWN MACHINE: MACs %s, serial %s, UUID %s, address %s\n  %s", strings.Join(m.MACs, " "), orDash(m.Serial), orDash(m.UUID), orDash(m.Address), m.Advice())
+		s.o.Say("UNKNOWN MACHINE: MACs %s, serial %s, UUID %s, address %s\n  %s", strings.Join(m.MACs, " "), cmp.Or(m.Serial, "-"), cmp.Or(m.UUID, "-"), cmp.Or(m.Address, "-"), m.Advice())
 	}
 }
 
@@ -347,7 +348,7 @@ func (s *Server) sent(f web.Sent) {
 // claimed is told of machines that have no bundle.
 func (s *Server) claimed(r enroll.Request) {
 	if r.State == enroll.Unknown {
-		s.o.Say("a machine at %s that is no node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), orDash(r.Claim.Serial))
+		s.o.Say("a machine at %s that is no node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), cmp.Or(r.Claim.Serial, "-"))
 		return
 	}
 	tpm := "It shows no TPM."
@@ -375,13 +376,6 @@ func who(m roster.Machine) string {
 		return strings.TrimSpace(name + " (" + m.Address + ")")
 	}
 	return name
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // toInstall says what a node is to do beside booting: install itself, and start from its disk once it has. A start that comes to

@@ -378,7 +378,7 @@ func TestANodeIsToldToInstallItselfUntilItHas(t *testing.T) {
 
 	o.Install = map[string]string{"edge-99": "DISK0001"}
 	_, err := netboot.Open(t.Context(), o)
-	require.ErrorContains(t, err, `install: no node "edge-99"`)
+	require.ErrorContains(t, err, `install: the image has no node "edge-99"`)
 }
 
 func TestWhatIsMissingIsSaid(t *testing.T) {

@@ -25,6 +25,7 @@ type Status struct {
 		Serial      uint64 `json:"serial"`
 		Trial       bool   `json:"trial"`
 		Staged      string `json:"staged"`
+		Other       string `json:"other"`
 		Problem     string `json:"problem"`
 	} `json:"configuration"`
 }

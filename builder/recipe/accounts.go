@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -320,7 +321,7 @@ func declaredMembers(declared map[string]bool, group string) []string {
 			out = append(out, rest)
 		}
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -86,7 +86,7 @@ func checkScripts(b *build) error {
 				names = append(names, name)
 			}
 		}
-		sort.Strings(names)
+		slices.Sort(names)
 		for _, name := range names {
 			if err := b.checkScript(p, name, string(p.Scripts[name])); err != nil {
 				return err

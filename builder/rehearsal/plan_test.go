@@ -66,7 +66,7 @@ func TestEveryNodeOfTheExampleHasItsCardsDisksAndMemory(t *testing.T) {
 		}
 	}
 	_, err = Plan(c, nodes, []string{"edge-02"})
-	require.ErrorContains(t, err, `no node "edge-02"; the image's nodes are `)
+	require.ErrorContains(t, err, `the image has no node "edge-02"; did you mean "edge-01"? Its nodes are `)
 	require.ErrorContains(t, err, "edge-01")
 }
 

@@ -24,17 +24,11 @@ import (
 	"spore/builder/uki"
 	"spore/builder/unsquash"
 	"spore/builder/verity"
-)
-
-// Formats of media.
-const (
-	Disk    = "disk"
-	ISO     = "iso"
-	Netboot = "netboot"
+	"spore/cluster/spec"
 )
 
 // Names in a folder of outputs, the first that is there is taken.
-var outputs = []string{"spore.img", "spore.iso", Netboot}
+var outputs = []string{"spore.img", "spore.iso", "netboot"}
 
 // manifestName is the manifest beside an image.
 const manifestName = "spore.manifest.json"
@@ -167,9 +161,9 @@ func (i *Image) openMedium() error {
 	if i.Info.Root == nil || i.Info.Cluster == nil {
 		return fmt.Errorf("the partitions that its UKI names are not there: %s", strings.Join(i.Info.Problems, "; "))
 	}
-	i.Format = Disk
+	i.Format = spec.FormatDisk
 	if i.Info.ISO != nil {
-		i.Format = ISO
+		i.Format = spec.FormatISO
 	}
 	last := i.Info.UKIs[len(i.Info.UKIs)-1]
 	esp := i.Info.ESP()
@@ -206,7 +200,7 @@ func openFilesystem(r io.ReaderAt, name string, offset, size int64, hash string)
 
 // openNetboot opens a folder for network boot.
 func (i *Image) openNetboot() error {
-	i.Format = Netboot
+	i.Format = spec.FormatNetboot
 	f, size, err := i.open(filepath.Join(i.Name, ipxe.UKI))
 	if err != nil {
 		return err

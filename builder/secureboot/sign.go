@@ -9,13 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-)
 
-// Kinds of entries of the certificate table (PE Format, "The Attribute Certificate Table"), and its revision.
-const (
-	winCertHeader   = 8
-	winCertRevision = 0x0200
-	winCertPKCS7    = 0x0002
+	"spore/pki/authenticode"
 )
 
 // keySizes are those that firmware can be expected to check, in bits.
@@ -100,24 +95,24 @@ func (s *Signer) SignPE(pe []byte) ([]byte, error) {
 }
 
 func (s *Signer) sign(pe []byte) ([]byte, error) {
-	p, err := readProgram(bytes.NewReader(pe), int64(len(pe)))
+	p, err := authenticode.Read(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil {
 		return nil, err
 	}
-	digest, err := p.digest()
+	digest, err := p.Digest()
 	if err != nil {
 		return nil, err
 	}
-	signature, err := s.authenticode(digest)
+	signature, err := authenticode.Sign(s.Key, s.Certificate, digest)
 	if err != nil {
 		return nil, err
 	}
-	length := winCertHeader + int64(len(signature))
-	length += padding(length)
-	entry := make([]byte, winCertHeader, length)
+	length := authenticode.EntryHeader + int64(len(signature))
+	length += authenticode.Padding(length)
+	entry := make([]byte, authenticode.EntryHeader, length)
 	binary.LittleEndian.PutUint32(entry, uint32(length))
-	binary.LittleEndian.PutUint16(entry[4:], winCertRevision)
-	binary.LittleEndian.PutUint16(entry[6:], winCertPKCS7)
+	binary.LittleEndian.PutUint16(entry[4:], authenticode.EntryRevision)
+	binary.LittleEndian.PutUint16(entry[6:], authenticode.EntryPKCS7)
 	entry = append(entry, signature...)
-	return p.withTable(pe, entry[:length])
+	return withTable(p, pe, entry[:length])
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/builder/directio"
+	"spore/storage/atomicfile"
 )
 
 // Key is the SHA-256 over the name of a step and all its inputs.
@@ -278,11 +279,11 @@ func (s *Store) replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+	if _, err = f.Write(data); err == nil {
+		err = atomicfile.Finish(f, name, 0o600, atomicfile.Whole)
 	}
 	if err != nil {
+		f.Close()
 		os.Remove(f.Name())
 	}
 	if full(err) {

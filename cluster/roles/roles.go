@@ -175,18 +175,18 @@ func Programs() []Program {
 
 		// Shared volumes of pods: the controller makes and removes subvolumes of CephFS, the node mounts them.
 		{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: spec.PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
-			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 		{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: spec.PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
 			Secrets: pairs("rbd-provisioner")},
 		{Name: "cephfs-node", Unit: "cephfs-node.service", With: spec.PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
-			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 
 		{Name: "ceph-mon", Unit: "ceph-mon.service", Packages: []string{"ceph-mon", "ceph-base"}, User: "ceph", NeedsSecrets: true,
 			Ports:   []Port{tcp(PortCephMon, "monitors of Ceph").at(Node)},
 			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key"}},
 		// Part of spore-agent.
 		{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-seed", "ceph-rbd-seed", "ceph-mds-key", "ceph-kubernetes-cephfs-key"}},
+			Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-seed", "ceph-rbd-seed", "ceph-mds-key", "ceph-cephfs-seed", "ceph-kubernetes-cephfs-key"}},
 		// Part of spore-agent; cryptsetup opens encrypted disks.
 		{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
 		{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,

@@ -10,12 +10,14 @@ import (
 
 	"github.com/invopop/jsonschema"
 
+	"spore/cluster"
 	"spore/cluster/spec"
 )
 
 // comments fills the reflector's comment map from the source of package spec: types by "PKG.Type", fields by
-// "PKG.Type.Field". (Reflector.AddGoComments wants the working directory to be the module's.)
+// "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory to be the module's.)
 func comments(r *jsonschema.Reflector, module string) error {
+	choices := cluster.Choices()
 	pkg := reflect.TypeFor[spec.Cluster]().PkgPath()
 	names, err := filepath.Glob(filepath.Join(module, "cluster", "spec", "*.go"))
 	if err != nil {
@@ -33,20 +35,37 @@ func comments(r *jsonschema.Reflector, module string) error {
 			}
 			for _, s := range gen.Specs {
 				t := s.(*ast.TypeSpec)
-				r.CommentMap[pkg+"."+t.Name.Name] = oneLine(gen.Doc.Text())
+				name := t.Name.Name
+				r.CommentMap[pkg+"."+name] = commented{goName: name, text: oneLine(gen.Doc.Text())}.description()
 				fields, ok := t.Type.(*ast.StructType)
 				if !ok {
 					continue
 				}
-				for _, f := range fields.Fields.List {
-					for _, n := range f.Names {
-						r.CommentMap[pkg+"."+t.Name.Name+"."+n.Name] = oneLine(f.Doc.Text())
-					}
+				for _, f := range commentedFields(fields) {
+					f.values = choices[name+"."+f.key]
+					r.CommentMap[pkg+"."+name+"."+f.goName] = f.description()
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// commentedFields returns the fields that a YAML file has.
+func commentedFields(fields *ast.StructType) []commented {
+	var out []commented
+	keys := map[string]string{}
+	for _, f := range fields.Fields.List {
+		if f.Tag == nil {
+			continue
+		}
+		key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+		for _, n := range f.Names {
+			keys[n.Name] = key
+			out = append(out, commented{goName: n.Name, key: key, text: oneLine(f.Doc.Text()), keys: keys})
+		}
+	}
+	return out
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -144,6 +144,13 @@ func given(text string) []byte {
 	return extend(zero, hash(string(b)))
 }
 
+func TestRemarksOfTheFirmwareAreNoUKI(t *testing.T) {
+	s, w, m := newSoft(t), want(), good()
+	w.UKI = ""
+	m.started = m.started[:2]
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, m), nonce, subject, w), "the firmware has not started")
+}
+
 func (s *soft) answers(t testing.TB, m machine) Evidence {
 	e := Evidence{Nonce: m.nonce, Registers: [][]byte{extend(zero, m.started...), m.measured, m.outside}, Started: m.started, Cmdline: m.cmdline}
 	e.Quote, e.Signature = s.quote(t, Qualify(m.nonce, m.subject), e.Registers, m.change)
@@ -175,13 +182,15 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 			m.started = append([][]byte{hash("evil")}, m.started...)
 			m.afterward = func(e *Evidence) { e.Started = e.Started[1:] }
 		}, "is not what its PCR 4 says"},
-		"iPXE and nothing else":            {func(m *machine) { m.started = [][]byte{hash("ipxe")} }, "the firmware has not started spore.efi"},
-		"nothing, as with BIOS":            {func(m *machine) { m.started = nil }, "the firmware has not started spore.efi"},
-		"an error in place of a separator": {func(m *machine) { m.started[1] = hash("\x01\x00\x00\x00") }, "a program that is not served here"},
-		"another build":                    {func(m *machine) { m.measured = hash("other") }, "another build of it was started"},
-		"a command line of somebody else":  {byIPXE("ro roothash=evil ro quiet"), "another command line than the one that is served"},
-		"a shorter command line":           {byIPXE("ro roothash=aa"), "another command line than the one that is served"},
-		"a word more":                      {byIPXE("ro " + cmdline + " spore.console"), `the word "spore.console" on its command line`},
+		"iPXE and nothing else":                      {func(m *machine) { m.started = [][]byte{hash("ipxe")} }, "the firmware has not started spore.efi"},
+		"nothing, as with BIOS":                      {func(m *machine) { m.started = nil }, "the firmware has not started spore.efi"},
+		"an error in place of a separator":           {func(m *machine) { m.started[1] = hash("\x01\x00\x00\x00") }, "a program that is not served here"},
+		"another build":                              {func(m *machine) { m.measured = hash("other") }, "another build of it was started"},
+		"a command line of somebody else":            {byIPXE("ro roothash=evil ro quiet"), "another command line than the one that is served"},
+		"a shorter command line":                     {byIPXE("ro roothash=aa"), "another command line than the one that is served"},
+		"a word more":                                {byIPXE("ro " + cmdline + " spore.console"), `the word "spore.console" on its command line`},
+		"a word that the kernel alone takes for one": {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\u00e0spore.console"), "other characters than printable ASCII"},
+		"a line break before a word":                 {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\vspore.console"), "other characters than printable ASCII"},
 		"a command line that is not the kernel's": {func(m *machine) {
 			byIPXE("ro " + cmdline + " spore.console")(m)
 			m.afterward = func(e *Evidence) { e.Cmdline = "ro " + cmdline }

@@ -121,7 +121,7 @@ func (e *Evidence) checkStarted(want Want) error {
 		if !known && !harmless[[sha256.Size]byte(hash)] {
 			return fmt.Errorf("the firmware started a program that is not served here, with the Authenticode hash %x: another boot loader, or a tool of the machine's maker", hash)
 		}
-		uki = uki || name == want.UKI
+		uki = uki || known && name == want.UKI
 	}
 	if !bytes.Equal(value, e.Registers[started]) {
 		return errors.New("the machine's list of what its firmware started is not what its PCR 4 says")

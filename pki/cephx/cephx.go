@@ -20,6 +20,8 @@ const (
 	OSD = "client.bootstrap-osd"
 	// RBD makes and maps the volumes of Kubernetes.
 	RBD = "client.kubernetes-rbd"
+	// CephFS makes and mounts the shared volumes of Kubernetes. Without a node's name it is a Kubernetes elsewhere.
+	CephFS = "client.kubernetes-cephfs"
 )
 
 // Sizes in bytes: what stands before a key, and a key of AES-128.
@@ -35,7 +37,7 @@ var ErrForm = errors.New("it is no key of Ceph's")
 // since Ceph's monitors let no older key take the place of a newer one.
 func Derive(seed, purpose string) (string, error) {
 	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(seed))
-	if err != nil || len(k) < header+size || binary.LittleEndian.Uint16(k) != 1 {
+	if err != nil || len(k) != header+size || binary.LittleEndian.Uint16(k) != 1 || binary.LittleEndian.Uint16(k[10:]) != size {
 		return "", ErrForm
 	}
 	mac := hmac.New(sha256.New, k[header:])

@@ -124,9 +124,6 @@ func (c Claim) checkTPM() error {
 		if c.TPM == nil {
 			return fmt.Errorf("%w: it has a quote without a TPM", ErrForm)
 		}
-		if !printable(c.Evidence.Cmdline[:min(len(c.Evidence.Cmdline), maxText)]) {
-			return fmt.Errorf("%w: it has a command line that cannot be printed", ErrForm)
-		}
 	}
 	return nil
 }

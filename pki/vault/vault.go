@@ -22,6 +22,7 @@ import (
 
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // Names in the folder.
@@ -301,37 +302,8 @@ func readBounded(name string, limit int64) ([]byte, error) {
 }
 
 // WriteFile writes a file for its owner alone: whole or not at all, and on the disk when it returns.
-func WriteFile(name string, data []byte) (err error) {
-	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", name, err)
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+func WriteFile(name string, data []byte) error {
+	return atomicfile.Replace(name, data, 0o600, atomicfile.Durable)
 }
 
 // Discard removes the folder when Create made it and nothing but our own files is in it.

@@ -34,12 +34,12 @@ import (
 	"spore/builder/netboot/approvals"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/roster"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
 	"spore/cluster"
 	"spore/pki"
 	"spore/pki/attest"
+	"spore/pki/authenticode"
 	"spore/pki/enroll"
 )
 
@@ -184,7 +184,7 @@ func (m *machine) extend(register uint32, sum [32]byte) {
 
 // starts is what firmware does with a program.
 func (m *machine) starts(program []byte) {
-	sum, err := secureboot.Digest(bytes.NewReader(program), int64(len(program)))
+	sum, err := authenticode.HashOf(bytes.NewReader(program), int64(len(program)))
 	require.NoError(m.t, err)
 	m.extend(4, sum)
 	le := binary.LittleEndian

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
 	"spore/agent/config/effect"
@@ -28,6 +27,7 @@ import (
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 const (

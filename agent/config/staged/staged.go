@@ -8,22 +8,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/config/running"
 	"spore/agent/dbx"
 	"spore/agent/firmware"
 	"spore/agent/node"
+	"spore/agent/nvcounter"
 	"spore/agent/paths"
+	"spore/agent/quote"
 	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/trial"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/update"
 )
 
@@ -131,7 +134,9 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.
 	if err != nil {
 		return slot.Answer{}, err
 	}
+	endCounting := countBy(m, &sm)
 	r, err := slot.Stage(sm, src)
+	endCounting()
 	var refused slot.Refusal
 	if errors.As(err, &refused) {
 		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
@@ -198,4 +203,23 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 		return ""
 	}
 	return sm, nil
+}
+
+// countBy gives package slot the counter of the machine's TPM, until the function that it returns is called.
+func countBy(m *node.Machine, to *slot.Machine) (end func()) {
+	t, err := quote.Open(m.Root.At("/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() {}
+	}
+	if err != nil {
+		to.NoCounter = err
+		return func() {}
+	}
+	n, err := nvcounter.Open(t)
+	if err != nil {
+		to.NoCounter = err
+	} else {
+		to.Counter = n
+	}
+	return func() { t.Close() }
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/client"
 	"spore/agent/etcd/etcdutl"
 	"spore/agent/etcd/master"
@@ -30,6 +29,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

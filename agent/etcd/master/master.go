@@ -10,11 +10,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/client"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // program is the program whose secrets root's commands share.

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/etcd/origin"
 	"spore/agent/etcd/restore"
 	"spore/agent/formation"
@@ -22,6 +21,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 // Files of etcd.service in its runtime directory and of this boot.

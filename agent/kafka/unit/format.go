@@ -14,13 +14,13 @@ import (
 	"strings"
 	"syscall"
 
-	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 )
 
 const (

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"spore/agent/atomicfile"
 	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/cluster/roles"
+	"spore/storage/atomicfile"
 )
 
 const (

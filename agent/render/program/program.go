@@ -14,7 +14,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/config/live"
 	"spore/agent/etcd/origin"
 	"spore/agent/nic"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/renewal"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // kubeletDir is where kubelet keeps its own certificates.

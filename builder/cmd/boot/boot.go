@@ -52,26 +52,26 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "boot [OUT] {--node NAME… | --all | --console NAME | --kill [NAME…]}",
-		Short: "Rehearse nodes of an image in QEMU",
-		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its MAC
-addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives its address
-or host name. All are on one private network. The ports of their roles are forwarded from free ports of this machine's
-loopback, which are printed. So is a SOCKS5 proxy that leads to all addresses of the network and knows its names.
+		Short: "Run an image in QEMU virtual machines, to rehearse a cluster",
+		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its
+MAC addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives
+its address or host name. All are on one private network. Free ports of this machine's loopback lead to the ports of
+their roles, and a SOCKS5 proxy leads to all addresses and names of that network. All these ports are printed.
 
-One machine's console is shown and gets what you type; of several machines each change of their status is. Ctrl-C is a power
-cut for all of them. --console NAME shows one among them, or attaches to one that runs in another terminal; Ctrl-C then only
-detaches. --kill ends those that run in the background or in another terminal.
+With one machine, you see its console and can type into it; with several machines, you see each change of their status.
+Ctrl-C is a power cut for all of them. --console NAME shows the console of one of them, or attaches to one that runs in
+another terminal; Ctrl-C then only detaches. --kill ends machines that run in the background or in another terminal.
 
-Bundles are made with the keys that the image was built with, from the operator's folder, which is looked for in the current
-folder and beside OUT. --credential spore.bundle=FILE hands over another one.
+Bundles are made with the keys that the image was built with, from the operator's folder. It is searched in the current
+folder and beside OUT. --credential spore.bundle=FILE gives another bundle.
 
---until ready makes it a test: it ends with 0 as soon as all named nodes are ready at the same time, and with 1 when they are
-not within --timeout, or a machine ends or its kernel panics before. It says of each node what is missing, and cuts the power of all
-machines. A node is ready when its system runs, its roles have started, no unit has failed, its health is good, and Kubernetes
-takes it for Ready where it runs pods.
+--until ready makes it a test: it ends with 0 as soon as all named nodes are ready at the same time. It ends with 1 when
+they are not ready within --timeout, or when a machine ends or its kernel panics. It says of each node what is missing,
+and cuts the power of all machines. A node is ready when its system runs, its roles have started, no unit has failed,
+its health is good, and (if it runs pods) Kubernetes reports it as Ready.
 
-What a machine keeps is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
-finds it there. The disk belongs to one build of the image; --rm forgets it all.`,
+A machine's data is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
+finds it there. The disk belongs to one build of the image; --rm deletes all of it.`,
 		Example: `  spore boot out --node edge-01
   spore boot out --all
   spore boot out --all --until ready --timeout 20m

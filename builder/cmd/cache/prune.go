@@ -21,11 +21,12 @@ func pruneCommand(f *flags) *cobra.Command {
 	var all, dry bool
 	cmd := &cobra.Command{
 		Use:   "prune [--to SIZE | --older-than TIME | --all]",
-		Short: "Remove what nobody has used for longest",
-		Long: `Prune removes objects from the cache: those that nobody has used for longest, until it is as small as --to says, or as its limit when
-there is no flag; those that nobody has used for a time with --older-than; everything with --all.
+		Short: "Remove the objects that were unused for the longest time",
+		Long: `Prune removes objects from the cache. Without a flag, and with --to, it removes those that were unused for the longest
+time, until the cache has the size of its limit, or of --to. With --older-than it removes what was unused for that time,
+with --all everything.
 
-It may run while images are built. What a running build has used since it began stays.`,
+It may run during builds. What a running build has used stays.`,
 		Example: "  spore cache prune --to 5GiB\n  spore cache prune --older-than 30d --dry-run\n  spore cache prune --all",
 		Args:    exit.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -115,7 +115,7 @@ func TestWhyAMachineIsNoNode(t *testing.T) {
 			[]string{sixNodes, "--mac", "52:54:00:77:00:11", "--serial", "PLANT-KAFKA-01"}, exit.Failed,
 			"this machine would be more than one node: mac 52:54:00:77:00:11 is master-01, serial plant-kafka-01 is kafka-01",
 		},
-		"a choice that does not exist": {[]string{example, "--node", "edge-99"}, exit.Failed, `chooses node "edge-99", which cluster.yaml does not have`},
+		"a choice that does not exist": {[]string{example, "--node", "edge-99"}, exit.Failed, `cluster.yaml has no node "edge-99"; did you mean "edge-01"? Its nodes are `},
 		"a folder with errors":         {[]string{t.TempDir(), "--node", "x"}, exit.Failed, "cannot be read: no such file or directory"},
 		"two folders":                  {[]string{"a", "b", "--node", "x"}, exit.Misuse, "accepts at most 1 arg"},
 	} {

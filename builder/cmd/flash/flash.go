@@ -55,18 +55,19 @@ func command(world outside) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "flash IMAGE [DEVICE]",
-		Short: "Write an image to a memory stick, a disk or a file",
+		Short: "Write an image to a USB stick, a disk or a file",
 		Long: `Flash writes IMAGE (spore.img or spore.iso of a build's folder) to DEVICE. Without DEVICE it lists the removable disks.
 
-It refuses disks that are mounted or in use, and disks that are not removable unless --serial or a name below
-/dev/disk/by-id names them. It asks before it writes. Only what differs is written; then everything is read back from the
-medium and compared. Cut off at any point, the medium does not boot, or it is whole.
+It refuses disks that are mounted or in use. A disk that is not removable must be named by --serial or by its path under
+/dev/disk/by-id. It asks before it writes. It writes only what differs; then it reads everything back from the medium
+and compares it. If it is interrupted, the medium either does not boot or is complete.
 
 A state partition that is on the medium is kept. If the new system does not fit beside it, flash refuses; --erase-state
-with the serial number of the disk (of a file: its name) gives it up.
+with the serial number of the disk (or the name of a file) erases it.
 
 With --node the medium makes the machine that boots from it that node, and brings its bundle of secrets, made from the
-operator's folder. Whoever has the medium has the bundle until the node has sealed it and taken it off.`,
+operator's folder. Everybody who has the medium can read the bundle, until the node has sealed it and removed it from
+the medium.`,
 		Example: `  spore flash out/spore.img
   spore flash out/spore.img /dev/sdb
   spore flash out/spore.img /dev/sdb --node edge-01 --yes

@@ -29,10 +29,10 @@ func Command() *cobra.Command {
 	example := starter
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a documented starter folder",
+		Short: "Write a commented example configuration into a new folder",
 		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
-overwrites nothing: where one of the files is there already, it stops before it writes any. A .gitignore names what the
-commands write with keys in it; one that is there already stays as it is. The examples:
+overwrites nothing: when one of the files exists already, it stops before it writes. A .gitignore excludes the files
+with keys that commands write; an existing one stays as it is. The examples:
 
   starter     six machines with every service, and a comment on every key
   plant       the same six, of which the broker and the machine with Ceph's monitor run pods too

@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
+	"spore/pki/siglist"
 	"spore/pki/vault"
 )
 
@@ -45,7 +46,7 @@ func initCommand(world outside) *cobra.Command {
 	var f initFlags
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make the keys",
+		Short: "Make the keys of Secure Boot (PK, KEK, db) and of the TPM's PCR 11",
 		Long: `Init makes the folder DIR (secureboot when left out) with three keys and their certificates:
 
   PK   owns the machine: signs changes of KEK
@@ -54,11 +55,11 @@ func initCommand(world outside) *cobra.Command {
 
 and pcr.key, with which spore build --pcr-key signs what the TPM will measure. PK.auth, KEK.auth and db.auth are what
 systemd-boot (spore build --enroll) or a firmware's own menu enrols; the .esl files are the same without signature, and
-noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked for,
-or as --recipient or --plain say.
+noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked
+for, or as --recipient or --plain say.
 
-A machine with these keys starts nothing but what db signed: no other system's boot loader, and no option ROM of a card that
-only Microsoft signed. --microsoft lets those in too.`,
+A machine with these keys starts only what db signed. Boot loaders of other systems, and option ROMs of cards that only
+Microsoft signed, are refused; --microsoft allows them too.`,
 		Example: `  spore keys init
   spore keys init secureboot --name "Plant 7" --recipient age1…
   spore keys init --microsoft --db-certificate microsoft-uefi-ca-2023.crt`,
@@ -119,8 +120,8 @@ func initialize(w io.Writer, world outside, dir string, f initFlags) error {
 }
 
 // others reads the certificates that go in beside ours; it returns those of Microsoft.
-func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
-	var theirs []secureboot.Entry
+func others(o *secureboot.Options, f initFlags) ([]siglist.Entry, error) {
+	var theirs []siglist.Entry
 	if f.microsoft != "" {
 		fd, err := readFlash(f.microsoft)
 		if err != nil {
@@ -133,7 +134,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 	}
 	for _, v := range []struct {
 		files []string
-		into  *[]secureboot.Entry
+		into  *[]siglist.Entry
 	}{{f.db, &o.DB}, {f.kek, &o.KEK}} {
 		for _, name := range v.files {
 			data, err := ask.Small(name)
@@ -144,7 +145,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			*v.into = append(*v.into, secureboot.Entry{Certificate: c})
+			*v.into = append(*v.into, siglist.Entry{Certificate: c})
 		}
 	}
 	return theirs, nil
@@ -253,7 +254,7 @@ func writeFolder(dir string, files map[string][]byte) (err error) {
 }
 
 // say tells what was made, and what it means for machines.
-func say(w io.Writer, dir string, f initFlags, theirs []secureboot.Entry) {
+func say(w io.Writer, dir string, f initFlags, theirs []siglist.Entry) {
 	suffix := ".age"
 	switch {
 	case f.plain:

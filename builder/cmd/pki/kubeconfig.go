@@ -37,12 +37,12 @@ func kubeconfigCommand(world outside) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [DIR] -o FILE",
-		Short: "Make a kubeconfig for a person who administers Kubernetes",
-		Long: `Kubeconfig makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what kubectl
-needs besides. The certificate comes from the operator's folder (see spore pki); no node has to run.
+		Short: "Create a kubeconfig for kubectl, for a Kubernetes administrator",
+		Long: `Kubeconfig makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what
+kubectl needs besides. The certificate comes from the operator's folder (see spore pki); the nodes may be off.
 
-The person has every right in the cluster, under the name that --user gives, until the certificate ends: Kubernetes knows
-no way to take a certificate back. So choose a short lifetime. The file is readable by you alone.`,
+The person has every right in the cluster, under the name that --user gives, until the certificate expires: Kubernetes
+cannot revoke a certificate. So choose a short lifetime. Only you can read the file.`,
 		Example: `  spore kubeconfig configs -o admin.kubeconfig
   spore kubeconfig configs --user anna --lifetime 30m -o anna.kubeconfig
   spore kubeconfig configs --server https://127.0.0.1:49443 -o local.kubeconfig`,

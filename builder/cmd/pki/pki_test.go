@@ -161,7 +161,7 @@ func (b *bench) hides(secrets ...string) {
 func TestFromInitToABundleForMQTT(t *testing.T) {
 	b := newBench(t)
 	out := b.ok("init", "@configs")
-	require.Contains(t, out, "configs.pki: 12 authorities, 38 certificates, 31 secrets\nencrypted with the passphrase")
+	require.Contains(t, out, "configs.pki: 12 authorities, 38 certificates, 35 secrets\nencrypted with the passphrase")
 	out = b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle")
 	require.Contains(t, out, "bundle 1 of node edge-01\nnot encrypted: whoever has such a file has the node's secrets")
 	st, err := os.Stat(b.path("edge-01.bundle"))

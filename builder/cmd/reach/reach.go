@@ -1,5 +1,5 @@
 // Package reach is how commands ask the nodes of a running cluster: which nodes there are, where they answer, and by which
-// certificate they are asked. It comes from a file that `spore access` wrote, or is made for the moment from the operator's
+// certificate they are asked. It comes from a file that spore access wrote, or is made for the moment from the operator's
 // folder.
 package reach
 
@@ -43,7 +43,7 @@ var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
 
 // Flags say how nodes are reached.
 type Flags struct {
-	// Access is a file that `spore access` wrote; where it is empty, DIR.access is taken when it is there.
+	// Access is a file that spore access wrote; where it is empty, DIR.access is taken when it is there.
 	Access string
 	// PKI is the operator's folder, and the others open it.
 	PKI, PassphraseFile, Identity string
@@ -57,7 +57,7 @@ type Flags struct {
 // Register adds the flags to a command. Where many is true, it asks all nodes unless some are named.
 func (f *Flags) Register(cmd *cobra.Command, many bool) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Access, "access", "", "file that `spore access` wrote (default: DIR.access where it is, else the operator's folder)")
+	flags.StringVar(&f.Access, "access", "", "file that spore access wrote (default: DIR.access where it is, else the operator's folder)")
 	flags.StringVar(&f.PKI, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
 	flags.StringVar(&f.PassphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&f.Identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
@@ -120,8 +120,8 @@ func choose(nodes []facts.Node, names []string, dir string) ([]facts.Node, error
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.Name == name }) {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+		if _, err := facts.Find(nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return nil, exit.Usage(err)
 		}
 	}
 	return out, nil
@@ -143,7 +143,7 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
 		}
 		if _, known := at[name]; !known {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+			return nil, exit.Usage(facts.NoNode(filepath.Join(dir, "cluster.yaml"), name, facts.Names(nodes)))
 		}
 		if _, port, err := net.SplitHostPort(place); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

@@ -5,14 +5,11 @@
 package roster
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -76,20 +73,13 @@ func Read(name string) (*Nodes, error) {
 }
 
 func readNodes(part fs.FS) (*Nodes, error) {
-	n := &Nodes{}
-	if err := readJSON(part, facts.ClusterFile, &n.Cluster); err != nil {
-		return nil, err
-	}
-	files, err := fs.ReadDir(part, facts.NodeDir)
+	c, nodes, err := facts.Read(part)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		var node facts.Node
-		if err := readJSON(part, path.Join(facts.NodeDir, f.Name()), &node); err != nil {
-			return nil, err
-		}
-		n.All = append(n.All, &node)
+	n := &Nodes{Cluster: *c}
+	for i := range nodes {
+		n.All = append(n.All, &nodes[i])
 	}
 	index, err := fs.ReadFile(part, facts.IdentityIndex)
 	if err != nil {
@@ -97,17 +87,6 @@ func readNodes(part fs.FS) (*Nodes, error) {
 	}
 	n.index, err = identity.FromBytes(index)
 	return n, err
-}
-
-func readJSON(part fs.FS, name string, into any) error {
-	data, err := fs.ReadFile(part, name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // Node returns a node by its name.
@@ -119,7 +98,7 @@ func (n *Nodes) Node(name string) (*facts.Node, error) {
 		}
 		names = append(names, node.Name)
 	}
-	return nil, fmt.Errorf("no node %q; the image's nodes are %s", name, strings.Join(names, ", "))
+	return nil, facts.NoNode("the image", name, names)
 }
 
 // identify fills in who a machine is. uuids are further forms that its UUID may have.

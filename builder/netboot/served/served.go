@@ -12,9 +12,9 @@ import (
 	"spore/builder/media"
 	"spore/builder/netboot/ipxe"
 	"spore/builder/pcr"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/pki/attest"
+	"spore/pki/authenticode"
 )
 
 // Want reads the folder.
@@ -62,7 +62,7 @@ func Want(dir string) (attest.Want, error) {
 }
 
 func add(w *attest.Want, name string, program []byte) error {
-	sum, err := secureboot.Digest(bytes.NewReader(program), int64(len(program)))
+	sum, err := authenticode.HashOf(bytes.NewReader(program), int64(len(program)))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -92,7 +92,7 @@ func addKernel(w *attest.Want, dir string, image []byte) error {
 		if size < int64(len(kernel)) {
 			continue
 		}
-		sum, err := secureboot.DigestInMemory(kernel, size)
+		sum, err := authenticode.HashInMemory(kernel, size)
 		if err != nil {
 			return fmt.Errorf("%s: %w", ipxe.Kernel, err)
 		}

@@ -1,4 +1,4 @@
-package secureboot
+package authenticode
 
 import (
 	"crypto"
@@ -86,11 +86,12 @@ func tagged(tag int, content []byte) asn1.RawValue {
 	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: tag, IsCompound: true, Bytes: content}
 }
 
-// authenticode is the signature over a program's digest: a ContentInfo with SignedData.
-func (s *Signer) authenticode(digest []byte) ([]byte, error) {
+// Sign is the signature over a program's hash: a ContentInfo with SignedData. It has no time in it, so that the same
+// program and key give the same bytes.
+func Sign(key *rsa.PrivateKey, c *x509.Certificate, hash Hash) ([]byte, error) {
 	content, err := asn1.Marshal(indirectData{
 		Data:   peImageAttribute{oidPEImageData, asn1.RawValue{FullBytes: peImageData}},
-		Digest: digestInfo{algorithmSHA256, digest},
+		Digest: digestInfo{algorithmSHA256, hash[:]},
 	})
 	if err != nil {
 		return nil, err
@@ -104,30 +105,30 @@ func (s *Signer) authenticode(digest []byte) ([]byte, error) {
 		return nil, err
 	}
 	hashed := sha256.Sum256(attributes)
-	inner, err := s.signedData(contentInfo{oidIndirectData, tagged(0, content)}, hashed[:], attributes)
+	inner, err := sign(key, c, contentInfo{oidIndirectData, tagged(0, content)}, hashed[:], attributes)
 	if err != nil {
 		return nil, err
 	}
 	return asn1.Marshal(contentInfo{oidSignedData, tagged(0, inner)})
 }
 
-// detached is the signature over data that is not in it, and without attributes: a bare SignedData, as UEFI 2.10, section
+// SignDetached is the signature over data that is not in it, and without attributes: a bare SignedData, as UEFI 2.10, section
 // 8.2.2, wants it for variables.
-func (s *Signer) detached(data []byte) ([]byte, error) {
+func SignDetached(key *rsa.PrivateKey, c *x509.Certificate, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(data)
-	return s.signedData(contentInfo{Type: oidData}, sum[:], nil)
+	return sign(key, c, contentInfo{Type: oidData}, sum[:], nil)
 }
 
-// signedData signs a digest. attributes are those over which it was taken, as a SET, or nothing.
-func (s *Signer) signedData(content contentInfo, digest, attributes []byte) ([]byte, error) {
+// sign signs a digest. attributes are those over which it was taken, as a SET, or nothing.
+func sign(key *rsa.PrivateKey, c *x509.Certificate, content contentInfo, digest, attributes []byte) ([]byte, error) {
 	// The randomness that Go asks for blinds the computation; the result does not depend on it.
-	signature, err := rsa.SignPKCS1v15(nil, s.Key, crypto.SHA256, digest)
+	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest)
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
 	signer := signerInfo{
 		Version:            1,
-		Certificate:        issuerAndSerial{asn1.RawValue{FullBytes: s.Certificate.RawIssuer}, s.Certificate.SerialNumber},
+		Certificate:        issuerAndSerial{asn1.RawValue{FullBytes: c.RawIssuer}, c.SerialNumber},
 		DigestAlgorithm:    algorithmSHA256,
 		SignatureAlgorithm: pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue},
 		Signature:          signature,
@@ -143,7 +144,7 @@ func (s *Signer) signedData(content contentInfo, digest, attributes []byte) ([]b
 		Version:          1,
 		DigestAlgorithms: []pkix.AlgorithmIdentifier{algorithmSHA256},
 		Content:          content,
-		Certificates:     tagged(0, s.Certificate.Raw),
+		Certificates:     tagged(0, c.Raw),
 		Signers:          []signerInfo{signer},
 	})
 }
@@ -207,6 +208,17 @@ func (s *signedData) certificate() (*x509.Certificate, error) {
 		}
 	}
 	return nil, errors.New("the certificate of its signer is not in it")
+}
+
+// CheckDetached verifies a signature, as SignDetached makes it, of the owner of a certificate over data.
+func CheckDetached(der []byte, c *x509.Certificate, data []byte) error {
+	var s signedData
+	rest, err := asn1.Unmarshal(der, &s)
+	if err != nil || len(rest) > 0 || len(s.Signers) != 1 {
+		return errors.Join(errors.New("it has no signed data of one signer"), err)
+	}
+	sum := sha256.Sum256(data)
+	return s.checkSigner(c, sum[:])
 }
 
 // checkSigner verifies the signature over the content whose digest is given, through the attributes where there are any.

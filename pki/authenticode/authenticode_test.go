@@ -1,4 +1,4 @@
-package authenticode
+package authenticode_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/pki/authenticode"
 	"spore/test/testpe"
 )
 
@@ -18,7 +19,7 @@ func someProgram() []byte {
 
 func names(t *testing.T, program []byte) (out []string) {
 	t.Helper()
-	list, err := Signers(bytes.NewReader(program), int64(len(program)))
+	list, err := authenticode.Signers(bytes.NewReader(program), int64(len(program)))
 	require.NoError(t, err)
 	for _, c := range list {
 		out = append(out, c.Subject.CommonName)
@@ -31,7 +32,7 @@ func TestWhoSigned(t *testing.T) {
 	require.Empty(t, names(t, plain))
 	signed := testpe.Sign(plain, "plant")
 	require.Equal(t, []string{"plant"}, names(t, signed))
-	list, err := Signers(bytes.NewReader(signed), int64(len(signed)))
+	list, err := authenticode.Signers(bytes.NewReader(signed), int64(len(signed)))
 	require.NoError(t, err)
 	require.True(t, list[0].Equal(testpe.Signer("plant").Certificate))
 	other := testpe.Sign(plain, "other")
@@ -47,7 +48,7 @@ func withEntry(signed, entry []byte) []byte {
 }
 
 // testRow is where the row of the table is in programs of testpe.
-const testRow = 0x40 + optionalHeader + optMinSize + tableRow*8
+const testRow = 0x40 + 24 + 112 + 4*8
 
 func TestASignatureThatDoesNotHold(t *testing.T) {
 	plain := someProgram()
@@ -70,13 +71,13 @@ func TestASignatureThatDoesNotHold(t *testing.T) {
 		"a byte of the last section":           {flip(len(plain) - 600), "was changed after it was signed"},
 		"a byte of the header":                 {flip(0x30), "was changed after it was signed"},
 		"the signature of another program":     {append(flip(1024)[:len(plain)], signed[len(plain):]...), "was changed after it was signed"},
-		"a byte of the signature itself":       {flip(signature + 200), "not by the key of its certificate"},
-		"the certificate of somebody else":     {bytes.Replace(signed, certificate, sameLength(t), 1), "not by the key"},
+		"a byte of the signature itself":       {flip(signature + 200), "not that of its certificate"},
+		"the certificate of somebody else":     {bytes.Replace(signed, certificate, sameLength(t), 1), "not that of its certificate"},
 		"one that does not hold beside a good": {withEntry(signed, testpe.Sign(changed, "other")[len(plain):]), "does not hold"},
-		"what is behind it, and no signature":  {withEntry(signed, bytes.Repeat([]byte{0x41}, 16)), "its signature has 1094795585 bytes"},
+		"what is behind it, and no signature":  {withEntry(signed, bytes.Repeat([]byte{0x41}, 16)), "an entry of 1094795585 bytes cannot be"},
 		"what is behind the table":             {append(bytes.Clone(signed), 0, 0, 0, 0, 0, 0, 0, 0), "is not its end"},
 		"no program":                           {[]byte("text"), "too short"},
-		"a text":                               {bytes.Repeat([]byte("text"), 999), "its header is inconsistent"},
+		"a text":                               {bytes.Repeat([]byte("text"), 999), "does not begin as one"},
 		"another kind of signature": {func() []byte {
 			b := bytes.Clone(signed)
 			le.PutUint16(b[len(plain)+6:], 1)
@@ -86,10 +87,10 @@ func TestASignatureThatDoesNotHold(t *testing.T) {
 			b := bytes.Clone(signed)
 			le.PutUint32(b[0x40+24+240+40+20:], le.Uint32(b[0x40+24+240+40+20:])+512)
 			return b
-		}(), "there is something between them"},
+		}(), "a gap between sections"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Signers(bytes.NewReader(tt.program), int64(len(tt.program)))
+			_, err := authenticode.Signers(bytes.NewReader(tt.program), int64(len(tt.program)))
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -106,15 +107,31 @@ func sameLength(t *testing.T) []byte {
 	return raw
 }
 
+func TestWhatIsNoProgramHasNoHash(t *testing.T) {
+	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("MZ no program"), "zeros": make([]byte, 4096)} {
+		_, err := authenticode.HashOf(bytes.NewReader(data), int64(len(data)))
+		require.ErrorContains(t, err, "hash a program", name)
+	}
+	plain := someProgram()
+	want, err := authenticode.HashOf(bytes.NewReader(plain), int64(len(plain)))
+	require.NoError(t, err)
+	signed := testpe.Sign(plain, "plant")
+	got, err := authenticode.HashOf(bytes.NewReader(signed), int64(len(signed)))
+	require.NoError(t, err)
+	require.Equal(t, want, got, "the signature is not part of it")
+}
+
 func FuzzSigners(f *testing.F) {
 	plain := someProgram()
 	f.Add(plain)
 	f.Add(testpe.Sign(plain, "plant"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := Signers(bytes.NewReader(data), int64(len(data)))
+		_, hashErr := authenticode.HashOf(bytes.NewReader(data), int64(len(data)))
+		list, err := authenticode.Signers(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			return
 		}
+		require.NoError(t, hashErr)
 		for _, c := range list {
 			require.NotNil(t, c)
 		}
