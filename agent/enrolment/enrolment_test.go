@@ -86,6 +86,8 @@ func TestItsPatienceGrowsAndEnds(t *testing.T) {
 	cancel()
 	in.Sleep = wait.Sleep
 	require.ErrorIs(t, Run(ctx, in), context.Canceled)
+	require.ErrorIs(t, wait.Sleep(ctx, time.Hour), context.Canceled)
+	require.NoError(t, wait.Sleep(context.Background(), time.Nanosecond))
 	in.Show = func(string) error { return stop }
 	require.ErrorIs(t, Run(context.Background(), in), stop)
 }

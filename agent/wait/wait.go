@@ -99,7 +99,7 @@ func Dir(ctx context.Context, dirs ...string) <-chan struct{} {
 	return out
 }
 
-// Sleep waits for d, or until ctx is done.
+// Sleep waits for a time, or until it is told to stop.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
