@@ -40,7 +40,7 @@ type Stored struct {
 func StoredVariables(fd []byte) ([]Stored, error) {
 	le := binary.LittleEndian
 	if len(fd) < volumeLength+2 || len(fd) > maxStoreOfVars || siglist.ParseGUID(fd[volumeGUID:]) != nvVolume {
-		return nil, errors.New("read stored variables: it is no store of variables of OVMF")
+		return nil, errors.New("read stored variables: not a variable store of OVMF")
 	}
 	off := uint64(le.Uint16(fd[volumeLength:]))
 	if off+storeHeader > uint64(len(fd)) || siglist.ParseGUID(fd[off:]) != authenticatedVars {

@@ -181,13 +181,13 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 		"a list that leaves a program out": {func(m *machine) {
 			m.started = append([][]byte{hash("evil")}, m.started...)
 			m.afterward = func(e *Evidence) { e.Started = e.Started[1:] }
-		}, "is not what its PCR 4 says"},
+		}, "does not match its PCR 4"},
 		"iPXE and nothing else":                      {func(m *machine) { m.started = [][]byte{hash("ipxe")} }, "the firmware has not started spore.efi"},
 		"nothing, as with BIOS":                      {func(m *machine) { m.started = nil }, "the firmware has not started spore.efi"},
 		"an error in place of a separator":           {func(m *machine) { m.started[1] = hash("\x01\x00\x00\x00") }, "a program that is not served here"},
 		"another build":                              {func(m *machine) { m.measured = hash("other") }, "another build of it was started"},
-		"a command line of somebody else":            {byIPXE("ro roothash=evil ro quiet"), "another command line than the one that is served"},
-		"a shorter command line":                     {byIPXE("ro roothash=aa"), "another command line than the one that is served"},
+		"a command line of somebody else":            {byIPXE("ro roothash=evil ro quiet"), "a command line that is not served"},
+		"a shorter command line":                     {byIPXE("ro roothash=aa"), "a command line that is not served"},
 		"a word more":                                {byIPXE("ro " + cmdline + " spore.console"), `the word "spore.console" on its command line`},
 		"a word that the kernel alone takes for one": {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\u00e0spore.console"), "other characters than printable ASCII"},
 		"a line break before a word":                 {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\vspore.console"), "other characters than printable ASCII"},

@@ -71,13 +71,13 @@ func TestASignatureThatDoesNotHold(t *testing.T) {
 		"a byte of the last section":           {flip(len(plain) - 600), "was changed after it was signed"},
 		"a byte of the header":                 {flip(0x30), "was changed after it was signed"},
 		"the signature of another program":     {append(flip(1024)[:len(plain)], signed[len(plain):]...), "was changed after it was signed"},
-		"a byte of the signature itself":       {flip(signature + 200), "not that of its certificate"},
-		"the certificate of somebody else":     {bytes.Replace(signed, certificate, sameLength(t), 1), "not that of its certificate"},
+		"a byte of the signature itself":       {flip(signature + 200), "was not made with its certificate"},
+		"the certificate of somebody else":     {bytes.Replace(signed, certificate, sameLength(t), 1), "was not made with its certificate"},
 		"one that does not hold beside a good": {withEntry(signed, testpe.Sign(changed, "other")[len(plain):]), "does not hold"},
 		"what is behind it, and no signature":  {withEntry(signed, bytes.Repeat([]byte{0x41}, 16)), "an entry of 1094795585 bytes cannot be"},
 		"what is behind the table":             {append(bytes.Clone(signed), 0, 0, 0, 0, 0, 0, 0, 0), "is not its end"},
 		"no program":                           {[]byte("text"), "too short"},
-		"a text":                               {bytes.Repeat([]byte("text"), 999), "does not begin as one"},
+		"a text":                               {bytes.Repeat([]byte("text"), 999), "its header is wrong"},
 		"another kind of signature": {func() []byte {
 			b := bytes.Clone(signed)
 			le.PutUint16(b[len(plain)+6:], 1)

@@ -66,8 +66,8 @@ func TestADetachedSignature(t *testing.T) {
 	der, err := SignDetached(key, c, []byte("data"))
 	require.NoError(t, err)
 	require.NoError(t, CheckDetached(der, c, []byte("data")))
-	require.ErrorContains(t, CheckDetached(der, c, []byte("dati")), "not that of its certificate")
-	require.ErrorContains(t, CheckDetached(der, other, []byte("data")), "not that of its certificate")
+	require.ErrorContains(t, CheckDetached(der, c, []byte("dati")), "was not made with its certificate")
+	require.ErrorContains(t, CheckDetached(der, other, []byte("data")), "was not made with its certificate")
 	require.ErrorContains(t, CheckDetached(append(der, 0), c, []byte("data")), "no signed data of one signer")
 	require.ErrorContains(t, CheckDetached(nil, c, []byte("data")), "no signed data of one signer")
 }

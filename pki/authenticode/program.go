@@ -59,7 +59,7 @@ func Read(r io.ReaderAt, size int64) (*Program, error) {
 	}
 	begin := int64(le.Uint32(dos[dosNewHeader:]))
 	if string(dos[:2]) != "MZ" || begin > maxHeaders {
-		return nil, errors.New("not a PE file: it does not begin as one")
+		return nil, errors.New("not a PE file: its header is wrong")
 	}
 	fixed, err := at(begin, optionalHeader+optMinSize)
 	if err != nil {
