@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-tpm/tpm2/transport"
 
 	"spore/agent/delivery"
+	"spore/agent/detect"
 	"spore/agent/enrolment"
 	"spore/agent/node"
 	"spore/agent/paths"
@@ -25,7 +26,7 @@ import (
 const enrollName = "spore.enroll"
 
 // Enroll asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
-// machine that is no node asks, too: so the operator sees it.
+// machine that does not match any node asks, too: so the operator sees it.
 func Enroll(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	if m.Boot.NetworkURL == "" {
@@ -52,7 +53,7 @@ func Enroll(ctx context.Context, m *node.Machine) error {
 	return err
 }
 
-// enrollAs asks for the taker's node; a nil taker is a machine that is no node.
+// enrollAs asks for the taker's node; a nil taker is a machine that does not match any node.
 func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) error {
 	id, err := m.Identity()
 	if err != nil {
@@ -75,7 +76,7 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {
-				return errors.New("this machine is no node")
+				return detect.ErrUnmatched
 			}
 			return t.takeSealed(ctx, key, prove.activate(), sealed)
 		},

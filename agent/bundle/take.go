@@ -76,7 +76,7 @@ func runBundle(ctx context.Context, m *node.Machine, ask bool) error {
 	return err
 }
 
-// newTaker collects what there is; nil on a machine that is no node.
+// newTaker collects what there is; nil on a machine that does not match any node.
 func newTaker(m *node.Machine) (*taker, error) {
 	id, err := m.Identity()
 	if err != nil || !id.Known() {

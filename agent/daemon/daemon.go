@@ -62,7 +62,7 @@ type agent struct {
 	m   *node.Machine
 	bus *activate.Bus
 	id  detect.Identity
-	// cluster and node are nil on a machine that is no node.
+	// cluster and node are nil on a machine that does not match any node.
 	cluster *facts.Cluster
 	node    *facts.Node
 	clock   timekeeper

@@ -5,6 +5,7 @@ package detect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -44,6 +45,12 @@ type Seen struct {
 	UUID      string   `json:"uuid,omitempty"`
 }
 
+// Unmatched is what is said of a machine that the evidence makes no node of the cluster.
+const Unmatched = "this machine does not match any node"
+
+// ErrUnmatched is Unmatched, for what only a node can do.
+var ErrUnmatched = errors.New(Unmatched)
+
 // Identity is the result of detection (/run/spore/identity.json).
 type Identity struct {
 	identity.Result
@@ -51,7 +58,7 @@ type Identity struct {
 	Seen Seen `json:"seen"`
 	// Card is the MAC of the card by whose lease phase two recognised the node.
 	Card string `json:"card,omitempty"`
-	// Advice says what to add to which file when the machine is no node.
+	// Advice says what to add to which file when the machine does not match any node.
 	Advice string `json:"advice,omitempty"`
 }
 

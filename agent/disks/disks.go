@@ -4,7 +4,6 @@ package disks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -15,6 +14,7 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/datadisk"
+	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/paths"
@@ -32,7 +32,7 @@ func Prepare(ctx context.Context, m *node.Machine, use string) error {
 		return err
 	}
 	if n == nil {
-		return errors.New("this machine is no node, so it has no disks for services")
+		return fmt.Errorf("%w, so it has no disks for services", detect.ErrUnmatched)
 	}
 	return prepareDisks(ctx, m, c, n, use)
 }

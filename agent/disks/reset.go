@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/datadisk"
+	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/state"
 	"spore/agent/volume"
@@ -23,7 +24,7 @@ func Reset(m *node.Machine, selector spec.DiskSelector, restart bool) error {
 		return err
 	}
 	if n == nil {
-		return errors.New("this machine is no node, so it has no disks of its own; nothing was changed")
+		return fmt.Errorf("%w, so it has no disks of its own; nothing was changed", detect.ErrUnmatched)
 	}
 	disks, err := m.Disks()
 	if err != nil {

@@ -16,7 +16,7 @@ func TestResetRefuses(t *testing.T) {
 	require.NoError(t, os.MkdirAll(m.Root.At("/run/udev"), 0o755))
 	reset := func() error { return Reset(m, spec.DiskSelector{Serial: "S1"}, false) }
 	nodetest.Is(t, m, "")
-	require.ErrorContains(t, reset(), "this machine is no node")
+	require.ErrorContains(t, reset(), "this machine does not match any node")
 	nodetest.Is(t, m, "node-00001")
 	require.ErrorContains(t, reset(), `no disk has the serial "S1"`)
 	require.ErrorContains(t, reset(), "nothing was changed")

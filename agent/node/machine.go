@@ -136,7 +136,7 @@ func (m *Machine) Identity() (detect.Identity, error) {
 	return id, nil
 }
 
-// Node reads cluster and node; both are nil for a machine that is no node.
+// Node reads cluster and node; both are nil for a machine that does not match any node.
 func (m *Machine) Node() (detect.Identity, *facts.Cluster, *facts.Node, error) {
 	id, err := m.Identity()
 	if err != nil || !id.Known() {
@@ -208,7 +208,7 @@ func Memory() uint64 {
 func (m *Machine) Self() (*facts.Cluster, *facts.Node, error) {
 	_, c, n, err := m.Node()
 	if err == nil && n == nil {
-		err = errors.New("this machine is no node")
+		err = detect.ErrUnmatched
 	}
 	return c, n, err
 }

@@ -52,7 +52,7 @@ func TestOnlyAMachineThatIsANodeIsItself(t *testing.T) {
 	require.ErrorContains(t, err, "has `spore-agent detect` run?")
 	nodetest.Is(t, m, "")
 	_, _, err = m.Self()
-	require.ErrorContains(t, err, "this machine is no node")
+	require.ErrorContains(t, err, "this machine does not match any node")
 	_, c, n, err := m.Node()
 	require.NoError(t, err, "to be no node is no error")
 	require.Nil(t, c)

@@ -15,6 +15,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"spore/agent/datadisk"
+	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/render"
@@ -44,7 +45,7 @@ func PrepareDisk(ctx context.Context, m *node.Machine, number string) error {
 		return err
 	}
 	if n == nil {
-		return errors.New("this machine is no node, so it has no disks for services")
+		return fmt.Errorf("%w, so it has no disks for services", detect.ErrUnmatched)
 	}
 	infos, err := datadisk.Read(m.Root, datadisk.OSD)
 	if err != nil {

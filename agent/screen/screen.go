@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/agent/detect"
 	"spore/agent/status"
 )
 
@@ -27,7 +28,7 @@ func Text(l status.Line) string {
 	var b strings.Builder
 	title := l.Node
 	if title == "" {
-		title = "this machine is no node"
+		title = detect.Unmatched
 	}
 	fmt.Fprintf(&b, "%s%s\n %s%s · %s · %s%s\n%s\n\n", clear, rule, bold, printable(l.Cluster), printable(title), printable(l.System), plain, rule)
 	row := func(name, text string) {
@@ -64,7 +65,7 @@ func Text(l status.Line) string {
 	for _, d := range l.Disks {
 		row("disk", d.Problem)
 	}
-	// The problem of a machine that is no node ends with the advice, which is shown by itself.
+	// The problem of a machine that does not match any node ends with the advice, which is shown by itself.
 	row("problem", strings.TrimSuffix(strings.TrimSuffix(l.Problem, l.Advice), "; "))
 	if l.Advice != "" {
 		b.WriteByte('\n')

@@ -27,7 +27,7 @@ func TestAMachineThatIsNoNodeSaysWhatToDo(t *testing.T) {
 		Cluster: "plant", System: "running", Advice: `add one of these to a node in cluster.yaml: macs: ["52:54:00:fe:ed:01"]; then run spore build`,
 		Problem: `no node has these values; it has the MAC 52:54:00:fe:ed:01; add one of these to a node in cluster.yaml: macs: ["52:54:00:fe:ed:01"]; then run spore build`,
 	})
-	require.Contains(t, got, "plant · this machine is no node · running")
+	require.Contains(t, got, "plant · this machine does not match any node · running")
 	require.Contains(t, got, " problem     no node has these values; it has the MAC 52:54:00:fe:ed:01\n")
 	require.Contains(t, got, "\n\n what to do  add one of these to a node in cluster.yaml: macs:\n")
 	require.Equal(t, 1, strings.Count(got, "add one of these"))

@@ -54,7 +54,7 @@ type Line struct {
 	// System is what `systemctl is-system-running` says.
 	System    string     `json:"system"`
 	Conflicts []arp.Used `json:"conflicts,omitempty"`
-	// Problem says why the machine is no node, and Advice what to add to which file.
+	// Problem says why the machine does not match any node, and Advice what to add to which file.
 	Problem string `json:"problem,omitempty"`
 	Advice  string `json:"advice,omitempty"`
 	// Seen is what the machine could be known by; only where there is a problem.

@@ -19,7 +19,7 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// Input is what the files depend on. Node is nil on a machine that is no node.
+// Input is what the files depend on. Node is nil on a machine that does not match any node.
 type Input struct {
 	Root     paths.Root
 	Cluster  *facts.Cluster

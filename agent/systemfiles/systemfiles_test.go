@@ -221,5 +221,5 @@ func TestTimesyncdIsToldAgainWhenTheClockIsRight(t *testing.T) {
 	in.Node = nil
 	_, err = WriteTimeServers(in)
 	require.NoError(t, err)
-	require.Equal(t, "[Time]\nNTP=ntp.example 10.77.0.11 10.77.0.12\n", read(t, in, timesyncdFile), "a machine that is no node may ask all")
+	require.Equal(t, "[Time]\nNTP=ntp.example 10.77.0.11 10.77.0.12\n", read(t, in, timesyncdFile), "a machine that does not match any node may ask all")
 }

@@ -5,7 +5,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"spore/agent/bootinfo"
 	"spore/agent/bundle"
+	"spore/agent/detect"
 	"spore/agent/hostkey"
 	"spore/agent/medium"
 	"spore/agent/node"
@@ -37,7 +37,7 @@ func Make(ctx context.Context, m *node.Machine) error {
 	case err != nil:
 		info = state.AsInfo(state.Refusal{Reason: err.Error()})
 	case n == nil:
-		info = state.AsInfo(errors.New("this machine is no node"))
+		info = state.AsInfo(detect.ErrUnmatched)
 	default:
 		o := Options(m, c, n)
 		if o.Named != nil {
@@ -123,7 +123,7 @@ func Adopt(m *node.Machine, path, partUUID string) error {
 		return err
 	}
 	if n == nil {
-		return errors.New("this machine is no node, so nothing can be its state")
+		return fmt.Errorf("%w, so nothing can be its state", detect.ErrUnmatched)
 	}
 	disks, err := m.Disks()
 	if err != nil {

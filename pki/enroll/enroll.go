@@ -171,7 +171,7 @@ func (c Claim) Fingerprint() string {
 const (
 	// Waiting is for the operator's approval.
 	Waiting = "waiting"
-	// Unknown is a machine that is no node of the configuration; it can be given nothing.
+	// Unknown is a machine that does not match any node of the configuration; it can be given nothing.
 	Unknown = "unknown"
 	// Denied is what the operator refused.
 	Denied = "denied"

@@ -313,7 +313,7 @@ func (s *Server) Approve(a Approval) error {
 	return nil
 }
 
-// NotKnown says what to do about a machine that is no node.
+// NotKnown says what to do about a machine that does not match any node.
 func (c Claim) NotKnown() error {
 	return fmt.Errorf("the machine with the fingerprint %s does not match any node of the configuration; add it (MACs %s, serial number %s), build, and boot it again",
 		c.Fingerprint(), strings.Join(c.MACs, ", "), c.Serial)

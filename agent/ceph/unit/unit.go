@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/ceph"
+	"spore/agent/detect"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/nic"
@@ -141,7 +142,7 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 		return nil, nil, err
 	}
 	if n == nil || c.Services.Ceph == nil || !slices.Contains(n.Roles, "ceph-mon") {
-		return nil, nil, errors.New("this machine is no node with the role ceph-mon")
+		return nil, nil, fmt.Errorf("%w with the role ceph-mon", detect.ErrUnmatched)
 	}
 	return c, n, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/config/running"
 	"spore/agent/dbx"
+	"spore/agent/detect"
 	"spore/agent/firmware"
 	"spore/agent/node"
 	"spore/agent/nvcounter"
@@ -117,7 +118,7 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.
 		return slot.Answer{}, err
 	}
 	if n == nil {
-		return slot.Answer{}, errors.New("this machine is no node, and takes no configuration")
+		return slot.Answer{}, fmt.Errorf("%w, and takes no configuration", detect.ErrUnmatched)
 	}
 	info, err := f.Stat()
 	if err != nil {

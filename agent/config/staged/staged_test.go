@@ -22,7 +22,7 @@ func TestWhoTakesNoConfiguration(t *testing.T) {
 	require.NoError(t, os.WriteFile(update, []byte("text"), 0o600))
 	require.ErrorContains(t, staged.File(t.Context(), m, update, slot.Wish{}, io.Discard), "read which node this is")
 	nodetest.Is(t, m, "")
-	require.ErrorContains(t, staged.File(t.Context(), m, update, slot.Wish{}, io.Discard), "this machine is no node, and takes no configuration")
+	require.ErrorContains(t, staged.File(t.Context(), m, update, slot.Wish{}, io.Discard), "this machine does not match any node, and takes no configuration")
 	nodetest.Is(t, m, "node-00000")
 	err := staged.File(t.Context(), m, update, slot.Wish{}, io.Discard)
 	require.ErrorContains(t, err, "the update is refused: ")

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"spore/agent/detect"
 	"spore/agent/etcd/client"
 	"spore/agent/node"
 	"spore/agent/paths"
@@ -37,7 +38,7 @@ func (m *Machine) Master() (*facts.Cluster, *facts.Node, error) {
 		return nil, nil, err
 	}
 	if !id.Known() {
-		return nil, nil, errors.New("this machine is no node")
+		return nil, nil, detect.ErrUnmatched
 	}
 	c, err := m.Part.Cluster()
 	if err != nil {

@@ -58,9 +58,9 @@ func TestWhoKeepsTheMembersNeedsNothingOfTheData(t *testing.T) {
 
 func TestOnlyAMasterWithItsSecretsAsksEtcd(t *testing.T) {
 	for name, tt := range map[string]struct{ node, want string }{
-		"a machine that is no node":        {"", "this machine is no node"},
-		"a master without its bundle":      {"master-1", "secret etcd-agent-certificate of this node"},
-		"a node that is not in the config": {"master-9", "master-9"},
+		"a machine that does not match any node": {"", "this machine does not match any node"},
+		"a master without its bundle":            {"master-1", "secret etcd-agent-certificate of this node"},
+		"a node that is not in the config":       {"master-9", "master-9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorContains(t, Show(t.Context(), mastertest.New(t, tt.node), io.Discard, false), tt.want)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"spore/agent/detect"
 	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -118,7 +119,7 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 		return nil, nil, err
 	}
 	if n == nil || c.Services.Kafka == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
-		return nil, nil, errors.New("this machine is no node with a role of Kafka")
+		return nil, nil, fmt.Errorf("%w with a role of Kafka", detect.ErrUnmatched)
 	}
 	return c, n, nil
 }

@@ -101,7 +101,7 @@ func TestWithoutANodeOfKafkaNothingIsDone(t *testing.T) {
 	for _, run := range []func(context.Context, *node.Machine) error{Bootstrap, Ready, Format} {
 		require.ErrorContains(t, run(t.Context(), m), "read which node this is")
 		nodetest.Is(t, m, "node-00000")
-		require.ErrorContains(t, run(t.Context(), m), "this machine is no node with a role of Kafka")
+		require.ErrorContains(t, run(t.Context(), m), "this machine does not match any node with a role of Kafka")
 		require.NoError(t, os.Remove(m.Root.At(paths.Identity)))
 	}
 	_, err := listener(&facts.Node{Name: "a"}, 9093)

@@ -2,8 +2,8 @@ package unit
 
 import (
 	"context"
-	"errors"
 
+	"spore/agent/detect"
 	"spore/agent/kubernetes"
 	"spore/agent/node"
 	"spore/agent/wait"
@@ -45,7 +45,7 @@ func self(m *node.Machine, leaf string) (*kubernetes.Client, *facts.Cluster, *fa
 		return nil, nil, nil, err
 	}
 	if n == nil {
-		return nil, nil, nil, errors.New("this machine is no node")
+		return nil, nil, nil, detect.ErrUnmatched
 	}
 	client, err := connect(m, c, leaf)
 	return client, c, n, err

@@ -5,7 +5,6 @@ package unit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"spore/agent/detect"
 	"spore/agent/kubernetes"
 	"spore/agent/node"
 	"spore/agent/render"
@@ -29,7 +29,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	if n == nil || !slices.Contains(n.Roles, "control-plane") {
-		return errors.New("this machine is no node with the role control-plane")
+		return fmt.Errorf("%w with the role control-plane", detect.ErrUnmatched)
 	}
 	nodes, err := nodesOf(m, c)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/config/live"
+	"spore/agent/detect"
 	"spore/agent/etcd/origin"
 	"spore/agent/nic"
 	"spore/agent/node"
@@ -61,7 +62,7 @@ func write(m *node.Machine, name string) error {
 		return err
 	}
 	if n == nil {
-		return errors.New("this machine is no node, so there is nothing to render")
+		return fmt.Errorf("%w, so there is nothing to render", detect.ErrUnmatched)
 	}
 	hosts, err := m.Part.Hosts()
 	if err != nil {

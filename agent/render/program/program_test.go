@@ -23,7 +23,7 @@ func TestAUnitGetsItsConfigurationBeforeItBecomesItsProgram(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", dir)
 	require.ErrorContains(t, program.Run(t.Context(), m, "coredns", nil, false), "read which node this is")
 	nodetest.Is(t, m, "")
-	require.ErrorContains(t, program.Run(t.Context(), m, "coredns", nil, false), "this machine is no node")
+	require.ErrorContains(t, program.Run(t.Context(), m, "coredns", nil, false), "this machine does not match any node")
 
 	nodetest.Is(t, m, "node-00001")
 	require.Error(t, program.Run(t.Context(), m, "frobnicate", nil, false), "nobody knows such a program")

@@ -24,7 +24,7 @@ import (
 type Answer struct {
 	// Match says which node, and by what.
 	Match identity.Result `json:"match"`
-	// What follows is empty when the machine is no node.
+	// What follows is empty when the machine does not match any node.
 	Node     *facts.Node     `json:"node,omitempty"`
 	Targets  []string        `json:"targets,omitempty"`
 	Programs []roles.Program `json:"programs,omitempty"`
