@@ -1,12 +1,10 @@
-// Package bundle is the wire format of a node's secrets: one line that names the format, the signing key and an Ed25519
-// signature (RFC 8032), and canonical JSON behind it.
+// Package bundle is the wire format of a node's secrets: a signed line (package signedline), and canonical JSON behind it.
 //
 //	spore-bundle 1 KEYID SIGNATURE
 //	{"cluster":…,"node":…,"issued":…,"serial":…,"authorities":{…},"secrets":{…},"revision":…,"trust":{…}}
 //
-// KEYID is 16 hexadecimal digits of the SHA-256 of the public key, SIGNATURE is base64. The signature covers "spore-bundle 1",
-// a NUL byte and the JSON as it stands. A reader takes no other spelling of the JSON than the canonical one (keys in this
-// order, maps sorted, no blanks), so that one content has one form.
+// A reader takes no other spelling of the JSON than the canonical one (keys in this order, maps sorted, no blanks), so
+// that one content has one form.
 //
 // The package has no secrecy of its own: package seal encrypts a bundle for transport. It uses the standard library only,
 // for the agent's sake.
@@ -15,9 +13,6 @@ package bundle
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +20,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"spore/wire/signedline"
 )
 
 // Bounds. A systemd credential has at most 1 MiB (CREDENTIAL_SIZE_MAX).
@@ -32,13 +29,9 @@ const (
 	MaxSize        = 1 << 20
 	maxSecrets     = 1024
 	maxAuthorities = 64
-	maxHeader      = 256
 )
 
-const (
-	magic   = "spore-bundle"
-	version = "1"
-)
+var format = signedline.Format{Magic: "spore-bundle", Version: "1"}
 
 // Errors that callers tell apart.
 var (
@@ -81,16 +74,6 @@ func (b Bundle) String() string {
 // Format implements fmt.Formatter, so that no verb shows the secrets.
 func (b Bundle) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, b.String()) }
 
-// keyID names a public key in the header.
-func keyID(key ed25519.PublicKey) string {
-	sum := sha256.Sum256(key)
-	return hex.EncodeToString(sum[:8])
-}
-
-func signed(body []byte) []byte {
-	return append([]byte(magic+" "+version+"\x00"), body...)
-}
-
 // Sign returns the bundle in its wire format.
 func Sign(b Bundle, key ed25519.PrivateKey) ([]byte, error) {
 	if err := b.check(); err != nil {
@@ -100,8 +83,7 @@ func Sign(b Bundle, key ed25519.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	public := key.Public().(ed25519.PublicKey)
-	header := fmt.Sprintf("%s %s %s %s\n", magic, version, keyID(public), base64.StdEncoding.EncodeToString(ed25519.Sign(key, signed(body))))
+	header := format.Sign(body, key)
 	if len(header)+len(body) > MaxSize {
 		return nil, fmt.Errorf("the secret bundle has %d bytes, more than %d", len(header)+len(body), MaxSize)
 	}
@@ -157,30 +139,17 @@ func Open(r io.Reader, whose Whose) (Bundle, error) {
 
 // verify checks header and signature and returns the body.
 func verify(data []byte, keys []ed25519.PublicKey) ([]byte, error) {
-	line, body, ok := bytes.Cut(data, []byte("\n"))
-	if !ok || len(line) > maxHeader {
-		return nil, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
+	first, body, _ := bytes.Cut(data, []byte("\n"))
+	line, err := format.Parse(string(first))
+	switch {
+	case errors.Is(err, signedline.ErrVersion):
+		return nil, fmt.Errorf("%w: %w; build a newer image, or make the bundle with the program that built this one", ErrVersion, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrForm, err)
+	case !line.Verify(body, keys):
+		return nil, ErrSignature
 	}
-	words := strings.Split(string(line), " ")
-	if len(words) < 2 || words[0] != magic {
-		return nil, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
-	}
-	if words[1] != version {
-		return nil, fmt.Errorf("%w: format %.16q is unknown, this program has %s; build a newer image, or make the bundle with the program that built this one", ErrVersion, words[1], version)
-	}
-	if len(words) != 4 {
-		return nil, fmt.Errorf("%w: its first line has %d words, not 4", ErrForm, len(words))
-	}
-	signature, err := base64.StdEncoding.Strict().DecodeString(words[3])
-	if err != nil || len(signature) != ed25519.SignatureSize {
-		return nil, fmt.Errorf("%w: its signature is malformed", ErrForm)
-	}
-	for _, key := range keys {
-		if len(key) == ed25519.PublicKeySize && keyID(key) == words[2] && ed25519.Verify(key, signed(body), signature) {
-			return body, nil
-		}
-	}
-	return nil, ErrSignature
+	return body, nil
 }
 
 // parse reads the body of a bundle; its errors quote nothing of it.

@@ -3,7 +3,6 @@ package bundle
 import (
 	"bytes"
 	"crypto/ed25519"
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,8 +37,7 @@ func sign(t testing.TB, b Bundle, n byte) []byte {
 
 // raw signs any body, as somebody with the cluster's key and another program would.
 func raw(body string) []byte {
-	s := base64.StdEncoding.EncodeToString(ed25519.Sign(key(1), signed([]byte(body))))
-	return fmt.Appendf(nil, "spore-bundle 1 %s %s\n%s", keyID(public(1)), s, body)
+	return []byte(format.Sign([]byte(body), key(1)) + body)
 }
 
 func TestABundleIsReadAsItWasSigned(t *testing.T) {

@@ -1,14 +1,11 @@
-// Package update is the wire format of a new configuration for running nodes: one line that names the format, the signing key
-// and an Ed25519 signature (RFC 8032), canonical JSON in one line, and behind it the cluster part and the unified kernel image
-// (UKI) as they go to a disk.
+// Package update is the wire format of a new configuration for running nodes: a signed line (package signedline), canonical
+// JSON in one line, and behind it the cluster part and the unified kernel image (UKI) as they go to a disk.
 //
 //	spore-update 1 KEYID SIGNATURE
 //	{"cluster":…,"nodes":[…],"issued":…,"serial":…,"force":true,"rootHash":…,"clusterHash":…,"part":{"size":…,"sha256":…},"uki":{…}}
 //	PART UKI
 //
-// KEYID is 16 hexadecimal digits of the SHA-256 of the public key, SIGNATURE is base64. The signature covers "spore-update 1",
-// a NUL byte and the JSON as it stands; the JSON has the hashes of what follows. Bundles of secrets are signed with the same
-// key: the words in front keep one from being taken for the other.
+// The signature is over the JSON, which has the hashes of what follows.
 //
 // It holds no secret. What is in the cluster part, and whether the UKI starts it, is for whoever makes it.
 package update
@@ -18,7 +15,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -26,6 +22,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"spore/wire/signedline"
 )
 
 // Bounds. The head has the names of all nodes, of which there may be ten thousand.
@@ -34,13 +32,12 @@ const (
 	MaxPart = 1 << 30
 	MaxUKI  = 512 << 20
 	// MaxSize is that of a whole update in bytes.
-	MaxSize = MaxPart + MaxUKI + MaxHead + maxLine
+	MaxSize = MaxPart + MaxUKI + MaxHead + signedline.Max
 
-	maxLine  = 256
 	maxNodes = 100_000
 )
 
-const magic, version = "spore-update", "1"
+var format = signedline.Format{Magic: "spore-update", Version: "1"}
 
 // Errors that callers tell apart.
 var (
@@ -95,13 +92,6 @@ func Sum(r io.Reader) (Blob, error) {
 	return Blob{n, hex.EncodeToString(sum.Sum(nil))}, err
 }
 
-func keyID(key ed25519.PublicKey) string {
-	sum := sha256.Sum256(key)
-	return hex.EncodeToString(sum[:8])
-}
-
-func signed(head []byte) []byte { return append([]byte(magic+" "+version+"\x00"), head...) }
-
 // Sign returns the beginning of an update; the cluster part and the UKI follow.
 func Sign(h Head, key ed25519.PrivateKey) ([]byte, error) {
 	if err := h.check(); err != nil {
@@ -114,8 +104,7 @@ func Sign(h Head, key ed25519.PrivateKey) ([]byte, error) {
 	if len(head) > MaxHead {
 		return nil, fmt.Errorf("the head of the update has %d bytes, more than %d", len(head), MaxHead)
 	}
-	line := fmt.Sprintf("%s %s %s %s\n", magic, version, keyID(key.Public().(ed25519.PublicKey)), base64.StdEncoding.EncodeToString(ed25519.Sign(key, signed(head))))
-	return append([]byte(line), head...), nil
+	return append([]byte(format.Sign(head, key)), head...), nil
 }
 
 func canonical(h Head) ([]byte, error) {
@@ -130,34 +119,26 @@ func canonical(h Head) ([]byte, error) {
 // Read reads the head of an update and verifies its signature by one of the keys. r is then at the cluster part, whose hash,
 // like that of the UKI, is for the caller to check.
 func Read(r *bufio.Reader, keys []ed25519.PublicKey) (Head, error) {
-	line, err := readLine(r, maxLine)
+	first, err := readLine(r, signedline.Max)
 	if err != nil {
 		return Head{}, err
 	}
-	words := strings.Split(line, " ")
-	if words[0] != magic {
-		return Head{}, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
-	}
-	if len(words) > 1 && words[1] != version {
-		return Head{}, fmt.Errorf("%w: format %.16q is unknown, this program has %s; push with the program that built the image that runs", ErrVersion, words[1], version)
-	}
-	if len(words) != 4 {
-		return Head{}, fmt.Errorf("%w: its first line has %d words, not 4", ErrForm, len(words))
-	}
-	signature, err := base64.StdEncoding.Strict().DecodeString(words[3])
-	if err != nil || len(signature) != ed25519.SignatureSize {
-		return Head{}, fmt.Errorf("%w: its signature is malformed", ErrForm)
+	line, err := format.Parse(first)
+	switch {
+	case errors.Is(err, signedline.ErrVersion):
+		return Head{}, fmt.Errorf("%w: %w; push with the program that built the image that runs", ErrVersion, err)
+	case err != nil:
+		return Head{}, fmt.Errorf("%w: %w", ErrForm, err)
 	}
 	head, err := readLine(r, MaxHead)
 	if err != nil {
 		return Head{}, err
 	}
-	for _, key := range keys {
-		if len(key) == ed25519.PublicKeySize && keyID(key) == words[2] && ed25519.Verify(key, signed([]byte(head+"\n")), signature) {
-			return parse([]byte(head + "\n"))
-		}
+	body := []byte(head + "\n")
+	if !line.Verify(body, keys) {
+		return Head{}, ErrSignature
 	}
-	return Head{}, ErrSignature
+	return parse(body)
 }
 
 // readLine reads a line of at most limit bytes without its end.
