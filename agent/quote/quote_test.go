@@ -138,7 +138,7 @@ func TestATPMProvesWhatWasStartedAndOpensWhatIsForIt(t *testing.T) {
 		uki := sha256.Sum256([]byte("uki"))
 		e, err = Quote(evil, nonce, subject, bytes.NewReader(makeLog(event{4, 0x80000003, uki[:]})), "ro")
 		require.NoError(t, err)
-		require.ErrorContains(t, attest.Verify(keys, *e, nonce, subject, served()), "not what its PCR 4 says")
+		require.ErrorContains(t, attest.Verify(keys, *e, nonce, subject, served()), "does not match its PCR 4")
 	})
 	t.Run("what was measured after the start shows", func(t *testing.T) {
 		measure(t, tpm, 11, []byte("a phase"))

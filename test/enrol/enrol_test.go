@@ -338,7 +338,7 @@ func TestASystemOfSomebodyElseGetsNothing(t *testing.T) {
 			m.starts(evil)
 			m.log = log
 			m.measures(s.uki)
-		}, "is not what its PCR 4 says"},
+		}, "does not match its PCR 4"},
 		"by our iPXE, with a command line of its own": {func(m *machine) {
 			m.starts(s.ipxe)
 			m.starts(s.uki)

@@ -260,13 +260,20 @@ func (u *kubeUser) askWith(code int, r request) []byte {
 	if r.serving {
 		signer, usage = "kubernetes.io/kubelet-serving", "server auth"
 	}
-	u.must(code, "POST", requests, object{
+	body := object{
 		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": object{"name": r.name},
 		"spec": object{
 			"request":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			"signerName": signer, "usages": []string{"digital signature", usage},
 		},
-	})
+	}
+	got, answer := u.do("POST", requests, body)
+	// Roles and bindings that were just made come to the API server's authorizer by a watch.
+	for end := time.Now().Add(20 * time.Second); got == http.StatusForbidden && code != got && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		got, answer = u.do("POST", requests, body)
+	}
+	require.Equal(u.t, code, got, "a request of %s: %v", r.cn, answer["message"])
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(u.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
