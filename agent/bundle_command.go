@@ -35,11 +35,11 @@ import (
 	"spore/agent/state"
 	"spore/agent/wait"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/pki/reissue"
 	"spore/pki/seal"
+	"spore/services"
 )
 
 // tpmBound is the longest wait for the device of a TPM that the firmware announces.
@@ -401,7 +401,7 @@ func readable(dir string) error {
 
 // layInbox makes the folder in which the API's server leaves a bundle that the operator sends.
 func (t *taker) layInbox() error {
-	row, _ := roles.LookupProgram(apiProgram)
+	row, _ := services.LookupProgram(apiProgram)
 	group, err := t.m.group(row.User)
 	if err != nil {
 		return fmt.Errorf("make the folder for bundles that are sent: %w", err)
@@ -428,7 +428,7 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 				files[ref] = text
 			}
 		}
-		row, ok := roles.LookupProgram(program)
+		row, ok := services.LookupProgram(program)
 		if !ok || len(files) == 0 {
 			continue
 		}

@@ -146,7 +146,7 @@ func (m *machine) cephNode() (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Ceph == nil || !slices.Contains(n.Roles, "ceph-mon") {
+	if n == nil || c.Services.Ceph() == nil || !slices.Contains(n.Roles, "ceph-mon") {
 		return nil, nil, errors.New("this machine is no node with the role ceph-mon")
 	}
 	return c, n, nil

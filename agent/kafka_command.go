@@ -33,7 +33,7 @@ func kafkaCommand(ctx context.Context, m *machine, args []string) error {
 	if err != nil {
 		return err
 	}
-	rules, err := kafka.Rules(c.Services.Kafka.Users)
+	rules, err := kafka.Rules(c.Services.Kafka().Users)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (m *machine) kafkaNode() (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Kafka == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
+	if n == nil || c.Services.Kafka() == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
 		return nil, nil, errors.New("this machine is no node with a role of Kafka")
 	}
 	return c, n, nil
@@ -140,7 +140,7 @@ func kafkaListener(n *facts.Node, port int) (string, error) {
 // kafkaUsers reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
 func kafkaUsers(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
-	for _, u := range c.Services.Kafka.Users {
+	for _, u := range c.Services.Kafka().Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	out := map[string]kafka.Credential{}

@@ -51,7 +51,7 @@ func kafkaFormatCommand(ctx context.Context, m *machine, args []string) error {
 	if err := storage.Check(); err != nil {
 		return err
 	}
-	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka.AcknowledgeFromMemory {
+	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka().AcknowledgeFromMemory {
 		m.say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
 	if err := m.kafkaArchive(dir); err != nil { // It only saves time.

@@ -19,7 +19,7 @@ func kubernetesNodeCommand(ctx context.Context, m *machine, args []string) error
 	if err != nil {
 		return err
 	}
-	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes.Slow(), m.say)
+	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes().Slow(), m.say)
 }
 
 // kubernetesReadyCommand waits until an API server is ready, for programs that end when none is or try again all the time.
@@ -38,9 +38,9 @@ func kubernetesReadyCommand(ctx context.Context, m *machine, args []string) erro
 	}
 	defer cancel()
 	if len(args) == 3 {
-		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes.Slow(), m.say)
+		return client.AwaitAllowed(ctx, args[1], args[2], c.Services.Kubernetes().Slow(), m.say)
 	}
-	return client.AwaitReady(ctx, c.Services.Kubernetes.Slow(), m.say)
+	return client.AwaitReady(ctx, c.Services.Kubernetes().Slow(), m.say)
 }
 
 // kubernetesNode is the client of a unit on this node.

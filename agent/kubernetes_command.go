@@ -93,5 +93,5 @@ func (m *machine) kubernetesClient(c *facts.Cluster, leaf string) (*kubernetes.C
 	if o.Authorities, err = m.part.Public("kubernetes-server.crt"); err != nil {
 		return nil, err
 	}
-	return kubernetes.NewClient(o, c.Services.Kubernetes.Slow())
+	return kubernetes.NewClient(o, c.Services.Kubernetes().Slow())
 }

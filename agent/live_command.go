@@ -23,7 +23,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 const (
@@ -103,7 +103,7 @@ func (m *machine) livePlan(old, fresh clusterpart.Part, name string) (effect.Pla
 	}
 	have := activate.HaveIn(m.root.At(paths.Secrets))
 	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
-		row, _ := roles.LookupProgram(program)
+		row, _ := services.LookupProgram(program)
 		for _, ref := range refs {
 			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
 				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
@@ -202,7 +202,7 @@ func (m *machine) settleLive(ctx context.Context, units []string) error {
 			return err
 		}
 	}
-	slow := time.Duration(c.Services.Kubernetes.Slow())
+	slow := time.Duration(c.Services.Kubernetes().Slow())
 	down, since := units, time.Time{}
 	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: liveBound * slow, Every: 250 * time.Millisecond, Met: func() bool {
 		down = nil

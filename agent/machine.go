@@ -26,6 +26,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/status"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // machine is what all subcommands look at and act on.
@@ -170,7 +171,7 @@ func (m *machine) writeNetwork(c *facts.Cluster, n *facts.Node, used []arp.Used)
 	}
 	o := network.Options{
 		Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0,
-		Pods: n != nil && facts.RunsPods(n),
+		Pods: n != nil && services.RunsPods(n),
 	}
 	for _, card := range cards {
 		if !card.Permanent {

@@ -33,10 +33,12 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 // testMachine has the cluster part of a cluster with n nodes under a temporary root.
@@ -54,8 +56,8 @@ func testMachine(t testing.TB, n int) (*machine, *string) {
 			Services: []string{"mqtt", "dns"},
 		},
 		Services: spec.Services{
-			MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "tls-cert"}, Key: spec.SecretRef{SecretRef: "tls-key"}}},
-			DNS:  &spec.DNS{},
+			&mqtt.Settings{TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "tls-cert"}, Key: spec.SecretRef{SecretRef: "tls-key"}}},
+			&dns.Settings{},
 		},
 	}
 	for i := range n {
@@ -172,7 +174,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 
 func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 	m, _ := testMachine(t, 3)
-	row, ok := roles.LookupProgram("mosquitto")
+	row, ok := services.LookupProgram("mosquitto")
 	require.True(t, ok)
 	m.group = func(name string) (int, error) {
 		if name == row.User {
@@ -264,7 +266,8 @@ func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	n, err := m.part.Node("node-00001")
 	require.NoError(t, err)
 	n.Roles = []string{"control-plane", "dns-server", "mqtt-broker"}
-	c.Services.Kubernetes, c.Members["control-plane"] = &spec.Kubernetes{}, []string{n.Name}
+	c.Services.Set(&spec.Kubernetes{})
+	c.Members["control-plane"] = []string{n.Name}
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.ClusterFile), c))
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.part.Dir, facts.NodeDir, n.Name+".json"), n))
 	tree := withKeys(t, m)

@@ -36,7 +36,7 @@ func (m *machine) snapshotsKept(c *facts.Cluster, n *facts.Node) *health.Snapsho
 	if !slices.Contains(c.Members["control-plane"], n.Name) {
 		return nil
 	}
-	out := &health.Snapshots{Every: time.Duration(c.Services.Kubernetes.AllSnapshots().Every) * time.Minute}
+	out := &health.Snapshots{Every: time.Duration(c.Services.Kubernetes().AllSnapshots().Every) * time.Minute}
 	list, err := snapshot.Dir{Path: m.root.At(paths.Snapshots)}.List()
 	if err != nil {
 		out.Problem = err.Error()

@@ -1,16 +1,12 @@
 package cluster
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
 	"spore/cluster/identity"
-	"spore/cluster/spec"
+	"spore/services"
 )
-
-// serviceNames lists the services that there are settings for.
-func serviceNames() []string { return fieldNames(reflect.TypeFor[spec.Services]()) }
 
 // maxTrial bounds trialMinutes to a day.
 const maxTrial = 24 * 60
@@ -49,14 +45,14 @@ func (k *checker) checkServiceList() {
 	seen := k.unique()
 	for i, name := range k.c.Cluster.Services {
 		p := in(src, "services", i)
-		if !k.oneOf(p, "the service", name, serviceNames()) || !seen.add(p, "the service", name, "remove one") {
+		if !k.oneOf(p, "the service", name, services.Names()) || !seen.add(p, "the service", name, "remove one") {
 			continue
 		}
 		if k.c.services[name] == nil {
 			k.errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, where there are some)", name, servicesDir, name)
 		}
 	}
-	for _, name := range serviceNames() {
+	for _, name := range services.Names() {
 		if s := k.c.services[name]; s != nil && !slices.Contains(k.c.Cluster.Services, name) {
 			k.warningf(in(s), "the service %q is not in services of cluster.yaml, so this file does nothing; add it there or remove the file", name)
 		}

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/spec"
+	"spore/services/dns"
 )
 
 // maxTTL is a week; longer lives only delay the repair of a mistake.
 const maxTTL = 7 * 24 * 3600
 
-func (k *checker) checkDNS(src *source, s *spec.DNS) {
+func (k *checker) checkDNS(src *source, s *dns.Settings) {
 	k.between(in(src, "ttl"), "the ttl", s.TTL, 0, maxTTL)
 	list, at := k.forwardersOf(src, s)
 	seen := k.unique()
@@ -46,7 +46,7 @@ func (k *checker) checkDNS(src *source, s *spec.DNS) {
 
 // checkClients checks the further networks that are answered. One that is answered anyway is a mistake in most cases:
 // somebody believes that the list is all that is answered.
-func (k *checker) checkClients(src *source, s *spec.DNS) {
+func (k *checker) checkClients(src *source, s *dns.Settings) {
 	seen := k.unique()
 	for i, c := range s.Clients {
 		p := in(src, "clients", i)
@@ -76,7 +76,7 @@ func (k *checker) checkClients(src *source, s *spec.DNS) {
 }
 
 // checkRecords checks the further names of the domain against each other and against the nodes.
-func (k *checker) checkRecords(src *source, s *spec.DNS) {
+func (k *checker) checkRecords(src *source, s *dns.Settings) {
 	taken := k.unique()
 	for i, n := range k.c.Cluster.Nodes {
 		taken.seen[cmp.Or(n.Hostname, n.Name)] = in(k.c.cluster, "nodes", i)
@@ -115,7 +115,7 @@ func (k *checker) checkRecords(src *source, s *spec.DNS) {
 }
 
 // checkAlias checks that an alias points to a name that is there.
-func (k *checker) checkAlias(p place, r spec.DNSRecord, s *spec.DNS, taken unique) {
+func (k *checker) checkAlias(p place, r dns.Record, s *dns.Settings, taken unique) {
 	target, absolute := strings.CutSuffix(r.CNAME, ".")
 	if !isDomain(target) {
 		k.errorf(p, "the cname %q is not a DNS name; write a name of this domain such as edge-01, or another with a dot at its end", clip(r.CNAME))

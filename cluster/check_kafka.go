@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 const (
@@ -100,7 +101,7 @@ func (k *checker) checkKafkaNodes() {
 
 func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 	elsewhere := map[string]bool{}
-	if m := k.c.Services.MQTT; m != nil {
+	if m := mqtt.Of(k.c.Services); m != nil {
 		elsewhere[m.TLS.Certificate.SecretRef], elsewhere[m.TLS.Key.SecretRef] = true, true
 		for _, u := range m.Users {
 			elsewhere[u.Password.SecretRef] = true

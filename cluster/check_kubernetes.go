@@ -112,11 +112,11 @@ func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
 
 // statArchives looks whether the archives that kubernetes.yaml names are there; Validate says so.
 func (l *loader) statArchives(c *Config) {
-	if c.Services.Kubernetes == nil {
+	if c.Services.Kubernetes() == nil {
 		return
 	}
 	c.archives = map[string]error{}
-	for _, image := range c.Services.Kubernetes.Images {
+	for _, image := range c.Services.Kubernetes().Images {
 		if !IsImageArchive(image) || !fs.ValidPath(image) {
 			continue
 		}

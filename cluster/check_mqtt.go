@@ -4,18 +4,16 @@ import (
 	"regexp"
 	"strings"
 
-	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 // mqttUser is what mosquitto's password and ACL files can hold without escapes: no colon, no blank (mosquitto.conf(5)).
 var mqttUser = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-var mqttAccess = []string{"read", "write", "readwrite", "deny"}
-
 // maxPayload is the largest MQTT packet (MQTT 5.0, section 1.5.5).
 const maxPayload = 268_435_455
 
-func (k *checker) checkMQTT(src *source, s *spec.MQTT) {
+func (k *checker) checkMQTT(src *source, s *mqtt.Settings) {
 	if s.Port != 0 {
 		k.between(in(src, "port"), "the port", s.Port, 1, 65535)
 	}
@@ -59,12 +57,12 @@ func (k *checker) checkMQTT(src *source, s *spec.MQTT) {
 	}
 }
 
-func (k *checker) checkACL(p place, u spec.MQTTUser) {
+func (k *checker) checkACL(p place, u mqtt.User) {
 	topics := k.unique()
 	for j, a := range u.ACL {
 		q := p.then("acl", j)
 		if p.src.has(append(q.path, "access")...) {
-			k.oneOf(q.then("access"), "the access", a.Access, mqttAccess)
+			k.oneOf(q.then("access"), "the access", a.Access, []string{"read", "write", "readwrite", "deny"})
 		}
 		if !p.src.has(append(q.path, "topic")...) {
 			continue

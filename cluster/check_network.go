@@ -3,8 +3,7 @@ package cluster
 import (
 	"net/netip"
 	"slices"
-
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 func (k *checker) checkNetwork() {
@@ -248,7 +247,7 @@ func (k *checker) nodeName(i int) string { return clip(k.c.Cluster.Nodes[i].Name
 // hasRole reports whether a node has a role, under any of its names.
 func (k *checker) hasRole(node int, role string) bool {
 	for _, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && r.Name == role {
+		if r, ok := services.Lookup(name); ok && r.Name == role {
 			return true
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // checkNodeFiles checks nodes/*.yaml, each against its node in cluster.yaml.
@@ -123,7 +123,7 @@ func (k *checker) checkScheduling(src *source, node int, f spec.NodeFile) {
 
 func (k *checker) inKubernetes(node int) bool {
 	for _, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && r.Service == "kubernetes" {
+		if r, ok := services.Lookup(name); ok && r.Service == "kubernetes" {
 			return true
 		}
 	}

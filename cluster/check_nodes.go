@@ -6,6 +6,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // checkNodes checks how each node is named and recognised. Two nodes that share any sign could not be told apart.
@@ -94,7 +95,7 @@ func (k *checker) checkRecognition(p place, n spec.Node) {
 			}
 		}
 	}
-	for _, program := range facts.NodePrograms(&facts.Cluster{Services: k.c.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
+	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.c.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
 			k.notef(p, "node %s is recognised only by %s, which proves nothing: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return

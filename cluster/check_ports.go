@@ -5,20 +5,20 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 )
 
 // meeting is a port that a setting gives to a program, a port of another one that it meets, and the nodes that run
 // both.
 type meeting struct {
 	program, other string
-	port, taken    roles.Port
+	port, taken    service.Port
 	nodes          []int
 }
 
 // checkPorts holds that no setting gives a program a port that something else on its node has. Ports whose numbers
-// are fixed never meet: a test of package roles holds all of them against each other.
+// are fixed never meet: a test of package services holds all of them against each other.
 func (k *checker) checkPorts() {
 	shared, nodes := Facts(k.c)
 	var found []*meeting
@@ -27,7 +27,7 @@ func (k *checker) checkPorts() {
 	for i := range nodes {
 		does := fmt.Sprint(nodes[i].Roles, shared.ServesTime(nodes[i].Name))
 		if _, ok := known[does]; !ok {
-			known[does] = meetings(facts.Listening(&shared, &nodes[i]))
+			known[does] = meetings(services.Listening(&shared, &nodes[i]))
 		}
 		for _, m := range known[does] {
 			at := slices.IndexFunc(found, func(f *meeting) bool { return f.program == m.program && f.other == m.other })
@@ -44,7 +44,7 @@ func (k *checker) checkPorts() {
 }
 
 // meetings are the ports of settings that meet others, each pair of programs once.
-func meetings(programs []roles.Program) []meeting {
+func meetings(programs []service.Program) []meeting {
 	var out []meeting
 	for i, p := range programs {
 		for j, other := range programs {
@@ -58,7 +58,7 @@ func meetings(programs []roles.Program) []meeting {
 }
 
 // meet finds the first port of a setting of one program that meets one of the other.
-func meet(p, other roles.Program) (meeting, bool) {
+func meet(p, other service.Program) (meeting, bool) {
 	for _, port := range p.Ports {
 		for _, taken := range other.Ports {
 			if port.Setting != "" && port.Meets(taken) {
@@ -70,7 +70,7 @@ func meet(p, other roles.Program) (meeting, bool) {
 }
 
 // setting is where a port's number stands.
-func (k *checker) setting(p roles.Port) place {
+func (k *checker) setting(p service.Port) place {
 	service, key, _ := strings.Cut(p.Setting, ".")
 	return in(k.c.services[service], key)
 }
@@ -86,7 +86,7 @@ func (k *checker) brings(m *meeting) string {
 	}
 	node := m.nodes[0]
 	for i, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
+		if r, ok := services.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
 			return fmt.Sprintf("by the role %s at %s", name, spot(in(k.c.cluster, "nodes", node, "roles", i)))
 		}
 	}
@@ -110,8 +110,8 @@ func (k *checker) nodeNames(nodes []int) string {
 }
 
 // defaultOf is the number that a program's row has for a setting.
-func defaultOf(program string, p roles.Port) int {
-	row, _ := roles.LookupProgram(program)
+func defaultOf(program string, p service.Port) int {
+	row, _ := services.LookupProgram(program)
 	for _, own := range row.Ports {
 		if own.Setting == p.Setting {
 			return own.First

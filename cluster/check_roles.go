@@ -3,14 +3,13 @@ package cluster
 import (
 	"fmt"
 	"slices"
-
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 // roleNames lists every name that roles may have in cluster.yaml.
 func roleNames() []string {
 	var out []string
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		out = append(append(out, r.Name), r.Aliases...)
 	}
 	return out
@@ -27,7 +26,7 @@ func (k *checker) checkRoles() {
 		}
 		seen := map[string]bool{}
 		for j, name := range n.Roles {
-			r, ok := roles.Lookup(name)
+			r, ok := services.Lookup(name)
 			if !ok {
 				k.oneOf(p.then(j), "the role", name, roleNames())
 				continue
@@ -51,7 +50,7 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 	for i, service := range k.c.Cluster.Services {
 		var names []string
 		some := false
-		for _, r := range roles.Roles() {
+		for _, r := range services.Roles() {
 			if r.Service == service {
 				names = append(names, r.Name)
 				some = some || len(members[r.Name]) > 0

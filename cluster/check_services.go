@@ -5,27 +5,30 @@ import (
 	"regexp"
 	"slices"
 
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
+	"spore/services/service"
 )
 
 // checkServices checks the settings of every enabled service.
 func (k *checker) checkServices() {
-	s := &k.c.Services
-	if s.MQTT != nil {
-		k.checkMQTT(k.c.services["mqtt"], s.MQTT)
+	s := k.c.Services
+	if m := mqtt.Of(s); m != nil {
+		k.checkMQTT(k.c.services["mqtt"], m)
 	}
-	if s.DNS != nil {
-		k.checkDNS(k.c.services["dns"], s.DNS)
+	if d := dns.Of(s); d != nil {
+		k.checkDNS(k.c.services["dns"], d)
 	}
-	if s.Kubernetes != nil {
-		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes)
+	if s.Kubernetes() != nil {
+		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
 	}
-	if s.Kafka != nil {
-		k.checkKafka(k.c.services["kafka"], s.Kafka)
+	if s.Kafka() != nil {
+		k.checkKafka(k.c.services["kafka"], s.Kafka())
 	}
-	if s.Ceph != nil {
-		k.checkCeph(k.c.services["ceph"], s.Ceph)
+	if s.Ceph() != nil {
+		k.checkCeph(k.c.services["ceph"], s.Ceph())
 	}
 }
 
@@ -50,7 +53,7 @@ func (k *checker) secretRef(p place, what string, ref spec.SecretRef) {
 }
 
 // forwardersOf returns where the DNS servers' forwarders stand.
-func (k *checker) forwardersOf(src *source, s *spec.DNS) ([]string, func(i int) place) {
+func (k *checker) forwardersOf(src *source, s *dns.Settings) ([]string, func(i int) place) {
 	if len(s.Forwarders) > 0 {
 		return s.Forwarders, func(i int) place { return in(src, "forwarders", i) }
 	}
@@ -64,6 +67,6 @@ func (k *checker) serverOf(a netip.Addr, role string) (int, bool) {
 }
 
 // inService reports whether any role of a service is in use.
-func (k *checker) inService(service string) bool {
-	return slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(k.membersOf(r.Name)) > 0 })
+func (k *checker) inService(name string) bool {
+	return slices.ContainsFunc(services.Roles(), func(r service.Role) bool { return r.Service == name && len(k.membersOf(r.Name)) > 0 })
 }

@@ -17,6 +17,7 @@ import (
 
 	"spore/cluster/regular"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Names in the configuration folder.
@@ -188,19 +189,21 @@ func (l *loader) yamlFiles(dir string) []string {
 }
 
 func (l *loader) loadServices(c *Config) {
-	table := reflect.ValueOf(&c.Services).Elem()
-	known := fieldNames(table.Type())
-	for _, name := range l.yamlFiles(servicesDir) {
-		service := strings.TrimSuffix(path.Base(name), ".yaml")
-		i, ok := fieldByName(table.Type(), service)
-		if !ok {
+	known, files := services.Names(), l.yamlFiles(servicesDir)
+	for _, name := range files {
+		if service := serviceOf(name); !slices.Contains(known, service) {
 			l.add(Error, name, 1, 1, "there is no service %q%s", clip(service), orList(suggest(service, known), "services", known))
+		}
+	}
+	for _, s := range services.All() { // their settings are in the order of the list
+		name := path.Join(servicesDir, s.Name+".yaml")
+		if !slices.Contains(files, name) {
 			continue
 		}
-		settings := reflect.New(table.Field(i).Type().Elem())
-		c.services[service] = l.file(name, settings.Interface())
-		if slices.Contains(c.Cluster.Services, service) && !c.services[service].broken {
-			table.Field(i).Set(settings)
+		settings := s.Settings()
+		c.services[s.Name] = l.file(name, settings)
+		if slices.Contains(c.Cluster.Services, s.Name) && !c.services[s.Name].broken {
+			c.Services.Set(settings)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 // expand fills in a text of the table for a node. A text that is one of the list words gives any number of texts; an empty
@@ -29,8 +31,8 @@ func expand(text string, c *facts.Cluster, n *facts.Node) []string {
 	case "{aliases}":
 		return aliases(c, n)
 	}
-	words := []string{"{node}", n.Name, "{hostname}", n.Hostname, "{fqdn}", n.FQDN, "{domain}", c.Domain, "{service-domain}", c.Services.Kubernetes.ServiceDomain()}
-	if m := c.Services.MQTT; m != nil {
+	words := []string{"{node}", n.Name, "{hostname}", n.Hostname, "{fqdn}", n.FQDN, "{domain}", c.Domain, "{service-domain}", c.Services.Kubernetes().ServiceDomain()}
+	if m := mqtt.Of(c.Services); m != nil {
 		words = append(words, "{mqtt-certificate}", m.TLS.Certificate.SecretRef, "{mqtt-key}", m.TLS.Key.SecretRef)
 	}
 	return some(strings.NewReplacer(words...).Replace(text))
@@ -76,7 +78,7 @@ func serviceIPs(cidrs []string) []string {
 
 // aliases returns the further names of dns.yaml that lead to a node, by address or by other name, as full names.
 func aliases(c *facts.Cluster, n *facts.Node) []string {
-	if c.Services.DNS == nil {
+	if dns.Of(c.Services) == nil {
 		return nil
 	}
 	mine := map[string]bool{}
@@ -94,7 +96,7 @@ func aliases(c *facts.Cluster, n *facts.Node) []string {
 	}
 	var out []string
 	for range 2 { // an alias may lead to a record that has the address; no alias leads to an alias
-		for _, r := range c.Services.DNS.Records {
+		for _, r := range dns.Of(c.Services).Records {
 			name := full(r.Name)
 			if mine[name] || strings.Contains(name, "*") {
 				continue

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki/bundle"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 func authorityRow(t *testing.T, name string) AuthorityRow {
@@ -31,7 +33,7 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
 		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
 		for _, r := range a.Users {
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, r)
 			require.Equal(t, a.Service, role.Service, "%s: %s is a role of its service", a.Name, r)
 		}
@@ -70,7 +72,7 @@ func TestEveryLeafIsWhole(t *testing.T) {
 			if r == EveryNode || r == OperatorOnly {
 				continue
 			}
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, "%s: %s", l.Name, r)
 			require.Equal(t, r, role.Name, "the table uses canonical names")
 			require.Equal(t, a.Service, role.Service, "%s: the authority is of the role's service", l.Name)
@@ -92,7 +94,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 			if r == EveryNode || r == OperatorOnly {
 				continue
 			}
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, "%s: %s", s.Name, r)
 			if slices.Contains([]string{"ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-kubernetes-cephfs-key"}, s.Name) && role.Service == "kubernetes" {
 				continue // a client of one service that runs on the nodes of another
@@ -105,7 +107,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 // A role whose program waits for secrets would wait for ever when no row gave it them.
 func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		n := nodes[0] // whichever: its role is what counts
 		n.Roles = []string{r.Name}
 		s, err := ShareOf(c, &n)
@@ -123,7 +125,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 			gets[e.Name] = true
 		}
 		for _, name := range r.Programs {
-			p, _ := roles.LookupProgram(name)
+			p, _ := services.LookupProgram(name)
 			for _, entry := range p.Secrets {
 				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
 			}
@@ -139,7 +141,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 // A program that waited for an entry that no table gives its nodes would wait for ever.
 func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		n := nodes[0] // whichever: its role is what counts
 		n.Roles = []string{r.Name}
 		s, err := ShareOf(c, &n)
@@ -155,7 +157,7 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 			share = append(share, e.Name)
 		}
 		for _, name := range r.Programs {
-			p, _ := roles.LookupProgram(name)
+			p, _ := services.LookupProgram(name)
 			require.Subset(t, share, p.Secrets, "%s of role %s", name, r.Name)
 		}
 	}
@@ -191,7 +193,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 		"dns-server":       {},
 	}
 	c, nodes := sixNodes(t)
-	require.Len(t, wants, len(roles.Roles()))
+	require.Len(t, wants, len(services.Roles()))
 	for role, want := range wants {
 		n := nodes[0]
 		n.Roles = []string{role}
@@ -216,7 +218,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	c, nodes := sixNodes(t)
 	edge := []facts.Node{*node(t, nodes, "edge-01")}
-	c.Services.Kubernetes, c.Services.Kafka, c.Services.Ceph = nil, nil, nil
+	c.Services.Remove("kubernetes", "kafka", "ceph")
 	c.Members = map[string][]string{"mqtt-broker": {"edge-01"}, "dns-server": {"edge-01"}}
 	tree := New(c)
 	update(t, tree, c, edge, begin)
@@ -228,14 +230,14 @@ func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	require.Len(t, tree.Secrets, 3)
 
 	// A service that is enabled and that no node runs needs nothing either.
-	c.Services.Kafka = &spec.Kafka{}
+	c.Services.Set(&spec.Kafka{})
 	require.Empty(t, update(t, tree, c, edge, begin))
 }
 
 // Which authorities a master holds follows the services that are on, not those that it runs.
 func TestAMasterIssuesForTheServicesThatAreOn(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.Kafka, c.Services.Ceph = nil, nil
+	c.Services.Remove("kafka", "ceph")
 	s, err := ShareOf(c, node(t, nodes, "master-01"))
 	require.NoError(t, err)
 	var got []string
@@ -249,7 +251,7 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 	c, nodes := sixNodes(t)
 	n := *node(t, nodes, "edge-01")
 	n.Hostname, n.FQDN = "gate", "gate.plant.example"
-	c.Services.DNS.Records = []spec.DNSRecord{
+	dns.Of(c.Services).Records = []dns.Record{
 		{Name: "mqtt", CNAME: "gate"}, {Name: "broker", Addresses: []string{"10.77.0.16"}}, {Name: "queue", CNAME: "broker.plant.example."}, {Name: "other", CNAME: "kafka-01"},
 	}
 	s, err := ShareOf(c, &n)
@@ -262,7 +264,7 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 
 func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.Kubernetes.DNSDomain = "services.example"
+	c.Services.Kubernetes().DNSDomain = "services.example"
 	s, err := ShareOf(c, node(t, nodes, "master-01"))
 	require.NoError(t, err)
 	i := slices.IndexFunc(s.Leaves, func(l Leaf) bool { return l.Row.Name == "kube-apiserver" })
@@ -272,7 +274,7 @@ func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
 
 func TestABundleEntryThatWouldHoldTwoThingsIsRefused(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.MQTT.Users[0].Password.SecretRef = "agent-key"
+	mqtt.Of(c.Services).Users[0].Password.SecretRef = "agent-key"
 	_, err := ShareOf(c, node(t, nodes, "edge-01"))
 	require.EqualError(t, err, `node edge-01: the bundle entry "agent-key" would hold both the key of agent and the secret mqtt-password/agent-key; choose another name for it in services/`)
 }

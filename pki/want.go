@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/mqtt"
 )
 
 // Leaf is a row of Leaves filled in for one node.
@@ -49,7 +50,7 @@ type Share struct {
 
 // enabled tells whether a service is switched on and some node runs it.
 func enabled(c *facts.Cluster, service string) bool {
-	return service == "" || c.Enabled(service)
+	return service == "" || services.Enabled(c, service)
 }
 
 // plays tells whether a node is among those that a row names.
@@ -66,7 +67,7 @@ func depends(a AuthorityRow, n *facts.Node) bool {
 		return plays(a.Users, n)
 	}
 	return a.Service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := roles.Lookup(name)
+		r, ok := services.Lookup(name)
 		return ok && r.Service == a.Service
 	})
 }
@@ -151,12 +152,12 @@ func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 // userSecrets lists the entries that the users of a service name, each once, in their order.
 func userSecrets(each Each, c *facts.Cluster) []string {
 	var refs []string
-	if m := c.Services.MQTT; each == OneMQTTUser && m != nil {
+	if m := mqtt.Of(c.Services); each == OneMQTTUser && m != nil {
 		for _, u := range m.Users {
 			refs = append(refs, u.Password.SecretRef)
 		}
 	}
-	if k := c.Services.Kafka; each == OneKafkaUser && k != nil {
+	if k := c.Services.Kafka(); each == OneKafkaUser && k != nil {
 		for _, u := range k.Users {
 			refs = append(refs, u.Password.SecretRef)
 		}

@@ -38,7 +38,7 @@ type Want struct {
 
 // Wanted says what a cluster's storage is to have, as the node of a monitor gives it. key returns an entry of the bundle.
 func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error)) (Want, error) {
-	s := c.Services.Ceph
+	s := c.Services.Ceph()
 	if s == nil {
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
@@ -104,14 +104,14 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		return nil
 	}
 	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
-	if err != nil || c.Services.Kubernetes == nil || len(c.Services.Ceph.KubernetesPools()) == 0 {
+	if err != nil || c.Services.Kubernetes() == nil || len(c.Services.Ceph().KubernetesPools()) == 0 {
 		return out, err
 	}
 	masters := c.Members["control-plane"]
 	nodes := slices.Concat(masters, c.Members["worker"])
 	slices.Sort(nodes)
 	err = add(cephx.RBD, "ceph-rbd-seed", slices.Compact(nodes), func(node string) map[string]string {
-		return render.CephKubernetesCaps(c.Services.Ceph, slices.Contains(masters, node))
+		return render.CephKubernetesCaps(c.Services.Ceph(), slices.Contains(masters, node))
 	})
 	return out, err
 }

@@ -12,12 +12,13 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/pki"
+	"spore/services/mqtt"
 )
 
 func TestAuthoritiesAreKnownByTheirKeys(t *testing.T) {
 	c := &facts.Cluster{
 		ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Name: "plant", Members: map[string][]string{"mqtt-broker": {"edge-01"}},
-		Services: spec.Services{MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "c"}, Key: spec.SecretRef{SecretRef: "k"}}}},
+		Services: spec.Services{&mqtt.Settings{TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "c"}, Key: spec.SecretRef{SecretRef: "k"}}}},
 	}
 	tree := pki.New(c)
 	_, err := tree.Update(c, []facts.Node{{Name: "edge-01", Roles: []string{"mqtt-broker"}}}, pki.Options{Now: time.Now(), Random: rand.Reader})

@@ -10,12 +10,13 @@ import (
 
 	"spore/agent/atomicfile"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // Write makes dir hold exactly the node's environment files; those of an earlier identity are removed. memory is the machine's in
 // bytes.
 func Write(dir string, c *facts.Cluster, n *facts.Node, memory uint64) error {
-	files := facts.Environment(c, n, memory)
+	files := services.Environment(c, n, memory)
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)

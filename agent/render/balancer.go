@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"spore/services/service"
 	"time"
-
-	"spore/cluster/roles"
 )
 
-// balancerAddress is where the balancer listens on every node; the port is roles.PortBalancer.
+// balancerAddress is where the balancer listens on every node; the port is service.PortBalancer.
 const balancerAddress = "127.0.0.1:6444"
 
 // holdClients is longer than the ten seconds in which clients of Go give up a TLS handshake (net/http, TLSHandshakeTimeout).
@@ -72,7 +71,7 @@ func balancer(in Input) (map[string]File, error) {
 		if hasRole(in, "control-plane") && m.name != in.Node.Name {
 			other = " backup"
 		}
-		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, roles.PortKubernetesAPI), m.name, other)
+		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, service.PortKubernetesAPI), m.name, other)
 	}
 	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}, "authorities.pem": {authorities, 0o644}}, nil
 }

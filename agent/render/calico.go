@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"spore/services/service"
 	"strconv"
 	"strings"
 	"time"
-
-	"spore/cluster/roles"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
@@ -92,7 +91,7 @@ func calicoEnvironment(in Input) (File, error) {
 		{"FELIX_DebugSkipCTLBCleanup", "true"},
 		{"FELIX_HEALTHENABLED", "true"},
 		{"FELIX_HEALTHHOST", loopback.String()},
-		{"FELIX_HEALTHPORT", strconv.Itoa(roles.PortFelixHealth)},
+		{"FELIX_HEALTHPORT", strconv.Itoa(service.PortFelixHealth)},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
 		{"FELIX_METADATAADDR", "None"},
 		{"FELIX_LOGFILEPATH", "None"},

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services/service"
 )
 
 const cephfsKey = "ceph-kubernetes-cephfs-key"
@@ -38,7 +38,7 @@ func cephfsNode(in Input) (map[string]File, error) {
 	}
 	var endpoints []string
 	for _, m := range mons {
-		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, roles.PortCephMon).String())
+		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, service.PortCephMon).String())
 	}
 	args, err := arguments([]string{"--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
 // all others by the resolvers of the nodes.
 func clusterDNS(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes
+	k := in.Cluster.Services.Kubernetes()
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
@@ -38,7 +37,7 @@ func clusterDNS(in Input) (map[string]File, error) {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from cluster.yaml and services/kubernetes.yaml; made again at each start.")
-	line(".:%d {", roles.PortClusterDNS)
+	line(".:%d {", service.PortClusterDNS)
 	line("    bind %s", own)
 	line("    errors")
 	line("    bufsize 1232")

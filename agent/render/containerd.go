@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"spore/services/service"
 	"strconv"
-
-	"spore/cluster/roles"
 )
 
 const (
@@ -48,7 +47,7 @@ func containerd(in Input) (map[string]File, error) {
 	// Whoever attaches to a container is led to kubelet, and kubelet leads on to this port.
 	line("[plugins.\"io.containerd.grpc.v1.cri\"]")
 	line("  stream_server_address = %q", loopback)
-	line("  stream_server_port = %q", strconv.Itoa(roles.PortContainerd)) // a string, and any free port unless it is said
+	line("  stream_server_port = %q", strconv.Itoa(service.PortContainerd)) // a string, and any free port unless it is said
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")

@@ -119,7 +119,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 		60: {`"heartbeat-interval": 6000,`, `"election-timeout": 50000,`},
 	} {
 		in, _ := masterInput(t)
-		in.Cluster.Services.Kubernetes.SlowMachine = factor
+		in.Cluster.Services.Kubernetes().SlowMachine = factor
 		files, err := Render("etcd", in)
 		require.NoError(t, err)
 		for _, w := range want {
@@ -130,7 +130,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 
 func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	in, _ := masterInput(t)
-	in.Cluster.Services.Kubernetes = &spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"}
+	in.Cluster.Services.Set(&spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"})
 	files, err := Render("kube-apiserver", in)
 	require.NoError(t, err)
 	flags := string(files["arguments"].Data)
@@ -142,7 +142,7 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	require.Len(t, policy.Rules, 1)
 	require.Equal(t, "None", policy.Rules[0].Level)
 
-	in.Cluster.Services.Kubernetes.Audit = spec.AuditRequest
+	in.Cluster.Services.Kubernetes().Audit = spec.AuditRequest
 	files, err = Render("kube-apiserver", in)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
@@ -180,21 +180,21 @@ func TestControlPlaneRefuses(t *testing.T) {
 			in.EtcdOrigin = func() (*origin.Origin, error) { return nil, errors.New("damaged") }
 		}},
 		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
-		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
 		{"kube-apiserver", "a short encryption key", "etcd-encryption-key is not 32 bytes in base64", secret("AAAA")},
 		{"kube-apiserver", "no encryption key", "key of the Secrets in etcd: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
-		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"kube-controller-manager", "a key that is not PEM", "key of the authority kubernetes-client: the bundle entry is not PEM", secret("x")},
 		{"kube-controller-manager", "a key that is none", "key of the authority kubernetes-client: the bundle entry is no PKCS #8 key", secret("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")},
 		{"kube-controller-manager", "a key of another generation", "belongs to no certificate of this image", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, nil } }},
 		{"kube-controller-manager", "no certificate", "certificate of the authority kubernetes-client: none", func(in *Input) {
 			in.Authority = func(string) ([]byte, error) { return nil, errors.New("none") }
 		}},
-		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
-		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
-		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes.DNSDomain = "a {" }},
+		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes().DNSDomain = "a {" }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
 			in, _ := masterInput(t)

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
-	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/dns"
 )
 
 // defaultTTL is the lifetime of records where dns.yaml says nothing, in seconds.
@@ -28,7 +28,7 @@ var serviceRole = map[string]string{
 
 // coredns renders a Corefile and a file for each zone: the cluster's domain, and the reverse zones of the node subnets.
 func coredns(in Input) (map[string]File, error) {
-	settings := in.Cluster.Services.DNS
+	settings := dns.Of(in.Cluster.Services)
 	if settings == nil {
 		return nil, errors.New("the cluster has no dns settings; add services/dns.yaml")
 	}
@@ -81,7 +81,7 @@ func bindable(addrs []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-func clusterZones(c *facts.Cluster, n *facts.Node, d *spec.DNS, hosts *hostTable) ([]*zone, error) {
+func clusterZones(c *facts.Cluster, n *facts.Node, d *dns.Settings, hosts *hostTable) ([]*zone, error) {
 	if err := checkName(c.Domain); err != nil {
 		return nil, fmt.Errorf("domain of the cluster: %w", err)
 	}
@@ -133,7 +133,7 @@ func nameServers(c *facts.Cluster, n *facts.Node, hosts *hostTable) []string {
 }
 
 // addRecords adds the records of dns.yaml.
-func addRecords(z *zone, records []spec.DNSRecord) error {
+func addRecords(z *zone, records []dns.Record) error {
 	for _, r := range records {
 		if err := checkName(r.Name); err != nil {
 			return fmt.Errorf("record of dns.yaml: %w", err)
@@ -163,7 +163,7 @@ func addRecords(z *zone, records []spec.DNSRecord) error {
 
 // addServices adds a name for each role and each service that has nodes. Names of nodes and of dns.yaml go before.
 func addServices(z *zone, c *facts.Cluster, hosts *hostTable) {
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		var addrs []netip.Addr
 		for _, m := range c.Members[r.Name] {
 			addrs = append(addrs, hosts.addresses(absolute(m, c.Domain))...)
@@ -205,7 +205,7 @@ func addPointers(zones []*zone, domain string, hosts *hostTable) {
 
 // forwarders answer what lies outside the cluster: those of dns.yaml, else the cluster's nameservers. A server never asks
 // itself, and never asks a fellow by default, who would ask back.
-func forwarders(c *facts.Cluster, d *spec.DNS, hosts *hostTable, own []netip.Addr) ([]netip.Addr, error) {
+func forwarders(c *facts.Cluster, d *dns.Settings, hosts *hostTable, own []netip.Addr) ([]netip.Addr, error) {
 	list, avoid := d.Forwarders, own
 	if len(list) == 0 {
 		list = c.Network.Nameservers
@@ -228,7 +228,7 @@ func forwarders(c *facts.Cluster, d *spec.DNS, hosts *hostTable, own []netip.Add
 
 // answered are the networks whose machines are answered: those of nodes and pods, and those of dns.yaml. The node's own
 // addresses are there as well: it asks itself by them, and a DHCP lease can lie outside the node subnets.
-func answered(c *facts.Cluster, d *spec.DNS, own []netip.Addr) ([]netip.Prefix, error) {
+func answered(c *facts.Cluster, d *dns.Settings, own []netip.Addr) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, list := range []struct {
 		what     string
@@ -262,11 +262,11 @@ func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zon
 		"    acl {\n        allow net " + join(clients) + "\n        block\n    }\n"
 	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
 	for _, z := range zones {
-		fmt.Fprintf(&b, "%s:%d {\n%s", strings.TrimSuffix(z.origin, "."), roles.PortDNS, bind)
+		fmt.Fprintf(&b, "%s:%d {\n%s", strings.TrimSuffix(z.origin, "."), dns.Port, bind)
 		fmt.Fprintf(&b, "    loadbalance\n    file %s {\n        reload 0\n    }\n}\n", filepath.Join(dir, zoneFile(z.origin)))
 	}
 	if len(up) > 0 {
-		fmt.Fprintf(&b, ".:%d {\n%s", roles.PortDNS, bind)
+		fmt.Fprintf(&b, ".:%d {\n%s", dns.Port, bind)
 		fmt.Fprintf(&b, "    local\n    cache 300\n    forward . %s {\n        policy sequential\n        max_concurrent 1000\n    }\n}\n", join(up))
 	}
 	return b.Bytes()

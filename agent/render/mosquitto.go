@@ -14,7 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // mosquitto renders mosquitto.conf(5), a password file and an access control file.
 func mosquitto(in Input) (map[string]File, error) {
-	m := in.Cluster.Services.MQTT
+	m := mqtt.Of(in.Cluster.Services)
 	if m == nil {
 		return nil, errors.New("the cluster has no mqtt settings; add services/mqtt.yaml")
 	}
@@ -53,7 +53,7 @@ func mosquitto(in Input) (map[string]File, error) {
 	}, nil
 }
 
-func mosquittoConf(in Input, m *spec.MQTT) []byte {
+func mosquittoConf(in Input, m *mqtt.Settings) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from services/mqtt.yaml; made again at each start.")
@@ -86,7 +86,7 @@ func mosquittoConf(in Input, m *spec.MQTT) []byte {
 }
 
 // mosquittoPasswords is the password file: NAME:$7$ITERATIONS$SALT$HASH, PBKDF2 with SHA-512 (mosquitto_passwd(1)).
-func mosquittoPasswords(in Input, users []spec.MQTTUser) ([]byte, error) {
+func mosquittoPasswords(in Input, users []mqtt.User) ([]byte, error) {
 	var b bytes.Buffer
 	for _, u := range users {
 		if err := checkMQTTUser(u.Name); err != nil {
@@ -127,7 +127,7 @@ func mosquittoHash(password, salt []byte) (string, error) {
 }
 
 // mosquittoACL is the access control file; a user without an entry may do nothing.
-func mosquittoACL(users []spec.MQTTUser) ([]byte, error) {
+func mosquittoACL(users []mqtt.User) ([]byte, error) {
 	var b bytes.Buffer
 	for _, u := range users {
 		if err := checkMQTTUser(u.Name); err != nil {

@@ -46,7 +46,7 @@ type Input struct {
 	SecretPath func(ref string) string
 }
 
-// programs is the table of templates, by the names of roles.Programs.
+// programs is the table of templates, by the names of services.Programs.
 var programs = map[string]func(Input) (map[string]File, error){
 	"calico-controllers":      calicoControllers,
 	"calico-node":             calicoNode,

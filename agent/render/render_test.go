@@ -15,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 const hostsFile = `10.77.0.11 edge-01.lab.internal edge-01
@@ -31,14 +33,14 @@ func testCluster() *facts.Cluster {
 		Network: spec.Network{NodeSubnets: []string{"10.77.0.0/24", "fd77::/64"}, Nameservers: []string{"10.77.0.11", "10.77.0.3"}},
 		Members: map[string][]string{"mqtt-broker": {"edge-01", "mqtt-01"}, "dns-server": {"dns-01", "edge-01"}},
 		Services: spec.Services{
-			MQTT: &spec.MQTT{
-				TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "mqtt-cert"}, Key: spec.SecretRef{SecretRef: "mqtt-key"}},
-				Users: []spec.MQTTUser{
-					{Name: "sensor", Password: spec.SecretRef{SecretRef: "mqtt-sensor"}, ACL: []spec.MQTTACL{{Topic: "plant/+/temperature", Access: "write"}, {Topic: "plant/secret/#", Access: "deny"}}},
+			&mqtt.Settings{
+				TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "mqtt-cert"}, Key: spec.SecretRef{SecretRef: "mqtt-key"}},
+				Users: []mqtt.User{
+					{Name: "sensor", Password: spec.SecretRef{SecretRef: "mqtt-sensor"}, ACL: []mqtt.ACL{{Topic: "plant/+/temperature", Access: "write"}, {Topic: "plant/secret/#", Access: "deny"}}},
 					{Name: "mute", Password: spec.SecretRef{SecretRef: "mqtt-mute"}},
 				},
 			},
-			DNS: &spec.DNS{Records: []spec.DNSRecord{
+			&dns.Settings{Records: []dns.Record{
 				{Name: "www", CNAME: "edge-01"},
 				{Name: "printer", Addresses: []string{"10.77.0.99"}},
 				{Name: "shop", CNAME: "Shop.example.com."},
@@ -70,7 +72,7 @@ func testInput() Input {
 
 // A unit that asks for a rendering gets one.
 func TestEveryProgramWhoseUnitAsksForItCanBeRendered(t *testing.T) {
-	for _, p := range roles.Programs() {
+	for _, p := range services.Programs() {
 		unit, err := os.ReadFile(filepath.Join("../../units", p.Unit)) // package test/units holds that there is one
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -148,18 +150,18 @@ func TestMosquittoRefuses(t *testing.T) {
 		name, want string
 		change     func(*Input)
 	}{
-		{"a cluster without mqtt", "add services/mqtt.yaml", func(in *Input) { in.Cluster.Services.MQTT = nil }},
-		{"a missing certificate", "TLS listener: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.TLS.Certificate.SecretRef = "nope" }},
-		{"a missing key", "TLS listener: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.TLS.Key.SecretRef = "nope" }},
-		{"a missing password", "password of user sensor: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Password.SecretRef = "nope" }},
+		{"a cluster without mqtt", "add services/mqtt.yaml", func(in *Input) { in.Cluster.Services.Remove("mqtt") }},
+		{"a missing certificate", "TLS listener: secret nope is not in the bundle", func(in *Input) { mqtt.Of(in.Cluster.Services).TLS.Certificate.SecretRef = "nope" }},
+		{"a missing key", "TLS listener: secret nope is not in the bundle", func(in *Input) { mqtt.Of(in.Cluster.Services).TLS.Key.SecretRef = "nope" }},
+		{"a missing password", "password of user sensor: secret nope is not in the bundle", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].Password.SecretRef = "nope" }},
 		{"an empty password", "secret mqtt-sensor is empty", func(in *Input) { in.Secret = func(string) ([]byte, error) { return []byte("\n"), nil } }},
-		{"a user with a line break", "cannot stand in a line", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "a\nuser b" }},
-		{"a user with a colon", "a colon or a leading #", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "a:b" }},
-		{"a user that looks like a comment", "a colon or a leading #", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "#a" }},
-		{"a topic with a line break", "cannot stand in a line", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "a\ntopic #" }},
-		{"a topic with a space at its end", "begins or ends with a space", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "a " }},
-		{"an empty topic", "a topic is empty", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "" }},
-		{"an unknown access", `access is "own", want read, write, readwrite or deny`, func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Access = "own" }},
+		{"a user with a line break", "cannot stand in a line", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "a\nuser b" }},
+		{"a user with a colon", "a colon or a leading #", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "a:b" }},
+		{"a user that looks like a comment", "a colon or a leading #", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "#a" }},
+		{"a topic with a line break", "cannot stand in a line", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "a\ntopic #" }},
+		{"a topic with a space at its end", "begins or ends with a space", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "a " }},
+		{"an empty topic", "a topic is empty", func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "" }},
+		{"an unknown access", `access is "own", want read, write, readwrite or deny`, func(in *Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Access = "own" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := testInput()
@@ -188,9 +190,9 @@ func TestCorednsAnswersNodesAndPodsAndWhomTheFileNames(t *testing.T) {
 	}{
 		{"nodes", "10.77.0.0/24 fd77::/64", func(*Input) {}},
 		{"pods", "10.77.0.0/24 10.244.0.0/16 fd77::/64", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"10.244.0.0/16"} }},
-		{"clients", "10.77.0.0/24 192.168.20.0/24 fd77::/64 fd99::/48", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"fd99::/48", "192.168.20.0/24"} }},
+		{"clients", "10.77.0.0/24 192.168.20.0/24 fd77::/64 fd99::/48", func(in *Input) { dns.Of(in.Cluster.Services).Clients = []string{"fd99::/48", "192.168.20.0/24"} }},
 		{"a lease elsewhere", "10.77.0.0/24 192.0.2.9/32 fd77::/64", func(in *Input) { in.Addresses = append(in.Addresses, netip.MustParseAddr("192.0.2.9")) }},
-		{"a network twice", "10.77.0.0/24 fd77::/64", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.77.0.0/24"} }},
+		{"a network twice", "10.77.0.0/24 fd77::/64", func(in *Input) { dns.Of(in.Cluster.Services).Clients = []string{"10.77.0.0/24"} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := testInput()
@@ -266,7 +268,7 @@ func TestTheKubernetesNameIsTheVirtualAddress(t *testing.T) {
 
 func TestNamesOfDNSYamlGoBeforeServiceNames(t *testing.T) {
 	in := testInput()
-	in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "mqtt", CNAME: "edge-01"}}
+	dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "mqtt", CNAME: "edge-01"}}
 	files, err := Render("coredns", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["zone.lab.internal"].Data), "mqtt.lab.internal. IN CNAME edge-01.lab.internal.\n")
@@ -289,7 +291,7 @@ func TestTheSerialFollowsTheContent(t *testing.T) {
 	base := serial(func(*Input) {})
 	require.NotEmpty(t, base)
 	require.Equal(t, base, serial(func(*Input) {}))
-	require.NotEqual(t, base, serial(func(in *Input) { in.Cluster.Services.DNS.Records[1].Addresses[0] = "10.77.0.98" }))
+	require.NotEqual(t, base, serial(func(in *Input) { dns.Of(in.Cluster.Services).Records[1].Addresses[0] = "10.77.0.98" }))
 }
 
 func TestCorednsRefuses(t *testing.T) {
@@ -297,29 +299,29 @@ func TestCorednsRefuses(t *testing.T) {
 		name, want string
 		change     func(*Input)
 	}{
-		{"a cluster without dns", "add services/dns.yaml", func(in *Input) { in.Cluster.Services.DNS = nil }},
+		{"a cluster without dns", "add services/dns.yaml", func(in *Input) { in.Cluster.Services.Remove("dns") }},
 		{"a node without address", "the node has no address to listen on yet", func(in *Input) { in.Addresses = in.Addresses[:1] }},
 		{"no hosts file", "hosts file of the cluster part: not given", func(in *Input) { in.Hosts = nil }},
 		{"a hosts line without name", "line 1: 10.0.0.1 has no name", func(in *Input) { in.Hosts = strings.NewReader("10.0.0.1\n") }},
 		{"a hosts line without address", "line 2", func(in *Input) { in.Hosts = strings.NewReader("\nx y\n") }},
 		{"a hosts name that is zone syntax", `"$INCLUDE" is no DNS name`, func(in *Input) { in.Hosts = strings.NewReader("10.0.0.1 $INCLUDE\n") }},
 		{"an alias of a node's name", "the alias edge-01.lab.internal. cannot stand beside another record", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "edge-01", CNAME: "dns-01"}}
+			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "edge-01", CNAME: "dns-01"}}
 		}},
 		{"a name with two aliases", "the alias a.lab.internal. cannot stand", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", CNAME: "dns-01"}, {Name: "a", CNAME: "edge-01"}}
+			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", CNAME: "dns-01"}, {Name: "a", CNAME: "edge-01"}}
 		}},
 		{"a record name with a space", `"a b" is no DNS name`, func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a b", CNAME: "dns-01"}}
+			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a b", CNAME: "dns-01"}}
 		}},
 		{"a record address that is none", "record a of dns.yaml", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", Addresses: []string{"10.0.0.256"}}}
+			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", Addresses: []string{"10.0.0.256"}}}
 		}},
 		{"an alias target with a semicolon", `"x;y" is no DNS name`, func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", CNAME: "x;y"}}
+			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", CNAME: "x;y"}}
 		}},
-		{"a forwarder that is a name", "forwarder", func(in *Input) { in.Cluster.Services.DNS.Forwarders = []string{"dns.example.com"} }},
-		{"a client that is none", "client of dns.yaml", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.0.0.1\n} evil"} }},
+		{"a forwarder that is a name", "forwarder", func(in *Input) { dns.Of(in.Cluster.Services).Forwarders = []string{"dns.example.com"} }},
+		{"a client that is none", "client of dns.yaml", func(in *Input) { dns.Of(in.Cluster.Services).Clients = []string{"10.0.0.1\n} evil"} }},
 		{"a pod network that is none", "pod network", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"all"} }},
 		{"a subnet that is none", "node subnet", func(in *Input) { in.Cluster.Network.NodeSubnets = []string{"10.0.0.0"} }},
 	} {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/cluster/roles"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -77,7 +77,7 @@ func next(names []string, tried map[string]bool) string {
 }
 
 func (a *Applier) one(ctx context.Context, name string, p Pending) error {
-	program, ok := roles.LookupProgram(name)
+	program, ok := services.LookupProgram(name)
 	if !ok || strings.Contains(program.Unit, "@.") {
 		return a.done(name, p, false)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/atomicfile"
-	"spore/cluster/roles"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -38,11 +38,11 @@ func TestEveryProgramThatHasCertificatesIsInTheTable(t *testing.T) {
 		}
 	}
 	for name, n := range rows {
-		_, ok := roles.LookupProgram(name)
+		_, ok := services.LookupProgram(name)
 		require.True(t, ok, name)
 		require.Equal(t, 1, n, name)
 	}
-	for _, program := range roles.Programs() {
+	for _, program := range services.Programs() {
 		if slices.ContainsFunc(program.Secrets, func(ref string) bool { return entries[ref] }) {
 			require.Contains(t, rows, program.Name, "say in Programs how %s takes a new certificate", program.Name)
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/pki"
+	"spore/services"
 )
 
 // Way is how a program takes what is new. The higher one includes the lower.
@@ -28,7 +28,7 @@ func (w Way) String() string { return [...]string{"reads", "signals", "restarts"
 
 // Row is one row of Programs.
 type Row struct {
-	// Program is its name in the table of package roles.
+	// Program is its name in the table of package services.
 	Program string
 	// Leaves is how it takes other certificates and keys of its own, which lie in paths.Live.
 	Leaves Way
@@ -131,12 +131,12 @@ func Plan(share pki.Share, secrets map[string][]string, trust, programs []string
 // ProgramsOf are the programs of a node's roles, sorted, each once.
 func ProgramsOf(c *facts.Cluster, n *facts.Node) []string {
 	out := map[string]bool{}
-	for _, name := range roles.EveryNode() {
+	for _, name := range services.EveryNode() {
 		out[name] = true
 	}
 	for _, name := range n.Roles {
-		role, _ := roles.Lookup(name)
-		for _, p := range role.Enabled(c.Enabled) {
+		role, _ := services.Lookup(name)
+		for _, p := range services.RolePrograms(c, role) {
 			out[p.Name] = true
 		}
 	}

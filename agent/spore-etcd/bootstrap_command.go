@@ -69,7 +69,7 @@ func (m *machine) formation() (formation.Options, error) {
 	s := formation.Etcd()
 	return formation.Options{
 		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.root.At(paths.Formation), Say: m.say,
-		Asker: &formation.Client{Cluster: c.ID, Slow: c.Services.Kubernetes.Slow(), API: nodeapi.Client{Identity: m.apiIdentity, Addresses: m.addressesOf}},
+		Asker: &formation.Client{Cluster: c.ID, Slow: c.Services.Kubernetes().Slow(), API: nodeapi.Client{Identity: m.apiIdentity, Addresses: m.addressesOf}},
 	}, nil
 }
 

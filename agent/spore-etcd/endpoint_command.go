@@ -63,7 +63,7 @@ func endpointCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	defer etcd.Close()
-	timing := vip.Times(c.Services.Kubernetes.Slow(), address.Lateness)
+	timing := vip.Times(c.Services.Kubernetes().Slow(), address.Lateness)
 	m.notify(daemon.SdNotifyReady + "\n" + fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
 	defer m.notify(daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{

@@ -55,7 +55,7 @@ func (m *machine) master() (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Services.Kubernetes == nil {
+	if c.Services.Kubernetes() == nil {
 		return nil, nil, errors.New("this cluster has no Kubernetes")
 	}
 	return c, n, nil
@@ -94,5 +94,5 @@ func (m *machine) connect(c *facts.Cluster, endpoints ...string) (*clientv3.Clie
 	if id.Authorities, err = m.part.Public("etcd.crt"); err != nil {
 		return nil, err
 	}
-	return client.Connect(id, c.Services.Kubernetes.Slow(), endpoints...)
+	return client.Connect(id, c.Services.Kubernetes().Slow(), endpoints...)
 }

@@ -38,7 +38,7 @@ func membersCommand(ctx context.Context, m *machine, args []string) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return err
 	}
-	slow := time.Duration(e.cluster.Services.Kubernetes.Slow())
+	slow := time.Duration(e.cluster.Services.Kubernetes().Slow())
 	for {
 		round, cancel := context.WithTimeout(ctx, e.within)
 		wait, err := e.keep(round, own)
@@ -74,7 +74,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	if err != nil {
 		return "", err
 	}
-	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes.Slow())
+	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes().Slow())
 	if err != nil {
 		return "", err
 	}

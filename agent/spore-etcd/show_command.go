@@ -45,7 +45,7 @@ func showCommand(ctx context.Context, m *machine, args []string) error {
 		return err
 	}
 	defer own.Close()
-	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(c.Services.Kubernetes.Slow()))
+	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(c.Services.Kubernetes().Slow()))
 	defer cancel()
 	// Not linearized: it is also there for a cluster without a quorum.
 	status, err := own.Status(ctx, client.Own)

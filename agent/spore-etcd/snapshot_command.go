@@ -93,7 +93,7 @@ type otherMasters struct {
 }
 
 func (m *machine) otherMasters(c *facts.Cluster) otherMasters {
-	return otherMasters{slow: c.Services.Kubernetes.Slow(), client: nodeapi.Client{
+	return otherMasters{slow: c.Services.Kubernetes().Slow(), client: nodeapi.Client{
 		Identity: func() (id nodeapi.Identity, err error) {
 			if id.Certificate, err = m.secretOf(snapshotProgram, agentLeaf+"-certificate"); err != nil {
 				return id, err
@@ -155,13 +155,13 @@ func (m *machine) keeper(c *facts.Cluster, n *facts.Node) (*keeper.Keeper, error
 	if err != nil {
 		return nil, err
 	}
-	s := c.Services.Kubernetes.AllSnapshots()
+	s := c.Services.Kubernetes().AllSnapshots()
 	return &keeper.Keeper{
 		Dir: m.snapshots(), Cluster: c.ID, Node: n.Name, Masters: c.Members[masterRole],
 		Every: time.Duration(s.Every) * time.Minute, Keep: snapshot.Keep{Newest: s.Keep, Days: s.Days}, Identity: id,
 		Etcd: source.Etcd{
 			Connect:  func() (*clientv3.Client, error) { return m.connect(c, client.Own) },
-			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes.Slow()),
+			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes().Slow()),
 		},
 		Tool:  etcdutl.Tool{Path: m.root.At(etcdutl.Program)},
 		Peers: m.otherMasters(c), Now: time.Now, Say: m.say, Status: func(string) {},

@@ -15,6 +15,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // Input is what the files depend on. Node is nil on a machine that is no node.
@@ -212,7 +213,7 @@ var podSysctl = []string{
 
 func sysctl(n *facts.Node) string {
 	lines := append([]string{}, baseSysctl...)
-	if facts.RunsPods(n) {
+	if services.RunsPods(n) {
 		lines = append(lines, podSysctl...)
 	}
 	for _, k := range sortedKeys(n.Sysctl) {

@@ -23,7 +23,7 @@ import (
 	"spore/builder/uki/ukitest"
 	"spore/builder/verity"
 	"spore/cluster"
-	"spore/cluster/facts"
+	"spore/services"
 )
 
 const (
@@ -121,7 +121,7 @@ func newFactory(t testing.TB, config *cluster.Config) *factory {
 // makeRoot makes a root whose manifest says that it was built for a configuration.
 func (f *factory) makeRoot(t testing.TB, config *cluster.Config) {
 	t.Helper()
-	m := manifest.Manifest{Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: facts.Format()}
+	m := manifest.Manifest{Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: services.Format()}
 	for _, p := range needs.Programs(config) {
 		m.Programs = append(m.Programs, p.Name)
 	}

@@ -25,7 +25,7 @@ import (
 	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 // Names of the files in the output folder.
@@ -171,7 +171,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 type build struct {
 	Options
 	// programs are what the enabled services need.
-	programs []roles.Program
+	programs []service.Program
 	packages packageSet
 	binaries binaries
 	images   []containerImage

@@ -10,14 +10,29 @@ import (
 
 	"github.com/invopop/jsonschema"
 
+	"spore/cluster"
 	"spore/cluster/spec"
 )
 
-// comments fills the reflector's comment map from the source of package spec: types by "PKG.Type", fields by
+// comments fills the reflector's comment map from the source of the packages of the settings: types by "PKG.Type", fields by
 // "PKG.Type.Field". (Reflector.AddGoComments wants the working directory to be the module's.)
 func comments(r *jsonschema.Reflector, module string) error {
-	pkg := reflect.TypeFor[spec.Cluster]().PkgPath()
-	names, err := filepath.Glob(filepath.Join(module, "cluster", "spec", "*.go"))
+	pkgs := map[string]bool{reflect.TypeFor[spec.Cluster]().PkgPath(): true} // also what the types of services hold
+	for _, f := range cluster.Files() {
+		pkgs[reflect.TypeOf(f.Type).Elem().PkgPath()] = true
+	}
+	for pkg := range pkgs {
+		if err := commentsOf(r, module, pkg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commentsOf takes those of one package, whose path begins with the module's name.
+func commentsOf(r *jsonschema.Reflector, module, pkg string) error {
+	_, dir, _ := strings.Cut(pkg, "/")
+	names, err := filepath.Glob(filepath.Join(module, filepath.FromSlash(dir), "*.go"))
 	if err != nil {
 		return err
 	}

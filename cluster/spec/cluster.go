@@ -58,6 +58,6 @@ type Node struct {
 	Serial string `yaml:"serial,omitempty" json:"serial,omitempty"`
 	// UUID is the system UUID that SMBIOS type 1 reports.
 	UUID string `yaml:"uuid,omitempty" json:"uuid,omitempty"`
-	// Roles names what the node does; see package roles.
+	// Roles names what the node does; see the list of services.
 	Roles []string `yaml:"roles" json:"roles"`
 }

@@ -23,6 +23,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
 )
 
 const day = 24 * time.Hour
@@ -449,10 +450,13 @@ func TestTheTablesGiveTheSameOnTheNode(t *testing.T) {
 	for i := range w.nodes {
 		var c facts.Cluster
 		var n facts.Node
-		for from, to := range map[any]any{w.c: &c, &w.nodes[i]: &n} {
+		for from, read := range map[any]func(data []byte) error{
+			w.c:         func(data []byte) error { return services.ReadCluster(data, &c) },
+			&w.nodes[i]: func(data []byte) error { return json.Unmarshal(data, &n) },
+		} {
 			data, err := json.Marshal(from)
 			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal(data, to))
+			require.NoError(t, read(data))
 		}
 		want, err := pki.ShareOf(w.c, &w.nodes[i])
 		require.NoError(t, err)

@@ -15,7 +15,8 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Input is what a node was told by one configuration.
@@ -87,7 +88,7 @@ func Compare(old, fresh Input) (Plan, error) {
 		return Plan{}, err
 	}
 	p := Plan{Changes: changes}
-	programs := facts.NodePrograms(fresh.Cluster, fresh.Node)
+	programs := services.NodePrograms(fresh.Cluster, fresh.Node)
 	for _, path := range changes {
 		i := slices.IndexFunc(table, func(r row) bool { return strings.HasPrefix(path, r.path) })
 		r := table[i]
@@ -97,7 +98,7 @@ func Compare(old, fresh Input) (Plan, error) {
 			p.Reboot = append(p.Reboot, path+": "+r.why)
 		}
 		for _, unit := range r.units {
-			runs := unit == timesyncd || slices.ContainsFunc(programs, func(p roles.Program) bool { return p.Unit == unit })
+			runs := unit == timesyncd || slices.ContainsFunc(programs, func(p service.Program) bool { return p.Unit == unit })
 			if runs && !slices.Contains(p.Units, unit) {
 				p.Units = append(p.Units, unit)
 			}
@@ -110,7 +111,7 @@ func Compare(old, fresh Input) (Plan, error) {
 // serves tells whether a node has a role of a service.
 func serves(n *facts.Node, service string) bool {
 	return slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := roles.Lookup(name)
+		r, ok := services.Lookup(name)
 		return ok && r.Service == service
 	})
 }

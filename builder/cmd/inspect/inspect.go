@@ -25,6 +25,7 @@ import (
 	"spore/builder/pcr"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Summary is what the command prints.
@@ -154,7 +155,7 @@ func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
 	var nodes []facts.Node
 	var c facts.Cluster
 	err := withCluster(name, func(config fs.FS) error {
-		if err := readJSON(config, facts.ClusterFile, &c); err != nil {
+		if err := services.ReadClusterPart(config, &c); err != nil {
 			return err
 		}
 		files, err := fs.ReadDir(config, facts.NodeDir)
@@ -227,10 +228,10 @@ func open(f *os.File, part *image.Filesystem) (fs.FS, error) {
 // readCluster reads the compiled configuration that the image carries.
 func (s *Summary) readCluster(config fs.FS) error {
 	var c facts.Cluster
-	if err := readJSON(config, facts.ClusterFile, &c); err != nil {
+	if err := services.ReadClusterPart(config, &c); err != nil {
 		return err
 	}
-	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: services(c.Services)}
+	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: serviceNames(c.Services)}
 	files, err := fs.ReadDir(config, facts.NodeDir)
 	if err != nil {
 		return err
@@ -245,15 +246,11 @@ func (s *Summary) readCluster(config fs.FS) error {
 	return nil
 }
 
-// services are the names of the services that have settings.
-func services(s spec.Services) []string {
+// serviceNames are the names of the services that have settings, sorted.
+func serviceNames(s spec.Services) []string {
 	var out []string
-	for name, set := range map[string]bool{
-		"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil,
-	} {
-		if set {
-			out = append(out, name)
-		}
+	for _, settings := range s {
+		out = append(out, settings.Service())
 	}
 	sort.Strings(out)
 	return out

@@ -21,6 +21,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/services"
 )
 
 // maxMachines bounds what is remembered; the one that was silent longest is forgotten first.
@@ -77,7 +78,7 @@ func Read(name string) (*Nodes, error) {
 
 func readNodes(part fs.FS) (*Nodes, error) {
 	n := &Nodes{}
-	if err := readJSON(part, facts.ClusterFile, &n.Cluster); err != nil {
+	if err := services.ReadClusterPart(part, &n.Cluster); err != nil {
 		return nil, err
 	}
 	files, err := fs.ReadDir(part, facts.NodeDir)

@@ -14,6 +14,7 @@ import (
 
 	"spore/builder/vm"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -53,7 +54,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 	for _, service := range slices.Sorted(maps.Keys(s.Waiting)) {
 		lacks("service "+service, "%s", s.Waiting[service])
 	}
-	for _, target := range facts.NodeTargets(n) {
+	for _, target := range services.NodeTargets(n) {
 		if is := s.Services[target]; is != "active" {
 			lacks("unit "+target, "it is %s", orUnknown(is))
 		}

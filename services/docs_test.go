@@ -1,4 +1,4 @@
-package roles
+package services
 
 import (
 	"bytes"
@@ -10,15 +10,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/services/service"
 )
 
-const portsPage = "../../docs/ports.md"
+const portsPage = "../docs/ports.md"
 
 // portsTable is the table of docs/ports.md.
 func portsTable() string {
 	type row struct {
-		port    Port
-		program Program
+		port    service.Port
+		program service.Program
 	}
 	var rows []row
 	for _, p := range slices.Concat(Programs(), System()) {
@@ -29,13 +31,13 @@ func portsTable() string {
 	slices.SortStableFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.port.First, b.port.First), cmp.Compare(a.port.Protocol, b.port.Protocol))
 	})
-	at := map[Scope]string{Everywhere: "every address", Node: "the node's addresses", Loopback: "127.0.0.1"}
+	at := map[service.Scope]string{service.Everywhere: "every address", service.Node: "the node's addresses", service.Loopback: "127.0.0.1"}
 	var b bytes.Buffer
 	b.WriteString("| port | at | program | for |\n|---|---|---|---|\n")
 	for _, r := range rows {
 		number := strings.TrimPrefix(r.port.String(), "127.0.0.1:")
-		if service, key, set := strings.Cut(r.port.Setting, "."); set {
-			number += fmt.Sprintf(", or `%s` of `services/%s.yaml`", key, service)
+		if name, key, set := strings.Cut(r.port.Setting, "."); set {
+			number += fmt.Sprintf(", or `%s` of `services/%s.yaml`", key, name)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", number, at[r.port.At], r.program.Name, r.port.For)
 	}
@@ -52,5 +54,5 @@ func TestTheDocumentedPortsAreThoseOfTheTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(portsPage, slices.Concat(page[:begin], []byte(portsTable()), page[min(end, len(page)):]), 0o644))
 		return
 	}
-	require.Equal(t, portsTable(), string(page[begin:end]), "UPDATE=1 go test ./cluster/roles writes it anew")
+	require.Equal(t, portsTable(), string(page[begin:end]), "UPDATE=1 go test ./services writes it anew")
 }

@@ -1,4 +1,4 @@
-package facts
+package services
 
 import (
 	"slices"
@@ -6,12 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster/roles"
+	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/mqtt"
+	"spore/services/service"
 )
 
 // portsOf are the ports of a program of a node, as text; none when it does not run.
-func portsOf(c *Cluster, n *Node, program string) []string {
+func portsOf(c *facts.Cluster, n *facts.Node, program string) []string {
 	var out []string
 	for _, p := range Listening(c, n) {
 		if p.Name != program {
@@ -27,18 +29,18 @@ func portsOf(c *Cluster, n *Node, program string) []string {
 func TestAPortOfASettingHasItsNumber(t *testing.T) {
 	c, n := example()
 	require.Equal(t, []string{"8883/tcp"}, portsOf(c, n, "mosquitto"))
-	c.Services.MQTT.Port = 1884
+	mqtt.Of(c.Services).Port = 1884
 	require.Equal(t, []string{"1884/tcp"}, portsOf(c, n, "mosquitto"))
-	row, _ := roles.LookupProgram("mosquitto")
-	require.Equal(t, spec.DefaultMQTTPort, row.Ports[0].First, "the table stays what it is")
+	row, _ := LookupProgram("mosquitto")
+	require.Equal(t, mqtt.DefaultPort, row.Ports[0].First, "the table stays what it is")
 }
 
 func TestKafkaListensForTheRolesOfItsNodeAlone(t *testing.T) {
-	c := &Cluster{Services: spec.Services{Kafka: &spec.Kafka{}}, Members: map[string][]string{KafkaBroker: {"a"}, KafkaController: {"b"}}}
-	a, b := &Node{Name: "a", Roles: []string{KafkaBroker}}, &Node{Name: "b", Roles: []string{KafkaController}}
+	c := &facts.Cluster{Services: spec.Services{&spec.Kafka{}}, Members: map[string][]string{facts.KafkaBroker: {"a"}, facts.KafkaController: {"b"}}}
+	a, b := &facts.Node{Name: "a", Roles: []string{facts.KafkaBroker}}, &facts.Node{Name: "b", Roles: []string{facts.KafkaController}}
 	require.Equal(t, []string{"9092/tcp", "9093/tcp"}, portsOf(c, a, "kafka"))
 	require.Equal(t, []string{"9094/tcp"}, portsOf(c, b, "kafka"))
-	delete(c.Members, KafkaController)
+	delete(c.Members, facts.KafkaController)
 	require.Equal(t, []string{"9092/tcp", "9093/tcp", "9094/tcp"}, portsOf(c, a, "kafka"), "brokers are the controllers where nobody else is")
 }
 
@@ -47,9 +49,9 @@ func TestEveryNodeListensForTheAPIAndAFewForTheTime(t *testing.T) {
 	n.Roles = nil
 	require.Equal(t, []string{"8643/tcp"}, portsOf(c, n, "api"))
 	require.Equal(t, []string{"68/udp"}, portsOf(c, n, "networkd"))
-	require.Empty(t, portsOf(c, n, roles.TimeServer))
+	require.Empty(t, portsOf(c, n, TimeServer))
 	require.Empty(t, portsOf(c, n, "mosquitto"))
-	c.TimeNodes = []TimeNode{{Name: n.Name, IP: "10.77.0.11"}}
-	require.Equal(t, []string{"123/udp"}, portsOf(c, n, roles.TimeServer))
-	require.False(t, slices.ContainsFunc(Listening(c, n), func(p roles.Program) bool { return len(p.Ports) == 0 }))
+	c.TimeNodes = []facts.TimeNode{{Name: n.Name, IP: "10.77.0.11"}}
+	require.Equal(t, []string{"123/udp"}, portsOf(c, n, TimeServer))
+	require.False(t, slices.ContainsFunc(Listening(c, n), func(p service.Program) bool { return len(p.Ports) == 0 }))
 }

@@ -1,4 +1,4 @@
-package roles
+package services
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/spec"
+	"spore/services/service"
 )
 
 func TestEveryNameAndAliasIsUniqueAndFound(t *testing.T) {
@@ -87,23 +88,23 @@ func TestPortsWithFixedNumbersNeverMeet(t *testing.T) {
 }
 
 func TestWhichPortsMeet(t *testing.T) {
-	mqtt, nodePorts, osds := tcp(8883, ""), tcp(30000, "").to(32767), tcp(6800, "").to(7568)
+	mqtt, nodePorts, osds := service.TCP(8883, ""), service.TCP(30000, "").To(32767), service.TCP(6800, "").To(7568)
 	for name, tc := range map[string]struct {
-		a, b Port
+		a, b service.Port
 		want bool
 	}{
-		"the same":                             {mqtt, tcp(8883, ""), true},
-		"another number":                       {mqtt, tcp(8884, ""), false},
-		"another protocol":                     {mqtt, udp(8883, ""), false},
-		"everywhere and on the node's address": {mqtt, tcp(8883, "").at(Node), true},
-		"everywhere and on loopback":           {mqtt, tcp(8883, "").at(Loopback), true},
-		"the node's address and loopback":      {tcp(2379, "").at(Node), tcp(2379, "").at(Loopback), false},
-		"loopback twice":                       {tcp(2379, "").at(Loopback), tcp(2379, "").at(Loopback), true},
-		"the first of a range":                 {tcp(6800, ""), osds, true},
-		"the last of a range":                  {tcp(7568, ""), osds, true},
-		"one below a range":                    {tcp(6799, ""), osds, false},
-		"one above a range":                    {tcp(7569, ""), osds, false},
-		"two ranges, which give way":           {osds, tcp(7000, "").to(8000), false},
+		"the same":                             {mqtt, service.TCP(8883, ""), true},
+		"another number":                       {mqtt, service.TCP(8884, ""), false},
+		"another protocol":                     {mqtt, service.UDP(8883, ""), false},
+		"everywhere and on the node's address": {mqtt, service.TCP(8883, "").On(service.Node), true},
+		"everywhere and on loopback":           {mqtt, service.TCP(8883, "").On(service.Loopback), true},
+		"the node's address and loopback":      {service.TCP(2379, "").On(service.Node), service.TCP(2379, "").On(service.Loopback), false},
+		"loopback twice":                       {service.TCP(2379, "").On(service.Loopback), service.TCP(2379, "").On(service.Loopback), true},
+		"the first of a range":                 {service.TCP(6800, ""), osds, true},
+		"the last of a range":                  {service.TCP(7568, ""), osds, true},
+		"one below a range":                    {service.TCP(6799, ""), osds, false},
+		"one above a range":                    {service.TCP(7569, ""), osds, false},
+		"two ranges, which give way":           {osds, service.TCP(7000, "").To(8000), false},
 		"two ranges apart":                     {osds, nodePorts, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +115,8 @@ func TestWhichPortsMeet(t *testing.T) {
 }
 
 func TestAPortIsWrittenAsPeopleReadIt(t *testing.T) {
-	for want, p := range map[string]Port{
-		"8883/tcp": tcp(8883, "MQTT"), "53/udp": udp(53, "DNS").at(Node), "6800-7568/tcp": cephPorts("OSDs"), "127.0.0.1:10248/tcp": tcp(10248, "health").at(Loopback),
+	for want, p := range map[string]service.Port{
+		"8883/tcp": service.TCP(8883, "MQTT"), "53/udp": service.UDP(53, "DNS").On(service.Node), "6800-7568/tcp": service.TCP(6800, "OSDs").To(7568).On(service.Node), "127.0.0.1:10248/tcp": service.TCP(10248, "health").On(service.Loopback),
 	} {
 		text, err := p.MarshalText()
 		require.NoError(t, err)
@@ -127,14 +128,14 @@ func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
 	master, _ := Lookup("master")
 	worker, _ := Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
-	require.Equal(t, controlPlane, master.Programs[:len(master.Programs)-len(worker.Programs)])
+	require.Equal(t, worker.Programs, master.Programs[len(master.Programs)-len(worker.Programs):])
 }
 
 func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	names := func(role string, services ...string) []string {
 		r, _ := Lookup(role)
 		var out []string
-		for _, p := range r.Enabled(func(s string) bool { return slices.Contains(services, s) }) {
+		for _, p := range ProgramsOf(r, func(s string) bool { return slices.Contains(services, s) }) {
 			out = append(out, p.Name)
 		}
 		return out
@@ -151,7 +152,9 @@ func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	require.Contains(t, names("worker", "ceph", spec.PartCephFS, spec.PartCephFSVolumes), "cephfs-node")
 	for _, p := range Programs() {
 		if p.With != "" {
-			known := slices.Contains(spec.Parts, p.With) || slices.ContainsFunc(Roles(), func(r Role) bool { return r.Service == p.With })
+			known := slices.ContainsFunc(All(), func(s service.Service) bool {
+				return s.Name == p.With || slices.ContainsFunc(s.Parts, func(part service.Part) bool { return part.Name == p.With })
+			})
 			require.True(t, known, "%s is for %s", p.Name, p.With)
 		}
 	}

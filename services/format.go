@@ -1,4 +1,4 @@
-package facts
+package services
 
 import (
 	"crypto/sha256"
@@ -6,16 +6,30 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"spore/cluster/facts"
 )
 
-// Format names the form of Cluster and Node: 16 hexadecimal digits that change whenever a field of them, or of what they
-// hold, is added, removed, renamed or retyped. A root says which form its agent reads, so that nobody hands it another one.
-func Format() string { return formatOf(Cluster{}, Node{}) }
+// Format names the form of facts.Cluster and facts.Node: 16 hexadecimal digits that change whenever a field of them, of the
+// settings of a service, or of what these hold, is added, removed, renamed or retyped. A root says which form its agent
+// reads, so that nobody hands it another one.
+func Format() string {
+	values := []any{facts.Cluster{}, facts.Node{}}
+	for _, s := range All() {
+		values = append(values, s.Name, s.Settings())
+	}
+	return formatOf(values...)
+}
 
+// formatOf describes the types of values; a text stands for itself, the name of what follows.
 func formatOf(values ...any) string {
 	h := sha256.New()
 	seen := map[reflect.Type]bool{}
 	for _, v := range values {
+		if name, ok := v.(string); ok {
+			fmt.Fprintf(h, "service %q\n", name)
+			continue
+		}
 		describe(h, reflect.TypeOf(v), seen)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

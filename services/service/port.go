@@ -1,4 +1,4 @@
-package roles
+package service
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 // Numbers that other packages write into configurations, too.
 const (
 	PortAPI               = 8643
-	PortDNS               = 53
 	PortKafkaClient       = 9092
 	PortKafkaBroker       = 9093
 	PortKafkaController   = 9094
@@ -27,22 +26,6 @@ const (
 	PortControllerManager = 10257
 	PortScheduler         = 10259
 )
-
-const (
-	// portVXLAN is IANA's, and felix's own default.
-	portVXLAN = 4789
-	portNTP   = 123
-	portDHCP  = 68
-	// The range of node ports is kube-apiserver's own default (--service-node-port-range).
-	firstNodePort, lastNodePort = 30000, 32767
-	// The range of Ceph is its own default (ms_bind_port_min, ms_bind_port_max).
-	firstCeph, lastCeph = 6800, 7568
-	// The kernel gives these to who asks for any port (net.ipv4.ip_local_port_range).
-	firstEphemeral, lastEphemeral = 32768, 60999
-)
-
-// cephPorts are the ports of everything in Ceph but monitors.
-func cephPorts(what string) Port { return tcp(firstCeph, what).to(lastCeph).at(Node) }
 
 // Scope is at which addresses of a node a port is.
 type Scope int
@@ -71,20 +54,29 @@ type Port struct {
 	At Scope
 	// For is what is to be had there.
 	For string
-	// Setting is the setting that the number comes from, as spec.Services.Port knows it; First is then what it is by
-	// default.
+	// Setting is the setting that the number comes from, as SERVICE.KEY (Service.Port); First is then what it is by default.
 	Setting string
 	// Role is the role without which the program does not listen there.
 	Role string
 }
 
-func tcp(number int, what string) Port { return Port{Protocol: "tcp", First: number, For: what} }
-func udp(number int, what string) Port { return Port{Protocol: "udp", First: number, For: what} }
+// TCP is a port of TCP at every address; what says what is to be had there.
+func TCP(number int, what string) Port { return Port{Protocol: "tcp", First: number, For: what} }
 
-func (p Port) at(s Scope) Port         { p.At = s; return p }
-func (p Port) to(last int) Port        { p.Last = last; return p }
-func (p Port) set(setting string) Port { p.Setting = setting; return p }
-func (p Port) only(role string) Port   { p.Role = role; return p }
+// UDP is a port of UDP at every address.
+func UDP(number int, what string) Port { return Port{Protocol: "udp", First: number, For: what} }
+
+// On limits a port to some of the node's addresses.
+func (p Port) On(s Scope) Port { p.At = s; return p }
+
+// To makes a range of a port.
+func (p Port) To(last int) Port { p.Last = last; return p }
+
+// Set says which setting the number comes from.
+func (p Port) Set(setting string) Port { p.Setting = setting; return p }
+
+// Only limits a port to nodes with a role.
+func (p Port) Only(role string) Port { p.Role = role; return p }
 
 // IsRange tells a range of which the program takes what is free from a port that it has to have.
 func (p Port) IsRange() bool { return p.Last != 0 }

@@ -1,4 +1,4 @@
-package facts
+package services
 
 import (
 	"os"
@@ -9,15 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
-func example() (*Cluster, *Node) {
-	return &Cluster{
+func example() (*facts.Cluster, *facts.Node) {
+	return &facts.Cluster{
 			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Nodes: 3,
 			Network:  spec.Network{NodeSubnets: []string{"10.77.0.0/24"}, Nameservers: []string{"10.77.0.3", "10.77.0.4"}},
-			Services: spec.Services{MQTT: &spec.MQTT{}, DNS: &spec.DNS{TTL: 30}},
-		}, &Node{
+			Services: spec.Services{&mqtt.Settings{}, &dns.Settings{TTL: 30}},
+		}, &facts.Node{
 			Name: "edge-01", Hostname: "edge-01", FQDN: "edge-01.plant.example", IPs: []string{"10.77.0.11"}, Roles: []string{"dns-server", "mqtt-broker"},
 		}
 }
@@ -59,38 +62,38 @@ func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 
 // What the units of these programs take from their files, with ${NAME} as a word of the command line.
 func TestUnitsFindTheirSettings(t *testing.T) {
-	master := func() (*Cluster, *Node) {
-		return &Cluster{
+	master := func() (*facts.Cluster, *facts.Node) {
+		return &facts.Cluster{
 			Network:  spec.Network{ServiceCIDRs: []string{"10.79.0.0/16", "fd79::/108"}},
 			Members:  map[string][]string{"control-plane": {"master-01"}, "kafka-broker": {"master-01"}},
-			Services: spec.Services{Kubernetes: &spec.Kubernetes{}, Kafka: &spec.Kafka{}},
-		}, &Node{Name: "master-01", IPs: []string{"10.77.0.21", "fd77::21"}, Roles: []string{"control-plane", "kafka-broker"}}
+			Services: spec.Services{&spec.Kubernetes{}, &spec.Kafka{}},
+		}, &facts.Node{Name: "master-01", IPs: []string{"10.77.0.21", "fd77::21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	}
 	serial := "KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseSerialGC -XX:TieredStopAtLevel=1\"\n"
 	for _, tt := range []struct {
 		name, file, want string
 		memory           uint64
-		change           func(*Cluster, *Node)
+		change           func(*facts.Cluster, *facts.Node)
 	}{
 		{name: "kubelet", file: "kubelet.env", want: "KUBELET_HOSTNAME_OVERRIDE=master-01\nKUBELET_NODE_IP=10.77.0.21\n"},
 		{name: "the API server", file: "kube-apiserver.env", want: "KUBE_APISERVER_ADVERTISE_ADDRESS=10.77.0.21\nKUBE_APISERVER_BIND_ADDRESS=0.0.0.0\n" +
 			"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n"},
 		{name: "the API server of a node with IPv6", file: "kube-apiserver.env", want: "KUBE_APISERVER_ADVERTISE_ADDRESS=fd77::21\nKUBE_APISERVER_BIND_ADDRESS=::\n" +
 			"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n",
-			change: func(_ *Cluster, n *Node) { n.IPs = []string{"fd77::21"} }},
+			change: func(_ *facts.Cluster, n *facts.Node) { n.IPs = []string{"fd77::21"} }},
 		{name: "the API server behind a virtual address of the other family", file: "kube-apiserver.env",
 			want: "KUBE_APISERVER_ADVERTISE_ADDRESS=10.77.0.21\nKUBE_APISERVER_BIND_ADDRESS=::\n" +
 				"KUBE_APISERVER_SECURE_PORT=6443\nKUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE=10.79.0.0/16,fd79::/108\n",
-			change: func(c *Cluster, _ *Node) { c.Network.ControlPlaneEndpoint = "fd77::200" }},
+			change: func(c *facts.Cluster, _ *facts.Node) { c.Network.ControlPlaneEndpoint = "fd77::200" }},
 		{name: "Kafka on a small machine", file: "kafka.env", memory: 512 << 20, want: "KAFKA_HEAP_OPTS=-Xmx256m\n" + serial},
 		{name: "Kafka has a quarter", file: "kafka.env", memory: 2 << 30, want: "KAFKA_HEAP_OPTS=-Xmx512m\n" + serial},
 		{name: "Kafka on a large machine", file: "kafka.env", memory: 256 << 30, want: "KAFKA_HEAP_OPTS=-Xmx6144m\n" +
 			"KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent\"\n"},
 		{name: "Kafka with the heap of kafka.yaml", file: "kafka.env", memory: 8 << 30, want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
-			change: func(c *Cluster, _ *Node) { c.Services.Kafka.Heap = 700 }},
+			change: func(c *facts.Cluster, _ *facts.Node) { c.Services.Kafka().Heap = 700 }},
 		{name: "Kafka on a machine that nobody has seen yet", file: "kafka.env", want: ""},
 		{name: "Kafka with the heap of kafka.yaml on one that nobody has seen yet", file: "kafka.env", want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
-			change: func(c *Cluster, _ *Node) { c.Services.Kafka.Heap = 700 }},
+			change: func(c *facts.Cluster, _ *facts.Node) { c.Services.Kafka().Heap = 700 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, n := master()
@@ -106,7 +109,7 @@ func TestUnitsFindTheirSettings(t *testing.T) {
 
 func TestNodesOfKubernetesRunPods(t *testing.T) {
 	for role, want := range map[string]bool{"worker": true, "control-plane": true, "mqtt-broker": false, "dns-server": false} {
-		require.Equal(t, want, RunsPods(&Node{Roles: []string{role}}), role)
+		require.Equal(t, want, RunsPods(&facts.Node{Roles: []string{role}}), role)
 	}
 }
 

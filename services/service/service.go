@@ -1,0 +1,43 @@
+// Package service has the types of a row of the list of services (package services): all that the builder and the agent
+// have to know of a service. A row is data and small functions; whoever works on it walks the list and knows no service by
+// its name.
+package service
+
+import (
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+)
+
+// Service is a row of the list. Only Name, Settings, Roles and Programs are never empty.
+type Service struct {
+	// Name is the service in cluster.yaml, and its file in services/ of the configuration.
+	Name string
+	// Roles are what nodes can be for it.
+	Roles []Role
+	// Programs are what its roles run.
+	Programs []Program
+	// Settings makes empty settings of the service's own type.
+	Settings func() spec.Settings
+	// Choices has the closed lists of values of the settings, by Go type and key ("ACL.access"). The entries of a list are
+	// meant where the key holds one.
+	Choices map[string][]string
+	// Port is the number that a key of the settings gives, for the rows of ports with a Setting; nil without any.
+	Port func(s spec.Services, key string) int
+	// Parts are what only some clusters have of it.
+	Parts []Part
+	// Environment has, by program, what its unit or a person may want of the settings, as variables; the rest is in the
+	// rendered configuration. What a unit makes flags of is called as the flag is, behind the name of the program.
+	Environment map[string]Variables
+}
+
+// Part is a part of a service by a name that Program.With knows besides those of services.
+type Part struct {
+	Name string
+	// On tells whether the configuration asks for it; it counts only where the service itself is enabled.
+	On func(c *facts.Cluster) bool
+	// InEveryImage has every image with the service carry its programs, so that it can be asked for without another root.
+	InEveryImage bool
+}
+
+// Variables are environment variables of a program. memory is the machine's in bytes, 0 where nobody has seen it yet.
+type Variables func(c *facts.Cluster, n *facts.Node, memory uint64) map[string]string
