@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/services"
 	"spore/services/service"
 )
@@ -38,7 +39,7 @@ func (k *checker) checkPorts() {
 		}
 	}
 	for _, m := range found {
-		k.errorf(k.setting(m.port), "port %d/%s is not free on %s: %s has %s there for %s, %s; write another port, such as %d",
+		k.Errorf(k.setting(m.port), "port %d/%s is not free on %s: %s has %s there for %s, %s; write another port, such as %d",
 			m.port.First, m.port.Protocol, k.nodeNames(m.nodes), m.other, m.taken, m.taken.For, k.brings(m), defaultOf(m.program, m.port))
 	}
 }
@@ -70,24 +71,24 @@ func meet(p, other service.Program) (meeting, bool) {
 }
 
 // setting is where a port's number stands.
-func (k *checker) setting(p service.Port) place {
+func (k *checker) setting(p service.Port) check.Place {
 	service, key, _ := strings.Cut(p.Setting, ".")
-	return in(k.c.services[service], key)
+	return check.In(k.c.services[service], key)
 }
 
 // brings says where it stands that the other program of a meeting runs, or has its port.
 func (k *checker) brings(m *meeting) string {
-	spot := func(p place) string {
-		line, column := p.src.at(p.path...)
-		return fmt.Sprintf("%s:%d:%d", p.src.path, line, column)
+	spot := func(p check.Place) string {
+		line, column := p.File.At(p.Path...)
+		return fmt.Sprintf("%s:%d:%d", p.File.Path(), line, column)
 	}
 	if m.taken.Setting != "" {
 		return "as " + spot(k.setting(m.taken)) + " has it"
 	}
 	node := m.nodes[0]
-	for i, name := range k.c.Cluster.Nodes[node].Roles {
+	for i, name := range k.Cluster.Nodes[node].Roles {
 		if r, ok := services.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
-			return fmt.Sprintf("by the role %s at %s", name, spot(in(k.c.cluster, "nodes", node, "roles", i)))
+			return fmt.Sprintf("by the role %s at %s", name, spot(check.In(k.File, "nodes", node, "roles", i)))
 		}
 	}
 	return "as on every node"
@@ -98,7 +99,7 @@ func (k *checker) nodeNames(nodes []int) string {
 	const most = 3
 	var names []string
 	for _, i := range nodes[:min(most, len(nodes))] {
-		names = append(names, k.nodeName(i))
+		names = append(names, k.NodeName(i))
 	}
 	switch more := len(nodes) - most; {
 	case len(nodes) == 1:

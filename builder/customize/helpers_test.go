@@ -23,6 +23,7 @@ import (
 	"spore/builder/uki/ukitest"
 	"spore/builder/verity"
 	"spore/cluster"
+	"spore/cluster/check"
 	"spore/services"
 )
 
@@ -54,7 +55,7 @@ func load(t testing.TB, dir string) *cluster.Config {
 }
 
 // loadAny is load for a folder that may have errors.
-func loadAny(dir string) (*cluster.Config, cluster.Report) {
+func loadAny(dir string) (*cluster.Config, check.Report) {
 	return cluster.Check(os.DirFS(dir), cluster.Options{})
 }
 

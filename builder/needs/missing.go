@@ -11,13 +11,14 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/oci"
 	"spore/cluster"
+	"spore/cluster/check"
 	"spore/services"
 	"spore/services/service"
 )
 
 // Missing tells what a configuration needs and a root does not have, each with the entry that asks for it. folder is the
 // configuration folder, which has the archives of container images.
-func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (cluster.Report, error) {
+func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (check.Report, error) {
 	m := missing{config: c, root: root, packages: map[string]bool{}}
 	for _, p := range root.Packages {
 		m.packages[p.Name] = true
@@ -43,11 +44,11 @@ type missing struct {
 	config   *cluster.Config
 	root     *manifest.Manifest
 	packages map[string]bool
-	report   cluster.Report
+	report   check.Report
 }
 
-func (m *missing) errorf(at cluster.Problem, format string, args ...any) {
-	at.Severity, at.Message = cluster.Error, fmt.Sprintf(format, args...)
+func (m *missing) errorf(at check.Problem, format string, args ...any) {
+	at.Severity, at.Message = check.Error, fmt.Sprintf(format, args...)
 	m.report = append(m.report, at)
 }
 

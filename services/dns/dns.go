@@ -13,6 +13,9 @@ import (
 // Name is the service in cluster.yaml.
 const Name = "dns"
 
+// role is what a server of the service is.
+const role = "dns-server"
+
 // Port is where the servers answer.
 const Port = 53
 
@@ -21,8 +24,9 @@ func Service() service.Service {
 	return service.Service{
 		Name:     Name,
 		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
 		Roles: []service.Role{
-			{Name: "dns-server", Target: "dns.target", Programs: []string{"coredns"}},
+			{Name: role, Target: "dns.target", Programs: []string{"coredns"}},
 		},
 		Programs: []service.Program{
 			{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, User: "coredns",

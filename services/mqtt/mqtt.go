@@ -17,6 +17,7 @@ func Service() service.Service {
 	return service.Service{
 		Name:     Name,
 		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
 		Choices:  map[string][]string{"ACL.access": accesses},
 		Port:     port,
 		Roles: []service.Role{

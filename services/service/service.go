@@ -4,6 +4,7 @@
 package service
 
 import (
+	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -18,6 +19,8 @@ type Service struct {
 	Programs []Program
 	// Settings makes empty settings of the service's own type.
 	Settings func() spec.Settings
+	// Check finds what is wrong with the settings, which are in k.Services; file is where they were read.
+	Check func(k *check.Checker, file check.File)
 	// Choices has the closed lists of values of the settings, by Go type and key ("ACL.access"). The entries of a list are
 	// meant where the key holds one.
 	Choices map[string][]string

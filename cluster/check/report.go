@@ -1,4 +1,7 @@
-package cluster
+// Package check is what the checks of a configuration work with: the problems that they find, the places in the files that
+// these are about, and the questions that several of them ask. It knows no service; package cluster loads the files and runs
+// the checks, its own and those of the services.
+package check
 
 import (
 	"cmp"
@@ -91,8 +94,8 @@ func (r Report) Under(dir string) Report {
 	return out
 }
 
-// sorted returns the problems in order and each once.
-func (r Report) sorted() Report {
+// Sorted returns the problems in order and each once.
+func (r Report) Sorted() Report {
 	slices.SortFunc(r, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Message, b.Message))

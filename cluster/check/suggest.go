@@ -1,4 +1,4 @@
-package cluster
+package check
 
 import (
 	"strings"
@@ -6,10 +6,11 @@ import (
 	"spore/cluster/spelling"
 )
 
-// suggest returns `; did you mean "x"?` with the known word that is nearest to a wrong one, or nothing.
-func suggest(wrong string, known []string) string { return didYouMean(nearest(wrong, known)) }
+// Suggest returns `; did you mean "x"?` with the known word that is nearest to a wrong one, or nothing.
+func Suggest(wrong string, known []string) string { return DidYouMean(Nearest(wrong, known)) }
 
-func didYouMean(word string) string {
+// DidYouMean asks for a word, or says nothing where there is none.
+func DidYouMean(word string) string {
 	if word == "" {
 		return ""
 	}
@@ -19,8 +20,8 @@ func didYouMean(word string) string {
 // maxWord bounds what is compared, in bytes: a file can have words of any length.
 const maxWord = 64
 
-// nearest returns the known word that a wrong one was probably meant to be, or nothing.
-func nearest(wrong string, known []string) string {
+// Nearest returns the known word that a wrong one was probably meant to be, or nothing.
+func Nearest(wrong string, known []string) string {
 	if len(wrong) > maxWord {
 		return ""
 	}
