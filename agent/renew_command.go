@@ -28,6 +28,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services/service"
 	"spore/wire/nodeapi"
 )
 
@@ -258,7 +259,7 @@ func (m *machine) sign(request []byte) ([]byte, error) {
 	}
 	trusted := map[string]string{}
 	for _, a := range pki.Authorities() {
-		if text, err := m.part.Public(a.Name + ".crt"); err == nil && a.Kind == pki.CA {
+		if text, err := m.part.Public(a.Name + ".crt"); err == nil && a.Kind == service.CA {
 			trusted[a.Name] = string(text)
 		}
 	}

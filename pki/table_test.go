@@ -14,10 +14,11 @@ import (
 	"spore/services"
 	"spore/services/dns"
 	"spore/services/mqtt"
+	"spore/services/service"
 )
 
-func authorityRow(t *testing.T, name string) AuthorityRow {
-	i := slices.IndexFunc(Authorities(), func(a AuthorityRow) bool { return a.Name == name })
+func authorityRow(t *testing.T, name string) service.AuthorityRow {
+	i := slices.IndexFunc(Authorities(), func(a service.AuthorityRow) bool { return a.Name == name })
 	require.GreaterOrEqual(t, i, 0, "authority %s", name)
 	return Authorities()[i]
 }
@@ -29,7 +30,7 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 		require.False(t, seen[a.Name], a.Name)
 		seen[a.Name] = true
 		require.Equal(t, i == 0, a.Name == RootName, "the root is first")
-		require.Equal(t, a.Kind == CA, a.Title != "", "%s: a CA has a title", a.Name)
+		require.Equal(t, a.Kind == service.CA, a.Title != "", "%s: a CA has a title", a.Name)
 		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
 		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
 		for _, r := range a.Users {
@@ -61,15 +62,15 @@ func TestEveryLeafIsWhole(t *testing.T) {
 		require.False(t, seen[l.Name], l.Name)
 		seen[l.Name] = true
 		a := authorityRow(t, l.Authority)
-		require.Equal(t, CA, a.Kind, l.Name)
+		require.Equal(t, service.CA, a.Kind, l.Name)
 		require.NotEqual(t, RootName, l.Authority, "the root signs authorities only")
 		require.NotZero(t, l.Usage, l.Name)
 		require.Equal(t, l.Usage, l.Usage&a.Usage, "%s: its authority may sign that usage", l.Name)
-		require.Equal(t, l.Usage&Server != 0, len(l.SANs) > 0, "%s: servers have names, clients have none", l.Name)
+		require.Equal(t, l.Usage&service.Server != 0, len(l.SANs) > 0, "%s: servers have names, clients have none", l.Name)
 		require.NotEmpty(t, l.CommonName)
-		require.Equal(t, l.Made == Operator, l.Certificate != "", l.Name)
+		require.Equal(t, l.Made == service.Operator, l.Certificate != "", l.Name)
 		for _, r := range l.Roles {
-			if r == EveryNode || r == OperatorOnly {
+			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
 			role, ok := services.Lookup(r)
@@ -91,7 +92,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 		seen[s.Name] = true
 		require.Contains(t, forms, s.Form, s.Name)
 		for _, r := range s.Roles {
-			if r == EveryNode || r == OperatorOnly {
+			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
 			role, ok := services.Lookup(r)
@@ -117,7 +118,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 			gets[a.Key] = true
 		}
 		for _, l := range s.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				gets[l.Certificate], gets[l.Key] = true, true
 			}
 		}
@@ -130,8 +131,8 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
 			}
 			if p.NeedsSecrets {
-				own := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
-					slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+				own := slices.ContainsFunc(Leaves(), func(l service.LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+					slices.ContainsFunc(Secrets(), func(s service.SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
 				require.True(t, own, r.Name)
 			}
 		}
@@ -204,7 +205,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 			got = append(got, a.Key)
 		}
 		for _, l := range s.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				got = append(got, l.Certificate, l.Key)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/services/mqtt"
+	"spore/services/service"
 )
 
 func TestAuthoritiesAreKnownByTheirKeys(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAuthoritiesAreKnownByTheirKeys(t *testing.T) {
 	for _, row := range tree.Public().Authorities {
 		require.True(t, a.Knows(row.Name, pki.KeyID(row.Keys[0])), "%s, as bundles name it", row.Name)
 		require.False(t, a.Knows(row.Name, "00"))
-		require.Equal(t, row.Kind == pki.CA, a.Certificates[row.Name] != "", row.Name)
+		require.Equal(t, row.Kind == service.CA, a.Certificates[row.Name] != "", row.Name)
 	}
 	require.False(t, a.Knows("agent", pki.KeyID(tree.Public().Authorities[0].Keys[0])), "the root's key is not the agents'")
 

@@ -8,6 +8,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
+	"spore/services/service"
 )
 
 // Way is how a program takes what is new. The higher one includes the lower.
@@ -98,7 +99,7 @@ func rowOf(program string) Row {
 func Entries(share pki.Share) map[string]bool {
 	out := map[string]bool{}
 	for _, l := range share.Leaves {
-		if l.Row.Made == pki.Operator {
+		if l.Row.Made == service.Operator {
 			out[l.Certificate], out[l.Key] = true, true
 		}
 	}
@@ -162,7 +163,7 @@ func Others(c *facts.Cluster, n *facts.Node, program string) []string {
 func Ends(share pki.Share, have map[string]string) (first time.Time) {
 	for _, l := range share.Leaves {
 		list, err := certificates(have[l.Certificate])
-		if l.Row.Made == pki.Operator && err == nil && (first.IsZero() || list[0].NotAfter.Before(first)) {
+		if l.Row.Made == service.Operator && err == nil && (first.IsZero() || list[0].NotAfter.Before(first)) {
 			first = list[0].NotAfter
 		}
 	}

@@ -32,6 +32,7 @@ func Service() service.Service {
 			{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, User: "coredns",
 				Ports: []service.Port{service.UDP(Port, "DNS").On(service.Node), service.TCP(Port, "DNS").On(service.Node)}},
 		},
+		Words:       map[string]service.Word{"{aliases}": Aliases},
 		Environment: map[string]service.Variables{"coredns": variables},
 	}
 }

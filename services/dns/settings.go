@@ -1,6 +1,9 @@
 package dns
 
 import (
+	"slices"
+	"strings"
+
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 )
@@ -52,4 +55,39 @@ func Forwarders(c *facts.Cluster) []string {
 		return s.Forwarders
 	}
 	return c.Network.Nameservers
+}
+
+// Aliases returns the further names of dns.yaml that lead to a node, by address or by other name, as full names.
+func Aliases(c *facts.Cluster, n *facts.Node) []string {
+	if Of(c.Services) == nil {
+		return nil
+	}
+	mine := map[string]bool{}
+	for _, name := range []string{n.Name, n.Hostname} {
+		mine[name+"."+c.Domain] = true
+	}
+	full := func(name string) string {
+		if name = strings.ToLower(name); strings.HasSuffix(name, ".") {
+			return strings.TrimSuffix(name, ".")
+		}
+		if strings.HasSuffix(name, "."+c.Domain) {
+			return name
+		}
+		return name + "." + c.Domain
+	}
+	var out []string
+	for range 2 { // an alias may lead to a record that has the address; no alias leads to an alias
+		for _, r := range Of(c.Services).Records {
+			name := full(r.Name)
+			if mine[name] || strings.Contains(name, "*") {
+				continue
+			}
+			if r.CNAME != "" && mine[full(r.CNAME)] || slices.ContainsFunc(r.Addresses, func(a string) bool { return slices.Contains(n.IPs, a) }) {
+				mine[name] = true
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -43,6 +43,7 @@ func Service() service.Service {
 			{Name: "kafka-bootstrap", Unit: "kafka-bootstrap.service", User: "spore-kafka", NeedsSecrets: true,
 				Secrets: append(service.Pairs("kafka-broker"), "kafka-scram-admin")},
 		},
+		UserSecrets: userSecrets,
 		Environment: map[string]service.Variables{"kafka": variables},
 	}
 }
@@ -70,4 +71,14 @@ func collector(heap int) []string {
 	}
 	// The first compiler alone starts in half the time; the second one is for brokers with much to do.
 	return []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+}
+
+func userSecrets(s spec.Services) []string {
+	var out []string
+	if k := s.Kafka(); k != nil {
+		for _, u := range k.Users {
+			out = append(out, u.Password.SecretRef)
+		}
+	}
+	return out
 }

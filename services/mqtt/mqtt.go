@@ -12,6 +12,9 @@ import (
 // Name is the service in cluster.yaml.
 const Name = "mqtt"
 
+// role is what a broker is.
+const role = "mqtt-broker"
+
 // Service is the row of the list of services.
 func Service() service.Service {
 	return service.Service{
@@ -21,12 +24,17 @@ func Service() service.Service {
 		Choices:  map[string][]string{"ACL.access": accesses},
 		Port:     port,
 		Roles: []service.Role{
-			{Name: "mqtt-broker", Target: "mqtt.target", Programs: []string{"mosquitto"}},
+			{Name: role, Target: "mqtt.target", Programs: []string{"mosquitto"}},
 		},
 		Programs: []service.Program{
 			{Name: "mosquitto", Unit: "mosquitto.service", Packages: []string{"mosquitto"}, User: "mosquitto", NeedsSecrets: true,
 				Ports: []service.Port{service.TCP(DefaultPort, "MQTT").Set(settingPort)}},
 		},
+		Authorities: authorities,
+		Leaves:      leaves,
+		Secrets:     secrets,
+		Words:       words,
+		UserSecrets: userSecrets,
 		Environment: map[string]service.Variables{"mosquitto": variables},
 	}
 }

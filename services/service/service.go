@@ -28,6 +28,15 @@ type Service struct {
 	Port func(s spec.Services, key string) int
 	// Parts are what only some clusters have of it.
 	Parts []Part
+	// Authorities, Leaves and Secrets are what package pki makes for it. An authority and a secret is of the service that
+	// has the row.
+	Authorities []AuthorityRow
+	Leaves      []LeafRow
+	Secrets     []SecretRow
+	// Words are words in braces that the texts of those rows, of any service, may have.
+	Words map[string]Word
+	// UserSecrets are the entries that the settings name for users, of which a row with OneUser makes one each.
+	UserSecrets func(s spec.Services) []string
 	// Environment has, by program, what its unit or a person may want of the settings, as variables; the rest is in the
 	// rendered configuration. What a unit makes flags of is called as the flag is, behind the name of the program.
 	Environment map[string]Variables
@@ -44,3 +53,7 @@ type Part struct {
 
 // Variables are environment variables of a program. memory is the machine's in bytes, 0 where nobody has seen it yet.
 type Variables func(c *facts.Cluster, n *facts.Node, memory uint64) map[string]string
+
+// Word is a word in braces: all texts that it stands for on a node. One that stands for several stands alone in a text. It
+// works where the service is off, too: other services may use it.
+type Word func(c *facts.Cluster, n *facts.Node) []string
