@@ -311,13 +311,21 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 				osd = max(osd, c.Services.Ceph().OSDMemory+128)
 			}
 			sum += osd * max(1, count(n.Disks, "osd"))
-		case "mqtt-broker", "dns-server":
-			sum += 128
 		default:
-			sum += 768
+			sum += roleMemory(c, n, role)
 		}
 	}
 	return max(least, sum)
+}
+
+// roleMemory is what the row of a role's service says, or room for one that says nothing.
+func roleMemory(c *facts.Cluster, n *facts.Node, name string) int {
+	r, _ := services.Lookup(name)
+	s, _ := services.Find(r.Service)
+	if of := s.Memory[name]; of != nil {
+		return of(c, n)
+	}
+	return 768
 }
 
 func count(disks []spec.Disk, use string) int {

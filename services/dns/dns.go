@@ -16,6 +16,9 @@ const Name = "dns"
 // role is what a server of the service is.
 const role = "dns-server"
 
+// unit is what the role runs.
+const unit = "coredns.service"
+
 // Port is where the servers answer.
 const Port = 53
 
@@ -29,10 +32,16 @@ func Service() service.Service {
 			{Name: role, Target: "dns.target", Programs: []string{"coredns"}},
 		},
 		Programs: []service.Program{
-			{Name: "coredns", Unit: "coredns.service", Payloads: []string{"coredns"}, User: "coredns",
+			{Name: "coredns", Unit: unit, Payloads: []string{"coredns"}, User: "coredns",
 				Ports: []service.Port{service.UDP(Port, "DNS").On(service.Node), service.TCP(Port, "DNS").On(service.Node)}},
 		},
-		Words:       map[string]service.Word{"{aliases}": Aliases},
+		Words: map[string]service.Word{"{aliases}": Aliases},
+		Live: []service.Live{
+			{Path: "services." + Name + ".", Units: []string{unit}},
+			{Path: "hosts", Units: []string{unit}},
+			{Path: "network.nameservers", Units: []string{unit}},
+		},
+		Memory:      map[string]service.Memory{role: service.MiB(128)},
 		Environment: map[string]service.Variables{"coredns": variables},
 	}
 }

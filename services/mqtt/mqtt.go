@@ -35,6 +35,11 @@ func Service() service.Service {
 		Secrets:     secrets,
 		Words:       words,
 		UserSecrets: userSecrets,
+		Renewal: []service.Renewal{
+			{Program: "mosquitto", Leaves: service.Signals, Signal: "HUP"}, // net.c, net__load_certificates
+		},
+		Live:        []service.Live{{Path: "services." + Name + ".", Units: []string{"mosquitto.service"}}},
+		Memory:      map[string]service.Memory{role: service.MiB(128)},
 		Environment: map[string]service.Variables{"mosquitto": variables},
 	}
 }

@@ -37,6 +37,12 @@ type Service struct {
 	Words map[string]Word
 	// UserSecrets are the entries that the settings name for users, of which a row with OneUser makes one each.
 	UserSecrets func(s spec.Services) []string
+	// Renewal is how its programs take new certificates; one without a row is started again for whatever is new.
+	Renewal []Renewal
+	// Live is what a running node takes at once of a new configuration.
+	Live []Live
+	// Memory is, by role, what a machine of a rehearsal is given.
+	Memory map[string]Memory
 	// Environment has, by program, what its unit or a person may want of the settings, as variables; the rest is in the
 	// rendered configuration. What a unit makes flags of is called as the flag is, behind the name of the program.
 	Environment map[string]Variables
@@ -57,3 +63,19 @@ type Variables func(c *facts.Cluster, n *facts.Node, memory uint64) map[string]s
 // Word is a word in braces: all texts that it stands for on a node. One that stands for several stands alone in a text. It
 // works where the service is off, too: other services may use it.
 type Word func(c *facts.Cluster, n *facts.Node) []string
+
+// Live is a row of what a running node takes of a new configuration.
+type Live struct {
+	// Path is a setting of the compiled configuration, such as services.dns.ttl; whatever begins with it is meant.
+	Path string
+	// Units are restarted where the node runs them.
+	Units []string
+	// Why is the reason to wait for a start instead; it is one on nodes with a role of the service alone.
+	Why string
+}
+
+// Memory is how much memory in MiB a node is given for a role: what it took in tests, and room.
+type Memory func(c *facts.Cluster, n *facts.Node) int
+
+// MiB is a Memory that is the same everywhere.
+func MiB(n int) Memory { return func(*facts.Cluster, *facts.Node) int { return n } }
