@@ -111,7 +111,13 @@ func renderFiles(m *machine, name string) error {
 			}
 			return atomicfile.ReadLimited(secretPath(ref), maxSecret)
 		},
-		Authority: m.part.Public, EtcdOrigin: origin.Dir(m.root.At(origin.Data)).Read,
+		Authority: m.part.Public,
+		State: func(program string) (any, error) {
+			if program == "etcd" {
+				return origin.Dir(m.root.At(origin.Data)).Read()
+			}
+			return nil, nil
+		},
 	})
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func balancer(in Input) (map[string]File, error) {
 		}
 		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, service.PortKubernetesAPI), m.name, other)
 	}
-	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}, "authorities.pem": {authorities, 0o644}}, nil
+	return map[string]File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
 }
 
 // balancerAuthorities are the authority of the API servers and the root above it: OpenSSL, other than Go, takes no authority

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"spore/services/rendering"
 	"spore/services/service"
 	"strconv"
 	"strings"
@@ -101,7 +102,7 @@ func calicoEnvironment(in Input) (File, error) {
 	} {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], environmentValue(kv[1]))
 	}
-	return File{b.Bytes(), 0o644}, nil
+	return File{Data: b.Bytes(), Mode: 0o644}, nil
 }
 
 // environmentValue quotes a value for systemd (systemd.exec(5), EnvironmentFile=).
@@ -129,7 +130,7 @@ func podFamilies(in Input) (v4, v6 bool, err error) {
 
 // nodeFamilies are the node's addresses between which the tunnels of each family go, or "none".
 func nodeFamilies(in Input, v4, v6 bool) (string, string, error) {
-	own := bindable(in.Addresses)
+	own := rendering.Bindable(in.Addresses)
 	if len(in.Node.IPs) > 0 {
 		own = nil
 		for _, s := range in.Node.IPs {

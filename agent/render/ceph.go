@@ -211,7 +211,7 @@ func cephConf(in Input, more ...setting) (File, error) {
 	}
 	// A command has no life of its own to be asked about.
 	b.WriteString("[client]\nadmin_socket =\n")
-	return File{[]byte(b.String()), 0o644}, nil
+	return File{Data: []byte(b.String()), Mode: 0o644}, nil
 }
 
 // cephKeyring renders a keyring (ceph-authtool(8)).
@@ -228,7 +228,7 @@ func cephKeyring(in Input, keys []CephKey) (File, error) {
 			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
 		}
 	}
-	return File{[]byte(b.String()), 0o600}, nil
+	return File{Data: []byte(b.String()), Mode: 0o600}, nil
 }
 
 // capsOf finds the capabilities of an entity; those of one kind that has many go by the kind.

@@ -44,5 +44,5 @@ func cephfsNode(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"arguments": args, "key": {[]byte(key + "\n"), 0o600}}, nil
+	return map[string]File{"arguments": args, "key": {Data: []byte(key + "\n"), Mode: 0o600}}, nil
 }

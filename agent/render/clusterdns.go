@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"spore/services/rendering"
 	"spore/services/service"
 )
 
@@ -23,7 +24,7 @@ func clusterDNS(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkName(k.ServiceDomain()); err != nil {
+	if err := rendering.CheckName(k.ServiceDomain()); err != nil {
 		return nil, fmt.Errorf("DNS domain of Kubernetes: %w", err)
 	}
 	var up []netip.Addr
@@ -49,11 +50,11 @@ func clusterDNS(in Input) (map[string]File, error) {
 	line("    }")
 	line("    cache 30")
 	if len(up) > 0 {
-		line("    forward . %s {", join(up))
+		line("    forward . %s {", rendering.Join(up))
 		line("        policy sequential")
 		line("        max_concurrent 1000")
 		line("    }")
 	}
 	line("}")
-	return map[string]File{"Corefile": {b.Bytes(), 0o644}, "kubeconfig": client}, nil
+	return map[string]File{"Corefile": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": client}, nil
 }

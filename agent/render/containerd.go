@@ -71,9 +71,9 @@ func containerd(in Input) (map[string]File, error) {
 	line("        BinaryName = \"/usr/sbin/runc\"")
 	line("        SystemdCgroup = true")
 	return map[string]File{
-		"config.toml": {b.Bytes(), 0o644},
+		"config.toml": {Data: b.Bytes(), Mode: 0o644},
 		// containerd's docs/hosts.md: _default stands for every registry without a folder of its own, and server for all of
 		// its hosts. Port 9 (discard) of the loopback refuses at once.
-		"registries/_default/hosts.toml": {[]byte("# Images come with the node's image, never from a registry.\nserver = \"http://127.0.0.1:9\"\n"), 0o644},
+		"registries/_default/hosts.toml": {Data: []byte("# Images come with the node's image, never from a registry.\nserver = \"http://127.0.0.1:9\"\n"), Mode: 0o644},
 	}, nil
 }

@@ -48,7 +48,7 @@ func masterInput(t *testing.T) (Input, authority) {
 	in.Authority = func(string) ([]byte, error) {
 		return append(append([]byte{}, former.certificate...), now.certificate...), nil
 	}
-	in.EtcdOrigin = func() (*origin.Origin, error) {
+	in.State = func(string) (any, error) {
 		return &origin.Origin{Kind: formation.Form, Token: in.Cluster.ID + "-0123456789abcdef", Members: map[string][]string{
 			"master-01": {"https://10.77.0.21:2380"}, "master-02": {"https://10.77.0.22:2380"}, "master-03": {"https://10.77.0.23:2380"},
 		}}, nil
@@ -96,7 +96,7 @@ func TestTheOnlyMasterElectsNobody(t *testing.T) {
 func TestEtcdWithoutDataBeginsAsItsOriginSays(t *testing.T) {
 	of := func(o *origin.Origin) map[string]any {
 		in, _ := masterInput(t)
-		in.EtcdOrigin = func() (*origin.Origin, error) { return o, nil }
+		in.State = func(string) (any, error) { return o, nil }
 		files, err := Render("etcd", in)
 		require.NoError(t, err)
 		var config map[string]any
@@ -174,10 +174,10 @@ func TestControlPlaneRefuses(t *testing.T) {
 		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *Input) { in.Node.Name = "worker-01" }},
 		{"etcd", "a cluster without masters", "this node has not the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
 		{"etcd", "a member that is not let in yet", "have not let this one in yet", func(in *Input) {
-			in.EtcdOrigin = func() (*origin.Origin, error) { return &origin.Origin{Kind: formation.Join}, nil }
+			in.State = func(string) (any, error) { return &origin.Origin{Kind: formation.Join}, nil }
 		}},
 		{"etcd", "an origin that cannot be read", "damaged", func(in *Input) {
-			in.EtcdOrigin = func() (*origin.Origin, error) { return nil, errors.New("damaged") }
+			in.State = func(string) (any, error) { return nil, errors.New("damaged") }
 		}},
 		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
 		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},

@@ -105,11 +105,12 @@ func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
 		return nil, errors.New("this node has not the role control-plane")
 	}
 	var o *origin.Origin
-	if in.EtcdOrigin != nil {
-		var err error
-		if o, err = in.EtcdOrigin(); err != nil {
+	if in.State != nil {
+		state, err := in.State("etcd")
+		if err != nil {
 			return nil, err
 		}
+		o, _ = state.(*origin.Origin)
 	}
 	if o == nil {
 		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, service.PortEtcdPeer)}}}

@@ -69,12 +69,12 @@ func kafka(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	return map[string]File{
-		"server.properties": {properties, 0o600},
+		"server.properties": {Data: properties, Mode: 0o600},
 		// Kafka wants the key and the chain in one file (KIP-651).
-		"keystore.pem": {slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), 0o600},
-		"jvm.args":     {kafkaJVM(), 0o600},
+		"keystore.pem": {Data: slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), Mode: 0o600},
+		"jvm.args":     {Data: kafkaJVM(), Mode: 0o600},
 		// For root's use of Kafka's tools on the node, as the node.
-		"client.properties": {kafkaClientProperties(in.Dir), 0o600},
+		"client.properties": {Data: kafkaClientProperties(in.Dir), Mode: 0o600},
 	}, nil
 }
 

@@ -31,7 +31,7 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[authority+".crt"] = File{cert, 0o644}
+		files[authority+".crt"] = File{Data: cert, Mode: 0o644}
 	}
 	var err error
 	if files["kubeconfig"], err = kubeconfigFile("system:kube-controller-manager", in.SecretPath("kube-controller-manager-certificate"), in.SecretPath("kube-controller-manager-key")); err != nil {

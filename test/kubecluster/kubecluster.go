@@ -121,7 +121,7 @@ func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.
 		SecretPath: func(ref string) string { return "/run/credentials/" + row.Unit + "/secret_" + ref },
 		Authority:  c.Public,
 		// A node of its own kind: the others of the cluster are not there.
-		EtcdOrigin: func() (*origin.Origin, error) {
+		State: func(string) (any, error) {
 			peer, err := render.EtcdPeer(n, own)
 			return &origin.Origin{Kind: formation.Form, Token: c.Shared.ID, Members: map[string][]string{n.Name: {peer}}}, err
 		},

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"bytes"
@@ -8,33 +8,9 @@ import (
 	"net/netip"
 	"sort"
 	"strings"
-)
 
-const (
-	maxName  = 253 // characters of a name (RFC 1035, 3.1, as text without the final dot)
-	maxLabel = 63  // characters of a label
+	"spore/services/rendering"
 )
-
-// checkName accepts what may stand in a zone file as it is: letters, digits, hyphens and underscores in labels, and * as
-// the first label.
-func checkName(name string) error {
-	trimmed := strings.TrimSuffix(name, ".")
-	if trimmed == "" || len(trimmed) > maxName {
-		return fmt.Errorf("%q is no DNS name", name)
-	}
-	for i, label := range strings.Split(trimmed, ".") {
-		if i == 0 && label == "*" {
-			continue
-		}
-		ok := label != "" && len(label) <= maxLabel && !strings.ContainsFunc(label, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
-		})
-		if !ok {
-			return fmt.Errorf("%q is no DNS name", name)
-		}
-	}
-	return nil
-}
 
 // record is one resource record but for TTL and class.
 type record struct {
@@ -53,19 +29,7 @@ type zone struct {
 }
 
 func newZone(origin string, servers []string, ttl int) *zone {
-	return &zone{origin: absolute(origin, ""), servers: servers, ttl: ttl, records: map[record]bool{}, count: map[string]int{}}
-}
-
-// absolute is a name with its final dot, in lower case; one without any dot is relative to the domain.
-func absolute(name, domain string) string {
-	name = strings.ToLower(name)
-	switch {
-	case strings.HasSuffix(name, "."):
-		return name
-	case domain != "" && !strings.Contains(name, "."):
-		return name + "." + strings.TrimSuffix(strings.ToLower(domain), ".") + "."
-	}
-	return name + "."
+	return &zone{origin: rendering.Absolute(origin, ""), servers: servers, ttl: ttl, records: map[record]bool{}, count: map[string]int{}}
 }
 
 // address adds an A or AAAA record.

@@ -1,4 +1,5 @@
-package render
+// Package node is what nodes link of the service mqtt: how the configuration of mosquitto is rendered.
+package node
 
 import (
 	"bytes"
@@ -15,7 +16,11 @@ import (
 	"unicode/utf8"
 
 	"spore/services/mqtt"
+	"spore/services/rendering"
 )
+
+// Renderings are the service's own, by program.
+var Renderings = map[string]rendering.Func{"mosquitto": mosquitto}
 
 const (
 	// mosquittoIterations is what mosquitto_passwd uses. The hash never leaves this machine's memory, and mosquitto
@@ -28,7 +33,7 @@ const (
 )
 
 // mosquitto renders mosquitto.conf(5), a password file and an access control file.
-func mosquitto(in Input) (map[string]File, error) {
+func mosquitto(in rendering.Input) (map[string]rendering.File, error) {
 	m := mqtt.Of(in.Cluster.Services)
 	if m == nil {
 		return nil, errors.New("the cluster has no mqtt settings; add services/mqtt.yaml")
@@ -46,14 +51,14 @@ func mosquitto(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{
-		"mosquitto.conf": {mosquittoConf(in, m), 0o600},
-		"passwords":      {passwords, 0o600},
-		"acl":            {acl, 0o600},
+	return map[string]rendering.File{
+		"mosquitto.conf": {Data: mosquittoConf(in, m), Mode: 0o600},
+		"passwords":      {Data: passwords, Mode: 0o600},
+		"acl":            {Data: acl, Mode: 0o600},
 	}, nil
 }
 
-func mosquittoConf(in Input, m *mqtt.Settings) []byte {
+func mosquittoConf(in rendering.Input, m *mqtt.Settings) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from services/mqtt.yaml; made again at each start.")
@@ -86,7 +91,7 @@ func mosquittoConf(in Input, m *mqtt.Settings) []byte {
 }
 
 // mosquittoPasswords is the password file: NAME:$7$ITERATIONS$SALT$HASH, PBKDF2 with SHA-512 (mosquitto_passwd(1)).
-func mosquittoPasswords(in Input, users []mqtt.User) ([]byte, error) {
+func mosquittoPasswords(in rendering.Input, users []mqtt.User) ([]byte, error) {
 	var b bytes.Buffer
 	for _, u := range users {
 		if err := checkMQTTUser(u.Name); err != nil {

@@ -1,4 +1,5 @@
-package render
+// Package node is what nodes link of the service dns: how the configuration and the zones of CoreDNS are rendered.
+package node
 
 import (
 	"bytes"
@@ -12,47 +13,39 @@ import (
 	"spore/cluster/facts"
 	"spore/services"
 	"spore/services/dns"
+	"spore/services/rendering"
 )
 
-// defaultTTL is the lifetime of records where dns.yaml says nothing, in seconds.
-const defaultTTL = 60
-
-// serviceRole says which role's nodes the name of a service stands for.
-var serviceRole = map[string]string{
-	"kubernetes": "control-plane",
-	"kafka":      "kafka-broker",
-	"ceph":       "ceph-mon",
-	"mqtt":       "mqtt-broker",
-	"dns":        "dns-server",
-}
+// Renderings are the service's own, by program.
+var Renderings = map[string]rendering.Func{"coredns": coredns}
 
 // coredns renders a Corefile and a file for each zone: the cluster's domain, and the reverse zones of the node subnets.
-func coredns(in Input) (map[string]File, error) {
+func coredns(in rendering.Input) (map[string]rendering.File, error) {
 	settings := dns.Of(in.Cluster.Services)
 	if settings == nil {
 		return nil, errors.New("the cluster has no dns settings; add services/dns.yaml")
 	}
-	own := bindable(in.Addresses)
+	own := rendering.Bindable(in.Addresses)
 	if len(own) == 0 {
 		return nil, errors.New("the node has no address to listen on yet")
 	}
-	hosts, err := newHostTable(in.Hosts, in.Cluster.Domain)
+	hosts, err := rendering.NewHostTable(in.Hosts, in.Cluster.Domain)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range own {
 		// The address of a DHCP lease, which only the node itself knows, stands in where cluster.yaml has none.
-		if !hosts.known[a] && len(in.Node.IPs) == 0 {
-			hosts.add(host{a, []string{in.Node.FQDN, in.Node.Hostname, in.Node.Name}}, in.Cluster.Domain)
+		if !hosts.Known[a] && len(in.Node.IPs) == 0 {
+			hosts.Add(rendering.Host{Addr: a, Names: []string{in.Node.FQDN, in.Node.Hostname, in.Node.Name}}, in.Cluster.Domain)
 		}
 	}
 	zones, err := clusterZones(in.Cluster, in.Node, settings, hosts)
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]File{}
+	files := map[string]rendering.File{}
 	for _, z := range zones {
-		files[zoneFile(z.origin)] = File{z.file(), 0o644}
+		files[zoneFile(z.origin)] = rendering.File{Data: z.file(), Mode: 0o644}
 	}
 	up, err := forwarders(in.Cluster, settings, hosts, own)
 	if err != nil {
@@ -62,39 +55,23 @@ func coredns(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files["Corefile"] = File{corefile(in.Dir, own, clients, zones, up), 0o644}
+	files["Corefile"] = rendering.File{Data: corefile(in.Dir, own, clients, zones, up), Mode: 0o644}
 	return files, nil
 }
 
 func zoneFile(origin string) string { return "zone." + strings.TrimSuffix(origin, ".") }
 
-// bindable leaves out addresses that clients cannot reach, and sorts.
-func bindable(addrs []netip.Addr) []netip.Addr {
-	var out []netip.Addr
-	for _, a := range addrs {
-		a = a.Unmap()
-		if a.IsValid() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsMulticast() && !a.IsUnspecified() {
-			out = append(out, a)
-		}
-	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
-}
-
-func clusterZones(c *facts.Cluster, n *facts.Node, d *dns.Settings, hosts *hostTable) ([]*zone, error) {
-	if err := checkName(c.Domain); err != nil {
+func clusterZones(c *facts.Cluster, n *facts.Node, d *dns.Settings, hosts *rendering.HostTable) ([]*zone, error) {
+	if err := rendering.CheckName(c.Domain); err != nil {
 		return nil, fmt.Errorf("domain of the cluster: %w", err)
 	}
-	ttl := d.TTL
-	if ttl == 0 {
-		ttl = defaultTTL
-	}
+	ttl := d.RecordTTL()
 	servers := nameServers(c, n, hosts)
 	forward := newZone(c.Domain, servers, ttl)
-	for _, h := range hosts.list {
-		for _, name := range h.names {
-			if full := absolute(name, c.Domain); strings.HasSuffix(full, "."+forward.origin) {
-				forward.address(full, h.addr)
+	for _, h := range hosts.List {
+		for _, name := range h.Names {
+			if full := rendering.Absolute(name, c.Domain); strings.HasSuffix(full, "."+forward.origin) {
+				forward.address(full, h.Addr)
 			}
 		}
 	}
@@ -120,13 +97,13 @@ func clusterZones(c *facts.Cluster, n *facts.Node, d *dns.Settings, hosts *hostT
 }
 
 // nameServers are the FQDNs of the nodes with the role dns-server, this one where there is no list.
-func nameServers(c *facts.Cluster, n *facts.Node, hosts *hostTable) []string {
+func nameServers(c *facts.Cluster, n *facts.Node, hosts *rendering.HostTable) []string {
 	var out []string
 	for _, m := range c.Members["dns-server"] {
-		out = append(out, hosts.canonical(absolute(m, c.Domain), c.Domain))
+		out = append(out, hosts.Canonical(rendering.Absolute(m, c.Domain), c.Domain))
 	}
 	if len(out) == 0 {
-		out = []string{absolute(n.FQDN, c.Domain)}
+		out = []string{rendering.Absolute(n.FQDN, c.Domain)}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -135,7 +112,7 @@ func nameServers(c *facts.Cluster, n *facts.Node, hosts *hostTable) []string {
 // addRecords adds the records of dns.yaml.
 func addRecords(z *zone, records []dns.Record) error {
 	for _, r := range records {
-		if err := checkName(r.Name); err != nil {
+		if err := rendering.CheckName(r.Name); err != nil {
 			return fmt.Errorf("record of dns.yaml: %w", err)
 		}
 		name := strings.ToLower(strings.TrimSuffix(r.Name, ".")) + "." + z.origin
@@ -149,7 +126,7 @@ func addRecords(z *zone, records []dns.Record) error {
 		if r.CNAME == "" {
 			continue
 		}
-		if err := checkName(r.CNAME); err != nil {
+		if err := rendering.CheckName(r.CNAME); err != nil {
 			return fmt.Errorf("record %s of dns.yaml: %w", r.Name, err)
 		}
 		target := strings.ToLower(r.CNAME) // of the domain, unless it ends with a dot
@@ -162,14 +139,14 @@ func addRecords(z *zone, records []dns.Record) error {
 }
 
 // addServices adds a name for each role and each service that has nodes. Names of nodes and of dns.yaml go before.
-func addServices(z *zone, c *facts.Cluster, hosts *hostTable) {
+func addServices(z *zone, c *facts.Cluster, hosts *rendering.HostTable) {
 	for _, r := range services.Roles() {
 		var addrs []netip.Addr
 		for _, m := range c.Members[r.Name] {
-			addrs = append(addrs, hosts.addresses(absolute(m, c.Domain))...)
+			addrs = append(addrs, hosts.Addresses(rendering.Absolute(m, c.Domain))...)
 		}
 		addService(z, r.Name, addrs)
-		if serviceRole[r.Service] != r.Name {
+		if firstRole(r.Service) != r.Name {
 			continue
 		}
 		if vip, err := netip.ParseAddr(c.Network.ControlPlaneEndpoint); err == nil && r.Service == "kubernetes" {
@@ -177,6 +154,12 @@ func addServices(z *zone, c *facts.Cluster, hosts *hostTable) {
 		}
 		addService(z, r.Service, addrs)
 	}
+}
+
+// firstRole is the role whose nodes the name of a service stands for.
+func firstRole(name string) string {
+	s, _ := services.Find(name)
+	return s.Roles[0].Name
 }
 
 func addService(z *zone, label string, addrs []netip.Addr) {
@@ -190,14 +173,14 @@ func addService(z *zone, label string, addrs []netip.Addr) {
 }
 
 // addPointers adds a PTR record for the first name of each address to the zone that the address lies in.
-func addPointers(zones []*zone, domain string, hosts *hostTable) {
+func addPointers(zones []*zone, domain string, hosts *rendering.HostTable) {
 	done := map[netip.Addr]bool{}
-	for _, h := range hosts.list {
-		name := reverseName(h.addr, h.addr.BitLen())
+	for _, h := range hosts.List {
+		name := reverseName(h.Addr, h.Addr.BitLen())
 		for _, z := range zones {
-			if !done[h.addr] && strings.HasSuffix(name, "."+z.origin) {
-				z.add(record{name, "PTR", absolute(h.names[0], domain)})
-				done[h.addr] = true
+			if !done[h.Addr] && strings.HasSuffix(name, "."+z.origin) {
+				z.add(record{name, "PTR", rendering.Absolute(h.Names[0], domain)})
+				done[h.Addr] = true
 			}
 		}
 	}
@@ -205,12 +188,12 @@ func addPointers(zones []*zone, domain string, hosts *hostTable) {
 
 // forwarders answer what lies outside the cluster: those of dns.yaml, else the cluster's nameservers. A server never asks
 // itself, and never asks a fellow by default, who would ask back.
-func forwarders(c *facts.Cluster, d *dns.Settings, hosts *hostTable, own []netip.Addr) ([]netip.Addr, error) {
+func forwarders(c *facts.Cluster, d *dns.Settings, hosts *rendering.HostTable, own []netip.Addr) ([]netip.Addr, error) {
 	list, avoid := d.Forwarders, own
 	if len(list) == 0 {
 		list = c.Network.Nameservers
 		for _, m := range c.Members["dns-server"] {
-			avoid = append(slices.Clone(avoid), hosts.addresses(absolute(m, c.Domain))...)
+			avoid = append(slices.Clone(avoid), hosts.Addresses(rendering.Absolute(m, c.Domain))...)
 		}
 	}
 	var out []netip.Addr
@@ -258,8 +241,8 @@ func answered(c *facts.Cluster, d *dns.Settings, own []netip.Addr) ([]netip.Pref
 // localhost, which the plugin local answers, comes before it.
 func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zone, up []netip.Addr) []byte {
 	var b bytes.Buffer
-	bind := "    bind " + join(own) + "\n    errors\n    bufsize 1232\n" +
-		"    acl {\n        allow net " + join(clients) + "\n        block\n    }\n"
+	bind := "    bind " + rendering.Join(own) + "\n    errors\n    bufsize 1232\n" +
+		"    acl {\n        allow net " + rendering.Join(clients) + "\n        block\n    }\n"
 	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
 	for _, z := range zones {
 		fmt.Fprintf(&b, "%s:%d {\n%s", strings.TrimSuffix(z.origin, "."), dns.Port, bind)
@@ -267,15 +250,7 @@ func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zon
 	}
 	if len(up) > 0 {
 		fmt.Fprintf(&b, ".:%d {\n%s", dns.Port, bind)
-		fmt.Fprintf(&b, "    local\n    cache 300\n    forward . %s {\n        policy sequential\n        max_concurrent 1000\n    }\n}\n", join(up))
+		fmt.Fprintf(&b, "    local\n    cache 300\n    forward . %s {\n        policy sequential\n        max_concurrent 1000\n    }\n}\n", rendering.Join(up))
 	}
 	return b.Bytes()
-}
-
-func join[T fmt.Stringer](list []T) string {
-	s := make([]string, len(list))
-	for i, v := range list {
-		s[i] = v.String()
-	}
-	return strings.Join(s, " ")
 }
