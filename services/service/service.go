@@ -43,6 +43,8 @@ type Service struct {
 	Live []Live
 	// Memory is, by role, what a machine of a rehearsal is given.
 	Memory map[string]Memory
+	// Debian has what its Debian packages need besides their files.
+	Debian []Debian
 	// Environment has, by program, what its unit or a person may want of the settings, as variables; the rest is in the
 	// rendered configuration. What a unit makes flags of is called as the flag is, behind the name of the program.
 	Environment map[string]Variables
