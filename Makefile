@@ -23,6 +23,9 @@ INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(
 # The two machines of Kubernetes get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
+# Clusters of masters, which form and elect; each run of the tests of containers has a network of its own.
+MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
+
 # The shipped cluster in parts; as a whole it is left to `make shipped`.
 SHIPPED_VOLUMES = TestTheShippedVolumes
 SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
@@ -31,7 +34,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-others test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,9 +73,9 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 	@$(STAGE) begin
 # Unit tests wait half of their time; what compiles has it.
 	@$(MAKE) --no-print-directory -j2 test-units test-compilers
-# Beside the boots runs all that boots no machine, one after the other: together they leave no processor idle. The boots yield:
-# they wait for conditions, while clusters of containers have elections with bounds in seconds.
-	@$(MAKE) --no-print-directory -j2 test-boots test-others
+# Beside the boots runs all that boots no machine, in two rows: clusters of containers wait two thirds of their time. The boots
+# yield: they wait for conditions, while those clusters have elections with bounds in seconds.
+	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
 # The machines of Kubernetes wait for each other a quarter of the time. The brokers, which wait for nobody, have what is left,
 # and then compilers.
 	@$(MAKE) --no-print-directory -j2 test-clusters test-beside
@@ -86,10 +89,13 @@ test-compilers:
 	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
 	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
 
-test-others:
+test-masters-beside:
+	@$(MAKE) --no-print-directory test-masters
+	@$(MAKE) --no-print-directory test-foreign
+
+test-nodes-beside:
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-services
-	@$(MAKE) --no-print-directory test-foreign
 
 test-clusters:
 	@$(MAKE) --no-print-directory test-kubernetes
@@ -120,8 +126,11 @@ test-kubernetes:
 test-boots:
 	@$(STAGE) run "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
 
+test-masters:
+	@$(STAGE) run "several masters" $(GOTEST) -count=1 -tags e2e -timeout 40m -v -run '$(MASTERS_NSPAWN)' ./test/nspawn
+
 test-nodes:
-	@$(STAGE) run "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v \
+	@$(STAGE) run "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)' \
 	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does

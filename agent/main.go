@@ -1,6 +1,6 @@
 // Command spore-agent makes a machine the node that it is: it finds out which one, derives everything under /etc, gives it
-// its state, starts its roles and says how it is. docs/how-it-works.md
-// tells the order.
+// its state, starts its roles and says how it is. docs/how-it-works.md tells the order. Here is the table of its commands;
+// what they do lies in the packages below.
 package main
 
 import (
@@ -9,101 +9,366 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
+	"spore/agent/answers"
+	"spore/agent/bundle"
+	cephunit "spore/agent/ceph/unit"
+	"spore/agent/command"
+	"spore/agent/config/staged"
+	"spore/agent/daemon"
+	"spore/agent/datadisk"
+	"spore/agent/disks"
+	etcdunit "spore/agent/etcd/unit"
+	"spore/agent/formation"
+	"spore/agent/formation/quorum"
+	"spore/agent/identity"
+	"spore/agent/images"
+	"spore/agent/install"
+	kafkaunit "spore/agent/kafka/unit"
+	kubernetesunit "spore/agent/kubernetes/unit"
+	"spore/agent/node"
+	"spore/agent/osd"
+	"spore/agent/render"
+	renderprogram "spore/agent/render/program"
+	"spore/agent/revoke"
+	"spore/agent/slot"
 	"spore/agent/status"
+	"spore/agent/timeserver"
+	"spore/agent/trial"
+	"spore/agent/volume"
 )
 
-// command is a subcommand.
-type command struct {
-	name, usage, about string
-	run                func(ctx context.Context, m *machine, args []string) error
+// done is what an operator is told who gave up or took over something.
+const done = "Done. Restart the machine to use it."
+
+// table is what there is, and what it takes. What a command does lies in a package.
+func table(m *node.Machine) command.Table {
+	return command.Table{Program: "spore-agent", Example: "spore-agent status --json", Commands: []command.Command{
+		{
+			Name:  "detect",
+			About: "find out which node this machine is and derive its /etc",
+			Read: func(a *command.Args) command.Run {
+				byNetwork := a.Bool("network", "ask DHCP as well")
+				return func(ctx context.Context) error { return identity.Detect(ctx, m, *byNetwork) }
+			},
+		},
+		{
+			Name:  "probe",
+			About: "ask whether another machine has this node's static addresses",
+			Read:  plain(m, identity.Probe),
+		},
+		{Name: "state", About: "make, find and open the partition for /var", Read: plain(m, volume.Make)},
+		{
+			Name:    "state adopt",
+			About:   "take over a partition for /var that was refused",
+			Example: "spore-agent state adopt /dev/sda 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words("DISK PARTUUID", 2, 2)
+				return func(context.Context) error { return told(volume.Adopt(m, (*words)[0], (*words)[1])) }
+			},
+		},
+		{
+			Name:    "mount",
+			About:   "mount what the command state decided; mount(8) calls it as mount.spore for /var",
+			Example: "mount.spore spore /var",
+			Read: func(a *command.Args) command.Run {
+				words := a.Through("SOURCE DIRECTORY [-o OPTIONS]", 2)
+				return func(context.Context) error { return volume.Mount(m, (*words)[1]) }
+			},
+		},
+		{
+			Name:    "disks",
+			About:   "prepare the disks that the node's file gives to a service",
+			Example: "spore-agent disks osd",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words(datadisk.Kafka+"|"+datadisk.OSD, 1, 1)
+				return func(ctx context.Context) error {
+					if use := (*words)[0]; use == datadisk.Kafka || use == datadisk.OSD {
+						return disks.Prepare(ctx, m, use)
+					}
+					return command.Wrongly("no service with disks is called %q", (*words)[0])
+				}
+			},
+		},
+		{
+			Name:    "reset",
+			About:   "delete the state on the boot disk, or everything on a disk of the node's file",
+			Example: "spore-agent reset --disk S5H9NS0N",
+			Read: func(a *command.Args) command.Run {
+				disk := a.Needed("disk", "SERIAL|wwn:WWN|id:NAME", "which disk")
+				restart := a.Bool("restart", "even while it is in use, and restart the machine")
+				return func(context.Context) error {
+					selector, err := install.ParseSelector(*disk)
+					if err != nil {
+						return command.Wrongly("%v", err)
+					}
+					return told(disks.Reset(m, selector, *restart))
+				}
+			},
+		},
+		{
+			Name:    "osd",
+			About:   "make or find the Ceph OSD on a disk of the node, and prepare its start",
+			Example: "spore-agent osd 1",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words("NUMBER", 1, 1)
+				return func(ctx context.Context) error { return osd.PrepareDisk(ctx, m, (*words)[0]) }
+			},
+		},
+		{
+			Name:  "bundle",
+			About: "take the node's bundle of secrets, and keep it sealed",
+			Read: func(a *command.Args) command.Run {
+				ask := a.Bool("ask", "ask for its passphrase at the console")
+				return func(ctx context.Context) error { return bundle.Take(ctx, m, *ask) }
+			},
+		},
+		{
+			Name:  "enroll",
+			About: "ask the server that the machine was booted from for its bundle, until it is taken",
+			Read:  plain(m, bundle.Enroll),
+		},
+		{
+			Name:  "renew",
+			About: "look at the node's certificates again, renew what is due, and have programs take it",
+			Read:  plain(m, bundle.Renew),
+		},
+		{
+			Name:  "sign",
+			About: "sign certificates for another node that asks on standard input; for the unit of a master",
+			Read: plain(m, func(_ context.Context, m *node.Machine) error {
+				return bundle.Sign(m, os.Stdin, os.Stdout)
+			}),
+		},
+		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
+		{
+			Name:    "status",
+			About:   "print the last status line",
+			Example: "spore-agent status --json",
+			Read: func(a *command.Args) command.Run {
+				asJSON := a.Bool("json", "as the line that the journal has")
+				return func(context.Context) error {
+					text, err := status.Show(m.Root, *asJSON)
+					fmt.Print(text)
+					return err
+				}
+			},
+		},
+		{
+			Name:    "install",
+			About:   "put the running system on a disk of the machine",
+			Example: "spore-agent install --yes S5H9NS0N",
+			Read: func(a *command.Args) command.Run {
+				unattended := a.Bool("unattended", "as the firmware or the kernel command line asks; for spore-install.service")
+				yes := a.Bool("yes", "do not ask")
+				other := a.String("node", "NAME", "the node that the disk chooses, instead of the medium's")
+				erase := a.String("erase-state", "SERIAL", "state on the disk with this serial number may be lost")
+				words := a.Words("SERIAL|wwn:WWN|id:NAME", 0, 1)
+				return func(ctx context.Context) error {
+					switch {
+					case *unattended && (len(*words) > 0 || *erase != "" || *other != ""):
+						return command.Wrongly("--unattended names no disk and no node")
+					case *unattended:
+						return install.Unattended(ctx, m)
+					case len(*words) == 0:
+						return command.Wrongly("the disk is missing")
+					}
+					disk, err := install.ParseSelector((*words)[0])
+					if err != nil {
+						return command.Wrongly("%v", err)
+					}
+					wish := install.Wish{Disk: disk, Node: *other, Erase: *erase, Yes: *yes}
+					return install.Attended(ctx, m, wish, os.Stdin, os.Stdout)
+				}
+			},
+		},
+		{
+			Name:    "stage-config",
+			About:   "take a new configuration for the next start, as `spore push --output` made it",
+			Example: "spore-agent stage-config --reboot /run/plant.update",
+			Read: func(a *command.Args) command.Run {
+				reboot := a.Bool("reboot", "restart the machine then")
+				spool := a.Bool("spool", "take what came by the node's API; for spore-stage.service")
+				words := a.Words("FILE", 0, 1)
+				return func(ctx context.Context) error {
+					switch {
+					case *spool == (len(*words) == 1):
+						return command.Wrongly("name one file, or give --spool")
+					case *spool:
+						return staged.Spool(ctx, m)
+					}
+					return staged.File(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot}, os.Stdout)
+				}
+			},
+		},
+		{
+			Name:  "trial",
+			About: "judge a start with a new configuration: stay with it, or go back to the one before",
+			Read:  plain(m, trial.Judge),
+		},
+		{
+			Name:  "revoke",
+			About: "have the firmware take the revoked images that the configuration names",
+			Read:  plain(m, revoke.Run),
+		},
+		{
+			Name:  "time",
+			About: "tell other nodes the time, on a node that they ask, until stopped",
+			Read:  plain(m, timeserver.Serve),
+		},
+		{
+			Name:  "images",
+			About: "take the container images of this system into containerd",
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+				return images.Import(ctx, m.Root.At(images.Dir), images.Run, m.Say)
+			}),
+		},
+		{
+			Name:    "render",
+			About:   "write the configuration of a service program into its runtime directory, and become PROGRAM",
+			Example: "spore-agent render coredns --ready -- /usr/bin/coredns -conf /run/coredns/Corefile",
+			Read: func(a *command.Args) command.Run {
+				ready := a.Bool("ready", "say that the service is ready before PROGRAM is there")
+				words, program := a.Words("NAME", 1, 1), a.Tail("PROGRAM [ARGUMENT...]")
+				return func(ctx context.Context) error {
+					if *ready && len(*program) == 0 {
+						return command.Wrongly("--ready is for a PROGRAM, with a NAME of %v", render.Names())
+					}
+					return renderprogram.Run(ctx, m, (*words)[0], *program, *ready)
+				}
+			},
+		},
+		{
+			Name:  "ceph",
+			About: "give the storage cluster the keys, settings and pools of ceph.yaml",
+			Read:  plain(m, cephunit.Bootstrap),
+		},
+		{
+			Name:  "ceph-mon",
+			About: "make the data of this node's monitor, when it is known whether to form a quorum or to join one",
+			Read:  plain(m, cephunit.Monitor),
+		},
+		{
+			Name:  "ceph-quorum",
+			About: "wait until this node's monitor is one of a quorum",
+			Read:  plain(m, cephunit.Quorum),
+		},
+		{Name: "kafka", About: "give Kafka the users and rights of kafka.yaml", Read: plain(m, kafkaunit.Bootstrap)},
+		{
+			Name:  "kafka-format",
+			About: "make Kafka's storage ready, when it is known whether to form a quorum or to join one",
+			Read:  plain(m, kafkaunit.Format),
+		},
+		{Name: "kafka-ready", About: "wait until this node's Kafka serves", Read: plain(m, kafkaunit.Ready)},
+		{Name: "api", About: "answer the other nodes and the operator, until stopped", Read: plain(m, answers.Serve)},
+		{
+			Name:    "formation show",
+			About:   "show the members of this node's quorums",
+			Example: "spore-agent formation show --json",
+			Read: func(a *command.Args) command.Run {
+				asJSON := a.Bool("json", "as JSON")
+				return func(ctx context.Context) error { return quorum.Show(ctx, m, os.Stdout, *asJSON) }
+			},
+		},
+		{
+			Name:    "formation force",
+			About:   "form a quorum anew by force",
+			Example: "spore-agent formation force kafka --lose kafka-1,kafka-2",
+			Read: func(a *command.Args) command.Run {
+				lose := a.String("lose", "NAME,...", "give up what these have or may have")
+				words := a.Words("SERVICE", 1, 1)
+				return func(ctx context.Context) error {
+					if _, ok := formation.Lookup((*words)[0]); !ok {
+						return command.Wrongly("%s is no quorum service", (*words)[0])
+					}
+					return quorum.Force(ctx, m, os.Stdout, (*words)[0], list(*lose))
+				}
+			},
+		},
+		{
+			Name: "etcd",
+			About: "the members, snapshots and restore of etcd, on a master; `spore-agent etcd --help` lists what " +
+				"there is",
+			Read: func(a *command.Args) command.Run {
+				words := a.Through("COMMAND", 0)
+				return func(context.Context) error { return etcdunit.Program(*words) }
+			},
+		},
+		{
+			Name: "etcd-member",
+			About: "make this master's etcd such that it may start, when it is known whether to form a quorum or " +
+				"to join one",
+			Read: plain(m, etcdunit.Member),
+		},
+		{
+			Name: "kubernetes",
+			About: "give the cluster what it needs through its API, and approve the certificates of kubelets, " +
+				"until stopped",
+			Read: plain(m, kubernetesunit.Bootstrap),
+		},
+		{Name: "kubernetes-node", About: "wait until Kubernetes knows this node", Read: plain(m, kubernetesunit.Node)},
+		{
+			Name:    "kubernetes-ready",
+			About:   "wait until an API server is ready (and allows VERB RESOURCE), with the certificate LEAF",
+			Example: "spore-agent kubernetes-ready kube-scheduler",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words("LEAF [VERB RESOURCE]", 1, 3)
+				return func(ctx context.Context) error {
+					if len(*words) == 2 {
+						return command.Wrongly("RESOURCE is missing")
+					}
+					return kubernetesunit.Ready(ctx, m, (*words)[0], (*words)[1:])
+				}
+			},
+		},
+		{
+			Name:  "kubernetes-network",
+			About: "wait until felix is ready, and let pods have a network",
+			Read:  plain(m, kubernetesunit.Network),
+		},
+	}}
 }
 
-// commands is the table of subcommands.
-func commands() []command {
-	return []command{
-		{"detect", "[--network]", "find out which node this machine is and derive its /etc; --network asks DHCP", detectCommand},
-		{"probe", "", "ask whether another machine has this node's static addresses", probeCommand},
-		{"state", "[adopt DISK PARTUUID]", "make, find and open the partition for /var; adopt one that is foreign", stateCommand},
-		{"disks", "kafka|osd", "prepare the disks that the node's file gives to a service", disksCommand},
-		{"reset", "--disk SERIAL [--restart]", "delete the state on the boot disk, or everything on a disk of the node's file; --restart even while it is in use", resetCommand},
-		{"osd", "NUMBER", "make or find the Ceph OSD on a disk of the node, and prepare its start", osdCommand},
-		{"bundle", "[--ask]", "take the node's bundle of secrets, and keep it sealed; --ask asks for its passphrase", bundleCommand},
-		{"enroll", "", "ask the server that the machine was booted from for its bundle, until it is taken", enrollCommand},
-		{"renew", "", "look at the node's certificates again, renew what is due, and have programs take it", renewCommand},
-		{"sign", "", "sign certificates for another node that asks on standard input; for the unit of a master", signCommand},
-		{"run", "", "start the node's roles and say how they are, until stopped", runCommand},
-		{"status", "[--json]", "print the last status line", statusCommand},
-		{"install", "[--yes] [--node NAME] DISK", "put the running system on the disk with this serial number (or wwn:WWN, id:NAME)", installCommand},
-		{"stage-config", "[--reboot] FILE", "take a new configuration for the next start, as `spore push --output` made it", stageCommand},
-		{"trial", "", "judge a start with a new configuration: stay with it, or go back to the one before", trialCommand},
-		{"revoke", "", "have the firmware take the revoked images that the configuration names", revokeCommand},
-		{"time", "", "tell other nodes the time, on a node that they ask, until stopped", timeCommand},
-		{"images", "", "take the container images of this system into containerd", imagesCommand},
-		{"render", "NAME [[--ready] -- PROGRAM [ARGUMENT...]]", "write the configuration of a service program into its runtime directory, and become PROGRAM", renderCommand},
-		{"ceph", "", "give the storage cluster the keys, settings and pools of ceph.yaml", cephCommand},
-		{"ceph-mon", "", "make the data of this node's monitor, when it is known whether to form a quorum or to join one", cephMonCommand},
-		{"ceph-quorum", "", "wait until this node's monitor is one of a quorum", cephQuorumCommand},
-		{"kafka", "", "give Kafka the users and rights of kafka.yaml", kafkaCommand},
-		{"kafka-format", "", "make Kafka's storage ready, when it is known whether to form a quorum or to join one", kafkaFormatCommand},
-		{"kafka-ready", "", "wait until this node's Kafka serves", kafkaReadyCommand},
-		{"api", "", "answer the other nodes and the operator, until stopped", apiCommand},
-		{"formation", "show|force SERVICE", "show the members of this node's quorums, or form one anew by force", formationCommand},
-		{"etcd", "COMMAND", "the members, snapshots and restore of etcd, on a master; `etcd help` lists what there is", etcdCommand},
-		{"etcd-member", "", "make this master's etcd such that it may start, when it is known whether to form a quorum or to join one", etcdMemberCommand},
-		{"kubernetes", "", "give the cluster what it needs through its API, and approve the certificates of kubelets, until stopped", kubernetesCommand},
-		{"kubernetes-node", "", "wait until Kubernetes knows this node", kubernetesNodeCommand},
-		{"kubernetes-ready", "LEAF [VERB RESOURCE]", "wait until an API server is ready (and allows VERB RESOURCE), with the certificate LEAF", kubernetesReadyCommand},
-		{"kubernetes-network", "", "wait until felix is ready, and let pods have a network", kubernetesNetworkCommand},
+// plain is a command without options and words.
+func plain(m *node.Machine, run func(context.Context, *node.Machine) error) func(*command.Args) command.Run {
+	return func(*command.Args) command.Run { return func(ctx context.Context) error { return run(ctx, m) } }
+}
+
+// told tells how to go on after work that did not fail.
+func told(err error) error {
+	if err == nil {
+		fmt.Println(done)
 	}
+	return err
 }
 
-// usageError is wrong usage: exit code 2.
-type usageError struct{ text string }
-
-func (u usageError) Error() string { return u.text }
+// list is a list with commas; nil when it is empty.
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
 
 func main() {
 	spawn := status.UsedCPU()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	m := newMachine("/")
-	m.spawn = spawn
-	err := dispatch(ctx, m, os.Args)
-	if err == nil {
-		return
+	m := node.New("spore-agent", "/")
+	m.Spawn = spawn
+	err := table(m).Dispatch(ctx, arguments(os.Args), os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "spore-agent:", err)
 	}
-	fmt.Fprintln(os.Stderr, "spore-agent:", err)
-	if _, ok := err.(usageError); ok {
-		os.Exit(2)
-	}
-	os.Exit(1)
+	os.Exit(command.Status(err))
 }
 
-// dispatch runs what the arguments say; under the name mount.spore the program is the helper of mount(8).
-func dispatch(ctx context.Context, m *machine, args []string) error {
+// arguments are what follows the program's name; under the name mount.spore it is the helper of mount(8).
+func arguments(args []string) []string {
 	if filepath.Base(args[0]) == "mount.spore" {
-		return mountCommand(ctx, m, args[1:])
+		return append([]string{"mount"}, args[1:]...)
 	}
-	if len(args) > 1 {
-		for _, c := range commands() {
-			if c.name == args[1] {
-				return c.run(ctx, m, args[2:])
-			}
-		}
-	}
-	if len(args) > 1 && (args[1] == "--help" || args[1] == "help") {
-		fmt.Print(usage())
-		return nil
-	}
-	return usageError{"wrong usage\n" + usage()}
-}
-
-func usage() string {
-	s := "Usage: spore-agent COMMAND\n\n"
-	for _, c := range commands() {
-		s += fmt.Sprintf("  %-46s %s\n", c.name+" "+c.usage, c.about)
-	}
-	return s + "\nExample: spore-agent status --json\n"
+	return args[1:]
 }

@@ -6,14 +6,14 @@ var badCeph = []badInput{
 		"more copies than OSD hosts",
 		[]edit{{"services/ceph.yaml", "poolSize: 2", "poolSize: 3"}},
 		[]string{
-			`services/ceph.yaml:2:11: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
+			`services/ceph.yaml:2:11: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, but there are 2, so pools would never be clean; lower poolSize or add disks`,
 		},
 	},
 	{
 		"the default of three copies on two hosts",
 		[]edit{{"services/ceph.yaml", "poolSize: 2\n", ""}},
 		[]string{
-			`services/ceph.yaml:2:1: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower poolSize or add disks`,
+			`services/ceph.yaml:2:1: error: poolSize 3 with failureDomain host needs 3 nodes with OSDs, but there are 2, so pools would never be clean; lower poolSize or add disks`,
 		},
 	},
 	{
@@ -34,7 +34,7 @@ var badCeph = []badInput{
 		"a monitor without an address",
 		[]edit{{"cluster.yaml", "    ips: [10.77.0.15]\n", ""}},
 		[]string{
-			`cluster.yaml:36:12: error: node storage-01 has the role ceph-mon and no address, by which the other monitors and all clients would find it; give it one under ips`,
+			`cluster.yaml:36:12: error: node storage-01 has the role ceph-mon but no address, which the other monitors and all clients need; add one under ips`,
 		},
 	},
 	{
@@ -55,7 +55,7 @@ var badCeph = []badInput{
 		"a pool twice",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a}, {name: a}]"}},
 		[]string{
-			`services/ceph.yaml:4:27: error: the pool "a" is there already, at services/ceph.yaml:4; each pool has one entry`,
+			`services/ceph.yaml:4:27: error: the pool "a" exists already, at services/ceph.yaml:4; each pool has one entry`,
 		},
 	},
 	{
@@ -76,7 +76,7 @@ var badCeph = []badInput{
 		"a pool with more copies than hosts",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, size: 3}]"}},
 		[]string{
-			`services/ceph.yaml:4:25: error: size 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower size or add disks`,
+			`services/ceph.yaml:4:25: error: size 3 with failureDomain host needs 3 nodes with OSDs, but there are 2, so pools would never be clean; lower size or add disks`,
 		},
 	},
 	{
@@ -90,7 +90,7 @@ var badCeph = []badInput{
 		"a pool that is written with more copies than it has",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: a, minSize: 3}]"}},
 		[]string{
-			`services/ceph.yaml:4:28: error: minSize 3 is not 1 to the pool's 2 copies, so that nothing could be written; correct it, or leave it out`,
+			`services/ceph.yaml:4:28: error: minSize 3 is not between 1 and the pool's 2 copies, so nothing could be written; correct it, or leave it out`,
 		},
 	},
 	{
@@ -105,14 +105,14 @@ var badCeph = []badInput{
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}, {name: a}]"}},
 		[]string{
 			`services/ceph.yaml:4:26: error: there are more file systems, 2, than metadata servers, 1, one beside each monitor; each file system needs one: remove file systems or add monitors`,
-			`services/ceph.yaml:4:33: error: the file system "a" is there already, at services/ceph.yaml:4; each file system has one entry`,
+			`services/ceph.yaml:4:33: error: the file system "a" exists already, at services/ceph.yaml:4; each file system has one entry`,
 		},
 	},
 	{
 		"a file system with more copies than hosts",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a, size: 3}]"}},
 		[]string{
-			`services/ceph.yaml:4:31: error: size 3 with failureDomain host needs 3 nodes with OSDs, and there are 2, so pools would never be clean; lower size or add disks`,
+			`services/ceph.yaml:4:31: error: size 3 with failureDomain host needs 3 nodes with OSDs, but there are 2, so pools would never be clean; lower size or add disks`,
 		},
 	},
 	{
@@ -126,14 +126,14 @@ var badCeph = []badInput{
 		"a file system that is written with more copies than it has",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a, minSize: 3}]"}},
 		[]string{
-			`services/ceph.yaml:4:34: error: minSize 3 is not 1 to the pool's 2 copies, so that nothing could be written; correct it, or leave it out`,
+			`services/ceph.yaml:4:34: error: minSize 3 is not between 1 and the pool's 2 copies, so nothing could be written; correct it, or leave it out`,
 		},
 	},
 	{
 		"a pool that is called as one of a file system",
 		[]edit{{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\npools: [{name: cephfs.a.data}]\nfilesystems: [{name: a}]"}},
 		[]string{
-			`services/ceph.yaml:5:22: error: the file system a has a pool cephfs.a.data of its own, and so is one of pools called; call that pool otherwise`,
+			`services/ceph.yaml:5:22: error: the file system a makes a pool cephfs.a.data, and an entry of pools has the same name; rename that pool`,
 		},
 	},
 	{
@@ -156,7 +156,7 @@ var badCeph = []badInput{
 			{"services/ceph.yaml", "failureDomain: host", "failureDomain: host\nfilesystems: [{name: a}]"},
 		},
 		[]string{
-			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
+			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
 			`cluster.yaml:29:11: error: beside the monitor of node 1-kafka runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml`,
 			`nodes/kafka-01.yaml:2:7: error: this file is about node 1-kafka; rename it to nodes/1-kafka.yaml, where the node looks for it`,
 		},
@@ -171,7 +171,7 @@ var badCeph = []badInput{
 		[]string{
 			`nodes/storage-01.yaml:16:11: error: the disk is for osd, but node storage-01 has no role ceph-osd; add the role in cluster.yaml or remove the disk`,
 			`nodes/worker-02.yaml:4:11: error: the disk is for osd, but node worker-02 has no role ceph-osd; add the role in cluster.yaml or remove the disk`,
-			`services/ceph.yaml:4:14: error: no node has the role ceph-osd, so that a file system has no place to be; give nodes the role, or remove filesystems`,
+			`services/ceph.yaml:4:14: error: no node has the role ceph-osd, so there is no disk for a file system; give nodes the role, or remove filesystems`,
 		},
 	},
 	{
@@ -182,7 +182,7 @@ var badCeph = []badInput{
 			{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, ceph-mon]"},
 		},
 		[]string{
-			`cluster.yaml:36:11: error: the monitor storage-01 has an address of IPv4 and the monitor kafka-01 one of IPv6; Ceph speaks one of them: put the addresses of the same kind first`,
+			`cluster.yaml:36:11: error: the monitor storage-01 has an address of IPv4 and the monitor kafka-01 one of IPv6; Ceph uses only one of them: put addresses of the same kind first`,
 		},
 	},
 }

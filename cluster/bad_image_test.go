@@ -59,7 +59,7 @@ var badImage = []badInput{
 		"a package twice",
 		[]edit{{"image.yaml", "packages: []", "packages: [tcpdump, tcpdump]"}},
 		[]string{
-			`image.yaml:18:21: error: the package "tcpdump" is there already, at image.yaml:18; remove one`,
+			`image.yaml:18:21: error: the package "tcpdump" exists already, at image.yaml:18; remove one`,
 		},
 	},
 	{
@@ -67,7 +67,7 @@ var badImage = []badInput{
 		[]edit{{"image.yaml", "keep: []", "keep: [docs, sounds, docs]"}},
 		[]string{
 			`image.yaml:30:14: error: the kind "sounds" is unknown; did you mean "sound"?`,
-			`image.yaml:30:22: error: the kind "docs" is there already, at image.yaml:30; remove one`,
+			`image.yaml:30:22: error: the kind "docs" exists already, at image.yaml:30; remove one`,
 		},
 	},
 	{
@@ -83,12 +83,12 @@ var badImage = []badInput{
 		"a path that decides how a machine starts",
 		[]edit{{"image.yaml", "keepPaths: []", "keepPaths: [/usr/share/zsh, /usr/lib/systemd/system-generators, /usr/share/zsh]"}},
 		[]string{
-			`image.yaml:31:29: error: /usr/lib/systemd/system-generators cannot be put back: what packages have there decides how a machine starts; what may be is below /usr/bin/, /usr/games/, /usr/include/, /usr/lib/firmware/, /usr/lib/jvm/, /usr/lib/modules/, /usr/lib/x86_64-linux-gnu/, /usr/sbin/, /usr/share/`,
-			`image.yaml:31:65: error: the path "/usr/share/zsh" is there already, at image.yaml:31; remove one`,
+			`image.yaml:31:29: error: /usr/lib/systemd/system-generators cannot be put back: files there decide how a machine starts; write a path below /usr/bin/, /usr/games/, /usr/include/, /usr/lib/firmware/, /usr/lib/jvm/, /usr/lib/modules/, /usr/lib/x86_64-linux-gnu/, /usr/sbin/, /usr/share/`,
+			`image.yaml:31:65: error: the path "/usr/share/zsh" exists already, at image.yaml:31; remove one`,
 		},
 	},
 	{
-		"a mirror that is no URL",
+		"a mirror that is not a URL",
 		[]edit{{"image.yaml", "suite: trixie", "mirror: mirror.example/debian"}},
 		[]string{
 			`image.yaml:6:9: error: "mirror.example/debian" is not the URL of an archive; write http:// or https://, host and path, such as https://mirror.example/debian`,

@@ -64,7 +64,7 @@ var badKafka = []badInput{
 			{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, kafka-controller]"},
 		},
 		[]string{
-			`cluster.yaml:15:30: warning: 2 KRaft controllers: their quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
+			`cluster.yaml:15:30: warning: 2 KRaft controllers: their quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
 		},
 	},
 	{
@@ -74,7 +74,7 @@ var badKafka = []badInput{
 			{"nodes/kafka-01.yaml", "  - {use: kafka, selector: {byID: nvme-SAMSUNG_MZVL2512_S64KNX0R}}\n", ""},
 		},
 		[]string{
-			`cluster.yaml:15:30: error: there are nodes with the role kafka-controller and none with kafka-broker; give it to the nodes that are to keep the data`,
+			`cluster.yaml:15:30: error: there are nodes with the role kafka-controller but no node with kafka-broker; give it to the nodes that shall keep the data`,
 		},
 	},
 	{
@@ -102,7 +102,7 @@ var badKafka = []badInput{
 		"the user that there is by itself",
 		[]edit{{"services/kafka.yaml", "name: sensor", "name: admin"}},
 		[]string{
-			`services/kafka.yaml:5:11: error: the user admin is there by itself, with every right; its password is the secret kafka-password-admin: choose another name`,
+			`services/kafka.yaml:5:11: error: the user admin always exists, with every right; its password is the secret kafka-password-admin: choose another name`,
 		},
 	},
 	{
@@ -116,28 +116,28 @@ var badKafka = []badInput{
 		"a user twice",
 		[]edit{{"services/kafka.yaml", "name: historian", "name: sensor"}},
 		[]string{
-			`services/kafka.yaml:9:11: error: the user "sensor" is there already, at services/kafka.yaml:5; each user has one entry`,
+			`services/kafka.yaml:9:11: error: the user "sensor" exists already, at services/kafka.yaml:5; each user has one entry`,
 		},
 	},
 	{
 		"two users with one password",
 		[]edit{{"services/kafka.yaml", "kafka-password-historian", "kafka-password-sensor"}},
 		[]string{
-			`services/kafka.yaml:10:15: warning: the users sensor and historian share the bundle entry "kafka-password-sensor"; whoever knows one password knows both`,
+			`services/kafka.yaml:10:15: warning: the users sensor and historian share the bundle entry "kafka-password-sensor", so they have the same password`,
 		},
 	},
 	{
 		"the password of admin for a user",
 		[]edit{{"services/kafka.yaml", "kafka-password-sensor", "kafka-password-admin"}},
 		[]string{
-			`services/kafka.yaml:6:15: error: the password of sensor is a bundle entry that something else has already, "kafka-password-admin"; give it one of its own`,
+			`services/kafka.yaml:6:15: error: the password of sensor is a bundle entry that something else uses already, "kafka-password-admin"; give it its own entry`,
 		},
 	},
 	{
 		"the password of a user of MQTT",
 		[]edit{{"services/kafka.yaml", "kafka-password-sensor", "mqtt-password-sensor"}},
 		[]string{
-			`services/kafka.yaml:6:15: error: the password of sensor is a bundle entry that something else has already, "mqtt-password-sensor"; give it one of its own`,
+			`services/kafka.yaml:6:15: error: the password of sensor is a bundle entry that something else uses already, "mqtt-password-sensor"; give it its own entry`,
 		},
 	},
 	{
@@ -158,14 +158,14 @@ var badKafka = []badInput{
 		"an entry about nothing",
 		[]edit{{"services/kafka.yaml", "{group: historian, operations: [read]}", "{operations: [read]}"}},
 		[]string{
-			`services/kafka.yaml:13:9: error: the entry is about 0 resources; write one of topic, group, transactionalID and cluster: true, and further entries for others`,
+			`services/kafka.yaml:13:9: error: the entry has 0 resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others`,
 		},
 	},
 	{
 		"an entry about two things",
 		[]edit{{"services/kafka.yaml", "{group: historian, operations: [read]}", "{group: historian, topic: a, operations: [read]}"}},
 		[]string{
-			`services/kafka.yaml:13:9: error: the entry is about 2 resources; write one of topic, group, transactionalID and cluster: true, and further entries for others`,
+			`services/kafka.yaml:13:9: error: the entry has 2 resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others`,
 		},
 	},
 	{
@@ -179,7 +179,7 @@ var badKafka = []badInput{
 		"an operation twice",
 		[]edit{{"services/kafka.yaml", "operations: [write, describe]", "operations: [write, write]"}},
 		[]string{
-			`services/kafka.yaml:8:66: error: the operation "write" is there already, at services/kafka.yaml:8; remove one`,
+			`services/kafka.yaml:8:66: error: the operation "write" exists already, at services/kafka.yaml:8; remove one`,
 		},
 	},
 	{
@@ -193,7 +193,7 @@ var badKafka = []badInput{
 		"a resource twice",
 		[]edit{{"services/kafka.yaml", "{group: historian, operations: [read]}", "{topic: measurements., prefix: true, operations: [delete]}"}},
 		[]string{
-			`services/kafka.yaml:13:9: error: the entry for "topic measurements.*" is there already, at services/kafka.yaml:12; put all operations into one entry`,
+			`services/kafka.yaml:13:9: error: the entry for "topic measurements.*" exists already, at services/kafka.yaml:12; put all operations into one entry`,
 		},
 	},
 	{
@@ -226,11 +226,11 @@ var badKafka = []badInput{
 			{"nodes/kafka-01.yaml", "", remove},
 		},
 		[]string{
-			`cluster.yaml:29:11: error: the names kafka-5684 and kafka-53171 give the same node.id 1304214316 in Kafka, by chance; choose another name for one of them`,
+			`cluster.yaml:29:11: error: the names kafka-5684 and kafka-53171 have the same hash and so the same node.id 1304214316 in Kafka; choose another name for one of them`,
 		},
 	},
 	{
-		"a rack that is no name",
+		"a rack that is not a name",
 		[]edit{{"nodes/kafka-01.yaml", "disks:", "rack: hall 1\ndisks:"}},
 		[]string{
 			`nodes/kafka-01.yaml:3:7: error: the rack "hall 1" is not valid; write 1 to 63 letters, digits, -, _ and ., the first and last a letter or digit`,

@@ -32,7 +32,7 @@ var badKubernetes = []badInput{
 		},
 	},
 	{
-		"a factor that is no number",
+		"a factor that is not a number",
 		kube("slowMachine: true"),
 		[]string{
 			`services/kubernetes.yaml:2:14: error: slowMachine is not a whole number of at most nine digits; write one such as 1500`,
@@ -107,14 +107,14 @@ var badKubernetes = []badInput{
 		"two archives of one name",
 		[]edit{{"a/app.tar", "", "x"}, {"b/app.tar", "", "x"}, {"services/kubernetes.yaml", "version: v1.36", "images: [a/app.tar, b/app.tar]"}},
 		[]string{
-			`services/kubernetes.yaml:2:21: error: the name of the archive "app.tar" is there already, at services/kubernetes.yaml:2; archives are laid into the image by their names: rename one`,
+			`services/kubernetes.yaml:2:21: error: the name of the archive "app.tar" exists already, at services/kubernetes.yaml:2; archives are laid into the image by their names: rename one`,
 		},
 	},
 	{
 		"an archive twice",
 		[]edit{{"a/app.tar", "", "x"}, {"services/kubernetes.yaml", "version: v1.36", "images: [a/app.tar, a/app.tar]"}},
 		[]string{
-			`services/kubernetes.yaml:2:21: error: the image "a/app.tar" is there already, at services/kubernetes.yaml:2; remove one`,
+			`services/kubernetes.yaml:2:21: error: the image "a/app.tar" exists already, at services/kubernetes.yaml:2; remove one`,
 		},
 	},
 	{
@@ -135,21 +135,21 @@ var badKubernetes = []badInput{
 		"a reference twice",
 		kube("images: [\"registry.example/app:1.2" + digest + "\", \"registry.example/app:1.2" + digest + "\"]"),
 		[]string{
-			`services/kubernetes.yaml:2:110: error: the image "registry.example/app:1.2@sha256:0123456789abcdef0123456789ab…" is there already, at services/kubernetes.yaml:2; remove one`,
+			`services/kubernetes.yaml:2:110: error: the image "registry.example/app:1.2@sha256:0123456789abcdef0123456789ab…" exists already, at services/kubernetes.yaml:2; remove one`,
 		},
 	},
 	{
 		"a master without an address",
 		[]edit{{"cluster.yaml", "    ips: [10.77.0.11]\n", ""}},
 		[]string{
-			`cluster.yaml:17:5: error: node master-01 runs Kubernetes and has no address here, and etcd, the API server and their certificates need one that never changes; add ips`,
+			`cluster.yaml:17:5: error: node master-01 runs Kubernetes but has no address here, and etcd, the API server and their certificates need one that never changes; add ips`,
 		},
 	},
 	{
 		"a worker without an address",
 		[]edit{{"cluster.yaml", "    ips: [10.77.0.12]\n", ""}},
 		[]string{
-			`cluster.yaml:21:5: error: node worker-01 runs Kubernetes and has no address here, and its kubelet's certificate is approved for addresses of this file alone; add ips`,
+			`cluster.yaml:21:5: error: node worker-01 runs Kubernetes but has no address here, and its kubelet's certificate is approved for addresses of this file alone; add ips`,
 		},
 	},
 	{
@@ -170,8 +170,8 @@ var badKubernetes = []badInput{
 		"services of two families and pods of one",
 		[]edit{{"cluster.yaml", "serviceCIDRs: [10.96.0.0/16]", "serviceCIDRs: [10.96.0.0/16, \"fd00:96::/112\"]"}},
 		[]string{
-			`cluster.yaml:13:32: error: fd00:96::/112 is IPv6, and podCIDRs has no such network; each address family is in both`,
-			`cluster.yaml:13:32: error: fd00:96::/112 is IPv6, and the nodes have no such addresses; add a network to nodeSubnets or remove this one`,
+			`cluster.yaml:13:32: error: fd00:96::/112 is IPv6, but podCIDRs has no such network; use each address family in both`,
+			`cluster.yaml:13:32: error: fd00:96::/112 is IPv6, but the nodes have no such addresses; add a network to nodeSubnets or remove this one`,
 		},
 	},
 	{

@@ -10,17 +10,17 @@ var badNetwork = []badInput{
 		},
 	},
 	{
-		"a cluster id that is no UUID",
+		"a cluster id that is not a UUID",
 		[]edit{{"cluster.yaml", "id: 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d", "id: plant-1"}},
 		[]string{
-			`cluster.yaml:5:5: error: the cluster id "plant-1" is no UUID of its own; write the output of uuidgen, once and for ever`,
+			`cluster.yaml:5:5: error: the cluster id "plant-1" is not a unique UUID; write the output of uuidgen once, and never change it`,
 		},
 	},
 	{
 		"a cluster id of zeros",
 		[]edit{{"cluster.yaml", "id: 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d", "id: 00000000-0000-0000-0000-000000000000"}},
 		[]string{
-			`cluster.yaml:5:5: error: the cluster id "00000000-0000-0000-0000-000000000000" is no UUID of its own; write the output of uuidgen, once and for ever`,
+			`cluster.yaml:5:5: error: the cluster id "00000000-0000-0000-0000-000000000000" is not a unique UUID; write the output of uuidgen once, and never change it`,
 		},
 	},
 	{
@@ -62,7 +62,7 @@ var badNetwork = []badInput{
 		"two subnets of one family",
 		[]edit{{"cluster.yaml", "[10.77.0.0/24]", "[10.77.0.0/24, 10.78.0.0/24]"}},
 		[]string{
-			`cluster.yaml:8:31: error: 10.78.0.0/24 is the second IPv4 network of nodeSubnets after 10.77.0.0/24; there is at most one for each address family`,
+			`cluster.yaml:8:31: error: 10.78.0.0/24 is the second IPv4 network of nodeSubnets after 10.77.0.0/24; write at most one for each address family`,
 		},
 	},
 	{
@@ -83,14 +83,14 @@ var badNetwork = []badInput{
 		"pods in the node subnet",
 		[]edit{{"cluster.yaml", "podCIDRs: [10.244.0.0/16]", "podCIDRs: [10.77.0.0/16]"}},
 		[]string{
-			`cluster.yaml:12:14: error: 10.77.0.0/16 of podCIDRs overlaps 10.77.0.0/24 of nodeSubnets; packets would go to the wrong one: choose a network of its own`,
+			`cluster.yaml:12:14: error: 10.77.0.0/16 of podCIDRs overlaps 10.77.0.0/24 of nodeSubnets; packets would go to the wrong network: choose separate networks`,
 		},
 	},
 	{
 		"services in the pod network",
 		[]edit{{"cluster.yaml", "serviceCIDRs: [10.96.0.0/16]", "serviceCIDRs: [10.244.8.0/24]"}},
 		[]string{
-			`cluster.yaml:13:18: error: 10.244.8.0/24 of serviceCIDRs overlaps 10.244.0.0/16 of podCIDRs; packets would go to the wrong one: choose a network of its own`,
+			`cluster.yaml:13:18: error: 10.244.8.0/24 of serviceCIDRs overlaps 10.244.0.0/16 of podCIDRs; packets would go to the wrong network: choose separate networks`,
 		},
 	},
 	{
@@ -104,7 +104,7 @@ var badNetwork = []badInput{
 		"two gateways of one family",
 		[]edit{{"cluster.yaml", "gateways: [10.77.0.2]", "gateways: [10.77.0.2, 10.77.0.3]"}},
 		[]string{
-			`cluster.yaml:9:25: error: 10.77.0.3 is the second IPv4 gateway; there is at most one for each address family`,
+			`cluster.yaml:9:25: error: 10.77.0.3 is the second IPv4 gateway; write at most one for each address family`,
 		},
 	},
 	{
@@ -125,7 +125,7 @@ var badNetwork = []badInput{
 		"a nameserver twice",
 		[]edit{{"cluster.yaml", "nameservers: [10.77.0.16]", "nameservers: [10.77.0.16, 10.77.0.16]"}},
 		[]string{
-			`cluster.yaml:10:29: error: the nameserver "10.77.0.16" is there already, at cluster.yaml:10; remove one`,
+			`cluster.yaml:10:29: error: the nameserver "10.77.0.16" exists already, at cluster.yaml:10; remove one`,
 		},
 	},
 	{
@@ -150,7 +150,7 @@ var badNetwork = []badInput{
 		},
 	},
 	{
-		"a time server that is no name",
+		"a time server that is not a name",
 		[]edit{{"cluster.yaml", "ntpServers: [10.77.0.2]", "ntpServers: [\"ntp pool\"]"}},
 		[]string{
 			`cluster.yaml:11:16: error: the time server "ntp pool" is neither an IP address nor a DNS name; write one such as 10.77.0.2 or ntp.example.org`,
@@ -167,14 +167,14 @@ var badNetwork = []badInput{
 		"a VIP that is a node address",
 		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.77.0.11"}},
 		[]string{
-			`cluster.yaml:19:11: error: the address 10.77.0.11 is the control-plane endpoint (VIP); give the node one of its own`,
+			`cluster.yaml:19:11: error: the address 10.77.0.11 is the control-plane endpoint (VIP); give the node its own address`,
 		},
 	},
 	{
 		"a VIP that is the gateway",
 		[]edit{{"cluster.yaml", "controlPlaneEndpoint: 10.77.0.100", "controlPlaneEndpoint: 10.77.0.2"}},
 		[]string{
-			`cluster.yaml:14:25: error: controlPlaneEndpoint 10.77.0.2 is the gateway; choose an address of the node subnet that nothing has`,
+			`cluster.yaml:14:25: error: controlPlaneEndpoint 10.77.0.2 is the gateway; choose a free address of the node subnet`,
 		},
 	},
 	{

@@ -15,14 +15,14 @@ var badNodefiles = []badInput{
 		"an interface that is nothing",
 		[]edit{{"nodes/worker-02.yaml", "disks:", "interfaces:\n  - dhcp: true\ndisks:"}},
 		[]string{
-			`nodes/worker-02.yaml:4:5: error: the interface is nothing; write mac for a card, or name with bond or vlan`,
+			`nodes/worker-02.yaml:4:5: error: the interface is empty; write mac for a card, or name with bond or vlan`,
 		},
 	},
 	{
 		"a card twice",
 		[]edit{{"nodes/worker-02.yaml", "disks:", "interfaces:\n  - {mac: \"52:54:00:77:00:13\", dhcp: true}\n  - {mac: \"52-54-00-77-00-13\", mtu: 1400}\ndisks:"}},
 		[]string{
-			`nodes/worker-02.yaml:5:11: error: the card 52:54:00:77:00:13 is there already (nodes/worker-02.yaml:4); put all settings of a card into one entry`,
+			`nodes/worker-02.yaml:5:11: error: the card 52:54:00:77:00:13 exists already (nodes/worker-02.yaml:4); put all settings of a card into one entry`,
 		},
 	},
 	{
@@ -43,7 +43,7 @@ var badNodefiles = []badInput{
 		"a multicast card",
 		[]edit{{"nodes/worker-02.yaml", "disks:", "interfaces:\n  - {mac: \"53:54:00:77:00:13\", dhcp: true}\ndisks:"}},
 		[]string{
-			`nodes/worker-02.yaml:4:11: error: the MAC address "53:54:00:77:00:13" is a multicast address (the first byte is odd), which no card has`,
+			`nodes/worker-02.yaml:4:11: error: the MAC address "53:54:00:77:00:13" is a multicast address (the first byte is odd), which cannot belong to a network card`,
 		},
 	},
 	{
@@ -64,14 +64,14 @@ var badNodefiles = []badInput{
 		"a static address of another node",
 		[]edit{{"nodes/storage-01.yaml", "addresses: [10.77.0.15/24]", "addresses: [10.77.0.15/24, 10.77.0.14/24]"}},
 		[]string{
-			`nodes/storage-01.yaml:9:32: error: the address 10.77.0.14 belongs to node kafka-01 already (cluster.yaml:29); each address has one node`,
+			`nodes/storage-01.yaml:9:32: error: the address 10.77.0.14 belongs to node kafka-01 already (cluster.yaml:29); an address belongs to one node`,
 		},
 	},
 	{
 		"a static address that is the VIP",
 		[]edit{{"nodes/storage-01.yaml", "addresses: [10.77.0.15/24]", "addresses: [10.77.0.15/24, 10.77.0.100/24]"}},
 		[]string{
-			`nodes/storage-01.yaml:9:32: error: the address 10.77.0.100 is the control-plane endpoint (VIP); give the node one of its own`,
+			`nodes/storage-01.yaml:9:32: error: the address 10.77.0.100 is the control-plane endpoint (VIP); give the node its own address`,
 		},
 	},
 	{
@@ -85,14 +85,14 @@ var badNodefiles = []badInput{
 		"a node address on no interface",
 		[]edit{{"nodes/storage-01.yaml", "    addresses: [10.77.0.15/24]\n", ""}},
 		[]string{
-			`nodes/storage-01.yaml:4:3: error: the node's address 10.77.0.15 (cluster.yaml:36) is on none of its interfaces; add it to the addresses of one, or write dhcp: true`,
+			`nodes/storage-01.yaml:4:3: error: the node's address 10.77.0.15 (cluster.yaml:36) is missing on its interfaces; add it to the addresses of one, or write dhcp: true`,
 		},
 	},
 	{
 		"a gateway that the interface does not reach",
 		[]edit{{"nodes/storage-01.yaml", "addresses: [192.168.20.15/24]", "addresses: [192.168.20.15/24]\n    gateways: [192.168.21.1]"}},
 		[]string{
-			`nodes/storage-01.yaml:14:16: error: the gateway 192.168.21.1 is in the network of none of this interface's addresses; correct it, or move it to the interface that reaches it`,
+			`nodes/storage-01.yaml:14:16: error: the gateway 192.168.21.1 lies outside the networks of this interface's addresses; correct it, or move it to the interface that reaches it`,
 		},
 	},
 	{
@@ -144,7 +144,7 @@ var badNodefiles = []badInput{
 		"a VLAN on nothing",
 		[]edit{{"nodes/storage-01.yaml", "parent: bond0", "parent: bond1"}},
 		[]string{
-			`nodes/storage-01.yaml:11:28: error: the VLAN's parent "bond1" is no card or bond of this node; write the MAC of a card or the name of a bond above`,
+			`nodes/storage-01.yaml:11:28: error: the VLAN's parent "bond1" is not a card or bond of this node; write the MAC of a card or the name of a bond above`,
 		},
 	},
 	{
@@ -158,7 +158,7 @@ var badNodefiles = []badInput{
 		"a VLAN twice",
 		[]edit{{"nodes/storage-01.yaml", "disks:", "  - name: again.20\n    vlan: {id: 20, parent: bond0}\ndisks:"}},
 		[]string{
-			`nodes/storage-01.yaml:15:16: error: VLAN 20 of bond0 is there already (nodes/storage-01.yaml:10); put all its settings into one entry`,
+			`nodes/storage-01.yaml:15:16: error: VLAN 20 of bond0 exists already (nodes/storage-01.yaml:10); put all its settings into one entry`,
 		},
 	},
 	{
@@ -179,7 +179,7 @@ var badNodefiles = []badInput{
 		"an interface name twice",
 		[]edit{{"nodes/storage-01.yaml", "name: storage.20", "name: bond0"}},
 		[]string{
-			`nodes/storage-01.yaml:10:11: error: the interface name "bond0" is there already (nodes/storage-01.yaml:4); names are unique on a node`,
+			`nodes/storage-01.yaml:10:11: error: the interface name "bond0" exists already (nodes/storage-01.yaml:4); names are unique on a node`,
 		},
 	},
 	{
@@ -252,14 +252,14 @@ var badNodefiles = []badInput{
 		"a disk serial that vendors repeat",
 		[]edit{{"nodes/worker-02.yaml", "serial: OSD-WORKER-02", "serial: \"0000000000\""}},
 		[]string{
-			`nodes/worker-02.yaml:4:35: error: the disk serial number "0000000000" is a placeholder that vendors put into many machines; it identifies none of them`,
+			`nodes/worker-02.yaml:4:35: error: the disk serial number "0000000000" is a placeholder that vendors put into many machines; it identifies no machine`,
 		},
 	},
 	{
 		"a disk with two selectors",
 		[]edit{{"nodes/worker-02.yaml", "serial: OSD-WORKER-02", "serial: OSD-WORKER-02, wwn: \"0x5000c500a1b2c3d4\""}},
 		[]string{
-			`nodes/worker-02.yaml:4:26: error: a selector has one of serial, wwn and byID; with two, they could name different disks: keep the serial`,
+			`nodes/worker-02.yaml:4:26: error: a selector has exactly one of serial, wwn and byID, because two could match different disks: keep the serial`,
 		},
 	},
 	{
@@ -273,21 +273,21 @@ var badNodefiles = []badInput{
 		"a disk twice",
 		[]edit{{"nodes/storage-01.yaml", "serial: STATE-STORAGE-01", "serial: OSD-STORAGE-01"}},
 		[]string{
-			`nodes/storage-01.yaml:16:26: error: this selector and the one of nodes/storage-01.yaml:15 can name the same disk; write one entry a disk`,
+			`nodes/storage-01.yaml:16:26: error: this selector and the selector of nodes/storage-01.yaml:15 can match the same disk; write one entry for each disk`,
 		},
 	},
 	{
 		"a disk twice by serial and by-id",
 		[]edit{{"nodes/storage-01.yaml", "serial: STATE-STORAGE-01", "byID: ata-WDC_OSD-STORAGE-01"}},
 		[]string{
-			`nodes/storage-01.yaml:16:26: error: this selector and the one of nodes/storage-01.yaml:15 can name the same disk; write one entry a disk`,
+			`nodes/storage-01.yaml:16:26: error: this selector and the selector of nodes/storage-01.yaml:15 can match the same disk; write one entry for each disk`,
 		},
 	},
 	{
 		"a disk twice by WWN and by-id",
 		[]edit{{"nodes/kafka-01.yaml", "byID: nvme-SAMSUNG_MZVL2512_S64KNX0R", "byID: wwn-0x5000c500a1b2c3d4"}},
 		[]string{
-			`nodes/kafka-01.yaml:5:28: error: this selector and the one of nodes/kafka-01.yaml:4 can name the same disk; write one entry a disk`,
+			`nodes/kafka-01.yaml:5:28: error: this selector and the selector of nodes/kafka-01.yaml:4 can match the same disk; write one entry for each disk`,
 		},
 	},
 	{

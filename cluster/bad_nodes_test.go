@@ -20,7 +20,7 @@ var badNodes = []badInput{
 		"a node that is called localhost",
 		[]edit{{"cluster.yaml", "name: worker-01\n", "name: localhost\n    hostname: worker-01\n"}},
 		[]string{
-			`cluster.yaml:22:15: error: the name "localhost" is what every machine calls itself; choose another`,
+			`cluster.yaml:22:15: error: the name "localhost" is a name that every machine has; choose another`,
 		},
 	},
 	{
@@ -47,14 +47,14 @@ var badNodes = []badInput{
 		"a node name twice",
 		[]edit{{"cluster.yaml", "name: worker-01", "name: master-01"}},
 		[]string{
-			`cluster.yaml:21:11: error: the node's name "master-01" is there already, at cluster.yaml:17; each node has a name of its own`,
+			`cluster.yaml:21:11: error: the node's name "master-01" exists already, at cluster.yaml:17; each node has a name of its own`,
 		},
 	},
 	{
 		"a host name twice",
 		[]edit{{"cluster.yaml", "  - name: worker-01\n", "  - name: worker-01\n    hostname: master-01\n"}},
 		[]string{
-			`cluster.yaml:22:15: error: the host name "master-01" is there already, at cluster.yaml:17; two nodes that share it could not be told apart`,
+			`cluster.yaml:22:15: error: the host name "master-01" exists already, at cluster.yaml:17; two nodes that share it could not be told apart`,
 		},
 	},
 	{
@@ -65,7 +65,7 @@ var badNodes = []badInput{
 			{"services/dns.yaml", "cname: edge-01", "cname: edge"},
 		},
 		[]string{
-			`cluster.yaml:22:15: error: the host name "edge-01" is the name of another node (cluster.yaml:39); people and DHCP would take one for the other: choose another`,
+			`cluster.yaml:22:15: error: the host name "edge-01" is the name of another node (cluster.yaml:39); people and DHCP would confuse them: choose another`,
 		},
 	},
 	{
@@ -79,14 +79,14 @@ var badNodes = []badInput{
 		"a host name that is localhost",
 		[]edit{{"cluster.yaml", "  - name: worker-01\n", "  - name: worker-01\n    hostname: localhost\n"}},
 		[]string{
-			`cluster.yaml:22:15: error: the name "localhost" is what every machine calls itself; choose another`,
+			`cluster.yaml:22:15: error: the name "localhost" is a name that every machine has; choose another`,
 		},
 	},
 	{
 		"a MAC of two nodes",
 		[]edit{{"cluster.yaml", "52:54:00:77:00:12", "52-54-00-77-00-11"}},
 		[]string{
-			`cluster.yaml:22:12: error: the MAC address "52:54:00:77:00:11" is there already, at cluster.yaml:18; two nodes that share it could not be told apart`,
+			`cluster.yaml:22:12: error: the MAC address "52:54:00:77:00:11" exists already, at cluster.yaml:18; two nodes that share it could not be told apart`,
 		},
 	},
 	{
@@ -100,28 +100,28 @@ var badNodes = []badInput{
 		"a MAC of all zeros",
 		[]edit{{"cluster.yaml", "52:54:00:77:00:12", "00:00:00:00:00:00"}},
 		[]string{
-			`cluster.yaml:22:12: error: the MAC address "00:00:00:00:00:00" is the all-zero address, which no card has`,
+			`cluster.yaml:22:12: error: the MAC address "00:00:00:00:00:00" is the all-zero address, which cannot belong to a network card`,
 		},
 	},
 	{
 		"a multicast MAC",
 		[]edit{{"cluster.yaml", "52:54:00:77:00:12", "01:00:5e:00:00:01"}},
 		[]string{
-			`cluster.yaml:22:12: error: the MAC address "01:00:5e:00:00:01" is a multicast address (the first byte is odd), which no card has`,
+			`cluster.yaml:22:12: error: the MAC address "01:00:5e:00:00:01" is a multicast address (the first byte is odd), which cannot belong to a network card`,
 		},
 	},
 	{
 		"the broadcast MAC",
 		[]edit{{"cluster.yaml", "52:54:00:77:00:12", "ff:ff:ff:ff:ff:ff"}},
 		[]string{
-			`cluster.yaml:22:12: error: the MAC address "ff:ff:ff:ff:ff:ff" is the broadcast address, which no card has`,
+			`cluster.yaml:22:12: error: the MAC address "ff:ff:ff:ff:ff:ff" is the broadcast address, which cannot belong to a network card`,
 		},
 	},
 	{
 		"an address of two nodes",
 		[]edit{{"cluster.yaml", "ips: [10.77.0.12]", "ips: [10.77.0.11]"}},
 		[]string{
-			`cluster.yaml:23:11: error: the address 10.77.0.11 belongs to node master-01 already (cluster.yaml:17); each address has one node`,
+			`cluster.yaml:23:11: error: the address 10.77.0.11 belongs to node master-01 already (cluster.yaml:17); an address belongs to one node`,
 		},
 	},
 	{
@@ -135,14 +135,14 @@ var badNodes = []badInput{
 		"an address that is the gateway",
 		[]edit{{"cluster.yaml", "ips: [10.77.0.12]", "ips: [10.77.0.2]"}},
 		[]string{
-			`cluster.yaml:23:11: error: the address 10.77.0.2 is the gateway; give the node one of its own`,
+			`cluster.yaml:23:11: error: the address 10.77.0.2 is the gateway; give the node its own address`,
 		},
 	},
 	{
 		"an address that is the VIP",
 		[]edit{{"cluster.yaml", "ips: [10.77.0.12]", "ips: [10.77.0.100]"}},
 		[]string{
-			`cluster.yaml:23:11: error: the address 10.77.0.100 is the control-plane endpoint (VIP); give the node one of its own`,
+			`cluster.yaml:23:11: error: the address 10.77.0.100 is the control-plane endpoint (VIP); give the node its own address`,
 		},
 	},
 	{
@@ -177,21 +177,21 @@ var badNodes = []badInput{
 		"a serial that vendors leave empty",
 		[]edit{{"cluster.yaml", "serial: PLANT-KAFKA-01", "serial: To be filled by O.E.M."}},
 		[]string{
-			`cluster.yaml:30:13: error: the serial number "To be filled by O.E.M." is a placeholder that vendors put into many machines; it identifies none of them`,
+			`cluster.yaml:30:13: error: the serial number "To be filled by O.E.M." is a placeholder that vendors put into many machines; it identifies no machine`,
 		},
 	},
 	{
 		"a serial of two nodes",
 		[]edit{{"cluster.yaml", "  - name: worker-01\n", "  - name: worker-01\n    serial: plant-kafka-01\n"}},
 		[]string{
-			`cluster.yaml:31:13: error: the serial number "plant-kafka-01" is there already, at cluster.yaml:22; two nodes that share it could not be told apart`,
+			`cluster.yaml:31:13: error: the serial number "plant-kafka-01" exists already, at cluster.yaml:22; two nodes that share it could not be told apart`,
 		},
 	},
 	{
 		"a UUID that vendors repeat",
 		[]edit{{"cluster.yaml", "uuid: 4c4c4544-0043-4a10-8052-b4c04f4d3333", "uuid: 03000200-0400-0500-0006-000700080009"}},
 		[]string{
-			`cluster.yaml:34:11: error: the UUID "03000200-0400-0500-0006-000700080009" is a placeholder that vendors put into many machines; it identifies none of them`,
+			`cluster.yaml:34:11: error: the UUID "03000200-0400-0500-0006-000700080009" is a placeholder that vendors put into many machines; it identifies no machine`,
 		},
 	},
 	{
@@ -205,7 +205,7 @@ var badNodes = []badInput{
 		"a UUID of two nodes",
 		[]edit{{"cluster.yaml", "  - name: worker-01\n", "  - name: worker-01\n    uuid: 4C4C4544-0043-4A10-8052-B4C04F4D3333\n"}},
 		[]string{
-			`cluster.yaml:35:11: error: the UUID "4c4c4544-0043-4a10-8052-b4c04f4d3333" is there already, at cluster.yaml:22; two nodes that share it could not be told apart`,
+			`cluster.yaml:35:11: error: the UUID "4c4c4544-0043-4a10-8052-b4c04f4d3333" exists already, at cluster.yaml:22; two nodes that share it could not be told apart`,
 		},
 	},
 	{

@@ -24,7 +24,7 @@ var badRoles = []badInput{
 		"a role twice under two names",
 		[]edit{{"cluster.yaml", "roles: [master]", "roles: [master, control-plane]"}},
 		[]string{
-			`cluster.yaml:20:21: error: the role "control-plane" is there already; remove one`,
+			`cluster.yaml:20:21: error: the role "control-plane" appears twice; remove one`,
 		},
 	},
 	{
@@ -55,14 +55,14 @@ var badRoles = []badInput{
 		"a service twice",
 		[]edit{{"cluster.yaml", "mqtt, dns]", "mqtt, dns, dns]"}},
 		[]string{
-			`cluster.yaml:15:48: error: the service "dns" is there already, at cluster.yaml:15; remove one`,
+			`cluster.yaml:15:48: error: the service "dns" exists already, at cluster.yaml:15; remove one`,
 		},
 	},
 	{
 		"a service without settings",
 		[]edit{{"services/dns.yaml", "", remove}},
 		[]string{
-			`cluster.yaml:15:43: error: the service "dns" has no settings; write services/dns.yaml (an empty file takes the defaults, where there are some)`,
+			`cluster.yaml:15:43: error: the service "dns" has no settings; write services/dns.yaml (an empty file takes the defaults, if there are any)`,
 		},
 	},
 	{
@@ -76,7 +76,7 @@ var badRoles = []badInput{
 		"two control planes",
 		[]edit{{"cluster.yaml", "roles: [worker]\n", "roles: [worker, master]\n"}},
 		[]string{
-			`cluster.yaml:15:12: warning: 2 control planes: etcd's quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
+			`cluster.yaml:15:12: warning: 2 control planes: etcd's quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
 		},
 	},
 	{
@@ -86,8 +86,8 @@ var badRoles = []badInput{
 			{"cluster.yaml", "  controlPlaneEndpoint: 10.77.0.100\n", ""},
 		},
 		[]string{
-			`cluster.yaml:14:12: warning: 2 control planes: etcd's quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
-			`cluster.yaml:14:12: warning: there are 2 control planes and no network.controlPlaneEndpoint: whoever speaks to the API from outside depends on one of them; choose a free address of the node subnet`,
+			`cluster.yaml:14:12: warning: 2 control planes: etcd's quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
+			`cluster.yaml:14:12: warning: there are 2 control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet`,
 		},
 	},
 	{
@@ -102,14 +102,14 @@ var badRoles = []badInput{
 		"two monitors",
 		[]edit{{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, ceph-mon]"}},
 		[]string{
-			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, which is no better than with 1; have 1 or 3`,
+			`cluster.yaml:15:24: warning: 2 Ceph monitors: their quorum is 2 and lost as soon as 1 fails, as with 1; use 1 or 3`,
 		},
 	},
 	{
 		"OSDs without a monitor",
 		[]edit{{"cluster.yaml", "roles: [ceph-mon, ceph-osd]", "roles: [ceph-osd]"}},
 		[]string{
-			`cluster.yaml:15:24: error: there are nodes with the role ceph-osd and none with ceph-mon; give it to one node, or to three`,
+			`cluster.yaml:15:24: error: there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three`,
 		},
 	},
 	{
@@ -120,7 +120,7 @@ var badRoles = []badInput{
 			{"cluster.yaml", "roles: [mqtt-broker, dns-server]", "roles: [mqtt-broker, dns-server, kafka-broker]"},
 		},
 		[]string{
-			`cluster.yaml:15:30: warning: 4 KRaft controllers: their quorum is 3 and lost as soon as 2 fail, which is no better than with 3; have 3 or 5`,
+			`cluster.yaml:15:30: warning: 4 KRaft controllers: their quorum is 3 and lost as soon as 2 fail, as with 3; use 3 or 5`,
 			`services/kafka.yaml:2:20: warning: with replicationFactor 1 a broker that is down takes its part of every topic with it; write 3, or leave it out`,
 		},
 	},

@@ -20,7 +20,7 @@ var badServices = []badInput{
 		"a user twice",
 		[]edit{{"services/mqtt.yaml", "name: operator", "name: sensor"}},
 		[]string{
-			`services/mqtt.yaml:22:11: error: the user "sensor" is there already, at services/mqtt.yaml:17; each user has one entry`,
+			`services/mqtt.yaml:22:11: error: the user "sensor" exists already, at services/mqtt.yaml:17; each user has one entry`,
 		},
 	},
 	{
@@ -97,7 +97,7 @@ var badServices = []badInput{
 		"a topic twice",
 		[]edit{{"services/mqtt.yaml", "\"commands/#\"", "\"sensors/#\""}},
 		[]string{
-			`services/mqtt.yaml:26:17: error: the topic filter "sensors/#" is there already, at services/mqtt.yaml:25; mosquitto would use one of them; keep one`,
+			`services/mqtt.yaml:26:17: error: the topic filter "sensors/#" exists already, at services/mqtt.yaml:25; mosquitto would use one of them; keep one`,
 		},
 	},
 	{
@@ -166,7 +166,7 @@ var badServices = []badInput{
 		"clients twice, among the nodes, and everybody",
 		[]edit{{"services/dns.yaml", "ttl: 60", "clients: [192.168.20.0/24, 192.168.20.0/24, 10.77.0.128/25, 10.244.0.0/16, \"::/0\"]"}},
 		[]string{
-			`services/dns.yaml:10:28: error: the client network "192.168.20.0/24" is there already, at services/dns.yaml:10; remove one`,
+			`services/dns.yaml:10:28: error: the client network "192.168.20.0/24" exists already, at services/dns.yaml:10; remove one`,
 			`services/dns.yaml:10:45: warning: the client network 10.77.0.128/25 lies in 10.77.0.0/24, whose machines are answered anyway; remove it`,
 			`services/dns.yaml:10:61: warning: the client network 10.244.0.0/16 lies in 10.244.0.0/16, whose machines are answered anyway; remove it`,
 			`services/dns.yaml:10:76: warning: the client network ::/0 is everybody: whoever reaches the DNS servers can have them send answers to others; name the networks that ask`,
@@ -176,7 +176,7 @@ var badServices = []badInput{
 		"a record with the name of a node",
 		[]edit{{"services/dns.yaml", "name: mqtt", "name: master-01"}},
 		[]string{
-			`services/dns.yaml:14:11: error: the name "master-01" is there already, at cluster.yaml:17; a name has one record (with all its addresses), and nodes have theirs by themselves`,
+			`services/dns.yaml:14:11: error: the name "master-01" exists already, at cluster.yaml:17; a name has one record (with all its addresses), and nodes have theirs by themselves`,
 		},
 	},
 	{
@@ -243,7 +243,7 @@ var badServices = []badInput{
 		"a record twice",
 		[]edit{{"services/dns.yaml", "    cname: edge-01", "    cname: edge-01\n  - name: mqtt\n    addresses: [10.77.0.16]"}},
 		[]string{
-			`services/dns.yaml:16:11: error: the name "mqtt" is there already, at services/dns.yaml:14; a name has one record (with all its addresses), and nodes have theirs by themselves`,
+			`services/dns.yaml:16:11: error: the name "mqtt" exists already, at services/dns.yaml:14; a name has one record (with all its addresses), and nodes have theirs by themselves`,
 		},
 	},
 }

@@ -56,7 +56,7 @@ func (k *checker) checkCephMonitors() {
 		name, p := k.NodeName(i), check.In(k.File, "nodes", i, "roles")
 		ips := k.Cluster.Nodes[i].IPs
 		if len(ips) == 0 {
-			k.Errorf(p, "node %s has the role ceph-mon and no address, by which the other monitors and all clients would find it; give it one under ips", name)
+			k.Errorf(p, "node %s has the role ceph-mon but no address, which the other monitors and all clients need; add one under ips", name)
 			continue
 		}
 		a, err := netip.ParseAddr(ips[0])
@@ -66,7 +66,7 @@ func (k *checker) checkCephMonitors() {
 		if !first.IsValid() {
 			first, whose = a, name
 		} else if a.Is4() != first.Is4() {
-			k.Errorf(check.In(k.File, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph speaks one of them: put the addresses of the same kind first", name, family(a), whose, family(first))
+			k.Errorf(check.In(k.File, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph uses only one of them: put addresses of the same kind first", name, family(a), whose, family(first))
 			return
 		}
 	}
@@ -90,7 +90,7 @@ func (k *checker) checkCopies(p check.Place, what string, size int, domain strin
 	}
 	switch {
 	case have > 0 && size > have:
-		k.Errorf(p, "%s %d with failureDomain %s needs %d %s, and there are %d, so pools would never be clean; lower %s or add disks", what, size, domain, size, places, have, what)
+		k.Errorf(p, "%s %d with failureDomain %s needs %d %s, but there are %d, so pools would never be clean; lower %s or add disks", what, size, domain, size, places, have, what)
 	case size == 1:
 		k.Warningf(p, "with %s 1 every disk that fails loses data; write 2, or better 3", what)
 	}
@@ -126,7 +126,7 @@ func (k *checker) checkSizes(p check.Place, s *spec.Ceph, size, minSize int) {
 		k.checkCopies(p.Then("size"), "size", size, s.Domain())
 	}
 	if minSize != 0 && (minSize < 0 || minSize > size) {
-		k.Errorf(p.Then("minSize"), "minSize %d is not 1 to the pool's %d copies, so that nothing could be written; correct it, or leave it out", minSize, size)
+		k.Errorf(p.Then("minSize"), "minSize %d is not between 1 and the pool's %d copies, so nothing could be written; correct it, or leave it out", minSize, size)
 	} else if size > 2 && minSize == 1 {
 		k.Warningf(p.Then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
 	}
@@ -137,7 +137,7 @@ func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
 		return
 	}
 	if len(k.MembersOf("ceph-osd")) == 0 {
-		k.Errorf(check.In(src, "filesystems"), "no node has the role ceph-osd, so that a file system has no place to be; give nodes the role, or remove filesystems")
+		k.Errorf(check.In(src, "filesystems"), "no node has the role ceph-osd, so there is no disk for a file system; give nodes the role, or remove filesystems")
 	}
 	mons := k.MembersOf("ceph-mon")
 	for _, i := range mons {
@@ -164,7 +164,7 @@ func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
 		seen.Add(p.Then("name"), "the file system", f.Name, "each file system has one entry")
 		for _, own := range []string{f.MetadataPool(), f.DataPool()} {
 			if pools[own] {
-				k.Errorf(p.Then("name"), "the file system %s has a pool %s of its own, and so is one of pools called; call that pool otherwise", f.Name, own)
+				k.Errorf(p.Then("name"), "the file system %s makes a pool %s, and an entry of pools has the same name; rename that pool", f.Name, own)
 			}
 		}
 		k.checkSizes(p, s, f.Size, f.MinSize)

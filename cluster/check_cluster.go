@@ -19,7 +19,7 @@ func (k *checker) checkCluster() {
 	}
 	if src.Has("id") {
 		if _, err := identity.Normalize(identity.UUID, c.ID); err != nil {
-			k.Errorf(check.In(src, "id"), "the cluster id %q is no UUID of its own; write the output of uuidgen, once and for ever", check.Clip(c.ID))
+			k.Errorf(check.In(src, "id"), "the cluster id %q is not a unique UUID; write the output of uuidgen once, and never change it", check.Clip(c.ID))
 		}
 	}
 	if src.Has("domain") {
@@ -50,7 +50,7 @@ func (k *checker) checkServiceList() {
 			continue
 		}
 		if k.c.services[name] == nil {
-			k.Errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, where there are some)", name, servicesDir, name)
+			k.Errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, if there are any)", name, servicesDir, name)
 		}
 	}
 	for _, name := range services.Names() {

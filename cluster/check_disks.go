@@ -47,7 +47,7 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 		}
 		for _, other := range seen {
 			if n.maySelect(other) {
-				k.Errorf(p.Then("selector"), "this selector and the one of %s can name the same disk; write one entry a disk", other.place.Where())
+				k.Errorf(p.Then("selector"), "this selector and the selector of %s can match the same disk; write one entry for each disk", other.place.Where())
 				break
 			}
 		}
@@ -96,7 +96,7 @@ func (k *checker) checkSelector(p check.Place, s spec.DiskSelector) (namedDisk, 
 			continue
 		}
 		if set++; set == 2 {
-			k.Errorf(p, "a selector has one of serial, wwn and byID; with two, they could name different disks: keep the serial")
+			k.Errorf(p, "a selector has exactly one of serial, wwn and byID, because two could match different disks: keep the serial")
 			return n, false
 		}
 		switch {

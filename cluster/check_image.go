@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/spec"
 )
 
 // What image.yaml may say.
@@ -19,7 +20,6 @@ var (
 		"docs", "man", "locales", "completions", "desktop", "development", "perl", "modules", "graphics", "sound", "media", "wireless",
 		"bluetooth", "input", "sensors", "laptops", "legacy-networks", "legacy-filesystems", "gadgets", "firewire", "staging", "firmware",
 	}
-	formats = []string{"disk", "iso", "netboot", "uki"}
 )
 
 // keepable are the directories of which keepPaths may put something back. What packages have elsewhere, such as units and
@@ -52,7 +52,7 @@ func (k *checker) checkImage() {
 	} else if m.Microcode && m.Kernel == "cloud" {
 		k.Warningf(check.In(src, "microcode"), "a virtual machine gets its microcode from its host; with the cloud kernel, write microcode: false")
 	}
-	k.listOf(src, "formats", "the format", m.Formats, formats)
+	k.listOf(src, "formats", "the format", m.Formats, spec.Formats)
 	k.mirror(check.In(src, "mirror"), m.Mirror)
 	k.mirror(check.In(src, "securityMirror"), m.SecurityMirror)
 	k.checkPackages(src, m.Packages)
@@ -103,7 +103,7 @@ func (k *checker) checkKeepPaths(src *source, list []string) {
 			continue
 		}
 		if !slices.ContainsFunc(keepable, func(dir string) bool { return strings.HasPrefix(pattern, dir) }) {
-			k.Errorf(p, "%s cannot be put back: what packages have there decides how a machine starts; what may be is below %s", check.Clip(pattern), strings.Join(keepable, ", "))
+			k.Errorf(p, "%s cannot be put back: files there decide how a machine starts; write a path below %s", check.Clip(pattern), strings.Join(keepable, ", "))
 			continue
 		}
 		seen.Add(p, "the path", pattern, "remove one")

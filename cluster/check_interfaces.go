@@ -61,7 +61,7 @@ func (k *checker) checkInterfaces(src *source, node int, list []spec.Interface, 
 	}
 	for j, ip := range k.Cluster.Nodes[node].IPs {
 		if a, err := netip.ParseAddr(ip); err == nil && !static[a] {
-			k.Errorf(check.In(src, "interfaces"), "the node's address %s (%s) is on none of its interfaces; add it to the addresses of one, or write dhcp: true", a, check.In(k.File, "nodes", node, "ips", j).Where())
+			k.Errorf(check.In(src, "interfaces"), "the node's address %s (%s) is missing on its interfaces; add it to the addresses of one, or write dhcp: true", a, check.In(k.File, "nodes", node, "ips", j).Where())
 		}
 	}
 }
@@ -84,13 +84,13 @@ func (x *nodeInterfaces) shape(i int) {
 	case f.Bond != nil && f.VLAN != nil:
 		k.Errorf(x.place(i), "an interface is a bond or a VLAN, not both; make the bond first, and the VLAN with the bond's name as parent")
 	case f.MAC != "" && made:
-		k.Errorf(x.place(i, "mac"), "a bond or VLAN is made and has no card of its own; remove mac, and name the cards as bond members or VLAN parent")
+		k.Errorf(x.place(i, "mac"), "a bond or VLAN is virtual and has no mac; remove mac, and name the cards as bond members or VLAN parent")
 	case f.MAC == "" && !made && f.Name != "":
 		k.Errorf(x.place(i, "name"), "a card is selected by mac, never by a name such as %q, which changes; write mac: and the card's permanent address", check.Clip(f.Name))
 	case f.MAC != "" && f.Name != "":
 		k.Errorf(x.place(i, "name"), "a card keeps its own name; remove name (only a bond or VLAN gets one)")
 	case f.MAC == "" && !made:
-		k.Errorf(x.place(i), "the interface is nothing; write mac for a card, or name with bond or vlan")
+		k.Errorf(x.place(i), "the interface is empty; write mac for a card, or name with bond or vlan")
 	case made && f.Name == "":
 		k.Errorf(x.place(i), "a bond or VLAN needs a name; write one such as bond0 or plant.20")
 	}
@@ -110,7 +110,7 @@ func (x *nodeInterfaces) name(i int, name string) {
 	case kernelName.MatchString(name):
 		x.k.Errorf(p, "the interface name %q is one that the kernel gives to cards; choose another, such as bond0", name)
 	case twice:
-		x.k.Errorf(p, "the interface name %q is there already (%s); names are unique on a node", name, x.place(first).Where())
+		x.k.Errorf(p, "the interface name %q exists already (%s); names are unique on a node", name, x.place(first).Where())
 	default:
 		x.byName[name] = i
 	}
@@ -125,7 +125,7 @@ func (x *nodeInterfaces) card(i int, value string) {
 		return
 	}
 	if first, twice := x.byMAC[mac]; twice {
-		x.k.Errorf(p, "the card %s is there already (%s); put all settings of a card into one entry", mac, x.place(first).Where())
+		x.k.Errorf(p, "the card %s exists already (%s); put all settings of a card into one entry", mac, x.place(first).Where())
 		return
 	}
 	x.byMAC[mac] = i
@@ -193,7 +193,7 @@ func (x *nodeInterfaces) vlan(i int) {
 	p := x.place(i, "vlan", "parent")
 	parent, mtu, ok := x.parent(v.Parent)
 	if !ok {
-		x.k.Errorf(p, "the VLAN's parent %q is no card or bond of this node; write the MAC of a card or the name of a bond above", check.Clip(v.Parent))
+		x.k.Errorf(p, "the VLAN's parent %q is not a card or bond of this node; write the MAC of a card or the name of a bond above", check.Clip(v.Parent))
 		return
 	}
 	if by, taken := x.usedBy[parent]; taken {
@@ -208,7 +208,7 @@ func (x *nodeInterfaces) vlan(i int) {
 			continue
 		}
 		if same, _, ok := x.parent(other.VLAN.Parent); ok && same == parent {
-			x.k.Errorf(x.place(i, "vlan", "id"), "VLAN %d of %s is there already (%s); put all its settings into one entry", v.ID, parent, x.place(j).Where())
+			x.k.Errorf(x.place(i, "vlan", "id"), "VLAN %d of %s exists already (%s); put all its settings into one entry", v.ID, parent, x.place(j).Where())
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (x *nodeInterfaces) gateways(i int, addresses []netip.Prefix, seen check.Un
 			continue
 		}
 		if !slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Contains(a) }) {
-			x.k.Errorf(p, "the gateway %s is in the network of none of this interface's addresses; correct it, or move it to the interface that reaches it", a)
+			x.k.Errorf(p, "the gateway %s lies outside the networks of this interface's addresses; correct it, or move it to the interface that reaches it", a)
 			continue
 		}
 		if slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Addr() == a }) {

@@ -94,7 +94,7 @@ func (k *checker) checkKafkaNodes() {
 		}
 		id := facts.KafkaID(n.Name)
 		if other, taken := ids[id]; taken && other != n.Name {
-			k.Errorf(check.In(k.File, "nodes", i, "name"), "the names %s and %s give the same node.id %d in Kafka, by chance; choose another name for one of them", check.Clip(other), check.Clip(n.Name), id)
+			k.Errorf(check.In(k.File, "nodes", i, "name"), "the names %s and %s have the same hash and so the same node.id %d in Kafka; choose another name for one of them", check.Clip(other), check.Clip(n.Name), id)
 		}
 		ids[id] = n.Name
 	}
@@ -114,7 +114,7 @@ func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 		if src.Has("users", i, "name") {
 			switch {
 			case u.Name == kafkaAdmin:
-				k.Errorf(p.Then("name"), "the user admin is there by itself, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
+				k.Errorf(p.Then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
 			case !kafkaUser.MatchString(u.Name):
 				k.Errorf(p.Then("name"), "the user name %q is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit", check.Clip(u.Name))
 			default:
@@ -126,9 +126,9 @@ func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 			first, twice := refs[ref]
 			switch {
 			case twice:
-				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q; whoever knows one password knows both", check.Clip(users[first].Name), check.Clip(u.Name), check.Clip(ref))
+				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q, so they have the same password", check.Clip(users[first].Name), check.Clip(u.Name), check.Clip(ref))
 			case ref == kafkaAdminSecret || elsewhere[ref]:
-				k.Errorf(p.Then("password"), "the password of %s is a bundle entry that something else has already, %q; give it one of its own", check.Clip(u.Name), check.Clip(ref))
+				k.Errorf(p.Then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", check.Clip(u.Name), check.Clip(ref))
 			}
 			if !twice {
 				refs[ref] = i
@@ -182,7 +182,7 @@ func (k *checker) kafkaResource(p check.Place, a spec.KafkaACL) (kind, name stri
 	}
 	switch {
 	case len(set) != 1:
-		k.Errorf(p, "the entry is about %d resources; write one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
+		k.Errorf(p, "the entry has %d resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
 		return "", "", false
 	case a.Prefix && (kind == "cluster" || name == "*"):
 		k.Errorf(p.Then("prefix"), "prefix needs a name to begin with; remove it")

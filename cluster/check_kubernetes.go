@@ -139,7 +139,7 @@ func (k *checker) checkKubernetesNodes() {
 		if k.HasRole(i, "control-plane") {
 			why = "etcd, the API server and their certificates need one that never changes"
 		}
-		k.Errorf(check.In(k.File, "nodes", i), "node %s runs Kubernetes and has no address here, and %s; add ips", k.NodeName(i), why)
+		k.Errorf(check.In(k.File, "nodes", i), "node %s runs Kubernetes but has no address here, and %s; add ips", k.NodeName(i), why)
 	}
 }
 
@@ -164,10 +164,10 @@ func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
 		}
 		for _, n := range list {
 			if len(others) > 0 && !hasFamily(others, n) {
-				k.Errorf(at(key, n), "%s is %s, and %s has no such network; each address family is in both", n, family(n.Addr()), other)
+				k.Errorf(at(key, n), "%s is %s, but %s has no such network; use each address family in both", n, family(n.Addr()), other)
 			}
 			if len(k.Subnets) > 0 && !hasFamily(k.Subnets, n) {
-				k.Errorf(at(key, n), "%s is %s, and the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
+				k.Errorf(at(key, n), "%s is %s, but the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
 			}
 		}
 	}

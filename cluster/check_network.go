@@ -44,7 +44,7 @@ func (k *checker) prefixes(key string, list []string) []netip.Prefix {
 			continue
 		}
 		if first, twice := families[n.Addr().Is4()]; twice {
-			k.Errorf(p, "%s is the second %s network of %s after %s; there is at most one for each address family", s, family(n.Addr()), key, first)
+			k.Errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, family(n.Addr()), key, first)
 			continue
 		}
 		families[n.Addr().Is4()] = s
@@ -73,7 +73,7 @@ func (k *checker) checkOverlaps() {
 					if x.Overlaps(y) {
 						j := slices.Index(k.networkList(b.key), y.String())
 						clash = append(clash, y)
-						k.Errorf(check.In(k.File, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong one: choose a network of its own", y, b.key, x, a.key)
+						k.Errorf(check.In(k.File, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong network: choose separate networks", y, b.key, x, a.key)
 					}
 				}
 			}
@@ -141,7 +141,7 @@ func (k *checker) checkGateways() {
 			continue
 		}
 		if families[a.Is4()] {
-			k.Errorf(p, "%s is the second %s gateway; there is at most one for each address family", a, family(a))
+			k.Errorf(p, "%s is the second %s gateway; write at most one for each address family", a, family(a))
 		}
 		families[a.Is4()] = true
 		k.reserved[a] = "the gateway"
@@ -197,11 +197,11 @@ func (k *checker) checkEndpoint() {
 		return
 	}
 	if what := k.reserved[a]; what != "" {
-		k.Errorf(p, "controlPlaneEndpoint %s is %s; choose an address of the node subnet that nothing has", a, what)
+		k.Errorf(p, "controlPlaneEndpoint %s is %s; choose a free address of the node subnet", a, what)
 		return
 	}
 	if slices.Contains(k.Cluster.Network.Nameservers, a.String()) {
-		k.Errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose an address of the node subnet that nothing has", a)
+		k.Errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose a free address of the node subnet", a)
 	}
 	k.reserved[a] = "the control-plane endpoint (VIP)"
 }
@@ -209,11 +209,11 @@ func (k *checker) checkEndpoint() {
 // nodeAddress checks one address of a node against everything else that has addresses.
 func (k *checker) nodeAddress(p check.Place, node int, a netip.Addr) {
 	if what := k.reserved[a]; what != "" {
-		k.Errorf(p, "the address %s is %s; give the node one of its own", a, what)
+		k.Errorf(p, "the address %s is %s; give the node its own address", a, what)
 		return
 	}
 	if other, taken := k.Owners[a]; taken {
-		k.Errorf(p, "the address %s belongs to node %s already (%s); each address has one node", a, k.NodeName(other), check.In(k.File, "nodes", other).Where())
+		k.Errorf(p, "the address %s belongs to node %s already (%s); an address belongs to one node", a, k.NodeName(other), check.In(k.File, "nodes", other).Where())
 		return
 	}
 	k.Owners[a] = node

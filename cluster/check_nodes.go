@@ -63,7 +63,7 @@ func (k *checker) checkHostname(seen check.Unique, p check.Place, i int, n spec.
 		return
 	}
 	if hostname == "localhost" || n.Name == "localhost" {
-		k.Errorf(q, `the name "localhost" is what every machine calls itself; choose another`)
+		k.Errorf(q, `the name "localhost" is a name that every machine has; choose another`)
 		return
 	}
 	if fqdn := hostname + "." + k.Cluster.Domain; len(fqdn) > check.MaxName {
@@ -74,7 +74,7 @@ func (k *checker) checkHostname(seen check.Unique, p check.Place, i int, n spec.
 		return
 	}
 	if other, ok := k.byName[hostname]; ok && other != i && k.Cluster.Nodes[other].Hostname != "" {
-		k.Errorf(q, "the host name %q is the name of another node (%s); people and DHCP would take one for the other: choose another", hostname, check.In(k.File, "nodes", other, "name").Where())
+		k.Errorf(q, "the host name %q is the name of another node (%s); people and DHCP would confuse them: choose another", hostname, check.In(k.File, "nodes", other, "name").Where())
 	}
 }
 
@@ -98,9 +98,9 @@ func (k *checker) checkRecognition(p check.Place, n spec.Node) {
 	}
 	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
-			k.Notef(p, "node %s is recognised only by %s, which proves nothing: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
+			k.Notef(p, "node %s is recognised only by %s, which is no proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return
 		}
 	}
-	k.Notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid where that is not meant", n.Name, by)
+	k.Notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid unless you want that", n.Name, by)
 }

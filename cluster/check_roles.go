@@ -23,7 +23,7 @@ func (k *checker) checkRoles() {
 	for i, n := range k.Cluster.Nodes {
 		p := check.In(k.File, "nodes", i, "roles")
 		if len(n.Roles) == 0 {
-			k.Notef(p, "node %s has no role: it boots and does nothing else", check.Clip(n.Name))
+			k.Notef(p, "node %s has no role: it boots and runs no service", check.Clip(n.Name))
 		}
 		seen := map[string]bool{}
 		for j, name := range n.Roles {
@@ -33,7 +33,7 @@ func (k *checker) checkRoles() {
 				continue
 			}
 			if seen[r.Name] {
-				k.Errorf(p.Then(j), "the role %q is there already; remove one", name)
+				k.Errorf(p.Then(j), "the role %q appears twice; remove one", name)
 				continue
 			}
 			seen[r.Name] = true
@@ -76,7 +76,7 @@ func (k *checker) checkMembers(members map[string][]int) {
 		}
 		k.quorum(p, n, "control planes", "etcd's")
 		if n > 1 && k.Cluster.Network.ControlPlaneEndpoint == "" {
-			k.Warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: whoever speaks to the API from outside depends on one of them; choose a free address of the node subnet", n)
+			k.Warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
 		}
 		if len(k.Cluster.Network.PodCIDRs) == 0 {
 			k.Errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")
@@ -88,14 +88,14 @@ func (k *checker) checkMembers(members map[string][]int) {
 	if p, on := service("ceph"); on {
 		mons, osds := members["ceph-mon"], members["ceph-osd"]
 		if len(osds) > 0 && len(mons) == 0 {
-			k.Errorf(p, "there are nodes with the role ceph-osd and none with ceph-mon; give it to one node, or to three")
+			k.Errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
 		}
 		k.quorum(p, len(mons), "Ceph monitors", "their")
 	}
 	if p, on := service("kafka"); on {
 		brokers, n := len(members["kafka-broker"]), len(members["kafka-controller"])
 		if n > 0 && brokers == 0 {
-			k.Errorf(p, "there are nodes with the role kafka-controller and none with kafka-broker; give it to the nodes that are to keep the data")
+			k.Errorf(p, "there are nodes with the role kafka-controller but no node with kafka-broker; give it to the nodes that shall keep the data")
 		}
 		if n == 0 {
 			n = brokers
@@ -124,7 +124,7 @@ func (k *checker) quorum(p check.Place, n int, what, whose string) {
 	if n == 2 {
 		fail = "fails"
 	}
-	k.Warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, which is no better than with %d; have %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
+	k.Warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, as with %d; use %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
 }
 
 // count is "1 node" or "3 nodes".

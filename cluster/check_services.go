@@ -1,11 +1,6 @@
 package cluster
 
-import (
-	"slices"
-
-	"spore/services"
-	"spore/services/service"
-)
+import "spore/services"
 
 // checkServices checks the settings of every enabled service.
 func (k *checker) checkServices() {
@@ -24,9 +19,4 @@ func (k *checker) checkServices() {
 	if s.Ceph() != nil {
 		k.checkCeph(k.c.services["ceph"], s.Ceph())
 	}
-}
-
-// inService reports whether any role of a service is in use.
-func (k *checker) inService(name string) bool {
-	return slices.ContainsFunc(services.Roles(), func(r service.Role) bool { return r.Service == name && len(k.MembersOf(r.Name)) > 0 })
 }

@@ -26,7 +26,7 @@ func Choices() map[string][]string {
 		"Image.components":       components,
 		"Image.kernel":           kernels,
 		"Image.keep":             kept,
-		"Image.formats":          formats,
+		"Image.formats":          spec.Formats,
 	}
 }
 

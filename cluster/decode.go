@@ -11,6 +11,7 @@ import (
 
 	"spore/cluster/check"
 	"spore/cluster/spec"
+	"spore/cluster/spelling"
 )
 
 // decoder fills a spec type from YAML nodes and collects every problem on the way. It is strict: a key that the type does
@@ -198,7 +199,7 @@ func (d *decoder) unknownKey(k, value *yaml.Node, t reflect.Type) (meant string)
 		return ""
 	}
 	known := fieldNames(t)
-	meant = check.Nearest(k.Value, known)
+	meant = spelling.Nearest(k.Value, known)
 	d.fail(k, "unknown key %q%s", check.Clip(k.Value), orList(check.DidYouMean(meant), "known keys", known))
 	return meant
 }

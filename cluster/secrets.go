@@ -55,7 +55,7 @@ func literalSecrets(data []byte) []fault {
 				continue
 			}
 			column := 1 + len([]rune(string(line[:m[0]])))
-			out = append(out, fault{i + 1, column, fmt.Sprintf("this line holds %s; it would be readable in every image, comments too: put it into the bundle and name it by secretRef", l.what)})
+			out = append(out, fault{i + 1, column, fmt.Sprintf("this line holds %s; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef", l.what)})
 			break
 		}
 	}

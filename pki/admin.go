@@ -103,7 +103,7 @@ func KnownAs(c *facts.Cluster, master *facts.Node, u *url.URL) (bool, error) {
 		}
 		return slices.Contains(l.DNS, u.Hostname()), nil
 	}
-	return false, fmt.Errorf("node %s is no control plane", master.Name)
+	return false, fmt.Errorf("node %s is not a control plane", master.Name)
 }
 
 // APIServer is where people reach the Kubernetes API: its virtual address, else the first master's.

@@ -91,7 +91,7 @@ func (t *Tree) signingKey() (ed25519.PrivateKey, error) {
 	}
 	signing, ok := key.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("the signing key is no Ed25519 key")
+		return nil, fmt.Errorf("the signing key is not an Ed25519 key")
 	}
 	return signing, nil
 }

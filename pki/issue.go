@@ -97,7 +97,7 @@ func (o *Options) sign(t *x509.Certificate, public crypto.PublicKey, by signer) 
 		t.NotAfter = parent.NotAfter
 	}
 	if !o.Now.Before(parent.NotAfter) {
-		return "", fmt.Errorf("%s ended on %s and signs nothing any more; replace it with `spore pki rotate-ca`", parent.Subject.CommonName, parent.NotAfter.Format(time.DateOnly))
+		return "", fmt.Errorf("%s ended on %s and can no longer sign; replace it with `spore pki rotate-ca`", parent.Subject.CommonName, parent.NotAfter.Format(time.DateOnly))
 	}
 	der, err := x509.CreateCertificate(o.Random, t, parent, public, by.key)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *OwnRoot) check(now time.Time) (*x509.Certificate, error) {
 	}
 	switch {
 	case !c.IsCA || !c.BasicConstraintsValid:
-		return nil, errors.New("your root certificate is not that of a CA (basic constraints, CA:TRUE)")
+		return nil, errors.New("your root certificate is not a CA certificate (basic constraints, CA:TRUE)")
 	case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, errors.New("your root certificate may not sign certificates (key usage lacks keyCertSign)")
 	case c.MaxPathLenZero:

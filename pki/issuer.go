@@ -48,7 +48,7 @@ func NewIssuer(authority, trusted string, key Hidden, now time.Time) (Issuer, er
 		}
 	}
 	if i.certificate == nil {
-		return Issuer{}, fmt.Errorf("the key of the authority %s is that of none of its certificates; build the image again, make the bundle again, and bring both to the node", authority)
+		return Issuer{}, fmt.Errorf("the key of the authority %s does not match any of its certificates; build the image again, make the bundle again, and bring both to the node", authority)
 	}
 	switch c := i.certificate; {
 	case !now.Before(c.NotAfter):

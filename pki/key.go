@@ -149,7 +149,7 @@ func ParseSigningKeys(text string) ([]ed25519.PublicKey, error) {
 		out = append(out, ed)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("signing keys: there is none")
+		return nil, errors.New("there are no signing keys")
 	}
 	return out, nil
 }

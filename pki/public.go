@@ -100,5 +100,5 @@ func (p Public) SigningKeys() ([]ed25519.PublicKey, error) {
 			return ParseSigningKeys(strings.Join(a.Keys, ""))
 		}
 	}
-	return nil, fmt.Errorf("the public half has no signing key; make it again with `spore pki renew`")
+	return nil, fmt.Errorf("the file of public keys has no signing key; make it again with `spore pki renew`")
 }

@@ -60,7 +60,7 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 	}
 	for other, x := range t.Authorities {
 		if x.Phase() != Steady && (name == RootName || other == RootName) {
-			return errors.New("the root and what it signs are not rotated at the same time; finish the other rotation first (`spore pki show` says which)")
+			return errors.New("the root and its authorities cannot be rotated at the same time; finish the other rotation first (`spore pki show` says which)")
 		}
 	}
 	number := a.Current.Number + 1
@@ -75,7 +75,7 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 		return fmt.Errorf("rotate %s: %w", name, err)
 	}
 	if next.PublicKey == a.Current.PublicKey {
-		return fmt.Errorf("rotate %s: its key is the one that is there; bring another root, with a key of its own", name)
+		return fmt.Errorf("rotate %s: its key is the present one; bring another root with a new key", name)
 	}
 	a.Next = &next
 	t.Revision++

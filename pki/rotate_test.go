@@ -101,7 +101,7 @@ func TestARotationOfTheRootKeepsTheAuthoritiesKeys(t *testing.T) {
 	handOut(t, tree, c, nodes, begin, "edge-01")
 	leaf, oldRoot, oldCA := tree.Leaves["mqtt-server/edge-01"].Certificate, tree.Authorities[RootName].Current.Certificate, tree.Authorities["mqtt"].Current.Certificate
 	require.NoError(t, tree.Introduce("root", c, options(at)))
-	require.ErrorContains(t, tree.Introduce("mqtt", c, options(at)), "are not rotated at the same time")
+	require.ErrorContains(t, tree.Introduce("mqtt", c, options(at)), "cannot be rotated at the same time")
 	require.NoError(t, tree.Switch("root"))
 	changes := update(t, tree, c, nodes, at)
 	require.Equal(t, "renewed: the root is another one; its key is the same", changed(changes, "mqtt"))
@@ -140,7 +140,7 @@ func TestARotationFromOurRootToTheUsersOwn(t *testing.T) {
 	require.NoError(t, err, out)
 	require.ErrorContains(t, tree.Introduce("root", c, o), "is being rotated already")
 	require.NoError(t, tree.Finish("root", c, nodes))
-	require.ErrorContains(t, tree.Introduce("root", c, o), "its key is the one that is there")
+	require.ErrorContains(t, tree.Introduce("root", c, o), "its key is the present one")
 }
 
 func TestARotationOfTheSigningKeyIsOneToo(t *testing.T) {

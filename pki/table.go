@@ -13,8 +13,8 @@ const (
 	ServiceAccountName = "service-account"
 )
 
-// Authorities is the table of what signs, the root first: what every cluster has, and the rows of the services. Whoever verifies trusts the one authority for its purpose and not
-// the root: an MQTT certificate is no key to etcd.
+// Authorities is the table of what signs, the root first: what every cluster has, and the rows of the services. Whoever
+// verifies trusts the one authority for its purpose and not the root: an MQTT certificate is no key to etcd.
 //
 // Masters hold the keys of all but the root, which stays with the operator: they issue certificates that ran out while
 // nobody brought new bundles. (signing is no CA: with its key a master could write bundles for others.)
@@ -141,9 +141,12 @@ func Secrets() []service.SecretRow {
 		// And the key of each node of Kubernetes, client.kubernetes-rbd.NODE, as which pods' volumes are made and mapped.
 		{Name: "ceph-rbd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: service.FormCephx},
 		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: service.OneNode, Form: service.FormCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
-		// client.kubernetes-cephfs, as which pods' shared volumes are made and mounted. It and ceph-mds-key are there before a
-		// file system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
-		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: append(mon[:1:1], "control-plane", "worker"), Form: service.FormCephx},
+		// The same for pods' shared volumes, client.kubernetes-cephfs.NODE. These and ceph-mds-key are there before a file
+		// system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
+		{Name: "ceph-cephfs-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: service.FormCephx},
+		{Name: "ceph-kubernetes-cephfs-node-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: service.OneNode, Form: service.FormCephx, From: "ceph-cephfs-seed", Entity: cephx.CephFS},
+		// client.kubernetes-cephfs, a Kubernetes elsewhere. Made of no seed, because that Kubernetes keeps the key it was given.
+		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: mon, Form: service.FormCephx},
 	}
 	for _, s := range services.All() {
 		for _, r := range s.Secrets {

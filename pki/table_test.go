@@ -97,7 +97,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 			}
 			role, ok := services.Lookup(r)
 			require.True(t, ok, "%s: %s", s.Name, r)
-			if slices.Contains([]string{"ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-kubernetes-cephfs-key"}, s.Name) && role.Service == "kubernetes" {
+			if slices.Contains([]string{"ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-kubernetes-cephfs-node-key"}, s.Name) && role.Service == "kubernetes" {
 				continue // a client of one service that runs on the nodes of another
 			}
 			require.Equal(t, s.Service, role.Service, s.Name)
@@ -177,7 +177,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 	every := []string{"agent-certificate", "agent-key", "state-recovery-key"}
 	wants := map[string][]string{
 		"control-plane": append([]string{
-			"calico-controllers-certificate", "calico-controllers-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key", "cluster-dns-certificate", "cluster-dns-key", "etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key", "etcd-snapshot-key",
+			"calico-controllers-certificate", "calico-controllers-key", "ceph-fsid", "ceph-kubernetes-cephfs-node-key", "ceph-kubernetes-rbd-key", "cluster-dns-certificate", "cluster-dns-key", "etcd-agent-certificate", "etcd-agent-key", "etcd-apiserver-certificate", "etcd-apiserver-key", "etcd-encryption-key", "etcd-snapshot-key",
 			"etcd-peer-certificate", "etcd-peer-key", "etcd-server-certificate", "etcd-server-key", "front-proxy-client-certificate",
 			"front-proxy-client-key", "kube-apiserver-certificate", "kube-apiserver-key", "kube-apiserver-kubelet-certificate",
 			"kube-apiserver-kubelet-key", "kube-controller-manager-certificate", "kube-controller-manager-key",
@@ -185,10 +185,10 @@ func TestTheShareOfEachRole(t *testing.T) {
 			"kube-scheduler-key", "kube-scheduler-server-certificate", "kube-scheduler-server-key",
 			"kubernetes-agent-certificate", "kubernetes-agent-key", "rbd-provisioner-certificate", "rbd-provisioner-key",
 		}, slices.Concat(kubernetes, issuing)...),
-		"worker":           append([]string{"ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-kubernetes-rbd-key"}, kubernetes...),
+		"worker":           append([]string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key", "ceph-kubernetes-rbd-key"}, kubernetes...),
 		"kafka-broker":     {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id", "kafka-password-historian", "kafka-password-sensor", "kafka-scram-admin"},
 		"kafka-controller": {"kafka-broker-certificate", "kafka-broker-key", "kafka-cluster-id"},
-		"ceph-mon":         {"ceph-admin-key", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-mds-key", "ceph-mgr-key", "ceph-mon-key", "ceph-osd-seed", "ceph-rbd-seed"},
+		"ceph-mon":         {"ceph-admin-key", "ceph-cephfs-seed", "ceph-fsid", "ceph-kubernetes-cephfs-key", "ceph-mds-key", "ceph-mgr-key", "ceph-mon-key", "ceph-osd-seed", "ceph-rbd-seed"},
 		"ceph-osd":         {"ceph-fsid", "ceph-osd-encryption-key", "ceph-osd-key"},
 		"mqtt-broker":      {"mqtt-password-operator", "mqtt-password-sensor", "mqtt-tls-certificate", "mqtt-tls-key"},
 		"dns-server":       {},

@@ -80,7 +80,7 @@ func (t *Tree) Update(c *facts.Cluster, nodes []facts.Node, o Options) ([]Change
 // isFor refuses the configuration of another cluster.
 func (t *Tree) isFor(c *facts.Cluster) error {
 	if t.Cluster != c.ID {
-		return fmt.Errorf("the keys are those of the cluster %s with the id %s, and the configuration is that of %s with the id %s; name the right folder with --dir", t.Name, t.Cluster, c.Name, c.ID)
+		return fmt.Errorf("the keys belong to the cluster %s with the id %s, and the configuration to %s with the id %s; name the right folder with --dir", t.Name, t.Cluster, c.Name, c.ID)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (u *updater) ownRoot(a *Authority, old *x509.Certificate) error {
 		}
 	case next != nil && encodeCertificate(own.Raw) == next.Certificate: // waits for its time
 	default:
-		return errors.New("your root is another one than before; to replace the root, use `spore pki rotate-ca root`")
+		return errors.New("your root has changed; to replace the root, use `spore pki rotate-ca root`")
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (u *updater) leaves(shares []Share) error {
 	for _, id := range slices.Sorted(maps.Keys(u.tree.Leaves)) {
 		if !wanted[id] {
 			delete(u.tree.Leaves, id)
-			u.did(id, "dropped", "nobody needs it any more")
+			u.did(id, "dropped", "it is no longer needed")
 		}
 	}
 	return nil

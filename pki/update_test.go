@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 	less := append([]facts.Node{}, nodes[:2]...)
 	less = append(less, nodes[3:]...)
 	changes := update(t, tree, c, less, begin)
-	require.Equal(t, "dropped: nobody needs it any more", changed(changes, "agent/worker-02"))
+	require.Equal(t, "dropped: it is no longer needed", changed(changes, "agent/worker-02"))
 	require.NotContains(t, tree.Issued, "worker-02")
 	require.Contains(t, tree.Secrets, "state-recovery-key/worker-02", "its disk may come back")
 	changes = update(t, tree, c, nodes, begin)
@@ -154,8 +155,8 @@ func TestANodeThatComesAndGoes(t *testing.T) {
 func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 	tree, c, nodes := made(t)
 	seen := map[Hidden]string{}
-	for name, kind := range map[string]string{"ceph-osd-key": cephx.OSD, "ceph-kubernetes-rbd-key": cephx.RBD} {
-		seed := map[string]string{cephx.OSD: "ceph-osd-seed", cephx.RBD: "ceph-rbd-seed"}[kind]
+	for name, kind := range map[string]string{"ceph-osd-key": cephx.OSD, "ceph-kubernetes-rbd-key": cephx.RBD, "ceph-kubernetes-cephfs-node-key": cephx.CephFS} {
+		seed := map[string]string{cephx.OSD: "ceph-osd-seed", cephx.RBD: "ceph-rbd-seed", cephx.CephFS: "ceph-cephfs-seed"}[kind]
 		require.Contains(t, tree.Secrets, seed)
 		for _, n := range nodes {
 			s := tree.Secrets[name+"/"+n.Name]
@@ -170,7 +171,7 @@ func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 		}
 		require.NotContains(t, tree.Secrets, name, "there is none for all")
 	}
-	require.Len(t, seen, 5, "two nodes with OSDs, three of Kubernetes")
+	require.Len(t, seen, 8, "two nodes with OSDs, three of Kubernetes with two each")
 	for _, n := range nodes {
 		share, err := ShareOf(c, &n)
 		require.NoError(t, err)
@@ -192,6 +193,14 @@ func TestEachNodeHasItsOwnKeysOfCeph(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(data), `"shared"`)
 	require.Contains(t, string(data), string(tree.Secrets["ceph-kubernetes-rbd-key/worker-01"].Value))
+
+	// The key by which all nodes mounted shared volumes is the monitors' alone, for a Kubernetes elsewhere, and is kept.
+	shared := string(tree.Secrets["ceph-kubernetes-cephfs-key"].Value)
+	for _, n := range nodes {
+		data, err := tree.BundleFor(c, &n, begin)
+		require.NoError(t, err)
+		require.Equal(t, slices.Contains(n.Roles, "ceph-mon"), strings.Contains(string(data), shared), n.Name)
+	}
 }
 
 func TestAnotherClustersConfigurationIsRefused(t *testing.T) {
@@ -199,11 +208,11 @@ func TestAnotherClustersConfigurationIsRefused(t *testing.T) {
 	other := *c
 	other.ID = "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11"
 	_, err := tree.Update(&other, nodes, options(begin))
-	require.ErrorContains(t, err, "the keys are those of the cluster plant with the id 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d")
+	require.ErrorContains(t, err, "the keys belong to the cluster plant with the id 0b9c4f62-7d53-4a1e-8f7c-4d1f2a3b5c6d")
 	_, err = tree.BundleFor(&other, &nodes[0], begin)
-	require.ErrorContains(t, err, "the keys are those of the cluster")
+	require.ErrorContains(t, err, "the keys belong to the cluster")
 	_, err = tree.Show(&other, nodes, begin)
-	require.ErrorContains(t, err, "the keys are those of the cluster")
+	require.ErrorContains(t, err, "the keys belong to the cluster")
 }
 
 func TestAClockBeforeTheRootIsRefused(t *testing.T) {
@@ -324,7 +333,7 @@ func TestRootsThatCannotBeOnesAreRefused(t *testing.T) {
 	swapped.Key = otherKey
 	good := ownRoot(t, begin, end, nil)
 	for want, root := range map[string]*OwnRoot{
-		"is not that of a CA": ownRoot(t, begin, end, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, 0 }),
+		"is not a CA certificate": ownRoot(t, begin, end, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, 0 }),
 		"key usage lacks keyCertSign": ownRoot(t, begin, end, func(c *x509.Certificate) {
 			c.KeyUsage = x509.KeyUsageDigitalSignature
 		}),

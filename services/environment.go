@@ -2,6 +2,7 @@ package services
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,11 +57,7 @@ func variables(c *facts.Cluster, n *facts.Node, program string, memory uint64) m
 }
 
 func environment(vars map[string]string) []byte {
-	keys := make([]string, 0, len(vars))
-	for k := range vars {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(vars))
 	var b strings.Builder
 	for _, k := range keys {
 		fmt.Fprintf(&b, "%s=%s\n", k, quote(vars[k]))

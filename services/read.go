@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"path"
 
 	"spore/cluster/facts"
 )
@@ -35,14 +36,34 @@ func ReadCluster(data []byte, c *facts.Cluster) error {
 	return nil
 }
 
-// ReadClusterPart is ReadCluster for the files of a cluster part.
-func ReadClusterPart(part fs.FS, c *facts.Cluster) error {
-	data, err := fs.ReadFile(part, facts.ClusterFile)
+// ReadPart reads what a cluster part says of the cluster and of each node, in the order of the nodes' files. The part is
+// one that was built here: its files are read whole.
+func ReadPart(part fs.FS) (*facts.Cluster, []facts.Node, error) {
+	var c facts.Cluster
+	if err := read(part, facts.ClusterFile, func(data []byte) error { return ReadCluster(data, &c) }); err != nil {
+		return nil, nil, err
+	}
+	files, err := fs.ReadDir(part, facts.NodeDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := make([]facts.Node, len(files))
+	for i, f := range files {
+		err := read(part, path.Join(facts.NodeDir, f.Name()), func(data []byte) error { return json.Unmarshal(data, &nodes[i]) })
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return &c, nodes, nil
+}
+
+func read(part fs.FS, name string, decode func(data []byte) error) error {
+	data, err := fs.ReadFile(part, name)
 	if err != nil {
 		return err
 	}
-	if err := ReadCluster(data, c); err != nil {
-		return fmt.Errorf("%s: %w", facts.ClusterFile, err)
+	if err := decode(data); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package services
 
 import (
 	"encoding/json"
+	"io/fs"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,4 +41,28 @@ func TestAClusterThatIsMalformed(t *testing.T) {
 	} {
 		require.Error(t, ReadCluster([]byte(text), new(facts.Cluster)), name)
 	}
+}
+
+func TestReadAClusterPart(t *testing.T) {
+	part := fstest.MapFS{
+		facts.ClusterFile:               {Data: []byte(`{"name":"plant","nodes":2,"services":{"mqtt":{"port":1884}}}`)},
+		facts.NodeDir + "/edge-01.json": {Data: []byte(`{"name":"edge-01","roles":["mqtt-broker"]}`)},
+		facts.NodeDir + "/dns-01.json":  {Data: []byte(`{"name":"dns-01"}`)},
+	}
+	c, nodes, err := ReadPart(part)
+	require.NoError(t, err)
+	require.Equal(t, "plant", c.Name)
+	require.Equal(t, 1884, mqtt.Of(c.Services).Port)
+	require.Equal(t, []string{"dns-01", "edge-01"}, facts.Names(nodes))
+	require.Equal(t, []string{"mqtt-broker"}, nodes[1].Roles)
+
+	part[facts.NodeDir+"/dns-01.json"] = &fstest.MapFile{Data: []byte("{")}
+	_, _, err = ReadPart(part)
+	require.ErrorContains(t, err, facts.NodeDir+"/dns-01.json: ")
+	_, _, err = ReadPart(fstest.MapFS{facts.ClusterFile: {Data: []byte(`{"services":{"mqtt":{"port":"x"}}}`)}})
+	require.ErrorContains(t, err, facts.ClusterFile+": settings of mqtt: ")
+	_, _, err = ReadPart(fstest.MapFS{facts.ClusterFile: part[facts.ClusterFile]})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, _, err = ReadPart(fstest.MapFS{})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

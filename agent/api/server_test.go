@@ -200,8 +200,8 @@ func TestAServerIsAskedByItsName(t *testing.T) {
 		shown   nodeapi.Identity
 		problem string
 	}{
-		"an operator's":               {issue(t, b.ca, b.ca, "n-1", organizations("spore:admin")), `the certificate is that of "n-1"`},
-		"another node's with my name": {namedAs(t, b.ca, "n-3", "n-1"), `the certificate is that of "n-3"`},
+		"an operator's":               {issue(t, b.ca, b.ca, "n-1", organizations("spore:admin")), `the certificate belongs to "n-1"`},
+		"another node's with my name": {namedAs(t, b.ca, "n-3", "n-1"), `the certificate belongs to "n-3"`},
 		"of another authority":        {issue(t, authority(t, "agents"), b.ca, "n-1", organizations("spore:nodes")), "x509: certificate signed by unknown authority"},
 		"one that has ended":          {b.issue("n-1", ended(time.Hour, "spore:nodes")), "certificate has expired"},
 	} {

@@ -102,7 +102,7 @@ func (o Options) strangers(h Have) {
 	for name := range h.Entities {
 		wanted := slices.ContainsFunc(o.Want.Entities, func(e Entity) bool { return e.Name == name })
 		// Without a node it is that of an older Spore, which all nodes of Kubernetes shared: they may work with it still.
-		for _, kind := range []string{cephx.OSD, cephx.RBD} {
+		for _, kind := range []string{cephx.OSD, cephx.RBD, cephx.CephFS} {
 			if !wanted && (name == kind || strings.HasPrefix(name, kind+".")) {
 				users = append(users, name)
 			}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"net"
@@ -34,6 +35,11 @@ func testKey(made, n byte) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
+// refKey is the key of an entry of the bundle, which is another one for each.
+func refKey(made byte, ref string) string {
+	return testKey(made, byte(crc32.ChecksumIEEE([]byte(ref))))
+}
+
 func testCluster(c *spec.Ceph) *facts.Cluster {
 	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{c, &spec.Kubernetes{}}}
 }
@@ -41,7 +47,7 @@ func testCluster(c *spec.Ceph) *facts.Cluster {
 // testWant is what node a wants with keys that were made in a second.
 func testWant(t *testing.T, c *spec.Ceph, made byte) Want {
 	t.Helper()
-	w, err := Wanted(testCluster(c), "a", func(ref string) (string, error) { return testKey(made, byte(len(ref))), nil })
+	w, err := Wanted(testCluster(c), "a", func(ref string) (string, error) { return refKey(made, ref), nil })
 	require.NoError(t, err)
 	return w
 }
@@ -108,8 +114,9 @@ func TestAFileSystemIsMadeOfItsPools(t *testing.T) {
 	changes, err := Changes(w, Have{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"import [client.admin]", "import [mgr.a]", "import [mds.a]", "import [client.kubernetes-cephfs]", "import [client.bootstrap-osd.b]",
-	}, words(changes)[:5])
+		"import [client.admin]", "import [mgr.a]", "import [mds.a]", "import [client.bootstrap-osd.b]", "import [client.bootstrap-osd.o]",
+		"import [client.kubernetes-cephfs.k]", "import [client.kubernetes-cephfs.w]",
+	}, words(changes)[:7])
 	all := words(changes)
 	require.Equal(t, []string{
 		"osd pool create cephfs.files.meta 32 32 replicated spore_host --size 2",
@@ -150,7 +157,9 @@ func TestWhoWorksWithFileSystems(t *testing.T) {
 	}
 	require.Equal(t, []string{"client.kubernetes-rbd.k", "client.kubernetes-rbd.w"}, names(&spec.Ceph{}, true), "no file system, no metadata server")
 	require.Equal(t, []string{"mds.a"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}, false))
-	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, false), "a Kubernetes elsewhere may use it")
+	files := &spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
+	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs"}, names(files, false), "a Kubernetes elsewhere may use it")
+	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs.k", "client.kubernetes-cephfs.w"}, names(files, true))
 }
 
 func TestWhatIsThereIsLeftAlone(t *testing.T) {
@@ -171,6 +180,7 @@ func TestWhatIsThereIsLeftAlone(t *testing.T) {
 }
 
 func TestOnlyWhatDiffersIsChanged(t *testing.T) {
+	shared := spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
 	for _, tc := range []struct {
 		name string
 		c    spec.Ceph
@@ -209,6 +219,13 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 		{"a pool that is for nothing", spec.Ceph{}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", nil} }, []string{"osd pool application enable rbd rbd"}},
 		{"a setting that was taken back", spec.Ceph{}, func(h *Have) { h.Options[[2]string{"global", "mon_allow_pool_size_one"}] = "true" },
 			[]string{"config set global mon_allow_pool_size_one false"}},
+		{"a worker that may have shared volumes made", shared, func(h *Have) {
+			e := h.Entities["client.kubernetes-cephfs.w"]
+			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephFSKubernetesCaps(&shared, true)}
+		}, []string{"auth caps client.kubernetes-cephfs.w mds allow rw fsname=files path=/volumes/kubernetes mon allow r fsname=files osd allow rw tag cephfs data=files"}},
+		{"the user that all nodes mounted as, and may still", shared, func(h *Have) {
+			h.Entities[cephx.CephFS] = Entity{cephx.CephFS, testKey(9, 9), render.CephFSKubernetesCaps(&shared, true)}
+		}, []string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := testWant(t, &tc.c, 1)
@@ -236,7 +253,7 @@ func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 }
 
 func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {
-	w := testWant(t, &spec.Ceph{}, 1)
+	w := testWant(t, &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, 1)
 	seen := map[string]string{}
 	for _, e := range w.Entities {
 		require.Empty(t, seen[e.Key], "%s has the key of %s", e.Name, seen[e.Key])
@@ -248,8 +265,9 @@ func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {
 	// It is the one that the node's own bundle has.
 	for name, tc := range map[string]struct{ seed, kind, node string }{
 		"client.bootstrap-osd.o": {"ceph-osd-seed", cephx.OSD, "o"}, "client.kubernetes-rbd.w": {"ceph-rbd-seed", cephx.RBD, "w"},
+		"client.kubernetes-cephfs.w": {"ceph-cephfs-seed", cephx.CephFS, "w"},
 	} {
-		key, err := cephx.ForNode(testKey(1, byte(len(tc.seed))), tc.kind, tc.node)
+		key, err := cephx.ForNode(refKey(1, tc.seed), tc.kind, tc.node)
 		require.NoError(t, err)
 		require.Equal(t, name, seen[key])
 	}
@@ -367,9 +385,9 @@ func TestKeysThatNoNodeHasAreTold(t *testing.T) {
 		want string
 	}{
 		"none":                          {nil, ""},
-		"of others":                     {[]string{"osd.0", "client.backup", "client.kubernetes-rbdx", "client.kubernetes-cephfs"}, ""},
-		"of a node that is gone":        {[]string{"client.kubernetes-rbd.old", "client.bootstrap-osd.old"}, "Ceph takes the keys of client.bootstrap-osd.old, client.kubernetes-rbd.old, which no node"},
-		"those that all nodes had once": {[]string{"client.kubernetes-rbd", "client.bootstrap-osd"}, "Ceph takes the keys of client.bootstrap-osd, client.kubernetes-rbd, which no node"},
+		"of others":                     {[]string{"osd.0", "client.backup", "client.kubernetes-rbdx", "client.kubernetes-cephfsx"}, ""},
+		"of a node that is gone":        {[]string{"client.kubernetes-rbd.old", "client.bootstrap-osd.old", "client.kubernetes-cephfs.old"}, "Ceph takes the keys of client.bootstrap-osd.old, client.kubernetes-cephfs.old, client.kubernetes-rbd.old, which no node"},
+		"those that all nodes had once": {[]string{"client.kubernetes-rbd", "client.bootstrap-osd", "client.kubernetes-cephfs"}, "Ceph takes the keys of client.bootstrap-osd, client.kubernetes-cephfs, client.kubernetes-rbd, which no node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := h

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
 	"spore/agent/render"
+	"spore/test/linktrap"
 )
 
 // behind is what root would write, give away or tell of if it followed a link.

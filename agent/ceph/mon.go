@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/render"
+	"spore/storage/atomicfile"
 )
 
 // Store is the data directory of this node's monitor.

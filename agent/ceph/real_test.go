@@ -160,7 +160,8 @@ func (m *machine) numbers() {
 func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	settings := &spec.Ceph{PoolSize: 1, FailureDomain: "osd", Pools: []spec.CephPool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}}}
+	settings := &spec.Ceph{PoolSize: 1, FailureDomain: "osd", Pools: []spec.CephPool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}},
+		Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
 	a := newMachine(t, "a", []string{"a"}, settings, 1)
 	empty, err := a.store.Empty()
 	require.NoError(t, err)
@@ -190,6 +191,11 @@ func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 		auth := a.ceph("auth", "get", entity)
 		require.Contains(t, auth, `caps osd = "profile rbd pool=volumes"`)
 		require.Equal(t, caps, strings.Count(auth, "caps "), auth)
+	}
+	for entity, manager := range map[string]bool{"client.kubernetes-cephfs.k": true, "client.kubernetes-cephfs.w": false} {
+		auth := a.ceph("auth", "get", entity)
+		require.Contains(t, auth, `caps mds = "allow rw fsname=files path=/volumes/kubernetes"`)
+		require.Equal(t, manager, strings.Contains(auth, "caps mgr = "), auth)
 	}
 	require.NotContains(t, a.ceph("auth", "ls"), "client.bootstrap-osd\n", "the one that the monitor makes by itself is gone")
 	require.Contains(t, a.ceph("auth", "get", "client.bootstrap-osd.o"), `caps mon = "allow service mon r, allow service osd r, allow command 'osd new'"`)

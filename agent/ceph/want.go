@@ -57,9 +57,10 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	if len(w.Filesystems) > 0 {
 		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
 	}
-	// Also for a Kubernetes that is not this cluster's.
-	if len(s.KubernetesFilesystems()) > 0 {
-		rows = append(rows, row{"client." + spec.CephFSKubernetesUser, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s)})
+	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
+	// one, so it is not in Gone: a node that has not started anew works as it.
+	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes() == nil {
+		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s, true)})
 	}
 	made := func(ref string) (string, error) {
 		value, err := key(ref)
@@ -104,16 +105,32 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		return nil
 	}
 	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
-	if err != nil || c.Services.Kubernetes() == nil || len(c.Services.Ceph().KubernetesPools()) == 0 {
+	if err != nil || c.Services.Kubernetes() == nil {
 		return out, err
 	}
 	masters := c.Members["control-plane"]
 	nodes := slices.Concat(masters, c.Members["worker"])
 	slices.Sort(nodes)
-	err = add(cephx.RBD, "ceph-rbd-seed", slices.Compact(nodes), func(node string) map[string]string {
-		return render.CephKubernetesCaps(c.Services.Ceph(), slices.Contains(masters, node))
-	})
-	return out, err
+	nodes = slices.Compact(nodes)
+	for _, volumes := range []struct {
+		kind, ref string
+		where     []string
+		caps      func(c *spec.Ceph, master bool) map[string]string
+	}{
+		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph().KubernetesPools(), render.CephKubernetesCaps},
+		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph().KubernetesFilesystems(), render.CephFSKubernetesCaps},
+	} {
+		if len(volumes.where) == 0 {
+			continue
+		}
+		err := add(volumes.kind, volumes.ref, nodes, func(node string) map[string]string {
+			return volumes.caps(c.Services.Ceph(), slices.Contains(masters, node))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // everyPool lists the pools of ceph.yaml, and those of its file systems.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // maxFuture bounds a time: one that lies further after the build, or the last time seen, is no time that it can be but a

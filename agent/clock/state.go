@@ -3,7 +3,7 @@ package clock
 import (
 	"time"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // State is what the clock of this boot is worth (paths.TimeState).

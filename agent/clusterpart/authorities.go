@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/pki"
+	"spore/storage/atomicfile"
 )
 
 // maxAuthority bounds the file of an authority.

@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/atomicfile"
 	"spore/agent/bootinfo"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/services"
+	"spore/storage/atomicfile"
 )
 
 // publicDir is pki.PublicDir, without the imports of that package.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // Names at the top of a file system: whose it is, and the directory that the service uses. The top itself has lost+found,

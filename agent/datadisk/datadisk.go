@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/paths"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 	"spore/storage/disk"
 	"spore/storage/gpt"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
+	"spore/test/linktrap"
 )
 
 // service is a folder of the service's, with the directory of its mount points.

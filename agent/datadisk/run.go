@@ -12,15 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/ext4"
 	"spore/agent/luks"
 	"spore/agent/repart"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 	"spore/storage/blank"
 	"spore/storage/disk"
-	"spore/storage/gpt"
 )
 
 // diskBound is the longest wait for disks that are not there yet; a shelf of disks spins up for as long.
@@ -328,11 +327,7 @@ func Reset(o Options, d disk.Disk) error {
 			return fmt.Errorf("%s is in use: %w; nothing was changed", d.Path(), err)
 		}
 		defer f.Close()
-		whole := []gpt.Partition{{Size: d.Size}}
-		if t, err := gpt.Read(f, d.Size, d.SectorSize); err == nil {
-			whole = append(whole, t.Partitions...)
-		}
-		if err := luks.DestroyAll(f, whole); err != nil {
+		if err := luks.DestroyDisk(f, d.Size, d.SectorSize); err != nil {
 			return err
 		}
 		return blank.Give(f, d.Size, u.made(ours[0]))

@@ -12,6 +12,9 @@ import (
 	"slices"
 
 	"spore/agent/tpm"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
+	"spore/storage/atomicfile"
 )
 
 // variable is the list in efivarfs.
@@ -26,7 +29,7 @@ type Machine struct {
 	// Vars is the directory of efivarfs.
 	Vars string
 	// Programs are the hashes of the programs that the machine may have to start, by their names: of both slots.
-	Programs func() (map[string]Hash, error)
+	Programs func() (map[string]authenticode.Hash, error)
 	// Start tells PCR 7 and the firmware's event log of this start; it is asked for where Sealed is true.
 	Start func() (tpm.Digest, []byte, error)
 	// Sealed tells that a TPM opens the machine's state by PCR 7, and Expect has it open at a start with another.
@@ -80,19 +83,14 @@ func Bring(ctx context.Context, w Write, m Machine) (brought bool, err error) {
 }
 
 // Revoked are the programs that the firmware does not start; vars is the directory of efivarfs.
-func Revoked(vars string) (out []Hash, err error) {
-	rest, err := Machine{Vars: vars}.read()
+func Revoked(vars string) ([]authenticode.Hash, error) {
+	content, err := Machine{Vars: vars}.read()
 	if err != nil {
 		return nil, err
 	}
-	for len(rest) > 0 {
-		var entries [][]byte
-		if entries, rest, err = next(rest); err != nil {
-			return nil, fmt.Errorf("read the firmware's dbx: %w", err)
-		}
-		for _, e := range entries {
-			out = append(out, Hash(e[guidSize:]))
-		}
+	out, err := siglist.Hashes(content)
+	if err != nil {
+		return nil, fmt.Errorf("read the firmware's dbx: %w", err)
 	}
 	return out, nil
 }
@@ -124,14 +122,16 @@ func (m Machine) expect(ctx context.Context, want []byte) error {
 
 // read reads the list; it is empty where the firmware has none.
 func (m Machine) read() ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(m.Vars, variable))
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := atomicfile.ReadLimited(filepath.Join(m.Vars, variable), MaxSize)
+	// efivarfs keeps a file without content, until the machine starts anew, where the firmware refused to make the
+	// variable.
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the firmware's dbx: %w", err)
 	}
-	if len(data) < 4 || len(data) > MaxSize {
+	if len(data) < 4 {
 		return nil, fmt.Errorf("read the firmware's dbx: it has %d bytes", len(data))
 	}
 	return data[4:], nil

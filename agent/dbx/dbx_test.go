@@ -10,29 +10,27 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/tpm"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 // list is one of hashes, of one owner.
 func list(owner byte, hashes ...Hash) []byte {
-	le := binary.LittleEndian
-	out := bytes.Clone(certSHA256)
-	out = le.AppendUint32(out, uint32(listHeader+entrySize*len(hashes)))
-	out = le.AppendUint32(out, 0)
-	out = le.AppendUint32(out, entrySize)
-	for _, h := range hashes {
-		out = append(append(out, bytes.Repeat([]byte{owner}, guidSize)...), h[:]...)
-	}
-	return out
+	return siglist.EncodeHashes(uuid.UUID(bytes.Repeat([]byte{owner}, 16)), hashes)
 }
+
+// Hash is a program's.
+type Hash = authenticode.Hash
 
 // certificates is a list of another kind.
 func certificates() []byte {
 	le := binary.LittleEndian
-	out := bytes.Repeat([]byte{0xa1}, guidSize)
-	out = le.AppendUint32(out, listHeader+20)
+	out := bytes.Repeat([]byte{0xa1}, 16)
+	out = le.AppendUint32(out, 28+20)
 	out = le.AppendUint32(out, 0)
 	out = le.AppendUint32(out, 20)
 	return append(out, make([]byte, 20)...)
@@ -40,13 +38,7 @@ func certificates() []byte {
 
 // signed is a write of a list with something for a signature.
 func signed(list []byte) []byte {
-	le := binary.LittleEndian
-	out := make([]byte, timeSize)
-	out = le.AppendUint32(out, certHeader+guidSize+9)
-	out = le.AppendUint16(out, 0x0200)
-	out = le.AppendUint16(out, winCertGUID)
-	out = append(append(out, certPKCS7...), "signature"...)
-	return append(out, list...)
+	return siglist.Write{Time: make([]byte, 16), Signature: []byte("signature"), Content: list}.Encode()
 }
 
 func parsed(t *testing.T, list []byte) Write {
@@ -60,7 +52,7 @@ func TestOnlyOneListOfHashesIsBrought(t *testing.T) {
 	require.Equal(t, []Hash{{1}, {2}}, parsed(t, list(9, Hash{1}, Hash{2})).Hashes())
 	good := signed(list(9, Hash{1}))
 	for name, data := range map[string][]byte{
-		"nothing": nil, "no signature": list(9, Hash{1}), "a signature that is longer than the file": append(good[:timeSize:timeSize], 0xff, 0xff, 0xff, 0xff),
+		"nothing": nil, "no signature": list(9, Hash{1}), "a signature that is longer than the file": append(good[:16:16], 0xff, 0xff, 0xff, 0xff),
 		"no list": signed(nil), "an empty list": signed(list(9)), "two lists": signed(append(list(9, Hash{1}), list(9, Hash{2})...)),
 		"certificates": signed(certificates()), "a list that is cut short": good[:len(good)-1], "far too much": make([]byte, MaxSize+1),
 	} {
@@ -82,7 +74,7 @@ func TestTheFirmwareAddsWhatItDoesNotHave(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
 	}
-	for name, have := range map[string][]byte{"cut short": certificates()[:30], "sizes that do not fit": append(bytes.Repeat([]byte{1}, guidSize), make([]byte, 12)...)} {
+	for name, have := range map[string][]byte{"cut short": certificates()[:30], "sizes that do not fit": append(bytes.Repeat([]byte{1}, 16), make([]byte, 12)...)} {
 		_, err := w.After(have)
 		require.Error(t, err, name)
 	}
@@ -228,6 +220,21 @@ func TestAMachineThatWouldNotComeBackIsLeftAsItIs(t *testing.T) {
 	}
 }
 
+// efivarfs has a file without content where a variable was to be made and the firmware has refused it.
+func TestAnEmptyFileIsNoList(t *testing.T) {
+	b := newBench(t, nil)
+	require.NoError(t, os.WriteFile(filepath.Join(b.vars, variable), nil, 0o600))
+	got, err := Revoked(b.vars)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	brought, err := Bring(t.Context(), parsed(t, list(9, Hash{1})), b.machine(nil))
+	require.NoError(t, err)
+	require.True(t, brought)
+	require.NoError(t, os.WriteFile(filepath.Join(b.vars, variable), make([]byte, MaxSize+5), 0o600))
+	_, err = Revoked(b.vars)
+	require.ErrorContains(t, err, "read the firmware's dbx: ")
+}
+
 func TestWhatTheFirmwareRevokesIsRead(t *testing.T) {
 	b := newBench(t, nil)
 	got, err := Revoked(b.vars)
@@ -251,13 +258,6 @@ func TestWithoutATPMNothingIsPredicted(t *testing.T) {
 	require.True(t, brought)
 }
 
-func TestWhatIsNoProgramHasNoHash(t *testing.T) {
-	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("MZ no program"), "zeros": make([]byte, 4096)} {
-		_, err := HashOf(bytes.NewReader(data), int64(len(data)))
-		require.ErrorContains(t, err, "hash a program", name)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add(signed(list(9, Hash{1}, Hash{2})), list(8, Hash{1}))
 	f.Add(signed(certificates()), certificates())
@@ -276,10 +276,4 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, after, again, "what is there is not added")
 	})
-}
-
-func FuzzHashOf(f *testing.F) {
-	f.Add([]byte("MZ"))
-	f.Add(make([]byte, 1024))
-	f.Fuzz(func(t *testing.T, data []byte) { _, _ = HashOf(bytes.NewReader(data), int64(len(data))) })
 }

@@ -14,13 +14,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/medium"
 	"spore/pki/bundle"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // Where bundles come from.
@@ -223,11 +224,7 @@ func (t *taking) verify(raw []byte) (bundle.Bundle, error) {
 	if err != nil {
 		return b, err
 	}
-	list := make([]string, 0, len(b.Authorities))
-	for name := range b.Authorities {
-		list = append(list, name)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(b.Authorities))
 	for _, name := range list {
 		known, err := t.Knows(&b, name, b.Authorities[name])
 		if err != nil {

@@ -198,8 +198,8 @@ func TestWhichBundleIsTaken(t *testing.T) {
 		"one of another cluster's keys":   {firmware: forged, want: want{problem: "not signed by this cluster"}},
 		"one of another node is refused":  {stick: signed(t, 3, func(b *bundle.Bundle) { b.Node = "dns-01" }), want: want{problem: `it is for node "dns-01", and this is "edge-01"`, stick: true}},
 		"one of another cluster":          {stick: signed(t, 3, func(b *bundle.Bundle) { b.Cluster = "x" }), want: want{problem: `for the cluster with the id "x"`, stick: true}},
-		"nonsense is refused":             {stick: []byte("hunter2"), want: want{problem: "not of its form", stick: true}},
-		"an empty file is refused":        {stick: []byte{}, want: want{problem: "not of its form", stick: true}},
+		"nonsense is refused":             {stick: []byte("hunter2"), want: want{problem: "malformed", stick: true}},
+		"an empty file is refused":        {stick: []byte{}, want: want{problem: "malformed", stick: true}},
 		"one that stands on other keys":   {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["mqtt"] = "k2" }), stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, problem: `a key of the authority "mqtt" that this image does not know; build the image again`, stick: true, stored: 3}},
 		"one of an authority that is not": {stick: signed(t, 4, func(b *bundle.Bundle) { b.Authorities["etcd"] = "k1" }), want: want{problem: `"etcd"`, stick: true}},
 		"without state it stays where it is": {stick: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{

@@ -117,15 +117,3 @@ func WithProof(
 		return ask(ctx, proved)
 	}
 }
-
-// Sleep waits for d, or until ctx is done.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/wait"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 )
@@ -83,10 +84,10 @@ func TestItsPatienceGrowsAndEnds(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	in.Sleep = Sleep
+	in.Sleep = wait.Sleep
 	require.ErrorIs(t, Run(ctx, in), context.Canceled)
-	require.ErrorIs(t, Sleep(ctx, time.Hour), context.Canceled)
-	require.NoError(t, Sleep(context.Background(), time.Nanosecond))
+	require.ErrorIs(t, wait.Sleep(ctx, time.Hour), context.Canceled)
+	require.NoError(t, wait.Sleep(context.Background(), time.Nanosecond))
 	in.Show = func(string) error { return stop }
 	require.ErrorIs(t, Run(context.Background(), in), stop)
 }

@@ -4,24 +4,21 @@ package environment
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/storage/atomicfile"
 )
 
 // Write makes dir hold exactly the node's environment files; those of an earlier identity are removed. memory is the machine's in
 // bytes.
 func Write(dir string, c *facts.Cluster, n *facts.Node, memory uint64) error {
 	files := services.Environment(c, n, memory)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if _, err := atomicfile.Write(filepath.Join(dir, name), files[name], 0o644); err != nil {
 			return err

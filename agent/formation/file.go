@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // errDamaged is in the error of a file that cannot be understood.

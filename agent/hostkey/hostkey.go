@@ -19,8 +19,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/unlock"
+	"spore/storage/atomicfile"
 )
 
 // Keeper reads and makes the key.

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -70,7 +70,7 @@ func slot(vars string, option []byte) (number uint16, there bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	used := map[uint16]bool{}
 	for _, name := range names {
 		base := strings.TrimSuffix(filepath.Base(name), "-"+globalVendor)

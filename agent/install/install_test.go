@@ -32,9 +32,9 @@ func memFile(path, content string) fat.File {
 	return fat.File{Path: path, Size: int64(len(content)), Content: strings.NewReader(content)}
 }
 
-// medium is a stick as a machine leaves it: with a second slot, with state, and with what systemd-boot writes. When disc is
+// mediumOf is a stick as a machine leaves it: with a second slot, with state, and with what systemd-boot writes. When disc is
 // set, it is a disc: parts as large as their content, and the ESP behind them.
-func medium(t *testing.T, disc bool) []byte {
+func mediumOf(t *testing.T, disc bool) []byte {
 	t.Helper()
 	const espSize = 64 * mib
 	at, parts := int64(mib), []gpt.Partition{}
@@ -83,10 +83,10 @@ var stickData []byte
 
 func source(t *testing.T, disc bool) Source {
 	t.Helper()
-	stick.Do(func() { stickData = medium(t, false) })
+	stick.Do(func() { stickData = mediumOf(t, false) })
 	data := stickData
 	if disc {
-		data = medium(t, true)
+		data = mediumOf(t, true)
 	}
 	s, err := Medium(bytes.NewReader(data), int64(len(data)), 512, want)
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestADiskThatIsNotMeantIsNotWritten(t *testing.T) {
 var errNo = io.ErrClosedPipe
 
 func TestMediaThatCannotBeInstalledFrom(t *testing.T) {
-	data := medium(t, false)
+	data := mediumOf(t, false)
 	_, err := Medium(bytes.NewReader(data), int64(len(data)), 512, Wanted{guid(2), guid(3), guid(77)})
 	require.ErrorContains(t, err, "it has no partition")
 	_, err = Medium(bytes.NewReader(make([]byte, mib)), mib, 512, want)

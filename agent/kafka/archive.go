@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // archiveSuffix is that of an archive of classes (JEP 350).

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
+	"spore/test/linktrap"
 )
 
 // all is all that root does in Kafka's folder.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // metaFile is in each directory that is formatted (org.apache.kafka.metadata.properties.MetaProperties).

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // Storage is where a node's Kafka keeps its data, and for whom. All of it lies in one folder, which Kafka's user can

@@ -160,15 +160,7 @@ func (c *Conn) allow(ctx context.Context, rules []Rule) error {
 		return err
 	}
 	results := answer.(*kmsg.CreateACLsResponse).Results
-	if len(results) != len(rules) {
-		return fmt.Errorf("add rights: %d were asked for, and Kafka answers for %d", len(rules), len(results))
-	}
-	for i, r := range results {
-		if err := failure("add a right of "+rules[i].Principal, r.ErrorCode, r.ErrorMessage); err != nil {
-			return err
-		}
-	}
-	return nil
+	return each("add", rules, len(results), func(i int) (int16, *string) { return results[i].ErrorCode, results[i].ErrorMessage })
 }
 
 func (c *Conn) withdraw(ctx context.Context, rules []Rule) error {
@@ -188,11 +180,17 @@ func (c *Conn) withdraw(ctx context.Context, rules []Rule) error {
 		return err
 	}
 	results := answer.(*kmsg.DeleteACLsResponse).Results
-	if len(results) != len(rules) {
-		return fmt.Errorf("take away rights: %d were asked for, and Kafka answers for %d", len(rules), len(results))
+	return each("take away", rules, len(results), func(i int) (int16, *string) { return results[i].ErrorCode, results[i].ErrorMessage })
+}
+
+// each looks at what Kafka answers for each rule that it was asked to add or to take away.
+func each(what string, rules []Rule, answers int, answer func(i int) (code int16, words *string)) error {
+	if answers != len(rules) {
+		return fmt.Errorf("%s rights: %d were asked for, and Kafka answers for %d", what, len(rules), answers)
 	}
-	for i, r := range results {
-		if err := failure("take away a right of "+rules[i].Principal, r.ErrorCode, r.ErrorMessage); err != nil {
+	for i, r := range rules {
+		code, words := answer(i)
+		if err := failure(what+" a right of "+r.Principal, code, words); err != nil {
 			return err
 		}
 	}

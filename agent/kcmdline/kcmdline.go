@@ -1,5 +1,8 @@
 // Package kcmdline reads what stage1 needs from the kernel command line (Linux Documentation/admin-guide/
 // kernel-parameters.rst): words apart by blanks, double quotes around a value or a word.
+//
+// u-root's pkg/cmdline reads /proc/cmdline alone, takes single quotes for quotes, and keeps the last of several
+// values; here two root hashes are refused.
 package kcmdline
 
 import (

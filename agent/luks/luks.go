@@ -285,6 +285,15 @@ func DestroyAll(disk Volume, partitions []gpt.Partition) error {
 	return nil
 }
 
+// DestroyDisk destroys the LUKS volumes of a disk that is given to another use: the disk itself, and its partitions.
+func DestroyDisk(disk Volume, size int64, sectorSize int) error {
+	whole := []gpt.Partition{{Size: size}}
+	if t, err := gpt.Read(disk, size, sectorSize); err == nil {
+		whole = append(whole, t.Partitions...)
+	}
+	return DestroyAll(disk, whole)
+}
+
 // part is a partition of a disk.
 type part struct {
 	Volume

@@ -7,14 +7,15 @@ package network
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // Dir is where networkd reads the files.
@@ -80,7 +81,7 @@ func ForNode(interfaces []spec.Interface, o Options) Files {
 		described[key(i.MAC)], described[key(i.Name)] = true, true
 		f[prefix+id+".network"] = interfaceFile(match, i, vlans[parentKey(i)], o)
 	}
-	for _, parent := range sortedKeys(vlans) {
+	for _, parent := range slices.Sorted(maps.Keys(vlans)) {
 		if !described[parent] {
 			f[prefix+fileID(parent)+".network"] = "# Carries VLANs and has no address of its own.\n" +
 				interfaceFile(matchMAC(parent, o), spec.Interface{}, vlans[parent], o)
@@ -215,7 +216,7 @@ func fileID(mac string) string { return strings.ReplaceAll(strings.ToLower(mac),
 // Write puts the files into dir and removes those of ours that are no longer wanted. changed tells whether networkd has
 // something to read again.
 func Write(dir string, files Files) (changed bool, err error) {
-	for _, name := range sortedKeys(files) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		c, err := atomicfile.Write(filepath.Join(dir, name), []byte(files[name]), 0o644)
 		if err != nil {
 			return changed, err
@@ -236,13 +237,4 @@ func Write(dir string, files Files) (changed bool, err error) {
 		changed = true
 	}
 	return changed, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

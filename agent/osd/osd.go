@@ -20,8 +20,8 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/atomicfile"
 	"spore/pki/cephx"
+	"spore/storage/atomicfile"
 	"spore/storage/blank"
 	"spore/storage/gpt"
 )

@@ -120,7 +120,7 @@ func TestTheKeyOfAnOSDIsAlwaysTheSame(t *testing.T) {
 	require.Len(t, raw, 28)
 	for _, bad := range []string{"", "no key", "AQBm"} {
 		_, err := Key(bad, a)
-		require.ErrorContains(t, err, "no key of Ceph's")
+		require.ErrorContains(t, err, "not a Ceph key")
 	}
 }
 

@@ -128,7 +128,8 @@ func (r *reader) head() (sizes map[uint16]int, err error) {
 		id, size := spec.u16(), spec.u16()
 		sizes[id] = int(size)
 	}
-	if spec.bad || sizes[sha256ID] != 0 && sizes[sha256ID] != 32 {
+	size, there := sizes[sha256ID]
+	if spec.bad || there && size != 32 {
 		return nil, fmt.Errorf("%w: its kinds of hashes cannot be read", errLog)
 	}
 	return sizes, nil

@@ -70,6 +70,7 @@ func TestALogThatIsNoneIsRefused(t *testing.T) {
 		"no kinds of hashes":          {change(head+16+8, 0), "0 kinds of hashes"},
 		"many kinds of hashes":        {change(head+16+8, 200), "200 kinds of hashes"},
 		"SHA-256 of another length":   {change(head+16+8+4+6, 20), "its kinds of hashes cannot be read"},
+		"SHA-256 of no length":        {change(head+16+8+4+6, 0), "its kinds of hashes cannot be read"},
 		"an event with many hashes":   {change(first+8, 100), "an event has 100 hashes"},
 		"a hash of an unknown kind":   {change(first+12, 9), "unknown kind 0x9"},
 		"cut in an event":             {whole[:len(whole)-1], "cut short"},

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -32,6 +33,9 @@ func CephOSDUser(node string) string { return cephx.OSD + "." + node }
 
 // CephRBDUser is the user of Ceph as which a node of Kubernetes works with volumes.
 func CephRBDUser(node string) string { return cephx.RBD + "." + node }
+
+// CephFSUser is the user of Ceph as which a node of Kubernetes works with shared volumes.
+func CephFSUser(node string) string { return cephx.CephFS + "." + node }
 
 // CephMonitor is a monitor by the name of its node.
 type CephMonitor struct {
@@ -224,7 +228,7 @@ func cephKeyring(in Input, keys []CephKey) (File, error) {
 		}
 		fmt.Fprintf(&b, "[%s]\n\tkey = %s\n", k.Entity, key)
 		caps := capsOf(k.Entity)
-		for _, service := range sortedKeys(caps) {
+		for _, service := range slices.Sorted(maps.Keys(caps)) {
 			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
 		}
 	}
@@ -241,15 +245,6 @@ func capsOf(entity string) map[string]string {
 	}
 	kind, _, _ := strings.Cut(entity, ".")
 	return CephCaps[kind]
-}
-
-func sortedKeys(m map[string]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // cephSecret reads an entry of the bundle that has to look like what it is, since it goes into a file of lines.
@@ -279,9 +274,10 @@ func CephKubernetesCaps(c *spec.Ceph, master bool) map[string]string {
 	return caps
 }
 
-// CephFSKubernetesCaps are what the user of Kubernetes may do with the file systems that are given to it: have the manager make
-// and remove subvolumes of its group, and mount what is in the group. It cannot change a quota, which would take the right p.
-func CephFSKubernetesCaps(c *spec.Ceph) map[string]string {
+// CephFSKubernetesCaps are what a user of Kubernetes may do with the file systems that are given to it: mount what is in
+// its group. One who makes volumes, as masters do, may have the manager make and remove subvolumes of the group. Nobody can
+// change a quota, which would take the right p.
+func CephFSKubernetesCaps(c *spec.Ceph, makes bool) map[string]string {
 	var mon, osd, mds, mgr []string
 	for _, name := range c.KubernetesFilesystems() {
 		mon = append(mon, "allow r fsname="+name)
@@ -291,5 +287,9 @@ func CephFSKubernetesCaps(c *spec.Ceph) map[string]string {
 			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, spec.CephFSKubernetesGroup))
 		}
 	}
-	return map[string]string{"mon": strings.Join(mon, ", "), "osd": strings.Join(osd, ", "), "mds": strings.Join(mds, ", "), "mgr": strings.Join(mgr, ", ")}
+	caps := map[string]string{"mon": strings.Join(mon, ", "), "osd": strings.Join(osd, ", "), "mds": strings.Join(mds, ", ")}
+	if makes {
+		caps["mgr"] = strings.Join(mgr, ", ")
+	}
+	return caps
 }

@@ -147,14 +147,15 @@ func TestKubernetesMayWorkWithItsPoolsAlone(t *testing.T) {
 }
 
 func TestKubernetesMayWorkWithItsGroupOfItsFileSystemsAlone(t *testing.T) {
-	caps := CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b"}}})
+	caps := CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b"}}}, true)
 	require.Equal(t, map[string]string{
 		"mon": "allow r fsname=a", "osd": "allow rw tag cephfs data=a", "mds": "allow rw fsname=a path=/volumes/kubernetes",
 		"mgr": "allow command 'fs subvolumegroup create' with vol_name=a group_name=kubernetes, allow command 'fs subvolume create' with vol_name=a group_name=kubernetes, " +
 			"allow command 'fs subvolume info' with vol_name=a group_name=kubernetes, allow command 'fs subvolume rm' with vol_name=a group_name=kubernetes",
 	}, caps)
-	caps = CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b", Kubernetes: true}}})
+	caps = CephFSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b", Kubernetes: true}}}, false)
 	require.Equal(t, "allow rw fsname=a path=/volumes/kubernetes, allow rw fsname=b path=/volumes/kubernetes", caps["mds"])
+	require.NotContains(t, caps, "mgr", "a worker has nothing to ask the manager for")
 }
 
 func TestTheCacheOfAMetadataServer(t *testing.T) {

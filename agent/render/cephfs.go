@@ -4,16 +4,25 @@ import (
 	"net/netip"
 	"strings"
 
-	"spore/cluster/spec"
 	"spore/services/service"
 )
 
-const cephfsKey = "ceph-kubernetes-cephfs-key"
+const cephfsKey = "ceph-kubernetes-cephfs-node-key"
 
-// cephfsController renders how the driver of shared volumes reaches Ceph: as the user of Kubernetes, who may have volumes made
-// in its group of its file systems.
+// cephfsUser is the argument that says who the node is to Ceph.
+func cephfsUser(in Input) string {
+	return "--user=" + strings.TrimPrefix(CephFSUser(in.Node.Name), "client.")
+}
+
+// cephfsController renders how the driver of shared volumes reaches Ceph: as the node's own user, who may have volumes
+// made in the group of Kubernetes' file systems.
 func cephfsController(in Input) (map[string]File, error) {
-	return cephFiles(in, []CephKey{{"client." + spec.CephFSKubernetesUser, cephfsKey}})
+	files, err := cephFiles(in, []CephKey{{CephFSUser(in.Node.Name), cephfsKey}})
+	if err != nil {
+		return nil, err
+	}
+	files["arguments"], err = arguments([]string{cephfsUser(in)})
+	return files, err
 }
 
 // cephfsProvisioner renders Kubernetes' provisioner for shared volumes, who is the same client of Kubernetes as that for others.
@@ -40,7 +49,7 @@ func cephfsNode(in Input) (map[string]File, error) {
 	for _, m := range mons {
 		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, service.PortCephMon).String())
 	}
-	args, err := arguments([]string{"--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
+	args, err := arguments([]string{cephfsUser(in), "--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
 	if err != nil {
 		return nil, err
 	}

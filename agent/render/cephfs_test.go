@@ -16,7 +16,7 @@ func cephfsInput(node *facts.Node, dir string) Input {
 	in.Node = node
 	others := in.Secret
 	in.Secret = func(ref string) ([]byte, error) {
-		if ref == "ceph-kubernetes-cephfs-key" {
+		if ref == "ceph-kubernetes-cephfs-node-key" {
 			return []byte(cephTestKey(8) + "\n"), nil
 		}
 		return others(ref)
@@ -54,11 +54,11 @@ func TestProgramsOfSharedVolumesWithoutWhatTheyNeed(t *testing.T) {
 	}{
 		{"no Ceph", "cephfs-controller", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "cephfs-node", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
-		{"no key", "cephfs-node", "secret ceph-kubernetes-cephfs-key is not in the bundle", func(in *Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
+		{"no key", "cephfs-node", "secret ceph-kubernetes-cephfs-node-key is not in the bundle", func(in *Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
 		{"a key of two lines", "cephfs-node", "has not the form that Ceph reads", func(in *Input) {
 			others := in.Secret
 			in.Secret = func(ref string) ([]byte, error) {
-				if ref == "ceph-kubernetes-cephfs-key" {
+				if ref == "ceph-kubernetes-cephfs-node-key" {
 					return []byte("a\nb"), nil
 				}
 				return others(ref)

@@ -10,10 +10,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 
 	"spore/services/node"
 	"spore/services/rendering"
+	"spore/storage/atomicfile"
 )
 
 // File and Input are those of package rendering, for the services whose rendering is here still.
@@ -60,12 +61,7 @@ func here() map[string]rendering.Func {
 
 // Names lists the programs that can be rendered, sorted.
 func Names() []string {
-	names := make([]string, 0, len(programs))
-	for n := range programs {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
+	return slices.Sorted(maps.Keys(programs))
 }
 
 // Render returns the configuration files of a program by their paths below Input.Dir.
@@ -83,11 +79,7 @@ func Render(name string, in Input) (map[string]File, error) {
 
 // Write puts the files into dir, each whole or not at all.
 func Write(dir string, files map[string]File) error {
-	names := make([]string, 0, len(files))
-	for n := range files {
-		names = append(names, n)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if filepath.Dir(name) != "." { // dir itself is systemd's to make
@@ -95,32 +87,10 @@ func Write(dir string, files map[string]File) error {
 				return fmt.Errorf("write %s: %w", name, err)
 			}
 		}
-		if err := write(path, files[name]); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+		// dir lies in a tmpfs.
+		if err := atomicfile.Replace(path, files[name].Data, files[name].Mode, atomicfile.Unsynced); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func write(path string, file File) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".render-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err = f.Chmod(file.Mode); err != nil {
-		return err
-	}
-	if _, err = f.Write(file.Data); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -126,5 +126,5 @@ func TestWriteReplacesWholeFiles(t *testing.T) {
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, names, 2, "no temporary file stays")
-	require.ErrorContains(t, Write(filepath.Join(dir, "nope"), map[string]File{"a": {}}), "write a")
+	require.ErrorContains(t, Write(filepath.Join(dir, "nope"), map[string]File{"a": {}}), "nope/a: ")
 }

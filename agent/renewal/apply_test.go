@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/services"
 	"spore/services/service"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // maxOwn bounds a file of kubelet's, in bytes.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/services/service"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/wait"
+	"spore/storage/atomicfile"
 	"spore/storage/blank"
 	"spore/storage/disk"
 	"spore/storage/gpt"

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // Kinds of keys.

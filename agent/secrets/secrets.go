@@ -9,11 +9,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sort"
 
-	"spore/agent/atomicfile"
 	"spore/cluster/spec"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 )
 
 // Install makes dir hold exactly those secrets that wanted names by program: one directory for each, readable by root alone,
@@ -90,7 +89,7 @@ func prune(dir string, keep map[string]bool) (gone []string, err error) {
 func Refs(settings any) []string {
 	var out []string
 	walk(reflect.ValueOf(settings), &out)
-	sort.Strings(out)
+	slices.Sort(out)
 	return slices.Compact(out)
 }
 

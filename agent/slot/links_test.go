@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
+	"spore/test/linktrap"
 )
 
 // take is all that root does with the spool of the node's API; it returns what root would act on.

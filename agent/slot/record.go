@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"time"
 
-	"spore/agent/atomicfile"
+	"spore/agent/nvcounter"
+	"spore/storage/atomicfile"
 )
 
 // States of a pushed configuration.
@@ -30,6 +31,8 @@ type Record struct {
 	Serial uint64 `json:"serial"`
 	// Issued is when the last one was signed: one that is taken by force has to be of a later time.
 	Issued time.Time `json:"issued,omitzero"`
+	// Counted binds Serial to the counter of the node's TPM; nil without one.
+	Counted *nvcounter.Bound `json:"counted,omitempty"`
 	// ClusterHash and RootHash are what the update starts, Previous the cluster part that ran when it came.
 	ClusterHash string `json:"clusterHash"`
 	RootHash    string `json:"rootHash"`
@@ -88,6 +91,9 @@ type Info struct {
 	Trial bool `json:"trial,omitempty"`
 	// Staged is the cluster part that the next start takes.
 	Staged string `json:"staged,omitempty"`
+	// Other is the cluster part of the entry beside the one that runs: what the loader starts next, or what there is to go
+	// back to.
+	Other string `json:"other,omitempty"`
 	// Live says that the running node took it already.
 	Live bool `json:"live,omitempty"`
 	// Problem says that the node went back to an earlier configuration, and why.
@@ -107,11 +113,20 @@ func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info 
 		// start that is on trial for one that was kept.
 		i.Trial = counted
 	case r.ClusterHash == clusterHash:
-		i.Serial = r.Serial
+		i.Serial, i.Other = r.Serial, r.Previous
 		i.Trial = counted && r.State != Kept
-	case r.Previous != clusterHash:
-		// Neither: another image was written to the disk since.
+	case r.Previous == clusterHash:
+		i.Other = r.ClusterHash
+		i.notRunning(r, bootID)
+	} // Else another image was written to the disk since.
+	return i
+}
+
+// notRunning says what became of the configuration that was pushed last.
+func (i *Info) notRunning(r Record, bootID string) {
+	switch {
 	case r.State == Failed && r.BootID == bootID:
+		i.Other = "" // Its entry was taken off.
 		i.Problem = "the pushed configuration was taken back: " + r.Problem
 	case r.State == Failed:
 		i.Problem = "went back to this configuration: " + r.Problem
@@ -127,5 +142,4 @@ func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info 
 	case r.State == Kept:
 		i.Problem = "this is the configuration before the one that was pushed last: the machine was not started with the newer one"
 	}
-	return i
 }

@@ -24,11 +24,11 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/authenticode"
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
-	"spore/agent/dbx"
+	"spore/agent/nvcounter"
 	"spore/agent/state"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
 )
@@ -63,11 +63,15 @@ type Machine struct {
 	// SecureBoot says that the firmware starts only what is signed.
 	SecureBoot bool
 	// Revoked are the programs that the firmware does not start whoever signed them.
-	Revoked []dbx.Hash
+	Revoked []authenticode.Hash
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record.
 	Record string
+	// Counter is that of the node's TPM, which knows of a record that was put back. Nil where it has none, or where
+	// NoCounter says why its TPM does not count.
+	Counter   nvcounter.Device
+	NoCounter error
 	// BootID is that of the running kernel.
 	BootID string
 	Now    func() time.Time
@@ -102,7 +106,8 @@ func Stage(m Machine, s Source) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := m.fits(s, r); err != nil {
+	taken, lost := m.counted(r)
+	if err := m.fits(s, r, taken, lost); err != nil {
 		return Result{}, err
 	}
 	if sameHash(s.Head.ClusterHash, m.Boot.ClusterHash) {
@@ -119,8 +124,25 @@ func Stage(m Machine, s Source) (Result, error) {
 	return w.write(s, r)
 }
 
-// fits refuses what this machine cannot or may not take.
-func (m Machine) fits(s Source, r Record) error {
+// counted is the highest serial that the node took as far as its TPM knows; lost says why it does not know, although it
+// counted when the record was written.
+func (m *Machine) counted(r Record) (taken uint64, lost error) {
+	if m.Counter != nil {
+		if taken, m.NoCounter = nvcounter.Floor(m.Counter, r.Counted); m.NoCounter != nil {
+			m.Counter = nil
+		}
+	}
+	switch {
+	case m.Counter != nil || r.Counted == nil:
+		return taken, nil
+	case m.NoCounter == nil:
+		return 0, errors.New("the machine has no TPM")
+	}
+	return 0, m.NoCounter
+}
+
+// fits refuses what this machine cannot or may not take. taken and lost are what counted says.
+func (m Machine) fits(s Source, r Record, taken uint64, lost error) error {
 	b, h := m.Boot, s.Head
 	same := sameHash(h.ClusterHash, r.ClusterHash)
 	// Of two with one serial the keys were restored from a copy, and have signed another one since.
@@ -145,8 +167,15 @@ func (m Machine) fits(s Source, r Record) error {
 	case older && !h.Force:
 		return refuse("the configuration is older (%d) than the last one that this node took (%d): push its folder again, "+
 			"which signs it anew, with --force where the keys were restored from a copy", h.Serial, r.Serial)
+	case h.Serial < taken && !h.Force:
+		return refuse("the configuration is older (%d) than the last one that this node's TPM has counted (%d), "+
+			"although the node's state knows of %d alone: the state was put back to an older copy, or the TPM was cleared; "+
+			"push its folder again, which signs it anew, with --force where that is refused too", h.Serial, taken, r.Serial)
+	case lost != nil && !h.Force:
+		return refuse("the TPM that counted what this node took does not say how far it got: %v; "+
+			"mend that, or push with --force, by which the node trusts its state alone", lost)
 	// Whoever kept a file that was forced once could go back to it for ever.
-	case older && !same && !h.Issued.After(r.Issued):
+	case (older || h.Serial < taken || lost != nil) && !same && !h.Issued.After(r.Issued):
 		return refuse("the configuration was signed with --force at %s, and the last one that this node took after that (%s): "+
 			"push its folder again, which signs it anew", h.Issued.Format(time.RFC3339), r.Issued.Format(time.RFC3339))
 	}
@@ -177,10 +206,30 @@ func (m Machine) alreadyRuns(s Source, r Record) (Result, error) {
 	fresh := Record{
 		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
 		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
-		Previous: r.Previous, Entry: w.running.Stem, State: Kept, BootID: m.BootID,
+		Entry: w.running.Stem, State: Kept, BootID: m.BootID,
 	}
 	out.Entry = w.running.File()
-	return out, fresh.Write(m.Record)
+	return out, m.keepRecord(&fresh, r)
+}
+
+// keepRecord writes a record in place of one before, and has the TPM count its serial. In this order a cut leaves a
+// counter that has not come as far as the record, and the next record raises it.
+func (m Machine) keepRecord(fresh *Record, before Record) error {
+	if m.NoCounter != nil {
+		m.Say("the TPM does not count what this node takes: " + m.NoCounter.Error())
+	}
+	if m.Counter == nil {
+		return fresh.Write(m.Record)
+	}
+	b, err := nvcounter.Bind(m.Counter, before.Counted, fresh.Serial)
+	if err != nil {
+		return err
+	}
+	fresh.Counted = &b
+	if err := fresh.Write(m.Record); err != nil {
+		return err
+	}
+	return nvcounter.Reach(m.Counter, b, fresh.Serial)
 }
 
 // writer is one run.
@@ -322,7 +371,7 @@ func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
 	if err != nil {
 		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
 	}
-	if hash, err := dbx.HashOf(s.UKI, s.UKI.Size()); err != nil {
+	if hash, err := authenticode.HashOf(s.UKI, s.UKI.Size()); err != nil {
 		return fmt.Errorf("the UKI of the update: %w", err)
 	} else if slices.Contains(w.m.Revoked, hash) {
 		return refuse("this machine's firmware has the UKI of the update among those that it does not start (dbx): it was revoked; build a newer one")
@@ -385,7 +434,7 @@ func (w *writer) write(s Source, r Record) (Result, error) {
 		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
 		Previous: w.m.Boot.ClusterHash, Entry: e.Stem, State: Staging, BootID: w.m.BootID, Down: w.m.Down,
 	}
-	if err := fresh.Write(w.m.Record); err != nil {
+	if err := w.m.keepRecord(&fresh, r); err != nil {
 		return Result{}, err
 	}
 	w.m.Say("writing " + e.File() + " to the ESP")

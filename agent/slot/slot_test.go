@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/dbx"
 	"spore/agent/state"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
 	"spore/test/testpe"
@@ -173,9 +173,9 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 		"unsigned with Secure Boot": {change: func(m *Machine) { m.SecureBoot = true }, want: "the UKI of the update is not signed: push with --secure-boot-key"},
 		"revoked": {
 			change: func(m *Machine) {
-				hash, err := dbx.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
+				hash, err := authenticode.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
 				require.NoError(t, err)
-				m.SecureBoot, m.Revoked = true, []dbx.Hash{{1}, hash}
+				m.SecureBoot, m.Revoked = true, []authenticode.Hash{{1}, hash}
 			},
 			want: "has the UKI of the update among those that it does not start (dbx)",
 		},
@@ -430,13 +430,13 @@ func TestWhatTheStatusSaysOfEachState(t *testing.T) {
 	}{
 		"its record is not there yet":    {"", "new", "now", Info{ClusterHash: "new", Trial: true}},
 		"taken back while it ran":        {Failed, "old", "then", Info{ClusterHash: "old", Problem: "the pushed configuration was taken back: mosquitto.service did not come up"}},
-		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new"}},
-		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true}},
-		"kept":                           {Kept, "new", "now", Info{ClusterHash: "new", Serial: 4}},
-		"went back with a reason":        {Failed, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: mosquitto.service did not come up"}},
-		"went back without":              {OnTrial, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: the pushed one was started 2 times and neither came up nor said why"}},
-		"never came as far as its state": {Staged, "old", "now", Info{ClusterHash: "old", Problem: "went back to this configuration: the pushed one was not started, or got not as far as the node's state"}},
-		"cut off while it was written":   {Staging, "old", "now", Info{ClusterHash: "old", Problem: "the pushed configuration was not written to its end; push it again"}},
+		"staged":                         {Staged, "old", "then", Info{ClusterHash: "old", Staged: "new", Other: "new"}},
+		"on trial":                       {OnTrial, "new", "now", Info{ClusterHash: "new", Serial: 4, Trial: true, Other: "old"}},
+		"kept":                           {Kept, "new", "now", Info{ClusterHash: "new", Serial: 4, Other: "old"}},
+		"went back with a reason":        {Failed, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: mosquitto.service did not come up"}},
+		"went back without":              {OnTrial, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: the pushed one was started 2 times and neither came up nor said why"}},
+		"never came as far as its state": {Staged, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "went back to this configuration: the pushed one was not started, or got not as far as the node's state"}},
+		"cut off while it was written":   {Staging, "old", "now", Info{ClusterHash: "old", Other: "new", Problem: "the pushed configuration was not written to its end; push it again"}},
 		"another image since":            {Kept, "third", "now", Info{ClusterHash: "third"}},
 	} {
 		t.Run(name, func(t *testing.T) {

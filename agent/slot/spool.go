@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // Wish is what is asked for besides.

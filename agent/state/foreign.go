@@ -69,11 +69,7 @@ func Reset(o Options, d disk.Disk, force bool) error {
 		return inUse(d.Path(), err)
 	}
 	defer f.Close()
-	whole := []gpt.Partition{{Size: d.Size}}
-	if t, err := gpt.Read(f, d.Size, d.SectorSize); err == nil {
-		whole = append(whole, t.Partitions...)
-	}
-	if err := luks.DestroyAll(f, whole); err != nil {
+	if err := luks.DestroyDisk(f, d.Size, d.SectorSize); err != nil {
 		return err
 	}
 	return blank.Give(f, d.Size, made(PartUUID(o.ClusterID, o.Node)))

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/ext4"
 	"spore/agent/repart"
 	"spore/agent/wait"
+	"spore/storage/atomicfile"
 )
 
 // Binding is the file on the state partition that says whose it is (/var/lib/spore/state.json).

@@ -14,7 +14,6 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/arp"
-	"spore/agent/atomicfile"
 	"spore/agent/clock"
 	"spore/agent/datadisk"
 	"spore/agent/delivery"
@@ -22,6 +21,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/agent/state"
+	"spore/storage/atomicfile"
 )
 
 // Line is the status line. Its fields are a contract; more may come.

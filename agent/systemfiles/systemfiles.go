@@ -4,18 +4,20 @@
 package systemfiles
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/detect"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/storage/atomicfile"
 )
 
 // Input is what the files depend on. Node is nil on a machine that is no node.
@@ -58,7 +60,7 @@ func Write(in Input) error {
 		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
 		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
 	}
-	for _, path := range sortedKeys(files) {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if _, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644); err != nil {
 			return err
 		}
@@ -108,15 +110,10 @@ func link(root paths.Root, target, path string) error {
 	if old, err := os.Readlink(at); err == nil && old == target {
 		return nil
 	}
-	tmp := at + ".new"
-	_ = os.Remove(tmp)
 	if err := os.MkdirAll(root.At(paths.ClusterConfig), 0o755); err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
 	}
-	if err := os.Symlink(target, tmp); err != nil {
-		return fmt.Errorf("link %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, at); err != nil {
+	if err := atomicfile.Link(target, at); err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
 	}
 	return nil
@@ -191,35 +188,23 @@ func timesyncd(in Input) string {
 	return "[Time]\nNTP=" + strings.Join(servers, " ") + "\n"
 }
 
-// baseSysctl holds kernel parameters that every node has; those of its file in nodes/ come after and win.
-var baseSysctl = []string{
-	// Neighbours learn an address as soon as it is used (RFC 5227, section 2.3).
-	"net.ipv4.conf.all.arp_notify = 1", "net.ipv4.conf.default.arp_notify = 1",
-}
+// podSysctl is what nodes with pods have besides overlay/usr/lib/sysctl.d/50-spore.conf. It is embedded, and not in overlay/,
+// since only some nodes of an image have it.
+//
+//go:embed pods.conf
+var podSysctl string
 
-// podSysctl holds what nodes with pods have besides.
-var podSysctl = []string{
-	// Packets of pods go through the node. Calico routes them, so that nothing here is bridged.
-	"net.ipv4.ip_forward = 1", "net.ipv6.conf.all.forwarding = 1",
-	// What arrives by a tunnel or for a Service may leave by another card. Calico gives the interfaces of pods the default
-	// (felix/dataplane/linux, configureProcSysForInterface).
-	"net.ipv4.conf.all.rp_filter = 0", "net.ipv4.conf.default.rp_filter = 2",
-	// kubelet refuses to start with any others (protectKernelDefaults; pkg/kubelet/cm, setupKernelTunables).
-	"vm.overcommit_memory = 1", "vm.panic_on_oom = 0", "kernel.panic = 10", "kernel.panic_on_oops = 1",
-	"kernel.keys.root_maxkeys = 1000000", "kernel.keys.root_maxbytes = 25000000",
-	// Each pod's programs watch files, and all of them count for root.
-	"fs.inotify.max_user_instances = 8192", "fs.inotify.max_user_watches = 524288",
-}
-
+// sysctl is sysctl.d(5): what the node's roles want, then what its file in nodes/ says, which wins.
 func sysctl(n *facts.Node) string {
-	lines := append([]string{}, baseSysctl...)
+	var b strings.Builder
+	b.WriteString("# Written by spore-agent at each boot.\n")
 	if services.RunsPods(n) {
-		lines = append(lines, podSysctl...)
+		b.WriteString(podSysctl)
 	}
-	for _, k := range sortedKeys(n.Sysctl) {
-		lines = append(lines, k+" = "+strings.ReplaceAll(n.Sysctl[k], "\n", " "))
+	for _, k := range slices.Sorted(maps.Keys(n.Sysctl)) {
+		fmt.Fprintf(&b, "%s = %s\n", k, strings.ReplaceAll(n.Sysctl[k], "\n", " "))
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return b.String()
 }
 
 func distinct(names ...string) []string {
@@ -230,13 +215,4 @@ func distinct(names ...string) []string {
 		}
 	}
 	return out
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

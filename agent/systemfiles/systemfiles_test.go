@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 		"/etc/hosts":       "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n10.77.0.11 edge.plant.example edge\n10.77.0.12 mqtt.plant.example mqtt\n",
 		"/etc/resolv.conf": "# Written by spore-agent at each boot.\nsearch plant.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\noptions edns0 timeout:2 attempts:2\n",
 		"/etc/systemd/timesyncd.conf.d/10-spore.conf": "[Time]\nNTP=ntp.example\n",
-		"/etc/sysctl.d/90-spore-node.conf":            "net.ipv4.conf.all.arp_notify = 1\nnet.ipv4.conf.default.arp_notify = 1\na = 1 2\nb = 2\n",
+		"/etc/sysctl.d/90-spore-node.conf":            "# Written by spore-agent at each boot.\na = 1 2\nb = 2\n",
 		"/etc/cluster-config/node-identity":           "edge-01\n",
 	} {
 		require.Equal(t, want, read(t, in, path), path)
@@ -64,6 +64,33 @@ func TestANodeWithPodsForwards(t *testing.T) {
 	require.Contains(t, got, "\nnet.ipv4.ip_forward = 1\n")
 	require.Contains(t, got, "\nkernel.panic = 10\n")
 	require.True(t, strings.HasSuffix(got, "\nvm.overcommit_memory = 1\n"), "the node's own come last")
+}
+
+// settings are the lines of sysctl.d(5) in a text, by their keys.
+func settings(t *testing.T, text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, value, ok := strings.Cut(line, " = ")
+		require.True(t, ok, line)
+		require.NotContains(t, out, key, "a key stands once in a file")
+		out[key] = value
+	}
+	return out
+}
+
+func TestWhatEveryMachineHasIsNotWrittenAgain(t *testing.T) {
+	data, err := os.ReadFile("../../overlay/usr/lib/sysctl.d/50-spore.conf")
+	require.NoError(t, err)
+	every, pods := settings(t, string(data)), settings(t, podSysctl)
+	require.Equal(t, "1", every["net.ipv4.conf.all.arp_notify"])
+	require.Equal(t, "1", every["net.ipv4.conf.default.arp_notify"])
+	require.Len(t, pods, 12)
+	for key := range every {
+		require.NotContains(t, pods, key)
+	}
 }
 
 func TestWritingTwiceGivesTheSame(t *testing.T) {

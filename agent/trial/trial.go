@@ -6,8 +6,10 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +100,7 @@ func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
 		return []string{"the agent says how the node is"}, 0
 	}
 	if l.Node != o.Node {
-		return []string{fmt.Sprintf("the machine is node %s (it is %s)", o.Node, orNone(l.Node))}, 0
+		return []string{fmt.Sprintf("the machine is node %s (it is %s)", o.Node, cmp.Or(l.Node, "none"))}, 0
 	}
 	var down []string
 	if o.Down != nil {
@@ -116,7 +118,7 @@ func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
 		}
 		missing = append(missing, fmt.Sprintf("role %s is started (%s)", role, why))
 	}
-	for _, unit := range sortedUnits(l.Services) {
+	for _, unit := range slices.Sorted(maps.Keys(l.Services)) {
 		if slices.Contains(down, unit) {
 			continue
 		}
@@ -157,26 +159,10 @@ func NotUp(l status.Line) []string {
 	for _, h := range l.Held {
 		out = append(out, h.Role)
 	}
-	for _, unit := range sortedUnits(l.Services) {
+	for _, unit := range slices.Sorted(maps.Keys(l.Services)) {
 		if l.Services[unit] != "active" {
 			out = append(out, unit)
 		}
 	}
 	return out
-}
-
-func sortedUnits(m map[string]string) []string {
-	var out []string
-	for unit := range m {
-		out = append(out, unit)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

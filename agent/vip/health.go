@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"spore/agent/wait"
 )
 
 // health asks again and again whether the own API server is ready, beside the renewals, which it may not hold up.
@@ -18,8 +20,8 @@ func (c *campaign) watchHealth(ctx context.Context) *health {
 	h := &health{make(chan error, 1), cancel}
 	go func() {
 		// It was ready just now.
-		pause(ctx, c.Timing.Every/2)
-		for failed := 0; ; pause(ctx, c.Timing.Every) {
+		_ = wait.Sleep(ctx, c.Timing.Every/2)
+		for failed := 0; ; _ = wait.Sleep(ctx, c.Timing.Every) {
 			err := c.ready(ctx)
 			if ctx.Err() != nil {
 				return

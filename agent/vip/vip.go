@@ -21,6 +21,7 @@ import (
 
 	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
+	"spore/agent/wait"
 )
 
 // Timing is how long things take. All of it belongs together; see Times.
@@ -132,13 +133,13 @@ func Run(ctx context.Context, o Options) error {
 			if err != nil && ctx.Err() == nil {
 				c.tell(holder.State{Problem: err.Error()})
 			}
-			pause(ctx, o.Timing.Every)
+			_ = wait.Sleep(ctx, o.Timing.Every)
 			continue
 		}
 		if err := c.hold(ctx, held); err != nil {
 			return err
 		}
-		pause(ctx, o.Timing.Every) // another may be better
+		_ = wait.Sleep(ctx, o.Timing.Every) // another may be better
 	}
 	return nil
 }
@@ -320,13 +321,4 @@ func bound[T any](ctx context.Context, d time.Duration, ask func(context.Context
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return ask(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

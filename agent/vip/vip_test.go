@@ -16,6 +16,7 @@ import (
 	"spore/agent/vip/address"
 	"spore/agent/vip/holder"
 	"spore/agent/vip/lock"
+	"spore/agent/wait"
 )
 
 // world is a master in a bubble of testing/synctest: what Run does is written down with the second at which it did it.
@@ -88,7 +89,7 @@ func (w *world) options() Options {
 		Say:   func(s string) { w.said = append(w.said, s) },
 		State: func(s holder.State) { w.told = append(w.told, s) },
 		Ready: func(ctx context.Context) error {
-			pause(ctx, w.stall("ready"))
+			_ = wait.Sleep(ctx, w.stall("ready"))
 			return errors.Join(ctx.Err(), see(w, &w.readyErr))
 		},
 	}

@@ -98,3 +98,15 @@ func Dir(ctx context.Context, dirs ...string) <-chan struct{} {
 	}()
 	return out
 }
+
+// Sleep waits for a time, or until it is told to stop.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

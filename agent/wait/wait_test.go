@@ -66,3 +66,10 @@ func TestUdev(t *testing.T) {
 		require.NoError(t, Udev(context.Background(), run, 20*time.Second, none))
 	})
 }
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	require.NoError(t, Sleep(context.Background(), time.Millisecond))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, Sleep(ctx, time.Hour), context.Canceled)
+}

@@ -5,7 +5,7 @@ package watch
 import (
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -59,7 +59,7 @@ func Take(ctx context.Context, s Systemd, units []string) (Picture, error) {
 	for _, u := range failed {
 		p.Failed = append(p.Failed, u.Name)
 	}
-	sort.Strings(p.Failed)
+	slices.Sort(p.Failed)
 	if len(units) == 0 {
 		return p, nil
 	}

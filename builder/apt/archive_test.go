@@ -158,7 +158,7 @@ func TestOfflineUsesTheStoreAlone(t *testing.T) {
 	f.ValidUntil = apttest.Time.Add(24 * time.Hour)
 	f.Publish(t)
 	f.opts.Offline = true
-	require.ErrorContains(t, f.archive(t).Update(t.Context()), "suite trixie-security: the store has no index of it, and the network is not to be used")
+	require.ErrorContains(t, f.archive(t).Update(t.Context()), "suite trixie-security: the cache has no index of it, and --offline forbids the network")
 	require.Empty(t, f.Requests())
 
 	f.opts.Offline = false
@@ -223,18 +223,18 @@ func TestAnIndexThatCannotBeTrustedIsRefused(t *testing.T) {
 		want  string
 	}{
 		"no InRelease":                 {func(t *testing.T, f *fixture) { f.Remove(inRelease) }, "the mirror answers 404 Not Found"},
-		"an error page":                {func(t *testing.T, f *fixture) { f.Put(inRelease, []byte("<html>please log in</html>")) }, "it is no clearsigned message"},
-		"an empty file":                {func(t *testing.T, f *fixture) { f.Put(inRelease, nil) }, "it is no clearsigned message"},
+		"an error page":                {func(t *testing.T, f *fixture) { f.Put(inRelease, []byte("<html>please log in</html>")) }, "it is not a clearsigned message"},
+		"an empty file":                {func(t *testing.T, f *fixture) { f.Put(inRelease, nil) }, "it is not a clearsigned message"},
 		"a changed text":               {replace("Origin: Debian", "Origin: debian"), "the signature does not hold"},
-		"a text before the message":    {replace("-----BEGIN PGP SIGNED", "Codename: trixie\n-----BEGIN PGP SIGNED"), "it is no clearsigned message"},
+		"a text before the message":    {replace("-----BEGIN PGP SIGNED", "Codename: trixie\n-----BEGIN PGP SIGNED"), "it is not a clearsigned message"},
 		"a text after the signature":   {replace("-----END PGP SIGNATURE-----", "-----END PGP SIGNATURE-----\nCodename: trixie"), "text follows the signature"},
 		"a second message":             {func(t *testing.T, f *fixture) { f.Put(inRelease, append(f.File(inRelease), f.File(inRelease)...)) }, "text follows the signature"},
 		"a message cut short":          {func(t *testing.T, f *fixture) { d := f.File(inRelease); f.Put(inRelease, d[:len(d)-80]) }, "damaged or cut short"},
 		"a signature that is damaged":  {replace("-----BEGIN PGP SIGNATURE-----\n\n", "-----BEGIN PGP SIGNATURE-----\n\nAAAA"), "does not hold"},
 		"a key that nobody knows":      {func(t *testing.T, f *fixture) { f.Key = apttest.NewKey(t); f.Publish(t) }, "it is not signed by a key of the archive keyring"},
-		"the index of another release": {release("Codename: trixie\n", "Codename: forky\n"), `it is the index of "forky" and not of trixie`},
+		"the index of another release": {release("Codename: trixie\n", "Codename: forky\n"), `it is the index of "forky" instead of trixie`},
 		"the index of another suite": {func(t *testing.T, f *fixture) { f.Put(inRelease, f.File("dists/trixie-security/InRelease")) },
-			`it is the index of "trixie-security" and not of trixie`},
+			`it is the index of "trixie-security" instead of trixie`},
 		"an expired index": {func(t *testing.T, f *fixture) { f.ValidUntil = apttest.Time.Add(time.Minute); f.Publish(t) },
 			"it expired on 2028-01-01 12:01 UTC (this machine's clock says 2028-01-01 13:00 UTC)"},
 		"an index from the future": {release("12:00:00 UTC", "14:00:00 UTC"), "its date 2028-01-01 14:00 UTC is 1h0m0s ahead of this machine's clock; set the clock"},
@@ -257,7 +257,7 @@ func TestAnIndexThatCannotBeTrustedIsRefused(t *testing.T) {
 				return regexp.MustCompile(`[0-9a-f]{64} (\d+ main/binary-amd64/Packages)\n`).ReplaceAllString(text, strings.Repeat("ab", 32)+" $1\n")
 			}
 			f.Publish(t)
-		}, "decompressed it is not the file that InRelease lists"},
+		}, "its decompressed content is not the file that InRelease lists"},
 		"a huge InRelease": {func(t *testing.T, f *fixture) { f.Put(inRelease, make([]byte, maxRelease+1)) }, "more than 16777216 bytes"},
 		"an index with another hash": {index(func(d []byte) []byte { d = append([]byte(nil), d...); d[20] ^= 1; return d }),
 			"the mirror is damaged or lies; use another mirror"},
@@ -283,7 +283,7 @@ func TestAnOlderInReleaseThanTheOneSeenIsRefused(t *testing.T) {
 	f.updated(t)
 	f.Put("dists/trixie/InRelease", old)
 	err := f.archive(t).Update(t.Context())
-	require.ErrorContains(t, err, "its date 2028-01-01 12:00 UTC is before that of the one seen earlier, 2028-01-01 12:30 UTC")
+	require.ErrorContains(t, err, "its date 2028-01-01 12:00 UTC is before the date of an earlier one, 2028-01-01 12:30 UTC")
 	require.ErrorContains(t, err, "--offline builds with it")
 }
 
@@ -333,7 +333,7 @@ func TestTheMachinesOwnSourcesAreUsedForTheImagesSuite(t *testing.T) {
 	f.opts.Root = fstest.MapFS{"etc/apt/sources.list": {Data: []byte("deb " + other.URL + " bookworm main\n")}}
 	err := f.archive(t).Update(t.Context())
 	require.ErrorContains(t, err, "(/etc/apt/sources.list:1): InRelease: it is not signed by a key of the archive keyring")
-	require.ErrorContains(t, err, "suite trixie-security: the machine's apt sources name no place for it; set securityMirror in image.yaml")
+	require.ErrorContains(t, err, "suite trixie-security: the machine's apt sources have no mirror for it; set securityMirror in image.yaml")
 }
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {

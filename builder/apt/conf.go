@@ -105,7 +105,7 @@ func (c Conf) parse(text string) error {
 			words = append(words, t.text)
 		case t.text == "{":
 			if len(scopes) == 64 {
-				return fmt.Errorf("line %d: more than 64 blocks in each other", t.line)
+				return fmt.Errorf("line %d: blocks are nested more than 64 deep", t.line)
 			}
 			scope := ""
 			if len(words) > 0 {

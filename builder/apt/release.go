@@ -50,7 +50,7 @@ type File struct {
 // signature of a key of the keyring, seen at the time now. It returns the signed text and nothing else of the file.
 func Verify(data []byte, keys openpgp.EntityList, now time.Time) (string, error) {
 	if !bytes.HasPrefix(data, []byte("-----BEGIN PGP SIGNED MESSAGE-----")) {
-		return "", errors.New("it is no clearsigned message")
+		return "", errors.New("it is not a clearsigned message")
 	}
 	block, rest := clearsign.Decode(data)
 	if block == nil {
@@ -169,7 +169,7 @@ func cleanRelative(p string) bool {
 // back as warnings.
 func (r *Release) check(suite string, now time.Time, noValidUntil, noDate bool) (warnings []string, err error) {
 	if r.Codename != suite {
-		return nil, fmt.Errorf("it is the index of %q and not of %s", r.Codename, suite)
+		return nil, fmt.Errorf("it is the index of %q instead of %s", r.Codename, suite)
 	}
 	if ahead := r.Date.Sub(now); ahead > maxAhead {
 		text := fmt.Sprintf("its date %s is %s ahead of this machine's clock", day(r.Date), ahead.Round(time.Minute))
@@ -181,7 +181,7 @@ func (r *Release) check(suite string, now time.Time, noValidUntil, noDate bool) 
 	if !r.ValidUntil.IsZero() && now.After(r.ValidUntil) {
 		text := "it expired on " + day(r.ValidUntil)
 		if !noValidUntil {
-			return nil, fmt.Errorf("%s (this machine's clock says %s): the mirror is stale, or somebody replays an old index; use another mirror, or set the clock", text, day(now))
+			return nil, fmt.Errorf("%s (this machine's clock says %s): the mirror is stale, or an attacker replays an old index; use another mirror, or set the clock", text, day(now))
 		}
 		warnings = append(warnings, text+"; accepted, since the machine's apt settings turn Check-Valid-Until off")
 	}

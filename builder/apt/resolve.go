@@ -193,7 +193,7 @@ func onlyPackage(name, text, arch string) (*Package, error) {
 	case err != nil:
 		return nil, err
 	case len(found) != 1 || found[0].Name != name:
-		return nil, fmt.Errorf("the table of packages names a place that has no package %s", name)
+		return nil, fmt.Errorf("the table of packages points to an entry without package %s", name)
 	}
 	return found[0], nil
 }

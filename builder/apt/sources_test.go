@@ -129,7 +129,7 @@ func TestSettingsOfAptAreRead(t *testing.T) {
 		`/* x`:                    "the comment is not closed",
 		`A { B "c";`:              "a block is not closed",
 		"A \"b\";\n}":             "line 2: a closing brace without an opening one",
-		strings.Repeat("A {", 65): "more than 64 blocks",
+		strings.Repeat("A {", 65): "nested more than 64 deep",
 	} {
 		require.ErrorContains(t, Conf{}.parse(text), want, text)
 	}

@@ -57,9 +57,9 @@ func TestAPackageThatCannotBeReadIsAnErrorOfTheResolution(t *testing.T) {
 
 func TestAPlaceThatHasAnotherPackageIsDamage(t *testing.T) {
 	_, err := onlyPackage("aa", entry("bb 1"), "amd64")
-	require.ErrorContains(t, err, "no package aa")
+	require.ErrorContains(t, err, "without package aa")
 	_, err = onlyPackage("aa", entry("aa 1")+"\n"+entry("bb 1"), "amd64")
-	require.ErrorContains(t, err, "no package aa")
+	require.ErrorContains(t, err, "without package aa")
 	_, err = onlyPackage("aa", "", "amd64")
-	require.ErrorContains(t, err, "no package aa")
+	require.ErrorContains(t, err, "without package aa")
 }

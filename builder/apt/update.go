@@ -102,7 +102,7 @@ func (a *Archive) candidates(spec suiteSpec) ([]Source, error) {
 	}
 	all := append(likely, other...)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("the machine's apt sources name no place for it; set %s in image.yaml to a Debian mirror", field)
+		return nil, fmt.Errorf("the machine's apt sources have no mirror for it; set %s in image.yaml to a Debian mirror", field)
 	}
 	return all, nil
 }
@@ -119,7 +119,7 @@ func (a *Archive) suite(ctx context.Context, spec suiteSpec) (*suite, error) {
 		}
 	}
 	if a.opts.Offline {
-		return nil, errors.New("the store has no index of it, and the network is not to be used; build once without --offline")
+		return nil, errors.New("the cache has no index of it, and --offline forbids the network; build once without --offline")
 	}
 	var errs []error
 	for _, place := range places {
@@ -199,7 +199,7 @@ func (a *Archive) asked(ctx context.Context, spec suiteSpec, place Source) (*sui
 		return nil, fmt.Errorf("InRelease: %w", err)
 	}
 	if old, ok := a.readNote(spec, place.URI); ok && s.Date.Before(old.Date) {
-		return nil, fmt.Errorf("InRelease: its date %s is before that of the one seen earlier, %s: the mirror fell back, or somebody replays an old index; use another mirror",
+		return nil, fmt.Errorf("InRelease: its date %s is before the date of an earlier one, %s: the mirror went back, or an attacker replays an old index; use another mirror",
 			day(s.Date), day(old.Date))
 	}
 	key := store.Key(sha256.Sum256(data))
@@ -297,7 +297,7 @@ func (a *Archive) indexes(ctx context.Context, s *suite) error {
 			continue
 		}
 		if a.opts.Offline {
-			return fmt.Errorf("the store has no %s, and the network is not to be used; build once without --offline", f.path)
+			return fmt.Errorf("the cache has no %s, and --offline forbids the network; build once without --offline", f.path)
 		}
 		if err := a.fetchIndex(ctx, s, f); err != nil {
 			return fmt.Errorf("index %s: %w", f.path, err)
@@ -343,7 +343,7 @@ func unpackIndex(w io.Writer, packed []byte, suffix string, want File) error {
 		return fmt.Errorf("decompress: %w", err)
 	}
 	if n != want.Size || store.Key(hash.Sum(nil)) != want.SHA256 {
-		return fmt.Errorf("decompressed it is not the file that InRelease lists (size %d, SHA-256 %s)", want.Size, want.SHA256)
+		return fmt.Errorf("its decompressed content is not the file that InRelease lists (size %d, SHA-256 %s)", want.Size, want.SHA256)
 	}
 	return nil
 }

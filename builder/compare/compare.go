@@ -96,14 +96,9 @@ func values(old, fresh map[string]string) []Value {
 }
 
 func union[V any](a, b map[string]V) []string {
-	names := map[string]bool{}
-	for name := range a {
-		names[name] = true
-	}
-	for name := range b {
-		names[name] = true
-	}
-	return slices.Sorted(maps.Keys(names))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func versions(list []manifest.Package) map[string]string {

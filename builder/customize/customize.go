@@ -25,6 +25,9 @@ import (
 	"spore/builder/secureboot"
 	"spore/cluster"
 	"spore/cluster/check"
+	"spore/cluster/spec"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 // Options say what to do with which image.
@@ -133,9 +136,9 @@ func (c *Change) checkKeys() error {
 	o, keys := c.original, c.options.Keys
 	switch {
 	case o.signed && keys.Boot == nil:
-		return errors.New("the image is signed for Secure Boot, and its UKI has to be signed anew: name the key with --secure-boot-key and --secure-boot-cert")
+		return errors.New("the image is signed for Secure Boot, and its UKI must be signed again: name the key with --secure-boot-key and --secure-boot-cert")
 	case o.predicted && keys.PCR == nil:
-		return errors.New("the image has a signature for the TPM's PCR 11, which has to be made anew: name the key with --pcr-key")
+		return errors.New("the image has a signature for the TPM's PCR 11, which must be made again: name the key with --pcr-key")
 	case o.enroll != nil && keys.Enroll == nil:
 		if err := trusts(o.enroll, keys.Boot); err != nil {
 			return err
@@ -151,11 +154,11 @@ func (c *Change) checkKeys() error {
 // the UKI names by its hashes is covered by its signature: dm-verity checks the root against them wherever it is used.
 func (o *original) checkSigner(c *x509.Certificate) error {
 	for _, p := range o.programs() {
-		if err := secureboot.CheckSigner(p.pe, c); err != nil {
+		if err := authenticode.CheckSigner(p.pe, c); err != nil {
 			return fmt.Errorf("%s of %s is not signed by the certificate that is given, %q (SHA-256 %.16s…): %w. Its kernel and root would be "+
 				"signed as they are; give the certificate of the image, build the image with it (spore build --secure-boot-key), or say --trust-unsigned "+
 				"if you know that nobody else could write to the image since it was built; nothing was changed",
-				p.what, o.path, c.Subject.String(), secureboot.Fingerprint(c), err)
+				p.what, o.path, c.Subject.String(), authenticode.Fingerprint(c), err)
 		}
 	}
 	return nil
@@ -167,8 +170,8 @@ func trusts(e *image.Enrolment, s *secureboot.Signer) error {
 	if err != nil {
 		return fmt.Errorf("read the keys that the image enrols: %w", err)
 	}
-	if s == nil || !slices.ContainsFunc(entries, func(e secureboot.Entry) bool { return e.Certificate.Equal(s.Certificate) }) {
-		return errors.New("the image enrols keys, and a machine that takes them would refuse what is written now: sign with the key of the image, or name other keys with --enroll")
+	if s == nil || !slices.ContainsFunc(entries, func(e siglist.Entry) bool { return e.Certificate.Equal(s.Certificate) }) {
+		return errors.New("the image enrols keys, and a machine that enrols them would refuse the new image: sign with the key of the image, or name other keys with --enroll")
 	}
 	return nil
 }
@@ -230,10 +233,10 @@ func (c *Change) write(ctx context.Context, r *Result) error {
 // same tells whether the image is as it would be written: the UKI names root and cluster part.
 func (c *Change) same() bool {
 	o := c.original
-	if o.format == "disk" && !o.info.HasSlots(image.Slots(c.options.Config.Image.Slots)) {
+	if o.format == spec.FormatDisk && !o.info.HasSlots(image.Slots(c.options.Config.Image.Slots)) {
 		return false
 	}
-	if o.format != "netboot" && !(bytes.Equal(c.media.Loader, o.loader) && reflect.DeepEqual(c.media.Enroll, o.enroll)) {
+	if o.format != spec.FormatNetboot && !(bytes.Equal(c.media.Loader, o.loader) && reflect.DeepEqual(c.media.Enroll, o.enroll)) {
 		return false
 	}
 	return bytes.Equal(c.media.UKI, o.uki)

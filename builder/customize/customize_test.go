@@ -206,7 +206,7 @@ func TestWhatTheImageCannotBecomeIsRefusedAndNothingIsWritten(t *testing.T) {
 	}{
 		"another service": {
 			[][3]string{{"cluster.yaml", "services: [mqtt, dns]", "services: [mqtt, dns, kafka]"}},
-			"cluster.yaml:26:23: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry",
+			"cluster.yaml:26:23: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain",
 		},
 		"another package": {
 			[][3]string{{"image.yaml", "suite: trixie", "packages: [tmux]"}}, "image.yaml:4:12: error: package tmux is not in the image",
@@ -285,21 +285,21 @@ func TestWhatIsNoImage(t *testing.T) {
 	for title, tc := range map[string]struct{ name, err string }{
 		"a text":                     {text, "it has no partition table"},
 		"a device":                   {"/dev/null", "is a device, and an interrupted change would leave it half: customize the image in a file, and write that with `spore flash`"},
-		"an empty folder":            {t.TempDir(), "it has no spore.efi, so it is no folder for network boot"},
+		"an empty folder":            {t.TempDir(), "it has no spore.efi, so it is not a folder for network boot"},
 		"a file that is not there":   {filepath.Join(t.TempDir(), "none"), "no such file or directory"},
 		"a root that is not there":   {damaged("disk", write("XXXX", 65*mib)), "its UKI and its partitions do not belong together: root-a: it holds no squashfs"},
 		"an ESP with two UKIs":       {f.build(t, config, media.Keys{}, "disk", map[string][]byte{"/EFI/Linux/other.efi": f.root.Kernel.(uki.Bytes)}), "it has more than one unified kernel image"},
-		"another kernel":             {damaged("netboot", write("YZ", 0, "vmlinuz")), "its kernel is another one than that of its UKI"},
+		"another kernel":             {damaged("netboot", write("YZ", 0, "vmlinuz")), "its kernel differs from the one in its UKI"},
 		"a folder without a root":    {damaged("netboot", remove("root.squashfs")), "read the manifest: open"},
 		"a folder without a kernel":  {damaged("netboot", remove("vmlinuz")), "no such file"},
-		"a folder with another root": {damaged("netboot", write("XXXX", 0, "root.squashfs")), "root.squashfs is no squashfs"},
+		"a folder with another root": {damaged("netboot", write("XXXX", 0, "root.squashfs")), "root.squashfs is not a squashfs"},
 		"a folder with another UKI":  {damaged("netboot", write("XX", 0, "spore.efi")), "not a PE file"},
 		"a folder without iPXE":      {damaged("netboot", remove("ipxe")), "ipxe: no such file"},
 		"an ISO without boot code": {damaged("iso", func(name string) {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
 			write("XXXX", int64(bytes.Index(data, f.bios.ISOLinux[64:128])))(name)
-		}), "isolinux.bin of 4808 bytes is none that can be started from a disk"},
+		}), "isolinux.bin of 4808 bytes cannot be started from a disk"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, err := run(Options{Image: tc.name, Config: config, Folder: os.DirFS(example)})
@@ -311,7 +311,7 @@ func TestWhatIsNoImage(t *testing.T) {
 func TestTheDiskOfAMachineIsRefused(t *testing.T) {
 	for _, p := range []string{"root-b", "spore-state"} {
 		o := &original{info: &image.Info{Partitions: []image.Partition{{Name: "esp"}, {Name: "root-a"}, {Name: p}}}}
-		require.ErrorContains(t, o.checkLayout(), "it has a partition "+p+", so it is the disk of a machine and no image")
+		require.ErrorContains(t, o.checkLayout(), "it has a partition "+p+", so it is the disk of a machine and not an image")
 	}
 }
 
@@ -437,7 +437,7 @@ func TestASignedImageIsSignedAnew(t *testing.T) {
 				keys media.Keys
 				err  string
 			}{
-				{media.Keys{}, "the image is signed for Secure Boot, and its UKI has to be signed anew: name the key with --secure-boot-key and --secure-boot-cert"},
+				{media.Keys{}, "the image is signed for Secure Boot, and its UKI must be signed again: name the key with --secure-boot-key and --secure-boot-cert"},
 				{media.Keys{Boot: made.DB}, "name the key with --pcr-key"},
 			} {
 				_, err := run(Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: tc.keys})
@@ -445,7 +445,7 @@ func TestASignedImageIsSignedAnew(t *testing.T) {
 			}
 			if format != "netboot" {
 				_, err = run(Options{Image: name, Config: after, Folder: os.DirFS(example), Keys: media.Keys{Boot: made.KEK, PCR: register}})
-				require.ErrorContains(t, err, "a machine that takes them would refuse what is written now")
+				require.ErrorContains(t, err, "a machine that enrols them would refuse the new image")
 			}
 			require.Equal(t, was, content(t, name))
 

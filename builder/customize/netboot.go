@@ -12,6 +12,7 @@ import (
 	"spore/builder/image"
 	"spore/builder/media"
 	"spore/builder/netboot/ipxe"
+	"spore/cluster/spec"
 )
 
 // Bounds on what is read of a folder for network boot, in bytes.
@@ -22,10 +23,10 @@ const (
 
 // readNetboot reads a folder for network boot.
 func (o *original) readNetboot(inPlace bool) error {
-	o.format = "netboot"
+	o.format = spec.FormatNetboot
 	uki, err := o.bootFile(ipxe.UKI)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("it has no %s, so it is no folder for network boot", ipxe.UKI)
+		return fmt.Errorf("it has no %s, so it is not a folder for network boot", ipxe.UKI)
 	}
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (o *original) withFile(name string, fn func(f *os.File, part *image.Filesys
 	}
 	head := make([]byte, 48)
 	if _, err := f.ReadAt(head, 0); err != nil || string(head[:4]) != "hsqs" {
-		return fmt.Errorf("%s is no squashfs", name)
+		return fmt.Errorf("%s is not a squashfs", name)
 	}
 	used := binary.LittleEndian.Uint64(head[40:])
 	if used > uint64(info.Size()) {

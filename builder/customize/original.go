@@ -20,6 +20,8 @@ import (
 	"spore/builder/uki"
 	"spore/builder/verity"
 	"spore/cluster/facts"
+	"spore/cluster/spec"
+	"spore/pki/authenticode"
 )
 
 // original is an image that was built before.
@@ -94,7 +96,7 @@ func open(name string, inPlace bool) (_ *original, err error) {
 	case info.IsDir():
 		read = func() error { return o.readNetboot(inPlace) }
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no image; name a file or a folder that `spore build` wrote", name)
+		return nil, fmt.Errorf("%s is not an image; name a file or a folder that `spore build` wrote", name)
 	}
 	if o.file, err = os.Open(o.path); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (o *original) readImage(size int64) error {
 	if err != nil {
 		return err
 	}
-	o.format, o.loader, o.files, o.enroll = "disk", esp.Loader, esp.Files, esp.Enroll
+	o.format, o.loader, o.files, o.enroll = spec.FormatDisk, esp.Loader, esp.Files, esp.Enroll
 	if err := o.readUKI(esp.UKI); err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func padded(n int64) int64 { return (n + verity.BlockSize - 1) / verity.BlockSiz
 func (o *original) checkLayout() error {
 	for _, p := range o.info.Partitions {
 		if strings.HasSuffix(p.Name, "-b") || strings.HasPrefix(p.Name, "spore-state") {
-			return fmt.Errorf("it has a partition %s, so it is the disk of a machine and no image; use the one that `spore build` wrote", p.Name)
+			return fmt.Errorf("it has a partition %s, so it is the disk of a machine and not an image; use the image that `spore build` wrote", p.Name)
 		}
 	}
 	return nil
@@ -165,7 +167,7 @@ func (o *original) checkLayout() error {
 // readUKI takes the UKI apart.
 func (o *original) readUKI(data []byte) error {
 	o.uki = data
-	certificate, err := secureboot.Certificate(data)
+	certificate, err := authenticode.Certificate(data)
 	if err != nil {
 		return fmt.Errorf("its UKI: %w", err)
 	}
@@ -195,7 +197,7 @@ func (o *original) readUKI(data []byte) error {
 
 // readISO reads what an ISO has besides.
 func (o *original) readISO() error {
-	o.format = "iso"
+	o.format = spec.FormatISO
 	kernel, err := o.info.ReadKernel(o.file)
 	if err != nil {
 		return err
@@ -215,7 +217,7 @@ func (o *original) takeKernel(kernel []byte) error {
 	}
 	rest, ok := bytes.CutPrefix(padded, kernel)
 	if !ok || len(bytes.Trim(rest, "\x00")) > 0 {
-		return errors.New("its kernel is another one than that of its UKI")
+		return errors.New("its kernel differs from the one in its UKI")
 	}
 	o.root.Kernel = uki.Bytes(kernel)
 	return nil
@@ -224,9 +226,9 @@ func (o *original) takeKernel(kernel []byte) error {
 // write writes the image with another configuration to a free place.
 func (o *original) write(ctx context.Context, m *media.Media, name string) error {
 	switch o.format {
-	case "iso":
+	case spec.FormatISO:
 		return m.WriteISO(ctx, name, o.bios, o.files)
-	case "netboot":
+	case spec.FormatNetboot:
 		return m.WriteNetboot(ctx, name, o.loaders)
 	}
 	return m.WriteDisk(ctx, name, o.files)

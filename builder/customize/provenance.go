@@ -35,7 +35,7 @@ func (c *Change) untrue() string {
 func (s *Set) noteProvenance() {
 	for _, c := range s.Changes {
 		if name := c.untrue(); name != "" {
-			c.note("%s is removed: it says what the image was built from, and this change is no build", name)
+			c.note("%s is removed: it describes the build of the image, and this change is not a build", name)
 			return
 		}
 	}

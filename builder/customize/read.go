@@ -34,7 +34,7 @@ func (o *original) readManifest(f *os.File, part *image.Filesystem) error {
 	}
 	data, err := fs.ReadFile(root, manifest.ImagePath[1:])
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the root has no manifest, so this is no image of spore")
+		return errors.New("the root has no manifest, so this is not an image of spore")
 	}
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (o *original) readCluster(f *os.File, part *image.Filesystem) error {
 func (o *original) decode(name string, into func(data []byte) error) error {
 	data, ok := o.part[name]
 	if !ok {
-		return fmt.Errorf("it has no %s, so this is no image of spore", name)
+		return fmt.Errorf("it has no %s, so this is not an image of spore", name)
 	}
 	if err := into(data); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "/"), err)

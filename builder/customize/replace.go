@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errReplaced = errors.New("it was replaced by another one while this command ran; try again")
+var errReplaced = errors.New("it was replaced while this command ran; try again")
 
 // replace writes a file or folder beside dst, brings it to the disk, and puts it in the place of dst. old, if not nil, is
 // what dst must still be.
@@ -73,7 +73,7 @@ func openWork(dst string) (*work, error) {
 	}
 	if err != nil {
 		w.lock.Close()
-		return nil, fmt.Errorf("remove what an interrupted run left: %w", err)
+		return nil, fmt.Errorf("remove the remains of an interrupted run: %w", err)
 	}
 	return w, nil
 }

@@ -34,7 +34,7 @@ func decompress(suffix string, r io.Reader) (io.ReadCloser, error) {
 		}
 		return z.IOReadCloser(), nil
 	}
-	return nil, fmt.Errorf("compressed as %q; known are gz, xz, zst and none", strings.TrimPrefix(suffix, "."))
+	return nil, fmt.Errorf("compression %q is unknown; supported are gz, xz, zst and none", strings.TrimPrefix(suffix, "."))
 }
 
 // limitReader fails, where io.LimitReader would end, when more than left bytes come out of r.

@@ -1,6 +1,8 @@
 // Package deb reads a Debian binary package (deb(5), format 2.x) as a stream: first what the package says of itself, then
 // the entries of its data archive one by one, as archive/tar does. Sizes, counts and paths are bounded, since a package is
 // data from outside. Maintainer scripts are data here; nothing is run and nothing is written.
+//
+// pault.ag/go/debian reads packages, too: from an io.ReaderAt, and without bounds on what a package holds.
 package deb
 
 import (
@@ -9,9 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"spore/builder/tree"
@@ -92,7 +94,7 @@ func (d *Reader) open(r io.Reader) (err error) {
 		return fmt.Errorf("read debian-binary: %w", err)
 	}
 	if !isVersion2(format) {
-		return fmt.Errorf("package format %.16q is not known, only 2.x is", format)
+		return fmt.Errorf("package format %.16q is unknown; only 2.x is supported", format)
 	}
 	suffix, err := d.member("control.tar")
 	if err != nil {
@@ -197,12 +199,7 @@ func (d *Reader) ControlFile(name string) ([]byte, bool) {
 
 // ControlFiles names the files of the control archive, sorted.
 func (d *Reader) ControlFiles() []string {
-	out := make([]string, 0, len(d.files))
-	for name := range d.files {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(d.files))
 }
 
 // Conffiles holds the absolute paths of the package's configuration files, sorted. Lines with a flag before the path

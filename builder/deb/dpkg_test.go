@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,7 +68,7 @@ func dpkgList(t *testing.T, tool, file string) []string {
 		}
 		list = append(list, filepath.Clean("/"+strings.ReplaceAll(name, `\\`, `\`))+" "+mode)
 	}
-	sort.Strings(list)
+	slices.Sort(list)
 	return list
 }
 
@@ -92,6 +92,6 @@ func ourList(entries []Header) []string {
 		}
 		list = append(list, fmt.Sprintf("%s %s", e.Path, mode))
 	}
-	sort.Strings(list)
+	slices.Sort(list)
 	return list
 }

@@ -134,7 +134,7 @@ func (d *Reader) place(h *Header) error {
 	if h.Link != "" {
 		t, ok := d.seen[h.Link]
 		if !ok || t == tree.Dir {
-			return fmt.Errorf("%s: a hard link to %s, which is no file of the archive before it", h.Path, h.Link)
+			return fmt.Errorf("%s: a hard link to %s, which is not a file of the archive before it", h.Path, h.Link)
 		}
 		typ = t
 	}
@@ -144,7 +144,7 @@ func (d *Reader) place(h *Header) error {
 	for dir := path.Dir(h.Path); ; dir = path.Dir(dir) {
 		if t, ok := d.seen[dir]; ok {
 			if t != tree.Dir {
-				return fmt.Errorf("%s lies below %s, which is no directory", h.Path, dir)
+				return fmt.Errorf("%s lies below %s, which is not a directory", h.Path, dir)
 			}
 			break
 		}

@@ -83,7 +83,7 @@ func readEnrolment(conf []byte, files map[string][]byte) (*Enrolment, error) {
 		delete(files, keyPath(name))
 	}
 	if err := e.Check(); err != nil {
-		return nil, errors.New("its loader.conf enrols keys of which not all are there, or in an unknown way")
+		return nil, errors.New("its loader.conf enrols keys of which some are missing, or in an unknown way")
 	}
 	return e, nil
 }

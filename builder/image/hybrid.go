@@ -96,7 +96,7 @@ func (b BIOS) check() error {
 	case len(b.MBR) != mbrCode:
 		return fmt.Errorf("isohdpfx.bin has %d bytes and not %d", len(b.MBR), mbrCode)
 	case len(b.ISOLinux) < iso.SectorSize || len(b.ISOLinux) > maxISOLinux || !bytes.Equal(b.ISOLinux[bootInfoEnd:bootInfoEnd+4], hybridMagic):
-		return fmt.Errorf("isolinux.bin of %d bytes is none that can be started from a disk", len(b.ISOLinux))
+		return fmt.Errorf("isolinux.bin of %d bytes cannot be started from a disk", len(b.ISOLinux))
 	case len(b.Ldlinux) == 0:
 		return errors.New("ldlinux.c32 is empty")
 	}
@@ -390,7 +390,7 @@ const maxBIOSFile = 1 << 20
 // ReadBIOS reads what boots an ISO without UEFI from an ISO that Inspect has taken apart, for making another.
 func (i *Info) ReadBIOS(r io.ReaderAt) (BIOS, error) {
 	if i.ISO == nil {
-		return BIOS{}, errors.New("read isolinux: the image is no ISO")
+		return BIOS{}, errors.New("read isolinux: the image is not an ISO")
 	}
 	b := BIOS{MBR: make([]byte, mbrCode)}
 	if _, err := r.ReadAt(b.MBR, 0); err != nil {

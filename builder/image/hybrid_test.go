@@ -186,7 +186,7 @@ func TestAnISOIsMadeOfAnISO(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, info.ISO)
 		_, err = info.ReadBIOS(f)
-		require.ErrorContains(t, err, "is no ISO")
+		require.ErrorContains(t, err, "is not an ISO")
 	})
 }
 

@@ -16,12 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/diskfs/go-diskfs/partition/gpt"
 
+	"spore/storage/atomicfile"
 	"spore/storage/fat"
 )
 
@@ -93,33 +93,16 @@ func write(ctx context.Context, name string, o Options) (*Result, error) {
 }
 
 // create makes a file of what a disk in memory holds and of what fill adds; it appears whole or not at all.
-func create(name string, disk *sparse, fill func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+func create(name string, disk *sparse, fill func(*os.File) error) error {
+	return atomicfile.Fill(name, 0o644, atomicfile.Unsynced, func(f *os.File) error {
+		if err := f.Truncate(disk.size); err != nil {
+			return err
 		}
-	}()
-	if err := f.Truncate(disk.size); err != nil {
-		return err
-	}
-	if err := disk.writeTo(f); err != nil {
-		return err
-	}
-	if err := fill(f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+		if err := disk.writeTo(f); err != nil {
+			return err
+		}
+		return fill(f)
+	})
 }
 
 // fillPartitions writes the ESP, and copies the content of root, verity and cluster into their partitions, which come after it.

@@ -33,7 +33,7 @@ type ESP struct {
 // ReadKernel reads the kernel of an ISO that Inspect has taken apart: at its own length, where the UKI has it padded.
 func (i *Info) ReadKernel(r io.ReaderAt) ([]byte, error) {
 	if i.ISO == nil {
-		return nil, errors.New("read kernel: the image is no ISO")
+		return nil, errors.New("read kernel: the image is not an ISO")
 	}
 	f, ok := iso.Find(i.ISO.Files, isoKernel)
 	if !ok || f.Size > maxUKI {
@@ -75,7 +75,7 @@ func readESP(r io.ReaderAt, size int64) (*ESP, error) {
 		case strings.EqualFold(file.Path, bootPath):
 			out.Loader, err = readBounded(file, maxLoader)
 		case isUKI(file.Path) && out.UKI != nil:
-			return nil, errors.New("it has more than one unified kernel image, so it is that of a machine")
+			return nil, errors.New("it has more than one unified kernel image, so it is the disk of a machine")
 		case isUKI(file.Path):
 			out.UKI, err = readBounded(file, maxUKI)
 		default:

@@ -92,7 +92,7 @@ func TestTheKernelOfAnISOHasItsOwnLength(t *testing.T) {
 	require.Equal(t, o.Kernel, kernel)
 	info.ISO = nil
 	_, err = info.ReadKernel(f)
-	require.ErrorContains(t, err, "the image is no ISO")
+	require.ErrorContains(t, err, "the image is not an ISO")
 }
 
 func FuzzReadESP(f *testing.F) {

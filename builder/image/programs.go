@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"spore/builder/pcr"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 )
 
@@ -17,7 +17,7 @@ import (
 type Program struct {
 	Path string `json:"path"`
 	// Signatures are those for Secure Boot, each checked against the content.
-	Signatures []secureboot.Signature `json:"signatures,omitempty"`
+	Signatures []authenticode.Signature `json:"signatures,omitempty"`
 	// PCR11 is what the TPM's PCR 11 will be; nil for what is no unified kernel image.
 	PCR11 *pcr.Value `json:"pcr11,omitempty"`
 	// PCR11Running is what it will be on the running machine.
@@ -60,7 +60,7 @@ func (i *Info) Programs(r io.ReaderAt) ([]Program, error) {
 
 // KernelHashes are the hashes by which firmware knows the unified kernel images on the ESP. The boot loader, which
 // other images have too, is not among them.
-func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
+func (i *Info) KernelHashes(r io.ReaderAt) ([]authenticode.Hash, error) {
 	esp := i.partition(TypeESP, "")
 	if esp == nil || len(i.UKIs) == 0 {
 		return nil, errors.New("it has no unified kernel image; name spore.img, spore.iso or spore.efi of a build's folder")
@@ -73,14 +73,14 @@ func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []secureboot.Hash
+	var out []authenticode.Hash
 	for _, u := range i.UKIs {
 		e, _ := fat.Find(entries, path.Base(u.Path))
 		content, err := f.Open(e)
 		if err != nil {
 			return nil, err
 		}
-		h, err := secureboot.HashOf(content, e.Size)
+		h, err := authenticode.HashOf(content, e.Size)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", u.Path, err)
 		}
@@ -92,7 +92,7 @@ func (i *Info) KernelHashes(r io.ReaderAt) ([]secureboot.Hash, error) {
 func inspectProgram(name string, r io.ReaderAt, size int64) Program {
 	p := Program{Path: name}
 	var err error
-	if p.Signatures, err = secureboot.Signatures(r, size); err != nil {
+	if p.Signatures, err = authenticode.Signatures(r, size); err != nil {
 		p.Problem = err.Error()
 		return p
 	}

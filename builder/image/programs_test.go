@@ -10,6 +10,7 @@ import (
 
 	"spore/builder/secureboot"
 	"spore/builder/vm"
+	"spore/pki/authenticode"
 )
 
 // programs are those of an image, by path.
@@ -47,7 +48,7 @@ func TestProgramsOfASignedImage(t *testing.T) {
 		require.Empty(t, p.Problem, path)
 		require.Len(t, p.Signatures, 1, path)
 		require.Empty(t, p.Signatures[0].Problem, path)
-		require.Equal(t, secureboot.Fingerprint(keys.DB.Certificate), p.Signatures[0].Fingerprint)
+		require.Equal(t, authenticode.Fingerprint(keys.DB.Certificate), p.Signatures[0].Fingerprint)
 	}
 	before := programs(t, disk)[UKIPath(o.UKI)]
 	require.NotNil(t, before.PCR11)

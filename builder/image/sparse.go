@@ -7,7 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/diskfs/go-diskfs/backend"
@@ -95,7 +95,7 @@ func (s *sparse) writeTo(w io.WriterAt) error {
 			keys = append(keys, k)
 		}
 	}
-	sort.Slice(keys, func(i, j int) bool { return keys[i] < keys[j] })
+	slices.Sort(keys)
 	for _, k := range keys {
 		n := min(pageSize, s.size-k*pageSize)
 		if _, err := w.WriteAt(s.pages[k][:n], k*pageSize); err != nil {

@@ -14,7 +14,7 @@ import (
 	"maps"
 	"os"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -220,7 +220,7 @@ func fileRecords(files map[string][]byte, perm uint64) []cpio.Record {
 	for p := range paths {
 		sorted = append(sorted, p)
 	}
-	sort.Strings(sorted) // a directory is a prefix of its content, and so comes before it
+	slices.Sort(sorted) // a directory is a prefix of its content, and so comes before it
 	records := make([]cpio.Record, len(sorted))
 	for i, p := range sorted {
 		if data, ok := files[p]; ok {

@@ -244,10 +244,10 @@ func TestRefusals(t *testing.T) {
 		change func(*Options)
 		err    string
 	}{
-		"a kernel without verity":     {without("kernel/drivers/md/dm-verity.ko"), "no module or alias dm-verity"},
-		"a kernel without squashfs":   {without("kernel/fs/squashfs"), "no module or alias squashfs"},
-		"a tree without that kernel":  {func(o *Options) { o.Version = "7.0" }, "is the kernel's package in the image?"},
-		"a stage1 that is no program": {func(o *Options) { o.Init = func() ([]byte, error) { return []byte("#!/bin/sh"), nil } }, "is not an ELF program"},
+		"a kernel without verity":        {without("kernel/drivers/md/dm-verity.ko"), "no module or alias dm-verity"},
+		"a kernel without squashfs":      {without("kernel/fs/squashfs"), "no module or alias squashfs"},
+		"a tree without that kernel":     {func(o *Options) { o.Version = "7.0" }, "is the kernel's package in the image?"},
+		"a stage1 that is not a program": {func(o *Options) { o.Init = func() ([]byte, error) { return []byte("#!/bin/sh"), nil } }, "is not an ELF program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t)

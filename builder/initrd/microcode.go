@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"sort"
+	"slices"
 
 	"github.com/u-root/u-root/pkg/cpio"
 
@@ -79,7 +79,7 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 // concat joins the files of a directory whose names match, by name.
 func concat(t *tree.Tree, dir string, name *regexp.Regexp) ([]byte, error) {
 	names := t.Children(dir)
-	sort.Strings(names)
+	slices.Sort(names)
 	var out []byte
 	for _, n := range names {
 		if !name.MatchString(n) {

@@ -2,8 +2,6 @@ package initrd
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"path"
 
 	"spore/builder/kmod"
@@ -53,7 +51,7 @@ func networkFiles(ctx context.Context, t *tree.Tree, m *kmod.Modules, selected [
 			continue
 		}
 		c.Path = path.Join("..", mod.Path)
-		if files[path.Join(dir, mod.Path)], err = asPackaged(t, path.Join(kmod.Dir, m.Version, mod.Path)); err != nil {
+		if files[path.Join(dir, mod.Path)], err = t.ReadFile(path.Join(kmod.Dir, m.Version, mod.Path)); err != nil {
 			return nil, err
 		}
 	}
@@ -65,25 +63,4 @@ func networkFiles(ctx context.Context, t *tree.Tree, m *kmod.Modules, selected [
 		files[path.Join(dir, networkDir, name)] = indexes[name]
 	}
 	return files, nil
-}
-
-// asPackaged reads a file of the kernel's package.
-func asPackaged(t *tree.Tree, p string) ([]byte, error) {
-	n, err := t.Stat(p)
-	if err != nil {
-		return nil, err
-	}
-	if n.Type != tree.Regular {
-		return nil, fmt.Errorf("%s: not a regular file", p)
-	}
-	f, err := n.Content.Open()
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", p, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", p, err)
-	}
-	return data, nil
 }

@@ -192,7 +192,7 @@ func tree(files []File) ([]*directory, error) {
 			}
 			if last {
 				if _, twice := d.files[name]; twice || d.dirs[name] != nil {
-					return nil, fmt.Errorf("%s: the name is there twice", f.Path)
+					return nil, fmt.Errorf("%s: the name appears twice", f.Path)
 				}
 				d.files[name] = f
 				continue
@@ -226,7 +226,7 @@ func tree(files []File) ([]*directory, error) {
 func checkName(name string, dir bool) error {
 	base, ext, dot := strings.Cut(name, ".")
 	if len(base)+len(ext) == 0 || len(base)+len(ext) > maxName || strings.Trim(base+ext, dCharacters) != "" || dir && dot {
-		return fmt.Errorf("internal error: %q is no name of A-Z, 0-9 and _, in files with one dot, of at most %d characters", name, maxName)
+		return fmt.Errorf("internal error: %q is not a name of A-Z, 0-9 and _, in files with one dot, of at most %d characters", name, maxName)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (v *volume) read() error {
 // primary reads the primary volume descriptor and returns the record of the root.
 func (v *volume) primary(b []byte) ([]byte, error) {
 	if n := binary.LittleEndian.Uint16(b[128:]); n != SectorSize {
-		return nil, fmt.Errorf("blocks of %d bytes; only %d are known", n, SectorSize)
+		return nil, fmt.Errorf("blocks of %d bytes; only %d are supported", n, SectorSize)
 	}
 	v.info.Label = printable(strings.TrimRight(string(b[40:72]), " "))
 	v.info.Sectors = int64(binary.LittleEndian.Uint32(b[80:]))
@@ -184,7 +184,7 @@ func (v *volume) readRecord(dir string, r []byte, name string, goesOn bool, dept
 	if n := len(v.info.Files); goesOn && n > 0 {
 		last := &v.info.Files[n-1]
 		if last.Path != full || last.Size%SectorSize != 0 || last.Sector+last.Size/SectorSize != f.Sector {
-			return false, fmt.Errorf("the file /%s does not lie in one piece", last.Path)
+			return false, fmt.Errorf("the file /%s is fragmented", last.Path)
 		}
 		last.Size += f.Size
 		return more, nil

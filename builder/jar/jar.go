@@ -59,7 +59,7 @@ func artifacts(r io.ReaderAt, size int64, depth int) ([]Artifact, error) {
 			}
 		case path.Ext(f.Name) == ".jar":
 			if depth == maxDepth {
-				return nil, fmt.Errorf("%s: more than %d jars in one another", f.Name, maxDepth)
+				return nil, fmt.Errorf("%s: jars are nested more than %d deep", f.Name, maxDepth)
 			}
 			data, err := read(f, maxInner)
 			if err != nil {

@@ -59,7 +59,7 @@ func TestWhatIsNoJarOrTooMuchIsAnError(t *testing.T) {
 		data = pack(t, map[string]string{"a.jar": string(data)})
 	}
 	_, err = list(data)
-	require.ErrorContains(t, err, "jars in one another")
+	require.ErrorContains(t, err, "nested more than")
 }
 
 func FuzzArtifacts(f *testing.F) {

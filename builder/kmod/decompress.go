@@ -27,16 +27,9 @@ type Decompressor struct {
 
 // Read returns the plain bytes of the module at a path of a tree. They are valid until the next Read.
 func (d *Decompressor) Read(t *tree.Tree, p string) ([]byte, error) {
-	n, err := t.Stat(p)
+	f, err := t.Open(p)
 	if err != nil {
 		return nil, err
-	}
-	if n.Type != tree.Regular {
-		return nil, fmt.Errorf("%s: not a regular file", p)
-	}
-	f, err := n.Content.Open()
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", p, err)
 	}
 	defer f.Close()
 	r, err := d.reader(f, p)

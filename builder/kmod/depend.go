@@ -94,7 +94,7 @@ func place(paths []string, nodes []node) error {
 			stuck = append(stuck, nameOf(paths[i]))
 		}
 	}
-	return fmt.Errorf("modules depend on each other in a circle, or on one that does: %s", strings.Join(stuck, ", "))
+	return fmt.Errorf("modules depend on each other in a circle, or on such modules: %s", strings.Join(stuck, ", "))
 }
 
 // closure is all that a module needs, directly or through another, in the order of place.

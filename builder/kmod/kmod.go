@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"spore/builder/tree"
@@ -161,7 +161,7 @@ func modulePaths(t *tree.Tree, dir string) ([]string, error) {
 	for _, rel := range byPlain {
 		rest = append(rest, rel)
 	}
-	sort.Strings(rest)
+	slices.Sort(rest)
 	return dropShadowed(append(paths, rest...))
 }
 

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,7 +172,7 @@ func dumpIndex(t *testing.T, b []byte) []string {
 		}
 	}
 	walk(be.Uint32(b[8:]), "")
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
 
@@ -296,7 +296,7 @@ func TestRefusedModuleDirectories(t *testing.T) {
 		"a circle": {kos: []kmodtest.Module{
 			{Path: "kernel/a.ko", Exports: []string{"a"}, Needs: []string{"b"}},
 			{Path: "kernel/b.ko", Exports: []string{"b"}, Needs: []string{"a"}},
-		}, err: "in a circle, or on one that does: a, b"},
+		}, err: "in a circle, or on such modules: a, b"},
 		"one name twice": {kos: []kmodtest.Module{{Path: "kernel/x/a-b.ko"}, {Path: "kernel/y/a_b.ko"}}, err: "have the same module name"},
 		"one file twice": {kos: []kmodtest.Module{{Path: "kernel/a.ko"}, {Path: "kernel/a.ko.xz"}}, err: "are the same module"},
 		"a module that is no ELF file": {kos: kmodtest.Kernel, change: func(tr *tree.Tree) {

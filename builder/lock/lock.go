@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"spore/builder/deb/version"
 	"spore/builder/store"
 	"spore/cluster/regular"
+	"spore/storage/atomicfile"
 )
 
 // Name is the name of the file, in a configuration folder and beside an image.
@@ -200,29 +200,8 @@ func Read(name string) (*Lock, error) {
 }
 
 // Write writes the file whole or not at all.
-func (l *Lock) Write(name string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	for _, step := range []func() error{
-		func() error { return l.Encode(f) },
-		func() error { return f.Chmod(0o644) },
-		f.Sync,
-		f.Close,
-		func() error { return os.Rename(f.Name(), name) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	return nil
+func (l *Lock) Write(name string) error {
+	return atomicfile.Fill(name, 0o644, atomicfile.Whole, func(f *os.File) error { return l.Encode(f) })
 }
 
 func (l *Lock) check() error {
@@ -258,7 +237,7 @@ func checkEach[T any](kind string, list []T, name func(T) string, check func(T) 
 			return fmt.Errorf("%s: %.60q is not a name", kind, n)
 		}
 		if seen[n] {
-			return fmt.Errorf("%s %.60s is there twice", kind, n)
+			return fmt.Errorf("%s %.60s appears twice", kind, n)
 		}
 		seen[n] = true
 		if err := check(item); err != nil {

@@ -102,7 +102,7 @@ func TestALockThatCannotBeTrustedIsRefused(t *testing.T) {
 		"no size":             {func(l *Lock) { l.Packages[0].Size = 0 }, "size 0"},
 		"a bad name":          {func(l *Lock) { l.Packages[0].Name = "a b" }, "not the name of a package"},
 		"a bad version":       {func(l *Lock) { l.Packages[0].Version = "a b" }, `package curl: `},
-		"two of a name":       {func(l *Lock) { l.Packages[1] = l.Packages[0] }, "package curl is there twice"},
+		"two of a name":       {func(l *Lock) { l.Packages[1] = l.Packages[0] }, "package curl appears twice"},
 		"no name":             {func(l *Lock) { l.Programs[0].Name = "" }, `program: "" is not a name`},
 		"a name of two lines": {func(l *Lock) { l.Images[0].Name = "a\nb" }, "is not a name"},
 		"two kinds of hash":   {func(l *Lock) { l.Programs[0].SHA256 = sum("1") }, "program coredns: it has either inputs or sha256"},

@@ -23,7 +23,7 @@ type Keys struct {
 // uki makes the UKI. The value of PCR 11 is signed first: that signature is inside, and the one for Secure Boot covers it.
 func (k Keys) uki(o uki.Options) ([]byte, error) {
 	if k.PCR != nil && k.Boot == nil {
-		return nil, errors.New("a key for PCR 11 without one for Secure Boot: any program could measure what this image does")
+		return nil, errors.New("a key for PCR 11 needs a key for Secure Boot: without Secure Boot any program could measure the same as this image")
 	}
 	out, err := pcr.Build(o, k.PCR)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
+	"spore/pki/authenticode"
 )
 
 func TestWhatMachinesStartIsSigned(t *testing.T) {
@@ -35,14 +36,14 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 	signer, err := pcr.NewSigner(key)
 	require.NoError(t, err)
 	_, err = Keys{PCR: signer}.uki(o)
-	require.ErrorContains(t, err, "a key for PCR 11 without one for Secure Boot")
+	require.ErrorContains(t, err, "a key for PCR 11 needs a key for Secure Boot")
 	k := Keys{Boot: boot.DB, PCR: signer}
 	signed, err := k.uki(o)
 	require.NoError(t, err)
 	again, err := k.uki(o)
 	require.NoError(t, err)
 	require.Equal(t, signed, again)
-	c, err := secureboot.Certificate(signed)
+	c, err := authenticode.Certificate(signed)
 	require.NoError(t, err)
 	require.True(t, c.Equal(boot.DB.Certificate))
 	list, err := pcr.ReadSignatures(bytes.NewReader(signed))
@@ -56,7 +57,7 @@ func TestWhatMachinesStartIsSigned(t *testing.T) {
 
 	loader, err = k.loader(loader)
 	require.NoError(t, err)
-	c, err = secureboot.Certificate(loader)
+	c, err = authenticode.Certificate(loader)
 	require.NoError(t, err)
 	require.True(t, c.Equal(boot.DB.Certificate))
 	_, err = k.loader([]byte("no program"))

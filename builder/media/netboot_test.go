@@ -17,6 +17,7 @@ import (
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
 	"spore/cluster"
+	"spore/pki/authenticode"
 )
 
 // netbootMedia is enough of a root for network boot.
@@ -105,11 +106,11 @@ func TestIPXEForUEFIIsSigned(t *testing.T) {
 		dir, err := write(t, Keys{Boot: boot.DB}, loaders)
 		require.NoError(t, err)
 		signed := loader(t, dir, "snponly.efi")
-		list, err := secureboot.Signatures(bytes.NewReader(signed), int64(len(signed)))
+		list, err := authenticode.Signatures(bytes.NewReader(signed), int64(len(signed)))
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Empty(t, list[0].Problem, "the firmware takes it")
-		c, err := secureboot.Certificate(signed)
+		c, err := authenticode.Certificate(signed)
 		require.NoError(t, err)
 		require.True(t, c.Equal(boot.DB.Certificate))
 		require.Equal(t, "PXE", string(loader(t, dir, "undionly.kpxe")), "a binary for BIOS stays as it is")
@@ -123,7 +124,7 @@ func TestIPXEForUEFIIsSigned(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, program, loader(t, dir, "snponly.efi"))
 	})
-	t.Run("a file that is no program is not signed", func(t *testing.T) {
+	t.Run("a file that is not a program is not signed", func(t *testing.T) {
 		dir, err := write(t, Keys{Boot: boot.DB}, map[string][]byte{"snponly.efi": []byte("PXE")})
 		require.ErrorContains(t, err, "iPXE snponly.efi: sign for Secure Boot")
 		require.NoDirExists(t, dir)

@@ -55,7 +55,7 @@ func (m *missing) errorf(at check.Problem, format string, args ...any) {
 // format refuses a root whose agent would read another form of configuration than the one that this program writes.
 func (m *missing) format() {
 	if m.root.ConfigFormat != services.Format() {
-		m.errorf(m.config.At(clusterFile), "the agent in the image reads the configuration in form %q, and this spore writes form %q: use the spore that built the image, or build it anew", m.root.ConfigFormat, services.Format())
+		m.errorf(m.config.At(clusterFile), "the agent in the image reads the configuration in form %q, and this spore writes form %q: use the spore that built the image, or build the image again", m.root.ConfigFormat, services.Format())
 	}
 }
 
@@ -75,11 +75,11 @@ func (m *missing) imagePackages() error {
 		return err
 	}
 	if absent := m.absent(list); len(absent) > 0 {
-		m.errorf(m.config.At(imageFile, "kernel"), "the kernel %s needs %s, which the image does not carry; it has kernel %s", m.config.Image.Kernel, join("package", absent), m.root.Kernel)
+		m.errorf(m.config.At(imageFile, "kernel"), "the kernel %s needs %s, which the image does not contain; it has kernel %s", m.config.Image.Kernel, join("package", absent), m.root.Kernel)
 	}
 	if m.config.Image.Microcode {
 		if absent := m.absent(microcode); len(absent) > 0 {
-			m.errorf(m.config.At(imageFile, "microcode"), "microcode needs %s, which the image does not carry", join("package", absent))
+			m.errorf(m.config.At(imageFile, "microcode"), "microcode needs %s, which the image does not contain", join("package", absent))
 		}
 	}
 	for i, name := range m.config.Image.Packages {
@@ -130,7 +130,7 @@ func (m *missing) services() {
 			what = append(what, join("package", absent))
 		}
 		if what != nil {
-			m.errorf(m.config.At(clusterFile, "services", i), "service %s needs %s, which the image does not carry", s, strings.Join(what, " and "))
+			m.errorf(m.config.At(clusterFile, "services", i), "service %s needs %s, which the image does not contain", s, strings.Join(what, " and "))
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (m *missing) state() {
 			break
 		}
 	}
-	m.errorf(at, "encrypted state needs %s, which the image does not carry", join("package", absent))
+	m.errorf(at, "encrypted state needs %s, which the image does not contain", join("package", absent))
 }
 
 // service is the one that brings a program: of two that it needs, the one that the image may not know.

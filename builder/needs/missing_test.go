@@ -68,29 +68,29 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 		"a package that another brought":     {services: "dns", image: "packages: [htop]"},
 		"a package that packages provide":    {services: "dns", image: "packages: [awk]"},
 		"words of the command line":          {services: "dns", image: "kernelArguments: [quiet]"},
-		"a service":                          {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry"}},
+		"a service":                          {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain"}},
 		"a package of image.yaml":            {services: "dns", image: "packages: [awk, tmux]", want: []string{"image.yaml:1:17: error: package tmux is not in the image"}},
-		"microcode":                          {services: "dns", image: "microcode: true", want: []string{"image.yaml:1:12: error: microcode needs packages amd64-microcode, intel-microcode, which the image does not carry"}},
+		"microcode":                          {services: "dns", image: "microcode: true", want: []string{"image.yaml:1:12: error: microcode needs packages amd64-microcode, intel-microcode, which the image does not contain"}},
 		"what rules left out":                {services: "dns", image: "keep: [man, sound]\nkeepPaths: [/usr/share/zsh]", want: []string{"image.yaml:1:13: error: the image was built without sound", "image.yaml:2:13: error: the image was built without /usr/share/zsh"}, change: func(m *manifest.Manifest) { m.Keep = []string{"man"} }},
-		"another kernel":                     {services: "dns", image: "kernel: cloud", want: []string{"image.yaml:1:9: error: the kernel cloud needs package linux-image-cloud-amd64, which the image does not carry; it has kernel 6.12.1-amd64"}},
+		"another kernel":                     {services: "dns", image: "kernel: cloud", want: []string{"image.yaml:1:9: error: the kernel cloud needs package linux-image-cloud-amd64, which the image does not contain; it has kernel 6.12.1-amd64"}},
 		"another suite":                      {services: "dns", image: "suite: forky", want: []string{"image.yaml:1:8: error: asks for the suite forky, and the image was built from trixie"}},
-		"an agent that reads something else": {services: "dns", change: func(m *manifest.Manifest) { m.ConfigFormat = "0123456789abcdef" }, want: []string{`cluster.yaml:1:1: error: the agent in the image reads the configuration in form "0123456789abcdef", and this spore writes form "` + services.Format() + `": use the spore that built the image, or build it anew`}},
+		"an agent that reads something else": {services: "dns", change: func(m *manifest.Manifest) { m.ConfigFormat = "0123456789abcdef" }, want: []string{`cluster.yaml:1:1: error: the agent in the image reads the configuration in form "0123456789abcdef", and this spore writes form "` + services.Format() + `": use the spore that built the image, or build the image again`}},
 		"programs that one service has where another is enabled": {
 			services: "dns, mqtt", change: func(m *manifest.Manifest) { m.Programs = []string{"coredns"} },
-			want: []string{"cluster.yaml:2:17: error: service mqtt needs program mosquitto, which the image does not carry"},
+			want: []string{"cluster.yaml:2:17: error: service mqtt needs program mosquitto, which the image does not contain"},
 		},
 		"encrypted state": {
 			more: fstest.MapFS{"cluster.yaml": {Data: []byte("name: plant\nservices: [dns]\nstate: {encrypt: tpm2}\n")}},
-			want: []string{"cluster.yaml:3:18: error: encrypted state needs package systemd-cryptsetup, which the image does not carry"},
+			want: []string{"cluster.yaml:3:18: error: encrypted state needs package systemd-cryptsetup, which the image does not contain"},
 		},
 		"encrypted state of one node": {
 			services: "dns", more: fstest.MapFS{"nodes/a.yaml": {Data: []byte("node: a\nstate: {encrypt: passphrase}\n")}},
-			want: []string{"nodes/a.yaml:2:18: error: encrypted state needs package systemd-cryptsetup, which the image does not carry"},
+			want: []string{"nodes/a.yaml:2:18: error: encrypted state needs package systemd-cryptsetup, which the image does not contain"},
 		},
 		"several": {services: "kafka", image: "packages: [tmux]\nsuite: forky", want: []string{
 			"image.yaml:2:8: error: asks for the suite forky, and the image was built from trixie",
 			"image.yaml:1:12: error: package tmux is not in the image",
-			"cluster.yaml:2:12: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry",
+			"cluster.yaml:2:12: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestContainerImagesAreComparedByTheirContent(t *testing.T) {
 	}
 	c, folder := load(t, "kubernetes", "", settings("images/bad.tar"))
 	_, err = Missing(c, root, folder)
-	require.ErrorContains(t, err, "container image images/bad.tar: it is no tar")
+	require.ErrorContains(t, err, "container image images/bad.tar: it is not a tar")
 	c, _ = load(t, "kubernetes", "", settings("images/hello.tar"))
 	_, err = Missing(c, root, fstest.MapFS{})
 	require.ErrorContains(t, err, "container image images/hello.tar: open images/hello.tar")

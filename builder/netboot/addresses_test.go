@@ -50,5 +50,5 @@ func TestAnIsolatedNetworkIsTheNodes(t *testing.T) {
 	_, _, err = network(n, Card{Name: "eth0", Prefix: netip.MustParsePrefix("192.0.2.7/24")}, netip.Addr{}, netip.Addr{}, time.Now)
 	require.ErrorContains(t, err, "give the interface an address of that network")
 	_, _, err = network(n, eth1, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.9"), time.Now)
-	require.ErrorContains(t, err, "is not one of the network 10.77.0.0/24")
+	require.ErrorContains(t, err, "does not lie in the network 10.77.0.0/24")
 }

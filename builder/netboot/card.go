@@ -50,7 +50,7 @@ func Choose(cards []Card, name string, subnets []string) (Card, error) {
 		}
 	}
 	if len(named) == 0 && name != "" {
-		return Card{}, fmt.Errorf("%s is no interface that is up with an IPv4 address, and no address of one; there are %s", name, list(cards))
+		return Card{}, fmt.Errorf("%s is neither an interface that is up with an IPv4 address nor the address of one; there are %s", name, list(cards))
 	}
 	var inside []Card
 	for _, c := range named {

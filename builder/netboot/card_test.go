@@ -29,7 +29,7 @@ func TestTheInterfaceThatMachinesAreAt(t *testing.T) {
 		{"of two addresses the one in the nodes' network", []Card{lan, card("eth0", "10.77.0.9/24")}, "eth0", "10.77.0.9", ""},
 		{"two in the nodes' network", []Card{plant, second}, "", "", "eth1 (10.77.0.2/24), eth2 (10.77.0.3/24) are all in the nodes' network; name one with --interface"},
 		{"two elsewhere", []Card{lan, card("wlan0", "198.51.100.1/24")}, "", "", "none of eth0 (192.0.2.7/24), wlan0 (198.51.100.1/24) is in the nodes' network"},
-		{"one that is not there", []Card{lo, lan}, "eth9", "", "eth9 is no interface that is up"},
+		{"one that is not there", []Card{lo, lan}, "eth9", "", "eth9 is neither an interface that is up"},
 		{"none", []Card{lo}, "", "", "no IPv4 address but its loopback's"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

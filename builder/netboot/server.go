@@ -6,6 +6,7 @@
 package netboot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,12 +172,12 @@ func (s *Server) alone(ctx context.Context) error {
 	other, err := dhcp.Probe(ctx, card, i.HardwareAddr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		s.o.Say("a DHCP client of this machine uses %s, so that nobody looked for another DHCP server there; there must be none", card)
+		s.o.Say("a DHCP client of this machine uses %s, so other DHCP servers there were not searched; make sure that there is none", card)
 		return nil
 	case err != nil:
 		return err
 	case other.IsValid():
-		return fmt.Errorf("%s gives out addresses on %s already; use --dhcp proxy beside it, or take it off this network", other, card)
+		return fmt.Errorf("%s gives out addresses on %s already; use --dhcp proxy beside it, or remove it from this network", other, card)
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func advise(err error, o Options) error {
 func readLoaders(dir string) (map[string][]byte, error) {
 	files, err := os.ReadDir(filepath.Join(dir, media.NetbootLoaders))
 	if err != nil {
-		return nil, fmt.Errorf("%w; make the folder anew with `spore build --format netboot`", err)
+		return nil, fmt.Errorf("%w; make the folder again with `spore build --format netboot`", err)
 	}
 	out := map[string][]byte{}
 	for _, f := range files {
@@ -306,7 +307,7 @@ func (s *Server) asked(e dhcp.Event) {
 	case e.Loads != "":
 		s.o.Say("%s, %s: is to load %s", who(m), e.Client, e.Loads)
 		if fresh && m.Node == "" && e.Client != "iPXE" {
-			s.o.Say("  unknown by its card; %s", m.Advice())
+			s.o.Say("  does not match any node by its network card; %s", m.Advice())
 		}
 	}
 }
@@ -317,7 +318,7 @@ func (s *Server) seen(m roster.Machine, fresh bool) {
 	case m.Node != "":
 		s.o.Say("%s: boots (by its %s)", who(m), m.Why)
 	case fresh:
-		s.o.Say("UNKNOWN MACHINE: MACs %s, serial %s, UUID %s, address %s\n  %s", strings.Join(m.MACs, " "), orDash(m.Serial), orDash(m.UUID), orDash(m.Address), m.Advice())
+		s.o.Say("UNKNOWN MACHINE: MACs %s, serial %s, UUID %s, address %s\n  %s", strings.Join(m.MACs, " "), cmp.Or(m.Serial, "-"), cmp.Or(m.UUID, "-"), cmp.Or(m.Address, "-"), m.Advice())
 	}
 }
 
@@ -347,7 +348,7 @@ func (s *Server) sent(f web.Sent) {
 // claimed is told of machines that have no bundle.
 func (s *Server) claimed(r enroll.Request) {
 	if r.State == enroll.Unknown {
-		s.o.Say("a machine at %s that is no node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), orDash(r.Claim.Serial))
+		s.o.Say("a machine at %s that does not match any node asks for secrets: MACs %s, serial %s", r.Remote, strings.Join(r.Claim.MACs, " "), cmp.Or(r.Claim.Serial, "-"))
 		return
 	}
 	tpm := "It shows no TPM."
@@ -375,13 +376,6 @@ func who(m roster.Machine) string {
 		return strings.TrimSpace(name + " (" + m.Address + ")")
 	}
 	return name
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // toInstall says what a node is to do beside booting: install itself, and start from its disk once it has. A start that comes to

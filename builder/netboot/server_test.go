@@ -301,7 +301,7 @@ func TestKeysOfAuthoritiesAreNotGivenToAMachineThatProvesNothing(t *testing.T) {
 	refused("the bundle of "+master+" has keys of authorities (", nil)
 	refused("It shows no TPM. Bring the bundle on a medium", nil)
 	tpm := strings.Repeat("aaaa-", 7) + "aaaa"
-	refused("it shows no TPM, and a proof by one is asked for", func(o *approval.Options) { o.TPM = tpm })
+	refused("it shows no TPM, and a proof by a TPM is required", func(o *approval.Options) { o.TPM = tpm })
 	refused("leave one of them out", func(o *approval.Options) { o.TPM, o.TrustNetwork = tpm, true })
 	require.NoError(t, p.approve(fingerprint, func(o *approval.Options) { o.TrustNetwork = true }))
 	code, _ := m.ask(s)
@@ -378,7 +378,7 @@ func TestANodeIsToldToInstallItselfUntilItHas(t *testing.T) {
 
 	o.Install = map[string]string{"edge-99": "DISK0001"}
 	_, err := netboot.Open(t.Context(), o)
-	require.ErrorContains(t, err, `install: no node "edge-99"`)
+	require.ErrorContains(t, err, `install: the image has no node "edge-99"`)
 }
 
 func TestWhatIsMissingIsSaid(t *testing.T) {

@@ -54,7 +54,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("it is no tar (OCI archives are not compressed as a whole): %w", err)
+			return nil, fmt.Errorf("it is not a tar archive (OCI archives are not compressed as a whole): %w", err)
 		}
 		if len(a.members) == maxMembers {
 			return nil, fmt.Errorf("it has more than %d members", maxMembers)
@@ -74,7 +74,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 		a.members[name] = extent{offset, h.Size}
 	}
 	if _, ok := a.members[indexFile]; !ok {
-		return nil, fmt.Errorf("it has no %s, so it is no OCI archive; write one with `skopeo copy … oci-archive:app.tar:registry.example/app:1.2`", indexFile)
+		return nil, fmt.Errorf("it has no %s, so it is not an OCI archive; write one with `skopeo copy … oci-archive:app.tar:registry.example/app:1.2`", indexFile)
 	}
 	return a, nil
 }
@@ -111,7 +111,7 @@ func (a *archive) top() (descriptor, []string, error) {
 			continue
 		}
 		if top.Digest != "" && top.Digest != d.Digest {
-			return descriptor{}, nil, errors.New("it holds more than one image; write an archive for each")
+			return descriptor{}, nil, errors.New("it contains more than one image; write one archive for each image")
 		}
 		top = d
 		if n := d.name(); n != "" && !slices.Contains(names, n) {
@@ -120,7 +120,7 @@ func (a *archive) top() (descriptor, []string, error) {
 	}
 	switch {
 	case top.Digest == "":
-		return descriptor{}, nil, errors.New("it holds no image for linux/amd64")
+		return descriptor{}, nil, errors.New("it contains no image for linux/amd64")
 	case len(names) == 0:
 		return descriptor{}, nil, errors.New("it does not say the image's full name, registry and tag included; write it with `skopeo copy … oci-archive:app.tar:registry.example/app:1.2`, or `docker buildx build --output type=oci,dest=app.tar,name=registry.example/app:1.2`")
 	}

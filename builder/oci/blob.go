@@ -40,9 +40,9 @@ func (w *walk) collect(d descriptor, depth int) error {
 	case isManifest(d.MediaType):
 		return w.manifest(d)
 	case isIndex(d.MediaType):
-		return fmt.Errorf("%s: there are more than %d indexes in each other", d.Digest, maxDepth)
+		return fmt.Errorf("%s: indexes are nested more than %d deep", d.Digest, maxDepth)
 	}
-	return fmt.Errorf("%s is %.80q, which is no image", d.Digest, d.MediaType)
+	return fmt.Errorf("%s is %.80q, which is not an image", d.Digest, d.MediaType)
 }
 
 // document reads a blob that is JSON.
@@ -63,7 +63,7 @@ func (w *walk) document(d descriptor, into any) error {
 		return fmt.Errorf("%s: %w", d.Digest, err)
 	}
 	if sum := sha256.Sum256(data); int64(len(data)) != d.Size || digestOf(sum[:]) != d.Digest {
-		return fmt.Errorf("%s: its content is another one", d.Digest)
+		return fmt.Errorf("%s: its content does not match", d.Digest)
 	}
 	if err := decode(bytes.NewReader(data), into); err != nil {
 		return fmt.Errorf("%s: %w", d.Digest, err)
@@ -176,10 +176,10 @@ func (b blob) layer(t io.Writer, r io.Reader) error {
 		return err
 	}
 	if digest(packed) != b.Digest {
-		return errors.New("its content is another one")
+		return errors.New("its content does not match")
 	}
 	if digest(unpacked) != b.diffID {
-		return fmt.Errorf("unpacked it is not %.80s, as its configuration says", b.diffID)
+		return fmt.Errorf("its unpacked content does not match %.80s of its configuration", b.diffID)
 	}
 	return nil
 }

@@ -256,7 +256,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 		name, want string
 		make       func(k *kit) []byte
 	}{
-		{"no tar", "it is no tar", func(k *kit) []byte { return []byte(strings.Repeat("x", 600)) }},
+		{"no tar", "it is not a tar", func(k *kit) []byte { return []byte(strings.Repeat("x", 600)) }},
 		{"compressed as a whole", "OCI archives are not compressed as a whole", func(k *kit) []byte {
 			var b bytes.Buffer
 			z := gzip.NewWriter(&b)
@@ -264,12 +264,12 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			_ = z.Close()
 			return b.Bytes()
 		}},
-		{"no index", "it has no index.json, so it is no OCI archive", func(k *kit) []byte { k.without = indexFile; return k.archive() }},
-		{"an empty index", "it holds no image for linux/amd64", func(k *kit) []byte { return k.archive() }},
+		{"no index", "it has no index.json, so it is not an OCI archive", func(k *kit) []byte { k.without = indexFile; return k.archive() }},
+		{"an empty index", "it contains no image for linux/amd64", func(k *kit) []byte { return k.archive() }},
 		{"no name", "it does not say the image's full name", func(k *kit) []byte { return k.archive(k.image("", "amd64")) }},
 		{"a name without a registry", "it does not say the image's full name", func(k *kit) []byte { return k.archive(named(k.image("", "amd64"), "app:1.2")) }},
 		{"a name without a tag", "it does not say the image's full name", func(k *kit) []byte { return k.archive(named(k.image("", "amd64"), "registry.example/app")) }},
-		{"two images", "it holds more than one image", func(k *kit) []byte {
+		{"two images", "it contains more than one image", func(k *kit) []byte {
 			return k.archive(named(k.image("", "amd64"), appName), named(k.image("+gzip", "amd64"), "registry.example/b:1"))
 		}},
 		{"another processor", "the image is for linux/arm64", func(k *kit) []byte { return k.archive(named(k.image("", "arm64"), appName)) }},
@@ -277,7 +277,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			d := k.image("", "arm64")
 			return k.archive(named(k.json(typeIndex, index{Manifests: []descriptor{d}}), appName))
 		}},
-		{"indexes without end", "more than 3 indexes in each other", func(k *kit) []byte {
+		{"indexes without end", "nested more than 3 deep", func(k *kit) []byte {
 			d := k.image("", "amd64")
 			for range 5 {
 				d = k.json(typeIndex, index{Manifests: []descriptor{d}})
@@ -289,7 +289,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			k.without = k.members[0].name
 			return k.archive(named(d, appName))
 		}},
-		{"a layer that was changed", "its content is another one", func(k *kit) []byte {
+		{"a layer that was changed", "its content does not match", func(k *kit) []byte {
 			d := k.image("", "amd64")
 			k.members[0].data[600] ^= 1
 			return k.archive(named(d, appName))
@@ -299,7 +299,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			k.members[0].data[len(k.members[0].data)-1] ^= 1
 			return k.archive(named(d, appName))
 		}},
-		{"a manifest that was changed", "its content is another one", func(k *kit) []byte {
+		{"a manifest that was changed", "its content does not match", func(k *kit) []byte {
 			d := k.image("", "amd64")
 			k.members[2].data[3] ^= 1
 			return k.archive(named(d, appName))
@@ -325,7 +325,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			c := k.json(typeConfig, config{Architecture: "amd64", OS: "linux", RootFS: rootFS{DiffIDs: []string{diff}}})
 			return k.archive(named(k.json(typeManifest, manifest{Config: c, Layers: []descriptor{l}}), appName))
 		}},
-		{"a configuration of another layer", "as its configuration says", func(k *kit) []byte {
+		{"a configuration of another layer", "of its configuration", func(k *kit) []byte {
 			l, _ := k.layer("+gzip")
 			c := k.json(typeConfig, config{Architecture: "amd64", OS: "linux", RootFS: rootFS{DiffIDs: []string{l.Digest}}})
 			return k.archive(named(k.json(typeManifest, manifest{Config: c, Layers: []descriptor{l}}), appName))
@@ -335,7 +335,7 @@ func TestWhatIsWrongWithAnArchive(t *testing.T) {
 			c := k.json(typeConfig, config{Architecture: "amd64", OS: "linux"})
 			return k.archive(named(k.json(typeManifest, manifest{Config: c, Layers: []descriptor{l}}), appName))
 		}},
-		{"something that is no image", "which is no image", func(k *kit) []byte {
+		{"something that is not an image", "which is not an image", func(k *kit) []byte {
 			return k.archive(named(k.json("application/vnd.example+json", "x"), appName))
 		}},
 		{"a member twice", "twice", func(k *kit) []byte {

@@ -22,7 +22,7 @@ type ProgramOptions struct {
 // Program writes an archive whose image holds one static program and nothing else.
 func Program(w io.Writer, program []byte, o ProgramOptions) (Image, error) {
 	if !fullName.MatchString(o.Image) {
-		return Image{}, fmt.Errorf("internal error: %q is no full name of an image", o.Image)
+		return Image{}, fmt.Errorf("internal error: %q is not a full image name", o.Image)
 	}
 	var layer bytes.Buffer
 	t := tar.NewWriter(&layer)

@@ -42,7 +42,7 @@ func Take(ctx context.Context, dir string, names []string, waiting func()) (rele
 	}
 	if err := clean(dir, names); err != nil {
 		f.Close()
-		return nil, false, fmt.Errorf("remove what an earlier build left in the output folder: %w", err)
+		return nil, false, fmt.Errorf("remove the remains of an earlier build from the output folder: %w", err)
 	}
 	return func() { f.Close() }, true, nil
 }

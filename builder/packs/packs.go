@@ -139,7 +139,7 @@ func load(st *store.Store, packKey, aboutKey store.Key) (*Pack, error) {
 	}
 	var a about
 	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, st.Damaged(aboutKey, fmt.Errorf("read what the store keeps of a package: %w", err))
+		return nil, st.Damaged(aboutKey, fmt.Errorf("read the stored data of a package: %w", err))
 	}
 	f, pack, err := openPack(st, packKey)
 	if err != nil {

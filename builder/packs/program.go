@@ -45,5 +45,5 @@ func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, er
 		}
 	}
 	f.Close()
-	return nil, st.Damaged(packKey, fmt.Errorf("the pack holds no %s", contentPath))
+	return nil, st.Damaged(packKey, fmt.Errorf("the pack has no %s", contentPath))
 }

@@ -41,15 +41,15 @@ var coordinate = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_-])
 func (a Artifact) check() error {
 	for _, word := range []string{a.Group, a.Name, a.Version} {
 		if !coordinate.MatchString(word) || strings.Contains(word, "..") {
-			return fmt.Errorf("%s: %q is no word of an artifact (a version is exact: no range, no property)", a, word)
+			return fmt.Errorf("%s: %q is not valid in the name of an artifact (a version is exact: no range, no property)", a, word)
 		}
 	}
 	if a.Classifier != "" && !coordinate.MatchString(a.Classifier) {
-		return fmt.Errorf("%s: %q is no classifier", a, a.Classifier)
+		return fmt.Errorf("%s: %q is not a classifier", a, a.Classifier)
 	}
 	switch {
 	case a.Version == "LATEST" || a.Version == "RELEASE" || strings.HasSuffix(a.Version, "-SNAPSHOT"):
-		return fmt.Errorf("%s: the version %s is another one tomorrow; name it exactly", a, a.Version)
+		return fmt.Errorf("%s: the version %s can change; name an exact version", a, a.Version)
 	}
 	return nil
 }
@@ -74,14 +74,14 @@ func artifactOf(p string) (Artifact, error) {
 	dir, file := path.Split(p)
 	words := strings.Split(strings.TrimSuffix(dir, "/"), "/")
 	if len(words) < 3 {
-		return Artifact{}, fmt.Errorf("%s is no path of a Maven repository", p)
+		return Artifact{}, fmt.Errorf("%s is not a path of a Maven repository", p)
 	}
 	n := len(words)
 	a := Artifact{Group: strings.Join(words[:n-2], "."), Name: words[n-2], Version: words[n-1]}
 	rest, ok := strings.CutPrefix(file, a.Name+"-"+a.Version)
 	rest, jar := strings.CutSuffix(rest, ".jar")
 	if !ok || !jar || (rest != "" && !strings.HasPrefix(rest, "-")) {
-		return Artifact{}, fmt.Errorf("%s is no jar", p)
+		return Artifact{}, fmt.Errorf("%s is not a jar", p)
 	}
 	a.Classifier = strings.TrimPrefix(rest, "-")
 	return a, a.check()
@@ -127,7 +127,7 @@ func parseSums(data []byte) ([]jar, error) {
 		switch {
 		case err != nil:
 		case artifacts[j.key()]:
-			err = fmt.Errorf("%s is there in a second version", j.Artifact)
+			err = fmt.Errorf("%s appears in a second version", j.Artifact)
 		case files[j.File()]:
 			err = fmt.Errorf("a second jar is called %s", j.File())
 		case len(out) > 0 && out[len(out)-1].String() >= j.String():
@@ -176,7 +176,7 @@ func compareJars(pinned, found []jar) error {
 		delete(byKey, want.key())
 		switch {
 		case !ok:
-			problems = append(problems, fmt.Errorf("%s is in %s, and %s leads to no such jar", want.Artifact, SumFile, PomFile))
+			problems = append(problems, fmt.Errorf("%s is in %s, but %s does not lead to such a jar", want.Artifact, SumFile, PomFile))
 		case got.Version != want.Version:
 			problems = append(problems, fmt.Errorf("%s leads to %s, and %s has version %s", PomFile, got.Artifact, SumFile, want.Version))
 		case got.sha256 != want.sha256:

@@ -118,7 +118,7 @@ func tail(b []byte) string {
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("what go build made is no program: %w", err)
+		return fmt.Errorf("the output of go build is not a program: %w", err)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {

@@ -27,7 +27,7 @@ const (
 )
 
 // sumsHint says how SumFile is written.
-const sumsHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + SumFile + " anew, for you to look at"
+const sumsHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + SumFile + " again; review the changes"
 
 // buildJars lays out a payload of jars: those that SumFile pins, and the files that payload.yaml lists beside them.
 //
@@ -308,7 +308,7 @@ func findJars(dir string) ([]foundJar, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what Maven copied: %w", err)
+		return nil, fmt.Errorf("read the jars that Maven copied: %w", err)
 	}
 	return out, nil
 }

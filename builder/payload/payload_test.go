@@ -159,7 +159,7 @@ func TestErrors(t *testing.T) {
 		{"no go.sum", map[string]string{"go.mod": mod, "main.go": hello}, []string{"payload hello", "go.sum"}},
 		{"no go.mod", map[string]string{"go.sum": "", "main.go": hello}, []string{"payload hello", "go.mod"}},
 		{"code that does not compile", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package main\nfunc main() { x }\n"}, []string{"program hello", "main.go:2:15: undefined: x"}},
-		{"a library", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package lib\n"}, []string{"program hello", "is no program"}},
+		{"a library", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package lib\n"}, []string{"program hello", "is not a program"}},
 		{"an import that is not pinned", map[string]string{"go.mod": mod, "go.sum": "", "main.go": "package main\nimport _ \"example.test/other\"\nfunc main() {}\n"}, []string{"cannot find module providing package example.test/other"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

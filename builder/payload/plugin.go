@@ -22,7 +22,7 @@ import (
 const PluginFile = "plugin.sum"
 
 // pluginHint says how PluginFile is written.
-const pluginHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + PluginFile + " anew, for you to look at"
+const pluginHint = "UPDATE=1 go test -tags integration -run Jars ./test/payloads writes " + PluginFile + " again; review the changes"
 
 // maxPluginFiles bounds PluginFile.
 const maxPluginFiles = 5000
@@ -200,7 +200,7 @@ func PluginSums(ctx context.Context, dir string, o Options) ([]byte, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what Maven brought: %w", err)
+		return nil, fmt.Errorf("read the downloads of Maven: %w", err)
 	}
 	lines := strings.SplitAfter(string(out), "\n")
 	slices.Sort(lines) // By whole paths, as PluginFile is read.

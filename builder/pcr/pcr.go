@@ -88,7 +88,7 @@ func predict(r io.ReaderAt) (Value, error) {
 	}
 	for _, name := range others {
 		if _, ok := byName[name]; ok {
-			return Value{}, fmt.Errorf("the section %s is measured in a way that is not known here", name)
+			return Value{}, fmt.Errorf("the section %s is measured in an unknown way", name)
 		}
 	}
 	var v Value

@@ -124,14 +124,14 @@ func TestAnImageCarriesItsSignature(t *testing.T) {
 	require.NoError(t, Check(list, v, key))
 	require.Contains(t, string(out), string(key))
 
-	require.ErrorContains(t, Check(list, v.Enter("shutdown"), key), "no signature is for PCR 11")
+	require.ErrorContains(t, Check(list, v.Enter("shutdown"), key), "there is no signature for PCR 11")
 	list[0].Signature[3] ^= 1
-	require.ErrorContains(t, Check(list, v, key), "not that of the key")
+	require.ErrorContains(t, Check(list, v, key), "not made by the key")
 	other, err := rsa.GenerateKey(rand.Reader, keySize)
 	require.NoError(t, err)
 	theirs, err := (&Signer{other}).PublicKey()
 	require.NoError(t, err)
-	require.ErrorContains(t, Check(list, v, theirs), "no signature is for PCR 11")
+	require.ErrorContains(t, Check(list, v, theirs), "there is no signature for PCR 11")
 	require.ErrorContains(t, Check(list, v, []byte("x")), "not PEM")
 }
 
@@ -166,7 +166,7 @@ func TestImagesWhoseMeasurementIsNotKnownAreRefused(t *testing.T) {
 		"no image":               {[]byte("x"), "not a PE file"},
 		"another program":        {ukitest.Program(0, ".text"), "no .linux section"},
 		"two of one name":        {ukitest.Program(0, ".linux", ".osrelx", ".dtb", ".dtb"), "two sections .dtb"},
-		"profiles":               {ukitest.Program(0, ".linux", ".profile"), "not known here"},
+		"profiles":               {ukitest.Program(0, ".linux", ".profile"), "in an unknown way"},
 		"a section that is away": {ukitest.Program(0, ".dtb", ".linux")[:2100], "of its 512 bytes"},
 	} {
 		_, err := Predict(bytes.NewReader(c.image))

@@ -105,7 +105,7 @@ func Check(list []Signed, v Value, publicKey []byte) error {
 	}
 	key, ok := parsed.(*rsa.PublicKey)
 	if !ok {
-		return errors.New("the public key is no RSA key")
+		return errors.New("the public key is not an RSA key")
 	}
 	policy := policyDigest(v)
 	for _, s := range list {
@@ -114,11 +114,11 @@ func Check(list []Signed, v Value, publicKey []byte) error {
 		}
 		sum := sha256.Sum256(policy)
 		if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], s.Signature) != nil {
-			return errors.New("the signature is not that of the key")
+			return errors.New("the signature was not made by the key")
 		}
 		return nil
 	}
-	return fmt.Errorf("no signature is for PCR %d = %s and this key", Register, v)
+	return fmt.Errorf("there is no signature for PCR %d = %s and this key", Register, v)
 }
 
 // Numbers of the TPM 2.0 Library, part 2: TPM_CC_PolicyPCR and TPM_ALG_SHA256.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -20,6 +21,8 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/tree"
 	"spore/builder/uki"
+	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // stage1Config is stage1.json of the initramfs.
@@ -61,13 +64,10 @@ func (b *build) source(name string) image.Source {
 
 // writeUKI writes the UKI alone.
 func (b *build) writeUKI() error {
-	if !b.wants("uki") {
+	if !b.wants(spec.FormatUKI) {
 		return nil
 	}
-	return writeFile(filepath.Join(b.Out, UKIName), func(w io.Writer) error {
-		_, err := w.Write(b.media.UKI)
-		return err
-	})
+	return atomicfile.Replace(filepath.Join(b.Out, UKIName), b.media.UKI, 0o644, atomicfile.Unsynced)
 }
 
 func (b *build) initramfs(ctx context.Context) (uki.Content, error) {
@@ -110,7 +110,7 @@ func (b *build) initramfs(ctx context.Context) (uki.Content, error) {
 
 // writeDisk writes the disk image.
 func (b *build) writeDisk(ctx context.Context) error {
-	if !b.wants("disk") {
+	if !b.wants(spec.FormatDisk) {
 		return nil
 	}
 	step := b.Progress.Step("disk")
@@ -134,7 +134,8 @@ func (b *build) writeManifest() error {
 	var written []provenance.Resource
 	write := func(name string, fn func(w io.Writer) error) error {
 		h := sha256.New()
-		err := writeFile(filepath.Join(b.Out, name), func(w io.Writer) error { return fn(io.MultiWriter(w, h)) })
+		err := atomicfile.Fill(filepath.Join(b.Out, name), 0o644, atomicfile.Unsynced,
+			func(f *os.File) error { return fn(io.MultiWriter(f, h)) })
 		written = append(written, provenance.Resource{Name: name, Algorithm: provenance.SHA256, Digest: hex.EncodeToString(h.Sum(nil))})
 		return err
 	}

@@ -81,7 +81,7 @@ func (b *build) collectImages(ctx context.Context) error {
 		size += i.Size
 		for _, name := range i.Names {
 			if owner[name] != "" {
-				return fmt.Errorf("%s and %s both hold the container image %s; remove one from images in services/kubernetes.yaml", owner[name], i.From, name)
+				return fmt.Errorf("%s and %s both contain the container image %s; remove one from images in services/kubernetes.yaml", owner[name], i.From, name)
 			}
 			owner[name] = i.From
 		}
@@ -116,7 +116,7 @@ func (b *build) makePause(ctx context.Context, o payload.Options) (payload.Progr
 		return payload.Program{}, err
 	}
 	if len(built) != 1 {
-		return payload.Program{}, fmt.Errorf("payload %s has %d programs; it is to have one", pausePayload, len(built))
+		return payload.Program{}, fmt.Errorf("payload %s has %d programs; it must have one", pausePayload, len(built))
 	}
 	return built[0], nil
 }

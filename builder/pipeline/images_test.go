@@ -144,7 +144,7 @@ func TestContainerImagesThatCannotBeHad(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(folderOf(t, b), "images", "hello.tar"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folderOf(t, b), "images", "copy.tar"), data, 0o644))
-	require.EqualError(t, b.collectImages(context.Background()), "images/hello.tar and images/copy.tar both hold the container image spore.local/hello:1; remove one from images in services/kubernetes.yaml")
+	require.EqualError(t, b.collectImages(context.Background()), "images/hello.tar and images/copy.tar both contain the container image spore.local/hello:1; remove one from images in services/kubernetes.yaml")
 
 	b = imageBuild(t, st, "images/bad.tar")
 	require.NoError(t, os.WriteFile(filepath.Join(folderOf(t, b), "images", "bad.tar"), []byte("no archive"), 0o644))

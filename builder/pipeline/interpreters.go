@@ -35,7 +35,7 @@ func (b *build) interpreters(opened []*packs.Pack) (map[[sha256.Size]byte]string
 	for sum, interpreter := range found {
 		raw, err := hex.DecodeString(sum)
 		if err != nil || len(raw) != sha256.Size {
-			return nil, fmt.Errorf("internal error: %q is no hash of a program", sum)
+			return nil, fmt.Errorf("internal error: %q is not a hash of a program", sum)
 		}
 		known[[sha256.Size]byte(raw)] = interpreter
 	}

@@ -12,6 +12,7 @@ import (
 	"spore/builder/deb"
 	"spore/builder/image"
 	"spore/builder/store"
+	"spore/cluster/spec"
 )
 
 // biosFiles are what boots an ISO without UEFI, and the packages that have it. They are data here: nothing of them is run,
@@ -30,7 +31,7 @@ const maxBIOSFile = 1 << 20
 
 // writeISO writes the hybrid ISO.
 func (b *build) writeISO(ctx context.Context) error {
-	if !b.wants("iso") {
+	if !b.wants(spec.FormatISO) {
 		return nil
 	}
 	step := b.Progress.Step("iso")

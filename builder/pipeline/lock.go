@@ -26,7 +26,7 @@ func (e *LockMismatch) Error() string {
 	for _, c := range e.Changes {
 		lines.WriteString("\n  " + c.String())
 	}
-	return fmt.Sprintf("%s does not match; this build would have (+), not have (-) or change (~):%s\nrun spore lock --update to lock what there is now, or go back to what was locked", lock.Name, lines.String())
+	return fmt.Sprintf("%s does not match; this build would have (+), not have (-) or change (~):%s\nrun spore lock --update to lock the present state, or restore the locked one", lock.Name, lines.String())
 }
 
 // Plan says what Build would make an image of now. Packages are chosen and programs are hashed, and nothing is downloaded but

@@ -128,11 +128,11 @@ func TestABuildIsHeldToItsLock(t *testing.T) {
 		"  ~ build time 2028-01-01T12:00:00Z -> 2028-01-01T12:00:01Z\n"+
 		"  - requested package curl\n"+
 		"  + requested package wget\n"+
-		"run spore lock --update to lock what there is now, or go back to what was locked")
+		"run spore lock --update to lock the present state, or restore the locked one")
 
 	delete(b.packages.media, "isolinux")
 	_, err = b.mediaPackage("isolinux")
-	require.EqualError(t, err, "image.lock has no package isolinux; spore lock --update looks for it")
+	require.EqualError(t, err, "image.lock has no package isolinux; add it with spore lock --update")
 	b.Locked = nil
 	_, err = b.mediaPackage("isolinux")
 	require.EqualError(t, err, "the archive has no package isolinux")

@@ -78,7 +78,7 @@ func (b *build) chooseHardware(ctx context.Context, opened []*packs.Pack) (*hard
 	defer f.Close()
 	var h hardware
 	if err := gob.NewDecoder(f).Decode(&h); err != nil {
-		return nil, fmt.Errorf("read the choice of modules from the store (remove %s to make it anew): %w", f.Name(), err)
+		return nil, fmt.Errorf("read the choice of modules from the store (remove %s to make it again): %w", f.Name(), err)
 	}
 	return &h, nil
 }

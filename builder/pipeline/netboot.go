@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+
+	"spore/cluster/spec"
 )
 
 // NetbootName is the folder for network boot in the output folder.
@@ -22,7 +24,7 @@ const (
 
 // writeNetboot writes the folder that machines boot from over the network.
 func (b *build) writeNetboot(ctx context.Context) error {
-	if !b.wants("netboot") {
+	if !b.wants(spec.FormatNetboot) {
 		return nil
 	}
 	step := b.Progress.Step("netboot")

@@ -100,7 +100,7 @@ func (s *packageSet) findKernel() error {
 		found = append(found, p.Name)
 	}
 	if len(found) != 1 {
-		return fmt.Errorf("an image needs exactly one kernel, the package list leads to %d (%s): check kernel and packages in image.yaml", len(found), strings.Join(found, ", "))
+		return fmt.Errorf("an image needs exactly one kernel, but the package list needs %d (%s): check kernel and packages in image.yaml", len(found), strings.Join(found, ", "))
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (b *build) mediaPackage(name string) (apt.Package, error) {
 	p, ok := b.packages.media[name]
 	switch {
 	case !ok && b.Locked != nil:
-		return p, fmt.Errorf("%s has no package %s; spore lock --update looks for it", lock.Name, name)
+		return p, fmt.Errorf("%s has no package %s; add it with spore lock --update", lock.Name, name)
 	case !ok:
 		return p, fmt.Errorf("the archive has no package %s", name)
 	}

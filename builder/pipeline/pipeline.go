@@ -9,11 +9,9 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 
 	"spore/builder/lock"
 	"spore/builder/manifest"
@@ -25,6 +23,7 @@ import (
 	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
+	"spore/cluster/spec"
 	"spore/services/service"
 )
 
@@ -53,7 +52,7 @@ type Options struct {
 	Source string
 	// Out is the folder for the image; it is made where needed.
 	Out string
-	// Formats are the outputs: "disk", "iso", "netboot", "uki".
+	// Formats are the outputs, of spec.Formats.
 	Formats []string
 	// Store is the cache.
 	Store *store.Store
@@ -193,41 +192,12 @@ func (b *build) result() *Result {
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
 	}
-	if b.wants("uki") {
+	if b.wants(spec.FormatUKI) {
 		r.UKI = filepath.Join(b.Out, UKIName)
 	}
 	return r
 }
 
 func (b *build) wants(format string) bool {
-	for _, f := range b.Formats {
-		if f == format {
-			return true
-		}
-	}
-	return false
-}
-
-// writeFile writes a small output file whole or not at all.
-func writeFile(path string, fn func(w io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err = fn(f); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err = f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(f.Name(), path)
+	return slices.Contains(b.Formats, format)
 }

@@ -22,6 +22,8 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/sbom"
 	"spore/builder/source"
+	"spore/cluster/spec"
+	"spore/storage/atomicfile"
 )
 
 // Bills are the bills of materials beside an image, by the name of their file.
@@ -52,7 +54,8 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 		}
 		p.Subjects = append(p.Subjects, whole...)
 	}
-	return writeFile(filepath.Join(b.Out, ProvenanceName), func(w io.Writer) error { return provenance.Write(w, p) })
+	return atomicfile.Fill(filepath.Join(b.Out, ProvenanceName), 0o644, atomicfile.Unsynced,
+		func(f *os.File) error { return provenance.Write(f, p) })
 }
 
 // parts are what every medium of an image is made of, by the hashes by which machines trust them. They are known already: to
@@ -65,7 +68,7 @@ func (b *build) parts() []provenance.Resource {
 		hashed("boot loader", b.media.Loader),
 		uki,
 	}
-	if b.wants("uki") {
+	if b.wants(spec.FormatUKI) {
 		uki.Name = UKIName
 		out = append(out, uki)
 	}

@@ -367,7 +367,7 @@ func (b *build) keepBootFiles(composed *recipe.Result) error {
 	for name, p := range wanted {
 		n := composed.Boot[p]
 		if n == nil {
-			return fmt.Errorf("no package brings %s", p)
+			return fmt.Errorf("no package contains %s", p)
 		}
 		if err := b.keepBootFile(name, n.Content); err != nil {
 			return err

@@ -179,11 +179,11 @@ func invocation(b Build) string {
 func ModuleDigest(sum string) (string, error) {
 	text, ok := strings.CutPrefix(sum, "h1:")
 	if !ok {
-		return "", fmt.Errorf("%q is no sum of a Go module", sum)
+		return "", fmt.Errorf("%q is not a sum of a Go module", sum)
 	}
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) != 32 {
-		return "", fmt.Errorf("%q is no sum of a Go module: %w", sum, errors.Join(err, errors.New("it is not 32 bytes in base64")))
+		return "", fmt.Errorf("%q is not a sum of a Go module: %w", sum, errors.Join(err, errors.New("it is not 32 bytes in base64")))
 	}
 	return hex.EncodeToString(b), nil
 }

@@ -59,7 +59,7 @@ func Make(o Options) (_ *Update, err error) {
 		return nil, fmt.Errorf("the keys are of the cluster with the id %s, and the configuration has %s", o.Tree.Cluster, o.Config.Cluster.ID)
 	}
 	if len(o.Config.Public.SigningKeys) == 0 {
-		return nil, errors.New("without the cluster's keys no node takes a configuration: name their folder with --pki")
+		return nil, errors.New("nodes accept a configuration only with the cluster's keys: name their folder with --pki")
 	}
 	image, err := find(o.Image)
 	if err != nil {
@@ -96,7 +96,7 @@ func find(name string) (string, error) {
 			return filepath.Join(name, member), nil
 		}
 	}
-	return "", fmt.Errorf("%s has no image; name the one that the nodes were written from with --image", name)
+	return "", fmt.Errorf("%s has no image; with --image name the image that the nodes were written from", name)
 }
 
 func (u *Update) write(o Options, c customize.Content) error {

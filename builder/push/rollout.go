@@ -25,6 +25,7 @@ type Status struct {
 		Serial      uint64 `json:"serial"`
 		Trial       bool   `json:"trial"`
 		Staged      string `json:"staged"`
+		Other       string `json:"other"`
 		Problem     string `json:"problem"`
 	} `json:"configuration"`
 }
@@ -144,10 +145,10 @@ func (r Rollout) othersAreUp(ctx context.Context, n Target) error {
 		}
 		s, err := r.Ask(ctx, other.Name)
 		if err != nil {
-			return fmt.Errorf("%s, which has a role of it too, does not answer (--without %s goes on all the same): %w", other.Name, other.Name, err)
+			return fmt.Errorf("%s, which has a role of it too, does not answer (--without %s continues anyway): %w", other.Name, other.Name, err)
 		}
 		if text := s.NotUp(); text != "" {
-			return fmt.Errorf("%s, which has a role of it too, is not up (--without %s goes on all the same): %s", other.Name, other.Name, text)
+			return fmt.Errorf("%s, which has a role of it too, is not up (--without %s continues anyway): %s", other.Name, other.Name, text)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestARollOut(t *testing.T) {
 		},
 		"one that does not come back ends it": {reboot: true, sent: []string{"a"}, lines: map[string][]string{"b": {before}}, err: "no answer in time"},
 		"no master restarts while another is away": {
-			reboot: true, lines: map[string][]string{"a": {after}}, err: "a is not restarted: b, which has a role of it too, does not answer (--without b goes on all the same): no answer in time",
+			reboot: true, lines: map[string][]string{"a": {after}}, err: "a is not restarted: b, which has a role of it too, does not answer (--without b continues anyway): no answer in time",
 		},
 		"one that is named may be away": {
 			reboot: true, without: []string{"b"}, sent: []string{"a", "b"}, lines: map[string][]string{"a": {"", after}},
@@ -87,7 +87,7 @@ func TestARollOut(t *testing.T) {
 			}, err: "b: no route to host",
 		},
 		"no master restarts while another is ill": {
-			reboot: true, lines: map[string][]string{"b": {ill}}, err: "a is not restarted: b, which has a role of it too, is not up (--without b goes on all the same): etcd.service is failed",
+			reboot: true, lines: map[string][]string{"b": {ill}}, err: "a is not restarted: b, which has a role of it too, is not up (--without b continues anyway): etcd.service is failed",
 		},
 		"no master restarts while a role is held elsewhere": {reboot: true, lines: map[string][]string{"b": {held}}, err: "role control-plane is held"},
 		"one that refuses ends it": {

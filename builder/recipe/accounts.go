@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func parseAccounts(text string) (*accounts, error) {
 				return nil, fail("group id %d is that of %s already", id, other)
 			}
 			if _, dup := a.gid[f[0]]; dup {
-				return nil, fail("group %s is there twice", f[0])
+				return nil, fail("group %s appears twice", f[0])
 			}
 			gids[uint32(id)], a.gid[f[0]] = f[0], uint32(id)
 			a.groups = append(a.groups, group{name: f[0], gid: uint32(id), members: splitList(f[2]), from: normalFrom(from)})
@@ -74,7 +75,7 @@ func parseAccounts(text string) (*accounts, error) {
 			return nil, fail("user id %d is that of %s already", id, other)
 		}
 		if _, dup := a.uid[f[0]]; dup {
-			return nil, fail("user %s is there twice", f[0])
+			return nil, fail("user %s appears twice", f[0])
 		}
 		if _, ok := a.gid[f[2]]; !ok {
 			return nil, fail("group %s of user %s has no row above", f[2], f[0])
@@ -320,7 +321,7 @@ func declaredMembers(declared map[string]bool, group string) []string {
 			out = append(out, rest)
 		}
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
 

@@ -112,8 +112,8 @@ func TestRefusedTables(t *testing.T) {
 	for name, c := range map[string]struct{ table, message string }{
 		"a user id twice":         {"group:a:1::base\nuser:a:1:a::/:/x:base\nuser:b:1:a::/:/x:base", "user id 1 is that of a already"},
 		"a group id twice":        {"group:a:1::base\ngroup:b:1::base", "group id 1 is that of a already"},
-		"a user twice":            {"group:a:1::base\nuser:a:1:a::/:/x:base\nuser:a:2:a::/:/x:base", "user a is there twice"},
-		"a group twice":           {"group:a:1::base\ngroup:a:2::base", "group a is there twice"},
+		"a user twice":            {"group:a:1::base\nuser:a:1:a::/:/x:base\nuser:a:2:a::/:/x:base", "user a appears twice"},
+		"a group twice":           {"group:a:1::base\ngroup:a:2::base", "group a appears twice"},
 		"a group that is missing": {"user:a:1:a::/:/x:base", "group a of user a has no row above"},
 		"a number out of range":   {"group:a:70000::base", "not a number up to 65534"},
 		"a short row":             {"group:a:1", "a row is"},

@@ -105,7 +105,7 @@ func TestTablesHaveAReasonForEachRow(t *testing.T) {
 		seen := map[string]bool{}
 		for _, d := range table {
 			require.NotEmpty(t, d.why, d.pattern)
-			require.False(t, seen[d.pattern], "%s is there twice", d.pattern)
+			require.False(t, seen[d.pattern], "%s appears twice", d.pattern)
 			seen[d.pattern] = true
 		}
 	}
@@ -116,7 +116,7 @@ func TestEachDependencyThatIsNotFollowedHasAReason(t *testing.T) {
 	for _, u := range unneededDependencies {
 		require.NotEmpty(t, u.why, u.dependency)
 		key := unneeded{pkg: u.pkg, dependency: u.dependency}
-		require.False(t, seen[key], "%s of %s is there twice", u.dependency, u.pkg)
+		require.False(t, seen[key], "%s of %s appears twice", u.dependency, u.pkg)
 		seen[key] = true
 		require.Contains(t, UnneededDependencies()[u.pkg], u.dependency)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf16"
@@ -84,7 +85,7 @@ func (b *build) certificates(dir string) ([]string, error) {
 			out = append(out, p)
 		}
 	})
-	sort.Strings(out)
+	slices.Sort(out)
 	return out, err
 }
 

@@ -3,8 +3,9 @@ package recipe
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"spore/builder/tree"
@@ -64,12 +65,7 @@ func (b *build) unitNames() []string {
 			}
 		}
 	}
-	out := make([]string, 0, len(seen))
-	for name := range seen {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // commands are the programs that a unit runs with all its drop-ins. A masked unit runs none; those of a unit with a second
@@ -149,7 +145,7 @@ func (b *build) runnable(program string) string {
 		switch {
 		case err != nil:
 		case n.Type != tree.Regular || n.Mode&0o111 == 0:
-			why = "is no program"
+			why = "is not a program"
 		default:
 			return ""
 		}

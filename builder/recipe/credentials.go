@@ -57,7 +57,7 @@ func shutCredentials(b *build) error {
 			case slices.Contains(credentialSettings, i.Setting):
 				reset[i.Setting] = true
 			default: // An empty condition would take away all conditions of the unit.
-				b.note("note", i.File, fmt.Sprintf("%s=%s asks for what comes from outside: drop the unit in dropunits.go", i.Setting, i.Value))
+				b.note("note", i.File, fmt.Sprintf("%s=%s takes data from outside: drop the unit in dropunits.go", i.Setting, i.Value))
 			}
 		}
 		if len(reset) == 0 {

@@ -51,7 +51,7 @@ func TestWhatCannotBeShutIsSaid(t *testing.T) {
 	require.ErrorContains(t, err, "90-late.conf: ImportCredential=b is read after")
 
 	r := compose(t, Options{}, pkg("systemd", "", unit("x.service", "[Unit]\nConditionCredential=a\n[Service]\n"), unit("multi-user.target", "")))
-	require.Contains(t, r.Report.Notes()[0].Why, "ConditionCredential=a asks for what comes from outside")
+	require.Contains(t, r.Report.Notes()[0].Why, "ConditionCredential=a takes data from outside")
 }
 
 func TestAUnitOfOurOwnNamesWhatIsHandedOver(t *testing.T) {

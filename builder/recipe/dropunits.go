@@ -59,6 +59,7 @@ var unusedUnits = []drop{
 	{"sound.target", "no such hardware is managed"},
 	{"ssh-access.target", "no ssh through vsock"},
 	{"storage-target-mode.target", "exports every disk over the network"},
+	{"swap.target", "no node swaps; a restart waited for its stop job for good, which systemd had forgotten to run"},
 	{"suspend*", "servers do not sleep"},
 	{"sys-fs-fuse-connections.mount", "nothing reads it"},
 	{"sys-kernel-config.mount", "nothing reads it"},

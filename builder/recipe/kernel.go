@@ -2,8 +2,9 @@ package recipe
 
 import (
 	"fmt"
+	"maps"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -45,13 +46,9 @@ func writeModuleIndexes(b *build) error {
 	}
 	dir := path.Join("/usr/lib/modules", b.opts.Kernel)
 	if !b.tree.Exists(dir) {
-		return fmt.Errorf("no package brings %s; the kernel release %q is wrong or its package is missing", dir, b.opts.Kernel)
+		return fmt.Errorf("no package contains %s; the kernel release %q is wrong or its package is missing", dir, b.opts.Kernel)
 	}
-	names := make([]string, 0, len(b.opts.ModuleIndexes))
-	for name := range b.opts.ModuleIndexes {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(b.opts.ModuleIndexes))
 	for _, name := range names {
 		if err := b.file(path.Join(dir, name), b.opts.ModuleIndexes[name], 0o644, "module index as depmod makes it"); err != nil {
 			return err

@@ -2,8 +2,9 @@ package recipe
 
 import (
 	"fmt"
+	"maps"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"spore/builder/tree"
@@ -38,11 +39,7 @@ func applyPresets(b *build) error {
 			}
 		}
 	}
-	names := make([]string, 0, len(units))
-	for name := range units {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(units))
 	for _, name := range names {
 		if n, err := b.tree.Lstat(units[name]); err != nil || n.Type == tree.Symlink {
 			continue // another name of a unit
@@ -75,11 +72,7 @@ func (b *build) presetRules() ([]presetRule, error) {
 			}
 		}
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(files))
 	var out []presetRule
 	for _, name := range names {
 		data, err := b.tree.ReadFile(files[name])
@@ -242,11 +235,7 @@ func (b *build) dropIns(unit string) []string {
 			}
 		}
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(files))
 	out := make([]string, 0, len(names))
 	for _, name := range names {
 		out = append(out, files[name])

@@ -180,7 +180,7 @@ func Compose(packages []Package, o Options) (*Result, error) {
 
 func newBuild(packages []Package, o Options) (*build, error) {
 	if len(packages) == 0 {
-		return nil, errors.New("no packages to compose a root of")
+		return nil, errors.New("there are no packages for the root")
 	}
 	b := &build{
 		opts:     o,

@@ -67,7 +67,7 @@ func TestModuleIndexesGoBesideTheModules(t *testing.T) {
 	require.Equal(t, "kernel/a.ko:\n", text(t, r.Tree, "/lib/modules/6/modules.dep"))
 
 	_, err := Compose([]Package{modules}, Options{Kernel: "7"})
-	require.ErrorContains(t, err, "no package brings /usr/lib/modules/7")
+	require.ErrorContains(t, err, "no package contains /usr/lib/modules/7")
 }
 
 func TestOverlayAndPayloads(t *testing.T) {

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -43,24 +44,11 @@ func (r *Report) Of(action string) []Entry {
 
 // WriteTo prints the report as a table.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
-	c := &counter{w: w}
-	t := tabwriter.NewWriter(c, 0, 8, 2, ' ', 0)
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, e := range r.Entries {
-		if _, err := fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Step, e.Action, e.Path, e.Why); err != nil {
-			return c.n, err
-		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Step, e.Action, e.Path, e.Why)
 	}
-	err := t.Flush()
-	return c.n, err
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+	t.Flush()
+	return b.WriteTo(w)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"spore/services/service"
@@ -88,7 +87,7 @@ func checkScripts(b *build) error {
 				names = append(names, name)
 			}
 		}
-		sort.Strings(names)
+		slices.Sort(names)
 		for _, name := range names {
 			if err := b.checkScript(p, name, string(p.Scripts[name])); err != nil {
 				return err

@@ -56,7 +56,7 @@ func (b *build) unpackEntry(p *Package, name string, n *tree.Inode, owner map[st
 		switch {
 		case first == "" && old.Type == n.Type && old.Target == n.Target: // the merged links, which base-files ships too
 		case old.Type == tree.Dir:
-			return fmt.Errorf("%s is a directory of %s and not one in this package", where, first)
+			return fmt.Errorf("%s is a directory in %s, but not in this package", where, first)
 		case replaces[first][p.Name] && !replaces[p.Name][first]:
 			return nil // the one that replaces was unpacked before
 		case !replaces[p.Name][first]:

@@ -67,7 +67,7 @@ func TestRefusedPackages(t *testing.T) {
 			"/usr/bin/x is also in package a"},
 		"a file where another package has a directory": {
 			[]Package{pkg("a", "", dirEntry("/opt/x", 0o755)), pkg("b", "", fileEntry("/opt/x", "", 0o644))},
-			"/opt/x is a directory of a"},
+			"/opt/x is a directory in a"},
 		"a directory where another package has a file": {
 			[]Package{pkg("a", "", fileEntry("/opt/x", "", 0o644)), pkg("b", "", dirEntry("/opt/x", 0o755))},
 			"/opt/x is a file of a"},

@@ -93,7 +93,7 @@ func (b *build) varLine(p string, n *tree.Inode) (string, error) {
 		b.note("change", p, "kept as "+to+" and copied from there")
 		return fmt.Sprintf("C %s %04o %d %d -", name, n.Mode, n.UID, n.GID), nil
 	}
-	return "", fmt.Errorf("%s of %s is a device or a pipe; packages have none under /var", p, n.Origin)
+	return "", fmt.Errorf("%s of %s is a device or a pipe, which packages must not have under /var", p, n.Origin)
 }
 
 // tmpfilesPaths are the paths that a line of tmpfiles.d of a package makes already.

@@ -36,7 +36,7 @@ func disk(d spec.Disk) (Disk, error) {
 	}
 	device, problem := deviceFor(named, value)
 	if problem != "" {
-		return Disk{}, fmt.Errorf("no disk for %s with the %s %q can be made here: %s; the node will miss it", d.Use, named, value, problem)
+		return Disk{}, fmt.Errorf("QEMU cannot imitate the disk for %s with the %s %q: %s; the node will not have it", d.Use, named, value, problem)
 	}
 	out := Disk{Name: d.Use + "-" + fileName(value), Size: sizes[d.Use], Device: device}
 	if out.Size == 0 {

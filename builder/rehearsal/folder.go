@@ -130,7 +130,7 @@ func (s *State) own(id string, create func(disk string) error) (string, error) {
 	case string(known) == id, string(known) == Installed:
 		return disk, nil
 	case id == Installed:
-		return "", fmt.Errorf("the disk in %s is no empty one to install on; start afresh with --rm", s.Dir)
+		return "", fmt.Errorf("the disk in %s is not empty; use --rm to install on a new one", s.Dir)
 	}
 	return "", fmt.Errorf("the disk in %s was made for another build of the image; start afresh with --rm", s.Dir)
 }

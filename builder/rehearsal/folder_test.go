@@ -40,7 +40,7 @@ func TestADiskStandsOnOneBuildOfTheImage(t *testing.T) {
 	_, err = s.BootDisk(t.Context(), img, "two")
 	require.ErrorContains(t, err, "another build of the image; start afresh with --rm")
 	_, err = s.EmptyDisk(t.Context())
-	require.ErrorContains(t, err, "no empty one")
+	require.ErrorContains(t, err, "not empty")
 	require.NoError(t, s.Forget())
 	require.NoFileExists(t, disk)
 	_, err = s.BootDisk(t.Context(), img, "two")

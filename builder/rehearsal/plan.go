@@ -55,15 +55,15 @@ func Plan(c *facts.Cluster, all []facts.Node, names []string) ([]Machine, error)
 	}
 	var out []Machine
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(n facts.Node) bool { return n.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("no node %q; the image's nodes are %s", name, strings.Join(nodeNames(all), ", "))
+		n, err := facts.Find(all, name, "the image")
+		if err != nil {
+			return nil, err
 		}
-		m := Machine{Node: &all[i], Memory: Memory(c, &all[i])}
-		if m.NICs, err = net.cards(c, &all[i]); err != nil {
+		m := Machine{Node: n, Memory: Memory(c, n)}
+		if m.NICs, err = net.cards(c, n); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		for _, d := range all[i].Disks {
+		for _, d := range n.Disks {
 			made, err := disk(d)
 			if err != nil {
 				m.Missing = append(m.Missing, err.Error())
@@ -74,14 +74,6 @@ func Plan(c *facts.Cluster, all []facts.Node, names []string) ([]Machine, error)
 		out = append(out, m)
 	}
 	return out, nil
-}
-
-func nodeNames(all []facts.Node) []string {
-	var out []string
-	for _, n := range all {
-		out = append(out, n.Name)
-	}
-	return out
 }
 
 // network is the IPv4 network of the nodes with the addresses of this host in it: two at each node's gateway, and that of
@@ -146,7 +138,7 @@ func Station(c *facts.Cluster, all []facts.Node) (netip.Prefix, net.HardwareAddr
 		return netip.Prefix{}, nil, err
 	}
 	if !n.station.IsValid() {
-		return netip.Prefix{}, nil, fmt.Errorf("no address of %s is free for this host; the nodes' subnet is to be larger", n.prefix)
+		return netip.Prefix{}, nil, fmt.Errorf("no address of %s is free for this host; use a larger subnet for the nodes", n.prefix)
 	}
 	mac, err := net.ParseMAC(n.newMAC("this host")) // no node's name has a space
 	return netip.PrefixFrom(n.station, n.prefix.Bits()), mac, err
@@ -190,7 +182,7 @@ func (n *network) take(wanted []string) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no address of %s is free; the nodes' subnet is to be larger", n.prefix)
+	return netip.Addr{}, fmt.Errorf("no address of %s is free; use a larger subnet for the nodes", n.prefix)
 }
 
 // last is the broadcast address of an IPv4 network.

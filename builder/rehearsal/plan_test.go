@@ -67,7 +67,7 @@ func TestEveryNodeOfTheExampleHasItsCardsDisksAndMemory(t *testing.T) {
 		}
 	}
 	_, err = Plan(c, nodes, []string{"edge-02"})
-	require.ErrorContains(t, err, `no node "edge-02"; the image's nodes are `)
+	require.ErrorContains(t, err, `the image has no node "edge-02"; did you mean "edge-01"? Its nodes are `)
 	require.ErrorContains(t, err, "edge-01")
 }
 
@@ -190,7 +190,7 @@ func TestDisksAreNamedAsTheirSelectorsWantThem(t *testing.T) {
 		got, err := disk(spec.Disk{Use: "osd", Selector: tt.selector})
 		if tt.err != "" {
 			require.ErrorContains(t, err, tt.err)
-			require.ErrorContains(t, err, "the node will miss it")
+			require.ErrorContains(t, err, "the node will not have it")
 			continue
 		}
 		require.NoError(t, err)

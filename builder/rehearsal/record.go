@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"spore/storage/atomicfile"
 )
 
 const (
@@ -58,11 +60,7 @@ func (s *State) Record(r Record) error {
 		return err
 	}
 	// Whoever reads it sees all of it or the one before.
-	name := filepath.Join(s.Dir, recordName)
-	if err := os.WriteFile(name+".new", append(data, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return atomicfile.Replace(filepath.Join(s.Dir, recordName), append(data, '\n'), 0o600, atomicfile.Unsynced)
 }
 
 // Ended forgets which process the machine was.

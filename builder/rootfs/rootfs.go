@@ -24,17 +24,11 @@ import (
 	"spore/builder/uki"
 	"spore/builder/unsquash"
 	"spore/builder/verity"
-)
-
-// Formats of media.
-const (
-	Disk    = "disk"
-	ISO     = "iso"
-	Netboot = "netboot"
+	"spore/cluster/spec"
 )
 
 // Names in a folder of outputs, the first that is there is taken.
-var outputs = []string{"spore.img", "spore.iso", Netboot}
+var outputs = []string{"spore.img", "spore.iso", "netboot"}
 
 // manifestName is the manifest beside an image.
 const manifestName = "spore.manifest.json"
@@ -136,7 +130,7 @@ func find(dir string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("the folder holds none of %s; name an image that `spore build` wrote, or its folder", strings.Join(outputs, ", "))
+	return "", fmt.Errorf("the folder has none of %s; name an image that `spore build` wrote, or its folder", strings.Join(outputs, ", "))
 }
 
 func (i *Image) open(name string) (*os.File, int64, error) {
@@ -150,7 +144,7 @@ func (i *Image) open(name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is no regular file", name)
+		return nil, 0, fmt.Errorf("%s is not a regular file", name)
 	}
 	return f, info.Size(), nil
 }
@@ -167,9 +161,9 @@ func (i *Image) openMedium() error {
 	if i.Info.Root == nil || i.Info.Cluster == nil {
 		return fmt.Errorf("the partitions that its UKI names are not there: %s", strings.Join(i.Info.Problems, "; "))
 	}
-	i.Format = Disk
+	i.Format = spec.FormatDisk
 	if i.Info.ISO != nil {
-		i.Format = ISO
+		i.Format = spec.FormatISO
 	}
 	last := i.Info.UKIs[len(i.Info.UKIs)-1]
 	esp := i.Info.ESP()
@@ -206,7 +200,7 @@ func openFilesystem(r io.ReaderAt, name string, offset, size int64, hash string)
 
 // openNetboot opens a folder for network boot.
 func (i *Image) openNetboot() error {
-	i.Format = Netboot
+	i.Format = spec.FormatNetboot
 	f, size, err := i.open(filepath.Join(i.Name, ipxe.UKI))
 	if err != nil {
 		return err
@@ -235,7 +229,7 @@ func (i *Image) openNetboot() error {
 func (i *Image) readManifest() error {
 	data, err := i.Root.ReadFile(manifest.ImagePath, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("the root has no manifest, so this is no image of spore")
+		return errors.New("the root has no manifest, so this is not an image of spore")
 	}
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func Ready(ctx context.Context, f Fleet, nodes []string) error {
 		}
 	}
 	if len(away) > 0 {
-		return fmt.Errorf("every node has to take part, and %s; nothing was sent", strings.Join(away, "; "))
+		return fmt.Errorf("every node must take part, but %s; nothing was sent", strings.Join(away, "; "))
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestTheBillSaysWhatTheImageHolds(t *testing.T) {
 	require.Equal(t, "example.test/M", components[module].Name)
 	require.Equal(t, "pkg:golang/example.test/m@v1.0.0", components[module].PackageURL)
 	require.Equal(t, "pkg:golang/stdlib@1.26.1", components[stdlib].PackageURL)
-	require.Nil(t, components[module].Hashes, "a sum of go.sum is no hash of a file")
+	require.Nil(t, components[module].Hashes, "a sum of go.sum is not a hash of a file")
 	require.Equal(t, "h1:Khu2En+0gcYPZ2kuIihfswbzxv/mIHXgzPZ018Oty48=", (*components[module].Properties)[0].Value)
 
 	jar := components["payload:server/codec.jar"]

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 // files lays files into a folder of the test.
@@ -66,7 +69,7 @@ func TestWeAcceptWhatSbsignSigns(t *testing.T) {
 	require.NoError(t, err, out)
 	signed, err := os.ReadFile(filepath.Join(dir, "out.efi"))
 	require.NoError(t, err)
-	c, err := Certificate(signed)
+	c, err := authenticode.Certificate(signed)
 	require.NoError(t, err)
 	require.True(t, c.Equal(k.DB.Certificate))
 	ours, err := k.DB.SignPE(signed)
@@ -87,7 +90,7 @@ func TestEfitoolsMakeTheSameVariables(t *testing.T) {
 		if v.File != "PK" && v.File != "KEK" {
 			continue
 		}
-		entries, err := ParseList(v.List)
+		entries, err := siglist.Certificates(v.List)
 		require.NoError(t, err)
 		subject := map[string]*Signer{"PK": k.PK, "KEK": k.KEK}[v.File]
 		dir := files(t, map[string][]byte{"in.crt": subject.CertificatePEM(), "PK.key": key, "PK.crt": k.PK.CertificatePEM()})
@@ -101,8 +104,8 @@ func TestEfitoolsMakeTheSameVariables(t *testing.T) {
 		require.NoError(t, err, out)
 		auth, err := os.ReadFile(filepath.Join(dir, "out.auth"))
 		require.NoError(t, err)
-		require.Equal(t, auth[timeSize+4:authHeader], v.Auth[timeSize+4:authHeader])
-		require.Equal(t, auth[:timeSize], v.Auth[:timeSize], "the time, as EFI_TIME")
+		require.Equal(t, auth[16+4:16+24], v.Auth[16+4:16+24])
+		require.Equal(t, auth[:16], v.Auth[:16], "the time, as EFI_TIME")
 		content, err := CheckWrite(auth, v.Name, k.PK.Certificate)
 		require.NoError(t, err, "their signature is right by our reading")
 		require.Equal(t, v.List, content)

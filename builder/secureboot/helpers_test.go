@@ -11,12 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Offsets in a PE32+ file (Microsoft's PE Format).
+const (
+	dosNewHeader   = 0x3c
+	coffHeader     = 4
+	magicPE32Plus  = 0x20b
+	sectionSize    = 40
+	optHeaders     = 60
+	optCheckSum    = 64
+	optDirectories = 108
+)
+
 const (
 	testPE       = 128 // where the PE signature is
-	testOptional = testPE + optionalHeader
+	testOptional = testPE + 24
 	testTable    = testOptional + 240
 	testHeaders  = 1024
-	testCertRow  = testOptional + optMinSize + certificateDirectory*8
+	testCertRow  = testOptional + 112 + 4*8
 )
 
 // makeProgram is a PE32+ file for UEFI with two sections, and bytes behind them.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"spore/pki/siglist"
 )
 
 // validYears is how long the certificates say that they are valid. Firmware does not look at it, and nothing renews them
@@ -28,7 +30,7 @@ type Options struct {
 	Now time.Time
 	// KEK and DB are further certificates that go into the variables of these names, such as Microsoft's. One without an
 	// owner has ours.
-	KEK, DB []Entry
+	KEK, DB []siglist.Entry
 }
 
 // Keys are the three keys of Secure Boot and what firmware is told of them (UEFI 2.10, section 32.3).
@@ -93,17 +95,17 @@ func newSigner(random io.Reader, o Options, title string) (*Signer, error) {
 // variables are those of a machine of ours. Each is signed by the key that may write it; while the machine has no PK, in
 // setup mode, the firmware takes it whoever signed.
 func (k *Keys) variables(owner uuid.UUID, o Options) ([]Variable, error) {
-	of := func(s *Signer) Entry { return Entry{owner, s.Certificate} }
+	of := func(s *Signer) siglist.Entry { return siglist.Entry{Owner: owner, Certificate: s.Certificate} }
 	var out []Variable
 	for _, v := range []struct {
 		name, file string
 		vendor     uuid.UUID
 		by         *Signer
-		entries    []Entry
+		entries    []siglist.Entry
 	}{
-		{"PK", "PK", globalVariable, k.PK, []Entry{of(k.PK)}},
-		{"KEK", "KEK", globalVariable, k.PK, append([]Entry{of(k.KEK)}, o.KEK...)},
-		{"db", "db", imageSecurityDatabase, k.KEK, append([]Entry{of(k.DB)}, o.DB...)},
+		{"PK", "PK", globalVariable, k.PK, []siglist.Entry{of(k.PK)}},
+		{"KEK", "KEK", globalVariable, k.PK, append([]siglist.Entry{of(k.KEK)}, o.KEK...)},
+		{"db", "db", imageSecurityDatabase, k.KEK, append([]siglist.Entry{of(k.DB)}, o.DB...)},
 		{"PK", "noPK", globalVariable, k.PK, nil},
 	} {
 		for i := range v.entries {
@@ -111,7 +113,7 @@ func (k *Keys) variables(owner uuid.UUID, o Options) ([]Variable, error) {
 				v.entries[i].Owner = owner
 			}
 		}
-		list := EncodeList(v.entries)
+		list := siglist.EncodeCertificates(v.entries)
 		when := o.Now
 		if len(list) == 0 {
 			// A write has to be later than the one before (8.2.2), which is that of the same variable.

@@ -2,167 +2,37 @@ package secureboot
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"spore/builder/pechecksum"
+	"spore/pki/authenticode"
 )
-
-// Offsets in a PE32+ file (Microsoft's PE Format).
-const (
-	dosHeaderSize  = 64
-	dosNewHeader   = 0x3c
-	coffHeader     = 4  // from the PE signature
-	optionalHeader = 24 // from the PE signature
-	magicPE32Plus  = 0x20b
-	sectionSize    = 40
-	maxHeaders     = 64 << 10
-	maxSections    = 96
-	// from the beginning of the optional header
-	optHeaders     = 60
-	optCheckSum    = 64
-	optDirectories = 108
-	optMinSize     = 112
-	// certificateDirectory is the row of the attribute certificate table.
-	certificateDirectory = 4
-)
-
-// alignment is that of the certificate table and of each entry in it (PE Format, "The Attribute Certificate Table").
-const alignment = 8
-
-// program is what signing has to know of a PE file.
-type program struct {
-	r io.ReaderAt
-	// size is that of the file.
-	size int64
-	// checkSum and directory are where the two fields of the header are that no signature covers.
-	checkSum, directory int64
-	// end is where the content ends, and certificates the length of the table that follows it, in bytes.
-	end, certificates int64
-}
-
-// readProgram reads the headers of a PE32+ file. What other verifiers could hash in another way is refused: content that
-// no section has in between, sections that overlap, and a certificate table that is not the end of the file.
-func readProgram(r io.ReaderAt, size int64) (*program, error) {
-	le := binary.LittleEndian
-	at := func(off int64, n int) ([]byte, error) {
-		if off < 0 || off+int64(n) > size {
-			return nil, errors.New("not a PE file: it is too short")
-		}
-		b := make([]byte, n)
-		_, err := io.ReadFull(io.NewSectionReader(r, off, int64(n)), b)
-		return b, err
-	}
-	dos, err := at(0, dosHeaderSize)
-	if err != nil {
-		return nil, err
-	}
-	begin := int64(le.Uint32(dos[dosNewHeader:]))
-	if string(dos[:2]) != "MZ" || begin > maxHeaders {
-		return nil, errors.New("not a PE file: it does not begin as one")
-	}
-	fixed, err := at(begin, optionalHeader+optMinSize)
-	if err != nil {
-		return nil, err
-	}
-	opt := fixed[optionalHeader:]
-	if string(fixed[:4]) != "PE\x00\x00" || le.Uint16(opt) != magicPE32Plus {
-		return nil, errors.New("not a PE32+ file")
-	}
-	sections, optSize := int(le.Uint16(fixed[coffHeader+2:])), int64(le.Uint16(fixed[coffHeader+16:]))
-	table := begin + optionalHeader + optSize
-	headers := int64(le.Uint32(opt[optHeaders:]))
-	row := begin + optionalHeader + optMinSize + certificateDirectory*8
-	if sections > maxSections || headers > maxHeaders || table+int64(sections)*sectionSize > headers ||
-		le.Uint32(opt[optDirectories:]) <= certificateDirectory || row+8 > table {
-		return nil, errors.New("a PE file whose header is inconsistent")
-	}
-	p := &program{r: r, size: size, checkSum: begin + optionalHeader + optCheckSum, directory: row, end: size}
-	entry, err := at(row, 8)
-	if err != nil {
-		return nil, err
-	}
-	if where, n := int64(le.Uint32(entry)), int64(le.Uint32(entry[4:])); n > 0 {
-		if where%alignment != 0 || where+n != size || where < headers {
-			return nil, errors.New("a PE file whose certificate table is not its end")
-		}
-		p.end, p.certificates = where, n
-	}
-	rows, err := at(table, sections*sectionSize)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.checkSections(rows, headers)
-}
-
-// checkSections makes sure that headers and sections follow each other without a gap. Content behind the last section is
-// hashed by everybody.
-func (p *program) checkSections(rows []byte, headers int64) error {
-	le := binary.LittleEndian
-	next := headers
-	for len(rows) > 0 {
-		// The row whose content comes next; a table of 96 rows is not worth sorting.
-		found := -1
-		for i := 0; i < len(rows); i += sectionSize {
-			n, off := int64(le.Uint32(rows[i+16:])), int64(le.Uint32(rows[i+20:]))
-			if n == 0 || off == next {
-				found = i
-				break
-			}
-		}
-		if found < 0 {
-			return errors.New("a PE file with a gap between sections, or with sections that overlap")
-		}
-		next += int64(le.Uint32(rows[found+16:]))
-		rows = append(rows[:found:found], rows[found+sectionSize:]...)
-	}
-	if next > p.end {
-		return errors.New("a PE file that ends before its sections do")
-	}
-	return nil
-}
-
-// digest is the Authenticode hash: of the whole file but the checksum, the row of the certificate table, and the table
-// itself, padded to a multiple of eight bytes as the table wants it.
-func (p *program) digest() ([]byte, error) {
-	h := sha256.New()
-	for _, r := range [][2]int64{{0, p.checkSum}, {p.checkSum + 4, p.directory}, {p.directory + 8, p.end}} {
-		if _, err := io.Copy(h, io.NewSectionReader(p.r, r[0], r[1]-r[0])); err != nil {
-			return nil, err
-		}
-	}
-	h.Write(make([]byte, padding(p.end)))
-	return h.Sum(nil), nil
-}
-
-func padding(n int64) int64 { return (alignment - n%alignment) % alignment }
 
 // Strip returns the program without its signatures; the very bytes from before they were added, but for padding at the end.
 func Strip(pe []byte) ([]byte, error) {
-	p, err := readProgram(bytes.NewReader(pe), int64(len(pe)))
+	p, err := authenticode.Read(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil {
 		return nil, fmt.Errorf("take signatures off: %w", err)
 	}
-	out := bytes.Clone(pe[:p.end])
-	clear(out[p.directory : p.directory+8])
-	pechecksum.Set(out, int(p.checkSum))
+	out := bytes.Clone(pe[:p.End])
+	clear(out[p.Row : p.Row+8])
+	pechecksum.Set(out, int(p.CheckSum))
 	return out, nil
 }
 
-// withTable appends a certificate table.
-func (p *program) withTable(pe, table []byte) ([]byte, error) {
-	end := p.end + padding(p.end)
+// withTable is a program with a table of signatures.
+func withTable(p *authenticode.Program, pe, table []byte) ([]byte, error) {
+	end := p.End + authenticode.Padding(p.End)
 	if end+int64(len(table)) > 1<<31 {
 		return nil, errors.New("the program is larger than 2 GiB")
 	}
 	out := make([]byte, end, end+int64(len(table)))
-	copy(out, pe[:p.end])
-	binary.LittleEndian.PutUint32(out[p.directory:], uint32(end))
-	binary.LittleEndian.PutUint32(out[p.directory+4:], uint32(len(table)))
+	copy(out, pe[:p.End])
+	binary.LittleEndian.PutUint32(out[p.Row:], uint32(end))
+	binary.LittleEndian.PutUint32(out[p.Row+4:], uint32(len(table)))
 	out = append(out, table...)
-	pechecksum.Set(out, int(p.checkSum))
+	pechecksum.Set(out, int(p.CheckSum))
 	return out, nil
 }

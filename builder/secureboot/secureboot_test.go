@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/pechecksum"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 )
 
 func TestTheSameProgramAndKeyGiveTheSameBytes(t *testing.T) {
@@ -35,12 +37,12 @@ func TestASignatureIsReadAsItWasMade(t *testing.T) {
 			signed, err := signer(t).SignPE(makeProgram(extra))
 			require.NoError(t, err)
 			require.Zero(t, len(signed)%8)
-			list, err := Signatures(bytes.NewReader(signed), int64(len(signed)))
+			list, err := authenticode.Signatures(bytes.NewReader(signed), int64(len(signed)))
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			require.Empty(t, list[0].Problem)
 			require.Equal(t, "CN=plant Secure Boot Signature Database Key", list[0].Subject)
-			c, err := Certificate(signed)
+			c, err := authenticode.Certificate(signed)
 			require.NoError(t, err)
 			require.True(t, c.Equal(signer(t).Certificate))
 		})
@@ -55,7 +57,7 @@ func TestStrippedIsWhatItWasBefore(t *testing.T) {
 	after, err := Strip(signed)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
-	c, err := Certificate(after)
+	c, err := authenticode.Certificate(after)
 	require.NoError(t, err)
 	require.Nil(t, c)
 	again, err := Strip(after)
@@ -73,7 +75,7 @@ func TestEveryChangedByteOfTheContentIsSeen(t *testing.T) {
 		}
 		changed := bytes.Clone(signed)
 		changed[off] ^= 1
-		list, err := Signatures(bytes.NewReader(changed), int64(len(changed)))
+		list, err := authenticode.Signatures(bytes.NewReader(changed), int64(len(changed)))
 		if err == nil && len(list) == 1 {
 			require.NotEmpty(t, list[0].Problem, "byte %d", off)
 		}
@@ -88,8 +90,8 @@ func TestAChangedSignatureIsSeen(t *testing.T) {
 	for off := begin; off < len(signed); off++ {
 		changed := bytes.Clone(signed)
 		changed[off] ^= 1
-		list, err := Signatures(bytes.NewReader(changed), int64(len(changed)))
-		if err == nil && len(list) == 1 && list[0].Problem == "" && list[0].Fingerprint == Fingerprint(signer(t).Certificate) {
+		list, err := authenticode.Signatures(bytes.NewReader(changed), int64(len(changed)))
+		if err == nil && len(list) == 1 && list[0].Problem == "" && list[0].Fingerprint == authenticode.Fingerprint(signer(t).Certificate) {
 			good++
 		}
 	}
@@ -108,9 +110,9 @@ func TestWhoSignedAProgram(t *testing.T) {
 	// Two signatures: the entries of both tables, one after the other.
 	both := func(first, second *Signer) []byte {
 		a, b := sign(first), sign(second)
-		p, err := readProgram(bytes.NewReader(a), int64(len(a)))
+		p, err := authenticode.Read(bytes.NewReader(a), int64(len(a)))
 		require.NoError(t, err)
-		out, err := p.withTable(a, append(bytes.Clone(a[p.end:]), b[p.end:]...))
+		out, err := withTable(p, a, append(bytes.Clone(a[p.End:]), b[p.End:]...))
 		require.NoError(t, err)
 		return out
 	}
@@ -130,7 +132,7 @@ func TestWhoSignedAProgram(t *testing.T) {
 		"no program":                    {[]byte("text"), "not a PE file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckSigner(tc.program, k.DB.Certificate)
+			err := authenticode.CheckSigner(tc.program, k.DB.Certificate)
 			if tc.err == "" {
 				require.NoError(t, err)
 				return
@@ -145,7 +147,7 @@ func TestASignatureOfAnotherProgramIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	other := bytes.Clone(one)
 	other[testHeaders+10]++
-	_, err = Certificate(other)
+	_, err = authenticode.Certificate(other)
 	require.ErrorContains(t, err, "the program was changed after it was signed")
 }
 
@@ -162,8 +164,8 @@ func TestProgramsThatAreRefused(t *testing.T) {
 		err     string
 	}{
 		"nothing":                     {nil, "too short"},
-		"text":                        {bytes.Repeat([]byte("text"), 100), "does not begin as one"},
-		"a header far inside":         {put(good(), dosNewHeader, 1<<30), "does not begin as one"},
+		"text":                        {bytes.Repeat([]byte("text"), 100), "its header is wrong"},
+		"a header far inside":         {put(good(), dosNewHeader, 1<<30), "its header is wrong"},
 		"no PE signature":             {put(good(), testPE, 0), "not a PE32+ file"},
 		"32 bits":                     {put(good(), testOptional, 0x10b), "not a PE32+ file"},
 		"no rows of directories":      {put(good(), testOptional+optDirectories, 4), "inconsistent"},
@@ -213,10 +215,10 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"no PEM":                   {[]byte("hunter2"), good, "the key is not PEM"},
 		"a certificate as key":     {good, good, `holds a "CERTIFICATE"`},
 		"a key as certificate":     {keyPEM, keyPEM, `holds a "PRIVATE KEY"`},
-		"another's certificate":    {keyPEM, k.PK.CertificatePEM(), "is not that of the key"},
+		"another's certificate":    {keyPEM, k.PK.CertificatePEM(), "does not belong to the key"},
 		"an elliptic curve":        {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER}), good, "not an RSA key"},
 		"too small a key":          {smallPEM, good, "1024 bits"},
-		"a key that is cut short":  {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER[:20]}), good, "no PKCS #8"},
+		"a key that is cut short":  {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: curveDER[:20]}), good, "not in PKCS #8 form"},
 		"an encrypted key":         {pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte{1}}), good, "age is taken"},
 		"no certificate in a file": {keyPEM, []byte("x"), "read the certificate"},
 	} {
@@ -238,7 +240,7 @@ func TestEachVariableIsSignedByWhomTheFirmwareAsksFor(t *testing.T) {
 		list, err := CheckWrite(v.Auth, v.Name, by[v.File].Certificate)
 		require.NoError(t, err, v.File)
 		require.Equal(t, string(v.List), string(list))
-		entries, err := ParseList(v.List)
+		entries, err := siglist.Certificates(v.List)
 		require.NoError(t, err)
 		if want[v.File] == nil {
 			require.Empty(t, entries)
@@ -248,7 +250,7 @@ func TestEachVariableIsSignedByWhomTheFirmwareAsksFor(t *testing.T) {
 		require.True(t, entries[0].Certificate.Equal(want[v.File].Certificate), v.File)
 
 		_, err = CheckWrite(v.Auth, v.Name, k.DB.Certificate)
-		require.ErrorContains(t, err, "not that of its certificate", v.File)
+		require.ErrorContains(t, err, "not made with its certificate", v.File)
 		changed := bytes.Clone(v.Auth)
 		changed[len(changed)-1] ^= 1
 		_, err = CheckWrite(changed, v.Name, by[v.File].Certificate)
@@ -267,7 +269,7 @@ func TestThePlatformKeyIsTakenAwayLaterThanItCame(t *testing.T) {
 	require.NoError(t, err)
 	stamp := map[string]string{}
 	for _, v := range k.Variables {
-		stamp[v.File] = string(v.Auth[:timeSize])
+		stamp[v.File] = string(v.Auth[:16])
 	}
 	require.Equal(t, stamp["PK"], stamp["db"])
 	require.Equal(t, stamp["PK"][6]+1, stamp["noPK"][6], "by a second: firmware refuses a write of the same time")
@@ -276,13 +278,13 @@ func TestThePlatformKeyIsTakenAwayLaterThanItCame(t *testing.T) {
 func TestCertificatesOfOthersAreInTheVariablesToo(t *testing.T) {
 	k, err := testKeys()
 	require.NoError(t, err)
-	other := Entry{uuid.MustParse("77fa9abd-0359-4d32-bd60-28f4e78f784b"), k.PK.Certificate}
-	vars, err := k.variables(uuid.New(), Options{Now: time.Unix(1_800_000_000, 0), DB: []Entry{other}, KEK: []Entry{other, other}})
+	other := siglist.Entry{Owner: uuid.MustParse("77fa9abd-0359-4d32-bd60-28f4e78f784b"), Certificate: k.PK.Certificate}
+	vars, err := k.variables(uuid.New(), Options{Now: time.Unix(1_800_000_000, 0), DB: []siglist.Entry{other}, KEK: []siglist.Entry{other, other}})
 	require.NoError(t, err)
 	for name, n := range map[string]int{"PK": 1, "KEK": 3, "db": 2, "noPK": 0} {
 		for _, v := range vars {
 			if v.File == name {
-				list, err := ParseList(v.List)
+				list, err := siglist.Certificates(v.List)
 				require.NoError(t, err)
 				require.Len(t, list, n, name)
 				if n > 1 {
@@ -293,36 +295,6 @@ func TestCertificatesOfOthersAreInTheVariablesToo(t *testing.T) {
 	}
 }
 
-func TestListsThatAreRefused(t *testing.T) {
-	k, err := testKeys()
-	require.NoError(t, err)
-	good := func() []byte { return bytes.Clone(k.Variables[0].List) }
-	put := func(off int, v uint32) []byte {
-		b := good()
-		binary.LittleEndian.PutUint32(b[off:], v)
-		return b
-	}
-	for name, bad := range map[string][]byte{
-		"cut in the header":         good()[:20],
-		"cut in the entry":          good()[:100],
-		"a size that is too small":  put(16, 10),
-		"a size that is too large":  put(16, 1<<31),
-		"a header that is too long": put(20, 1<<31),
-		"entries of no size":        put(24, 0),
-		"entries of an odd size":    put(24, 100),
-		"no certificate":            append(good()[:60], make([]byte, len(good())-60)...),
-		"too long":                  make([]byte, maxVariable+1),
-	} {
-		_, err := ParseList(bad)
-		require.Error(t, err, name)
-	}
-	hashes := good()
-	copy(hashes, guid(uuid.MustParse("c1c41626-504c-4092-aca9-41f936934328"))) // EFI_CERT_SHA256_GUID
-	list, err := ParseList(hashes)
-	require.NoError(t, err)
-	require.Empty(t, list)
-}
-
 func FuzzSignatures(f *testing.F) {
 	signed, err := signer(f).SignPE(makeProgram(3))
 	require.NoError(f, err)
@@ -330,16 +302,16 @@ func FuzzSignatures(f *testing.F) {
 	f.Add(makeProgram(0))
 	f.Add([]byte("MZ"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := Signatures(bytes.NewReader(data), int64(len(data)))
+		list, err := authenticode.Signatures(bytes.NewReader(data), int64(len(data)))
 		if err == nil {
-			require.LessOrEqual(t, len(list), maxSignatures)
-			_, _ = Certificate(data)
+			require.LessOrEqual(t, len(list), 16)
+			_, _ = authenticode.Certificate(data)
 		}
 		out, err := signer(t).SignPE(data)
 		if err != nil {
 			return
 		}
-		c, err := Certificate(out)
+		c, err := authenticode.Certificate(out)
 		require.NoError(t, err, "what we sign we accept")
 		require.True(t, c.Equal(signer(t).Certificate))
 		bare, err := Strip(out)
@@ -358,8 +330,8 @@ func FuzzVariables(f *testing.F) {
 		f.Add(v.Auth)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if list, err := ParseList(data); err == nil {
-			again, err := ParseList(EncodeList(list))
+		if list, err := siglist.Certificates(data); err == nil {
+			again, err := siglist.Certificates(siglist.EncodeCertificates(list))
 			require.NoError(t, err)
 			require.Len(t, again, len(list))
 		}

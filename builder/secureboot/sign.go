@@ -9,13 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-)
 
-// Kinds of entries of the certificate table (PE Format, "The Attribute Certificate Table"), and its revision.
-const (
-	winCertHeader   = 8
-	winCertRevision = 0x0200
-	winCertPKCS7    = 0x0002
+	"spore/pki/authenticode"
 )
 
 // keySizes are those that firmware can be expected to check, in bits.
@@ -38,7 +33,7 @@ func NewSigner(keyPEM, certificatePEM []byte) (*Signer, error) {
 		return nil, err
 	}
 	if !key.PublicKey.Equal(certificate.PublicKey) {
-		return nil, fmt.Errorf("the certificate %q is not that of the key", certificate.Subject)
+		return nil, fmt.Errorf("the certificate %q does not belong to the key", certificate.Subject)
 	}
 	return &Signer{key, certificate}, nil
 }
@@ -54,16 +49,16 @@ func ParseKey(text []byte) (*rsa.PrivateKey, error) {
 	case "PRIVATE KEY":
 		any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			return nil, errors.New("the key is no PKCS #8")
+			return nil, errors.New("the key is not in PKCS #8 form")
 		}
 		var ok bool
 		if key, ok = any.(*rsa.PrivateKey); !ok {
-			return nil, errors.New("the key is not an RSA key; firmware checks no other kind")
+			return nil, errors.New("the key is not an RSA key; firmware checks only RSA")
 		}
 	case "RSA PRIVATE KEY":
 		var err error
 		if key, err = x509.ParsePKCS1PrivateKey(block.Bytes); err != nil {
-			return nil, errors.New("the key is no PKCS #1")
+			return nil, errors.New("the key is not in PKCS #1 form")
 		}
 	default:
 		return nil, fmt.Errorf("the key file holds a %.40q; give an RSA key that is not encrypted by OpenSSL (age is taken)", block.Type)
@@ -100,24 +95,24 @@ func (s *Signer) SignPE(pe []byte) ([]byte, error) {
 }
 
 func (s *Signer) sign(pe []byte) ([]byte, error) {
-	p, err := readProgram(bytes.NewReader(pe), int64(len(pe)))
+	p, err := authenticode.Read(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil {
 		return nil, err
 	}
-	digest, err := p.digest()
+	digest, err := p.Digest()
 	if err != nil {
 		return nil, err
 	}
-	signature, err := s.authenticode(digest)
+	signature, err := authenticode.Sign(s.Key, s.Certificate, digest)
 	if err != nil {
 		return nil, err
 	}
-	length := winCertHeader + int64(len(signature))
-	length += padding(length)
-	entry := make([]byte, winCertHeader, length)
+	length := authenticode.EntryHeader + int64(len(signature))
+	length += authenticode.Padding(length)
+	entry := make([]byte, authenticode.EntryHeader, length)
 	binary.LittleEndian.PutUint32(entry, uint32(length))
-	binary.LittleEndian.PutUint16(entry[4:], winCertRevision)
-	binary.LittleEndian.PutUint16(entry[6:], winCertPKCS7)
+	binary.LittleEndian.PutUint16(entry[4:], authenticode.EntryRevision)
+	binary.LittleEndian.PutUint16(entry[6:], authenticode.EntryPKCS7)
 	entry = append(entry, signature...)
-	return p.withTable(pe, entry[:length])
+	return withTable(p, pe, entry[:length])
 }

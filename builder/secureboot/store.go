@@ -7,6 +7,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/google/uuid"
+
+	"spore/pki/siglist"
 )
 
 // The firmware's store of variables as EDK II keeps it in flash (MdeModulePkg, Guid/VariableFormat.h): a firmware volume,
@@ -37,11 +39,11 @@ type Stored struct {
 // StoredVariables reads the variables of a flash image of OVMF, such as OVMF_VARS_4M.ms.fd.
 func StoredVariables(fd []byte) ([]Stored, error) {
 	le := binary.LittleEndian
-	if len(fd) < volumeLength+2 || len(fd) > maxStoreOfVars || parseGUID(fd[volumeGUID:]) != nvVolume {
-		return nil, errors.New("read stored variables: it is no store of variables of OVMF")
+	if len(fd) < volumeLength+2 || len(fd) > maxStoreOfVars || siglist.ParseGUID(fd[volumeGUID:]) != nvVolume {
+		return nil, errors.New("read stored variables: not a variable store of OVMF")
 	}
 	off := uint64(le.Uint16(fd[volumeLength:]))
-	if off+storeHeader > uint64(len(fd)) || parseGUID(fd[off:]) != authenticatedVars {
+	if off+storeHeader > uint64(len(fd)) || siglist.ParseGUID(fd[off:]) != authenticatedVars {
 		return nil, errors.New("read stored variables: it holds no authenticated variables")
 	}
 	end := off + uint64(le.Uint32(fd[off+16:]))
@@ -52,7 +54,7 @@ func StoredVariables(fd []byte) ([]Stored, error) {
 	for off += storeHeader; off+storedHeader <= end && le.Uint16(fd[off:]) == storedStart; {
 		h := fd[off:]
 		state, name, data := h[2], uint64(le.Uint32(h[36:])), uint64(le.Uint32(h[40:]))
-		if name > maxStoredName || data > maxVariable || off+storedHeader+name+data > end {
+		if name > maxStoredName || data > siglist.MaxSize || off+storedHeader+name+data > end {
 			return nil, errors.New("read stored variables: a variable does not fit the store")
 		}
 		if len(out) == maxVariables {
@@ -60,7 +62,7 @@ func StoredVariables(fd []byte) ([]Stored, error) {
 		}
 		if state == storedAdded {
 			body := fd[off+storedHeader:]
-			out = append(out, Stored{Name: fromUTF16(body[:name]), Vendor: parseGUID(h[44:]), Data: body[name : name+data]})
+			out = append(out, Stored{Name: fromUTF16(body[:name]), Vendor: siglist.ParseGUID(h[44:]), Data: body[name : name+data]})
 		}
 		off = (off + storedHeader + name + data + 3) &^ 3
 	}
@@ -84,17 +86,17 @@ var microsoft = uuid.MustParse("77fa9abd-0359-4d32-bd60-28f4e78f784b")
 
 // Microsoft takes Microsoft's certificates for KEK and db out of a flash image of OVMF that has them enrolled. Debian's
 // package ovmf has one.
-func Microsoft(fd []byte) (kek, db []Entry, err error) {
+func Microsoft(fd []byte) (kek, db []siglist.Entry, err error) {
 	vars, err := StoredVariables(fd)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, v := range vars {
-		into := map[string]*[]Entry{"KEK": &kek, "db": &db}[v.Name]
+		into := map[string]*[]siglist.Entry{"KEK": &kek, "db": &db}[v.Name]
 		if into == nil || v.Vendor != globalVariable && v.Vendor != imageSecurityDatabase {
 			continue
 		}
-		list, err := ParseList(v.Data)
+		list, err := siglist.Certificates(v.Data)
 		if err != nil {
 			return nil, nil, fmt.Errorf("variable %s: %w", v.Name, err)
 		}

@@ -9,16 +9,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"spore/pki/siglist"
 )
 
 // makeStore is a flash image of OVMF with some variables.
 func makeStore(vars ...Stored) []byte {
 	le := binary.LittleEndian
 	fd := make([]byte, 72)
-	copy(fd[volumeGUID:], guid(nvVolume))
+	copy(fd[volumeGUID:], siglist.GUID(nvVolume))
 	le.PutUint16(fd[volumeLength:], 72)
 	store := make([]byte, storeHeader)
-	copy(store, guid(authenticatedVars))
+	copy(store, siglist.GUID(authenticatedVars))
 	for _, v := range vars {
 		name := append(utf16.Encode([]rune(v.Name)), 0)
 		h := make([]byte, storedHeader)
@@ -26,7 +28,7 @@ func makeStore(vars ...Stored) []byte {
 		h[2] = storedAdded
 		le.PutUint32(h[36:], uint32(2*len(name)))
 		le.PutUint32(h[40:], uint32(len(v.Data)))
-		copy(h[44:], guid(v.Vendor))
+		copy(h[44:], siglist.GUID(v.Vendor))
 		for _, c := range name {
 			h = le.AppendUint16(h, c)
 		}
@@ -41,24 +43,24 @@ func makeStore(vars ...Stored) []byte {
 func TestMicrosoftsCertificatesAreFoundByTheirOwner(t *testing.T) {
 	k, err := testKeys()
 	require.NoError(t, err)
-	theirs, ours := Entry{microsoft, k.PK.Certificate}, Entry{uuid.New(), k.DB.Certificate}
+	theirs, ours := siglist.Entry{Owner: microsoft, Certificate: k.PK.Certificate}, siglist.Entry{Owner: uuid.New(), Certificate: k.DB.Certificate}
 	fd := makeStore(
 		Stored{"Boot0000", globalVariable, []byte("x")},
-		Stored{"KEK", globalVariable, EncodeList([]Entry{ours, theirs})},
-		Stored{"db", imageSecurityDatabase, EncodeList([]Entry{theirs, ours, theirs})},
+		Stored{"KEK", globalVariable, siglist.EncodeCertificates([]siglist.Entry{ours, theirs})},
+		Stored{"db", imageSecurityDatabase, siglist.EncodeCertificates([]siglist.Entry{theirs, ours, theirs})},
 		Stored{"db", uuid.New(), []byte("of somebody else")},
 	)
 	kek, db, err := Microsoft(fd)
 	require.NoError(t, err)
-	require.Equal(t, []Entry{theirs}, kek)
-	require.Equal(t, []Entry{theirs, theirs}, db)
+	require.Equal(t, []siglist.Entry{theirs}, kek)
+	require.Equal(t, []siglist.Entry{theirs, theirs}, db)
 }
 
 func TestStoresThatAreRefused(t *testing.T) {
 	k, err := testKeys()
 	require.NoError(t, err)
 	good := func() []byte {
-		return makeStore(Stored{"db", imageSecurityDatabase, EncodeList([]Entry{{microsoft, k.DB.Certificate}})})
+		return makeStore(Stored{"db", imageSecurityDatabase, siglist.EncodeCertificates([]siglist.Entry{{Owner: microsoft, Certificate: k.DB.Certificate}})})
 	}
 	put := func(off int, v uint32) []byte {
 		b := good()
@@ -69,8 +71,8 @@ func TestStoresThatAreRefused(t *testing.T) {
 		fd  []byte
 		err string
 	}{
-		"nothing":                   {nil, "no store of variables"},
-		"another volume":            {put(volumeGUID, 1), "no store of variables"},
+		"nothing":                   {nil, "not a variable store"},
+		"another volume":            {put(volumeGUID, 1), "not a variable store"},
 		"another store":             {put(72, 1), "no authenticated variables"},
 		"a header behind the end":   {put(volumeLength, 0xfff0), "no authenticated variables"},
 		"a store that is cut":       {put(72+16, 1<<20), "cut short"},

@@ -9,4 +9,8 @@
 // The compressor is zstd. Left out on purpose: other compressors, sockets, sparse detection finer than a block,
 // big-endian and pre-4.0 images, and reading files back, which package unsquash does; of a foreign image only the
 // superblock is read.
+//
+// github.com/diskfs/go-diskfs, whose reader is a second opinion of the tests, compresses everything again for each
+// image, one block after the other, and writes the clock into the superblock. mksquashfs compresses everything again,
+// too, and is a program that the host would need.
 package squashfs

@@ -115,7 +115,7 @@ func TestADamagedPackIsRefused(t *testing.T) {
 		want   string
 	}{
 		"nothing":                  {func(b []byte) []byte { return nil }, "too few"},
-		"cut short":                {func(b []byte) []byte { return b[:len(b)-1] }, "not a whole one"},
+		"cut short":                {func(b []byte) []byte { return b[:len(b)-1] }, "an incomplete one"},
 		"another magic":            {func(b []byte) []byte { b[0]++; return b }, "no magic"},
 		"an odd block size":        {func(b []byte) []byte { b[8]++; return b }, "block size 4097"},
 		"an index outside":         {func(b []byte) []byte { le.PutUint64(b[len(b)-64:], 1<<40); return b }, "does not fit"},
@@ -232,7 +232,7 @@ func TestPackRefusals(t *testing.T) {
 	}{
 		"a relative path":       {func(p *PackWriter) error { return p.Add("a", file, nil) }, "pack a: not an absolute"},
 		"a path with dots":      {func(p *PackWriter) error { return p.Add("/a/../b", file, nil) }, "not an absolute and clean"},
-		"a path twice":          {func(p *PackWriter) error { return errors.Join(p.Add("/a", file, nil), p.Add("/a", file, nil)) }, "pack /a: it is there twice"},
+		"a path twice":          {func(p *PackWriter) error { return errors.Join(p.Add("/a", file, nil), p.Add("/a", file, nil)) }, "pack /a: it appears twice"},
 		"a link to what is not": {func(p *PackWriter) error { return p.AddLink("/b", "/a") }, "not added before"},
 		"a link to a directory": {func(p *PackWriter) error { return errors.Join(p.Add("/d", &tree.Inode{}, nil), p.AddLink("/e", "/d")) }, "is a directory"},
 		"data that ends badly": {func(p *PackWriter) error {

@@ -126,7 +126,7 @@ func (t *tables) dirBody(n *node, xattr uint32) ([]byte, bool, error) {
 func regularBody(n *node, xattr uint32) ([]byte, bool, error) {
 	p := n.placed
 	if p == nil {
-		return nil, false, errors.New("internal error: its data has no place")
+		return nil, false, errors.New("internal error: its data has no position")
 	}
 	f := p.file
 	sparse := sparseBytes(f, n.content.pack.blockSize)

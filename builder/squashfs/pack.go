@@ -157,7 +157,7 @@ func (p *PackWriter) check(name string) error {
 		return err
 	}
 	if _, ok := p.seen[name]; ok {
-		return errors.New("it is there twice")
+		return errors.New("it appears twice")
 	}
 	return nil
 }

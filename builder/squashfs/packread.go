@@ -54,7 +54,7 @@ func openPack(r io.ReaderAt, size int64) (*Pack, error) {
 		return nil, err
 	}
 	if string(head[:8]) != packMagic || string(foot[packFooter-8:]) != packMagic {
-		return nil, errors.New("no magic: not a pack, or not a whole one")
+		return nil, errors.New("no magic: not a pack, or an incomplete one")
 	}
 	le := binary.LittleEndian
 	blockSize := le.Uint32(head[8:])

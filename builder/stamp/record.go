@@ -54,7 +54,7 @@ func Made(notes Notes, dir, inputs string) (result json.RawMessage, ok bool, err
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read what %s was made of: %w", dir, err)
+		return nil, false, fmt.Errorf("read the inputs of %s: %w", dir, err)
 	}
 	var r Record
 	if json.Unmarshal(data, &r) != nil || r.Inputs != inputs || r.Boot != bootID() || len(r.Files) == 0 {
@@ -86,7 +86,7 @@ func Remember(notes Notes, dir, inputs string, result any, files []string) error
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("record what %s was made of: %w", dir, err)
+			return fmt.Errorf("record the inputs of %s: %w", dir, err)
 		}
 	}
 	data, err := json.Marshal(r)

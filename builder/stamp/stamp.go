@@ -43,7 +43,7 @@ func Of(name string) (Stamp, error) {
 
 func of(name string, st *unix.Stat_t) (Stamp, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return Stamp{}, fmt.Errorf("%s is no regular file: %w", name, ErrNone)
+		return Stamp{}, fmt.Errorf("%s is not a regular file: %w", name, ErrNone)
 	}
 	if st.Ctim.Nsec == 0 && st.Mtim.Nsec == 0 {
 		return Stamp{}, fmt.Errorf("%s has times of whole seconds: %w", name, ErrNone)

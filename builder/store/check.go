@@ -18,7 +18,7 @@ import (
 var ErrDamaged = errors.New("it was damaged and is removed from the cache")
 
 // errSum is the reason when an object differs from what was noted.
-var errSum = errors.New("its length or checksum is not what was noted when it was put in")
+var errSum = errors.New("its length or checksum differs from the stored one")
 
 // attribute is the extended attribute of an object with its sum. An object of a filesystem without such attributes, or from a
 // version of spore that wrote none, is taken as it is.

@@ -57,7 +57,7 @@ func parseLimit(text string) (int64, error) {
 	}
 	n, err := ParseSize(text)
 	if err == nil && n == 0 {
-		err = fmt.Errorf("a limit of nothing; write %s for a cache without a limit", noLimit)
+		err = fmt.Errorf("a limit of 0; write %s for a cache without a limit", noLimit)
 	}
 	return n, err
 }

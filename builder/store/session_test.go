@@ -93,7 +93,7 @@ func TestStrayFilesGoAfterADay(t *testing.T) {
 }
 
 func TestAStoreThatCannotBeWrittenSaysWhatToDo(t *testing.T) {
-	require.ErrorContains(t, unwritable("/c", unix.EROFS), "a build writes into its cache folder /c; make it writable or name another one with --cache")
+	require.ErrorContains(t, unwritable("/c", unix.EROFS), "a build writes into its cache folder /c; make it writable, or name another folder with --cache")
 	require.ErrorContains(t, unwritable("/c", unix.ENOSPC), "the disk of the cache folder /c is full; free some of it")
 	require.ErrorContains(t, unwritable("/c", unix.ENOLCK), "the filesystem of the cache folder /c has no file locks")
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/builder/directio"
+	"spore/storage/atomicfile"
 )
 
 // Key is the SHA-256 over the name of a step and all its inputs.
@@ -80,11 +81,11 @@ func unwritable(dir string, err error) error {
 	err = fmt.Errorf("open store: %w", err)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w: a build writes into its cache folder %s; make it writable or name another one with --cache", err, dir)
+		return fmt.Errorf("%w: a build writes into its cache folder %s; make it writable, or name another folder with --cache", err, dir)
 	case full(err):
 		return fmt.Errorf("%w: %s", err, fullHint(dir))
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
-		return fmt.Errorf("%w: the filesystem of the cache folder %s has no file locks; name a folder on another one with --cache", err, dir)
+		return fmt.Errorf("%w: the filesystem of the cache folder %s has no file locks; with --cache name a folder on another filesystem", err, dir)
 	}
 	return err
 }
@@ -278,11 +279,11 @@ func (s *Store) replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+	if _, err = f.Write(data); err == nil {
+		err = atomicfile.Finish(f, name, 0o600, atomicfile.Whole)
 	}
 	if err != nil {
+		f.Close()
 		os.Remove(f.Name())
 	}
 	if full(err) {

@@ -292,8 +292,8 @@ func (t *Tree) Exists(p string) bool {
 	return err == nil
 }
 
-// ReadFile returns the data of a regular file; symbolic links are followed.
-func (t *Tree) ReadFile(p string) ([]byte, error) {
+// Open opens the data of a regular file; symbolic links are followed.
+func (t *Tree) Open(p string) (io.ReadCloser, error) {
 	n, err := t.Stat(p)
 	if err != nil {
 		return nil, err
@@ -304,6 +304,15 @@ func (t *Tree) ReadFile(p string) ([]byte, error) {
 	r, err := n.Content.Open()
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", p, err)
+	}
+	return r, nil
+}
+
+// ReadFile returns the data of a regular file; symbolic links are followed.
+func (t *Tree) ReadFile(p string) ([]byte, error) {
+	r, err := t.Open(p)
+	if err != nil {
+		return nil, err
 	}
 	defer r.Close()
 	data, err := io.ReadAll(r)
@@ -422,6 +431,6 @@ func (t *Tree) Children(dir string) []string {
 	for name := range t.names[d] {
 		out = append(out, name)
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }

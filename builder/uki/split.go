@@ -26,11 +26,11 @@ func split(image []byte) (Options, error) {
 		return Options{}, fmt.Errorf("it is %w", err)
 	}
 	if h.certificates() {
-		return Options{}, errors.New("it is signed, and a signature does not survive")
+		return Options{}, errors.New("it is signed, and a change would break the signature")
 	}
 	own := slices.IndexFunc(h.sections, func(s Section) bool { return slices.Contains(added, s.Name) })
 	if own <= 0 {
-		return Options{}, errors.New("it has no stub, or nothing but one")
+		return Options{}, errors.New("it has no stub, or only a stub")
 	}
 	var o Options
 	var initrd, kernel []byte
@@ -42,7 +42,7 @@ func split(image []byte) (Options, error) {
 		p := into[s.Name]
 		switch {
 		case p == nil:
-			return Options{}, fmt.Errorf("its section %s is not one of ours, or is there twice", s.Name)
+			return Options{}, fmt.Errorf("its section %s is unknown, or appears twice", s.Name)
 		case uint64(s.Offset)+uint64(s.RawSize) > uint64(len(image)):
 			return Options{}, fmt.Errorf("it ends before its section %s does", s.Name)
 		}

@@ -52,12 +52,12 @@ func TestWhatCannotBeTakenApart(t *testing.T) {
 		err    string
 	}{
 		"text":           {func([]byte) []byte { return []byte("text") }, "it is not a PE file"},
-		"a stub":         {func([]byte) []byte { return stub() }, "it has no stub, or nothing but one"},
+		"a stub":         {func([]byte) []byte { return stub() }, "it has no stub, or only a stub"},
 		"no stub":        {func([]byte) []byte { return makePE(1024, 4096, Section{".linux", 0x1000, 512, 1024, 512, 0}) }, "it has no stub"},
 		"a signed image": {func(b []byte) []byte { binary.LittleEndian.PutUint32(b[opt+optDirectories+4+4*8+4:], 100); return b }, "it is signed"},
 		"another section": {func(b []byte) []byte { copy(b[row(4):], ".splash\x00"); return b },
-			"its section .splash is not one of ours"},
-		"a section twice": {func(b []byte) []byte { copy(b[row(4):], ".osrel\x00\x00"); return b }, "its section .osrel is not one of ours, or is there twice"},
+			"its section .splash is unknown"},
+		"a section twice": {func(b []byte) []byte { copy(b[row(4):], ".osrel\x00\x00"); return b }, "its section .osrel is unknown, or appears twice"},
 		"a short file":    {func(b []byte) []byte { return b[:len(b)-512] }, "it ends before its section .linux does"},
 		"a short stub": {func(b []byte) []byte { binary.LittleEndian.PutUint32(b[row(2)+16:], 1<<30); return b },
 			"its stub is not whole"},

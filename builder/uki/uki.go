@@ -165,7 +165,7 @@ func checkStub(h *header, size uint64) error {
 	case len(h.sections) == 0:
 		return errors.New("has no section")
 	case h.certificates():
-		return errors.New("is signed: take the unsigned one, a signature does not survive new sections")
+		return errors.New("is signed: use the unsigned file, because new sections break a signature")
 	}
 	for _, s := range h.sections {
 		if uint64(s.Offset)+uint64(s.RawSize) > size {

@@ -41,7 +41,7 @@ type listing struct {
 // walk adds the inode of a reference and, of a directory, all that is in it.
 func (img *Image) walk(p string, ref uint64, depth int) error {
 	if len(img.Entries) == maxEntries || depth > maxDepth {
-		return fmt.Errorf("%s: more than %d paths, or more than %d directories in each other", p, maxEntries, maxDepth)
+		return fmt.Errorf("%s: more than %d paths, or directories nested more than %d deep", p, maxEntries, maxDepth)
 	}
 	e, list, err := img.inode(ref)
 	if err != nil {
@@ -206,7 +206,7 @@ func (img *Image) children(l listing) ([]child, error) {
 	slices.SortFunc(out, func(a, b child) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(out); i++ {
 		if out[i].name == out[i-1].name {
-			return nil, fmt.Errorf("%q is there twice", out[i].name)
+			return nil, fmt.Errorf("%q appears twice", out[i].name)
 		}
 	}
 	return out, nil

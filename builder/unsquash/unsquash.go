@@ -114,7 +114,7 @@ func Open(r io.ReaderAt, size int64) (*Image, error) {
 	case super.Compression != compressionZstd:
 		return nil, fmt.Errorf("squashfs compressor %d is not zstd", super.Compression)
 	case super.BytesUsed > uint64(size):
-		return nil, fmt.Errorf("the squashfs has %d bytes, and %d are there", super.BytesUsed, size)
+		return nil, fmt.Errorf("the squashfs should have %d bytes, and has %d", super.BytesUsed, size)
 	}
 	img := &Image{Super: super, r: io.NewSectionReader(r, 0, int64(super.BytesUsed)), byPath: map[string]int{}, meta: map[int64]metaBlock{}}
 	img.last.index = -1
@@ -206,7 +206,7 @@ func (img *Image) ReadFile(p string, limit int64) ([]byte, error) {
 	case e == nil:
 		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 	case e.Type != tree.Regular:
-		return nil, fmt.Errorf("%s is no regular file", p)
+		return nil, fmt.Errorf("%s is not a regular file", p)
 	case e.Size > limit:
 		return nil, fmt.Errorf("%s has %d bytes, and %d are the most", p, e.Size, limit)
 	}

@@ -143,7 +143,7 @@ func TestLinksAreFollowed(t *testing.T) {
 	_, err = img.ReadFile("/dir/none", 10)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = img.ReadFile("/dir", 10)
-	require.ErrorContains(t, err, "no regular file")
+	require.ErrorContains(t, err, "not a regular file")
 }
 
 // TestDiskfsSeesTheSame asks another reader.

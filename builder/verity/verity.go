@@ -3,6 +3,9 @@
 //
 // It leaves out every other hash, block size and hash type, forward error correction and signatures, and does not set up
 // a mapping: the machine does that.
+//
+// veritysetup makes the same trees, and the tests compare with it; it is a program, and a build needs none on its
+// host but Go.
 package verity
 
 import (
@@ -114,7 +117,7 @@ func NewHasher(dataSize int64, o Options) (*Hasher, error) {
 // WriteAt takes whole blocks of the data, in any order and from many goroutines.
 func (h *Hasher) WriteAt(b []byte, off int64) (int, error) {
 	if off%BlockSize != 0 || len(b)%BlockSize != 0 || off < 0 || int64(len(b)) > h.blocks*BlockSize-off {
-		return 0, fmt.Errorf("hash %d bytes at %d: they are no whole blocks of %d", len(b), off, h.blocks*BlockSize)
+		return 0, fmt.Errorf("hash %d bytes at %d: they are not whole blocks of %d", len(b), off, h.blocks*BlockSize)
 	}
 	hashBlocks(b, h.leaves[off/BlockSize*sha256.Size:], h.o.Salt)
 	return len(b), nil

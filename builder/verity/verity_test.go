@@ -170,7 +170,7 @@ func TestAHasherRefuses(t *testing.T) {
 		"what is behind": {2 * BlockSize, 2 * BlockSize}, "what is far behind": {1 << 62, BlockSize},
 	} {
 		_, err := h.WriteAt(make([]byte, c.n), c.off)
-		require.ErrorContains(t, err, "they are no whole blocks of 12288", name)
+		require.ErrorContains(t, err, "they are not whole blocks of 12288", name)
 	}
 	for _, off := range []int64{0, 2 * BlockSize} {
 		_, err := h.WriteAt(make([]byte, BlockSize), off)

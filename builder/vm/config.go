@@ -171,7 +171,7 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 		c.Accel = c.Accel.withoutArguments() // isolinux reads no SMBIOS
 	}
 	args = append(args, c.Accel.args()...)
-	args = append(args, "-m", strconv.Itoa(orDefault(c.Memory, 1024)), "-smp", strconv.Itoa(orDefault(c.CPUs, 1)),
+	args = append(args, "-m", strconv.Itoa(cmp.Or(c.Memory, 1024)), "-smp", strconv.Itoa(cmp.Or(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", "socket,id=qmp,server=on,wait=off,path="+s.qmp(), "-mon", "chardev=qmp,mode=control")
@@ -208,13 +208,6 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 	}
 	args = append(args, smbios...)
 	return append(args, c.Args...), nil
-}
-
-func orDefault(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
 }
 
 // args builds the block graph of a disk: file, format and, where asked for, the driver that records writes.

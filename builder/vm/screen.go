@@ -42,7 +42,7 @@ func decodePPM(r io.Reader) (*image.RGBA, error) {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	if magic != "P6" || most != 255 || width < 1 || height < 1 || width > maxScreen || height > maxScreen {
-		return nil, errors.New("it is no raw PPM of 8 bits a colour")
+		return nil, errors.New("it is not a raw PPM with 8 bits for each colour")
 	}
 	out := image.NewRGBA(image.Rect(0, 0, width, height))
 	row := make([]byte, 3*width)

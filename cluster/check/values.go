@@ -84,7 +84,7 @@ func (k *Checker) Unique() Unique { return Unique{k, map[string]Place{}} }
 // Add remembers a value and reports false, with an error, when it was there before.
 func (u Unique) Add(p Place, what, value, remedy string) bool {
 	if first, twice := u.Seen[value]; twice {
-		u.k.Errorf(p, "%s %q is there already, at %s; %s", what, Clip(value), first.Where(), remedy)
+		u.k.Errorf(p, "%s %q exists already, at %s; %s", what, Clip(value), first.Where(), remedy)
 		return false
 	}
 	u.Seen[value] = p

@@ -64,11 +64,11 @@ func normalMAC(s string) (string, error) {
 	mac := fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3], b[4], b[5])
 	switch {
 	case mac == "00:00:00:00:00:00":
-		return "", fmt.Errorf("is the all-zero address, which no card has")
+		return "", fmt.Errorf("is the all-zero address, which cannot belong to a network card")
 	case mac == "ff:ff:ff:ff:ff:ff":
-		return "", fmt.Errorf("is the broadcast address, which no card has")
+		return "", fmt.Errorf("is the broadcast address, which cannot belong to a network card")
 	case b[0]&1 != 0: // IEEE 802-2014, section 8.2: the I/G bit.
-		return "", fmt.Errorf("is a multicast address (the first byte is odd), which no card has")
+		return "", fmt.Errorf("is a multicast address (the first byte is odd), which cannot belong to a network card")
 	}
 	return mac, nil
 }
@@ -109,7 +109,7 @@ func normalUUID(s string) (string, error) {
 	h := hex.EncodeToString(b)
 	u := h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 	if fakeUUIDs[u] || strings.Count(h, h[:1]) == len(h) {
-		return "", fmt.Errorf("is a placeholder that vendors put into many machines; it identifies none of them")
+		return "", fmt.Errorf("is a placeholder that vendors put into many machines; it identifies no machine")
 	}
 	return u, nil
 }
@@ -136,7 +136,7 @@ func normalSerial(s string) (string, error) {
 		return "", fmt.Errorf("is empty")
 	}
 	if fakeSerials[l] || (len(l) > 1 && strings.Count(l, l[:1]) == len(l)) || len(l) == 1 {
-		return "", fmt.Errorf("is a placeholder that vendors put into many machines; it identifies none of them")
+		return "", fmt.Errorf("is a placeholder that vendors put into many machines; it identifies no machine")
 	}
 	return l, nil
 }
@@ -173,7 +173,7 @@ func normalName(s string) (string, error) {
 		return "", fmt.Errorf("is not a DNS name: a label between two dots is empty")
 	}
 	if l == "localhost" || strings.HasPrefix(l, "localhost.") {
-		return "", fmt.Errorf("is what every machine calls itself")
+		return "", fmt.Errorf("is a name that every machine has")
 	}
 	return l, nil
 }

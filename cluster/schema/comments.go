@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -11,26 +12,31 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"spore/cluster"
-	"spore/cluster/spec"
 )
 
-// comments fills the reflector's comment map from the source of the packages of the settings: types by "PKG.Type", fields by
-// "PKG.Type.Field". (Reflector.AddGoComments wants the working directory to be the module's.)
+// comments fills the reflector's comment map from the source of the packages of the settings: types by "PKG.Type",
+// fields by "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory to
+// be the module's.)
 func comments(r *jsonschema.Reflector, module string) error {
-	pkgs := map[string]bool{reflect.TypeFor[spec.Cluster]().PkgPath(): true} // also what the types of services hold
+	choices := map[string]map[string][]string{} // of each package, by type and key
 	for _, f := range cluster.Files() {
-		pkgs[reflect.TypeOf(f.Type).Elem().PkgPath()] = true
+		pkg := reflect.TypeOf(f.Type).Elem().PkgPath()
+		if choices[pkg] == nil {
+			choices[pkg] = map[string][]string{}
+		}
+		maps.Copy(choices[pkg], f.Choices)
 	}
-	for pkg := range pkgs {
-		if err := commentsOf(r, module, pkg); err != nil {
+	for pkg, closed := range choices {
+		if err := commentsOf(r, module, pkg, closed); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commentsOf takes those of one package, whose path begins with the module's name.
-func commentsOf(r *jsonschema.Reflector, module, pkg string) error {
+// commentsOf takes those of one package, whose path begins with the module's name. choices has the closed lists of
+// values.
+func commentsOf(r *jsonschema.Reflector, module, pkg string, choices map[string][]string) error {
 	_, dir, _ := strings.Cut(pkg, "/")
 	names, err := filepath.Glob(filepath.Join(module, filepath.FromSlash(dir), "*.go"))
 	if err != nil {
@@ -48,20 +54,37 @@ func commentsOf(r *jsonschema.Reflector, module, pkg string) error {
 			}
 			for _, s := range gen.Specs {
 				t := s.(*ast.TypeSpec)
-				r.CommentMap[pkg+"."+t.Name.Name] = oneLine(gen.Doc.Text())
+				name := t.Name.Name
+				r.CommentMap[pkg+"."+name] = commented{goName: name, text: oneLine(gen.Doc.Text())}.description()
 				fields, ok := t.Type.(*ast.StructType)
 				if !ok {
 					continue
 				}
-				for _, f := range fields.Fields.List {
-					for _, n := range f.Names {
-						r.CommentMap[pkg+"."+t.Name.Name+"."+n.Name] = oneLine(f.Doc.Text())
-					}
+				for _, f := range commentedFields(fields) {
+					f.values = choices[name+"."+f.key]
+					r.CommentMap[pkg+"."+name+"."+f.goName] = f.description()
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// commentedFields returns the fields that a YAML file has.
+func commentedFields(fields *ast.StructType) []commented {
+	var out []commented
+	keys := map[string]string{}
+	for _, f := range fields.Fields.List {
+		if f.Tag == nil {
+			continue
+		}
+		key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+		for _, n := range f.Names {
+			keys[n.Name] = key
+			out = append(out, commented{goName: n.Name, key: key, text: oneLine(f.Doc.Text()), keys: keys})
+		}
+	}
+	return out
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -5,7 +5,7 @@
 // validates them, the JSON Schemas are generated from them, and the node reads them back as JSON from the cluster part.
 package spec
 
-// Cluster is configs/cluster.yaml.
+// Cluster is the file configs/cluster.yaml: the network, the services and the nodes of the cluster.
 type Cluster struct {
 	// Name is a DNS label that people use for the cluster.
 	Name string `yaml:"name" json:"name"`
@@ -48,7 +48,7 @@ type Network struct {
 type Node struct {
 	// Name is the node's DNS label, unique in the cluster.
 	Name string `yaml:"name" json:"name"`
-	// Hostname is the DNS label that the machine calls itself; Name when empty.
+	// Hostname is the DNS label that the machine calls itself; the same as Name when empty.
 	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
 	// MACs holds permanent hardware addresses of its network cards.
 	MACs []string `yaml:"macs,omitempty" json:"macs,omitempty"`
@@ -58,6 +58,6 @@ type Node struct {
 	Serial string `yaml:"serial,omitempty" json:"serial,omitempty"`
 	// UUID is the system UUID that SMBIOS type 1 reports.
 	UUID string `yaml:"uuid,omitempty" json:"uuid,omitempty"`
-	// Roles names what the node does; see the list of services.
+	// Roles names what the node does.
 	Roles []string `yaml:"roles" json:"roles"`
 }

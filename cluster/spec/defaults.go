@@ -181,8 +181,6 @@ const (
 )
 
 const (
-	// CephFSKubernetesUser is the client as which Kubernetes works with the file systems that are given to it.
-	CephFSKubernetesUser = "kubernetes-cephfs"
 	// CephFSKubernetesGroup is the group of subvolumes that it works in, the folder of that name in CephFSGroups.
 	CephFSKubernetesGroup = "kubernetes"
 	// CephFSGroups is where Ceph's module "volumes" keeps groups of subvolumes.

@@ -1,6 +1,17 @@
 package spec
 
-// Image is configs/image.yaml: what the image is made of.
+// Formats of what a build writes.
+const (
+	FormatDisk    = "disk"
+	FormatISO     = "iso"
+	FormatNetboot = "netboot"
+	FormatUKI     = "uki"
+)
+
+// Formats are all of them.
+var Formats = []string{FormatDisk, FormatISO, FormatNetboot, FormatUKI}
+
+// Image is the file configs/image.yaml: what the image is made of.
 type Image struct {
 	// Suite is the Debian suite, trixie.
 	Suite string `yaml:"suite,omitempty" json:"suite,omitempty"`
@@ -41,12 +52,12 @@ func (i *Image) FillDefaults() {
 
 // Slots holds partition sizes in MiB; 0 means the fixed default of the disk layout.
 type Slots struct {
-	// ESP is the EFI system partition, at least 1024.
+	// ESP is the size of the EFI system partition, at least 1024.
 	ESP int `yaml:"esp,omitempty" json:"esp,omitempty"`
-	// Root is each of the two root partitions, at least 2048.
+	// Root is the size of each of the two root partitions, at least 2048.
 	Root int `yaml:"root,omitempty" json:"root,omitempty"`
-	// Verity is each hash tree of a root, at least 32 and at least 1/127 of Root.
+	// Verity is the size of each hash tree of a root partition, at least 32 and at least 1/127 of Root.
 	Verity int `yaml:"verity,omitempty" json:"verity,omitempty"`
-	// Cluster is each of the two cluster parts, at least 64.
+	// Cluster is the size of each of the two cluster parts, at least 64.
 	Cluster int `yaml:"cluster,omitempty" json:"cluster,omitempty"`
 }

@@ -10,7 +10,7 @@ type NodeFile struct {
 	Disks []Disk `yaml:"disks,omitempty" json:"disks,omitempty"`
 	// State says how the node keeps its /var, in place of what cluster.yaml says.
 	State *State `yaml:"state,omitempty" json:"state,omitempty"`
-	// Rack is where the machine stands; Kafka puts the copies of a partition into different racks.
+	// Rack is the place where the machine stands; Kafka puts the copies of a partition into different racks.
 	Rack string `yaml:"rack,omitempty" json:"rack,omitempty"`
 	// Labels are Kubernetes node labels.
 	Labels map[string]string `yaml:"labels,omitempty" json:"labels,omitempty"`
@@ -53,7 +53,7 @@ type Bond struct {
 type VLAN struct {
 	// ID is the VLAN identifier, 1 to 4094.
 	ID int `yaml:"id" json:"id"`
-	// Parent is the MAC of a physical card or the Name of a bond.
+	// Parent is the MAC of a physical card or the name of a bond.
 	Parent string `yaml:"parent" json:"parent"`
 }
 

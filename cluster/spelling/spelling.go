@@ -1,6 +1,8 @@
 // Package spelling tells how far two words are apart, for errors that name what somebody probably meant.
 package spelling
 
+import "strings"
+
 // Distance is the number of bytes to insert, delete, replace or swap with a neighbour that make one word of another (optimal
 // string alignment distance). Where it is more than limit, it may be any number above limit.
 func Distance(a, b string, limit int) int {
@@ -27,4 +29,21 @@ func Distance(a, b string, limit int) int {
 		before, prev, cur = prev, cur, before
 	}
 	return prev[len(b)]
+}
+
+// maxWord bounds what is compared, in bytes: a file can have words of any length.
+const maxWord = 64
+
+// Nearest returns the known word that a wrong one was probably meant to be, or nothing.
+func Nearest(wrong string, known []string) string {
+	if len(wrong) > maxWord {
+		return ""
+	}
+	best, least := "", max(2, len(wrong)/3)+1
+	for _, k := range known {
+		if d := Distance(strings.ToLower(wrong), strings.ToLower(k), least); d < least && d < max(len(wrong), len(k)) {
+			best, least = k, d
+		}
+	}
+	return best
 }

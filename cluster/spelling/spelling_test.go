@@ -1,6 +1,7 @@
 package spelling
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,4 +24,15 @@ func TestBeyondTheLimitItIsMoreThanTheLimit(t *testing.T) {
 	for _, c := range [][2]string{{"", "abc"}, {"kitten", "sitting"}, {"abcdef", "ghijkl"}} {
 		require.Greater(t, Distance(c[0], c[1], 2), 2, "%v", c)
 	}
+}
+
+func TestTheNearestWord(t *testing.T) {
+	known := []string{"dns-01", "edge-01", "mqtt-01"}
+	for wrong, want := range map[string]string{
+		"edge-1": "edge-01", "EDGE-10": "edge-01", "mqqt-01": "mqtt-01", "storage": "", "": "",
+		strings.Repeat("edge-01", 10): "", // longer than anything that is compared
+	} {
+		require.Equal(t, want, Nearest(wrong, known), wrong)
+	}
+	require.Empty(t, Nearest("edge-01", nil))
 }

@@ -56,8 +56,8 @@ const (
 	maxCmdline     = 4096
 )
 
-// ErrForm is what is not of its form.
-var ErrForm = errors.New("the proof of the TPM is not of its form")
+// ErrForm is what is malformed.
+var ErrForm = errors.New("the proof of the TPM is malformed")
 
 // Keys are the public halves of a TPM's keys.
 type Keys struct {
@@ -105,6 +105,9 @@ func (e *Evidence) Check() error {
 		return fmt.Errorf("%w: %d programs that the firmware started", ErrForm, len(e.Started))
 	case len(e.Cmdline) > maxCmdline:
 		return fmt.Errorf("%w: a command line of %d bytes", ErrForm, len(e.Cmdline))
+	// The kernel takes the byte 0xa0, which is half of an "à", for a blank between words (lib/ctype.c), and nobody else does.
+	case strings.ContainsFunc(e.Cmdline, func(r rune) bool { return r < 0x20 || r > 0x7e }):
+		return fmt.Errorf("%w: a command line with other characters than printable ASCII", ErrForm)
 	}
 	for _, v := range append(e.Registers[:len(e.Registers):len(e.Registers)], e.Started...) {
 		if len(v) != sha256.Size {

@@ -144,6 +144,13 @@ func given(text string) []byte {
 	return extend(zero, hash(string(b)))
 }
 
+func TestRemarksOfTheFirmwareAreNoUKI(t *testing.T) {
+	s, w, m := newSoft(t), want(), good()
+	w.UKI = ""
+	m.started = m.started[:2]
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, m), nonce, subject, w), "the firmware has not started")
+}
+
 func (s *soft) answers(t testing.TB, m machine) Evidence {
 	e := Evidence{Nonce: m.nonce, Registers: [][]byte{extend(zero, m.started...), m.measured, m.outside}, Started: m.started, Cmdline: m.cmdline}
 	e.Quote, e.Signature = s.quote(t, Qualify(m.nonce, m.subject), e.Registers, m.change)
@@ -174,18 +181,20 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 		"a list that leaves a program out": {func(m *machine) {
 			m.started = append([][]byte{hash("evil")}, m.started...)
 			m.afterward = func(e *Evidence) { e.Started = e.Started[1:] }
-		}, "is not what its PCR 4 says"},
-		"iPXE and nothing else":            {func(m *machine) { m.started = [][]byte{hash("ipxe")} }, "the firmware has not started spore.efi"},
-		"nothing, as with BIOS":            {func(m *machine) { m.started = nil }, "the firmware has not started spore.efi"},
-		"an error in place of a separator": {func(m *machine) { m.started[1] = hash("\x01\x00\x00\x00") }, "a program that is not served here"},
-		"another build":                    {func(m *machine) { m.measured = hash("other") }, "another build of it was started"},
-		"a command line of somebody else":  {byIPXE("ro roothash=evil ro quiet"), "another command line than the one that is served"},
-		"a shorter command line":           {byIPXE("ro roothash=aa"), "another command line than the one that is served"},
-		"a word more":                      {byIPXE("ro " + cmdline + " spore.console"), `the word "spore.console" on its command line`},
+		}, "does not match its PCR 4"},
+		"iPXE and nothing else":                      {func(m *machine) { m.started = [][]byte{hash("ipxe")} }, "the firmware has not started spore.efi"},
+		"nothing, as with BIOS":                      {func(m *machine) { m.started = nil }, "the firmware has not started spore.efi"},
+		"an error in place of a separator":           {func(m *machine) { m.started[1] = hash("\x01\x00\x00\x00") }, "a program that is not served here"},
+		"another build":                              {func(m *machine) { m.measured = hash("other") }, "another build of it was started"},
+		"a command line of somebody else":            {byIPXE("ro roothash=evil ro quiet"), "a command line that is not served"},
+		"a shorter command line":                     {byIPXE("ro roothash=aa"), "a command line that is not served"},
+		"a word more":                                {byIPXE("ro " + cmdline + " spore.console"), `the word "spore.console" on its command line`},
+		"a word that the kernel alone takes for one": {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\u00e0spore.console"), "other characters than printable ASCII"},
+		"a line break before a word":                 {byIPXE("ro " + cmdline + " spore.url=http://10.0.0.1/\vspore.console"), "other characters than printable ASCII"},
 		"a command line that is not the kernel's": {func(m *machine) {
 			byIPXE("ro " + cmdline + " spore.console")(m)
 			m.afterward = func(e *Evidence) { e.Cmdline = "ro " + cmdline }
-		}, "more than a command line, or another one than the kernel has"},
+		}, "more than a command line, or a command line that differs from the kernel's"},
 		"credentials beside the UKI": {func(m *machine) { m.outside = hash("x") }, "more than a command line"},
 
 		"an old answer": {func(m *machine) { m.nonce = bytes.Repeat([]byte{8}, NonceSize) }, "an answer to another question"},
@@ -197,7 +206,7 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 		"registers that were not quoted": {func(m *machine) {
 			m.measured = hash("other")
 			m.afterward = func(e *Evidence) { e.Registers[1] = hash("measured") }
-		}, "other values than those that were sent"},
+		}, "differ from the values that were sent"},
 		"a quote that was changed": {func(m *machine) { m.afterward = func(e *Evidence) { e.Quote[len(e.Quote)-1] ^= 1 } }, "not signed by the TPM's key"},
 		"other registers": {func(m *machine) {
 			m.change = func(a *tpm2.TPMSAttest) {
@@ -220,7 +229,7 @@ func TestAQuoteSaysWhatWasStarted(t *testing.T) {
 				a.Type = tpm2.TPMSTAttestTime
 				a.Attested = tpm2.NewTPMUAttest(tpm2.TPMSTAttestTime, &tpm2.TPMSTimeAttestInfo{})
 			}
-		}, "what was signed is no quote"},
+		}, "the signed data is not a quote"},
 		"bytes that are no quote": {func(m *machine) { m.afterward = func(e *Evidence) { e.Quote, e.Signature = []byte("x"), []byte("x") } }, "its signature cannot be read"},
 		"no registers":            {func(m *machine) { m.afterward = func(e *Evidence) { e.Registers = nil } }, "0 registers"},
 		"a short hash":            {func(m *machine) { m.afterward = func(e *Evidence) { e.Started = [][]byte{{1}} } }, "a hash of 1 bytes"},
@@ -252,15 +261,15 @@ func TestAKeyThatSignsAnythingVouchesForNothing(t *testing.T) {
 	free := akAttributes
 	free.Restricted = false
 	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), free))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "may sign data that the TPM has not made")
 
 	movable := akAttributes
 	movable.FixedTPM = false
 	s.AK = tpm2.Marshal(akOf(point(&s.ak.PublicKey), movable))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not one that signs nothing but what the TPM has made")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "may sign data that the TPM has not made")
 
 	s.AK = tpm2.Marshal(akOf(bytes.Repeat([]byte{5}, 64), akAttributes))
-	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "no point on the curve")
+	require.ErrorContains(t, Verify(s.Keys, s.answers(t, good()), nonce, subject, want()), "not a point on the curve")
 
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -292,7 +301,7 @@ func TestWhatIsWrappedIsForOneTPM(t *testing.T) {
 	_, err = Unwrap(w, func(_, _ []byte) ([]byte, error) { return nil, nil })
 	require.ErrorContains(t, err, "a key of 0 bytes")
 	_, err = Unwrap([]byte(`{"sporeWrapped":2}`), nil)
-	require.ErrorContains(t, err, "not in a form that this version knows")
+	require.ErrorContains(t, err, "in an unknown form")
 
 	for name, ek := range map[string][]byte{"no key": {1}, "a key that signs": s.AK} {
 		_, err = Wrap(data, Keys{EK: ek, AK: s.AK})

@@ -68,15 +68,15 @@ func (e *Evidence) signedBy(ak, qualified []byte) error {
 	public, err := publicOf(ak, AKTemplate())
 	if err != nil {
 		// Above all, a key that is not restricted signs a quote that nobody made.
-		return fmt.Errorf("its AK is not one that signs nothing but what the TPM has made: %w", err)
+		return fmt.Errorf("its AK may sign data that the TPM has not made: %w", err)
 	}
 	anyKey, err := tpm2.Pub(*public)
 	key, ok := anyKey.(*ecdsa.PublicKey)
 	if err != nil || !ok {
-		return fmt.Errorf("%w: its AK is no point on the curve", ErrForm)
+		return fmt.Errorf("%w: its AK is not a point on the curve", ErrForm)
 	}
 	if _, err := key.ECDH(); err != nil {
-		return fmt.Errorf("%w: its AK is no point on the curve", ErrForm)
+		return fmt.Errorf("%w: its AK is not a point on the curve", ErrForm)
 	}
 	signature, err := tpm2.Unmarshal[tpm2.TPMTSignature](e.Signature)
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *Evidence) signedBy(ak, qualified []byte) error {
 	}
 	rs, err := signature.Signature.ECDSA()
 	if err != nil || rs.Hash != tpm2.TPMAlgSHA256 {
-		return fmt.Errorf("%w: its signature is not one of ECDSA with SHA-256", ErrForm)
+		return fmt.Errorf("%w: its signature is not ECDSA with SHA-256", ErrForm)
 	}
 	sum := sha256.Sum256(e.Quote)
 	if !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(rs.SignatureR.Buffer), new(big.Int).SetBytes(rs.SignatureS.Buffer)) {
@@ -92,21 +92,21 @@ func (e *Evidence) signedBy(ak, qualified []byte) error {
 	}
 	quote, err := tpm2.Unmarshal[tpm2.TPMSAttest](e.Quote)
 	if err != nil || quote.Magic != tpm2.TPMGeneratedValue || quote.Type != tpm2.TPMSTAttestQuote {
-		return fmt.Errorf("%w: what was signed is no quote", ErrForm)
+		return fmt.Errorf("%w: the signed data is not a quote", ErrForm)
 	}
 	if !bytes.Equal(quote.ExtraData.Buffer, qualified) {
 		return errors.New("the quote is for another machine, or an answer to another question")
 	}
 	info, err := quote.Attested.Quote()
 	if err != nil {
-		return fmt.Errorf("%w: what was signed is no quote", ErrForm)
+		return fmt.Errorf("%w: the signed data is not a quote", ErrForm)
 	}
 	if !bytes.Equal(tpm2.Marshal(info.PCRSelect), tpm2.Marshal(Selection())) {
 		return fmt.Errorf("the quote is over other registers than PCR %v", Registers)
 	}
 	digest := sha256.Sum256(bytes.Join(e.Registers, nil))
 	if !bytes.Equal(info.PCRDigest.Buffer, digest[:]) {
-		return errors.New("the quoted registers have other values than those that were sent")
+		return errors.New("the quoted registers differ from the values that were sent")
 	}
 	return nil
 }
@@ -121,10 +121,10 @@ func (e *Evidence) checkStarted(want Want) error {
 		if !known && !harmless[[sha256.Size]byte(hash)] {
 			return fmt.Errorf("the firmware started a program that is not served here, with the Authenticode hash %x: another boot loader, or a tool of the machine's maker", hash)
 		}
-		uki = uki || name == want.UKI
+		uki = uki || known && name == want.UKI
 	}
 	if !bytes.Equal(value, e.Registers[started]) {
-		return errors.New("the machine's list of what its firmware started is not what its PCR 4 says")
+		return errors.New("the machine's list of programs that its firmware started does not match its PCR 4")
 	}
 	if !uki {
 		return fmt.Errorf("the firmware has not started %s", want.UKI)
@@ -145,12 +145,12 @@ func (e *Evidence) checkOutside(want Want) error {
 	sum := sha256.Sum256(text)
 	value := sha256.Sum256(append(make([]byte, sha256.Size), sum[:]...))
 	if !bytes.Equal(value[:], e.Registers[outside]) {
-		return errors.New("the machine's PCR 12 says that the UKI was given more than a command line, or another one than the kernel has")
+		return errors.New("the machine's PCR 12 says that the UKI was given more than a command line, or a command line that differs from the kernel's")
 	}
 	// "ro" is the name by which iPXE starts it (builder/netboot/ipxe).
 	given, known := strings.Fields(e.Cmdline), append([]string{"ro"}, strings.Fields(want.Cmdline)...)
 	if len(given) < len(known) || !slices.Equal(given[:len(known)], known) {
-		return fmt.Errorf("the machine was started with another command line than the one that is served: %.200q", e.Cmdline)
+		return fmt.Errorf("the machine was started with a command line that is not served: %.200q", e.Cmdline)
 	}
 	for _, word := range given[len(known):] {
 		if !slices.ContainsFunc(want.More, func(begin string) bool { return strings.HasPrefix(word, begin) }) {
@@ -164,13 +164,13 @@ func (e *Evidence) checkOutside(want Want) error {
 func ekPublic(ek []byte) (*rsa.PublicKey, error) {
 	public, err := publicOf(ek, EKTemplate())
 	if err != nil {
-		return nil, fmt.Errorf("its EK is not one of RSA with 2048 bits of the TCG's template: %w", err)
+		return nil, fmt.Errorf("its EK does not match the TCG's template for RSA with 2048 bits: %w", err)
 	}
 	key, err := tpm2.Pub(*public)
 	if rsaKey, ok := key.(*rsa.PublicKey); err == nil && ok && rsaKey.N.BitLen() == 2048 {
 		return rsaKey, nil
 	}
-	return nil, fmt.Errorf("%w: its EK is no RSA key of 2048 bits", ErrForm)
+	return nil, fmt.Errorf("%w: its EK is not an RSA key of 2048 bits", ErrForm)
 }
 
 // publicOf reads a public key that is as a template has it in all but its numbers.

@@ -82,7 +82,7 @@ func IsWrapped(data []byte) bool {
 func Unwrap(data []byte, activate func(credential, secret []byte) ([]byte, error)) ([]byte, error) {
 	var w wrapped
 	if err := json.Unmarshal(data, &w); err != nil || w.Wrapped != wrapVersion || len(w.Credential) > maxCredential || len(w.Secret) > maxCredential {
-		return nil, errors.New("it is not in a form that this version knows")
+		return nil, errors.New("it is in an unknown form")
 	}
 	key, err := activate(w.Credential, w.Secret)
 	if err != nil {

@@ -47,7 +47,7 @@ var (
 	// ErrSignature is a bundle that the cluster's key did not sign, or that was changed or cut afterwards.
 	ErrSignature = errors.New("the secret bundle is not signed by this cluster, or was changed or cut short")
 	// ErrForm is a bundle that is none.
-	ErrForm = errors.New("the secret bundle is not of its form")
+	ErrForm = errors.New("the secret bundle is malformed")
 	// ErrOther is a bundle of another cluster or node.
 	ErrOther = errors.New("the secret bundle is for another machine")
 )
@@ -166,14 +166,14 @@ func verify(data []byte, keys []ed25519.PublicKey) ([]byte, error) {
 		return nil, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
 	}
 	if words[1] != version {
-		return nil, fmt.Errorf("%w: format %.16q, known is %s; build a newer image, or make the bundle with the program that built this one", ErrVersion, words[1], version)
+		return nil, fmt.Errorf("%w: format %.16q is unknown, this program has %s; build a newer image, or make the bundle with the program that built this one", ErrVersion, words[1], version)
 	}
 	if len(words) != 4 {
 		return nil, fmt.Errorf("%w: its first line has %d words, not 4", ErrForm, len(words))
 	}
 	signature, err := base64.StdEncoding.Strict().DecodeString(words[3])
 	if err != nil || len(signature) != ed25519.SignatureSize {
-		return nil, fmt.Errorf("%w: its signature is none", ErrForm)
+		return nil, fmt.Errorf("%w: its signature is malformed", ErrForm)
 	}
 	for _, key := range keys {
 		if len(key) == ed25519.PublicKeySize && keyID(key) == words[2] && ed25519.Verify(key, signed(body), signature) {
@@ -220,7 +220,7 @@ func (b *Bundle) check() error {
 	for file, text := range b.Trust {
 		name, extension, _ := strings.Cut(file, ".")
 		if !ValidName(name) || extension != "crt" && extension != "pub" || !utf8.ValidString(text) {
-			return fmt.Errorf("%w: it trusts what is in a file named %.64q", ErrForm, file)
+			return fmt.Errorf("%w: it trusts a file with the name %.64q", ErrForm, file)
 		}
 	}
 	for name, value := range b.Secrets {

@@ -3,6 +3,9 @@
 //
 // A key is what Ceph writes (src/auth/Crypto.cc, CryptoKey::encode) in base64: le16 type, 1 for AES; le32 seconds and
 // le32 nanoseconds of its making; le16 length; the key.
+//
+// github.com/ceph/go-ceph binds Ceph's libraries by cgo, for a cluster that runs. These keys are made before there is
+// one, and the agent is built without cgo.
 package cephx
 
 import (
@@ -20,6 +23,8 @@ const (
 	OSD = "client.bootstrap-osd"
 	// RBD makes and maps the volumes of Kubernetes.
 	RBD = "client.kubernetes-rbd"
+	// CephFS makes and mounts the shared volumes of Kubernetes. Without a node's name it is a Kubernetes elsewhere.
+	CephFS = "client.kubernetes-cephfs"
 )
 
 // Sizes in bytes: what stands before a key, and a key of AES-128.
@@ -29,13 +34,13 @@ const (
 )
 
 // ErrForm says that a text is not a key.
-var ErrForm = errors.New("it is no key of Ceph's")
+var ErrForm = errors.New("it is not a Ceph key")
 
 // Derive is the key for a purpose: HMAC-SHA256 of that under the seed, which is a key itself. It is as old as the seed,
 // since Ceph's monitors let no older key take the place of a newer one.
 func Derive(seed, purpose string) (string, error) {
 	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(seed))
-	if err != nil || len(k) < header+size || binary.LittleEndian.Uint16(k) != 1 {
+	if err != nil || len(k) != header+size || binary.LittleEndian.Uint16(k) != 1 || binary.LittleEndian.Uint16(k[10:]) != size {
 		return "", ErrForm
 	}
 	mac := hmac.New(sha256.New, k[header:])

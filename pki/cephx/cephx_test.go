@@ -33,6 +33,7 @@ func TestEachNodeHasItsOwnKey(t *testing.T) {
 func TestWhatIsNoSeed(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "no base64": "?", "too short": base64.StdEncoding.EncodeToString(make([]byte, 20)), "another type": base64.StdEncoding.EncodeToString(make([]byte, 28)),
+		"a length that is not its own": base64.StdEncoding.EncodeToString(append([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0}, make([]byte, 17)...)),
 	} {
 		_, err := ForNode(text, "client.bootstrap-osd", "a")
 		require.ErrorIs(t, err, ErrForm, name)

@@ -74,8 +74,8 @@ func NewClaim(c Claim) Claim {
 	return c
 }
 
-// ErrForm is a message that is not of its form.
-var ErrForm = errors.New("the message is not of its form")
+// ErrForm is a message that is malformed.
+var ErrForm = errors.New("the message is malformed")
 
 // ParseClaim reads a claim and holds it to its bounds.
 func ParseClaim(data []byte) (Claim, error) {
@@ -87,13 +87,13 @@ func ParseClaim(data []byte) (Claim, error) {
 		return c, err
 	}
 	if c.Version != version {
-		return c, fmt.Errorf("%w: version %d, known is %d", ErrForm, c.Version, version)
+		return c, fmt.Errorf("%w: version %d is unknown, this program has %d", ErrForm, c.Version, version)
 	}
 	if key, err := age.ParseX25519Recipient(c.Key); err != nil || key.String() != c.Key {
-		return c, fmt.Errorf("%w: its key is no age recipient", ErrForm)
+		return c, fmt.Errorf("%w: its key is not an age recipient", ErrForm)
 	}
 	if c.Node != "" && !bundle.ValidName(c.Node) {
-		return c, fmt.Errorf("%w: %.64q is no name of a node", ErrForm, c.Node)
+		return c, fmt.Errorf("%w: %.64q is not a name of a node", ErrForm, c.Node)
 	}
 	for _, text := range []string{c.Cluster, c.Serial, c.UUID} {
 		if !printable(text) {
@@ -105,7 +105,7 @@ func ParseClaim(data []byte) (Claim, error) {
 	}
 	for _, m := range c.MACs {
 		if hw, err := net.ParseMAC(m); err != nil || hw.String() != m {
-			return c, fmt.Errorf("%w: %.64q is no MAC", ErrForm, m)
+			return c, fmt.Errorf("%w: %.64q is not a MAC", ErrForm, m)
 		}
 	}
 	return c, c.checkTPM()
@@ -123,9 +123,6 @@ func (c Claim) checkTPM() error {
 		}
 		if c.TPM == nil {
 			return fmt.Errorf("%w: it has a quote without a TPM", ErrForm)
-		}
-		if !printable(c.Evidence.Cmdline[:min(len(c.Evidence.Cmdline), maxText)]) {
-			return fmt.Errorf("%w: it has a command line that cannot be printed", ErrForm)
 		}
 	}
 	return nil
@@ -257,7 +254,7 @@ func (k Key) Open(sealed []byte, activate Activate) ([]byte, error) {
 	}
 	if attest.IsWrapped(sealed) {
 		if activate == nil {
-			return nil, errors.New("it is encrypted to a TPM, and this machine showed none")
+			return nil, errors.New("it is encrypted to a TPM, but this machine showed no TPM")
 		}
 		var err error
 		if sealed, err = attest.Unwrap(sealed, activate); err != nil {

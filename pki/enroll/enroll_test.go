@@ -121,7 +121,7 @@ func TestAMachineThatIsNoNodeIsListedAndGetsNothing(t *testing.T) {
 		c := claim(key(t), node)
 		require.Equal(t, Pending{State: Unknown, Fingerprint: c.Fingerprint(), Message: "the configuration has no such node"}, l.ask(t, c).Pending)
 		err := l.Approve(Approval{c, []byte("x")})
-		require.ErrorContains(t, err, "is no node of the configuration; add it (MACs 52:54:00:00:00:01, serial number S1)")
+		require.ErrorContains(t, err, "does not match any node of the configuration; add it (MACs 52:54:00:00:00:01, serial number S1)")
 	}
 	require.Len(t, l.Requests(), 2)
 	require.Equal(t, Unknown, l.Requests()[0].State)
@@ -283,7 +283,7 @@ func TestATPMIsAskedOnceTheOperatorWantsIt(t *testing.T) {
 	_, err := Seal([]byte("x"), none, true)
 	require.ErrorContains(t, err, "has shown no TPM")
 	_, err = k.Open([]byte(`{"sporeWrapped":1}`), nil)
-	require.ErrorContains(t, err, "encrypted to a TPM, and this machine showed none")
+	require.ErrorContains(t, err, "encrypted to a TPM, but this machine showed no TPM")
 }
 
 func TestBadQuestionsAreRefused(t *testing.T) {
@@ -342,7 +342,7 @@ func TestAnswersThatAreNoneAreErrors(t *testing.T) {
 		"text that would act": {500, "\x1b[2J", "the server answers 500: (no text)"},
 		"an empty bundle":     {200, "", "a bundle of 0 bytes"},
 		"a huge bundle":       {200, strings.Repeat("x", maxSealed+1), "a bundle of"},
-		"no JSON":             {202, "x", "the message is not of its form"},
+		"no JSON":             {202, "x", "the message is malformed"},
 		"another state":       {202, `{"state":"approved","fingerprint":"x"}`, `the state "approved"`},
 		"a message that acts": {202, `{"state":"waiting","fingerprint":"x","message":"\u001b"}`, "cannot be printed"},
 		"a short nonce":       {202, `{"state":"waiting","fingerprint":"x","nonce":"AAAA"}`, "a nonce of 3 bytes"},

@@ -315,7 +315,7 @@ func (s *Server) Approve(a Approval) error {
 
 // NotKnown says what to do about a machine that is no node.
 func (c Claim) NotKnown() error {
-	return fmt.Errorf("the machine with the fingerprint %s is no node of the configuration; add it (MACs %s, serial number %s), build, and boot it again",
+	return fmt.Errorf("the machine with the fingerprint %s does not match any node of the configuration; add it (MACs %s, serial number %s), build, and boot it again",
 		c.Fingerprint(), strings.Join(c.MACs, ", "), c.Serial)
 }
 

@@ -169,7 +169,7 @@ func (in *Input) make(share pki.Share, l pki.Leaf, state pki.Examination) (pki.C
 		return pki.Certificate{}, err
 	}
 	if state.Worth == pki.Due && !by.Ends().After(state.Ends) {
-		return pki.Certificate{}, fmt.Errorf("the authority %s ends on %s, so a new one would last no longer; run `spore pki renew`, build the image again and bring it to the nodes", l.Row.Authority, by.Ends().UTC().Format(time.DateOnly))
+		return pki.Certificate{}, fmt.Errorf("the authority %s ends on %s, so a new certificate would expire then too; run `spore pki renew`, build the image again and bring it to the nodes", l.Row.Authority, by.Ends().UTC().Format(time.DateOnly))
 	}
 	return by.Issue(l, pki.Options{Now: in.Now, Random: in.Random})
 }

@@ -289,7 +289,7 @@ func TestNothingOutlivesItsAuthority(t *testing.T) {
 	require.Empty(t, r.Made)
 	require.False(t, r.Changed)
 	require.True(t, r.Problems[0].Works)
-	require.ErrorContains(t, r.Problems[0].Err, "ends on 2036-03-01, so a new one would last no longer; run `spore pki renew`")
+	require.ErrorContains(t, r.Problems[0].Err, "ends on 2036-03-01, so a new certificate would expire then too; run `spore pki renew`")
 }
 
 func TestNamesThatChangedAreTakenUp(t *testing.T) {
@@ -400,7 +400,7 @@ func TestWhatIsBrokenOrMissingIsMadeOrSaid(t *testing.T) {
 			in.Bundle["mqtt-tls-certificate"] = strings.Repeat(in.Bundle["mqtt-tls-certificate"], 9)
 		}, made: "made: it cannot be read"},
 		{name: "an image without the authority", change: func(in *Input) { delete(in.Authorities, "mqtt") }, problem: "the authority mqtt cannot be read: the authority mqtt: there is no certificate in PEM"},
-		{name: "an image with another authority", change: func(in *Input) { in.Authorities["mqtt"] = in.Authorities["kafka"] }, problem: "the authority mqtt is another one: the key of the authority mqtt is that of none of its certificates; build the image again, make the bundle again, and bring both to the node"},
+		{name: "an image with another authority", change: func(in *Input) { in.Authorities["mqtt"] = in.Authorities["kafka"] }, problem: "the authority mqtt is another one: the key of the authority mqtt does not match any of its certificates; build the image again, make the bundle again, and bring both to the node"},
 		{name: "a key that is none", change: func(in *Input) {
 			in.Bundle["mqtt-ca-key"] = "hunter2"
 			in.Now = begin.Add(250 * day)

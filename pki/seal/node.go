@@ -21,7 +21,7 @@ const NodeWorkFactor = 16
 const maxSealed = 1 << 20
 
 // ErrNotForNode is an encrypted file that no passphrase opens on a node.
-var ErrNotForNode = errors.New("it is not encrypted the way a node opens it; use `spore pki bundle --encrypt`")
+var ErrNotForNode = errors.New("it is not encrypted in the form that a node can open; use `spore pki bundle --encrypt`")
 
 // CheckForNode tells, before a person is asked, whether a node can open data with a passphrase, armored or not. What comes
 // on a boot medium is nobody's word: the cost that it asks for is looked at before it is paid.

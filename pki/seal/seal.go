@@ -72,11 +72,11 @@ func ParseRecipients(recipients []string) ([]age.Recipient, error) {
 	var out []age.Recipient
 	for _, r := range recipients {
 		if strings.HasPrefix(r, "AGE-SECRET-KEY-") {
-			return nil, errors.New("a recipient is the public key, age1…; this is the secret one")
+			return nil, errors.New("a recipient is the public key, age1…; this is the secret key")
 		}
 		list, err := age.ParseRecipients(strings.NewReader(r))
 		if err != nil || len(list) != 1 {
-			return nil, fmt.Errorf("%.80q is no age recipient; `age-keygen -y FILE` prints one (age1…)", r)
+			return nil, fmt.Errorf("%.80q is not an age recipient; `age-keygen -y FILE` prints one (age1…)", r)
 		}
 		out = append(out, list[0])
 	}
@@ -112,7 +112,7 @@ func OpenPassphrase(data []byte, passphrase string, limit int64) ([]byte, error)
 func OpenIdentities(data, identities []byte, limit int64) ([]byte, error) {
 	list, err := age.ParseIdentities(bytes.NewReader(identities))
 	if err != nil {
-		return nil, errors.New("the identity file is none; `age-keygen` makes one") // The cause could quote it.
+		return nil, errors.New("the identity file is malformed; `age-keygen` makes one") // The cause could quote it.
 	}
 	return decrypt(data, limit, list...)
 }

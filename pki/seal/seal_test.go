@@ -52,7 +52,7 @@ func TestWhatIsNoRecipientIsRefused(t *testing.T) {
 	id, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 	_, err = ForRecipients(nil, []string{id.String()})
-	require.ErrorContains(t, err, "this is the secret one")
+	require.ErrorContains(t, err, "this is the secret key")
 	require.NotContains(t, err.Error(), id.String())
 	for _, bad := range [][]string{nil, {"age1"}, {""}, {id.Recipient().String() + "\n" + id.Recipient().String()}} {
 		_, err := ForRecipients(nil, bad)

@@ -22,6 +22,7 @@ import (
 
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/storage/atomicfile"
 )
 
 // Names in the folder.
@@ -96,7 +97,7 @@ func Create(dir string, s Settings, tree *pki.Tree, keys Keys) (*Vault, error) {
 func (v *Vault) begin() error {
 	for _, name := range []string{SealedFile, PlainFile, SettingsFile, PublicFile} {
 		if _, err := os.Lstat(filepath.Join(v.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already; keys are never overwritten: use `spore pki renew`, or name another folder with --dir", filepath.Join(v.Dir, name))
+			return fmt.Errorf("%s exists already; keys are never overwritten: use `spore pki renew`, or name another folder with --dir", filepath.Join(v.Dir, name))
 		}
 	}
 	if v.Settings.Keep != KeepPassphrase {
@@ -166,16 +167,16 @@ func (v *Vault) read() error {
 func decodeTree(data []byte) (*pki.Tree, error) {
 	var head struct{ Version int }
 	if json.Unmarshal(data, &head) != nil {
-		return nil, errors.New("it holds no tree of keys")
+		return nil, errors.New("it contains no tree of keys")
 	}
 	if head.Version != pki.TreeVersion {
-		return nil, fmt.Errorf("it has version %d, and this program knows %d; use the program that wrote it, or a newer one", head.Version, pki.TreeVersion)
+		return nil, fmt.Errorf("it has version %d, and this program reads %d; use the program that wrote it, or a newer one", head.Version, pki.TreeVersion)
 	}
 	t := &pki.Tree{}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if d.Decode(t) != nil || !t.Whole() {
-		return nil, errors.New("it holds no tree of keys of its form")
+		return nil, errors.New("it contains no valid tree of keys")
 	}
 	return t, nil
 }
@@ -301,37 +302,8 @@ func readBounded(name string, limit int64) ([]byte, error) {
 }
 
 // WriteFile writes a file for its owner alone: whole or not at all, and on the disk when it returns.
-func WriteFile(name string, data []byte) (err error) {
-	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", name, err)
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+func WriteFile(name string, data []byte) error {
+	return atomicfile.Replace(name, data, 0o600, atomicfile.Durable)
 }
 
 // Discard removes the folder when Create made it and nothing but our own files is in it.

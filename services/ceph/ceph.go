@@ -28,7 +28,7 @@ func Service() service.Service {
 				Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key"}},
 			// Part of spore-agent.
 			{Name: "ceph-bootstrap", Unit: "ceph-bootstrap.service", Packages: []string{"ceph-common"}, User: "ceph", NeedsSecrets: true,
-				Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-seed", "ceph-rbd-seed", "ceph-mds-key", "ceph-kubernetes-cephfs-key"}},
+				Secrets: []string{"ceph-fsid", "ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-seed", "ceph-rbd-seed", "ceph-mds-key", "ceph-cephfs-seed", "ceph-kubernetes-cephfs-key"}},
 			// Part of spore-agent; cryptsetup opens encrypted disks.
 			{Name: "ceph-disks", Unit: "ceph-disks.service", Packages: []string{"cryptsetup-bin"}, User: "root", Secrets: []string{"ceph-osd-encryption-key"}},
 			{Name: "ceph-osd", Unit: "ceph-osd-disk@.service", Packages: []string{"ceph-osd", "ceph-common"}, User: "ceph", NeedsSecrets: true,

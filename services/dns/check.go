@@ -2,6 +2,7 @@ package dns
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -134,11 +135,7 @@ func checkAlias(k *check.Checker, p check.Place, r Record, s *Settings, taken ch
 		return
 	}
 	if _, ok := taken.Seen[target]; !ok {
-		var known []string
-		for name := range taken.Seen {
-			known = append(known, name)
-		}
-		slices.Sort(known)
+		known := slices.Sorted(maps.Keys(taken.Seen))
 		hint := k.SuggestOf(target, known)
 		if hint == "" {
 			hint = "; write the host name of a node, a record's name, or a foreign name with a dot at its end"

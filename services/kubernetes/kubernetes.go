@@ -105,11 +105,11 @@ func Service() service.Service {
 
 			// Shared volumes of pods: the controller makes and removes subvolumes of CephFS, the node mounts them.
 			{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: spec.PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 			{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: spec.PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
 				Secrets: service.Pairs("rbd-provisioner")},
 			{Name: "cephfs-node", Unit: "cephfs-node.service", With: spec.PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-key"}},
+				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 		},
 		Parts: []service.Part{
 			// In every image, so that an address can be added without another root; without one its unit does nothing.

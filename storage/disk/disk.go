@@ -88,7 +88,7 @@ func List(sys, udev fs.FS) ([]Disk, error) {
 			Name: e.Name(), Size: sectors * 512, // sysfs counts in 512 bytes whatever the disk's sector.
 			SectorSize: int(number(sys, dir+"/queue/logical_block_size")), ReadOnly: number(sys, dir+"/ro") == 1,
 		}
-		d.Optical = text(sys, dir+"/device/type") == scsiDisc
+		d.Optical = Text(sys, dir+"/device/type") == scsiDisc
 		if d.SectorSize == 0 {
 			d.SectorSize = 512
 		}
@@ -101,9 +101,9 @@ func List(sys, udev fs.FS) ([]Disk, error) {
 
 // names collects what a selector can use.
 func (d *Disk) names(sys, udev fs.FS, dir string) {
-	d.Serials = appendNew(d.Serials, text(sys, dir+"/serial"), text(sys, dir+"/device/serial"))
-	d.WWNs = appendNew(d.WWNs, text(sys, dir+"/wwid"), text(sys, dir+"/device/wwid"))
-	data, err := fs.ReadFile(udev, "data/b"+text(sys, dir+"/dev"))
+	d.Serials = appendNew(d.Serials, Text(sys, dir+"/serial"), Text(sys, dir+"/device/serial"))
+	d.WWNs = appendNew(d.WWNs, Text(sys, dir+"/wwid"), Text(sys, dir+"/device/wwid"))
+	data, err := fs.ReadFile(udev, "data/b"+Text(sys, dir+"/dev"))
 	if err != nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (d *Disk) names(sys, udev fs.FS, dir string) {
 }
 
 // ErrAmbiguous is in Select's error when more than one disk has the name. No disk that comes later changes that.
-var ErrAmbiguous = errors.New("select by something that only one has")
+var ErrAmbiguous = errors.New("use a selector that matches only one disk")
 
 // Select returns the one disk that the selector names. No disk and more than one are errors that say what there is.
 func Select(disks []Disk, s spec.DiskSelector) (Disk, error) {
@@ -200,7 +200,8 @@ next:
 	return list
 }
 
-func text(f fs.FS, name string) string {
+// Text is what a file of sysfs says; empty where there is none.
+func Text(f fs.FS, name string) string {
 	data, err := fs.ReadFile(f, name)
 	if err != nil || len(data) > 4096 {
 		return ""
@@ -209,7 +210,7 @@ func text(f fs.FS, name string) string {
 }
 
 func number(f fs.FS, name string) int64 {
-	n, err := strconv.ParseInt(text(f, name), 10, 64)
+	n, err := strconv.ParseInt(Text(f, name), 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -60,7 +60,7 @@ func TestSelect(t *testing.T) {
 		"an EUI":                           {spec.DiskSelector{WWN: "EUI.0025385"}, "nvme0n1", ""},
 		"a name under by-id":               {spec.DiskSelector{ByID: "/dev/disk/by-id/virtio-BOOT"}, "vda", ""},
 		"two disks with one WWN":           {spec.DiskSelector{WWN: "0x5000c500a1b2c3d4"}, "", `2 disks have the WWN "0x5000c500a1b2c3d4"`},
-		"two disks with one serial":        {spec.DiskSelector{Serial: "ZA1"}, "", "select by something that only one has"},
+		"two disks with one serial":        {spec.DiskSelector{Serial: "ZA1"}, "", "use a selector that matches only one disk"},
 		"a disk that is not there":         {spec.DiskSelector{Serial: "GONE"}, "", `no disk has the serial "GONE"; there are: /dev/nvme0n1`},
 		"a kernel name selects nothing":    {spec.DiskSelector{ByID: "/dev/sda"}, "", "no disk has"},
 		"a part of a serial is not enough": {spec.DiskSelector{Serial: "S5H9"}, "", "no disk has"},

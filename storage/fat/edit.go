@@ -241,7 +241,7 @@ func (e *Editor) create(dir, name string, size int64, content io.Reader, when ti
 		return err
 	}
 	if size < 0 || size > 1<<32-1 {
-		return fmt.Errorf("%d bytes are no size of a file", size)
+		return fmt.Errorf("%d bytes are not a file size", size)
 	}
 	d, err := e.directory(dir)
 	if err != nil {

@@ -311,11 +311,11 @@ func (n *node) child(name string) *node {
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") ||
 		len(utf16.Encode([]rune(name))) > maxName || strings.ContainsAny(name, "\"*/:<>?\\|") {
-		return fmt.Errorf("%q is no file name of FAT", name)
+		return fmt.Errorf("%q is not a file name of FAT", name)
 	}
 	for _, r := range name {
 		if r < 0x20 || r == 0x7f || r == 0xfffd {
-			return fmt.Errorf("%q is no file name of FAT", name)
+			return fmt.Errorf("%q is not a file name of FAT", name)
 		}
 	}
 	return nil
@@ -536,7 +536,7 @@ func shorten(name string, used map[string]bool) (string, error) {
 			return short, nil
 		}
 	}
-	return "", fmt.Errorf("%s: too many names alike in one directory", name)
+	return "", fmt.Errorf("%s: too many similar names in one directory", name)
 }
 
 // fatTime is a time as FAT has it, in UTC: the date in the upper half, the time in the lower. FAT begins in 1980 and

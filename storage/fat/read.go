@@ -58,7 +58,7 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 	case bytesPer < 512 || bytesPer > 4096 || bytesPer&(bytesPer-1) != 0 || perCluster == 0 || perCluster&(perCluster-1) != 0 || fats == 0 || fats > 2 || reserved == 0:
 		return nil, fmt.Errorf("%w: the boot sector describes another kind of FAT", ErrUnsound)
 	case total*bytesPer > size:
-		return nil, fmt.Errorf("%w: it says that it is larger than its partition", ErrUnsound)
+		return nil, fmt.Errorf("%w: it claims to be larger than its partition", ErrUnsound)
 	}
 	f := &FS{
 		r: r, cluster: perCluster * bytesPer,

@@ -72,7 +72,7 @@ type Report struct {
 }
 
 // ErrDiffers is in the error for a medium that does not hold what was written to it.
-var ErrDiffers = errors.New("the medium does not hold what was written to it; it is worn out, or smaller than it says: use another one")
+var ErrDiffers = errors.New("the medium returns other data than was written; it is worn out, or smaller than it claims: use another one")
 
 // Write writes the layout to the device. It can be cut off at any point and run again. Content of the layout that is there
 // already is not written.

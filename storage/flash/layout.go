@@ -64,7 +64,7 @@ func Image(r io.ReaderAt, size int64) (Layout, error) {
 	t, err := gpt.Read(r, size, 512)
 	switch {
 	case errors.Is(err, gpt.ErrNone):
-		return Layout{}, errors.New("it is no image of a disk: it has no partition table; name spore.img or spore.iso of a build's folder")
+		return Layout{}, errors.New("it is not a disk image: it has no partition table; name spore.img or spore.iso of a build's folder")
 	case err != nil:
 		return Layout{}, fmt.Errorf("it is damaged: %w; build or copy it again", err)
 	case t.Backup:
@@ -132,7 +132,7 @@ func extentOf(r io.ReaderAt, from, to int64) Extent {
 func (l Layout) needs(types ...gpt.GUID) error {
 	for _, want := range types {
 		if !slices.ContainsFunc(l.Table.Partitions, func(p gpt.Partition) bool { return p.Type == want }) {
-			return fmt.Errorf("it is no image of Spore: it has no partition of the type %s", want)
+			return fmt.Errorf("it is not an image of Spore: it has no partition of the type %s", want)
 		}
 	}
 	return nil

@@ -171,7 +171,7 @@ func TestWhatIsNoImageIsRefused(t *testing.T) {
 	}{
 		"nothing":                    {nil, "no partition table"},
 		"another file":               {noise(1, 4096), "no partition table"},
-		"a disk of something else":   {foreign, "no image of Spore"},
+		"a disk of something else":   {foreign, "not an image of Spore"},
 		"an image that is damaged":   {damaged, "damaged"},
 		"an image that is cut short": {data[:mebi], "damaged"},
 	} {

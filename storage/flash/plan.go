@@ -47,7 +47,7 @@ func plan(dev Device, o Options) (target, error) {
 	}
 	old, err := gpt.Read(dev, size, sector)
 	if err != nil && !errors.Is(err, gpt.ErrNone) && !o.EraseState {
-		return target{}, fmt.Errorf("%w: its partition table is damaged (%w), so what it names cannot be kept. To give that up: --erase-state with the serial number of the disk", ErrState, err)
+		return target{}, fmt.Errorf("%w: its partition table is damaged (%w), so its state cannot be kept. To erase it: --erase-state with the serial number of the disk", ErrState, err)
 	}
 	t := target{layout: l, content: content, kept: keep(old, l, o.EraseState)}
 	if err := t.fits(size, sector, end); err != nil {

@@ -123,7 +123,7 @@ var systemMounts = []string{"/", "/usr", "/boot", "/boot/efi", "/efi", "/var", "
 
 func (h Host) examine(d disk.Disk) Target {
 	dir := "block/" + d.Name
-	t := Target{Disk: d, Model: strings.TrimSpace(text(h.Sys, dir+"/device/vendor") + " " + text(h.Sys, dir+"/device/model")), Removable: h.removable(d.Name)}
+	t := Target{Disk: d, Model: strings.TrimSpace(disk.Text(h.Sys, dir+"/device/vendor") + " " + disk.Text(h.Sys, dir+"/device/model")), Removable: h.removable(d.Name)}
 	if strings.HasPrefix(t.Model, "0x") { // A virtio disk has a number there, and no model.
 		t.Model = ""
 	}
@@ -146,7 +146,7 @@ const maxHolders = 6
 // uses adds what uses a block device, and what uses that: a volume of LVM is mounted, and not the disk.
 func (h Host) uses(t *Target, dir string, depth int) {
 	node := "/dev/" + path.Base(dir)
-	for _, at := range mountsOf(h.Mounts, text(h.Sys, dir+"/dev"), node) {
+	for _, at := range mountsOf(h.Mounts, disk.Text(h.Sys, dir+"/dev"), node) {
 		t.Uses = append(t.Uses, node+" is mounted on "+at)
 		t.System = t.System || slices.Contains(systemMounts, at)
 	}
@@ -167,7 +167,7 @@ func (h Host) uses(t *Target, dir string, depth int) {
 // removable tells of the medium, of what is behind USB, and of memory cards, whose readers do not say so.
 func (h Host) removable(name string) bool {
 	dir := "block/" + name
-	if text(h.Sys, dir+"/removable") == "1" || text(h.Sys, dir+"/device/type") == "SD" {
+	if disk.Text(h.Sys, dir+"/removable") == "1" || disk.Text(h.Sys, dir+"/device/type") == "SD" {
 		return true
 	}
 	link, err := fs.ReadLink(h.Sys, dir)
@@ -229,7 +229,7 @@ func (h Host) Find(name string) (Target, error) {
 			return t, nil
 		}
 	}
-	return Target{}, fmt.Errorf("%s is no disk: it has no hardware behind it", name)
+	return Target{}, fmt.Errorf("%s is not a disk: it has no hardware behind it", name)
 }
 
 func resolve(name string) (string, error) {
@@ -292,12 +292,4 @@ func describe(t gpt.Table) string {
 		return state + " alone: an earlier run was cut off"
 	}
 	return strings.Join(names, ", ")
-}
-
-func text(f fs.FS, name string) string {
-	data, err := fs.ReadFile(f, name)
-	if err != nil || len(data) > 4096 {
-		return ""
-	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(data), "?"))
 }

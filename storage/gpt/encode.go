@@ -37,7 +37,7 @@ func arraySize(sectorSize int) int64 {
 // their own up to 128.
 func (t Table) Encode(size int64, sectorSize int) (Encoded, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
-		return Encoded{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are known", sectorSize)
+		return Encoded{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are supported", sectorSize)
 	}
 	sector := int64(sectorSize)
 	sectors := size / sector
@@ -67,7 +67,7 @@ func (t Table) check(size int64, sectorSize int) error {
 		case p.Number < 1 || p.Number > entries || seen[p.Number]:
 			return fmt.Errorf("partition %d: the numbers are from 1 to %d, each once", p.Number, entries)
 		case p.Start%sector != 0 || p.Size%sector != 0 || p.Size <= 0:
-			return fmt.Errorf("partition %d: %d bytes at %d are no whole sectors of %d bytes", p.Number, p.Size, p.Start, sector)
+			return fmt.Errorf("partition %d: %d bytes at %d are not whole sectors of %d bytes", p.Number, p.Size, p.Start, sector)
 		case p.Start < Reserved(sectorSize) || p.Start+p.Size > size-Reserved(sectorSize)+sector:
 			return fmt.Errorf("partition %d: bytes %d to %d are outside of a disk of %d", p.Number, p.Start, p.Start+p.Size, size)
 		case p.Type == GUID{}:

@@ -76,7 +76,7 @@ func TestTablesThatCannotBeAreNotEncoded(t *testing.T) {
 		"two partitions of one GUID":      {func(t *gpt.Table) { t.Partitions[1].GUID = t.Partitions[0].GUID }, "two partitions have the GUID"},
 		"a partition over the table":      {func(t *gpt.Table) { t.Partitions[0].Start = 512 }, "outside"},
 		"a partition over the backup":     {func(t *gpt.Table) { t.Partitions[1].Size += 512 }, "outside"},
-		"half a sector":                   {func(t *gpt.Table) { t.Partitions[0].Size -= 100 }, "no whole sectors"},
+		"half a sector":                   {func(t *gpt.Table) { t.Partitions[0].Size -= 100 }, "not whole sectors"},
 		"a partition without a type":      {func(t *gpt.Table) { t.Partitions[0].Type = gpt.GUID{} }, "no type"},
 		"a label that is too long":        {func(t *gpt.Table) { t.Partitions[0].Name = strings.Repeat("x", 37) }, "longer than 36"},
 		"a number that the table has not": {func(t *gpt.Table) { t.Partitions[0].Number = 129 }, "from 1 to 128"},

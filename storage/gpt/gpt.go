@@ -3,6 +3,10 @@
 //
 // It does not write to disks: in which order the copies of a table are replaced is for whoever replaces them. It does not
 // read the protective MBR.
+//
+// github.com/diskfs/go-diskfs, by which the builder writes its tables and against which the tests hold this package,
+// adds 0.5 MB to a program, eight times what this does. It replaces both copies by itself, and gives new GUIDs where
+// none are set.
 package gpt
 
 import (
@@ -111,7 +115,7 @@ func (t Table) ByGUID(g GUID) (Partition, bool) {
 // it is, or in the last sector. Read returns ErrNone when there is none of these.
 func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
-		return Table{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are known", sectorSize)
+		return Table{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are supported", sectorSize)
 	}
 	sectors := size / int64(sectorSize)
 	if sectors < 4 {
@@ -188,7 +192,7 @@ func (d disk) header(lba int64) (header, error) {
 		return header{}, errors.New("wrong checksum of the header")
 	}
 	if le.Uint64(b[24:]) != uint64(lba) {
-		return header{}, fmt.Errorf("header of sector %d says that it is in sector %d", lba, le.Uint64(b[24:]))
+		return header{}, fmt.Errorf("the header in sector %d claims to be in sector %d", lba, le.Uint64(b[24:]))
 	}
 	return header{
 		disk: fromDisk(b[56:72]), alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),

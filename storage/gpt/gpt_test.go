@@ -168,7 +168,7 @@ func TestBadTablesAreRefused(t *testing.T) {
 		{"array over one MiB", "1024 entries of 4096 bytes", patch(patch(good, 80, uint32(1024)), 84, uint32(4096))},
 		{"header too small", "header of 16 bytes", patch(good, 12, uint32(16))},
 		{"header too large", "header of 513 bytes", patch(good, 12, uint32(513))},
-		{"header elsewhere", "says that it is in sector 7", patch(good, 24, uint64(7))},
+		{"header elsewhere", "claims to be in sector 7", patch(good, 24, uint64(7))},
 		{"array in the first sector", "entries in sector 0", patch(good, 72, uint64(0))},
 		{"array behind the end", "entries in sector 18446744073709551615", patch(good, 72, ^uint64(0))},
 		{"array over the end", "entries in sector 16380", patch(good, 72, uint64(diskSize/512-4))},

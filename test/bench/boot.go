@@ -2,27 +2,18 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
-	"spore/builder/cmd/operator"
 	"spore/builder/vm"
-	"spore/cluster"
-	"spore/pki/vault"
+	"spore/test/edge"
 )
 
-const (
-	// bootLimit is how long a machine may take.
-	bootLimit = 10 * time.Minute
-	// bootDisk is the size of the machines' disks in bytes, larger than the images, so that ours has room for state.
-	bootDisk = 12 << 30
-	// bootNode is the node of examples/edge that is booted, bootMAC the card by which it is known.
-	bootNode, bootMAC = "edge-01", "52:54:00:77:00:0b"
-)
+// bootLimit is how long a machine may take.
+const bootLimit = 10 * time.Minute
 
 // The kernel's first line, and what getty asks when mkosi's image has reached the end of its boot.
 var (
@@ -75,46 +66,14 @@ func newBoots(ctx context.Context, b *bench, o *ours, mkosiImage string) (*boots
 		return nil, err
 	}
 	s.image = filepath.Join(out, filepath.Base(o.image()))
-	s.bundle, err = bundleFor(o.config, keys, bootNode)
+	s.bundle, err = edge.Bundle(o.config, keys)
 	return s, err
-}
-
-// bundleFor makes the secret bundle of a node.
-func bundleFor(config, keys, node string) ([]byte, error) {
-	c, report := cluster.LoadDir(config)
-	if err := report.Err(); err != nil {
-		return nil, err
-	}
-	facts, nodes := cluster.Facts(c)
-	v, err := vault.Open(keys, vault.Keys{})
-	if err != nil {
-		return nil, err
-	}
-	defer v.Close()
-	for i := range nodes {
-		if nodes[i].Name == node {
-			return v.Tree.BundleFor(&facts, &nodes[i], time.Now())
-		}
-	}
-	return nil, fmt.Errorf("%s has no node %s", config, node)
-}
-
-// machine is what both images are booted in: one processor, 1 GiB, UEFI firmware, a virtio disk and a virtio card.
-func (s *boots) machine(name, disk string) vm.Config {
-	return vm.Config{
-		Name: name, Dir: s.dir, Accel: s.accel, CPUs: 1,
-		Disks: []vm.Disk{{Path: disk, Format: "qcow2", Serial: "DISK0001", BootIndex: 1}},
-		NICs:  []vm.NIC{{MAC: bootMAC, Net: "10.77.0.0/24", DHCPStart: "10.77.0.60"}},
-	}
 }
 
 // ours is a machine of our image, with the node's bundle in its firmware.
 func (s *boots) ours(name, disk string, arguments ...string) vm.Config {
-	c := s.machine(name, disk)
-	c.SMBIOS = vm.SMBIOS{
-		Serial: "SPORE-BENCH", UUID: "3a5b8f0e-0000-4000-8000-0000000000be",
-		Credentials: map[string][]byte{operator.Credential: s.bundle}, KernelArguments: arguments,
-	}
+	c := edge.Machine(name, s.dir, disk, s.accel)
+	c.SMBIOS = edge.Firmware(s.bundle, arguments...)
 	return c
 }
 
@@ -122,7 +81,7 @@ func (s *boots) ours(name, disk string, arguments ...string) vm.Config {
 func (s *boots) oursTwice(ctx context.Context) (first, next Usage, err error) {
 	disk := filepath.Join(s.dir, "ours.qcow2")
 	defer os.Remove(disk)
-	if err := vm.Overlay(ctx, s.image, disk, bootDisk); err != nil {
+	if err := vm.Overlay(ctx, s.image, disk, edge.DiskSize); err != nil {
 		return first, next, err
 	}
 	for _, u := range []*Usage{&first, &next} {
@@ -137,10 +96,10 @@ func (s *boots) oursTwice(ctx context.Context) (first, next Usage, err error) {
 func (s *boots) theirs(ctx context.Context) (Usage, error) {
 	disk := filepath.Join(s.dir, "mkosi.qcow2")
 	defer os.Remove(disk)
-	if err := vm.Overlay(ctx, s.mkosi, disk, bootDisk); err != nil {
+	if err := vm.Overlay(ctx, s.mkosi, disk, edge.DiskSize); err != nil {
 		return Usage{}, err
 	}
-	return s.boot(ctx, s.machine("mkosi", disk), loginAsked, false)
+	return s.boot(ctx, edge.Machine("mkosi", s.dir, disk, s.accel), loginAsked, false)
 }
 
 // reached waits for the end of a boot and returns what QEMU had used by then.
@@ -152,7 +111,7 @@ func rolesActive(ctx context.Context, m *vm.Machine) (time.Duration, error) {
 	return line.CPU, err
 }
 
-// roleUnits are what the roles of bootNode come to.
+// roleUnits are what the roles of edge.Node come to.
 var roleUnits = []string{"coredns.service", "dns.target", "mosquitto.service", "mqtt.target"}
 
 // active tells whether all that the node's roles need runs.
@@ -214,7 +173,7 @@ func (s *boots) boot(ctx context.Context, c vm.Config, end reached, settle bool)
 func (s *boots) chart(ctx context.Context) (string, error) {
 	disk := filepath.Join(s.dir, "chart.qcow2")
 	defer os.Remove(disk)
-	if err := vm.Overlay(ctx, s.image, disk, bootDisk); err != nil {
+	if err := vm.Overlay(ctx, s.image, disk, edge.DiskSize); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)

@@ -154,7 +154,7 @@ func floorOfFiles(ctx context.Context, w FloorWork, says io.Writer) ([][]byte, e
 	}
 	fmt.Fprintf(says, "floor: %d of %d bytes of the image's files, %d compressed\n", c.read, want, c.size)
 	if float64(c.read) < minCoverage*float64(want) {
-		return nil, fmt.Errorf("the floor met %d bytes of files, the image has %d: it is no floor of this image", c.read, want)
+		return nil, fmt.Errorf("the floor met %d bytes of files, the image has %d: it is not a floor of this image", c.read, want)
 	}
 	return c.modules, nil
 }

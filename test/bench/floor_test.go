@@ -88,7 +88,7 @@ func TestTheFloorWorksOnTheFilesOfTheImageAlone(t *testing.T) {
 func TestAFloorOfAnotherImageIsNone(t *testing.T) {
 	w := floorOf(t, manifest.File{Path: "/usr/bin/tool", Type: "file", Size: floorText}, manifest.File{Path: "/usr/bin/other", Type: "file", Size: 10 * floorText})
 	_, err := floor(context.Background(), w, &bytes.Buffer{})
-	require.ErrorContains(t, err, "it is no floor of this image")
+	require.ErrorContains(t, err, "it is not a floor of this image")
 }
 
 func TestTheFloorNamesAPackageThatIsDamaged(t *testing.T) {

@@ -134,9 +134,9 @@ func (p *page) text(pictures string) string {
 	m := p.machine
 	fmt.Fprintf(&b, `# Performance
 
-`+"`%s`"+` measures this and writes this page. Everything is measured in one run and in turn, %s, and the table has the
-medians. CPU seconds are those of all processes that take part, user and system. Compare the ratios: seconds are those of
-this machine.
+`+"`%s`"+` measures this and writes this page. Everything is measured in one run and in turn, %s,
+and the table has the medians. CPU seconds are the sum over all processes that take part, user and system. Compare the
+ratios: the seconds depend on this machine.
 
 | | |
 |---|---|
@@ -188,7 +188,7 @@ func times(n int) string {
 func (p *page) notes() string {
 	compiler := ""
 	if d := compilerTime(p.rows, coldRow); d > 0 {
-		compiler = fmt.Sprintf(" The Go\n  programs of the image are compiled, too, with the go command's cache warm; its %s CPU seconds are not in the row, and the\n  wall time has them.", number(d.Seconds()))
+		compiler = fmt.Sprintf(" The Go\n  programs of the image are compiled, too, with the go command's cache warm; its %s CPU seconds are not in the row,\n  and the wall time includes them.", number(d.Seconds()))
 	}
 	without := ""
 	for _, r := range p.rows {
@@ -199,25 +199,26 @@ func (p *page) notes() string {
 	}
 	return `- The image is that of ` + "`examples/edge`" + `: Debian ` + suite + ` with the generic kernel, mosquitto and CoreDNS.
 - **cold**: the packages are downloaded, and the cache is empty otherwise.` + compiler + `
-- **floor**: one Go program that does the same decompression and compression, with the same libraries and as many threads: it
-  decompresses the packages, compresses the data of the image's files at the same level and hashes the result; then it
-  decompresses the image's kernel modules, which whoever writes modules.dep has to read, and compresses the initramfs. It
-  checks nothing, lays nothing out and writes no image.` + without + `
-- **mkosi** makes an image of the same packages: a squashfs with zstd at the same level, its dm-verity tree, a unified kernel
-  image, systemd-boot. Cold it has the packages cached; otherwise it is in its incremental mode, with ` + "`--force`" + `, as without
-  that it builds nothing where there is an image. A package makes its cache of installed packages invalid. It has neither
-  CoreDNS nor an agent; its initramfs has mkosi's list of common kernel modules, not all of them.
-- **boot**: processor time of QEMU from the kernel's first line on; firmware and boot loader come before. Ours ends with the
-  status line that says that mosquitto and CoreDNS are active, after keys were taken and state was made on the disk; mkosi's
-  ends with the prompt of getty.
+- **floor**: one Go program that does the same decompression and compression, with the same libraries and number of
+  threads: it decompresses the packages, compresses the data of the image's files at the same level and hashes the
+  result; then it decompresses the image's kernel modules (every program that makes modules.dep must read them) and
+  compresses the initramfs. It checks nothing, lays nothing out and writes no image.` + without + `
+- **mkosi** makes an image of the same packages: a squashfs with zstd at the same level, its dm-verity tree, a unified
+  kernel image, systemd-boot. In the cold build it has the packages cached. In the other builds it is in its incremental
+  mode, with ` + "`--force`" + `, since without that option it builds nothing when there is an image. A new package makes its
+  cache of installed packages invalid. Its image has neither CoreDNS nor an agent; its initramfs has mkosi's list of
+  common kernel modules, not all modules.
+- **boot**: processor time of QEMU from the kernel's first line on, without firmware and boot loader. Our boot ends with
+  the status line that says that mosquitto and CoreDNS are active, after keys were taken and state was made on the disk;
+  mkosi's boot ends with the prompt of getty.
 `
 }
 
-const bootText = `Each line is a unit of systemd, from its start to the time at which systemd takes it for started; the kernel and stage1 come
-before. systemd writes these times to the console for this boot, which makes it slower than those of the table.
+const bootText = `Each line is a unit of systemd, from its start to the time at which systemd regards it as started; the kernel and stage1
+come before. In this boot systemd writes these times to the console, so it is slower than the boots in the table.
 `
 
-const scaleText = `Each cluster has nodes that are known by their network cards, and the two services of ` + "`examples/edge`" + `. Build is ` + "`spore build`" + ` after
-an edit of ` + "`cluster.yaml`" + `: the cluster part changes and the root comes from the cache. Detect is what the agent does on a node:
-it finds the node in the index of the cluster part and reads what is compiled for it.
+const scaleText = `Each cluster has nodes that are known by their network cards, and the two services of ` + "`examples/edge`" + `. Build is
+` + "`spore build`" + ` after an edit of ` + "`cluster.yaml`" + `: the cluster part changes and the root comes from the cache. Detect is
+what the agent does on a node: it finds the node in the index of the cluster part and reads its compiled configuration.
 `

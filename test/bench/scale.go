@@ -15,6 +15,7 @@ import (
 	"spore/agent/clusterpart"
 	"spore/cluster"
 	"spore/cluster/identity"
+	"spore/test/edge"
 )
 
 // detectCommand is the subcommand that finds nodes with the agent's code; it is not for people.
@@ -80,7 +81,7 @@ func scaleFolder(base, dir string, n int) error {
 	}
 	first, _, _ := scaleNode(1)
 	return errors.Join(
-		os.WriteFile(dns, []byte(strings.ReplaceAll(string(text), bootNode, first)), 0o644),
+		os.WriteFile(dns, []byte(strings.ReplaceAll(string(text), edge.Node, first)), 0o644),
 		copyFile(filepath.Join(base, "image.yaml"), filepath.Join(dir, "image.yaml")),
 		os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(clusterYAML(n, "10.64.255.2", "before the first edit")), 0o644),
 	)
@@ -210,7 +211,7 @@ func runDetect(args []string) error {
 	}
 	n, err := strconv.Atoi(args[1])
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is no number of nodes", args[1])
+		return fmt.Errorf("%q is not a number of nodes", args[1])
 	}
 	d, err := detect(args[0], n)
 	if err != nil {

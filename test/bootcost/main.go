@@ -23,17 +23,12 @@ import (
 	"strings"
 	"time"
 
-	"spore/builder/cmd/operator"
 	"spore/builder/vm"
-	"spore/cluster"
-	"spore/pki/vault"
+	"spore/test/edge"
 )
 
 const (
-	configs  = "examples/edge"
-	bootNode = "edge-01"
-	bootMAC  = "52:54:00:77:00:0b"
-	diskSize = 12 << 30
+	configs = "examples/edge"
 	// limit bounds one boot; one that counts beside other work is slow.
 	limit = 20 * time.Minute
 	// counting has one instruction take a nanosecond of the guest's time, and time jump where the guest waits.
@@ -61,7 +56,7 @@ func run(keys string, outs []string, plain int) error {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	bundle, err := bundleFor(keys)
+	bundle, err := edge.Bundle(configs, keys)
 	if err != nil {
 		return err
 	}
@@ -121,18 +116,12 @@ func (b *bench) machine(ctx context.Context, out string, arguments ...string) (v
 	if err != nil {
 		return vm.Config{}, err
 	}
-	if err := vm.Overlay(ctx, image, disk, diskSize); err != nil {
+	if err := vm.Overlay(ctx, image, disk, edge.DiskSize); err != nil {
 		return vm.Config{}, err
 	}
-	return vm.Config{
-		Name: "edge-01", Dir: b.dir, Accel: b.accel, CPUs: 1,
-		Disks: []vm.Disk{{Path: disk, Format: "qcow2", Serial: "DISK0001", BootIndex: 1}},
-		NICs:  []vm.NIC{{MAC: bootMAC, Net: "10.77.0.0/24", DHCPStart: "10.77.0.60"}},
-		SMBIOS: vm.SMBIOS{
-			Serial: "SPORE-BENCH", UUID: "3a5b8f0e-0000-4000-8000-0000000000be",
-			Credentials: map[string][]byte{operator.Credential: b.bundle}, KernelArguments: arguments,
-		},
-	}, nil
+	c := edge.Machine(edge.Node, b.dir, disk, b.accel)
+	c.SMBIOS = edge.Firmware(b.bundle, arguments...)
+	return c, nil
 }
 
 func (b *bench) inTurn(ctx context.Context, outs []string, times int) error {
@@ -272,24 +261,4 @@ func active(s vm.Status) bool {
 		}
 	}
 	return len(s.Failed) == 0
-}
-
-// bundleFor makes the node's bundle of secrets.
-func bundleFor(keys string) ([]byte, error) {
-	c, report := cluster.LoadDir(configs)
-	if err := report.Err(); err != nil {
-		return nil, err
-	}
-	facts, nodes := cluster.Facts(c)
-	v, err := vault.Open(keys, vault.Keys{})
-	if err != nil {
-		return nil, err
-	}
-	defer v.Close()
-	for i := range nodes {
-		if nodes[i].Name == bootNode {
-			return v.Tree.BundleFor(&facts, &nodes[i], time.Now())
-		}
-	}
-	return nil, fmt.Errorf("%s has no node %s", configs, bootNode)
 }

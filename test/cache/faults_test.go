@@ -62,7 +62,7 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 	cache, out := l.clone(t), older(t)
 	const readOnly = `mount --bind "$DIR" "$DIR"; mount -o remount,bind,ro "$DIR"`
 	l.build(cache, out).in("--mount", strings.ReplaceAll(readOnly, "DIR", "CACHE")).
-		fails(t, "read-only file system", "a build writes into its cache folder "+cache+"; make it writable or name another one with --cache")
+		fails(t, "read-only file system", "a build writes into its cache folder "+cache+"; make it writable, or name another folder with --cache")
 	requireOlder(t, out)
 	l.build(cache, out).in("--mount", strings.ReplaceAll(readOnly, "DIR", "OUT")).fails(t, "read-only file system", out)
 	requireOlder(t, out)
@@ -83,7 +83,7 @@ func TestNoNetwork(t *testing.T) {
 	})
 	t.Run("a cold cache", func(t *testing.T) {
 		out := older(t)
-		l.build(t.TempDir(), out, "--offline").in("--net", "").fails(t, "the store has no index of it", "build once without --offline")
+		l.build(t.TempDir(), out, "--offline").in("--net", "").fails(t, "the cache has no index of it", "build once without --offline")
 		requireOlder(t, out)
 	})
 	t.Run("a package is missing", func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestADamagedCacheMendsItself(t *testing.T) {
 			change(t, name, tt.change)
 			said := l.build(cache, out).good(t)
 			if tt.said {
-				require.Contains(t, said, "it was damaged and is removed from the cache; it is made anew")
+				require.Contains(t, said, "it was damaged and is removed from the cache; it is made again")
 			}
 		})
 	}
@@ -259,6 +259,6 @@ func TestADamagedCacheMendsItself(t *testing.T) {
 		l.build(cache, out).good(t)
 		change(t, pack, flip)
 		pruneRoots(t, cache)
-		require.Contains(t, l.build(cache, older(t)).good(t), "it is made anew")
+		require.Contains(t, l.build(cache, older(t)).good(t), "it is made again")
 	})
 }

@@ -119,7 +119,7 @@ func Table(l List, lines []Line) string {
 	}
 	fmt.Fprintf(&b, `# Kubernetes against the CIS benchmark
 
-The checks are those of the CIS Kubernetes Benchmark in the form in which kube-bench %s has them (%s). The package
+The checks are those of the CIS Kubernetes Benchmark, as kube-bench %s has them (%s). The package
 `+"`test/cis`"+` makes this table and holds it: the conditions are held against the flags, configuration files, file modes
 and objects of a master and a worker with the settings by default, and in the end-to-end test against running nodes.
 

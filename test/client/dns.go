@@ -3,7 +3,7 @@ package client
 import (
 	"fmt"
 	"net"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +62,7 @@ func answer(r *dns.Msg) Answer {
 		h := rr.Header()
 		a.Records = append(a.Records, dns.TypeToString[h.Rrtype]+" "+strings.TrimPrefix(rr.String(), h.String()))
 	}
-	sort.Strings(a.Records)
+	slices.Sort(a.Records)
 	return a
 }
 

@@ -95,7 +95,7 @@ func TestAnImageWithoutAServiceCannotBecomeOneWithIt(t *testing.T) {
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "services: [mqtt, dns]", "services: [mqtt, dns, kafka]"})
 	require.NoError(t, os.WriteFile(filepath.Join(configs, "services", "kafka.yaml"), []byte("{}\n"), 0o644))
 	err := spore("customize", suite.image, "--config", configs, "--pki", suite.dir, "-o", filepath.Join(t.TempDir(), "spore.img"))
-	require.ErrorContains(t, err, "error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not carry")
+	require.ErrorContains(t, err, "error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain")
 	require.ErrorContains(t, err, "nothing was changed")
 }
 

@@ -21,6 +21,8 @@ import (
 	"spore/agent/luks"
 	"spore/builder/secureboot"
 	"spore/builder/vm"
+	"spore/pki/authenticode"
+	"spore/pki/siglist"
 	"spore/test/chance"
 	"spore/test/leak"
 	"spore/test/powercut"
@@ -163,7 +165,7 @@ func TestEncryptedState(t *testing.T) {
 		require.NoError(t, err)
 		i := slices.IndexFunc(vars, func(v secureboot.Stored) bool { return v.Name == "dbx" })
 		require.GreaterOrEqual(t, i, 0)
-		hashes, err := secureboot.ParseHashes(vars[i].Data)
+		hashes, err := siglist.Hashes(vars[i].Data)
 		require.NoError(t, err)
 		require.Len(t, hashes, 1)
 	})
@@ -313,7 +315,7 @@ func foreignDBX(t *testing.T, keys string) []byte {
 	require.NoError(t, err)
 	certificate, err := secureboot.ParseCertificate(text)
 	require.NoError(t, err)
-	v, err := (&secureboot.Signer{Key: key, Certificate: certificate}).Revoke([]secureboot.Hash{{1}}, time.Now())
+	v, err := (&secureboot.Signer{Key: key, Certificate: certificate}).Revoke([]authenticode.Hash{{1}}, time.Now())
 	require.NoError(t, err)
 	return v.Auth
 }

@@ -189,6 +189,7 @@ func (m metal) testLife(t *testing.T) {
 		t.Run("it has the host's time, and tells it", func(t *testing.T) { m.requireTime(t, g, second) })
 		m.requireMetal(t, g, second)
 		m.inspect(t, g, first, end)
+		g.hasStuckStopJob()
 		g.endInOrder()
 	})
 	t.Run("the partition and the file system on it have grown", func(t *testing.T) {
@@ -423,6 +424,19 @@ func (g *guest) requireNoAccess() {
 	g.t.Helper()
 	line, seen := g.Console.Find(0, regexp.MustCompile(access))
 	require.False(g.t, seen, line.Text)
+}
+
+// stuck is a service whose stop job does not end.
+const stuck = `[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/sleep infinity\nTimeoutStopSec=infinity\n`
+
+// hasStuckStopJob makes sure that a restart does not wait for a job that does not end, as long as it has to wait for Kafka
+// at the most, and has such a job and a short bound in this start.
+func (g *guest) hasStuckStopJob() {
+	g.t.Helper()
+	require.Equal(g.t, []string{"8min", "reboot-force"}, g.shell("systemctl show -P JobTimeoutUSec -P JobTimeoutAction reboot.target"))
+	g.shell("mkdir -p /run/systemd/system/reboot.target.d; printf '[Unit]\nJobTimeoutSec=15\n' > /run/systemd/system/reboot.target.d/60-test.conf; " +
+		"printf '" + stuck + "' > /run/systemd/system/stuck.service; systemctl daemon-reload; systemctl start stuck")
+	require.Equal(g.t, []string{"active"}, g.shell("systemctl is-active stuck"))
 }
 
 // endInOrder lets the guest reboot, which ends QEMU here.

@@ -74,7 +74,7 @@ func buildSigned(t *testing.T, more addition) signedImage {
 	i := signedImage{filepath.Join(dir, "out", "spore.img"), filepath.Join(dir, "out", "spore.efi"), filepath.Join(dir, "keys")}
 	require.NoError(t, spore("keys", "init", i.keys, "--plain"))
 	if len(more.revoked) > 0 {
-		require.NoError(t, spore(append([]string{"keys", "revoke", "--keys", i.keys, "-o", filepath.Join(config, "dbx.auth")}, more.revoked...)...))
+		require.NoError(t, spore(append([]string{"keys", "revoke", "--offline", "--keys", i.keys, "-o", filepath.Join(config, "dbx.auth")}, more.revoked...)...))
 	}
 	require.NoError(t, spore("build", config, "-o", filepath.Dir(i.disk), "--pki", suite.dir, "--format", "disk,uki",
 		"--secure-boot-key", filepath.Join(i.keys, "db.key"), "--secure-boot-cert", filepath.Join(i.keys, "db.crt"),

@@ -27,18 +27,19 @@ import (
 
 	"spore/agent/enrolment"
 	"spore/agent/quote"
+	"spore/agent/wait"
 	"spore/builder/clusterpart"
 	"spore/builder/netboot"
 	"spore/builder/netboot/approval"
 	"spore/builder/netboot/approvals"
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/roster"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
 	"spore/cluster"
 	"spore/pki"
 	"spore/pki/attest"
+	"spore/pki/authenticode"
 	"spore/pki/enroll"
 )
 
@@ -183,7 +184,7 @@ func (m *machine) extend(register uint32, sum [32]byte) {
 
 // starts is what firmware does with a program.
 func (m *machine) starts(program []byte) {
-	sum, err := secureboot.Digest(bytes.NewReader(program), int64(len(program)))
+	sum, err := authenticode.HashOf(bytes.NewReader(program), int64(len(program)))
 	require.NoError(m.t, err)
 	m.extend(4, sum)
 	le := binary.LittleEndian
@@ -238,7 +239,7 @@ func (m *machine) asks(s *site, node string) string {
 				}
 				return err
 			},
-			Sleep: func(ctx context.Context, _ time.Duration) error { return enrolment.Sleep(ctx, 20*time.Millisecond) },
+			Sleep: func(ctx context.Context, _ time.Duration) error { return wait.Sleep(ctx, 20*time.Millisecond) },
 		})
 	}()
 	m.t.Cleanup(func() { cancel(); <-done })
@@ -308,7 +309,7 @@ func TestAnAnswerOfSomebodyElseKeepsTheMachineFromNothing(t *testing.T) {
 				bad.Evidence = &attest.Evidence{Nonce: a.Pending.Nonce, Quote: []byte("x"), Signature: []byte("x"), Registers: [][]byte{sum, sum, sum}}
 				_, _ = client.Ask(ctx, bad)
 			}
-			_ = enrolment.Sleep(ctx, 100*time.Millisecond)
+			_ = wait.Sleep(ctx, 100*time.Millisecond)
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })

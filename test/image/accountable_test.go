@@ -23,6 +23,7 @@ import (
 	"spore/builder/rootfs"
 	"spore/builder/size"
 	"spore/builder/tree"
+	"spore/cluster/spec"
 )
 
 func openImage(t *testing.T, name string) *rootfs.Image {
@@ -49,7 +50,7 @@ func TestAnImageIsAccountable(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &m))
 
 	t.Run("every form tells the same", func(t *testing.T) {
-		for name, format := range map[string]string{"": rootfs.Disk, "spore.iso": rootfs.ISO, "netboot": rootfs.Netboot} {
+		for name, format := range map[string]string{"": spec.FormatDisk, "spore.iso": spec.FormatISO, "netboot": spec.FormatNetboot} {
 			i := openImage(t, filepath.Join(out, name))
 			require.Equal(t, format, i.Format)
 			require.Equal(t, disk.Origins, i.Origins)

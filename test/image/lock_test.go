@@ -55,7 +55,7 @@ func testLocked(t *testing.T, w *workshop) {
 		}
 		text, err := w.try(t, &trial{config: config, store: later})
 		require.Error(t, err, "a build that is not locked needs an index")
-		require.Contains(t, text, "the store has no index of it")
+		require.Contains(t, text, "the cache has no index of it")
 		require.Equal(t, unlocked, w.outputs(t, trial{before: []string{w.clock, "87600h"}, config: config, store: later, args: []string{"--locked"}}))
 	})
 

@@ -187,7 +187,7 @@ func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 	require.Equal(t, "edge-01.plant.example", node.FQDN)
 	require.Equal(t, s.Cluster.ID, cluster.ID)
 	_, _, err = inspect.ReadNode(built.Disk, "edge-02")
-	require.ErrorContains(t, err, "its nodes are dns-01, edge-01, mqtt-01")
+	require.ErrorContains(t, err, "Its nodes are dns-01, edge-01, mqtt-01")
 }
 
 func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {

@@ -92,7 +92,7 @@ func (c *Cluster) Public(name string) ([]byte, error) {
 func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
 	row, ok := services.LookupProgram(program)
 	if !ok {
-		return nil, fmt.Errorf("%s is no program", program)
+		return nil, fmt.Errorf("%s is not a program", program)
 	}
 	secret, ok := c.bundles[node][ref]
 	if !ok || !slices.Contains(row.Secrets, ref) {
@@ -105,7 +105,7 @@ func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
 func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.File, error) {
 	row, ok := services.LookupProgram(program)
 	if !ok {
-		return nil, fmt.Errorf("%s is no program", program)
+		return nil, fmt.Errorf("%s is not a program", program)
 	}
 	var own []netip.Addr
 	for _, ip := range n.IPs {

@@ -174,7 +174,7 @@ func (s *Searcher) pieces(name, text string) {
 func (s *Searcher) addKey(name, text string) error {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return fmt.Errorf("the secret %s is no PEM", name)
+		return fmt.Errorf("the secret %s is not a PEM", name)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestAKeyIsFoundInEachFormAndItsPublicHalfIsNot(t *testing.T) {
 func TestWhatCannotBeSearchedForIsSaid(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "the secret it is shorter than", "short": "the secret it is shorter than",
-		"-----BEGIN PRIVATE KEY-----": "the secret it is no PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n": "the secret it is no key in PKCS #8",
+		"-----BEGIN PRIVATE KEY-----": "the secret it is not a PEM", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n": "the secret it is no key in PKCS #8",
 	} {
 		require.ErrorContains(t, New().Add("it", value), want)
 	}

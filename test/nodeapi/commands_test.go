@@ -313,7 +313,7 @@ func TestLogsOfAUnit(t *testing.T) {
 	code, out, errs = logs(context.Background(), "edge-01", "mosqito")
 	require.Equal(t, exit.OK, code)
 	require.Empty(t, out)
-	require.Equal(t, "the journal of edge-01 has nothing of mosqito.service\n", errs)
+	require.Equal(t, "the journal of edge-01 has no entry of mosqito.service\n", errs)
 
 	ctx, interrupt := context.WithTimeout(context.Background(), 3*time.Second)
 	defer interrupt()
@@ -327,14 +327,14 @@ func TestLogsOfAUnit(t *testing.T) {
 	require.Contains(t, errs, "spore logs: edge-01") // its connection is reset, or ends in order: that is chance
 
 	for want, args := range map[string][]string{
-		"is no name of a unit":           {"edge-01", "mos*"},
-		"10001 lines cannot":             {"edge-01", "mosquitto", "--lines", "10001"},
-		`has no node "edge-02"`:          {"edge-02", "mosquitto"},
-		"accepts between 2 and 3 arg":    {},
-		"connect: connection refused":    {"edge-01", "mosquitto"},
-		"the port of \"edge-01=h:0\" is": {"edge-01", "mosquitto", "--address", "edge-01=h:0"},
-		`the address "edge-01" is none`:  {"edge-01", "mosquitto", "--address", "edge-01"},
-		"the timeout 0s is none":         {"edge-01", "mosquitto", "--timeout", "0s"},
+		"is not a name of a unit":            {"edge-01", "mos*"},
+		"10001 lines cannot":                 {"edge-01", "mosquitto", "--lines", "10001"},
+		`has no node "edge-02"`:              {"edge-02", "mosquitto"},
+		"accepts between 2 and 3 arg":        {},
+		"connect: connection refused":        {"edge-01", "mosquitto"},
+		"the port of \"edge-01=h:0\" is":     {"edge-01", "mosquitto", "--address", "edge-01=h:0"},
+		`the address "edge-01" is not valid`: {"edge-01", "mosquitto", "--address", "edge-01"},
+		"the timeout 0s is not valid":        {"edge-01", "mosquitto", "--timeout", "0s"},
 	} {
 		code, _, errs := logs(context.Background(), args...)
 		require.NotEqual(t, exit.OK, code, want)
@@ -377,7 +377,7 @@ func TestAccessIsForARoleAndATime(t *testing.T) {
 	require.Contains(t, errs, "it is for the cluster with the id")
 
 	for want, args := range map[string][]string{
-		`there is no role "root"`: {"--role", "root"}, `the user "an na" is no name`: {"--user", "an na"},
+		`there is no role "root"`: {"--role", "root"}, `the user "an na" is not a name`: {"--user", "an na"},
 		"the lifetime 1m0s is out of bounds": {"--lifetime", "1m"}, "has no pki.yaml": {"--pki", d.path("nowhere.pki")},
 	} {
 		code, _, errs := d.run(context.Background(), append([]string{"access", d.path("configs")}, args...)...)

@@ -163,6 +163,15 @@ func makeGroup() (group string, lock *os.File, err error) {
 	if own == "" {
 		return "", nil, errors.New("the kernel has no control groups of version 2")
 	}
+	// Another run may begin at the same time: a group of its is not to be taken for one that was left before it is locked.
+	beginning, err := os.Open(filepath.Join(cgroups, own))
+	if err != nil {
+		return "", nil, err
+	}
+	defer beginning.Close()
+	if err := unix.Flock(int(beginning.Fd()), unix.LOCK_EX); err != nil {
+		return "", nil, fmt.Errorf("wait for another run of these tests to begin: %w", err)
+	}
 	groups, _ := filepath.Glob(filepath.Join(cgroups, own, groupPrefix+"*"))
 	for _, g := range groups {
 		if lock, err := lockGroup(g); err == nil {

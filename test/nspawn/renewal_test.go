@@ -88,7 +88,7 @@ func TestAClusterThatWasOffForAYearComesBack(t *testing.T) {
 		other.PowerLoss()
 		out, ok := l.rotate(t.Context(), "mqtt")
 		require.False(t, ok)
-		require.Contains(t, out, "every node has to take part, and edge-2 does not answer")
+		require.Contains(t, out, "every node must take part, but edge-2 does not answer")
 		v, err := vault.Open(filepath.Join(l.dir, "keys"), vault.Keys{})
 		require.NoError(t, err)
 		defer v.Close()

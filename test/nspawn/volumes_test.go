@@ -108,6 +108,7 @@ func TestTheSandboxesOfTheDriversOfVolumesLetThemWork(t *testing.T) {
 			mount --no-canonicalize --bind --options _netdev /run/seen /run/seen`},
 		"what is mounted by one system call reaches everybody, and is shown to a pod": {"cephfs-node", `
 			test -s /run/cephfs-node/key
+			grep -q -- '--user=kubernetes-cephfs.volumes-01 ' /run/cephfs-node/arguments
 			mkdir -p /var/lib/kubelet/staged /var/lib/kubelet/pod
 			python3 -c 'import ctypes; c = ctypes.CDLL(None, use_errno=True); r = c.mount(b"staged", b"/var/lib/kubelet/staged", b"tmpfs", 0, b"size=1m"); exit(ctypes.get_errno() if r else 0)'
 			mount --no-canonicalize --bind --options _netdev /var/lib/kubelet/staged /var/lib/kubelet/pod

@@ -33,7 +33,7 @@ func programsArePinned(t *testing.T, b image) {
 		}
 		want, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(got), "UPDATE=1 go test writes %s anew, for you to look at", file)
+		require.Equal(t, string(want), string(got), "UPDATE=1 go test writes %s again; review the changes", file)
 	}
 }
 

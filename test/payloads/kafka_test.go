@@ -38,7 +38,7 @@ func TestJarsAreAllPinned(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(got), "UPDATE=1 go test writes %s anew, for you to look at", file)
+	require.Equal(t, string(want), string(got), "UPDATE=1 go test writes %s again; review the changes", file)
 
 	t.Run("a plugin with another jar is not run", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "kafka")

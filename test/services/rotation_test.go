@@ -20,12 +20,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/atomicfile"
 	"spore/agent/config/live"
 	"spore/agent/renewal"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/storage/atomicfile"
 	"spore/test/client"
 )
 

@@ -87,14 +87,14 @@ func TestTheOperatorFetchesTheNewestSnapshot(t *testing.T) {
 	other := filepath.Join(dir, "other")
 	_, errs, err = run("--fetch", other)
 	require.Error(t, err)
-	require.Contains(t, errs, "what came is not "+newest.String())
+	require.Contains(t, errs, "the downloaded file is not "+newest.String())
 	left, err := os.ReadDir(other)
 	require.NoError(t, err)
 	require.Empty(t, left, "nothing that is damaged is kept")
 
 	_, errs, err = run("--node", "worker-01")
 	require.Error(t, err)
-	require.Contains(t, errs, "none of these nodes is a master")
+	require.Contains(t, errs, "these nodes are not masters")
 }
 
 // serveSnapshots answers as the API of master-01, and returns where.

@@ -59,7 +59,7 @@ func refuse(stages []ledger.Stage, failures []ledger.Failure, most int) string {
 		}
 	}
 	if len(tests) > most {
-		return fmt.Sprintf("%d tests failed: this is no race", len(tests))
+		return fmt.Sprintf("%d tests failed: this is not a race", len(tests))
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func TestWhatHasNoSecondRun(t *testing.T) {
 		{"one of them in two stages", fine, []ledger.Failure{a, b, a}, ""},
 		{"tests that never came to their end do not count", fine,
 			[]ledger.Failure{a, b, failure(events.Unfinished, "m/p", "TestC", "TestD")}, ""},
-		{"too many", fine, []ledger.Failure{a, b, failure(events.Failed, "m/q", "TestA")}, "3 tests failed: this is no race"},
+		{"too many", fine, []ledger.Failure{a, b, failure(events.Failed, "m/q", "TestA")}, "3 tests failed: this is not a race"},
 		{"a package that does not build", fine, []ledger.Failure{a, failure(events.Broken, "m/q")},
 			"q failed outside of its tests"},
 		{"a stage that is not of tests", []ledger.Stage{{Name: "lint", Code: 2}, {Name: "one"}}, []ledger.Failure{a},

@@ -61,7 +61,7 @@ type Health struct {
 func ParseHealth(data []byte, cluster, node string) (Health, error) {
 	var h Health
 	if err := json.Unmarshal(data, &h); err != nil {
-		return Health{}, fmt.Errorf("its answer is none: %w", err)
+		return Health{}, fmt.Errorf("its answer is malformed: %w", err)
 	}
 	if h.Cluster != cluster || h.Node != node {
 		return Health{}, fmt.Errorf("it answers for %.64q of cluster %.64q", h.Node, h.Cluster)
@@ -116,13 +116,13 @@ type Held struct {
 func ParseStatus(data []byte, cluster, node string) (Status, error) {
 	var s Status
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("its status line is none: %w", err)
+		return Status{}, fmt.Errorf("its status line is malformed: %w", err)
 	}
 	if s.Spore != 1 {
 		return Status{}, fmt.Errorf("its status line has the form %d, which this version does not know", s.Spore)
 	}
 	if s.Cluster != cluster || s.Node != node {
-		return Status{}, fmt.Errorf("its status line is that of %.64q of cluster %.64q", s.Node, s.Cluster)
+		return Status{}, fmt.Errorf("its status line belongs to %.64q of cluster %.64q", s.Node, s.Cluster)
 	}
 	return s, nil
 }

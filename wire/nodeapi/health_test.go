@@ -23,7 +23,7 @@ func TestANodesHealth(t *testing.T) {
 
 func TestWhatIsNoHealth(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"garbage":            {"hello", "its answer is none"},
+		"garbage":            {"hello", "its answer is malformed"},
 		"nothing":            {"{}", `it answers for "" of cluster ""`},
 		"another cluster":    {strings.Replace(healthy, `"c"`, `"d"`, 1), `of cluster "d"`},
 		"another node":       {strings.Replace(healthy, `"n"`, `"m"`, 1), `it answers for "m"`},
@@ -33,7 +33,7 @@ func TestWhatIsNoHealth(t *testing.T) {
 		"a contradiction":    {strings.Replace(healthy, "warning", "failing", 1), "contradicts itself"},
 		"no conditions":      {`{"cluster":"c","node":"n","healthy":true,"conditions":[]}`, "has 0 conditions"},
 		"too many":           {`{"cluster":"c","node":"n","healthy":true,"conditions":[` + strings.Repeat(`{},`, maxConditions) + `{}]}`, "has 201 conditions"},
-		"a time that is one": {strings.Replace(healthy, "2026-11-22T01:02:03Z", "today", 1), "its answer is none"},
+		"a time that is one": {strings.Replace(healthy, "2026-11-22T01:02:03Z", "today", 1), "its answer is malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseHealth([]byte(tc.text), "c", "n")
@@ -47,11 +47,11 @@ func TestAStatusLineIsThatOfTheNodeThatWasAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Status{Spore: 1, Cluster: "plant", Node: "n", System: "running", Roles: []string{"worker"}}, s)
 	for text, want := range map[string]string{
-		`x`:           "its status line is none",
+		`x`:           "its status line is malformed",
 		`{}`:          "has the form 0",
 		`{"spore":2}`: "has the form 2",
-		`{"spore":1,"cluster":"plant","node":"m"}`: `is that of "m" of cluster "plant"`,
-		`{"spore":1,"cluster":"other","node":"n"}`: `is that of "n" of cluster "other"`,
+		`{"spore":1,"cluster":"plant","node":"m"}`: `belongs to "m" of cluster "plant"`,
+		`{"spore":1,"cluster":"other","node":"n"}`: `belongs to "n" of cluster "other"`,
 	} {
 		_, err := ParseStatus([]byte(text), "plant", "n")
 		require.ErrorContains(t, err, want, text)

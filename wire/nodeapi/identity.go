@@ -60,7 +60,7 @@ func (i Identity) ServerConfig(now time.Time, greet func(Caller)) (*tls.Config, 
 // verify tells who shows a chain of certificates.
 func verify(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) (Caller, error) {
 	if len(chain) == 0 {
-		return Caller{}, errors.New("no certificate was shown")
+		return Caller{}, errors.New("the client showed no certificate")
 	}
 	c := callerOf(chain[0])
 	o := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -90,7 +90,7 @@ func (i Identity) clientConfig(node string) (*tls.Config, error) {
 		// The authority issues the certificates of operators, too, and a node's may hold names of others.
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if c := callerOf(s.PeerCertificates[0]); c.Name != node || !c.Is(Node) {
-				return fmt.Errorf("the certificate is that of %q", c.Name)
+				return fmt.Errorf("the certificate belongs to %q", c.Name)
 			}
 			return nil
 		},

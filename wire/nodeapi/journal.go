@@ -45,7 +45,7 @@ func UnitName(name string) (string, error) {
 			return full, nil
 		}
 	}
-	return "", fmt.Errorf("%.64q is no name of a unit; write it as kafka or kafka.service", name)
+	return "", fmt.Errorf("%.64q is not a name of a unit; write it as kafka or kafka.service", name)
 }
 
 // Values are the parameters of a question.
@@ -62,7 +62,7 @@ func ParseLogs(v url.Values) (Logs, error) {
 	l := Logs{Lines: DefaultLines}
 	for name, values := range v {
 		if len(values) != 1 {
-			return l, fmt.Errorf("%.64q is there %d times; give it once", name, len(values))
+			return l, fmt.Errorf("%.64q appears %d times; give it once", name, len(values))
 		}
 		var err error
 		switch value := values[0]; name {
@@ -84,7 +84,7 @@ func ParseLogs(v url.Values) (Logs, error) {
 		}
 	}
 	if l.Unit == "" {
-		return l, errors.New("no unit is named; give unit=NAME")
+		return l, errors.New("the unit is missing; give unit=NAME")
 	}
 	return l, nil
 }
@@ -109,7 +109,7 @@ func ParseEntry(line []byte) (Entry, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return Entry{}, fmt.Errorf("an entry of the journal is none: %w", err)
+		return Entry{}, fmt.Errorf("an entry of the journal is malformed: %w", err)
 	}
 	e := Entry{Priority: 6, Identifier: field(fields["SYSLOG_IDENTIFIER"]), PID: field(fields["_PID"]), Message: field(fields["MESSAGE"])}
 	if at, err := strconv.ParseInt(field(fields["__REALTIME_TIMESTAMP"]), 10, 64); err == nil {

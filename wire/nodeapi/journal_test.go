@@ -22,7 +22,7 @@ func TestTheNameOfAUnitIsNoPatternAndNoOption(t *testing.T) {
 	}
 	for _, name := range []string{"", "*", "kafka*", "kafka.ser?ice", "[k]afka", "a b", "a/b", "a\n", "ä", strings.Repeat("a", 300), "x=y", "'"} {
 		_, err := UnitName(name)
-		require.ErrorContains(t, err, "is no name of a unit", "%q", name)
+		require.ErrorContains(t, err, "is not a name of a unit", "%q", name)
 	}
 }
 
@@ -39,10 +39,10 @@ func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
 
 func TestWhatIsNoQuestionForLogs(t *testing.T) {
 	for query, want := range map[string]string{
-		"":                            "no unit is named",
-		"unit=":                       "is no name of a unit",
-		"unit=k*":                     "is no name of a unit",
-		"unit=k&unit=l":               "is there 2 times",
+		"":                            "the unit is missing",
+		"unit=":                       "is not a name of a unit",
+		"unit=k*":                     "is not a name of a unit",
+		"unit=k&unit=l":               "appears 2 times",
 		"unit=k&lines=-1":             "give 0 to 10000",
 		"unit=k&lines=10001":          "give 0 to 10000",
 		"unit=k&lines=x":              "give 0 to 10000",
@@ -108,7 +108,7 @@ func TestEntriesAreReadUntilTheAnswerEnds(t *testing.T) {
 	require.NoError(t, err, "an empty line is the node's pulse")
 	require.Equal(t, []string{"a", "b"}, messages)
 	_, err = read(`{"MESSAGE":"a"}` + "\n" + `{"MESS`)
-	require.ErrorContains(t, err, "is none", "cut off")
+	require.ErrorContains(t, err, "is malformed", "cut off")
 	_, err = read(`{"MESSAGE":"` + strings.Repeat("a", MaxEntry) + `"}`)
 	require.ErrorContains(t, err, fmt.Sprintf("more than %d bytes", MaxEntry))
 	stop := errors.New("enough")

@@ -66,7 +66,7 @@ func parseSnapshotName(s string) (n SnapshotName, err error) {
 		return n, errors.New("its time is not YYYYMMDDThhmmssZ")
 	}
 	if n.Revision, err = strconv.ParseInt(revision, 10, 64); err != nil || n.Revision < 0 {
-		return n, errors.New("its revision is no number")
+		return n, errors.New("its revision is not a number")
 	}
 	if n.Node, n.Hash = rest[:i], rest[i+1:]; len(n.Node) > maxNodeName || !nodeName.MatchString(n.Node) {
 		return n, errors.New("its node is none")

@@ -49,7 +49,7 @@ var (
 	// ErrSignature is an update that the cluster's key did not sign, or that was changed or cut afterwards.
 	ErrSignature = errors.New("the update is not signed by this cluster, or was changed or cut short")
 	// ErrForm is an update that is none.
-	ErrForm = errors.New("the update is not of its form")
+	ErrForm = errors.New("the update is malformed")
 )
 
 // Blob is content that follows the head.
@@ -139,14 +139,14 @@ func Read(r *bufio.Reader, keys []ed25519.PublicKey) (Head, error) {
 		return Head{}, fmt.Errorf("%w: it does not begin with a line `%s %s …`", ErrForm, magic, version)
 	}
 	if len(words) > 1 && words[1] != version {
-		return Head{}, fmt.Errorf("%w: format %.16q, known is %s; push with the program that built the image that runs", ErrVersion, words[1], version)
+		return Head{}, fmt.Errorf("%w: format %.16q is unknown, this program has %s; push with the program that built the image that runs", ErrVersion, words[1], version)
 	}
 	if len(words) != 4 {
 		return Head{}, fmt.Errorf("%w: its first line has %d words, not 4", ErrForm, len(words))
 	}
 	signature, err := base64.StdEncoding.Strict().DecodeString(words[3])
 	if err != nil || len(signature) != ed25519.SignatureSize {
-		return Head{}, fmt.Errorf("%w: its signature is none", ErrForm)
+		return Head{}, fmt.Errorf("%w: its signature is malformed", ErrForm)
 	}
 	head, err := readLine(r, MaxHead)
 	if err != nil {
@@ -207,7 +207,7 @@ func (h *Head) check() error {
 	}
 	for _, hash := range []string{h.RootHash, h.ClusterHash, h.Part.SHA256, h.UKI.SHA256} {
 		if b, err := hex.DecodeString(hash); err != nil || len(b) != sha256.Size || hash != strings.ToLower(hash) {
-			return fmt.Errorf("%w: %.80q is no SHA-256", ErrForm, hash)
+			return fmt.Errorf("%w: %.80q is not a SHA-256", ErrForm, hash)
 		}
 	}
 	return nil

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spore/storage/atomicfile"
 )
 
 // Of is where the file of a bundle's entry lies, below the directory of all.
@@ -80,14 +82,7 @@ func replace(dir, link string, group int, files map[string]string) error {
 	if err := share(fresh, group, 0o750); err != nil {
 		return err
 	}
-	next := filepath.Join(dir, "."+program+".next")
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(filepath.Base(fresh), next); err != nil {
-		return err
-	}
-	if err := os.Rename(next, link); err != nil {
+	if err := atomicfile.Link(filepath.Base(fresh), link); err != nil {
 		return err
 	}
 	if err := touch(filepath.Join(dir, before)); before != "" && err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
+	"spore/test/linktrap"
 )
 
 // etcd's user, where the tests run as root.

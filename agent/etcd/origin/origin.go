@@ -18,8 +18,8 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
 	"spore/agent/formation"
+	"spore/storage/atomicfile"
 )
 
 // Data is where a member's data lies; it is also what is put aside and made anew. Home is the directory that it lies in.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // Types of records in etcd's write-ahead log (go.etcd.io/etcd/server/v3/storage/wal, wal.go).

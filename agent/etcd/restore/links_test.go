@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
 	"spore/agent/paths"
+	"spore/test/linktrap"
 )
 
 // What is restored is made where etcd's user cannot write; of its folder, root only moves names.

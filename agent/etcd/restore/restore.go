@@ -20,9 +20,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
 	"spore/agent/formation"
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 // Service is what etcd is called in formations.

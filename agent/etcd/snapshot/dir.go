@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 
@@ -253,6 +253,7 @@ type Draft struct {
 	file *os.File
 	hash hash.Hash
 	size int64
+	kept bool
 }
 
 // Draft begins a snapshot; end it with Commit or Discard.
@@ -299,27 +300,17 @@ func (w *Draft) Commit(n Name) error {
 		return fmt.Errorf("snapshot %s is damaged: its hash is %s", n, got)
 	}
 	// Other masters' API servers run as another user, and nobody can read it without the key.
-	if err := errors.Join(w.file.Chmod(0o644), w.file.Sync()); err != nil {
+	if err := atomicfile.Finish(w.file, w.dir.At(n), 0o644, atomicfile.Durable); err != nil {
 		return fmt.Errorf("keep a snapshot: %w", err)
 	}
-	if err := os.Rename(w.file.Name(), w.dir.At(n)); err != nil {
-		return fmt.Errorf("keep a snapshot: %w", err)
-	}
-	w.file.Close()
-	d, err := os.Open(w.dir.Path)
-	if err != nil {
-		return fmt.Errorf("keep a snapshot: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("keep a snapshot: %w", err)
-	}
+	w.kept = true
 	return nil
 }
 
 // Discard removes what was written, if it was not committed.
 func (w *Draft) Discard() {
-	if w.file.Close() == nil {
+	if !w.kept {
+		w.file.Close()
 		os.Remove(w.file.Name())
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/linktrap"
+	"spore/test/linktrap"
 	"spore/wire/nodeapi"
 )
 

@@ -318,3 +318,16 @@ func TestTheHandler(t *testing.T) {
 	sum := sha256.Sum256([]byte("content"))
 	require.Equal(t, hex.EncodeToString(sum[:16]), e.Name.Hash, "anybody can check it with sha256sum")
 }
+
+func TestWhatCouldNotGetItsNameIsDiscarded(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	w, err := d.Draft()
+	require.NoError(t, err)
+	n := Name{Taken: noon, Revision: 7, Node: "master-1", Hash: w.Hash()}
+	require.NoError(t, os.Mkdir(d.At(n), 0o700))
+	require.ErrorContains(t, w.Commit(n), "keep a snapshot")
+	w.Discard()
+	entries, err := os.ReadDir(d.Path)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}

@@ -3,6 +3,10 @@
 //
 // The URL comes from the server that offers the address or from another one beside it that offers none (a proxy). The address
 // is held for the minutes of a download and given back: renewing it is left out, as is IPv6.
+//
+// github.com/insomniacslk/dhcp, which the builder's server uses, has a client (nclient4) that asks on one card, takes
+// the first offer, and brings packet sockets of another module. Here all cards are asked at once, and an address of
+// one server goes with the URL of another.
 package dhcp
 
 import (

@@ -16,6 +16,7 @@ import (
 	"spore/agent/format/squashfs"
 	"spore/agent/format/verity"
 	"spore/agent/stage1/httpget"
+	"spore/agent/wait"
 )
 
 // Names of the files in the folder of the server (a contract with the builder).
@@ -237,7 +238,7 @@ func (f *fetch) stream(ctx context.Context, name string, size int64, to sink) er
 // persist tries until it is done, or nothing new came for too long. try moves done on.
 func (f *fetch) persist(ctx context.Context, name string, try func(done *int64) error) error {
 	var done int64
-	last, wait, bad, refused := time.Now(), f.First, 0, 0
+	last, pause, bad, refused := time.Now(), f.First, 0, 0
 	for {
 		before := done
 		err := try(&done)
@@ -245,7 +246,7 @@ func (f *fetch) persist(ctx context.Context, name string, try func(done *int64) 
 			return nil
 		}
 		if done > before {
-			last, wait, bad, refused = time.Now(), f.First, 0, 0
+			last, pause, bad, refused = time.Now(), f.First, 0, 0
 		}
 		var status *httpget.StatusError
 		switch {
@@ -260,22 +261,11 @@ func (f *fetch) persist(ctx context.Context, name string, try func(done *int64) 
 		if left <= 0 || bad == maxBad || refused == maxRefused {
 			return fmt.Errorf("%w; given up after %d good bytes", err, done)
 		}
-		f.Say(fmt.Sprintf("waiting for %s: %v; trying again in %s, for %s", name, err, wait, left.Round(time.Second)))
-		if err := sleep(ctx, wait); err != nil {
+		f.Say(fmt.Sprintf("waiting for %s: %v; trying again in %s, for %s", name, err, pause, left.Round(time.Second)))
+		if err := wait.Sleep(ctx, pause); err != nil {
 			return err
 		}
-		wait = min(2*wait, f.Longest)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
+		pause = min(2*pause, f.Longest)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"spore/agent/atomicfile"
+	"spore/storage/atomicfile"
 )
 
 // File is where a master leaves what it knows, as JSON.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
@@ -39,24 +40,21 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "access [DIR] [-o FILE]",
-		Short: "Give a person the right to ask the nodes of a running cluster",
-		Long: `Access makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what the commands
-status, logs, health and push need besides the configuration. The certificate comes from the operator's folder (see spore pki);
-no node has to run.
+		Short: "Create a client certificate for a person who asks or updates nodes",
+		Long: `Access makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what the
+commands status, logs, health and push need besides the configuration. The certificate comes from the operator's folder
+(see spore pki); the nodes may be off.
 
-A reader may look; an admin may also give nodes another configuration. The right holds until the certificate ends: there is no
-way to take it back but to replace the authority (spore pki rotate-ca). So choose a short lifetime. The file is readable by you
-alone. The commands find it by themselves where it is called DIR.access; without one, they ask for the passphrase of the
+A reader may look; an admin may also give nodes another configuration. The right lasts until the certificate expires. To
+take it back earlier, replace the authority (spore pki rotate-ca). So choose a short lifetime. Only you can read the
+file. The commands find it by themselves when it is called DIR.access; without it, they ask for the passphrase of the
 operator's folder each time.`,
 		Example: `  spore access configs
   spore access configs --role admin --lifetime 30m
   spore access configs --user anna --lifetime 720h -o anna.access`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			return run(cmd, dir, o)
 		},
 	}
@@ -80,7 +78,7 @@ func run(cmd *cobra.Command, dir string, o options) error {
 		o.person = reach.Person()
 	}
 	if !reach.PersonForm.MatchString(o.person) {
-		return exit.Usage(fmt.Errorf("the user %q is no name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", o.person))
+		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", o.person))
 	}
 	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {

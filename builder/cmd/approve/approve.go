@@ -31,15 +31,17 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "approve OUT [FINGERPRINT]",
-		Short: "Let a machine that boots from the network have its node's secrets",
-		Long: `Approve tells the spore serve that is running for the folder OUT that the machine with this fingerprint is the node that it
-says it is. Compare the fingerprint with the one on the machine's console first: it stands for the machine's own key, the
-node and the cluster. The node's bundle is made here, with the operator's keys, and is encrypted to that key.
+		Short: "Approve a machine that boots over the network, so that it gets its secrets",
+		Long: `Approve tells the spore serve that is running for the folder OUT that the machine with this fingerprint is the node that
+it claims to be. First compare the fingerprint with the one on the machine's console: it is a hash of the machine's own
+key, the node and the cluster. The node's bundle is made here, with the operator's keys, and is encrypted to the
+machine's key.
 
-A fingerprint on a console does not say which system shows it. A bundle with keys of authorities, which masters get, is refused
-to a machine that does not prove what it has started. With --tpm the machine's TPM proves it: give the fingerprint of the TPM,
-which the list shows, when you know it to be that machine's. With --tpm-makers the proof of any TPM of these makers is taken. With
---trust-this-network nothing has to be proved: nobody but this server can answer on the machine's network.
+A fingerprint on a console does not prove which system shows it. So a machine gets a bundle with keys of authorities
+(masters have such bundles) only when it proves what it has started. With --tpm the machine's TPM proves it: give the
+fingerprint of the TPM, which the list shows, when you know that it is that machine's. With --tpm-makers the proof of
+any TPM of these makers is accepted. With --trust-this-network no proof is needed: use it where only this server can
+answer on the machine's network.
 
 Without a fingerprint it lists the machines that have asked.`,
 		Example: "  spore approve out\n  spore approve out 3f2a-91c0-77de-0b14-c2e8\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --deny\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --tpm 5uxc-d3mk-q2ns-7w4a-hhye-zt6b-p3fl-vo2g",

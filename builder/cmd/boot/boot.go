@@ -52,26 +52,26 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "boot [OUT] {--node NAME… | --all | --console NAME | --kill [NAME…]}",
-		Short: "Rehearse nodes of an image in QEMU",
-		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its MAC
-addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives its address
-or host name. All are on one private network. The ports of their roles are forwarded from free ports of this machine's
-loopback, which are printed. So is a SOCKS5 proxy that leads to all addresses of the network and knows its names.
+		Short: "Run an image in QEMU virtual machines, to rehearse a cluster",
+		Long: `Boot starts QEMU with the image in the folder OUT (out when left out) as the named nodes, or all of them: each with its
+MAC addresses, with the disks that its node file names, with its bundle of secrets, and with a DHCP server that gives
+its address or host name. All are on one private network. Free ports of this machine's loopback lead to the ports of
+their roles, and a SOCKS5 proxy leads to all addresses and names of that network. All these ports are printed.
 
-One machine's console is shown and gets what you type; of several machines each change of their status is. Ctrl-C is a power
-cut for all of them. --console NAME shows one among them, or attaches to one that runs in another terminal; Ctrl-C then only
-detaches. --kill ends those that run in the background or in another terminal.
+With one machine, you see its console and can type into it; with several machines, you see each change of their status.
+Ctrl-C is a power cut for all of them. --console NAME shows the console of one of them, or attaches to one that runs in
+another terminal; Ctrl-C then only detaches. --kill ends machines that run in the background or in another terminal.
 
-Bundles are made with the keys that the image was built with, from the operator's folder, which is looked for in the current
-folder and beside OUT. --credential spore.bundle=FILE hands over another one.
+Bundles are made with the keys that the image was built with, from the operator's folder. It is searched in the current
+folder and beside OUT. --credential spore.bundle=FILE gives another bundle.
 
---until ready makes it a test: it ends with 0 as soon as all named nodes are ready at the same time, and with 1 when they are
-not within --timeout, or a machine ends or its kernel panics before. It says of each node what is missing, and cuts the power of all
-machines. A node is ready when its system runs, its roles have started, no unit has failed, its health is good, and Kubernetes
-takes it for Ready where it runs pods.
+--until ready makes it a test: it ends with 0 as soon as all named nodes are ready at the same time. It ends with 1 when
+they are not ready within --timeout, or when a machine ends or its kernel panics. It says of each node what is missing,
+and cuts the power of all machines. A node is ready when its system runs, its roles have started, no unit has failed,
+its health is good, and (if it runs pods) Kubernetes reports it as Ready.
 
-What a machine keeps is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
-finds it there. The disk belongs to one build of the image; --rm forgets it all.`,
+A machine's data is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
+finds it there. The disk belongs to one build of the image; --rm deletes all of it.`,
 		Example: `  spore boot out --node edge-01
   spore boot out --all
   spore boot out --all --until ready --timeout 20m
@@ -99,21 +99,21 @@ finds it there. The disk belongs to one build of the image; --rm forgets it all.
 	}
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "name of a node; several times, or several with commas")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every node of the image")
-	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, that of one that runs already")
+	cmd.Flags().StringVar(&f.console, "console", "", "show this node's console; without --node and --all, attach to a running node")
 	cmd.Flags().BoolVar(&f.kill, "kill", false, "end the named nodes, or all that run with OUT")
 	cmd.Flags().BoolVar(&f.remove, "rm", false, "forget the machines' disks and TPMs, before they start or after --kill")
 	cmd.Flags().StringVar(&f.medium, "medium", "", "what the machines start from: "+strings.Join(kinds, ", ")+" (default disk)")
-	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (the default then, where there is one) or usb")
+	cmd.Flags().BoolVar(&f.install, "install", false, "have the image install itself on an empty disk, from --medium iso (then the default, if there is an ISO) or usb")
 	cmd.Flags().StringSliceVar(&f.memory, "memory", nil, "memory in MiB, for all or as NODE=MIB (default: what the roles need)")
-	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each (default: 2 of one machine, 1 of several and where QEMU before 8.1 emulates)")
+	cmd.Flags().IntVar(&f.cpus, "cpus", 0, "number of processors of each machine (default: 2 for one machine; 1 for several, and for emulation by QEMU before 8.1)")
 	cmd.Flags().StringArrayVar(&f.credentials, "credential", nil, "systemd credential for the machines, as NAME=FILE")
 	cmd.Flags().StringArrayVar(&f.words, "append", nil, "further words of the kernel command line, such as spore.console for a root shell on the console")
 	f.keys.Register(cmd)
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
-	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: the one that it had last, else a free port)")
+	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: its last port, else a free one)")
 	cmd.Flags().StringVar(&f.until, "until", "", "end when all machines are so: "+untilReady)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --until waits (default "+untilLimit.String()+")")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON: what was started, each status line, what has ended; no console")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON for started machines, status lines and ended machines, instead of a console")
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func (f *flags) take(args []string) ([]string, error) {
 	case f.kill:
 		return append(args, f.nodes...), nil
 	case len(args) > 0:
-		return nil, fmt.Errorf("what is %q? Nodes are named with --node", args[0])
+		return nil, fmt.Errorf("unknown argument %q; name nodes with --node", args[0])
 	case f.all && len(f.nodes) > 0:
 		return nil, errors.New("--all and --node exclude each other")
 	case len(f.nodes) == 0 && !f.all && f.console == "":
@@ -248,7 +248,7 @@ func (s *session) secrets() error {
 			return exit.Usage(errors.New("--pki and --credential spore.bundle=FILE exclude each other"))
 		}
 		if len(s.machines) > 1 {
-			return exit.Usage(errors.New("a bundle is of one node: --credential spore.bundle=FILE goes with one --node"))
+			return exit.Usage(errors.New("a bundle is for one node: --credential spore.bundle=FILE goes with one --node"))
 		}
 	}
 	var nodes []*facts.Node
@@ -330,7 +330,7 @@ func kill(ctx context.Context, r *reporter, folder rehearsal.Folder, names []str
 	var errs []error
 	for _, name := range names {
 		if !slices.Contains(there, name) {
-			errs = append(errs, fmt.Errorf("nothing of a node %q is in %s", name, folder))
+			errs = append(errs, fmt.Errorf("there is no data of a node %q in %s", name, folder))
 			continue
 		}
 		killed, err := folder.Kill(ctx, name)

@@ -39,7 +39,7 @@ func TestArguments(t *testing.T) {
 		{"kill two of a folder", flags{kill: true}, []string{"other", "a", "b"}, "other", []string{"a", "b"}, ""},
 		{"kill one that is named", flags{kill: true, nodes: []string{"a"}}, nil, "out", []string{"a"}, ""},
 		{"nothing", flags{}, nil, "", nil, "name the nodes"},
-		{"a node as an argument", flags{nodes: []string{"a"}}, []string{"out", "b"}, "", nil, `what is "b"?`},
+		{"a node as an argument", flags{nodes: []string{"a"}}, []string{"out", "b"}, "", nil, `unknown argument "b"`},
 		{"all and one", flags{all: true, nodes: []string{"a"}}, nil, "", nil, "exclude each other"},
 		{"kill and all", flags{kill: true, all: true}, nil, "", nil, "--kill goes with"},
 		{"JSON and a console", flags{all: true, json: true, console: "a"}, nil, "", nil, "exclude each other"},
@@ -197,7 +197,7 @@ func TestKillSaysWhatItKnowsNothingOf(t *testing.T) {
 	require.ErrorContains(t, kill(t.Context(), r, folder, []string{"a"}, true), "runs already")
 	require.NoError(t, state.Close())
 	err = kill(t.Context(), r, folder, []string{"b", "a"}, true)
-	require.ErrorContains(t, err, `nothing of a node "b"`)
+	require.ErrorContains(t, err, `no data of a node "b"`)
 	require.Equal(t, "a: did not run, forgotten\n", out.String())
 	require.NoFileExists(t, filepath.Join(state.Dir, "disk.qcow2"))
 }

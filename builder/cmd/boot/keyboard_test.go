@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudoterminal: what is written to keys is typed at tty (pts(4)).
+// terminal is a pseudoterminal: unknown argument written to keys is typed at tty (pts(4)).
 func terminal(t *testing.T) (keys, tty *os.File) {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -16,6 +16,7 @@ import (
 	"spore/builder/pipeline"
 	"spore/builder/rehearsal"
 	"spore/builder/vm"
+	"spore/cluster/spec"
 )
 
 // What machines start from.
@@ -57,13 +58,13 @@ func (f flags) findMedium() (medium, error) {
 	default:
 		m.kind = mediumDisk
 	}
-	name, format := pipeline.DiskName, "disk"
+	name, format := pipeline.DiskName, spec.FormatDisk
 	switch {
 	case m.kind == mediumISO, m.kind == mediumNet && !there(name):
-		name, format = pipeline.ISOName, "iso"
+		name, format = pipeline.ISOName, spec.FormatISO
 	}
 	if m.kind == mediumNet && !there(filepath.Join(pipeline.NetbootName, pipeline.UKIName)) {
-		name, format = pipeline.NetbootName, "disk,netboot"
+		name, format = pipeline.NetbootName, spec.FormatDisk+","+spec.FormatNetboot
 		return m, missing(f.out, name, format)
 	}
 	if !there(name) {

@@ -24,13 +24,11 @@ import (
 	"spore/builder/lock"
 	"spore/builder/pipeline"
 	"spore/builder/store"
+	"spore/cluster/spec"
 )
 
 // maxIndexAge is how old a verified package index may be before the mirror is asked again.
 const maxIndexAge = 12 * time.Hour
-
-// formats are the outputs that can be built.
-var formats = []string{"disk", "iso", "netboot", "uki"}
 
 type flags struct {
 	inputs         inputs.Flags
@@ -47,17 +45,17 @@ func Command(version string) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "build [DIR] -o OUT",
-		Short: "Build an image from a configuration folder",
+		Short: "Build the OS image (disk, ISO, network boot, UKI) from a configuration",
 		Long: `Build reads the configuration in DIR (configs when left out), builds one image for all of its nodes and writes
 it to the folder OUT, with a manifest, bills of materials (CycloneDX and SPDX) and the provenance beside it.
 
-It needs no root and no tool besides Go. What is slow is kept in a cache; after an edit of the configuration a build
-takes about as long as copying the image. The same inputs give the same bytes; SOURCE_DATE_EPOCH, when set, is the time
-written into the image, else the date of the package archive is.
+It needs only Go, and no root. Slow results are kept in a cache; after an edit of the configuration a build takes about
+as long as copying the image. The same inputs give the same bytes. The time in the image is SOURCE_DATE_EPOCH when it is
+set, else the date of the package archive.
 
 OUT/image.lock says what the image was made of. With --locked a build takes exactly what DIR/image.lock names, made by
-"spore lock", and fails, naming every difference, where it would take anything else. Without --locked that file is not read,
-and a build takes what is newest.`,
+"spore lock"; if it would take anything else, it fails and names every difference. Without --locked that file is not
+read, and a build takes the newest versions.`,
 		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline\n  spore build configs -o out --locked",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,12 +63,12 @@ and a build takes what is newest.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "output", "o", "out", "folder for the image")
-	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: disk, iso, netboot, uki (default: formats of image.yaml, else disk)")
+	cmd.Flags().StringSliceVar(&f.formats, "format", nil, "outputs: "+strings.Join(spec.Formats, ", ")+" (default: formats of image.yaml, else disk)")
 	cmd.Flags().StringVar(&f.pki, "pki", "", "folder of the cluster's keys, whose public half goes into the image (default: DIR.pki where it exists)")
 	cmd.Flags().BoolVar(&f.update, "update", false, "ask the mirror for newer packages even if the index is fresh")
-	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail rather than drift")
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "take exactly what DIR/image.lock names, and fail on any difference")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
-	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "what the provenance names the image by: parts (known hashes of what media are made of), full (and each file by its SHA-256, which takes seconds)")
+	cmd.Flags().StringVar(&f.provenance, "provenance", "parts", "how the provenance identifies the image: parts (known hashes of the parts of media), full (also the SHA-256 of each file, which takes seconds)")
 	f.inputs.Register(cmd)
 	f.signing.Register(cmd)
 	return cmd
@@ -78,7 +76,7 @@ and a build takes what is newest.`,
 
 func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	if f.locked && f.update {
-		return exit.Usage(errors.New("--locked asks no mirror for newer packages, and --update does: leave one of them out"))
+		return exit.Usage(errors.New("--locked takes no newer packages, and --update asks for them: leave one of them out"))
 	}
 	now := time.Now()
 	boundMemory()
@@ -109,7 +107,7 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	o.Out, o.FullProvenance = f.out, f.provenance == "full"
 	result, err := pipeline.Build(cmd.Context(), o)
 	if errors.Is(err, store.ErrDamaged) {
-		o.Progress.Printf("%v; it is made anew", err)
+		o.Progress.Printf("%v; it is made again", err)
 		result, err = pipeline.Build(cmd.Context(), o)
 	}
 	if err != nil {
@@ -148,11 +146,11 @@ func chooseFormats(flag, configured []string) ([]string, error) {
 		chosen = configured
 	}
 	if len(chosen) == 0 {
-		chosen = []string{"disk"}
+		chosen = []string{spec.FormatDisk}
 	}
 	for _, name := range chosen {
-		if !slices.Contains(formats, name) {
-			return nil, exit.Usage(fmt.Errorf("unknown format %q; use %s", name, strings.Join(formats, ", ")))
+		if !slices.Contains(spec.Formats, name) {
+			return nil, exit.Usage(fmt.Errorf("unknown format %q; use %s", name, strings.Join(spec.Formats, ", ")))
 		}
 	}
 	return chosen, nil

@@ -31,12 +31,13 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Show, clean and carry what builds keep",
-		Long: `Cache shows the folder in which builds keep what is slow to make, its size, its limit, and what it holds. Nothing in it is needed:
-a build makes anew what it does not find.
+		Short: "Show, limit, clean, export and import the build cache",
+		Long: `Cache shows the folder in which builds keep what is slow to make, its size, its limit, and what it holds. You may delete
+it: a build makes again what is missing.
 
-After each build the cache is held to its limit: what nobody has used for longest goes first. The limit is 20 GiB, or a quarter of
-the disk where that is less, unless spore cache limit or the environment variable SPORE_CACHE_LIMIT says otherwise.`,
+After each build the cache is reduced to its limit: what was unused for the longest time is removed first. The limit is
+20 GiB, or a quarter of the disk where that is less, unless spore cache limit or the environment variable
+SPORE_CACHE_LIMIT says otherwise.`,
 		Example: "  spore cache\n  spore cache limit 10GiB\n  spore cache prune --older-than 30d --dry-run",
 		Args:    exit.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"spore/builder/payload/carry"
 	"spore/builder/source"
 	"spore/builder/store"
+	"spore/storage/atomicfile"
 )
 
 // carried is what an export or an import prints as an object.
@@ -36,9 +36,9 @@ func exportCommand(f *flags) *cobra.Command {
 	var file, tree string
 	cmd := &cobra.Command{
 		Use:   "export --payloads FILE",
-		Short: "Write the compiled payloads into a file, for another machine",
-		Long: `Export writes what the cache has of the payloads, which are the compiled programs and the jars, into an archive (tar, Zstandard).
-A machine that imports it compiles none of them.
+		Short: "Write the compiled payloads to a file, for another machine",
+		Long: `Export writes what the cache has of the payloads, which are the compiled programs and the jars, into an archive (tar,
+Zstandard). A machine that imports it compiles none of them.
 
 Each is compared with the checksum that is committed beside its pins, in payloads/NAME/program.sum or pom.sum.`,
 		Example: "  spore cache export --payloads payloads.tar.zst",
@@ -65,9 +65,10 @@ func importCommand(f *flags) *cobra.Command {
 	var tree string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Take compiled payloads of another machine into the cache",
-		Long: `Import takes what spore cache export wrote. A program or a jar is kept when its bytes are those of the checksum that is committed
-beside its pins, in payloads/NAME/program.sum or pom.sum; else the import ends, and exits with 1. What is of other pins is left out.`,
+		Short: "Import the compiled payloads of another machine",
+		Long: `Import takes what spore cache export wrote. Each program and jar is compared with the checksum that is committed beside
+its pins, in payloads/NAME/program.sum or pom.sum; if one differs, the import stops and exits with 1. Payloads of other
+pins are left out.`,
 		Example: "  spore cache import payloads.tar.zst",
 		Args:    exit.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -132,25 +133,11 @@ func withPayloads(ctx context.Context, cacheFlag, tree string, use carrier) (r c
 
 // exportTo writes the file as a whole or not at all.
 func exportTo(file string, st *store.Store, programs []payload.Program) (r carry.Result, err error) {
-	out, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return r, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, out.Close(), os.Remove(out.Name()))
-		}
-	}()
-	if r, err = carry.Export(out, st, programs); err != nil {
-		return r, err
-	}
-	if err = errors.Join(out.Chmod(0o644), out.Sync()); err != nil {
-		return r, err
-	}
-	if err = os.Rename(out.Name(), file); err != nil {
-		return r, err
-	}
-	return r, out.Close()
+	err = atomicfile.Fill(file, 0o644, atomicfile.Whole, func(out *os.File) error {
+		r, err = carry.Export(out, st, programs)
+		return err
+	})
+	return r, err
 }
 
 func (f *flags) printCarried(w io.Writer, r carry.Result, where string) error {
@@ -163,10 +150,10 @@ func (f *flags) printCarried(w io.Writer, r carry.Result, where string) error {
 		fmt.Fprintf(w, "%d were there already\n", r.Present)
 	}
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(w, "no build has needed: %s\n", strings.Join(r.Missing, ", "))
+		fmt.Fprintf(w, "not needed by any build: %s\n", strings.Join(r.Missing, ", "))
 	}
 	if len(r.Unpinned) > 0 {
-		fmt.Fprintf(w, "left out, as they are of other pins than the checksums beside them: %s\n", strings.Join(r.Unpinned, ", "))
+		fmt.Fprintf(w, "left out, because they belong to other pins than the checksums beside them: %s\n", strings.Join(r.Unpinned, ", "))
 	}
 	return nil
 }

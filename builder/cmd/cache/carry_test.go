@@ -46,7 +46,7 @@ func TestPayloadsAreCarriedToAnotherMachine(t *testing.T) {
 	source, cache := tree(t)
 	file, other := filepath.Join(t.TempDir(), "payloads.tar.zst"), t.TempDir()
 	require.Regexp(t, `^1 programs and 0 jars, [0-9.]+ MiB, are in `+file+`
-left out, as they are of other pins than the checksums beside them: unneeded
+left out, because they belong to other pins than the checksums beside them: unneeded
 $`, said(t, "export", "--payloads", file, "--source", source, "--cache", cache))
 	require.Regexp(t, `^1 programs and 0 jars, [0-9.]+ MiB, are in the cache\n$`, said(t, "import", file, "--source", source, "--cache", other))
 	require.JSONEq(t, `{"programs":0,"jars":0,"size":0,"present":1,"missing":[],"unpinned":[]}`, said(t, "import", file, "--source", source, "--cache", other, "--json"))

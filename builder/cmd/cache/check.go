@@ -25,9 +25,10 @@ type checked struct {
 func checkCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Read the whole cache and remove what is damaged",
-		Long: `Check reads every object and compares it with the checksum that was noted when it was put in. What differs is removed; the next build makes
-it anew. Objects of an older spore, and those on a filesystem without extended attributes, may have nothing to compare them with.
+		Short: "Read the whole cache, and remove what is damaged",
+		Long: `Check reads every object and compares it with the checksum that was stored with it. What differs is removed; the next
+build makes it again. Objects of an older spore, and objects on a filesystem without extended attributes, may have no
+checksum.
 
 It exits with 1 when something was damaged.`,
 		Example: "  spore cache check",
@@ -76,6 +77,6 @@ func (c checked) print(cmd *cobra.Command, asJSON bool) error {
 	for _, name := range c.Damaged {
 		fmt.Fprintf(cmd.OutOrStdout(), "damaged and removed: %s\n", name)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "read %d objects, %s; %d of them have nothing to compare them with\n", c.Objects, size(c.Size), c.Unknown)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "read %d objects, %s; %d of them have no checksum\n", c.Objects, size(c.Size), c.Unknown)
 	return err
 }

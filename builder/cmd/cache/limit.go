@@ -15,9 +15,9 @@ import (
 func limitCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "limit [SIZE | none | default]",
-		Short: "Show or set the size that the cache is held to",
-		Long: `Limit shows the size that the cache is held to after each build, or sets it. The limit is kept in the cache folder; the environment
-variable SPORE_CACHE_LIMIT, with a size or none, goes before it.`,
+		Short: "Show or set the maximum size of the cache",
+		Long: `Limit shows or sets the size to which the cache is reduced after each build. The limit is stored in the cache folder;
+the environment variable SPORE_CACHE_LIMIT, with a size or none, overrides it.`,
 		Example: "  spore cache limit\n  spore cache limit 10GiB\n  spore cache limit none",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,11 +21,12 @@ func pruneCommand(f *flags) *cobra.Command {
 	var all, dry bool
 	cmd := &cobra.Command{
 		Use:   "prune [--to SIZE | --older-than TIME | --all]",
-		Short: "Remove what nobody has used for longest",
-		Long: `Prune removes objects from the cache: those that nobody has used for longest, until it is as small as --to says, or as its limit when
-there is no flag; those that nobody has used for a time with --older-than; everything with --all.
+		Short: "Remove the objects that were unused for the longest time",
+		Long: `Prune removes objects from the cache. Without a flag, and with --to, it removes those that were unused for the longest
+time, until the cache has the size of its limit, or of --to. With --older-than it removes what was unused for that time,
+with --all everything.
 
-It may run while images are built. What a running build has used since it began stays.`,
+It may run during builds. What a running build has used stays.`,
 		Example: "  spore cache prune --to 5GiB\n  spore cache prune --older-than 30d --dry-run\n  spore cache prune --all",
 		Args:    exit.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -50,7 +51,7 @@ It may run while images are built. What a running build has used since it began 
 					return err
 				}
 				if o.To == 0 {
-					return exit.Usage(errors.New("this cache has no limit; say how small it is to be with --to, or use --older-than or --all"))
+					return exit.Usage(errors.New("this cache has no limit; give its size with --to, or use --older-than or --all"))
 				}
 			}
 			p, err := st.Prune(o)
@@ -64,9 +65,9 @@ It may run while images are built. What a running build has used since it began 
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the size to come down to, such as 5GiB")
-	cmd.Flags().StringVar(&olderThan, "older-than", "", "remove what was not used for this time, such as 30d or 12h")
+	cmd.Flags().StringVar(&olderThan, "older-than", "", "remove objects that were unused for this time, such as 30d or 12h")
 	cmd.Flags().BoolVar(&all, "all", false, "remove everything")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go and remove nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be removed, and remove nothing")
 	cmd.MarkFlagsMutuallyExclusive("to", "older-than", "all")
 	return cmd
 }
@@ -78,7 +79,7 @@ func printPruned(w io.Writer, p store.Pruned, dry bool) error {
 	}
 	fmt.Fprintf(w, "%s %d objects, %s; %s are left\n", verb, p.Removed, size(p.Freed), size(p.Left))
 	if p.InUse > 0 {
-		fmt.Fprintf(w, "%d more would have gone, but %d running builds or other commands use them\n", p.InUse, p.Sessions)
+		fmt.Fprintf(w, "%d more could not be removed, because %d running builds or other commands use them\n", p.InUse, p.Sessions)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func Settle(st *store.Store, printer *progress.Printer) error {
 	case pruned.Left > limit && limit > 0:
 		printer.Printf("warning: the cache has %s and a limit of %s, but running builds use what is left; raise it with spore cache limit", humanize.IBytes(uint64(pruned.Left)), humanize.IBytes(uint64(limit)))
 	case pruned.Removed > 0:
-		printer.Printf("the cache reached its limit of %s: %d objects that nobody used for longest are removed, %s", humanize.IBytes(uint64(limit)), pruned.Removed, humanize.IBytes(uint64(pruned.Freed)))
+		printer.Printf("the cache reached its limit of %s: %d objects that were unused for the longest time are removed, %s", humanize.IBytes(uint64(limit)), pruned.Removed, humanize.IBytes(uint64(pruned.Freed)))
 	}
 	return errors.Join(err, st.Close())
 }

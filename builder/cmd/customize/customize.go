@@ -31,18 +31,19 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "customize IMAGE --config DIR",
-		Short: "Put another configuration on a built image",
+		Short: "Replace the configuration in a built image, without a new build",
 		Long: `Customize swaps the configuration of a built image, in about the time of copying it: nothing is downloaded and nothing
 is compiled. The root stays; the cluster part and the UKI become those that ` + "`spore build`" + ` would write for the
-configuration in DIR. IMAGE is a disk image, an ISO, a folder for network boot, or the output folder of ` + "`spore build`" + ` with
-all that is in it. An image that is signed for Secure Boot wants its key, and with a key an image is refused
-that its certificate has not signed: see --trust-unsigned.
+configuration in DIR. IMAGE is a disk image, an ISO, a folder for network boot, or the output folder of ` + "`spore build`" + `
+with all that is in it. If the image is signed for Secure Boot, give its key; an image that the certificate of that key
+has not signed is refused (see --trust-unsigned).
 
-What the image does not carry is refused, with the entry that needs it: a service, a program, a package, a container image,
-another kernel. So is a configuration with another cluster id, unless --new-cluster is given.
+The image must already contain everything that the configuration needs. What is missing (a service, a program, a
+package, a container image, another kernel) is an error that names the entry which needs it. A configuration with
+another cluster id is refused, unless --new-cluster is given.
 
-The image is replaced whole: whoever interrupts this has the old image or the new one. A device is refused; write it anew
-with ` + "`spore flash`" + `.`,
+The image is replaced as a whole: after an interruption there is the old image or the new one. A device is refused;
+write it again with ` + "`spore flash`" + `.`,
 		Example: "  spore customize out/spore.img --config configs\n  spore customize out/spore.img --config configs --diff\n  spore customize out/spore.img --config site-b --output site-b.img --new-cluster",
 		Args:    exit.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +59,7 @@ with ` + "`spore flash`" + `.`,
 	f.signing.Register(cmd)
 	signing.TrustUnsigned(cmd, &f.trustUnsigned)
 	cmd.Flags().BoolVar(&f.diff, "diff", false, "show what would change, and write nothing")
-	cmd.Flags().BoolVar(&f.newCluster, "new-cluster", false, "let the image become one of another cluster")
+	cmd.Flags().BoolVar(&f.newCluster, "new-cluster", false, "allow a configuration with another cluster id")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the result, or what would change, as JSON")
 	return cmd

@@ -2,6 +2,7 @@
 package diff
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ func Command() *cobra.Command {
 	var asJSON, all, exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Show what differs between two images: packages, programs, files, sizes",
+		Short: "Compare two images: packages, programs, files, sizes",
 		Long: `Diff compares two images: Debian packages, payloads with the Go modules in them, container images, the kernel and
 its command line, files of the root and of the cluster part, and sizes as they are stored. It names files of the
 configuration that differ, and shows none of their content.
@@ -78,10 +79,10 @@ func show(w io.Writer, d *compare.Diff, all bool) error {
 		fmt.Fprintf(t, "\nPAYLOAD\tOLD\tNEW\n")
 	}
 	for _, p := range d.Payloads {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, none(p.Old), none(p.New))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, cmp.Or(p.Old, "-"), cmp.Or(p.New, "-"))
 		for _, m := range p.Modules {
 			if all {
-				fmt.Fprintf(t, "  %s\t%s\t%s\n", m.Name, none(m.Old), none(m.New))
+				fmt.Fprintf(t, "  %s\t%s\t%s\n", m.Name, cmp.Or(m.Old, "-"), cmp.Or(m.New, "-"))
 			}
 		}
 		if n := len(p.Modules); n > 0 && !all {
@@ -101,7 +102,7 @@ func list(w io.Writer, title string, values []compare.Value, all bool) {
 		fmt.Fprintf(w, "\n%s\tOLD\tNEW\n", title)
 	}
 	for _, v := range values {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, short(none(v.Old), all), short(none(v.New), all))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Name, short(cmp.Or(v.Old, "-"), all), short(cmp.Or(v.New, "-"), all))
 	}
 }
 
@@ -112,13 +113,6 @@ func short(text string, all bool) string {
 		return text
 	}
 	return text[:most] + "…"
-}
-
-func none(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func showFiles(w io.Writer, title string, files []compare.File, all bool) {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
@@ -31,6 +33,9 @@ type Answer struct {
 	Files []string `json:"files,omitempty"`
 	// Environment holds the text of the environment files by path.
 	Environment map[string]string `json:"environment,omitempty"`
+
+	// names are those of all nodes.
+	names []string
 }
 
 // Command returns the command.
@@ -39,20 +44,17 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [DIR] --mac|--ip|--hostname|--serial|--uuid|--node X",
-		Short: "Say which node a machine would become, why, and what it would run",
+		Short: "Show which node a machine (by MAC, IP, host name, serial) becomes, and why",
 		Long: `Explain answers for a machine with the given signs what the image built from the folder DIR (configs when left out)
 would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it gets and
-its environment files. The signs may be combined; --ip and --hostname stand for what DHCP gives the machine, --node for an
-explicit choice. The matching is the very code that runs on the machine.`,
+its environment files. You may combine the signs; --ip and --hostname stand for what DHCP gives the machine, --node for
+an explicit choice. The machine runs the same code.`,
 		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 1 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			if !given(machine) {
-				return exit.Usage(errors.New("say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
+				return exit.Usage(errors.New("describe the machine: --mac, --ip, --hostname, --serial, --uuid or --node"))
 			}
 			if err := checkSigns(machine); err != nil {
 				return exit.Usage(err)
@@ -135,7 +137,7 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{}
+	a := &Answer{names: facts.Names(nodes)}
 	if a.Match, err = x.Match(machine); err != nil || a.Match.Node == "" {
 		return a, err
 	}
@@ -159,6 +161,9 @@ func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
 
 // problem is nil when the machine is one node.
 func (a *Answer) problem(dir string, m identity.Facts) error {
+	if a.Match.By == identity.ByCmdline && a.Match.Node == "" { // which is --node here
+		return facts.NoNode(filepath.Join(dir, "cluster.yaml"), m.Cmdline, a.names)
+	}
 	if a.Match.Problem != "" {
 		return errors.New(a.Match.Problem)
 	}
@@ -169,7 +174,7 @@ func (a *Answer) problem(dir string, m identity.Facts) error {
 	for _, s := range signs(m) {
 		parts = append(parts, fmt.Sprintf("%s %s", s.kind, s.value))
 	}
-	return fmt.Errorf("no node has %s; the machine would start no role. To make it one, add to nodes in %s/cluster.yaml: %s",
+	return fmt.Errorf("the machine does not match any node by %s; it would start no role. To make it a node, add to nodes in %s/cluster.yaml: %s",
 		strings.Join(parts, ", "), strings.TrimSuffix(dir, "/"), entry(m))
 }
 
@@ -243,7 +248,7 @@ func because(r identity.Result) string {
 	case identity.ByCmdline:
 		return "somebody chose it (--node)"
 	case identity.ByIP, identity.ByHostname:
-		return fmt.Sprintf("DHCP gives it the %s %s (phase two; this proves nothing)", r.By, r.Value)
+		return fmt.Sprintf("DHCP gives it the %s %s (phase two; this is no proof)", r.By, r.Value)
 	}
 	return fmt.Sprintf("its %s is %s (phase one; needs no network)", r.By, r.Value)
 }

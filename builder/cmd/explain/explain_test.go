@@ -83,7 +83,7 @@ func TestWhyANodeMatches(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"its DHCP address":   {[]string{example, "--ip", "10.77.0.12"}, []string{"node        mqtt-01 ", "DHCP gives it the ip 10.77.0.12 (phase two; this proves nothing)", "DHCP on every card"}},
+		"its DHCP address":   {[]string{example, "--ip", "10.77.0.12"}, []string{"node        mqtt-01 ", "DHCP gives it the ip 10.77.0.12 (phase two; this is no proof)", "DHCP on every card"}},
 		"its DHCP host name": {[]string{example, "--hostname", "dns-01.plant.example"}, []string{"node        dns-01 ", "DHCP gives it the hostname dns-01.plant.example"}},
 		"a choice":           {[]string{example, "--node", "dns-01", "--mac", "52:54:00:77:00:0b"}, []string{"node        dns-01 ", "somebody chose it (--node)"}},
 		"its serial":         {[]string{sixNodes, "--serial", "plant-kafka-01"}, []string{"node        kafka-01 ", "its serial is plant-kafka-01", "targets     kafka.target", "kafka (kafka.service, 9092/tcp 9093/tcp 9094/tcp, user kafka, waits for the node's secrets)"}},
@@ -105,17 +105,17 @@ func TestWhyAMachineIsNoNode(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing known": {[]string{example}, exit.Misuse, "say what is known of the machine: --mac, --ip, --hostname, --serial, --uuid or --node"},
+		"nothing known": {[]string{example}, exit.Misuse, "describe the machine: --mac, --ip, --hostname, --serial, --uuid or --node"},
 		"no MAC at all": {[]string{example, "--mac", "eth0"}, exit.Misuse, `--mac "eth0" is not a MAC address`},
 		"unknown": {
 			[]string{example, "--mac", "52:54:00:00:00:01", "--serial", "ABC 1"}, exit.Failed,
-			`no node has mac 52:54:00:00:00:01, serial ABC 1; the machine would start no role. To make it one, add to nodes in ../../../examples/edge/cluster.yaml: {name: NAME, macs: ["52:54:00:00:00:01"], serial: "ABC 1", roles: [ROLE]}`,
+			`does not match any node by mac 52:54:00:00:00:01, serial ABC 1; it would start no role. To make it a node, add to nodes in ../../../examples/edge/cluster.yaml: {name: NAME, macs: ["52:54:00:00:00:01"], serial: "ABC 1", roles: [ROLE]}`,
 		},
 		"two nodes": {
 			[]string{sixNodes, "--mac", "52:54:00:77:00:11", "--serial", "PLANT-KAFKA-01"}, exit.Failed,
 			"this machine would be more than one node: mac 52:54:00:77:00:11 is master-01, serial plant-kafka-01 is kafka-01",
 		},
-		"a choice that does not exist": {[]string{example, "--node", "edge-99"}, exit.Failed, `chooses node "edge-99", which cluster.yaml does not have`},
+		"a choice that does not exist": {[]string{example, "--node", "edge-99"}, exit.Failed, `cluster.yaml has no node "edge-99"; did you mean "edge-01"? Its nodes are `},
 		"a folder with errors":         {[]string{t.TempDir(), "--node", "x"}, exit.Failed, "cannot be read: no such file or directory"},
 		"two folders":                  {[]string{"a", "b", "--node", "x"}, exit.Misuse, "accepts at most 1 arg"},
 	} {

@@ -24,13 +24,13 @@ func Command() *cobra.Command {
 	var asJSON, noFollow bool
 	cmd := &cobra.Command{
 		Use:   "explain-file IMAGE PATH",
-		Short: "Tell where a file of an image comes from, or why it is not there",
-		Long: `Explain-file tells of a path of the root of an image: what it is, how much room it takes, which package, payload or
-file of spore it comes from, and who asked for that package. Symbolic links are followed. Of a path that packages bring and
-the build left out it tells by which step, and why.
+		Short: "Show which package or program a file of an image comes from, or why it is missing",
+		Long: `Explain-file tells of a path of the root of an image: what it is, how much room it takes, which package, payload or file
+of spore it comes from, and who asked for that package. Symbolic links are followed. If a package has the path and the
+build left it out, it tells which step did so, and why.
 
-IMAGE is a disk image, an ISO, a folder for network boot or a folder of outputs. Nothing beside it is needed. A path of which
-nothing is known is an error, with similar names that are there.`,
+IMAGE is a disk image, an ISO, a folder for network boot or a folder of outputs; the command needs only that. An unknown
+path is an error, which lists similar names.`,
 		Example: "  spore explain-file out/spore.img /usr/bin/openssl\n  spore explain-file out /usr/share/man/man1/ls.1.gz --json",
 		Args:    exit.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +68,7 @@ func problem(image string, a *explainfile.Answer) error {
 	if len(a.Near) > 0 {
 		hint = "; there are " + strings.Join(a.Near, ", ")
 	}
-	return fmt.Errorf("%s has no %s, and no rule left one out%s", image, a.Path, hint)
+	return fmt.Errorf("%s has no %s, and no rule left it out%s", image, a.Path, hint)
 }
 
 func show(w io.Writer, a *explainfile.Answer) error {

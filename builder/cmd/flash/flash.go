@@ -55,18 +55,19 @@ func command(world outside) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "flash IMAGE [DEVICE]",
-		Short: "Write an image to a memory stick, a disk or a file",
+		Short: "Write an image to a USB stick, a disk or a file",
 		Long: `Flash writes IMAGE (spore.img or spore.iso of a build's folder) to DEVICE. Without DEVICE it lists the removable disks.
 
-It refuses disks that are mounted or in use, and disks that are not removable unless --serial or a name below
-/dev/disk/by-id names them. It asks before it writes. Only what differs is written; then everything is read back from the
-medium and compared. Cut off at any point, the medium does not boot, or it is whole.
+It refuses disks that are mounted or in use. A disk that is not removable must be named by --serial or by its path under
+/dev/disk/by-id. It asks before it writes. It writes only what differs; then it reads everything back from the medium
+and compares it. If it is interrupted, the medium either does not boot or is complete.
 
 A state partition that is on the medium is kept. If the new system does not fit beside it, flash refuses; --erase-state
-with the serial number of the disk (of a file: its name) gives it up.
+with the serial number of the disk (or the name of a file) erases it.
 
 With --node the medium makes the machine that boots from it that node, and brings its bundle of secrets, made from the
-operator's folder. Whoever has the medium has the bundle until the node has sealed it and taken it off.`,
+operator's folder. Everybody who has the medium can read the bundle, until the node has sealed it and removed it from
+the medium.`,
 		Example: `  spore flash out/spore.img
   spore flash out/spore.img /dev/sdb
   spore flash out/spore.img /dev/sdb --node edge-01 --yes
@@ -87,13 +88,13 @@ operator's folder. Whoever has the medium has the bundle until the node has seal
 			return run(cmd, world, args[0], device, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.serial, "serial", "", "take the disk with this serial number, also one that is not removable")
+	cmd.Flags().StringVar(&f.serial, "serial", "", "use the disk with this serial number, also if it is not removable")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the list of disks, or what was done, as JSON")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the list of disks, or the result, as JSON")
 	cmd.Flags().BoolVar(&f.keepState, "keep-state", true, "keep the state partition that is on the disk")
 	cmd.Flags().StringVar(&f.eraseState, "erase-state", "", "give up the state partition on the disk with this serial number")
-	cmd.Flags().StringVar(&f.node, "node", "", "node that the machine becomes which boots from it")
-	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on it, such as an encrypted one of spore pki bundle, instead of making one")
+	cmd.Flags().StringVar(&f.node, "node", "", "name of the node which the machine with this medium becomes")
+	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on the medium, such as an encrypted one of spore pki bundle, instead of making one")
 	f.keys.Register(cmd)
 	return cmd
 }
@@ -227,7 +228,7 @@ func (f flags) confirm(w io.Writer, world outside, image string, t flash.Target,
 	if f.eraseState != "" {
 		fmt.Fprintln(w, "Its state will be deleted.")
 	}
-	fmt.Fprintf(w, "Write %s to it? What it holds is lost, but for state that is kept. [y/N] ", image)
+	fmt.Fprintf(w, "Write %s to it? Its content is lost, except state that is kept. [y/N] ", image)
 	answer, err := bufio.NewReader(world.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

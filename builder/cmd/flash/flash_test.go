@@ -176,7 +176,7 @@ func TestWhatIsRefused(t *testing.T) {
 		usage bool
 	}{
 		"the image itself":                     {[]string{img, img, "--yes"}, "is the image itself", false},
-		"a file that is no image":              {[]string{disk, img, "--yes"}, "no partition table", false},
+		"a file that is not an image":          {[]string{disk, img, "--yes"}, "no partition table", false},
 		"a file that is too small":             {[]string{img, small, "--yes"}, "use a larger one; nothing was written", false},
 		"a file that is not there":             {[]string{img, filepath.Join(t.TempDir(), "x"), "--yes"}, "truncate -s 8G", false},
 		"a serial number that no disk has":     {[]string{img, "--serial", "NONE", "--yes"}, `no disk has the serial "NONE"; there are`, false},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -26,20 +27,17 @@ func Command() *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use:   "health [DIR]",
-		Short: "Say whether a running cluster is healthy, and what is not",
-		Long: `Health asks the nodes of the cluster in DIR (configs when left out), all at the same time. Each answers with conditions in a fixed
-order, with a reason for each; one stands on those before it, so begin with the first that fails. Then come those of the cluster:
-whether all nodes answer, and how many members of each quorum serve.
+		Short: "Check the health of a running cluster, and show what fails",
+		Long: `Health asks the nodes of the cluster in DIR (configs when left out), all at the same time. Each answers with conditions
+in a fixed order, with a reason for each. A condition depends on those before it, so begin with the first that fails.
+Then come the conditions of the cluster: whether all nodes answer, and how many members of each quorum serve.
 
-It prints what is not ok; with --all everything. It fails when anything is failing or a node does not answer; a warning is for
-you to look at, and no failure.`,
+It prints the conditions that are not ok; with --all it prints all. It exits with 1 when a condition fails or a node
+does not answer; a warning does not make it fail.`,
 		Example: "  spore health\n  spore health configs --all --node kafka-01\n  spore health configs --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Reader)
 			if err != nil {
 				return err
@@ -49,7 +47,7 @@ you to look at, and no failure.`,
 	}
 	f.Register(cmd, true)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with all conditions")
-	cmd.Flags().BoolVar(&all, "all", false, "show what is ok, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also show the conditions that are ok")
 	return cmd
 }
 

@@ -29,10 +29,10 @@ func Command() *cobra.Command {
 	example := starter
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a documented starter folder",
+		Short: "Write a commented example configuration into a new folder",
 		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
-overwrites nothing: where one of the files is there already, it stops before it writes any. A .gitignore names what the
-commands write with keys in it; one that is there already stays as it is. The examples:
+overwrites nothing: when one of the files exists already, it stops before it writes. A .gitignore excludes the files
+with keys that commands write; an existing one stays as it is. The examples:
 
   starter     six machines with every service, and a comment on every key
   plant       the same six, of which the broker and the machine with Ceph's monitor run pods too
@@ -56,7 +56,7 @@ commands write with keys in it; one that is there already stays as it is. The ex
 				fmt.Fprintln(cmd.OutOrStdout(), filepath.Join(dir, name))
 			}
 			if !slices.Contains(written, ignoreFile) {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already: let it name what commands write with keys in it, see docs/keys.md\n", filepath.Join(dir, ignoreFile))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s exists already: add the files with keys that commands write, see docs/keys.md\n", filepath.Join(dir, ignoreFile))
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "edit the nodes in %s, then: spore validate %s\n", filepath.Join(dir, "cluster.yaml"), dir)
 			return nil
@@ -86,7 +86,7 @@ func Write(dir, example string, random io.Reader) ([]string, error) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && name == ignoreFile {
 			delete(files, name) // Whoever has a repository often has one.
 		} else if err == nil {
-			return nil, fmt.Errorf("%s is there already and is not overwritten; name another folder", filepath.Join(dir, name))
+			return nil, fmt.Errorf("%s exists already and is not overwritten; name another folder", filepath.Join(dir, name))
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("write starter folder: %w", err)
 		}

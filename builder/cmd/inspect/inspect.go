@@ -8,9 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
-	"sort"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -58,12 +56,12 @@ func Command() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
-		Short: "Show what an image holds: cluster, nodes, packages, payloads, hashes",
+		Short: "Show what an image contains: nodes, packages, programs, hashes, sizes",
 		Long: `Inspect shows what a disk image or an ISO holds.
 
-With --size it tells what takes the room, in bytes as they are stored: by part, package, payload, directory and file.
-With --offline it looks for whatever could fetch something at run time, prints what it has looked at, and fails where it
-finds something. Both take a folder of outputs and a folder for network boot, too.`,
+With --size it shows what takes the space, in bytes as they are stored: by part, package, payload, directory and file.
+With --offline it looks for everything that could download something at run time, prints what it has checked, and fails
+when it finds something. Both also take a folder of outputs and a folder for network boot.`,
 		Example: "  spore inspect out/spore.img\n  spore inspect out --size --all\n  spore inspect out/spore.img --offline --json",
 		Args:    exit.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,19 +96,12 @@ finds something. Both take a folder of outputs and a folder for network boot, to
 
 // Read takes the disk image in a file apart.
 func Read(name string) (*Summary, error) {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	s := &Summary{}
-	if s.Image, err = image.Inspect(f, info.Size()); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+	s := &Summary{Image: i}
 	if s.Programs, err = s.Image.Programs(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -134,79 +125,63 @@ func Read(name string) (*Summary, error) {
 	return s, nil
 }
 
+// openImage opens a disk image and takes it apart.
+func openImage(name string) (*os.File, *image.Info, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	i, err := image.Inspect(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, i, nil
+}
+
 // ReadNode returns what a disk image tells one of its nodes, and what it tells all of them.
 func ReadNode(name, node string) (*facts.Node, *facts.Cluster, error) {
 	nodes, c, err := ReadNodes(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	var names []string
-	for i := range nodes {
-		if nodes[i].Name == node {
-			return &nodes[i], c, nil
-		}
-		names = append(names, nodes[i].Name)
-	}
-	return nil, nil, fmt.Errorf("%s: no node %q; its nodes are %s", name, node, strings.Join(names, ", "))
+	n, err := facts.Find(nodes, node, name)
+	return n, c, err
 }
 
 // ReadNodes returns what a disk image tells each of its nodes, sorted by name, and what it tells all of them.
 func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
 	var nodes []facts.Node
-	var c facts.Cluster
-	err := withCluster(name, func(config fs.FS) error {
-		if err := services.ReadClusterPart(config, &c); err != nil {
-			return err
-		}
-		files, err := fs.ReadDir(config, facts.NodeDir)
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			var n facts.Node
-			if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
-				return err
-			}
-			nodes = append(nodes, n)
-		}
-		return nil
+	var c *facts.Cluster
+	err := withCluster(name, func(config fs.FS) (err error) {
+		c, nodes, err = services.ReadPart(config)
+		return err
 	})
 	slices.SortFunc(nodes, func(a, b facts.Node) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, &c, err
+	return nodes, c, err
 }
 
 // DiskUUID tells one build of a disk image from another.
 func DiskUUID(name string) (string, error) {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	i, err := image.Inspect(f, info.Size())
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
 	return i.DiskUUID + " " + i.RootHash + " " + i.ClusterHash, nil
 }
 
 func withCluster(name string, fn func(config fs.FS) error) error {
-	f, err := os.Open(name)
+	f, i, err := openImage(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	i, err := image.Inspect(f, info.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	if i.Cluster == nil {
 		return fmt.Errorf("%s: the cluster part that its UKI names is not there", name)
 	}
@@ -227,20 +202,12 @@ func open(f *os.File, part *image.Filesystem) (fs.FS, error) {
 
 // readCluster reads the compiled configuration that the image carries.
 func (s *Summary) readCluster(config fs.FS) error {
-	var c facts.Cluster
-	if err := services.ReadClusterPart(config, &c); err != nil {
-		return err
-	}
-	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: serviceNames(c.Services)}
-	files, err := fs.ReadDir(config, facts.NodeDir)
+	c, nodes, err := services.ReadPart(config)
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		var n facts.Node
-		if err := readJSON(config, path.Join(facts.NodeDir, f.Name()), &n); err != nil {
-			return err
-		}
+	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: serviceNames(c.Services)}
+	for _, n := range nodes {
 		s.Cluster.Nodes = append(s.Cluster.Nodes, Node{Name: n.Name, IPs: n.IPs, Roles: n.Roles})
 	}
 	return nil
@@ -252,25 +219,14 @@ func serviceNames(s spec.Services) []string {
 	for _, settings := range s {
 		out = append(out, settings.Service())
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
-}
-
-func readJSON(fsys fs.FS, name string, into any) error {
-	data, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 func (s *Summary) readManifest(root fs.FS) error {
 	data, err := fs.ReadFile(root, manifest.ImagePath[1:])
 	if err != nil {
-		return fmt.Errorf("the root has no manifest, it is no image of spore: %w", err)
+		return fmt.Errorf("the root has no manifest, it is not an image of spore: %w", err)
 	}
 	s.Manifest = &manifest.Manifest{}
 	return json.Unmarshal(data, s.Manifest)

@@ -78,7 +78,7 @@ func printSize(w io.Writer, r *size.Report) error {
 	}
 	fmt.Fprintf(t, "all\t%d\t%s\n", r.Root.Bytes, mib(r.Root.Bytes))
 	if d := r.Root.Duplicates; d.Files > 0 {
-		fmt.Fprintf(t, "\n%d files hold what others hold, too; stored once, that saves %s MiB.\n", d.Files, mib(d.Bytes))
+		fmt.Fprintf(t, "\n%d files have the same content as others; storing it once saves %s MiB.\n", d.Files, mib(d.Bytes))
 	}
 	for _, table := range []struct {
 		name  string

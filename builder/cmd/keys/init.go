@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
+	"spore/pki/siglist"
 	"spore/pki/vault"
 )
 
@@ -45,7 +46,7 @@ func initCommand(world outside) *cobra.Command {
 	var f initFlags
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make the keys",
+		Short: "Make the keys of Secure Boot (PK, KEK, db) and of the TPM's PCR 11",
 		Long: `Init makes the folder DIR (secureboot when left out) with three keys and their certificates:
 
   PK   owns the machine: signs changes of KEK
@@ -54,11 +55,11 @@ func initCommand(world outside) *cobra.Command {
 
 and pcr.key, with which spore build --pcr-key signs what the TPM will measure. PK.auth, KEK.auth and db.auth are what
 systemd-boot (spore build --enroll) or a firmware's own menu enrols; the .esl files are the same without signature, and
-noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked for,
-or as --recipient or --plain say.
+noPK.auth brings a machine with this PK back to setup mode. Private keys are encrypted with a passphrase, which is asked
+for, or as --recipient or --plain say.
 
-A machine with these keys starts nothing but what db signed: no other system's boot loader, and no option ROM of a card that
-only Microsoft signed. --microsoft lets those in too.`,
+A machine with these keys starts only what db signed. Boot loaders of other systems, and option ROMs of cards that only
+Microsoft signed, are refused; --microsoft allows them too.`,
 		Example: `  spore keys init
   spore keys init secureboot --name "Plant 7" --recipient age1…
   spore keys init --microsoft --db-certificate microsoft-uefi-ca-2023.crt`,
@@ -68,13 +69,13 @@ only Microsoft signed. --microsoft lets those in too.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "Spore", "whose keys these are; it is in the certificates, which everybody can read")
-	flags.IntVar(&f.bits, "bits", 2048, "size of the keys: 2048, which all firmware takes, or 3072")
-	flags.StringVar(&f.microsoft, "microsoft", "", "include Microsoft's certificates, from a flash image of OVMF that has them (default when no file is named: that of Debian's package ovmf)")
+	flags.StringVar(&f.name, "name", "Spore", "name of the owner of the keys; it is in the certificates, which everybody can read")
+	flags.IntVar(&f.bits, "bits", 2048, "size of the keys in bits: 2048, which all firmware accepts, or 3072")
+	flags.StringVar(&f.microsoft, "microsoft", "", "include Microsoft's certificates, from a flash image of OVMF that has them (default: the file of Debian's package ovmf)")
 	flags.Lookup("microsoft").NoOptDefVal = microsoftDefault
 	flags.StringArrayVar(&f.db, "db-certificate", nil, "include this certificate in db, PEM or DER: of a card's vendor, of Microsoft (may be given again)")
-	flags.StringArrayVar(&f.kek, "kek-certificate", nil, "include this certificate in KEK: who has its key may change db (may be given again)")
-	flags.BoolVar(&f.plain, "plain", false, "do not encrypt the keys: whoever can read them signs images")
+	flags.StringArrayVar(&f.kek, "kek-certificate", nil, "include this certificate in KEK: the owner of its key may change db (may be given again)")
+	flags.BoolVar(&f.plain, "plain", false, "do not encrypt the keys: everybody who can read them can sign images")
 	flags.StringArrayVar(&f.recipients, "recipient", nil, "encrypt the keys for this age recipient instead of with a passphrase (may be given again)")
 	flags.StringVar(&f.passphraseFile, "passphrase-file", "", "read the passphrase from this file instead of the terminal")
 	return cmd
@@ -88,7 +89,7 @@ func initialize(w io.Writer, world outside, dir string, f initFlags) error {
 		return exit.Usage(fmt.Errorf("--bits is %d; use 2048 or 3072", f.bits))
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already; keys are never overwritten: name another folder", dir)
+		return fmt.Errorf("%s exists already; keys are never overwritten: name another folder", dir)
 	}
 	o := secureboot.Options{Name: f.name, Bits: f.bits, Now: world.now()}
 	theirs, err := others(&o, f)
@@ -119,8 +120,8 @@ func initialize(w io.Writer, world outside, dir string, f initFlags) error {
 }
 
 // others reads the certificates that go in beside ours; it returns those of Microsoft.
-func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
-	var theirs []secureboot.Entry
+func others(o *secureboot.Options, f initFlags) ([]siglist.Entry, error) {
+	var theirs []siglist.Entry
 	if f.microsoft != "" {
 		fd, err := readFlash(f.microsoft)
 		if err != nil {
@@ -133,7 +134,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 	}
 	for _, v := range []struct {
 		files []string
-		into  *[]secureboot.Entry
+		into  *[]siglist.Entry
 	}{{f.db, &o.DB}, {f.kek, &o.KEK}} {
 		for _, name := range v.files {
 			data, err := ask.Small(name)
@@ -144,7 +145,7 @@ func others(o *secureboot.Options, f initFlags) ([]secureboot.Entry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			*v.into = append(*v.into, secureboot.Entry{Certificate: c})
+			*v.into = append(*v.into, siglist.Entry{Certificate: c})
 		}
 	}
 	return theirs, nil
@@ -253,16 +254,16 @@ func writeFolder(dir string, files map[string][]byte) (err error) {
 }
 
 // say tells what was made, and what it means for machines.
-func say(w io.Writer, dir string, f initFlags, theirs []secureboot.Entry) {
+func say(w io.Writer, dir string, f initFlags, theirs []siglist.Entry) {
 	suffix := ".age"
 	switch {
 	case f.plain:
 		suffix = ""
-		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, NOT encrypted: whoever can read the folder signs images\n", dir)
+		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, NOT encrypted: everybody who can read the folder can sign images\n", dir)
 	case len(f.recipients) > 0:
 		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted for the recipients; keep a copy of the folder and of an identity that opens it\n", dir)
 	default:
-		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted with the passphrase; keep a copy of the folder: nothing else signs for machines that have these keys\n", dir)
+		fmt.Fprintf(w, "%s: PK, KEK, db and pcr, encrypted with the passphrase; keep a copy of the folder: only these keys sign for machines that have them\n", dir)
 	}
 	if len(theirs) > 0 {
 		fmt.Fprintf(w, "\nMicrosoft's certificates are included: these machines also start everything that Microsoft signed.\n")
@@ -272,7 +273,7 @@ func say(w io.Writer, dir string, f initFlags, theirs []secureboot.Entry) {
 			with2023 = with2023 || strings.Contains(e.Certificate.Subject.CommonName, "2023")
 		}
 		if !with2023 {
-			fmt.Fprintf(w, "That file has none of 2023, with which Microsoft signs what is newer: for cards of today add their certificates with --db-certificate.\n")
+			fmt.Fprintf(w, "That file lacks the certificates of 2023, with which Microsoft signs now: for new cards add them with --db-certificate.\n")
 		}
 	} else {
 		fmt.Fprintf(w, `

@@ -10,10 +10,14 @@ import (
 
 	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/builder/revocation"
 )
 
 // outside is what the commands take from the world; tests bring their own.
 type outside struct {
+	// starts asks the nodes of a configuration folder what they start.
+	starts func(cmd *cobra.Command, f reach.Flags, dir string) ([]revocation.Answer, error)
 	now    func() time.Time
 	random io.Reader
 	// ask asks the person at the terminal for a passphrase.
@@ -24,15 +28,15 @@ type outside struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return command(outside{now: time.Now, random: rand.Reader, ask: ask.Terminal})
+	return command(outside{starts: starts, now: time.Now, random: rand.Reader, ask: ask.Terminal})
 }
 
 func command(world outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make the keys of Secure Boot, and what machines are told of them",
-		Long: `Keys makes the three keys of UEFI Secure Boot and a key for the TPM's PCR 11 in a folder of yours. Machines are told the
-public halves; the private ones sign images and never leave the folder. These keys have nothing to do with those of the
+		Short: "Make the keys of Secure Boot, and revoke images",
+		Long: `Keys makes the three keys of UEFI Secure Boot and a key for the TPM's PCR 11 in a folder of yours. Machines get the
+public keys; the private keys sign images and never leave the folder. These keys are independent of the keys of the
 cluster (spore pki): one set can serve many clusters.`,
 		Example: "  spore keys init secureboot\n  spore keys show secureboot",
 		Args:    exit.Args(cobra.NoArgs),

@@ -15,14 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/builder/revocation"
 	"spore/builder/secureboot"
 	"spore/pki/seal"
+	"spore/pki/siglist"
 )
 
 // bench runs the command in a folder of its own.
 type bench struct {
 	t   *testing.T
 	dir string
+	// starts is what the nodes say.
+	starts func() ([]revocation.Answer, error)
 }
 
 const phrase = "correct horse battery"
@@ -30,7 +35,8 @@ const phrase = "correct horse battery"
 func (b bench) run(args ...string) (code int, out string) {
 	b.t.Helper()
 	world := outside{
-		now: func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }, random: rand.Reader, workFactor: 10,
+		starts: func(_ *cobra.Command, _ reach.Flags, _ string) ([]revocation.Answer, error) { return b.starts() },
+		now:    func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }, random: rand.Reader, workFactor: 10,
 		ask: func(_ string, twice bool) (string, error) {
 			if !twice {
 				return "", errors.New("a new passphrase is asked for twice")
@@ -72,7 +78,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 		"plain": {[]string{"--plain"}, "", func(d []byte) ([]byte, error) { return d, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := bench{t, t.TempDir()}
+			b := bench{t: t, dir: t.TempDir()}
 			code, out := b.run(append([]string{"init", b.at("k"), "--name", "Plant"}, way.args...)...)
 			require.Equal(t, exit.OK, code, out)
 			require.Contains(t, out, "Microsoft's certificates are NOT included")
@@ -86,7 +92,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 				s, err := secureboot.NewSigner(key, b.file("k/"+v+".crt"))
 				require.NoError(t, err)
 				require.Equal(t, 2048, s.Key.N.BitLen())
-				entries, err := secureboot.ParseList(b.file("k/" + v + ".esl"))
+				entries, err := siglist.Certificates(b.file("k/" + v + ".esl"))
 				require.NoError(t, err)
 				require.True(t, entries[0].Certificate.Equal(s.Certificate))
 			}
@@ -110,7 +116,7 @@ func TestKeysAreMadeAndKeptFromOthers(t *testing.T) {
 }
 
 func TestMicrosoftsAreIncludedOnlyWhereAskedFor(t *testing.T) {
-	b := bench{t, t.TempDir()}
+	b := bench{t: t, dir: t.TempDir()}
 	code, out := b.run("init", b.at("k"), "--plain", "--microsoft", "--bits", "3072")
 	require.Equal(t, exit.OK, code, out)
 	require.Contains(t, out, "Microsoft Corporation UEFI CA 2011, until 2026-06-27")
@@ -121,17 +127,17 @@ func TestMicrosoftsAreIncludedOnlyWhereAskedFor(t *testing.T) {
 	one := b.at("k/PK.crt")
 	code, out = b.run("init", b.at("more"), "--plain", "--db-certificate", one, "--kek-certificate", one)
 	require.Equal(t, exit.OK, code, out)
-	entries, err := secureboot.ParseList(b.file("more/db.esl"))
+	entries, err := siglist.Certificates(b.file("more/db.esl"))
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.Equal(t, entries[0].Owner, entries[1].Owner)
-	kek, err := secureboot.ParseList(b.file("more/KEK.esl"))
+	kek, err := siglist.Certificates(b.file("more/KEK.esl"))
 	require.NoError(t, err)
 	require.Len(t, kek, 2)
 }
 
 func TestWhatInitRefuses(t *testing.T) {
-	b := bench{t, t.TempDir()}
+	b := bench{t: t, dir: t.TempDir()}
 	require.NoError(t, os.WriteFile(b.at("bad"), []byte("x"), 0o600))
 	for name, c := range map[string]struct {
 		args []string
@@ -140,10 +146,10 @@ func TestWhatInitRefuses(t *testing.T) {
 	}{
 		"two ways at once":       {[]string{"--plain", "--recipient", "age1x"}, exit.Misuse, "exclude each other"},
 		"an odd size":            {[]string{"--plain", "--bits", "1024"}, exit.Misuse, "use 2048 or 3072"},
-		"no recipient":           {[]string{"--recipient", "nobody"}, exit.Misuse, "is no age recipient"},
+		"no recipient":           {[]string{"--recipient", "nobody"}, exit.Misuse, "is not an age recipient"},
 		"a short passphrase":     {[]string{"--passphrase-file", b.at("bad")}, exit.Failed, "take at least 12"},
 		"no flash image":         {[]string{"--plain", "--microsoft=" + b.at("none")}, exit.Failed, "Debian's package ovmf has them"},
-		"another file":           {[]string{"--plain", "--microsoft=" + b.at("bad")}, exit.Failed, "no store of variables"},
+		"another file":           {[]string{"--plain", "--microsoft=" + b.at("bad")}, exit.Failed, "not a variable store"},
 		"a bad certificate":      {[]string{"--plain", "--db-certificate", b.at("bad")}, exit.Failed, "read the certificate"},
 		"a folder that is not":   {[]string{"--plain", b.at("none/k")}, exit.Failed, "make the folder"},
 		"two folders":            {[]string{"a", "b"}, exit.Misuse, ""},

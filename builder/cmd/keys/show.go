@@ -12,6 +12,7 @@ import (
 	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/builder/secureboot"
+	"spore/pki/authenticode"
 )
 
 // shown is one certificate that a variable brings.
@@ -27,7 +28,7 @@ func showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "show [DIR]",
-		Short:   "Show what machines are told: the certificates that PK, KEK and db bring",
+		Short:   "Show the certificates in PK, KEK and db",
 		Example: "  spore keys show secureboot",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +65,7 @@ func read(dir string) ([]shown, error) {
 		}
 		for _, e := range entries {
 			c := e.Certificate
-			out = append(out, shown{name, c.Subject.CommonName, e.Owner.String(), secureboot.Fingerprint(c), c.NotAfter.UTC()})
+			out = append(out, shown{name, c.Subject.CommonName, e.Owner.String(), authenticode.Fingerprint(c), c.NotAfter.UTC()})
 		}
 	}
 	return out, nil

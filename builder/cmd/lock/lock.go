@@ -51,13 +51,13 @@ func Command(version string) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "lock [DIR]",
-		Short: "Write down what an image is made of, for builds that take nothing else",
+		Short: "Pin the version and hash of every package and program in image.lock",
 		Long: `Lock finds out what an image of the configuration in DIR (configs when left out) would be made of now: every package
-with version and hash, the kernel, every program with its pins, the container images, and spore itself. It writes that to
-DIR/image.lock where there is none; commit the file. "spore build --locked" then takes exactly what the file names.
+with version and hash, the kernel, every program with its pins, the container images, and spore itself. It writes that
+to DIR/image.lock when there is no such file; commit it. "spore build --locked" then takes exactly what the file names.
 
-Where there is one, lock prints what would change and leaves the file as it is; --update writes the changes. Nothing is
-compiled, and no package is downloaded.`,
+When the file exists, lock prints what would change and leaves the file as it is; --update writes the changes. Nothing
+is compiled, and no package is downloaded.`,
 		Example: "  spore lock configs\n  spore lock configs --update\n  spore lock configs --check --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -2,9 +2,8 @@
 package logs
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +23,10 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "logs [DIR] NODE UNIT",
-		Short: "Show the journal of a unit on a node of a running cluster",
-		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with --follow, what
-it writes from then on. Times are UTC. What is no text, or would be a command to the terminal, is shown as \xHH.
+		Short: "Show or follow the logs (journal) of a unit on a node",
+		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with
+--follow, what it writes from then on. Times are UTC. Bytes that are not text, and control sequences of terminals, are
+shown as \xHH.
 
 With --json each line is an object as journalctl -o json prints it on the node.`,
 		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n  spore logs configs edge-01 spore-agent --lines 1000 --json",
@@ -52,7 +52,7 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 		},
 	}
 	f.Register(cmd, false)
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is written from now on, until interrupted")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "print new lines until you interrupt it")
 	cmd.Flags().IntVarP(&q.Lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines to show")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line")
 	return cmd
@@ -60,22 +60,11 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 
 func run(cmd *cobra.Command, c *reach.Cluster, q nodeapi.Logs, asJSON bool) error {
 	node := c.Nodes[0].Name
-	interrupted := cmd.Context()
-	ctx, cancel := context.WithCancelCause(interrupted)
-	defer cancel(nil)
-	// The time limit is for the node to begin, and for each sign of it from then on.
-	watchdog := time.AfterFunc(c.Timeout, func() { cancel(errors.New("no answer in time")) })
-	defer watchdog.Stop()
-	body, err := c.Client.Ask(ctx, node, nodeapi.Request{Path: nodeapi.LogsPath, Query: q.Values()})
-	if err == nil {
-		defer body.Close()
-		err = print(cmd, &alive{body, watchdog, max(c.Timeout, silence)}, node, q, asJSON)
-	}
+	err := c.Stream(cmd.Context(), node, nodeapi.Request{Path: nodeapi.LogsPath, Query: q.Values()}, max(c.Timeout, silence),
+		func(r io.Reader) error { return print(cmd, r, node, q, asJSON) })
 	switch {
-	case interrupted.Err() != nil && q.Follow:
+	case cmd.Context().Err() != nil && q.Follow:
 		return nil // That is how it ends.
-	case err != nil && context.Cause(ctx) != nil:
-		return fmt.Errorf("%s: %w", node, context.Cause(ctx))
 	case err != nil:
 		return fmt.Errorf("%s: %w", node, err)
 	case q.Follow:
@@ -84,22 +73,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, q nodeapi.Logs, asJSON bool) erro
 	return nil
 }
 
-// alive winds up the watchdog whenever something is read.
-type alive struct {
-	body     interface{ Read([]byte) (int, error) }
-	watchdog *time.Timer
-	patience time.Duration
-}
-
-func (a *alive) Read(p []byte) (int, error) {
-	n, err := a.body.Read(p)
-	if n > 0 {
-		a.watchdog.Reset(a.patience)
-	}
-	return n, err
-}
-
-func print(cmd *cobra.Command, r *alive, node string, q nodeapi.Logs, asJSON bool) error {
+func print(cmd *cobra.Command, r io.Reader, node string, q nodeapi.Logs, asJSON bool) error {
 	shown := 0
 	err := nodeapi.ReadEntries(r, func(line []byte, e nodeapi.Entry) error {
 		shown++
@@ -111,7 +85,7 @@ func print(cmd *cobra.Command, r *alive, node string, q nodeapi.Logs, asJSON boo
 		return err
 	})
 	if err == nil && shown == 0 && q.Lines > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has nothing of %s\n", node, q.Unit)
+		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has no entry of %s\n", node, q.Unit)
 	}
 	return err
 }

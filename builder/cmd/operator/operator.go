@@ -34,7 +34,7 @@ type Folder struct {
 // Register adds the flags to a command.
 func (f *Folder) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Dir, "pki", "", "the operator's folder, which bundles are made from (default: the one of this cluster, here or beside OUT)")
+	flags.StringVar(&f.Dir, "pki", "", "the operator's folder, from which bundles are made (default: that of this cluster, in this folder or beside OUT)")
 	flags.StringVar(&f.PassphraseFile, "passphrase-file", "", "read that folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&f.Identity, "identity", "", "age identity file, where that folder is encrypted for recipients")
 }

@@ -27,11 +27,11 @@ func bundleCommand(world outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR] --node NAME",
 		Short: "Make the bundle of secrets for a node",
-		Long: `Bundle writes what a node needs and no more: the secrets of its roles, signed by the cluster's key. What is due is renewed
-before. The file is the systemd credential spore.bundle of the machine. With --encrypt it is encrypted with a passphrase,
-which the node asks for on its console; age -d opens it too.
+		Long: `Bundle writes the secrets of a node's roles, and only those, signed by the cluster's key. What is due is renewed first.
+The file is the systemd credential spore.bundle of the machine. With --encrypt it is encrypted with a passphrase, which
+the node asks for on its console; age -d opens it too.
 
-Without --encrypt, whoever has the file has the node's secrets.`,
+Without --encrypt, everybody who can read the file has the node's secrets.`,
 		Example: `  spore pki bundle --node edge-01
   spore boot out --node edge-01 --credential spore.bundle=edge-01.bundle
   spore pki bundle --node edge-01 --encrypt -o edge-01.bundle.age
@@ -104,7 +104,7 @@ func (s *session) bundles(cmd *cobra.Command, f bundleFlags) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: bundle %d of node %s\n", name, s.vault.Tree.Issued[n.Name].Serial, n.Name)
 	}
 	if !f.encrypt {
-		fmt.Fprintln(cmd.OutOrStdout(), "not encrypted: whoever has such a file has the node's secrets; remove it when the node has them")
+		fmt.Fprintln(cmd.OutOrStdout(), "not encrypted: everybody who has this file has the node's secrets; remove it when the node has them")
 	}
 	return nil
 }

@@ -23,9 +23,10 @@ func exportCommand(world outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [DIR] [--name NAME …]",
 		Short: "Write CA certificates, or a named certificate or secret, to files",
-		Long: `Export writes the certificates and public keys of all authorities to a folder, for programs outside the cluster. That needs
-no passphrase. With --name it writes only what is named: an authority; a certificate and its key, as NAME or NAME/NODE; or
-a secret, as the configuration or ` + "`spore pki show`" + ` names it. Files are readable by you alone; nothing goes to the terminal.`,
+		Long: `Export writes the certificates and public keys of all authorities to a folder, for programs outside the cluster. That
+needs no passphrase. With --name it writes only what is named: an authority; a certificate and its key, as NAME or
+NAME/NODE; or a secret, as the configuration or ` + "`spore pki show`" + ` names it. Only you can read the files; nothing is
+printed to the terminal.`,
 		Example: "  spore pki export -o certificates\n  spore pki export --name mqtt -o .\n  spore pki export --name mqtt-password-sensor --name kubernetes-admin -o private",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

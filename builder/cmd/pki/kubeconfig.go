@@ -37,12 +37,12 @@ func kubeconfigCommand(world outside) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [DIR] -o FILE",
-		Short: "Make a kubeconfig for a person who administers Kubernetes",
-		Long: `Kubeconfig makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what kubectl
-needs besides. The certificate comes from the operator's folder (see spore pki); no node has to run.
+		Short: "Create a kubeconfig for kubectl, for a Kubernetes administrator",
+		Long: `Kubeconfig makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what
+kubectl needs besides. The certificate comes from the operator's folder (see spore pki); the nodes may be off.
 
-The person has every right in the cluster, under the name that --user gives, until the certificate ends: Kubernetes knows
-no way to take a certificate back. So choose a short lifetime. The file is readable by you alone.`,
+The person has every right in the cluster, under the name that --user gives, until the certificate expires: Kubernetes
+cannot revoke a certificate. So choose a short lifetime. Only you can read the file.`,
 		Example: `  spore kubeconfig configs -o admin.kubeconfig
   spore kubeconfig configs --user anna --lifetime 30m -o anna.kubeconfig
   spore kubeconfig configs --server https://127.0.0.1:49443 -o local.kubeconfig`,
@@ -69,7 +69,7 @@ no way to take a certificate back. So choose a short lifetime. The file is reada
 
 func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 	if !userForm.MatchString(f.user) {
-		return exit.Usage(fmt.Errorf("the user %q is no name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
+		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
 	}
 	masters := s.cluster.Members["control-plane"]
 	if s.cluster.Services.Kubernetes() == nil || len(masters) == 0 {
@@ -110,7 +110,7 @@ func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 func serverNameFor(c *facts.Cluster, master *facts.Node, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", exit.Usage(fmt.Errorf("the server %q is no URL of an API; write it as https://10.77.0.11:6443", server))
+		return "", exit.Usage(fmt.Errorf("the server %q is not a URL of an API; write it as https://10.77.0.11:6443", server))
 	}
 	known, err := tree.KnownAs(c, master, u)
 	if err != nil || known {

@@ -85,9 +85,9 @@ func TestWhatIsNoKubeconfig(t *testing.T) {
 	b := newBench(t)
 	b.ok("init", "@configs")
 	for want, args := range map[string][]string{
-		`the server "10.77.0.11" is no URL of an API`:                         {"--server", "10.77.0.11"},
-		`the server "http://10.77.0.11:6443" is no URL of an API`:             {"--server", "http://10.77.0.11:6443"},
-		`the user "an na" is no name`:                                         {"--user", "an na"},
+		`the server "10.77.0.11" is not a URL of an API`:                      {"--server", "10.77.0.11"},
+		`the server "http://10.77.0.11:6443" is not a URL of an API`:          {"--server", "http://10.77.0.11:6443"},
+		`the user "an na" is not a name`:                                      {"--user", "an na"},
 		"the lifetime 1m0s is out of bounds; choose 5m0s to 8760h0m0s":        {"--lifetime", "1m"},
 		"the lifetime 100000h0m0s is out of bounds; choose 5m0s to 8760h0m0s": {"--lifetime", "100000h"},
 	} {

@@ -45,7 +45,7 @@ type liveFlags struct {
 // rotateLive carries a rotation through over the running cluster, from wherever it is.
 func (s *session) rotateLive(ctx context.Context, w io.Writer, name string, f liveFlags) error {
 	if name == tree.SigningName {
-		return exit.Usage(errors.New("the signing key is what running nodes believe the operator by; replace it with images: leave --live out"))
+		return exit.Usage(errors.New("running nodes verify bundles with the signing key, so it can only be replaced with images: leave --live out"))
 	}
 	_, a, err := s.lookup(name)
 	if err != nil {
@@ -85,11 +85,11 @@ func (s *session) rotateLive(ctx context.Context, w io.Writer, name string, f li
 	if err := s.vault.Save(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: phase 3 of 3, the old key is trusted no more\n", name)
+	fmt.Fprintf(w, "%s: phase 3 of 3, the old key is no longer trusted\n", name)
 	if err := s.spread(ctx, w, f, 0); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: replaced on all nodes; build the images anew, and export again what programs outside the nodes have\n", name)
+	fmt.Fprintf(w, "%s: replaced on all nodes; build the images again, and export the certificates for programs outside the nodes again\n", name)
 	return nil
 }
 
@@ -187,7 +187,7 @@ func (s *session) fleet(f liveFlags) (rotate.Fleet, error) {
 	for _, text := range f.addresses {
 		name, place, ok := strings.Cut(text, "=")
 		if !ok || place == "" || at[name] == nil {
-			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
+			return nil, exit.Usage(fmt.Errorf("the address %q is not valid; write it as NODE=HOST or NODE=HOST:PORT", text))
 		}
 		at[name] = []string{place}
 	}

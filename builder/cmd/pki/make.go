@@ -18,9 +18,9 @@ func initCommand(world outside) *cobra.Command {
 	var recipients []string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make the keys of a cluster",
-		Long: `Init makes the operator's folder of the cluster in DIR (configs when left out): authorities, certificates and passwords of
-the services that are enabled. Without --recipient or --plain it asks for a passphrase that encrypts it.
+		Short: "Make all keys, certificates and passwords of a cluster",
+		Long: `Init makes the operator's folder of the cluster in DIR (configs when left out): authorities, certificates and passwords
+of the services that are enabled. Without --recipient or --plain it asks for a passphrase that encrypts it.
 
 Your own root CA may sign the authorities instead of a new one; its key is read where it is and never copied.`,
 		Example: `  spore pki init
@@ -46,7 +46,7 @@ Your own root CA may sign the authorities instead of a new one; its key is read 
 	}
 	c.flags(cmd)
 	c.making(cmd)
-	cmd.Flags().BoolVar(&plain, "plain", false, "do not encrypt the folder: whoever can read it has every key")
+	cmd.Flags().BoolVar(&plain, "plain", false, "do not encrypt the folder: everybody who can read it has every key")
 	cmd.Flags().StringArrayVar(&recipients, "recipient", nil, "encrypt the folder for this age recipient instead of with a passphrase (may be given again)")
 	return cmd
 }
@@ -81,7 +81,7 @@ func (c *common) initialize(cmd *cobra.Command, settings vault.Settings) error {
 func kept(s vault.Settings) string {
 	switch s.Keep {
 	case vault.KeepPlain:
-		return "NOT encrypted: whoever can read the folder has every key of the cluster"
+		return "NOT encrypted: everybody who can read the folder has every key of the cluster"
 	case vault.KeepRecipients:
 		return "encrypted for " + plural(len(s.Recipients), "recipient", "recipients") + "; keep a copy of the folder and of an identity that opens it"
 	}
@@ -93,10 +93,10 @@ func renewCommand(world outside) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "renew [DIR]",
-		Short: "Renew what is due, and make what the configuration wants now",
+		Short: "Renew what expires soon, and make what the configuration needs now",
 		Long: `Renew makes certificates again that have used up two thirds of their life or whose names and addresses changed in
-cluster.yaml, renews authorities 30 days before their end, and makes what new nodes, users and services need. Secrets that
-are there stay as they are, unless --secret brings another value. Each change is printed.`,
+cluster.yaml, renews authorities 30 days before their end, and makes what new nodes, users and services need. Existing
+secrets stay as they are, unless --secret brings another value. Each change is printed.`,
 		Example: "  spore pki renew\n  spore pki renew --all\n  spore pki renew --secret mqtt-password-sensor=sensor.txt",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

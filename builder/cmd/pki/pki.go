@@ -38,11 +38,12 @@ func Command() *cobra.Command {
 func command(world outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
-		Short: "Make, show, renew and hand out the cluster's keys and certificates",
-		Long: `Pki keeps all keys, certificates and other secrets of a cluster in one folder, the operator's: beside the configuration
-and named after it (configs.pki for configs). It is encrypted unless you say otherwise, and no command prints a secret.
+		Short: "Make, show, renew, rotate and export the keys, certificates and secrets of a cluster",
+		Long: `Pki keeps all keys, certificates and other secrets of a cluster in one folder, the operator's folder. It lies beside the
+configuration and is named after it (configs.pki for configs). It is encrypted by default, and no command prints a
+secret.
 
-Each node is given a bundle with what it needs and no more, signed by the cluster's key.`,
+Each node gets a bundle with the secrets that it needs, and only those, signed by the cluster's key.`,
 		Example: "  spore pki init configs\n  spore pki show\n  spore pki bundle --node edge-01 -o edge-01.bundle",
 		Args:    exit.Args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -75,7 +76,7 @@ func (c *common) making(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.rootCert, "root-certificate", "", "PEM certificate of your own root CA")
 	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own root CA; read when an authority is signed, never copied")
-	f.StringArrayVar(&c.secrets, "secret", nil, "bring the value of a password yourself, as NAME=FILE (may be given again)")
+	f.StringArrayVar(&c.secrets, "secret", nil, "use your own value for a password, as NAME=FILE (may be given again)")
 }
 
 // args takes the configuration folder from the command line.
@@ -140,7 +141,7 @@ func (c *common) open(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	if mended {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s was not that of the keys, and was written again; build the images anew\n", filepath.Join(c.dir, vault.PublicFile))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s did not match the keys, and was written again; build the images again\n", filepath.Join(c.dir, vault.PublicFile))
 	}
 	return &session{c, v, shared, nodes}, nil
 }
@@ -195,12 +196,7 @@ func (s *session) update(all bool) ([]tree.Change, error) {
 
 // node finds a node by its name.
 func (s *session) node(name string) (*facts.Node, error) {
-	for i := range s.nodes {
-		if s.nodes[i].Name == name {
-			return &s.nodes[i], nil
-		}
-	}
-	return nil, fmt.Errorf("%s/cluster.yaml has no node %q", s.configs, name)
+	return facts.Find(s.nodes, name, filepath.Join(s.configs, "cluster.yaml"))
 }
 
 func plural(n int, one, many string) string {

@@ -161,9 +161,9 @@ func (b *bench) hides(secrets ...string) {
 func TestFromInitToABundleForMQTT(t *testing.T) {
 	b := newBench(t)
 	out := b.ok("init", "@configs")
-	require.Contains(t, out, "configs.pki: 12 authorities, 38 certificates, 31 secrets\nencrypted with the passphrase")
+	require.Contains(t, out, "configs.pki: 12 authorities, 38 certificates, 35 secrets\nencrypted with the passphrase")
 	out = b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle")
-	require.Contains(t, out, "bundle 1 of node edge-01\nnot encrypted: whoever has such a file has the node's secrets")
+	require.Contains(t, out, "bundle 1 of node edge-01\nnot encrypted: everybody who has this file has the node's secrets")
 	st, err := os.Stat(b.path("edge-01.bundle"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
@@ -319,7 +319,7 @@ func TestAPlainFolderSaysSo(t *testing.T) {
 	b := newBench(t)
 	code, out, errs := b.run("init", "@configs", "--plain", "--dir", "@elsewhere")
 	require.Equal(t, exit.OK, code, errs)
-	require.Contains(t, out, "NOT encrypted: whoever can read the folder has every key of the cluster")
+	require.Contains(t, out, "NOT encrypted: everybody who can read the folder has every key of the cluster")
 	require.FileExists(t, b.path("elsewhere/tree.json"))
 	code, _, errs = b.run("show", "@configs", "--dir", "@elsewhere")
 	require.Equal(t, exit.OK, code, errs)
@@ -356,7 +356,7 @@ func TestWhatCannotBeDone(t *testing.T) {
 	require.Contains(t, b.fails(exit.Failed, "show", "@configs", "--passphrase-file", "@nowhere"), "no such file")
 	require.Contains(t, b.fails(exit.Failed, "show", "@nowhere"), "spore init")
 	b.write("configs/cluster.yaml", strings.Replace(b.read("configs/cluster.yaml"), "0b9c4f62-", "0b9c4f63-", 1))
-	require.Contains(t, b.fails(exit.Failed, "bundle", "@configs", "--passphrase-file", "@pass", "--node", "edge-01"), "the keys are those of the cluster plant with the id 0b9c4f62")
+	require.Contains(t, b.fails(exit.Failed, "bundle", "@configs", "--passphrase-file", "@pass", "--node", "edge-01"), "the keys belong to the cluster plant with the id 0b9c4f62")
 }
 
 func TestEveryCommandHasAnExample(t *testing.T) {

@@ -18,7 +18,7 @@ func rotateCommand(world outside) *cobra.Command {
 	var lf liveFlags
 	cmd := &cobra.Command{
 		Use:   "rotate-ca NAME [DIR]",
-		Short: "Replace an authority in three steps, none of which cuts anybody off",
+		Short: "Replace a certificate authority (CA) in three steps, without an interruption",
 		Long: `Rotate-ca replaces the key of an authority (` + "`spore pki show`" + ` lists them; the root, the service account and signing keys
 are among them):
 
@@ -26,15 +26,15 @@ are among them):
                                Build images and bring them to all nodes.
   2. rotate-ca NAME --switch   the new one signs, and every certificate under it is made again. Both are trusted.
                                Make the bundles of all nodes and bring them there.
-  3. rotate-ca NAME --finish   the old one is trusted no more. Refused while the last bundle of a node stands on it.
+  3. rotate-ca NAME --finish   the old one is no longer trusted. Refused while the last bundle of a node depends on it.
                                Build images and bring them to all nodes.
 
 --withdraw takes step 1 back.
 
-With --live all three are done over the running cluster, without images: each node is sent a bundle by its API, one node after the
-other, and restarts what does not read its certificates by itself, quorum services only while the other members run. A step
-begins when every node has the one before, and is refused while a node does not answer. The command can be stopped and run
-again; it goes on where the rotation is.`,
+With --live all three are done over the running cluster, without images: each node is sent a bundle by its API, one node
+after the other, and restarts the services that do not reload certificates by themselves; quorum services only while the
+other members run. A step begins when every node has the previous one, and is refused while a node does not answer. You
+can stop the command and run it again; it continues where it stopped.`,
 		Example: "  spore pki rotate-ca mqtt --live\n  spore pki rotate-ca mqtt\n  spore pki rotate-ca mqtt --switch\n  spore pki rotate-ca mqtt --finish\n  spore pki rotate-ca root --root-certificate new.crt --root-key new.key",
 		Args:    exit.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,9 +76,9 @@ again; it goes on where the rotation is.`,
 	f.StringVar(&c.rootCert, "root-certificate", "", "PEM certificate of your own new root CA")
 	f.StringVar(&c.rootKey, "root-key", "", "PEM key of your own new root CA")
 	f.BoolVar(&doSwitch, "switch", false, "step 2: the new one signs")
-	f.BoolVar(&finish, "finish", false, "step 3: the old one is trusted no more")
+	f.BoolVar(&finish, "finish", false, "step 3: the old one is no longer trusted")
 	f.BoolVar(&live, "live", false, "do all steps over the running cluster")
-	f.StringArrayVar(&lf.addresses, "address", nil, "with --live: ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	f.StringArrayVar(&lf.addresses, "address", nil, "with --live: ask a node at this address instead of the one in cluster.yaml, as NODE=HOST or NODE=HOST:PORT (may be given again)")
 	f.DurationVar(&lf.settle, "settle", 0, "with --live: how long all nodes must be done before the next step (default 11m; 75m for service-account)")
 	f.BoolVar(&withdraw, "withdraw", false, "take step 1 back")
 	return cmd
@@ -115,13 +115,13 @@ func (s *session) withdraw(w io.Writer, name string) error {
 	if err := s.vault.Save(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: the next key is gone; nothing had been signed with it\n", name)
+	fmt.Fprintf(w, "%s: the next key is removed; it had signed nothing\n", name)
 	if name != tree.RootName || s.vault.Settings.Root == nil {
 		return nil
 	}
 	// The settings may name the root that is withdrawn.
 	s.vault.Settings.Root = nil
-	fmt.Fprintln(w, "pki.yaml names no root of your own any more; where the current one is yours, name it with `spore pki renew --root-certificate … --root-key …`")
+	fmt.Fprintln(w, "pki.yaml no longer names a root of your own; if the current root is yours, name it with `spore pki renew --root-certificate … --root-key …`")
 	return s.vault.SaveSettings()
 }
 

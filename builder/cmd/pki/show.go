@@ -19,15 +19,15 @@ func showCommand(world outside) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show [DIR]",
-		Short: "List authorities, certificates, secrets and bundles with their ends",
-		Long: `Show lists what is in the operator's folder of the cluster in DIR (configs when left out), when it ends and when it is to
-be renewed, against what the configuration wants now. No secret is shown. States:
+		Short: "List authorities, certificates, secrets and bundles with their expiry",
+		Long: `Show lists what is in the operator's folder of the cluster in DIR (configs when left out), when it ends and when it is
+to be renewed, against what the configuration wants now. No secret is shown. States:
 
   ok, given       as it should be; you brought the value
   due, expired    renew it
   changed         the configuration or its authority changed; renew it
   missing         it was never made (bundle: never handed out)
-  outdated        the node's last bundle has not what is there now
+  outdated        the node's last bundle lacks what is there now
   next, previous  the other half of a rotation, trusted too
   unused          nothing in the configuration needs it`,
 		Example: "  spore pki show\n  spore pki show configs --json",

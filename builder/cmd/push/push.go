@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
+	"spore/builder/cmd/inputs"
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/signing"
@@ -54,26 +54,27 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "push [DIR]",
-		Short: "Bring a new configuration to running nodes",
-		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), has the cluster's key sign both, and
-sends them to the nodes, one after the other. Each node checks them and writes them beside what runs, for its next start. Where all
-that changes can be taken at once, the running node takes it; otherwise it says what has to wait, and why. The root stays, so the configuration may need nothing that the image does not carry: --image names the image that the
-nodes were written from. One that is signed for Secure Boot wants its key, and an image that
-the certificate of that key has not signed is refused: see --trust-unsigned.
+		Short: "Update the configuration of running nodes over the network",
+		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), signs both with the
+cluster's key, and sends them to the nodes, one after the other. Each node checks them and writes them beside the
+running ones, for its next start. When the running node can apply the whole change, it does so at once; otherwise it
+says what has to wait for the restart, and why.
 
-With --reboot each node restarts, and the next one follows when it is up: no node restarts while another one with the same role is
-not up. A node whose roles do not come up in time goes back to the configuration before by itself, and push ends there.
+The root stays as it is, so the image must already contain everything that the configuration needs: --image names the
+image that the nodes were written from. If that image is signed for Secure Boot, give its key; an image that the
+certificate of that key has not signed is refused (see --trust-unsigned).
 
-A configuration that is older than the last one that a node took is refused. Where the keys were restored from an old copy, what they
-sign counts as older: --force has the key sign that nodes take it all the same, if it was signed later than their last one. With
---output nothing is sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
+With --reboot each node restarts, and the next one follows when it is up. A node restarts only while the other nodes
+with the same role are up. A node whose roles do not start in time goes back to its previous configuration by itself,
+and push ends there.
+
+A node refuses a configuration that is older than its last one. When the keys were restored from an old copy, everything
+that they sign counts as older: with --force nodes accept it, if it was signed later than their last one. With --output
+nothing is sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
 		Example: "  spore push configs --reboot\n  spore push configs --node edge-01\n  spore push configs --output edge.update",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			if len(f.without) > 0 && !f.reboot {
 				return exit.Usage(errors.New("--without is about restarts; give --reboot too"))
 			}
@@ -89,10 +90,10 @@ sign counts as older: --force has the key sign that nodes take it all the same, 
 	cmd.Flags().StringVar(&f.image, "image", "out", "the image that the nodes were written from, or the output folder of spore build")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
 	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
-	cmd.Flags().StringSliceVar(&f.without, "without", nil, "restart nodes although these ones, with roles of theirs, are down: NODE,NODE")
-	cmd.Flags().BoolVar(&f.force, "force", false, "sign that nodes take it although their last one has a higher number")
+	cmd.Flags().StringSliceVar(&f.without, "without", nil, "restart nodes although these nodes, which share roles with them, are down: NODE,NODE")
+	cmd.Flags().BoolVar(&f.force, "force", false, "have nodes accept it although their last one has a higher number")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print what became of it as JSON")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
@@ -119,8 +120,8 @@ func run(cmd *cobra.Command, dir string, f flags) error {
 		return err
 	}
 	for _, name := range f.without {
-		if !slices.ContainsFunc(everybody.Nodes, func(n facts.Node) bool { return n.Name == name }) {
-			return exit.Usage(fmt.Errorf("--without %s: the cluster has no node of this name", name))
+		if _, err := facts.Find(everybody.Nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return exit.Usage(fmt.Errorf("--without %s: %w", name, err))
 		}
 	}
 	answers, err := rollout(cmd, c, everybody, u, f).Run(cmd.Context())

@@ -66,7 +66,7 @@ func TestWhatCannotBeMade(t *testing.T) {
 		"the keys of another cluster": {text, "other", keys, "the keys are of the cluster with the id other"},
 		"without keys":                {text, config.Cluster.ID, cluster.Public{}, "name their folder with --pki"},
 		"no image":                    {filepath.Join(empty, "nothing"), config.Cluster.ID, keys, "name the image that the nodes were written from with --image"},
-		"a folder without image":      {empty, config.Cluster.ID, keys, "has no image; name the one"},
+		"a folder without image":      {empty, config.Cluster.ID, keys, "has no image; with --image name the image"},
 		"a text":                      {text, config.Cluster.ID, keys, "it has no partition table"},
 	} {
 		t.Run(name, func(t *testing.T) {

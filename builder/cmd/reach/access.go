@@ -55,13 +55,13 @@ func ParseAccess(data []byte) (Access, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {
-		return a, fmt.Errorf("it is no file that `spore access` writes: %w", err)
+		return a, fmt.Errorf("it is not a file that `spore access` writes: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return a, errors.New("it is no file that `spore access` writes: something follows it")
+		return a, errors.New("it is not a file that `spore access` writes: there is data after its end")
 	}
 	if a.Kind != accessKind || a.Version != accessVersion {
-		return a, fmt.Errorf("it is a %.32q of version %d, and not a %s of version %d; make it with `spore access`", a.Kind, a.Version, accessKind, accessVersion)
+		return a, fmt.Errorf("it is a %.32q of version %d, instead of a %s of version %d; make it with `spore access`", a.Kind, a.Version, accessKind, accessVersion)
 	}
 	pair, err := tls.X509KeyPair([]byte(a.Certificate), []byte(a.Key))
 	if err != nil {
@@ -75,7 +75,7 @@ func ParseAccess(data []byte) (Access, error) {
 		}
 	}
 	if a.Role == "" {
-		return a, fmt.Errorf("its certificate is that of %.64q of %.64q, and not an operator's", a.Person, strings.Join(leaf.Subject.Organization, ", "))
+		return a, fmt.Errorf("its certificate belongs to %.64q of %.64q, and not to an operator", a.Person, strings.Join(leaf.Subject.Organization, ", "))
 	}
 	return a, nil
 }

@@ -45,16 +45,16 @@ func TestWhatIsNoFileOfAccess(t *testing.T) {
 	other := access(t, "anna", "spore:reader")
 	other.Key = access(t, "anna", "spore:reader").Key
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":                   {"", "no file that `spore access` writes"},
-		"a kubeconfig":              {"apiVersion: v1\n", "no file that `spore access` writes"},
+		"nothing":                   {"", "not a file that `spore access` writes"},
+		"a kubeconfig":              {"apiVersion: v1\n", "not a file that `spore access` writes"},
 		"other JSON":                {`{"kind":"Config"}`, `it is a "Config" of version 0`},
 		"a later version":           {strings.Replace(good, `"version": 1`, `"version": 2`, 1), "of version 2"},
 		"more than it has":          {strings.Replace(good, `"version": 1`, `"version": 1, "x": 1`, 1), "unknown field"},
-		"two":                       {good + good, "something follows it"},
+		"two":                       {good + good, "there is data after its end"},
 		"the key of another":        {text(other), "private key does not match"},
 		"no certificate":            {strings.Replace(good, "BEGIN CERTIFICATE", "BEGIN", 1), "its certificate"},
-		"a node's":                  {text(access(t, "edge-01", "spore:nodes")), `is that of "edge-01" of "spore:nodes", and not an operator's`},
-		"a Kubernetes user's":       {text(access(t, "anna", "system:masters")), "not an operator's"},
+		"a node's":                  {text(access(t, "edge-01", "spore:nodes")), `belongs to "edge-01" of "spore:nodes", and not to an operator`},
+		"a Kubernetes user's":       {text(access(t, "anna", "system:masters")), "not to an operator"},
 		"one that is far too large": {strings.Repeat(" ", maxAccess+1), "has more than"},
 	} {
 		t.Run(name, func(t *testing.T) {

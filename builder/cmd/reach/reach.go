@@ -1,5 +1,5 @@
 // Package reach is how commands ask the nodes of a running cluster: which nodes there are, where they answer, and by which
-// certificate they are asked. It comes from a file that `spore access` wrote, or is made for the moment from the operator's
+// certificate they are asked. It comes from a file that spore access wrote, or is made for the moment from the operator's
 // folder.
 package reach
 
@@ -43,7 +43,7 @@ var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
 
 // Flags say how nodes are reached.
 type Flags struct {
-	// Access is a file that `spore access` wrote; where it is empty, DIR.access is taken when it is there.
+	// Access is a file that spore access wrote; where it is empty, DIR.access is taken when it is there.
 	Access string
 	// PKI is the operator's folder, and the others open it.
 	PKI, PassphraseFile, Identity string
@@ -57,14 +57,14 @@ type Flags struct {
 // Register adds the flags to a command. Where many is true, it asks all nodes unless some are named.
 func (f *Flags) Register(cmd *cobra.Command, many bool) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Access, "access", "", "file that `spore access` wrote (default: DIR.access where it is, else the operator's folder)")
+	flags.StringVar(&f.Access, "access", "", "file that spore access wrote (default: DIR.access where it is, else the operator's folder)")
 	flags.StringVar(&f.PKI, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
 	flags.StringVar(&f.PassphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&f.Identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
 	if many {
 		flags.StringArrayVar(&f.Nodes, "node", nil, "ask this node alone (may be given again)")
 	}
-	flags.StringArrayVar(&f.Addresses, "address", nil, "ask a node elsewhere than cluster.yaml says, as NODE=HOST or NODE=HOST:PORT (may be given again)")
+	flags.StringArrayVar(&f.Addresses, "address", nil, "ask a node at this address instead of the one in cluster.yaml, as NODE=HOST or NODE=HOST:PORT (may be given again)")
 	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "how long to wait for one node")
 }
 
@@ -87,7 +87,7 @@ func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster
 	shared, nodes := cluster.Facts(config)
 	out := &Cluster{Facts: shared, Timeout: f.Timeout}
 	if f.Timeout <= 0 {
-		return nil, exit.Usage(fmt.Errorf("the timeout %s is none; write it as 10s", f.Timeout))
+		return nil, exit.Usage(fmt.Errorf("the timeout %s is not valid; write it as 10s", f.Timeout))
 	}
 	var err error
 	if out.Nodes, err = choose(nodes, f.Nodes, dir); err != nil {
@@ -120,8 +120,8 @@ func choose(nodes []facts.Node, names []string, dir string) ([]facts.Node, error
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.Name == name }) {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+		if _, err := facts.Find(nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return nil, exit.Usage(err)
 		}
 	}
 	return out, nil
@@ -140,14 +140,14 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 	for _, text := range f.Addresses {
 		name, place, ok := strings.Cut(text, "=")
 		if !ok || place == "" {
-			return nil, exit.Usage(fmt.Errorf("the address %q is none; write it as NODE=HOST or NODE=HOST:PORT", text))
+			return nil, exit.Usage(fmt.Errorf("the address %q is not valid; write it as NODE=HOST or NODE=HOST:PORT", text))
 		}
 		if _, known := at[name]; !known {
-			return nil, exit.Usage(fmt.Errorf("%s has no node %q", filepath.Join(dir, "cluster.yaml"), name))
+			return nil, exit.Usage(facts.NoNode(filepath.Join(dir, "cluster.yaml"), name, facts.Names(nodes)))
 		}
 		if _, port, err := net.SplitHostPort(place); err == nil {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return nil, exit.Usage(fmt.Errorf("the port of %q is none", text))
+				return nil, exit.Usage(fmt.Errorf("the port of %q is not valid", text))
 			}
 		}
 		given[name] = append(given[name], place)
@@ -204,7 +204,7 @@ func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodea
 	case !strings.EqualFold(a.Cluster, c.ID):
 		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
 	case time.Now().After(a.Ends):
-		err = fmt.Errorf("it has ended at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
+		err = fmt.Errorf("it expired at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
 	case need == nodeapi.Admin && a.Role != nodeapi.Admin:
 		err = errors.New("it is for readers; make one with `spore access --role admin`")
 	}

@@ -44,11 +44,11 @@ func TestAFileOfAccessMustBeOfUse(t *testing.T) {
 		"an administrator who looks":              {file("ab", "spore:admin", later), nodeapi.Reader, ""},
 		"an administrator who changes":            {file("AB", "spore:admin", later), nodeapi.Admin, ""},
 		"a reader who would change":               {file("ab", "spore:reader", later), nodeapi.Admin, "it is for readers"},
-		"one whose time is over":                  {file("ab", "spore:admin", time.Now().Add(-time.Minute)), nodeapi.Reader, "it has ended at"},
+		"one whose time is over":                  {file("ab", "spore:admin", time.Now().Add(-time.Minute)), nodeapi.Reader, "it expired at"},
 		"one of another cluster":                  {file("cd", "spore:admin", later), nodeapi.Reader, "it is for the cluster with the id cd"},
 		"a file that is far too large":            {large, nodeapi.Reader, "more than"},
 		"no file":                                 {filepath.Join(t.TempDir(), "none"), nodeapi.Reader, "no such file"},
-		"a node's, which is no operator's at all": {file("ab", "spore:nodes", later), nodeapi.Reader, "and not an operator's"},
+		"a node's, which is no operator's at all": {file("ab", "spore:nodes", later), nodeapi.Reader, "and not to an operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Flags{}.fromFile(tc.path, c, tc.need)

@@ -40,21 +40,21 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "serve [OUT]",
-		Short: "Boot machines over the network",
-		Long: `Serve boots machines with the image in the folder OUT/netboot (see spore build --format netboot): by PXE with BIOS or UEFI,
-by UEFI HTTP boot, and by an iPXE that is there already. Each machine is told by its cards, serial number or UUID which node it
-is. One that is no node shows a screen that says so, and is listed here.
+		Short: "Boot machines over the network (PXE, UEFI HTTP boot, iPXE)",
+		Long: `Serve boots machines with the image in the folder OUT/netboot (see spore build --format netboot): by PXE with BIOS or
+UEFI, by UEFI HTTP boot, and by iPXE. The server recognises each machine by its network cards, serial number or UUID,
+and tells it which node it is. A machine that does not match any node shows a screen that says so, and is listed here.
 
-With --dhcp proxy another DHCP server gives the addresses, and this one tells machines that boot from the network what to
-load. With --dhcp full it is the only DHCP server of the network, and nodes get their addresses of cluster.yaml. Never use
-that on a network that has a DHCP server.
+With --dhcp proxy another DHCP server gives the addresses, and this one tells machines that boot from the network what
+to load. With --dhcp full it is the only DHCP server of the network, and nodes get their addresses of cluster.yaml. Use
+full only on a network without another DHCP server.
 
-A node that has no secrets shows a fingerprint on its console. When it is the one that is printed here, type
-approve FINGERPRINT, or run spore approve OUT FINGERPRINT elsewhere: the machine gets its node's bundle, encrypted to its
-own key. Further words: list, deny FINGERPRINT, help.
+A node that needs its secrets shows a fingerprint on its console. When the same fingerprint is printed here, type
+approve FINGERPRINT, or run spore approve OUT FINGERPRINT in another terminal: the machine gets its node's bundle,
+encrypted to its own key. Other words that you can type: list, deny FINGERPRINT, help.
 
-Ports 67, 69 and 80 need root, or the capability cap_net_bind_service. What answers them is a process of its own, which gives
-up root and can read nothing but OUT; what is typed here is done as the user who typed sudo.`,
+Ports 67, 69 and 80 need root, or the capability cap_net_bind_service. A separate process answers them; it gives up root
+and can read only OUT. What you type here is done as the user who called sudo.`,
 		Example: "  sudo spore serve out\n  sudo spore serve out --dhcp full --interface eth1\n  spore serve out --dhcp off --tftp-port off --http-port 8080\n  sudo spore serve out --dhcp full --install edge-01=S4EVNF0M123456",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,9 +65,9 @@ up root and can read nothing but OUT; what is typed here is done as the user who
 			return run(cmd.Context(), cmd.OutOrStdout(), cmd.InOrStdin(), out, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.card, "interface", "", "network interface that the machines are at, or its address (default: the one in the nodes' network)")
+	cmd.Flags().StringVar(&f.card, "interface", "", "network interface to the machines, or its address (default: the one in the nodes' network)")
 	cmd.Flags().StringVar(&f.dhcp, "dhcp", "proxy", "proxy: beside another DHCP server; full: the only one; off")
-	cmd.Flags().StringVar(&f.addresses, "range", "", "FIRST-LAST, the addresses for machines that are no node, with --dhcp full (default: the last ones of the network)")
+	cmd.Flags().StringVar(&f.addresses, "range", "", "FIRST-LAST, the addresses for machines that do not match any node, with --dhcp full (default: the last ones of the network)")
 	cmd.Flags().IntVar(&f.http, "http-port", netboot.HTTPPort, "TCP port of HTTP")
 	cmd.Flags().StringVar(&f.tftp, "tftp-port", strconv.Itoa(netboot.TFTPPort), "UDP port of TFTP, or off")
 	cmd.Flags().StringArrayVar(&f.install, "install", nil, "NODE=SERIAL: have the node install itself on the disk with this serial number, and send it there afterwards")

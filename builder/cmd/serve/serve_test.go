@@ -135,7 +135,7 @@ func TestWhatIsTypedIsDoneByTheServer(t *testing.T) {
 	answers("approve aaaa --nonsense", "unknown flag: --nonsense")
 	answers("approve --trust-this-network", "approve takes one fingerprint")
 	answers("deny ffff", `"ffff": no machine has sent this fingerprint`)
-	answers("what", "give keys of authorities to a machine that proves nothing")
+	answers("what", "give keys of authorities to a machine without proof")
 	cancel()
 	require.NoError(t, <-done)
 	require.NoFileExists(t, filepath.Join(out, "serve.sock"))

@@ -20,7 +20,7 @@ const help = `list                  the machines that asked
 approve FINGERPRINT   let the machine that shows it have its node's secrets
     --tpm TPM              its TPM has this fingerprint, and is to prove what was started
     --tpm-makers FILE      its TPM is of one of these makers, and is to prove what was started
-    --trust-this-network   give keys of authorities to a machine that proves nothing
+    --trust-this-network   give keys of authorities to a machine without proof
 deny FINGERPRINT      refuse it
 Ctrl-C                end
 `
@@ -74,9 +74,9 @@ func (t *terminal) approve(ctx context.Context, words []string) error {
 
 // Proof adds the flags that say what a machine has to prove.
 func Proof(flags *pflag.FlagSet, o *approval.Options) {
-	flags.StringVar(&o.TPM, "tpm", "", "fingerprint of the machine's TPM, which is to prove what was started")
-	flags.StringVar(&o.Makers, "tpm-makers", "", "PEM file with certificates of makers of TPMs: the machine's is of one of them, and is to prove what was started")
-	flags.BoolVar(&o.TrustNetwork, "trust-this-network", false, "give keys of authorities to a machine that proves nothing: nobody else can answer on its network")
+	flags.StringVar(&o.TPM, "tpm", "", "fingerprint of the machine's TPM, which proves what was started")
+	flags.StringVar(&o.Makers, "tpm-makers", "", "PEM file with certificates of TPM makers: a TPM of one of them proves what was started")
+	flags.BoolVar(&o.TrustNetwork, "trust-this-network", false, "give keys of authorities to a machine without proof: only this server can answer on its network")
 }
 
 // print writes what has no time of its own.

@@ -45,7 +45,7 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.Certificate, "secure-boot-cert", "", "the certificate of that key, such as db.crt")
 	flags.StringVar(&f.PCRKey, "pcr-key", "", "sign the value that the TPM's PCR 11 will have with this key, such as pcr.key.age")
 	flags.StringVar(&f.Enroll, "enroll", "", "put keys on the medium for firmware in setup mode; systemd-boot enrols them: "+strings.Join(image.EnrolModes, ", ")+" (default: none)")
-	flags.StringVar(&f.EnrollKeys, "enroll-keys", "", "the folder with PK.auth, KEK.auth and db.auth (default: that of --secure-boot-cert)")
+	flags.StringVar(&f.EnrollKeys, "enroll-keys", "", "the folder with PK.auth, KEK.auth and db.auth (default: the folder of --secure-boot-cert)")
 	flags.StringVar(&f.PassphraseFile, "key-passphrase-file", "", "read the passphrase of encrypted keys from this file instead of the terminal")
 	flags.StringVar(&f.Identity, "key-identity", "", "age identity file, for keys that are encrypted for recipients")
 }
@@ -171,10 +171,10 @@ func (f *Flags) enrolment(signer *secureboot.Signer) (*image.Enrolment, error) {
 	for _, name := range []string{"PK", "KEK", "db"} {
 		data, err := ask.Small(filepath.Join(dir, name+".auth"))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read what is to be enrolled: %w; spore keys init makes it, and --enroll-keys names its folder", err)
+			return nil, fmt.Errorf("read the keys to enrol: %w; spore keys init makes it, and --enroll-keys names its folder", err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what is to be enrolled: %w", err)
+			return nil, fmt.Errorf("read the keys to enrol: %w", err)
 		}
 		e.Keys[name] = data
 	}

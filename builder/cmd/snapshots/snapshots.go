@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
 
@@ -29,26 +30,23 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "snapshots [DIR] [--fetch FOLDER]",
-		Short: "List the snapshots of etcd that masters have, and fetch the newest",
-		Long: `Snapshots lists what the masters of the cluster in DIR (configs when left out) have saved of etcd, the newest first. With --fetch
-it gets the newest one into a folder, unless it is there, and compares it with the hash in its name; run it from a timer to have
-copies away from the cluster.
+		Short: "List the etcd snapshots (backups) of the masters, and fetch the newest",
+		Long: `Snapshots lists what the masters of the cluster in DIR (configs when left out) have saved of etcd, the newest first.
+With --fetch it downloads the newest one into a folder, unless it is there already, and compares it with the hash in its
+name. Run it from a timer to have backups outside the cluster.
 
-A snapshot is encrypted. It opens with the key etcd-snapshot-key of the operator's folder, or of a master's bundle.`,
+Snapshots are encrypted. The key etcd-snapshot-key of the operator's folder, or of a master's bundle, decrypts them.`,
 		Example: "  spore snapshots\n  spore snapshots configs --fetch /srv/backup\n  spore snapshots configs --node master-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Admin)
 			if err != nil {
 				return err
 			}
 			c.Nodes = slices.DeleteFunc(c.Nodes, func(n facts.Node) bool { return !slices.Contains(n.Roles, "control-plane") })
 			if len(c.Nodes) == 0 {
-				return errors.New("none of these nodes is a master")
+				return errors.New("these nodes are not masters")
 			}
 			return run(cmd, c, fetch, asJSON)
 		},
@@ -151,59 +149,19 @@ func get(ctx context.Context, c *reach.Cluster, s shown, folder string) (string,
 	return "", errors.Join(errs...)
 }
 
-func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snapshot, path string) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// The time limit is for the node to begin, and for each part of what it sends.
-	watchdog := time.AfterFunc(c.Timeout, func() { cancel(errors.New("no answer in time")) })
-	defer watchdog.Stop()
-	body, err := c.Client.Ask(ctx, node, nodeapi.Request{Path: nodeapi.SnapshotsPath + "/" + e.Name.String()})
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	defer body.Close()
-	f, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreGone(os.Remove(f.Name())))
-		}
-	}()
-	defer f.Close()
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(&alive{body, watchdog, c.Timeout}, e.Size+1))
-	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
-		return fmt.Errorf("what came is not %s: %d bytes with the hash %s", e.Name, n, got)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// alive winds up the watchdog whenever something is read.
-type alive struct {
-	body     io.Reader
-	watchdog *time.Timer
-	patience time.Duration
-}
-
-func (a *alive) Read(p []byte) (int, error) {
-	n, err := a.body.Read(p)
-	if n > 0 {
-		a.watchdog.Reset(a.patience)
-	}
-	return n, err
+func getFrom(ctx context.Context, c *reach.Cluster, node string, e nodeapi.Snapshot, path string) error {
+	request := nodeapi.Request{Path: nodeapi.SnapshotsPath + "/" + e.Name.String()}
+	return c.Stream(ctx, node, request, c.Timeout, func(body io.Reader) error {
+		return atomicfile.Fill(path, 0o600, atomicfile.Whole, func(f *os.File) error {
+			sum := sha256.New()
+			n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(body, e.Size+1))
+			if err != nil {
+				return err
+			}
+			if got := nodeapi.SnapshotHash(sum); n != e.Size || got != e.Name.Hash {
+				return fmt.Errorf("the downloaded file is not %s: %d bytes with the hash %s", e.Name, n, got)
+			}
+			return nil
+		})
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
@@ -34,18 +35,15 @@ func Command() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [DIR]",
-		Short: "Show what the nodes of a running cluster say of themselves",
-		Long: `Status asks the nodes of the cluster in DIR (configs when left out), all at the same time, and shows one line for each: how its
-system is, which roles it runs, and what is not as it should be. With --json it prints each node's whole status line.
+		Short: "Show the status of the nodes of a running cluster",
+		Long: `Status asks the nodes of the cluster in DIR (configs when left out), all at the same time, and shows one line for each:
+the state of its system, its roles, and what is wrong. With --json it prints each node's whole status line.
 
 It fails when a node does not answer, and says why.`,
 		Example: "  spore status\n  spore status configs --node edge-01 --json\n  spore status configs --address edge-01=127.0.0.1:48643",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) > 0 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			c, err := f.Open(cmd, dir, nodeapi.Reader)
 			if err != nil {
 				return err

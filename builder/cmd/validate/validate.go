@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
 	"spore/cluster"
 	"spore/cluster/check"
 	"spore/cluster/regular"
@@ -28,17 +29,14 @@ func Command() *cobra.Command {
 	var strict, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
-		Short: "Check a configuration folder and name everything that is wrong with it",
+		Short: "Check a configuration, and list all errors with file and line",
 		Long: `Validate reads every file of the folder DIR (configs when left out) and prints all problems at once, each with
 file, line and column, what is wrong and what to write instead. Errors make the command fail; warnings name a risk, and
 fail too with --strict; notes are worth knowing.`,
 		Example: "  spore validate\n  spore validate configs --strict\n  spore validate configs --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 1 {
-				dir = args[0]
-			}
+			dir := inputs.Dir(args)
 			return run(cmd.OutOrStdout(), dir, strict, asJSON)
 		},
 	}

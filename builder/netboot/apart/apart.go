@@ -75,7 +75,12 @@ type Child struct {
 	cmd  *exec.Cmd
 	in   io.Closer
 	done chan error
+	// patience is how long it has to end once it was told to.
+	patience time.Duration
 }
+
+// endBound is the patience.
+const endBound = 5 * time.Second
 
 // Start starts the process and returns when its ports are open. listener is the control socket. say is called for each
 // line that is for the operator.
@@ -103,7 +108,7 @@ func Start(out string, s Setup, listener *control.Listener, say func(format stri
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the server's own process: %w", err)
 	}
-	c := &Child{cmd: cmd, in: in, done: make(chan error, 1)}
+	c := &Child{cmd: cmd, in: in, done: make(chan error, 1), patience: endBound}
 	base := make(chan string, 1)
 	go func() { c.done <- c.listen(said, &failed, base, say) }()
 	if err := json.NewEncoder(in).Encode(s); err != nil {
@@ -176,23 +181,41 @@ func (c *Child) Close() { c.in.Close() }
 
 // Wait waits until the process ends, or has it end with the context.
 func (c *Child) Wait(ctx context.Context) error {
-	defer context.AfterFunc(ctx, c.Close)()
-	err := <-c.done
-	if ctx.Err() != nil {
+	select {
+	case err := <-c.done:
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("the server's own process has ended")
+		}
+		return err
+	case <-ctx.Done():
+		return c.end()
+	}
+}
+
+// end has the process end, also one that somebody took over from the network and that does not want to.
+func (c *Child) end() error {
+	c.Close()
+	select {
+	case <-c.done:
 		return nil
+	case <-time.After(c.patience):
 	}
-	if err == nil {
-		err = errors.New("the server's own process has ended")
+	if err := c.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("the server's own process (%d) did not end when it was told to: %w; kill it", c.cmd.Process.Pid, err)
 	}
-	return err
+	<-c.done
+	return errors.New("the server's own process did not end when it was told to, and was killed")
 }
 
 // Run is the new process, with the words behind Command. It ends when its standard input does.
 func Run(args []string, in io.Reader, out io.Writer) error {
-	if len(args) != 1 || args[0] != Confined {
-		return confine()
-	}
 	speaker := &speaker{w: json.NewEncoder(out)}
+	if len(args) != 1 || args[0] != Confined {
+		return confine(speaker.say)
+	}
 	err := run(in, speaker)
 	if err != nil {
 		speaker.send(message{Error: err.Error()})
@@ -226,8 +249,9 @@ func run(in io.Reader, speaker *speaker) error {
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(0) // At once: the ports are to be free for the next one.
 	}()
-	socket, err := net.FileListener(os.NewFile(controlFD, "control"))
-	if err != nil {
+	file := os.NewFile(controlFD, "control")
+	socket, err := net.FileListener(file) // It has a copy.
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("internal error: take the control socket: %w", err)
 	}
 	defer socket.Close()

@@ -36,6 +36,13 @@ func TestMain(m *testing.M) {
 		probe(strings.Fields(string(list)))
 		os.Exit(0)
 	}
+	if _, err := os.Stat("deaf"); err == nil && len(os.Args) == 3 {
+		(&speaker{w: json.NewEncoder(os.Stdout)}).send(message{Base: "http://deaf/"})
+		time.Sleep(time.Hour)
+	}
+	if _, err := os.Stat("no-landlock"); err == nil {
+		landlockVersion = func() (uintptr, syscall.Errno) { return 0, unix.ENOSYS }
+	}
 	if err := Run(os.Args[2:], os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -228,6 +235,40 @@ func TestTheServerAnswersFromAProcessOfItsOwn(t *testing.T) {
 	require.NoError(t, next.Wait(ctx), "an end that was asked for is no error")
 }
 
+func TestAProcessThatDoesNotEndIsEnded(t *testing.T) {
+	out := output(t)
+	require.NoError(t, os.WriteFile(filepath.Join(out, "deaf"), nil, 0o644))
+	c, err := start(t, out, setup(), t.Logf)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.patience = 50 * time.Millisecond
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait(ctx) }()
+	select {
+	case err := <-ended:
+		require.ErrorContains(t, err, "did not end when it was told to, and was killed")
+	case <-time.After(20 * time.Second):
+		_ = c.cmd.Process.Kill()
+		require.Fail(t, "whoever waits for the process hangs with it")
+	}
+}
+
+func TestAKernelThatKeepsNothingApartIsSaid(t *testing.T) {
+	out := output(t)
+	require.NoError(t, os.WriteFile(filepath.Join(out, "no-landlock"), nil, 0o644))
+	var h heard
+	_, err := start(t, out, setup(), h.say)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(h.all(), "\n"), "this kernel has no Landlock")
+	var quiet heard
+	if landlocked() {
+		_, err = start(t, output(t), setup(), quiet.say)
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(quiet.all(), "\n"), "Landlock")
+	}
+}
+
 func TestWhatTheProcessCannotDoIsSaid(t *testing.T) {
 	out := output(t)
 	require.NoError(t, os.Remove(filepath.Join(out, "netboot", "cluster.squashfs")))
@@ -246,7 +287,7 @@ func TestWhatTheProcessCannotDoIsSaid(t *testing.T) {
 		out = output(t)
 		require.NoError(t, os.Chmod(out, 0o700))
 		_, err = start(t, out, setup(), t.Logf)
-		require.ErrorContains(t, err, "let everybody into it: chmod o+rx on it")
+		require.ErrorContains(t, err, "make it readable for everybody: chmod o+rx on it")
 	}
 }
 

@@ -21,7 +21,7 @@ const nobody = 65534
 
 // confine takes off what it can and starts the program again. Both the bit and the rules belong to a thread; exec makes
 // them those of the whole process.
-func confine() error {
+func confine(say func(format string, args ...any)) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("take rights off the server's own process: %w", err)
@@ -30,8 +30,13 @@ func confine() error {
 	if err != nil {
 		return err
 	}
-	if err := restrict(exe); err != nil {
+	apart, err := restrict(exe)
+	if err != nil {
 		return fmt.Errorf("take files off the server's own process: %w", err)
+	}
+	if !apart {
+		say("this kernel has no Landlock (Linux 5.13, and switched on): whoever takes over what answers the network reads all files that its account may read; " +
+			"keep the folder with the keys on another machine")
 	}
 	err = syscall.Exec("/proc/self/exe", []string{exe, Command, Confined}, nil)
 	return fmt.Errorf("start the server's own process: %w", err)
@@ -58,15 +63,21 @@ const (
 	scopeSignal   = 1 << 1
 )
 
-// restrict leaves this thread the working directory, which is the output folder, to read, and what a program needs to
-// start. A kernel without landlock leaves it everything.
-func restrict(exe string) error {
+// landlockVersion asks the kernel which version of the interface it has.
+var landlockVersion = func() (uintptr, syscall.Errno) {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return version, errno
+}
+
+// restrict leaves this thread the working directory, which is the output folder, to read, and what a program needs to
+// start. A kernel without landlock leaves it everything, and the answer is false.
+func restrict(exe string) (bool, error) {
+	version, errno := landlockVersion()
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
-		return nil
+		return false, nil
 	}
 	if errno != 0 {
-		return errno
+		return false, errno
 	}
 	// The kernel wants the size of those fields that its version knows.
 	rules := ruleset{files: version3}
@@ -80,7 +91,7 @@ func restrict(exe string) error {
 	}
 	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), size, 0)
 	if errno != 0 {
-		return errno
+		return false, errno
 	}
 	defer unix.Close(int(set))
 	for _, r := range []struct {
@@ -88,13 +99,13 @@ func restrict(exe string) error {
 		rights uint64
 	}{{".", readAny}, {exe, readFile}, {"/usr", readAny}, {"/lib", readAny}, {"/lib64", readAny}, {"/etc/ld.so.cache", readFile}, {"/proc/sys/net/core/somaxconn", readFile}} {
 		if err := allow(set, r.path, r.rights); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &os.PathError{Op: "allow", Path: r.path, Err: err}
+			return false, &os.PathError{Op: "allow", Path: r.path, Err: err}
 		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set, 0, 0); errno != 0 {
-		return errno
+		return false, errno
 	}
-	return nil
+	return true, nil
 }
 
 func allow(set uintptr, path string, rights uint64) error {
@@ -120,7 +131,7 @@ func dropRoot(folder string) error {
 	}
 	f, err := os.Open(filepath.Join(folder, media.NetbootCmdline))
 	if err != nil {
-		return fmt.Errorf("the server gives up root and is nobody then, who cannot read the output folder: %w; let everybody into it: chmod o+rx on it", err)
+		return fmt.Errorf("the server runs as nobody, who cannot read the output folder: %w; make it readable for everybody: chmod o+rx on it", err)
 	}
 	return f.Close()
 }

@@ -153,16 +153,16 @@ func (o Options) prove(ctx context.Context, nodes *roster.Nodes, node *facts.Nod
 		for _, a := range share.Issues {
 			names = append(names, a.Name)
 		}
-		what := fmt.Sprintf("the bundle of %s has keys of authorities (%s), and nothing proves that the machine runs this image: whoever answers on the network can start a system of his own that shows a fingerprint",
+		what := fmt.Sprintf("the bundle of %s has keys of authorities (%s), but there is no proof that the machine runs this image: an attacker who answers on the network can start another system that shows a fingerprint",
 			node.Name, strings.Join(names, ", "))
 		if r.Claim.TPM == nil {
-			return false, fmt.Errorf("%s. It shows no TPM. Bring the bundle on a medium (`spore flash --node %s`), or give --trust-this-network where nobody else can answer", what, node.Name)
+			return false, fmt.Errorf("%s. It shows no TPM. Bring the bundle on a medium (`spore flash --node %s`), or give --trust-this-network if only this server can answer on the network", what, node.Name)
 		}
 		return false, fmt.Errorf("%s. It shows a TPM with the fingerprint %s. When you know this to be the machine's own, give --tpm with it; --tpm-makers FILE takes any TPM of these makers; --trust-this-network asks for no proof",
 			what, attest.Fingerprint(r.Claim.TPM.EK))
 	}
 	if r.Claim.TPM == nil {
-		return false, errors.New("it shows no TPM, and a proof by one is asked for")
+		return false, errors.New("it shows no TPM, and a proof by a TPM is required")
 	}
 	if err := o.whose(*r.Claim.TPM); err != nil {
 		return false, err
@@ -212,7 +212,7 @@ func pools(data []byte) (roots, between *x509.CertPool, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
-			return nil, nil, fmt.Errorf("it holds a %.40q that is no certificate", block.Type)
+			return nil, nil, fmt.Errorf("it holds a %.40q that is not a certificate", block.Type)
 		}
 		if bytes.Equal(c.RawSubject, c.RawIssuer) {
 			roots.AddCert(c)
@@ -280,7 +280,7 @@ func (o Options) bundle(nodes *roster.Nodes, node string) ([]byte, error) {
 	for _, k := range nodes.Cluster.SigningKeys {
 		key, err := base64.StdEncoding.DecodeString(k)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, errors.New("the image has a signing key that is none")
+			return nil, errors.New("the image has a malformed signing key")
 		}
 		whose.Keys = append(whose.Keys, key)
 	}

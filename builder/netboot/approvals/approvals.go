@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"spore/pki/enroll"
+	"spore/storage/atomicfile"
 )
 
 // Name is that of the folder in the output folder.
@@ -38,13 +39,9 @@ func Save(out string, a enroll.Approval) (err error) {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(out, Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	old, _ := Load(out) // What cannot be read is no approval of this node's.
 	name := file(out, a.Claim.Fingerprint())
-	if err := write(dir, name, data); err != nil {
+	if err := atomicfile.WriteDurable(name, data, 0o644); err != nil { // The server has another account.
 		return err
 	}
 	for _, o := range old {
@@ -55,30 +52,6 @@ func Save(out string, a enroll.Approval) (err error) {
 		}
 	}
 	return nil
-}
-
-// write writes a file whole or not at all.
-func write(dir, name string, data []byte) error {
-	f, err := os.CreateTemp(dir, ".approval-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	// The server has another account.
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // Load returns what is kept; the error names files that are no approvals, besides those that are.

@@ -57,7 +57,7 @@ func TestWhatIsNoApprovalIsLeftOutAndNamed(t *testing.T) {
 	}
 	list, err := Load(out)
 	require.ErrorContains(t, err, "the approval aaaa.json is left out: it is the approval of another fingerprint")
-	require.ErrorContains(t, err, "the approval bbbb.json is left out: the message is not of its form")
+	require.ErrorContains(t, err, "the approval bbbb.json is left out: the message is malformed")
 	require.NotContains(t, err.Error(), "readme")
 	require.Equal(t, []enroll.Approval{good}, list)
 }

@@ -310,7 +310,7 @@ func TestRangesThatCannotBe(t *testing.T) {
 		{"10.77.0.20", "10.77.0.10"}, {"10.78.0.1", "10.78.0.2"}, {"10.77.0.1", "10.77.1.1"}, {"fd00::1", "fd00::2"},
 	} {
 		_, err := NewLeases(LeaseOptions{Subnet: subnet, First: netip.MustParseAddr(tt.first), Last: netip.MustParseAddr(tt.last), Now: time.Now})
-		require.ErrorContains(t, err, "is not one of the network 10.77.0.0/24", tt.first)
+		require.ErrorContains(t, err, "does not lie in the network 10.77.0.0/24", tt.first)
 	}
 	wide := netip.MustParsePrefix("10.0.0.0/8")
 	_, err := NewLeases(LeaseOptions{Subnet: wide, First: netip.MustParseAddr("10.0.0.1"), Last: netip.MustParseAddr("10.255.0.1"), Now: time.Now})

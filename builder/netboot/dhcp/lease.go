@@ -68,7 +68,7 @@ type LeaseOptions struct {
 // NewLeases checks the range and takes the nodes in.
 func NewLeases(o LeaseOptions) (*Leases, error) {
 	if !o.Subnet.Addr().Is4() || !o.Subnet.Contains(o.First) || !o.Subnet.Contains(o.Last) || o.Last.Less(o.First) {
-		return nil, fmt.Errorf("the range %s-%s is not one of the network %s", o.First, o.Last, o.Subnet)
+		return nil, fmt.Errorf("the range %s-%s does not lie in the network %s", o.First, o.Last, o.Subnet)
 	}
 	n := 1
 	for a := o.First; a != o.Last; a = a.Next() {
@@ -208,7 +208,7 @@ func (l *Leases) confirm(mac string, uuids []string, wanted netip.Addr) (Lease, 
 	if taken {
 		return Lease{}, errors.New("another machine has this address")
 	}
-	return Lease{}, fmt.Errorf("the address is not one of %s-%s", l.first, l.last)
+	return Lease{}, fmt.Errorf("the address does not lie in %s-%s", l.first, l.last)
 }
 
 func (l *Leases) hold(a netip.Addr, mac string, d time.Duration) {

@@ -132,7 +132,7 @@ type Machine struct {
 	Address, Hostname string
 }
 
-// Unknown is the screen of a machine that is no node. problem says why not, where it could be more than one; it is empty
+// Unknown is the screen of a machine that does not match any node. problem says why not, where it could be more than one; it is empty
 // otherwise. The machine asks again by itself; a key boots it as no node, which starts no role.
 func Unknown(i Image, m Machine, problem, base string) ([]byte, error) {
 	if err := i.check(); err != nil {
@@ -149,7 +149,7 @@ func Unknown(i Image, m Machine, problem, base string) ([]byte, error) {
 	b.line("echo ======================================================================")
 	b.line("echo ${in}UNKNOWN MACHINE")
 	b.line("echo")
-	b.line("echo ${in}It is no node of cluster %s, or its entry does not fit.", text(i.Cluster))
+	b.line("echo ${in}It does not match any node of cluster %s, or its entry does not fit.", text(i.Cluster))
 	if problem != "" {
 		b.line("echo ${in}%s", text(problem))
 	}

@@ -5,14 +5,11 @@
 package roster
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -77,20 +74,13 @@ func Read(name string) (*Nodes, error) {
 }
 
 func readNodes(part fs.FS) (*Nodes, error) {
-	n := &Nodes{}
-	if err := services.ReadClusterPart(part, &n.Cluster); err != nil {
-		return nil, err
-	}
-	files, err := fs.ReadDir(part, facts.NodeDir)
+	c, nodes, err := services.ReadPart(part)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		var node facts.Node
-		if err := readJSON(part, path.Join(facts.NodeDir, f.Name()), &node); err != nil {
-			return nil, err
-		}
-		n.All = append(n.All, &node)
+	n := &Nodes{Cluster: *c}
+	for i := range nodes {
+		n.All = append(n.All, &nodes[i])
 	}
 	index, err := fs.ReadFile(part, facts.IdentityIndex)
 	if err != nil {
@@ -98,17 +88,6 @@ func readNodes(part fs.FS) (*Nodes, error) {
 	}
 	n.index, err = identity.FromBytes(index)
 	return n, err
-}
-
-func readJSON(part fs.FS, name string, into any) error {
-	data, err := fs.ReadFile(part, name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // Node returns a node by its name.
@@ -120,7 +99,7 @@ func (n *Nodes) Node(name string) (*facts.Node, error) {
 		}
 		names = append(names, node.Name)
 	}
-	return nil, fmt.Errorf("no node %q; the image's nodes are %s", name, strings.Join(names, ", "))
+	return nil, facts.NoNode("the image", name, names)
 }
 
 // identify fills in who a machine is. uuids are further forms that its UUID may have.
@@ -286,7 +265,7 @@ func (r *Roster) Machines() []Machine {
 	return out
 }
 
-// Advice says what to add to cluster.yaml for a machine that nobody knows.
+// Advice says what to add to cluster.yaml for a machine that does not match any node.
 func (m Machine) Advice() string {
 	switch {
 	case m.Problem != "":
@@ -296,5 +275,5 @@ func (m Machine) Advice() string {
 	case m.Serial != "":
 		return fmt.Sprintf("add it to nodes in cluster.yaml, for example: {name: NAME, serial: %q, roles: [ROLE]}", m.Serial)
 	}
-	return "it says nothing of itself that a node could be known by"
+	return "it sent no MAC address and no serial number to recognise it by"
 }

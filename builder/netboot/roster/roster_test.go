@@ -37,7 +37,7 @@ func TestTheNodesOfAnImage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"10.77.0.11"}, node.IPs)
 	_, err = n.Node("edge-99")
-	require.ErrorContains(t, err, `no node "edge-99"; the image's nodes are dns-01, edge-01, mqtt-01`)
+	require.ErrorContains(t, err, `the image has no node "edge-99"; did you mean "edge-01"? Its nodes are dns-01, edge-01, mqtt-01`)
 }
 
 func TestAFileThatIsNoClusterPart(t *testing.T) {

@@ -12,16 +12,16 @@ import (
 	"spore/builder/media"
 	"spore/builder/netboot/ipxe"
 	"spore/builder/pcr"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/pki/attest"
+	"spore/pki/authenticode"
 )
 
 // Want reads the folder.
 func Want(dir string) (attest.Want, error) {
 	w := attest.Want{Programs: map[[32]byte]string{}, UKI: ipxe.UKI, More: []string{"spore.url=", "spore.install="}}
 	fail := func(err error) (attest.Want, error) {
-		return attest.Want{}, fmt.Errorf("find out what a machine measures that starts from %s: %w", dir, err)
+		return attest.Want{}, fmt.Errorf("calculate the measurements of a machine that starts from %s: %w", dir, err)
 	}
 	image, err := os.ReadFile(filepath.Join(dir, ipxe.UKI))
 	if err != nil {
@@ -62,7 +62,7 @@ func Want(dir string) (attest.Want, error) {
 }
 
 func add(w *attest.Want, name string, program []byte) error {
-	sum, err := secureboot.Digest(bytes.NewReader(program), int64(len(program)))
+	sum, err := authenticode.HashOf(bytes.NewReader(program), int64(len(program)))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -92,7 +92,7 @@ func addKernel(w *attest.Want, dir string, image []byte) error {
 		if size < int64(len(kernel)) {
 			continue
 		}
-		sum, err := secureboot.DigestInMemory(kernel, size)
+		sum, err := authenticode.HashInMemory(kernel, size)
 		if err != nil {
 			return fmt.Errorf("%s: %w", ipxe.Kernel, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/pcr"
-	"spore/builder/secureboot"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
+	"spore/pki/authenticode"
 )
 
 func folder(t *testing.T) string {
@@ -53,7 +53,7 @@ func TestTheFolderSaysWhatMachinesMeasure(t *testing.T) {
 		if s.Name == ".linux" {
 			memory := make([]byte, s.VirtualSize)
 			copy(memory, image[s.Offset:s.Offset+min(s.RawSize, s.VirtualSize)])
-			sum, err := secureboot.Digest(bytes.NewReader(memory), int64(len(memory)))
+			sum, err := authenticode.HashOf(bytes.NewReader(memory), int64(len(memory)))
 			require.NoError(t, err)
 			require.Equal(t, "vmlinuz", w.Programs[sum])
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -389,11 +390,7 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", text)
 	base := h.base(r)
 	fmt.Fprintf(w, "Spore, cluster %s\n\n%s  for iPXE: each machine is asked who it is\n%s   for iPXE of your own, and any web server\n", h.o.Roster.Nodes().Cluster.Name, base+ipxe.Start, base+media.NetbootScript)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		fmt.Fprintln(w, base+name)
 	}

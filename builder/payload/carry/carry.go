@@ -32,7 +32,7 @@ const (
 var member = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*/[0-9a-f]{64}$`)
 
 // ErrNothing is returned when an archive would have no program, or has none that is wanted.
-var ErrNothing = errors.New("all compiled payloads are missing, or are of other pins")
+var ErrNothing = errors.New("all compiled payloads are missing, or belong to other pins")
 
 // Result says what was carried.
 type Result struct {

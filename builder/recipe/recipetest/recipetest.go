@@ -12,7 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +47,7 @@ func LoadDebs(dir, spool string) ([]recipe.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	var out []recipe.Package
 	for _, name := range names {
 		p, err := loadDeb(name, spool)

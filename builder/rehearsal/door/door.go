@@ -22,6 +22,7 @@ import (
 	"spore/builder/socks"
 	"spore/builder/vm/lan"
 	"spore/builder/vm/lan/station"
+	"spore/storage/atomicfile"
 )
 
 const (
@@ -200,11 +201,7 @@ func (c Config) listen() (net.Listener, error) {
 
 // keep keeps the address for others. Whoever reads it sees all of it or the one before.
 func (c Config) keep(address string) error {
-	name := filepath.Join(c.Dir, addressName)
-	if err := os.WriteFile(name+".new", []byte(address+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return atomicfile.Replace(filepath.Join(c.Dir, addressName), []byte(address+"\n"), 0o600, atomicfile.Unsynced)
 }
 
 // dial tries all addresses of a host.

@@ -104,7 +104,7 @@ func judge(data []byte, since time.Time) []Lack {
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(data, &object); err != nil {
-		return lack("the API server's answer is no Node: " + err.Error())
+		return lack("the API server's answer is not a Node: " + err.Error())
 	}
 	for _, c := range object.Status.Conditions {
 		switch {

@@ -7,6 +7,7 @@
 package ready
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +40,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 	var out []Lack
 	lacks := func(what, format string, args ...any) { out = append(out, Lack{what, fmt.Sprintf(format, args...)}) }
 	if s.System != "running" {
-		lacks("system", "it is %s", orUnknown(s.System))
+		lacks("system", "it is %s", cmp.Or(s.System, "unknown"))
 	}
 	known := slices.Clone(s.Roles)
 	for _, h := range s.Held {
@@ -56,7 +57,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 	}
 	for _, target := range services.NodeTargets(n) {
 		if is := s.Services[target]; is != "active" {
-			lacks("unit "+target, "it is %s", orUnknown(is))
+			lacks("unit "+target, "it is %s", cmp.Or(is, "unknown"))
 		}
 	}
 	for _, unit := range s.Failed {
@@ -67,7 +68,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 		is := s.Services[unit]
 		said := strings.HasSuffix(unit, ".target") || slices.Contains(s.Failed, unit)
 		if !said && is != "active" && is != "inactive" {
-			lacks("unit "+unit, "it is %s", orUnknown(is))
+			lacks("unit "+unit, "it is %s", cmp.Or(is, "unknown"))
 		}
 	}
 	return out
@@ -82,11 +83,4 @@ func ByHealth(h nodeapi.Health) []Lack {
 		}
 	}
 	return out
-}
-
-func orUnknown(state string) string {
-	if state == "" {
-		return "unknown"
-	}
-	return state
 }

@@ -104,7 +104,7 @@ func TestANodeIsReadyWhenItsKubeletHasSaidSoSinceTheMachineWasStarted(t *testing
 		"not ready":                  {node("False", "2026-03-01T12:01:00Z"), "Kubernetes: the node is not Ready: cni plugin not initialized"},
 		"nobody knows":               {node("Unknown", "2026-03-01T12:01:00Z"), "Kubernetes: the node is not Ready: cni plugin not initialized"},
 		"no condition":               {`{"kind":"Node"}`, "Kubernetes: its kubelet has not reported yet"},
-		"no object":                  {`[]`, "Kubernetes: the API server's answer is no Node: json: cannot unmarshal array into Go value of type"},
+		"no object":                  {`[]`, "Kubernetes: the API server's answer is not a Node: json: cannot unmarshal array into Go value of type"},
 		"another condition's true":   {`{"status":{"conditions":[{"type":"DiskPressure","status":"True","lastHeartbeatTime":"2026-03-01T12:01:00Z"}]}}`, "Kubernetes: its kubelet has not reported yet"},
 	} {
 		t.Run(name, func(t *testing.T) {

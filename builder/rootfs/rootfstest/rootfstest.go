@@ -17,6 +17,7 @@ import (
 	"spore/builder/tree"
 	"spore/builder/uki"
 	"spore/builder/unsquash"
+	"spore/cluster/spec"
 )
 
 // Linked writes a tree and opens it again.
@@ -42,7 +43,7 @@ func Image(t testing.TB, root, cluster *tree.Tree, m manifest.Manifest, leftOut 
 	require.NoError(t, origins.Lay(root, leftOut))
 	data, err := root.ReadFile(origins.Path)
 	require.NoError(t, err)
-	i := &rootfs.Image{Name: t.TempDir(), Format: rootfs.Netboot, Root: Linked(t, root), Cluster: Linked(t, cluster), UKI: &uki.Info{}, Manifest: &manifest.Manifest{}}
+	i := &rootfs.Image{Name: t.TempDir(), Format: spec.FormatNetboot, Root: Linked(t, root), Cluster: Linked(t, cluster), UKI: &uki.Info{}, Manifest: &manifest.Manifest{}}
 	require.NoError(t, json.Unmarshal(text.Bytes(), i.Manifest))
 	i.Table, err = origins.Decode(data)
 	require.NoError(t, err)

@@ -5,18 +5,17 @@
 package cephfs
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"spore/payloads/spore-rbd/client"
 )
 
 // Group is the group of all subvolumes, which the user of Kubernetes may work in.
@@ -62,67 +61,33 @@ var (
 )
 
 // Command is how to call ceph.
-type Command struct {
-	// Program is its path.
-	Program string
-	// Conf is the ceph.conf, which names monitors and keyring; User is the client without "client.".
-	Conf, User string
-}
-
-// Error is what a call of ceph ended with.
-type Error struct {
-	Args   []string
-	Status syscall.Errno
-	Output string
-}
-
-// Error has the command's own words.
-func (e *Error) Error() string {
-	return fmt.Sprintf("ceph %s: %v: %s", strings.Join(e.Args, " "), e.Status, e.Output)
-}
-
-// Is matches the errors of this package by the command's exit status.
-func (e *Error) Is(target error) bool {
-	switch target {
-	case ErrNotFound:
-		return e.Status == syscall.ENOENT
-	case ErrSnapshots:
-		return e.Status == syscall.ENOTEMPTY
-	}
-	return false
-}
-
-// maxOutput bounds how much of the command's own words go into an error, in bytes.
-const maxOutput = 1024
+type Command client.Client
 
 // connectBound is how long the command looks for monitors, in seconds.
 const connectBound = "30"
 
-// run returns what the command prints to its standard output.
-func (c Command) run(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, c.Program, append([]string{"--conf", c.Conf, "--id", c.User, "--connect-timeout", connectBound, "--format", "json"}, args...)...)
+var call = client.Call{
+	Name:    "ceph",
+	Options: []string{"--connect-timeout", connectBound, "--format", "json"},
 	// Python looks for a home, and finds none that it may read.
-	cmd.Env = append(os.Environ(), "HOME=/nonexistent")
-	var out, words bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &words
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("ceph %s: %w; its last words: %s", strings.Join(args, " "), context.Cause(ctx), tail(words.Bytes()))
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return nil, &Error{Args: args, Status: syscall.Errno(exit.ExitCode()), Output: tail(words.Bytes())}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ceph %s: %w", strings.Join(args, " "), err)
-	}
-	return out.Bytes(), nil
+	Env:   []string{"HOME=/nonexistent"},
+	Means: means,
 }
 
-// tail is the end of the command's words, in one line.
-func tail(b []byte) string {
-	b = bytes.TrimSpace(b)
-	return strings.ReplaceAll(string(b[max(0, len(b)-maxOutput):]), "\n", "; ")
+// means is the error of this package by the command's exit status.
+func means(status syscall.Errno) error {
+	switch status {
+	case syscall.ENOENT:
+		return ErrNotFound
+	case syscall.ENOTEMPTY:
+		return ErrSnapshots
+	}
+	return nil
+}
+
+// run returns what the command prints to its standard output.
+func (c Command) run(ctx context.Context, args ...string) ([]byte, error) {
+	return client.Client(c).Run(ctx, call, args...)
 }
 
 // Info is what is known of a volume.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"regexp"
@@ -118,11 +119,7 @@ func Flags(options []string) (uintptr, error) {
 	for _, o := range options {
 		flag, ok := mountFlags[o]
 		if !ok {
-			var known []string
-			for name := range mountFlags {
-				known = append(known, name)
-			}
-			slices.Sort(known)
+			known := slices.Sorted(maps.Keys(mountFlags))
 			return 0, fmt.Errorf("mount option %.50q is not provided; there are %s", o, strings.Join(known, ", "))
 		}
 		flags |= flag

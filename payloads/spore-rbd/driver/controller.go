@@ -188,12 +188,5 @@ func (c *Controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	if _, err := c.RBD.Info(ctx, image); err != nil {
 		return nil, failure(err)
 	}
-	for _, capability := range req.GetVolumeCapabilities() {
-		if why := unsupported(capability); why != "" {
-			return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
-		}
-	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
-	}}, nil
+	return confirm(req, unsupported), nil
 }

@@ -148,3 +148,15 @@ func failure(err error) error {
 	}
 	return status.Error(codes.Internal, err.Error())
 }
+
+// confirm answers whether a volume can be used so, by what keeps it from a capability.
+func confirm(req *csi.ValidateVolumeCapabilitiesRequest, unsupported func(*csi.VolumeCapability) string) *csi.ValidateVolumeCapabilitiesResponse {
+	for _, capability := range req.GetVolumeCapabilities() {
+		if why := unsupported(capability); why != "" {
+			return &csi.ValidateVolumeCapabilitiesResponse{Message: why}
+		}
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+	}}
+}

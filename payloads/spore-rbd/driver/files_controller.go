@@ -113,14 +113,7 @@ func (c *FilesController) ValidateVolumeCapabilities(ctx context.Context, req *c
 	if _, err := c.CephFS.Info(ctx, volume); err != nil {
 		return nil, failure(err)
 	}
-	for _, capability := range req.GetVolumeCapabilities() {
-		if why := unsupportedFiles(capability); why != "" {
-			return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
-		}
-	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
-	}}, nil
+	return confirm(req, unsupportedFiles), nil
 }
 
 // unsupportedFiles says why volumes of CephFS cannot be used so; empty when they can. Any number of nodes may read and write.

@@ -22,7 +22,7 @@ import (
 )
 
 // TestASharedVolume needs a kernel with CephFS, and a cluster with a file system called files. SPORE_CEPHFS_CONF names its
-// ceph.conf, SPORE_CEPHFS_KEY a file with the key of client.kubernetes-cephfs, SPORE_CEPHFS_MONITORS the monitors.
+// ceph.conf, SPORE_CEPHFS_KEY a file with the key of client.kubernetes-cephfs.here, SPORE_CEPHFS_MONITORS the monitors.
 func TestASharedVolume(t *testing.T) {
 	conf := os.Getenv("SPORE_CEPHFS_CONF")
 	if conf == "" {
@@ -30,7 +30,7 @@ func TestASharedVolume(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	const user = "kubernetes-cephfs"
+	const user = "kubernetes-cephfs.here"
 	monitors, err := cephfs.ParseMonitors(os.Getenv("SPORE_CEPHFS_MONITORS"))
 	require.NoError(t, err)
 	fsid, err := exec.CommandContext(ctx, "/usr/bin/ceph", "--conf", conf, "--id", user, "fsid").Output()

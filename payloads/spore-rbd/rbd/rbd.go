@@ -10,11 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"spore/payloads/spore-rbd/client"
 )
 
 // Features are those of the images that Create makes: all that the kernel knows (Documentation/ABI/testing/sysfs-bus-rbd)
@@ -24,9 +25,6 @@ const Features = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 
 // exclusiveLock is the feature that Map needs.
 const exclusiveLock = "exclusive-lock"
-
-// maxOutput bounds how much of the command's own words go into an error, in bytes.
-const maxOutput = 1024
 
 // Errors by which callers tell cases apart.
 var (
@@ -39,64 +37,29 @@ var (
 )
 
 // Command is how to call rbd.
-type Command struct {
-	// Program is its path.
-	Program string
-	// Conf is the ceph.conf, which names monitors and keyring; User is the client without "client.".
-	Conf, User string
-}
+type Command client.Client
 
-// Error is what a call of rbd ended with.
-type Error struct {
-	Args   []string
-	Status syscall.Errno
-	Output string
-}
+var call = client.Call{Name: "rbd", Means: means}
 
-// Error has the command's own words.
-func (e *Error) Error() string {
-	return fmt.Sprintf("rbd %s: %v: %s", strings.Join(e.Args, " "), e.Status, e.Output)
-}
-
-// Is matches the errors of this package by the command's exit status.
-func (e *Error) Is(target error) bool {
-	switch target {
-	case ErrNotFound:
-		return e.Status == syscall.ENOENT
-	case ErrExists:
-		return e.Status == syscall.EEXIST
-	case ErrInUse:
+// means is the error of this package by the command's exit status.
+func means(status syscall.Errno) error {
+	switch status {
+	case syscall.ENOENT:
+		return ErrNotFound
+	case syscall.EEXIST:
+		return ErrExists
+	case syscall.EBUSY, syscall.EROFS, syscall.ETIMEDOUT:
 		// EROFS is the answer of a kernel that holds the lock for itself (drivers/block/rbd.c, "exclusive").
-		return e.Status == syscall.EBUSY || e.Status == syscall.EROFS || e.Status == syscall.ETIMEDOUT
-	case ErrSnapshots:
-		return e.Status == syscall.ENOTEMPTY
+		return ErrInUse
+	case syscall.ENOTEMPTY:
+		return ErrSnapshots
 	}
-	return false
+	return nil
 }
 
 // run returns what the command prints to its standard output.
 func (c Command) run(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, c.Program, append([]string{"--conf", c.Conf, "--id", c.User}, args...)...)
-	var out, words bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &words
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("rbd %s: %w; its last words: %s", strings.Join(args, " "), context.Cause(ctx), tail(words.Bytes()))
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return nil, &Error{Args: args, Status: syscall.Errno(exit.ExitCode()), Output: tail(words.Bytes())}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("rbd %s: %w", strings.Join(args, " "), err)
-	}
-	return out.Bytes(), nil
-}
-
-// tail is the end of the command's words, in one line.
-func tail(b []byte) string {
-	b = bytes.TrimSpace(b)
-	return strings.ReplaceAll(string(b[max(0, len(b)-maxOutput):]), "\n", "; ")
+	return client.Client(c).Run(ctx, call, args...)
 }
 
 // runJSON reads what the command prints as JSON.

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"sort"
+	"slices"
 	"strings"
 
 	"spore/services/rendering"
@@ -62,7 +62,7 @@ func (z *zone) checkAliases() error {
 	if len(bad) == 0 {
 		return nil
 	}
-	sort.Strings(bad)
+	slices.Sort(bad)
 	return fmt.Errorf("records of dns.yaml: the alias %s cannot stand beside another record of the name (RFC 1034, 3.6.2)", bad[0])
 }
 
@@ -73,7 +73,7 @@ func (z *zone) file() []byte {
 	for r := range z.records {
 		lines = append(lines, fmt.Sprintf("%s IN %s %s\n", r.name, r.kind, r.data))
 	}
-	sort.Strings(lines)
+	slices.Sort(lines)
 	for _, s := range z.servers {
 		lines = append(lines, fmt.Sprintf("%s IN NS %s\n", z.origin, s))
 	}

@@ -60,7 +60,7 @@ type Station struct {
 // Start plugs a station in until the context ends.
 func Start(ctx context.Context, c Config) (*Station, error) {
 	if !c.Address.Addr().Is4() {
-		return nil, fmt.Errorf("internal error: a station at %s, which is no IPv4 address", c.Address)
+		return nil, fmt.Errorf("internal error: a station at %s, which is not an IPv4 address", c.Address)
 	}
 	cable, err := lan.Plug(c.Dir, c.Name)
 	if err != nil {

@@ -137,7 +137,7 @@ func (s *Station) announce(address string, number byte) {
 
 func TestAStationWithoutAnIPv4AddressIsNone(t *testing.T) {
 	_, err := Start(t.Context(), Config{Dir: t.TempDir(), Address: netip.MustParsePrefix("fd00::1/64")})
-	require.ErrorContains(t, err, "no IPv4 address")
+	require.ErrorContains(t, err, "not an IPv4 address")
 	_, err = Start(t.Context(), Config{Dir: t.TempDir() + "/none", Address: netip.MustParsePrefix("10.77.0.254/24")})
 	require.Error(t, err)
 }

@@ -1,0 +1,133 @@
+package answers
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/api"
+	"spore/agent/formation/quorum"
+	"spore/agent/health"
+	"spore/agent/journal"
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/renewal"
+	"spore/agent/status"
+	"spore/agent/vip/holder"
+	"spore/cluster/facts"
+	"spore/storage/atomicfile"
+	"spore/wire/nodeapi"
+)
+
+// agentGroup is the control group of spore-agent.service.
+const agentGroup = "/sys/fs/cgroup/system.slice/spore-agent.service/cgroup.events"
+
+// maxFollowers is how many may read the journal at once: each is a process of journalctl.
+const maxFollowers = 8
+
+// statusRow answers with the last status line, as it is.
+func statusRow(m *node.Machine) api.Row {
+	return api.Row{Method: http.MethodGet, Path: nodeapi.StatusPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
+		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), nodeapi.MaxStatus)
+		if err != nil {
+			http.Error(w, status.Missing(err).Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(data)
+	}}
+}
+
+// logsRow answers with the journal of a unit.
+func logsRow(m *node.Machine) api.Row {
+	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
+	return api.Row{
+		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Operators(), AtOnce: maxFollowers, Traced: true,
+		Handle: api.Plain(reader),
+	}
+}
+
+// healthRow answers how the node is.
+func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
+	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
+		data, err := json.Marshal(health.Of(healthInput(m, c, n)))
+		if err != nil {
+			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(data, '\n'))
+	}}
+}
+
+// healthInput looks at this node, without privileges.
+func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input {
+	in := health.Input{
+		Cluster: c, Node: n, Now: m.Now(), Up: time.Duration(status.SinceBoot() * float64(time.Second)),
+		AgentRuns: agentRuns(m), CertificateEnds: ownEnd(m), Var: spaceOf(m.Root.At("/var")),
+	}
+	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &in.Line); err != nil {
+		in.LineProblem = status.Missing(err).Error()
+	}
+	for _, i := range n.Interfaces {
+		for _, a := range i.Addresses {
+			if p, err := netip.ParsePrefix(a); err == nil {
+				in.Addresses = append(in.Addresses, p.Addr().String())
+			}
+		}
+	}
+	for _, s := range quorum.Of(c, n) {
+		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
+	}
+	var err error
+	if in.Renewal, err = (&renewal.File{Path: m.Root.At(paths.Renewal)}).Read(); err != nil {
+		in.RenewalProblem = "it is not known how far the node is with new certificates: " + err.Error()
+	}
+	in.Snapshots = snapshotsKept(m, c, n)
+	in.Endpoint = health.EndpointOf(m.Root.At(holder.File), c, n)
+	return in
+}
+
+// agentRuns tells whether there is a process in the control group of spore-agent.service (Linux, cgroup-v2.rst): systemd speaks
+// to root alone where there is no message bus. Where it cannot be known, it is taken to run.
+func agentRuns(m *node.Machine) bool {
+	data, err := atomicfile.ReadLimited(m.Root.At(agentGroup), 4<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		// The group goes away with its last process, and a machine without such groups has none of them.
+		_, err := os.Stat(m.Root.At("/sys/fs/cgroup/system.slice"))
+		return err != nil
+	}
+	return err != nil || bytes.Contains(data, []byte("populated 1"))
+}
+
+// ownEnd is when the certificate of the node's agent ends; zero when it cannot be read.
+func ownEnd(m *node.Machine) time.Time {
+	id, err := m.OwnIdentity()
+	if err != nil {
+		return time.Time{}
+	}
+	pair, err := tls.X509KeyPair(id.Certificate, id.Key)
+	if err != nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
+// spaceOf is how full the file system of a directory is.
+func spaceOf(dir string) health.Space {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return health.Space{Problem: fmt.Sprintf("it is not known how full %s is: %v", dir, err)}
+	}
+	size := uint64(s.Frsize)
+	return health.Space{Bytes: s.Blocks * size, FreeBytes: s.Bavail * size, Files: s.Files, FreeFiles: s.Ffree}
+}

@@ -1,0 +1,160 @@
+// Package unit is what the units of Ceph run besides Ceph: the data of the node's monitor is made before it starts, its
+// start is over when it is one of a quorum, and the storage cluster gets what ceph.yaml says. Package ceph speaks to
+// Ceph; OSDs are package osd.
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/ceph"
+	"spore/agent/formation"
+	"spore/agent/formation/quorum"
+	"spore/agent/nic"
+	"spore/agent/node"
+	"spore/agent/render"
+	"spore/cluster/facts"
+)
+
+// Files in the runtime directory of a unit of Ceph, which `spore-agent render` wrote.
+const (
+	configuration = "ceph.conf"
+	keyring       = "keyring"
+)
+
+// Monitor makes the data of this node's monitor, when it is known whether to form a quorum or to join one. It runs as
+// root, and Ceph's programs as the owner of the directory that the data lies in.
+func Monitor(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
+	if err != nil {
+		return err
+	}
+	mons, err := monitors(m, c, n)
+	if err != nil {
+		return err
+	}
+	store, err := store(m, n)
+	if err != nil {
+		return err
+	}
+	_, err = quorum.Enter(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
+		if p.Kind == formation.Form {
+			first := slices.DeleteFunc(slices.Clone(mons), func(mon render.CephMonitor) bool { _, forms := p.Members[mon.Name]; return !forms })
+			return store.Form(ctx, first)
+		}
+		var others []string
+		for _, mon := range mons {
+			if mon.Name != n.Name {
+				others = append(others, mon.Name)
+			}
+		}
+		return store.Join(ctx, others)
+	})
+	if err != nil {
+		return err
+	}
+	return store.Check()
+}
+
+// store is the data directory of this node's monitor, as the unit has it.
+func store(m *node.Machine, n *facts.Node) (ceph.Store, error) {
+	runtime, state := node.RuntimeDirectory("ceph-mon"), os.Getenv("STATE_DIRECTORY")
+	if runtime == "" || state == "" {
+		return ceph.Store{}, errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for ceph-mon.service")
+	}
+	fsid, err := node.Secret("ceph-fsid")
+	if err != nil {
+		return ceph.Store{}, err
+	}
+	var owner unix.Stat_t
+	if err := unix.Stat(state, &owner); err != nil {
+		return ceph.Store{}, fmt.Errorf("look whose %s is: %w", state, err)
+	}
+	say := func(text string) {
+		m.Say(text)
+		m.TellStatus(text)
+	}
+	return ceph.Store{
+		Dir: filepath.Join(state, "ceph-"+n.Name), FSID: strings.TrimSpace(string(fsid)), Name: n.Name,
+		Conf: filepath.Join(runtime, configuration), Keyring: filepath.Join(runtime, keyring), Scratch: runtime,
+		UID: int(owner.Uid), GID: int(owner.Gid), Run: ceph.Exec(&syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}), Say: say,
+	}, nil
+}
+
+// Quorum waits until this node's monitor is one of a quorum.
+func Quorum(ctx context.Context, m *node.Machine) error {
+	_, n, err := self(m)
+	if err != nil {
+		return err
+	}
+	// systemd.exec(5), "Environment Variables Set or Propagated by the Service Manager".
+	pid, err := strconv.Atoi(os.Getenv("MAINPID"))
+	if err != nil {
+		return errors.New("MAINPID is not set: this command is for ExecStartPost= of ceph-mon.service")
+	}
+	alive := func() bool { return unix.Kill(pid, 0) == nil }
+	say := func(text string) {
+		m.Say(text)
+		m.TellStatus(text)
+	}
+	if err := ceph.AwaitQuorum(ctx, filepath.Join(node.RuntimeDirectory("ceph-mon"), "mon."+n.Name+".asok"), alive, say); err != nil {
+		return err
+	}
+	m.TellStatus("one of the quorum")
+	return nil
+}
+
+// Bootstrap gives the storage cluster what ceph.yaml says, and ends.
+func Bootstrap(ctx context.Context, m *node.Machine) error {
+	c, n, err := self(m)
+	if err != nil {
+		return err
+	}
+	want, err := ceph.Wanted(c, n.Name, func(ref string) (string, error) {
+		data, err := node.Secret(ref)
+		return strings.TrimSpace(string(data)), err
+	})
+	if err != nil {
+		return err
+	}
+	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), configuration), Entity: "mon."}
+	if err := ceph.Bootstrap(ctx, ceph.Options{Client: client, Want: want, Say: m.Say, Status: m.TellStatus}); err != nil {
+		return err
+	}
+	m.TellStatus("everything is applied")
+	return nil
+}
+
+// self is the cluster and this node, which has a monitor.
+func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
+	_, c, n, err := m.Node()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n == nil || c.Services.Ceph() == nil || !slices.Contains(n.Roles, "ceph-mon") {
+		return nil, nil, errors.New("this machine is no node with the role ceph-mon")
+	}
+	return c, n, nil
+}
+
+// monitors lists the monitors of cluster.yaml.
+func monitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
+	hosts, err := m.Part.Hosts()
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := nic.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	return render.CephMonitors(render.Input{Cluster: c, Node: n, Hosts: strings.NewReader(string(hosts)), Addresses: addresses})
+}

@@ -1,0 +1,243 @@
+// Package running has the running node take a configuration that was just written to a slot, where all of what differs
+// can be taken at once (package effect), and takes it back where programs do not come up with it.
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/activate"
+	"spore/agent/bootinfo"
+	"spore/agent/clusterpart"
+	"spore/agent/config/effect"
+	"spore/agent/environment"
+	"spore/agent/identity"
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/slot"
+	"spore/agent/wait"
+	"spore/cluster/facts"
+	"spore/services"
+	"spore/storage/atomicfile"
+)
+
+const (
+	// bound is how long programs may take to come up again with other settings, and liveSettle how long they have to
+	// stay up; both are longer on slow machines.
+	bound      = time.Minute
+	settleTime = 5 * time.Second
+	// maxFile bounds a file of a cluster part in bytes.
+	maxFile = 64 << 20
+)
+
+// Take has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
+// once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
+func Take(ctx context.Context, m *node.Machine, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
+	dir := m.Root.At(filepath.Join(paths.LiveParts, clusterHash))
+	if err := copyPart(device, clusterHash, dir); err != nil {
+		return effect.Plan{}, fmt.Errorf("read the cluster part: %w", err)
+	}
+	p, err := plan(m, m.Part, clusterpart.Part{Dir: dir, Slow: m.Part.Slow}, n.Name)
+	if err != nil || len(p.Reboot) > 0 {
+		return p, errors.Join(err, os.RemoveAll(dir))
+	}
+	before, err := shown(m)
+	if err != nil {
+		return p, err
+	}
+	if err := show(m, dir); err != nil {
+		return p, err
+	}
+	if err := settle(ctx, m, p.Units); err != nil {
+		m.Say("taking the configuration back: " + err.Error())
+		if back := errors.Join(show(m, before), settle(ctx, m, p.Units)); back != nil {
+			m.Say(back.Error())
+		}
+		return p, fmt.Errorf("it was taken back: %w", err)
+	}
+	return p, ChangeRecord(m, func(r *slot.Record) { r.Live = true })
+}
+
+// End goes back to the configuration that the machine was started with.
+func End(ctx context.Context, m *node.Machine, n *facts.Node) error {
+	before, err := shown(m)
+	if err != nil || before == "" {
+		return err
+	}
+	old, err := inputOf(m.Part, n.Name)
+	if err != nil {
+		return err
+	}
+	if err := show(m, ""); err != nil {
+		return err
+	}
+	fresh, err := inputOf(m.Part, n.Name)
+	if err != nil {
+		return err
+	}
+	p, err := effect.Compare(old, fresh)
+	if err != nil {
+		return err
+	}
+	return settle(ctx, m, p.Units)
+}
+
+// plan compares what two cluster parts say to a node.
+func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Plan, error) {
+	was, err := inputOf(old, name)
+	if err != nil {
+		return effect.Plan{}, err
+	}
+	is, err := inputOf(fresh, name)
+	if err != nil {
+		return effect.Plan{}, err
+	}
+	p, err := effect.Compare(was, is)
+	if err != nil {
+		return p, err
+	}
+	have := activate.HaveIn(m.Root.At(paths.Secrets))
+	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
+		row, _ := services.LookupProgram(program)
+		for _, ref := range refs {
+			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
+				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
+			}
+		}
+	}
+	return p, nil
+}
+
+func inputOf(p clusterpart.Part, name string) (in effect.Input, err error) {
+	if in.Cluster, err = p.Cluster(); err != nil {
+		return in, err
+	}
+	if in.Node, err = p.Node(name); err != nil {
+		return in, err
+	}
+	if in.Hosts, err = p.Hosts(); err != nil {
+		return in, err
+	}
+	in.Keys = map[string][]byte{}
+	entries, err := os.ReadDir(filepath.Join(p.Dir, "pki"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return in, err
+	}
+	for _, e := range entries {
+		if in.Keys[e.Name()], err = atomicfile.ReadLimited(filepath.Join(p.Dir, "pki", e.Name()), maxFile); err != nil {
+			return in, err
+		}
+	}
+	return in, nil
+}
+
+// shown is the directory of the configuration that is shown instead of the one that the machine was started with; empty
+// when none is.
+func shown(m *node.Machine) (string, error) {
+	dir, err := os.Readlink(m.Root.At(paths.LiveNow))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return dir, err
+}
+
+// show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine was
+// started with when it is empty.
+func show(m *node.Machine, dir string) error {
+	before, err := shown(m)
+	if err != nil {
+		return err
+	}
+	at, now := m.Root.At(bootinfo.ClusterDir), m.Root.At(paths.LiveNow)
+	if before != "" {
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("take the configuration away from %s: %w", at, err)
+		}
+		if err := os.Remove(now); err != nil {
+			return err
+		}
+	}
+	if dir == "" {
+		return nil
+	}
+	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("show the configuration in %s: %w", at, err)
+	}
+	const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := unix.Mount("", at, "", flags, ""); err != nil {
+		return errors.Join(fmt.Errorf("show the configuration in %s: %w", at, err), unix.Unmount(at, unix.MNT_DETACH))
+	}
+	return os.Symlink(dir, now)
+}
+
+// settle derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
+// until the units are up.
+func settle(ctx context.Context, m *node.Machine, units []string) error {
+	id, err := m.Identity()
+	if err != nil {
+		return err
+	}
+	if err := identity.Derive(m, id); err != nil {
+		return err
+	}
+	_, c, n, err := m.Node()
+	if err != nil {
+		return err
+	}
+	if err := environment.Write(m.Root.At(paths.Environment), c, n, node.Memory()); err != nil {
+		return err
+	}
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	for _, unit := range units {
+		if err := bus.Restart(ctx, unit); err != nil {
+			return err
+		}
+	}
+	slow := time.Duration(c.Services.Kubernetes().Slow())
+	down, since := units, time.Time{}
+	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: bound * slow, Every: 250 * time.Millisecond, Met: func() bool {
+		down = nil
+		for _, unit := range units {
+			p, err := bus.Conn().GetUnitPropertyContext(ctx, unit, "ActiveState")
+			if err != nil || p.Value.Value() != "active" {
+				down = append(down, unit)
+			}
+		}
+		if len(down) > 0 {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return len(units) == 0 || time.Since(since) >= settleTime*slow
+	}})
+	if err != nil {
+		return fmt.Errorf("%s did not come up: %w", strings.Join(down, ", "), err)
+	}
+	// Its line is made of what it read when it began.
+	return bus.Restart(ctx, "spore-agent.service")
+}
+
+// ChangeRecord changes the record of the last configuration, whichever runs.
+func ChangeRecord(m *node.Machine, change func(*slot.Record)) error {
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	if err != nil {
+		return err
+	}
+	change(&r)
+	return r.Write(m.Root.At(paths.Update))
+}

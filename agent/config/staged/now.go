@@ -1,0 +1,28 @@
+package staged
+
+import (
+	"os"
+
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/slot"
+)
+
+// Now is what the status line says of the configuration that runs; nil where stage1 said nothing.
+func Now(m *node.Machine) *slot.Info {
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	i := slot.InfoOf(r, m.Boot.RootHash, m.Boot.ClusterHash, m.BootID(), counted(m))
+	if i != nil && err != nil {
+		i.Problem = err.Error()
+	}
+	return i
+}
+
+// countedFile is there when the boot loader counts this start, because its configuration is on trial.
+const countedFile = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// counted tells whether the boot loader counted this start (systemd-boot(7), LoaderBootCountPath).
+func counted(m *node.Machine) bool {
+	_, err := os.Stat(m.Root.At(countedFile))
+	return err == nil
+}

@@ -1,0 +1,225 @@
+// Package staged takes a configuration for the next start, from a file or from the spool of the node's API: it is
+// looked at, written to the other slot (package slot), and taken at once where that can be (package running). It also
+// tells which configuration runs and which is staged.
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/config/running"
+	"spore/agent/dbx"
+	"spore/agent/firmware"
+	"spore/agent/node"
+	"spore/agent/nvcounter"
+	"spore/agent/paths"
+	"spore/agent/quote"
+	"spore/agent/slot"
+	"spore/agent/state"
+	"spore/agent/status"
+	"spore/agent/trial"
+	"spore/cluster/facts"
+	"spore/storage/atomicfile"
+	"spore/wire/update"
+)
+
+// File takes a configuration that `spore push --output` made, from a file.
+func File(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
+	m.ReadBoot()
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := take(ctx, m, f, o)
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	fmt.Fprintln(out, r.Text())
+	if o.Reboot && !r.Unchanged {
+		return m.Restart(ctx)
+	}
+	return nil
+}
+
+// Spool takes what lies in the spool, oldest first, and answers beside it.
+func Spool(ctx context.Context, m *node.Machine) error {
+	m.ReadBoot()
+	spool := slot.Spool(m.Root.At(paths.Push))
+	for {
+		job, err := spool.Next()
+		if err != nil || job == nil {
+			return err
+		}
+		r := takeJob(ctx, m, job)
+		if err := job.Answer(r); err != nil {
+			return err
+		}
+		m.Say(fmt.Sprintf("pushed by %.64q: %s", job.Wish.By, r.Text()))
+		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
+			// The answer has to be on its way before the network ends.
+			time.Sleep(2 * time.Second)
+			return m.Restart(ctx)
+		}
+	}
+}
+
+// takeJob copies an update to where the API's user cannot change it any more while it is looked at.
+func takeJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
+	fail := func(err error) slot.Answer { return slot.Answer{Error: err.Error()} }
+	defer job.Discard()
+	if _, err := stateForPush(m); err != nil {
+		return fail(err)
+	}
+	f, err := os.OpenFile(m.Root.At(paths.PushCopy), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fail(fmt.Errorf("keep the update: %w", err))
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := job.CopyTo(f, update.MaxSize); err != nil {
+		return fail(fmt.Errorf("keep the update: %w", err))
+	}
+	return take(ctx, m, f, job.Wish)
+}
+
+// stateForPush reads what /var is.
+func stateForPush(m *node.Machine) (state.Info, error) {
+	var info state.Info
+	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
+		return info, fmt.Errorf("it is not known what /var is: %w", err)
+	}
+	if info.Kind != state.Partition {
+		return info, slot.Refusal{Reason: "this node has no state partition and would forget what was pushed to it: " + info.Warning}
+	}
+	return info, nil
+}
+
+// take looks at an update and puts it on the disk.
+func take(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) slot.Answer {
+	r, err := stage(ctx, m, f, o)
+	if err != nil {
+		return slot.Answer{Error: err.Error()}
+	}
+	return r
+}
+
+func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.Answer, error) {
+	_, c, n, err := m.Node()
+	if err != nil {
+		return slot.Answer{}, err
+	}
+	if n == nil {
+		return slot.Answer{}, errors.New("this machine is no node, and takes no configuration")
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return slot.Answer{}, err
+	}
+	src, err := slot.OpenSource(f, info.Size(), c.SigningKeys)
+	if err != nil {
+		return slot.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
+	}
+	if src.Head.Force {
+		m.Say(src.Head.String())
+	}
+	sm, err := machine(ctx, m, c, n)
+	if err != nil {
+		return slot.Answer{}, err
+	}
+	endCounting := countBy(m, &sm)
+	r, err := slot.Stage(sm, src)
+	endCounting()
+	var refused slot.Refusal
+	if errors.As(err, &refused) {
+		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
+	}
+	if err != nil {
+		return slot.Answer{}, err
+	}
+	a := slot.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
+	switch {
+	case r.Unchanged:
+		return a, running.End(ctx, m, n)
+	case o.Reboot:
+		return a, nil
+	}
+	p, err := running.Take(ctx, m, r.Device, src.Head.ClusterHash, n)
+	if err != nil {
+		return a, takeBack(m, sm, r.Entry, err)
+	}
+	a.Waits = p.Reboot
+	if len(p.Reboot) == 0 {
+		a.Live, a.Restarted = true, p.Units
+	}
+	return a, nil
+}
+
+// takeBack takes what was staged off the ESP, so that the next start does not take it either.
+func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
+	err := sm.Remove(file)
+	return errors.Join(why, err, running.ChangeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
+}
+
+// machine is this machine for package slot.
+func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) (slot.Machine, error) {
+	info, err := stateForPush(m)
+	if err != nil {
+		return slot.Machine{}, err
+	}
+	sm := slot.Machine{
+		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.Root.At(paths.Update), BootID: m.BootID(), Now: m.Now, Say: m.Say,
+		Open: func(path string, whole bool) (slot.Device, error) {
+			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
+		},
+	}
+	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
+		sm.SecureBoot = fw.SecureBoot
+		if sm.Revoked, err = dbx.Revoked(m.Root.At("/sys/firmware/efi/efivars")); err != nil {
+			return slot.Machine{}, err
+		}
+	}
+	var l status.Line
+	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err == nil {
+		sm.Down = trial.NotUp(l)
+	}
+	disks, err := m.Disks()
+	if err != nil {
+		return slot.Machine{}, err
+	}
+	sm.Partition = func(number int) string {
+		for _, d := range disks {
+			if d.Path() == m.Boot.BootDisk.Path {
+				return d.Partition(number)
+			}
+		}
+		return ""
+	}
+	return sm, nil
+}
+
+// countBy gives package slot the counter of the machine's TPM, until the function that it returns is called.
+func countBy(m *node.Machine, to *slot.Machine) (end func()) {
+	t, err := quote.Open(m.Root.At("/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() {}
+	}
+	if err != nil {
+		to.NoCounter = err
+		return func() {}
+	}
+	n, err := nvcounter.Open(t)
+	if err != nil {
+		to.NoCounter = err
+	} else {
+		to.Counter = n
+	}
+	return func() { t.Close() }
+}

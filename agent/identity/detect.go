@@ -1,0 +1,160 @@
+// Package identity finds out which node this machine is, and derives what follows from that: the files under /etc, the
+// host name, the files of networkd. It probes the node's static addresses, and leaves out those that another machine
+// has. Package detect has the rules by which a machine is found.
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"spore/agent/activate"
+	"spore/agent/bootinfo"
+	"spore/agent/detect"
+	"spore/agent/network"
+	"spore/agent/nic"
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/systemfiles"
+	"spore/agent/wait"
+	"spore/storage/atomicfile"
+)
+
+// networkUnit is the unit that goes on when only the network can tell.
+const networkUnit = "cluster-detect-network.service"
+
+// Detect is phase one, and by the network phase two.
+func Detect(ctx context.Context, m *node.Machine, byNetwork bool) error {
+	m.ReadBoot()
+	m.RaiseClock()
+	done := make(chan struct{})
+	defer close(done)
+	changed, err := nic.Changes(done)
+	if err != nil {
+		m.Say(err.Error()) // The waits ask from time to time as well.
+	}
+	cmdline, _ := os.ReadFile(m.Root.At("/proc/cmdline"))
+	d := detect.Machine{
+		Sys: os.DirFS(m.Root.At("/sys")), Cmdline: string(cmdline), Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), ESPNode: m.Boot.ESPNode,
+		Cards: m.Cards, Leases: os.DirFS(m.Root.At("/run/systemd/netif/leases")), Changed: changed, Match: m.Part.Match, Say: m.Say,
+		Settled: func(ctx context.Context) error {
+			return wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say)
+		},
+	}
+	if byNetwork {
+		return phaseTwo(ctx, m, d)
+	}
+	return phaseOne(ctx, m, d)
+}
+
+func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
+	id, err := detect.PhaseOne(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := Derive(m, id); err != nil {
+		return err
+	}
+	if id.Known() || id.Problem != "" {
+		if err := os.Remove(m.Root.At(paths.PhaseTwo)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("end phase two: %w", err)
+		}
+		m.Record("detect")
+		return nil
+	}
+	m.Record("detect")
+	return askNetwork(ctx, m)
+}
+
+// askNetwork starts phase two. The unit is only enqueued: what waits for detection is ordered after it as well.
+func askNetwork(ctx context.Context, m *node.Machine) error {
+	if _, err := atomicfile.Write(m.Root.At(paths.PhaseTwo), nil, 0o644); err != nil {
+		return err
+	}
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	return bus.Restart(ctx, networkUnit)
+}
+
+func phaseTwo(ctx context.Context, m *node.Machine, d detect.Machine) error {
+	one, err := m.Identity()
+	if err != nil {
+		return err
+	}
+	id, err := detect.PhaseTwo(ctx, d, one)
+	if err != nil {
+		return err
+	}
+	if err := Derive(m, id); err != nil {
+		return err
+	}
+	if id.Known() {
+		if err := applyNetwork(ctx, m); err != nil {
+			m.Say(err.Error())
+		}
+	}
+	m.Record("detect-network")
+	return nil
+}
+
+// applyNetwork probes the node's static addresses and lets networkd, which runs already, read its files again. A node
+// that gets its addresses by DHCP keeps the lease that it was found by.
+func applyNetwork(ctx context.Context, m *node.Machine) error {
+	_, c, n, err := m.Node()
+	if err != nil || len(n.Interfaces) == 0 {
+		return err
+	}
+	used, _ := probe(ctx, m, staticAddresses(n), probeCarrier)
+	setConflicts(m, used)
+	if _, err := writeNetwork(m, c, n, used); err != nil {
+		return err
+	}
+	return reloadNetwork(ctx)
+}
+
+func reloadNetwork(ctx context.Context) error {
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer bus.Close()
+	return bus.Reload(ctx, "systemd-networkd.service")
+}
+
+// Derive writes everything that follows from the identity.
+func Derive(m *node.Machine, id detect.Identity) error {
+	c, err := m.Part.Cluster()
+	if err != nil {
+		return err
+	}
+	in := systemfiles.Input{Root: m.Root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
+	if id.Known() {
+		if in.Node, err = m.Part.Node(id.Node); err != nil {
+			return err
+		}
+		in.Node = network.Complete(c, in.Node, id.Card, id.Seen.MACs, id.Seen.IPs)
+		if in.Hosts, err = m.Part.Hosts(); err != nil {
+			return err
+		}
+	}
+	if _, err := writeNetwork(m, c, in.Node, Conflicts(m)); err != nil {
+		return err
+	}
+	if err := wantProbe(m, in.Node); err != nil {
+		return err
+	}
+	m.Mark(paths.TimeServer, in.Node != nil && c.ServesTime(in.Node.Name))
+	if err := systemfiles.Write(in); err != nil {
+		return err
+	}
+	if err := m.SetHostname(systemfiles.Hostname(in.Node, id)); err != nil {
+		m.Say("set the host name: " + err.Error())
+	}
+	// Last, since the other steps go on with it.
+	return atomicfile.WriteJSON(m.Root.At(paths.Identity), id)
+}

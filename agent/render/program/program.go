@@ -1,0 +1,115 @@
+// Package program writes a service program's configuration into the runtime directory of its unit, and becomes the
+// program. Package render knows what each program's configuration is.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"spore/agent/config/live"
+	"spore/agent/etcd/origin"
+	"spore/agent/nic"
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/render"
+	"spore/agent/renewal"
+	"spore/pki"
+	"spore/pki/bundle"
+	"spore/storage/atomicfile"
+)
+
+// kubeletDir is where kubelet keeps its own certificates.
+const kubeletDir = "/var/lib/kubelet"
+
+// Run writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
+// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. ready says that the
+// service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
+func Run(ctx context.Context, m *node.Machine, name string, program []string, ready bool) error {
+	if err := write(m, name); err != nil || len(program) == 0 {
+		return err
+	}
+	if err := unix.Access(program[0], unix.X_OK); err != nil {
+		return fmt.Errorf("run %s: %w", program[0], err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err // Stopped before the program was there to hear of it.
+	}
+	if ready {
+		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+			return fmt.Errorf("say that %s is ready: %w", name, err)
+		}
+	}
+	return fmt.Errorf("run %s: %w", program[0], syscall.Exec(program[0], program, os.Environ()))
+}
+
+func write(m *node.Machine, name string) error {
+	dir := node.RuntimeDirectory(name)
+	credentials := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return errors.New("RUNTIME_DIRECTORY is not set: render is for a unit with RuntimeDirectory=")
+	}
+	_, c, n, err := m.Node()
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return errors.New("this machine is no node, so there is nothing to render")
+	}
+	hosts, err := m.Part.Hosts()
+	if err != nil {
+		return err
+	}
+	addresses, err := nic.Addresses()
+	if err != nil {
+		return err
+	}
+	secretPath := func(ref string) string { return filepath.Join(credentials, "secret_"+ref) }
+	share, err := pki.ShareOf(c, n)
+	if err != nil {
+		return err
+	}
+	leaves := renewal.Entries(share)
+	files, err := render.Render(name, render.Input{
+		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: node.Memory(), Dir: dir,
+		SecretPath: func(ref string) string {
+			if leaves[ref] { // It is renewed while the program runs.
+				return live.Of(paths.Live, name, ref)
+			}
+			return secretPath(ref)
+		},
+		Secret: func(ref string) ([]byte, error) {
+			if credentials == "" || !bundle.ValidName(ref) {
+				return nil, fmt.Errorf("the secret %q was not given to this unit", ref)
+			}
+			return atomicfile.ReadLimited(secretPath(ref), node.MaxSecret)
+		},
+		Authority: m.Part.Public,
+		State: func(program string) (any, error) {
+			if program == "etcd" {
+				return origin.Dir(m.Root.At(origin.Data)).Read()
+			}
+			return nil, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if name == "kubelet" {
+		dropped, err := renewal.DropForeign(m.Root.At(kubeletDir), m.Part.Public)
+		for _, path := range dropped {
+			m.Say("removed " + path + ": another authority signs now")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return render.Write(dir, files)
+}

@@ -1,0 +1,112 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/bootinfo"
+	"spore/agent/node"
+	"spore/agent/paths"
+	"spore/agent/slot"
+	"spore/storage/fat"
+	"spore/test/testpe"
+)
+
+var (
+	trialRoot   = strings.Repeat("a1", 32)
+	trialBefore = strings.Repeat("b0", 32)
+	trialHash   = strings.Repeat("b1", 32)
+)
+
+// onTrial is a machine that was started with a pushed configuration, whose entry has a counter.
+func onTrial(t *testing.T, file string) *node.Machine {
+	t.Helper()
+	m := node.New("spore-agent", paths.Root(t.TempDir()))
+	m.Say = func(string) {}
+	m.Boot = bootinfo.Info{RootHash: trialRoot, ClusterHash: trialHash, ESP: "/esp", EFI: true}
+	entry := func(name, cluster string) fat.File {
+		line := "roothash=" + trialRoot + " spore.clusterhash=" + cluster + " ro"
+		uki := testpe.Program(testpe.Section{Name: ".cmdline", Data: []byte(line)})
+		return fat.File{Path: slot.Dir + "/" + name, Size: int64(len(uki)), Content: bytes.NewReader(uki)}
+	}
+	img, err := fat.New(fat.Options{Size: 64 << 20, Files: []fat.File{entry("spore_0123456789ab.efi", trialBefore), entry(file, trialHash)}})
+	require.NoError(t, err)
+	data := make([]byte, img.Size())
+	_, err = img.ReadAt(data, 0)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(m.Root.At("/esp"), data, 0o600))
+	require.NoError(t, os.MkdirAll(m.Root.At("/proc/sys/kernel/random"), 0o755))
+	require.NoError(t, os.WriteFile(m.Root.At(paths.BootID), []byte("this-boot\n"), 0o600))
+	require.NoError(t, slot.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.Root.At(paths.Update)))
+	return m
+}
+
+func entries(t *testing.T, m *node.Machine) []string {
+	t.Helper()
+	f, err := os.Open(m.Root.At("/esp"))
+	require.NoError(t, err)
+	defer f.Close()
+	fsys, err := fat.Open(f, 64<<20)
+	require.NoError(t, err)
+	list, err := fsys.List(slot.Dir)
+	require.NoError(t, err)
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func record(t *testing.T, m *node.Machine) slot.Record {
+	t.Helper()
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	require.NoError(t, err)
+	return r
+}
+
+func TestAStartOnTrialIsCountedOnce(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	require.True(t, noteStart(m))
+	require.True(t, noteStart(m))
+	r := record(t, m)
+	require.Equal(t, slot.OnTrial, r.State)
+	require.Equal(t, 1, r.Starts)
+	require.Equal(t, "this-boot", r.BootID)
+
+	m.Boot.ClusterHash = "other"
+	require.False(t, noteStart(m), "the record is of another configuration")
+	require.Equal(t, r, record(t, m))
+}
+
+// What a restart in the trial costs: nothing when it is on purpose.
+func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
+	for before, after := range map[string]string{
+		"spore_1000000000001_0123456789cd+2-1.efi": "spore_1000000000001_0123456789cd+3.efi",
+		"spore_1000000000001_0123456789cd+0-3.efi": "spore_1000000000001_0123456789cd+1-2.efi",
+		"spore_1000000000001_0123456789cd.efi":     "spore_1000000000001_0123456789cd.efi",
+	} {
+		m := onTrial(t, before)
+		require.NoError(t, giveBack(m))
+		require.ElementsMatch(t, []string{"spore_0123456789ab.efi", after}, entries(t, m))
+		require.Equal(t, slot.Staged, record(t, m).State)
+	}
+}
+
+func TestABadEntryIsMarkedAndTheOneBeforeStays(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	e, err := rename(context.Background(), m, slot.Entry.Bad)
+	require.NoError(t, err)
+	require.Equal(t, "spore_1000000000001_0123456789cd+0-3.efi", e.File())
+	require.ElementsMatch(t, []string{"spore_0123456789ab.efi", "spore_1000000000001_0123456789cd+0-3.efi"}, entries(t, m))
+}
+
+func TestAnESPWithoutTheEntryThatRunsIsAnError(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	m.Boot.ClusterHash = "b2"
+	require.ErrorContains(t, giveBack(m), "no entry in /EFI/Linux starts what runs")
+}

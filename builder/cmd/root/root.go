@@ -1,0 +1,74 @@
+// Package root is the tree of commands of the program spore, in the groups that its help shows.
+package root
+
+import (
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/access"
+	"spore/builder/cmd/approve"
+	"spore/builder/cmd/boot"
+	"spore/builder/cmd/build"
+	"spore/builder/cmd/cache"
+	"spore/builder/cmd/customize"
+	"spore/builder/cmd/diff"
+	"spore/builder/cmd/explain"
+	"spore/builder/cmd/explainfile"
+	"spore/builder/cmd/flash"
+	"spore/builder/cmd/health"
+	"spore/builder/cmd/initialize"
+	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/keys"
+	"spore/builder/cmd/lock"
+	"spore/builder/cmd/logs"
+	"spore/builder/cmd/pki"
+	"spore/builder/cmd/push"
+	"spore/builder/cmd/serve"
+	"spore/builder/cmd/snapshots"
+	"spore/builder/cmd/status"
+	"spore/builder/cmd/validate"
+)
+
+// Version is the version of spore and of the images that it builds.
+const Version = "0.1.0"
+
+// Command returns the program.
+func Command() *cobra.Command {
+	// Help shows the commands of a group in the order in which they are used.
+	cobra.EnableCommandSorting = false
+	root := &cobra.Command{
+		Use:           "spore",
+		Short:         "Build one immutable image for a whole cluster from one folder of YAML",
+		Version:       Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"configure", "Configure a cluster:", []*cobra.Command{
+			initialize.Command(), validate.Command(), explain.Command(),
+		}},
+		{"build", "Build and examine images:", []*cobra.Command{
+			build.Command(Version), lock.Command(Version), customize.Command(), inspect.Command(), explainfile.Command(),
+			diff.Command(), cache.Command(),
+		}},
+		{"bring", "Bring images and configurations to machines:", []*cobra.Command{
+			boot.Command(), flash.Command(), serve.Command(), approve.Command(), push.Command(),
+		}},
+		{"run", "Look after a running cluster:", []*cobra.Command{
+			status.Command(), health.Command(), logs.Command(), snapshots.Command(),
+		}},
+		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
+			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(serve.Network())
+	return root
+}

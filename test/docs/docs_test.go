@@ -1,0 +1,178 @@
+// Package docs holds README.md and the pages in docs/ to their form: links lead somewhere, each page is in the index, and
+// lines fit into 120 columns.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	tree  = "../.."
+	index = "docs/README.md"
+)
+
+// page is a Markdown file without what stands in code blocks.
+type page struct {
+	name string
+	// prose holds the lines outside of code blocks; a line inside one is empty.
+	prose []string
+}
+
+func parse(name, text string) page {
+	p := page{name: name}
+	code := false
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+			line = ""
+		}
+		if code {
+			line = ""
+		}
+		p.prose = append(p.prose, line)
+	}
+	return p
+}
+
+// pages returns the README and all pages in docs/, by their path in the tree.
+func pages(t *testing.T) map[string]page {
+	out := map[string]page{}
+	add := func(name string) {
+		text, err := os.ReadFile(filepath.Join(tree, name))
+		require.NoError(t, err)
+		out[name] = parse(name, string(text))
+	}
+	add("README.md")
+	require.NoError(t, fs.WalkDir(os.DirFS(tree), "docs", func(name string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(name, ".md") {
+			add(name)
+		}
+		return err
+	}))
+	require.Greater(t, len(out), 30)
+	return out
+}
+
+var (
+	codeSpan = regexp.MustCompile("`[^`]*`")
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`^#{1,6} +(.*)$`)
+	dropped  = regexp.MustCompile(`[^\p{L}\p{N}\-_ ]`)
+)
+
+// links returns where a page leads to.
+func (p page) links() []string {
+	var out []string
+	// A link may be broken over two lines, and its text may be code.
+	text := codeSpan.ReplaceAllString(strings.Join(p.prose, "\n"), "code")
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// anchors returns what a link to a heading of the page is called, as GitHub makes it.
+func (p page) anchors() map[string]bool {
+	out := map[string]bool{}
+	for _, line := range p.prose {
+		if m := heading.FindStringSubmatch(line); m != nil {
+			text := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+			out[strings.ReplaceAll(text, " ", "-")] = true
+		}
+	}
+	return out
+}
+
+// broken returns what is wrong with a link of a page; nothing where it leads somewhere.
+func broken(all map[string]page, from, to string) string {
+	if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+		return ""
+	}
+	file, anchor, _ := strings.Cut(to, "#")
+	name := from
+	if file != "" {
+		name = filepath.Join(filepath.Dir(from), file)
+	}
+	if _, err := os.Stat(filepath.Join(tree, name)); err != nil {
+		return "there is no file " + name
+	}
+	if anchor == "" {
+		return ""
+	}
+	p, ok := all[name]
+	if !ok {
+		return name + " is not a page, so it has no headings"
+	}
+	if !p.anchors()[anchor] {
+		return name + " has no heading " + anchor
+	}
+	return ""
+}
+
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	all := pages(t)
+	count := 0
+	for name, p := range all {
+		for _, to := range p.links() {
+			count++
+			if what := broken(all, name, to); what != "" {
+				t.Errorf("%s links to %s: %s", name, to, what)
+			}
+		}
+	}
+	require.Greater(t, count, 100)
+}
+
+func TestABrokenLinkIsFound(t *testing.T) {
+	all := map[string]page{
+		"README.md": parse("README.md", "# One\n## It's `go build`, *two*: steps\n```\n# Not a heading\n[not](a-link)\n```\n"),
+		"LICENSE":   {},
+	}
+	delete(all, "LICENSE")
+	for to, want := range map[string]string{
+		"#one":                     "",
+		"#its-go-build-two-steps":  "",
+		"README.md#one":            "",
+		"https://example.org/#one": "",
+		"LICENSE":                  "",
+		"#not-a-heading":           "README.md has no heading not-a-heading",
+		"docs/nowhere.md":          "there is no file docs/nowhere.md",
+		"LICENSE#one":              "LICENSE is not a page, so it has no headings",
+	} {
+		require.Equal(t, want, broken(all, "README.md", to), to)
+	}
+	require.Empty(t, all["README.md"].links())
+	require.Equal(t, []string{"a.md", "b.md#c"}, parse("x", "[`f()`](a.md) and [a\nb](b.md#c), `[no](c.md)`").links())
+}
+
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	all := pages(t)
+	listed := map[string]bool{index: true, "README.md": true}
+	for _, to := range all[index].links() {
+		file, _, _ := strings.Cut(to, "#")
+		listed[filepath.Join("docs", file)] = true
+	}
+	for name := range all {
+		require.True(t, listed[name], "%s is not in %s", name, index)
+	}
+}
+
+func TestLinesFitIntoATerminal(t *testing.T) {
+	for name, p := range pages(t) {
+		if filepath.Dir(name) == "docs/reference" {
+			continue // generated
+		}
+		for i, line := range p.prose {
+			if n := len([]rune(line)); n > 120 && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+				t.Errorf("%s:%d has %d columns: write at most 120", name, i+1, n)
+			}
+		}
+	}
+}
