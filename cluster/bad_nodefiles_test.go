@@ -1,5 +1,7 @@
 package cluster
 
+import ()
+
 // badNodefiles holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badNodefiles = []badInput{
 	{

@@ -17,7 +17,7 @@ var badRoles = []badInput{
 		"a role that nobody knows",
 		[]edit{{"cluster.yaml", "roles: [worker]", "roles: [mainframe]"}},
 		[]string{
-			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write control-plane, master, worker, kafka-broker, kafka-controller, ceph-mon, ceph-osd, mqtt-broker or dns-server`,
+			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write mqtt-broker, dns-server, control-plane, master, worker, kafka-broker, kafka-controller, ceph-mon or ceph-osd`,
 		},
 	},
 	{

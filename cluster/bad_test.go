@@ -10,6 +10,8 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/cluster/check"
 )
 
 // badInput is a mistake: edits of a good configuration (the six-node cluster with the example's image.yaml), and every error
@@ -71,8 +73,8 @@ func TestStrictMakesEveryWarningAnError(t *testing.T) {
 		apply(t, files, tc.edits)
 		_, lenient := Check(files, Options{})
 		_, strict := Check(files, Options{Strict: true})
-		require.Zero(t, strict.Count(Warning), tc.name)
-		require.Equal(t, lenient.Count(Error)+lenient.Count(Warning), strict.Count(Error), tc.name)
+		require.Zero(t, strict.Count(check.Warning), tc.name)
+		require.Equal(t, lenient.Count(check.Error)+lenient.Count(check.Warning), strict.Count(check.Error), tc.name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 
+	"spore/cluster/check"
 	"spore/cluster/spec"
 )
 
@@ -30,16 +31,16 @@ var filesystemName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
 func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 	k.checkCephMonitors()
 	if s.OSDMemory != 0 {
-		k.between(in(src, "osdMemory"), "osdMemory", s.OSDMemory, leastOSDMemory, mostOSDMemory)
+		k.Between(check.In(src, "osdMemory"), "osdMemory", s.OSDMemory, leastOSDMemory, mostOSDMemory)
 	}
-	p := in(src)
+	p := check.In(src)
 	if s.PoolSize != 0 {
-		p = in(src, "poolSize")
+		p = check.In(src, "poolSize")
 	}
-	if !k.between(p, "poolSize", s.Copies(), 1, mostCopies) {
+	if !k.Between(p, "poolSize", s.Copies(), 1, mostCopies) {
 		return
 	}
-	if s.FailureDomain != "" && !k.oneOf(in(src, "failureDomain"), "the failure domain", s.FailureDomain, failureDomains) {
+	if s.FailureDomain != "" && !k.OneOf(check.In(src, "failureDomain"), "the failure domain", s.FailureDomain, failureDomains) {
 		return
 	}
 	k.checkCopies(p, "poolSize", s.Copies(), s.Domain())
@@ -51,11 +52,11 @@ func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 func (k *checker) checkCephMonitors() {
 	var first netip.Addr
 	var whose string
-	for _, i := range k.membersOf("ceph-mon") {
-		name, p := k.nodeName(i), in(k.c.cluster, "nodes", i, "roles")
-		ips := k.c.Cluster.Nodes[i].IPs
+	for _, i := range k.MembersOf("ceph-mon") {
+		name, p := k.NodeName(i), check.In(k.File, "nodes", i, "roles")
+		ips := k.Cluster.Nodes[i].IPs
 		if len(ips) == 0 {
-			k.errorf(p, "node %s has the role ceph-mon but no address, which the other monitors and all clients need; add one under ips", name)
+			k.Errorf(p, "node %s has the role ceph-mon but no address, which the other monitors and all clients need; add one under ips", name)
 			continue
 		}
 		a, err := netip.ParseAddr(ips[0])
@@ -65,17 +66,17 @@ func (k *checker) checkCephMonitors() {
 		if !first.IsValid() {
 			first, whose = a, name
 		} else if a.Is4() != first.Is4() {
-			k.errorf(in(k.c.cluster, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph uses only one of them: put addresses of the same kind first", name, family(a), whose, family(first))
+			k.Errorf(check.In(k.File, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph uses only one of them: put addresses of the same kind first", name, family(a), whose, family(first))
 			return
 		}
 	}
 }
 
 // checkCopies holds that there are places for all copies of an object.
-func (k *checker) checkCopies(p place, what string, size int, domain string) {
-	hosts, disks := k.membersOf("ceph-osd"), 0
+func (k *checker) checkCopies(p check.Place, what string, size int, domain string) {
+	hosts, disks := k.MembersOf("ceph-osd"), 0
 	for _, i := range hosts {
-		if f, ok := k.files[k.c.Cluster.Nodes[i].Name]; ok {
+		if f, ok := k.files[k.Cluster.Nodes[i].Name]; ok {
 			for _, d := range k.c.NodeFiles[f].Disks {
 				if d.Use == "osd" {
 					disks++
@@ -89,45 +90,45 @@ func (k *checker) checkCopies(p place, what string, size int, domain string) {
 	}
 	switch {
 	case have > 0 && size > have:
-		k.errorf(p, "%s %d with failureDomain %s needs %d %s, but there are %d, so pools would never be clean; lower %s or add disks", what, size, domain, size, places, have, what)
+		k.Errorf(p, "%s %d with failureDomain %s needs %d %s, but there are %d, so pools would never be clean; lower %s or add disks", what, size, domain, size, places, have, what)
 	case size == 1:
-		k.warningf(p, "with %s 1 every disk that fails loses data; write 2, or better 3", what)
+		k.Warningf(p, "with %s 1 every disk that fails loses data; write 2, or better 3", what)
 	}
 }
 
 func (k *checker) checkPools(src *source, s *spec.Ceph) {
-	seen := k.unique()
+	seen := k.Unique()
 	for i, pool := range s.Pools {
-		p := in(src, "pools", i)
+		p := check.In(src, "pools", i)
 		if !poolName.MatchString(pool.Name) {
-			k.errorf(p.then("name"), "the pool name %q is not valid; write 1 to 64 letters, digits, -, _ and dots inside, the first a letter or digit", clip(pool.Name))
+			k.Errorf(p.Then("name"), "the pool name %q is not valid; write 1 to 64 letters, digits, -, _ and dots inside, the first a letter or digit", check.Clip(pool.Name))
 		} else {
-			seen.add(p.then("name"), "the pool", pool.Name, "each pool has one entry")
+			seen.Add(p.Then("name"), "the pool", pool.Name, "each pool has one entry")
 		}
 		if pool.Application != "" {
-			k.oneOf(p.then("application"), "the application of a pool", pool.Application, poolApplications)
+			k.OneOf(p.Then("application"), "the application of a pool", pool.Application, poolApplications)
 		}
 		if pool.Kubernetes && pool.Application == spec.PoolRADOS {
-			k.errorf(p.then("kubernetes"), "Kubernetes makes block devices, and the pool %s is for rados; write application: rbd, or remove kubernetes", clip(pool.Name))
+			k.Errorf(p.Then("kubernetes"), "Kubernetes makes block devices, and the pool %s is for rados; write application: rbd, or remove kubernetes", check.Clip(pool.Name))
 		}
 		k.checkSizes(p, s, pool.Size, pool.MinSize)
 	}
 }
 
 // checkSizes holds that the copies of one entry's pools have places, and that they can be written.
-func (k *checker) checkSizes(p place, s *spec.Ceph, size, minSize int) {
+func (k *checker) checkSizes(p check.Place, s *spec.Ceph, size, minSize int) {
 	if size == 0 {
 		size = s.Copies()
 	} else {
-		if !k.between(p.then("size"), "size", size, 1, mostCopies) {
+		if !k.Between(p.Then("size"), "size", size, 1, mostCopies) {
 			return
 		}
-		k.checkCopies(p.then("size"), "size", size, s.Domain())
+		k.checkCopies(p.Then("size"), "size", size, s.Domain())
 	}
 	if minSize != 0 && (minSize < 0 || minSize > size) {
-		k.errorf(p.then("minSize"), "minSize %d is not between 1 and the pool's %d copies, so nothing could be written; correct it, or leave it out", minSize, size)
+		k.Errorf(p.Then("minSize"), "minSize %d is not between 1 and the pool's %d copies, so nothing could be written; correct it, or leave it out", minSize, size)
 	} else if size > 2 && minSize == 1 {
-		k.warningf(p.then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
+		k.Warningf(p.Then("minSize"), "with minSize 1 what is acknowledged may be on one disk alone, and is lost with it; write %d", size-size/2)
 	}
 }
 
@@ -135,35 +136,35 @@ func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
 	if len(s.Filesystems) == 0 {
 		return
 	}
-	if len(k.membersOf("ceph-osd")) == 0 {
-		k.errorf(in(src, "filesystems"), "no node has the role ceph-osd, so there is no disk for a file system; give nodes the role, or remove filesystems")
+	if len(k.MembersOf("ceph-osd")) == 0 {
+		k.Errorf(check.In(src, "filesystems"), "no node has the role ceph-osd, so there is no disk for a file system; give nodes the role, or remove filesystems")
 	}
-	mons := k.membersOf("ceph-mon")
+	mons := k.MembersOf("ceph-mon")
 	for _, i := range mons {
 		// src/ceph_mds.cc of Ceph refuses such a name.
-		if name := k.nodeName(i); name != "" && name[0] >= '0' && name[0] <= '9' {
-			k.errorf(in(k.c.cluster, "nodes", i, "name"), "beside the monitor of node %s runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml", name)
+		if name := k.NodeName(i); name != "" && name[0] >= '0' && name[0] <= '9' {
+			k.Errorf(check.In(k.File, "nodes", i, "name"), "beside the monitor of node %s runs a metadata server, whose name cannot begin with a digit; call the node otherwise, or remove filesystems from services/ceph.yaml", name)
 		}
 	}
 	if n := len(s.Filesystems); n > len(mons) && len(mons) > 0 {
-		k.errorf(in(src, "filesystems", len(mons)), "there are more file systems, %d, than metadata servers, %d, one beside each monitor; each file system needs one: remove file systems or add monitors", n, len(mons))
+		k.Errorf(check.In(src, "filesystems", len(mons)), "there are more file systems, %d, than metadata servers, %d, one beside each monitor; each file system needs one: remove file systems or add monitors", n, len(mons))
 	} else if n == len(mons) && n > 1 {
-		k.warningf(in(src, "filesystems", n-1), "there are as many file systems as metadata servers, so that none stands by: where one fails, its file system stands still; remove a file system")
+		k.Warningf(check.In(src, "filesystems", n-1), "there are as many file systems as metadata servers, so that none stands by: where one fails, its file system stands still; remove a file system")
 	}
-	seen, pools := k.unique(), map[string]bool{}
+	seen, pools := k.Unique(), map[string]bool{}
 	for _, pool := range s.Pools {
 		pools[pool.Name] = true
 	}
 	for i, f := range s.Filesystems {
-		p := in(src, "filesystems", i)
+		p := check.In(src, "filesystems", i)
 		if !filesystemName.MatchString(f.Name) {
-			k.errorf(p.then("name"), "the name %q of a file system is not valid; write 1 to 50 lower-case letters and digits, and - inside", clip(f.Name))
+			k.Errorf(p.Then("name"), "the name %q of a file system is not valid; write 1 to 50 lower-case letters and digits, and - inside", check.Clip(f.Name))
 			continue
 		}
-		seen.add(p.then("name"), "the file system", f.Name, "each file system has one entry")
+		seen.Add(p.Then("name"), "the file system", f.Name, "each file system has one entry")
 		for _, own := range []string{f.MetadataPool(), f.DataPool()} {
 			if pools[own] {
-				k.errorf(p.then("name"), "the file system %s makes a pool %s, and an entry of pools has the same name; rename that pool", f.Name, own)
+				k.Errorf(p.Then("name"), "the file system %s makes a pool %s, and an entry of pools has the same name; rename that pool", f.Name, own)
 			}
 		}
 		k.checkSizes(p, s, f.Size, f.MinSize)

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 )
@@ -23,30 +24,30 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 	states := 0
 	var seen []namedDisk
 	for i, d := range list {
-		p := in(src, "disks", i)
-		if src.has("disks", i, "use") && k.oneOf(p.then("use"), "the use of a disk", d.Use, diskUses) {
-			if role := useRoles[d.Use]; role != "" && !k.hasRole(node, role) {
-				k.errorf(p.then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.nodeName(node), role)
+		p := check.In(src, "disks", i)
+		if src.Has("disks", i, "use") && k.OneOf(p.Then("use"), "the use of a disk", d.Use, diskUses) {
+			if role := useRoles[d.Use]; role != "" && !k.HasRole(node, role) {
+				k.Errorf(p.Then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.NodeName(node), role)
 			}
 			if d.Use == "state" {
 				if states++; states == 2 {
-					k.errorf(p.then("use"), "this is the second state disk; a node has one")
+					k.Errorf(p.Then("use"), "this is the second state disk; a node has one")
 				}
 			}
 		}
 		if d.Encrypt && d.Use != "osd" {
-			k.errorf(p.then("encrypt"), "only disks for osd are encrypted; remove encrypt")
+			k.Errorf(p.Then("encrypt"), "only disks for osd are encrypted; remove encrypt")
 		}
-		if !src.has("disks", i, "selector") {
+		if !src.Has("disks", i, "selector") {
 			continue
 		}
-		n, ok := k.checkSelector(p.then("selector"), d.Selector)
+		n, ok := k.checkSelector(p.Then("selector"), d.Selector)
 		if !ok {
 			continue
 		}
 		for _, other := range seen {
 			if n.maySelect(other) {
-				k.errorf(p.then("selector"), "this selector and the selector of %s can match the same disk; write one entry for each disk", other.place.where())
+				k.Errorf(p.Then("selector"), "this selector and the selector of %s can match the same disk; write one entry for each disk", other.place.Where())
 				break
 			}
 		}
@@ -56,7 +57,7 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 
 // namedDisk is a selector in normal form.
 type namedDisk struct {
-	place             place
+	place             check.Place
 	serial, wwn, byID string
 }
 
@@ -86,7 +87,7 @@ var (
 )
 
 // checkSelector checks that a selector names exactly one disk, and brings it into normal form.
-func (k *checker) checkSelector(p place, s spec.DiskSelector) (namedDisk, bool) {
+func (k *checker) checkSelector(p check.Place, s spec.DiskSelector) (namedDisk, bool) {
 	n := namedDisk{place: p}
 	values := []struct{ key, value string }{{"serial", s.Serial}, {"wwn", s.WWN}, {"byID", s.ByID}}
 	set := 0
@@ -95,58 +96,58 @@ func (k *checker) checkSelector(p place, s spec.DiskSelector) (namedDisk, bool) 
 			continue
 		}
 		if set++; set == 2 {
-			k.errorf(p, "a selector has exactly one of serial, wwn and byID, because two could match different disks: keep the serial")
+			k.Errorf(p, "a selector has exactly one of serial, wwn and byID, because two could match different disks: keep the serial")
 			return n, false
 		}
 		switch {
 		case strings.ContainsAny(v.value, globs):
-			k.errorf(p.then(v.key), "the selector %q is a pattern and can match two disks; write the whole %s of one disk", clip(v.value), v.key)
+			k.Errorf(p.Then(v.key), "the selector %q is a pattern and can match two disks; write the whole %s of one disk", check.Clip(v.value), v.key)
 			return n, false
 		case deviceName.MatchString(v.value):
-			k.errorf(p.then(v.key), "%q is a kernel name, which moves from disk to disk; write what `lsblk -o NAME,SERIAL,WWN` shows for it", clip(v.value))
+			k.Errorf(p.Then(v.key), "%q is a kernel name, which moves from disk to disk; write what `lsblk -o NAME,SERIAL,WWN` shows for it", check.Clip(v.value))
 			return n, false
 		}
 	}
 	if set == 0 {
-		k.errorf(p, "the selector names no disk; write one of serial, wwn and byID, as `lsblk -o NAME,SERIAL,WWN` shows them")
+		k.Errorf(p, "the selector names no disk; write one of serial, wwn and byID, as `lsblk -o NAME,SERIAL,WWN` shows them")
 		return n, false
 	}
 	var ok bool
 	switch {
 	case s.Serial != "":
-		n.serial, ok = k.diskSerial(p.then("serial"), s.Serial)
+		n.serial, ok = k.diskSerial(p.Then("serial"), s.Serial)
 	case s.WWN != "":
 		n.wwn, ok = strings.ToLower(s.WWN), wwnForm.MatchString(strings.ToLower(s.WWN))
 		if !ok {
-			k.errorf(p.then("wwn"), "%q is not a World Wide Name; write it as `lsblk -o NAME,WWN` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2", clip(s.WWN))
+			k.Errorf(p.Then("wwn"), "%q is not a World Wide Name; write it as `lsblk -o NAME,WWN` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2", check.Clip(s.WWN))
 		}
 	default:
-		n.byID, ok = s.ByID, k.byID(p.then("byID"), s.ByID)
+		n.byID, ok = s.ByID, k.byID(p.Then("byID"), s.ByID)
 	}
 	return n, ok
 }
 
-func (k *checker) diskSerial(p place, s string) (string, bool) {
+func (k *checker) diskSerial(p check.Place, s string) (string, bool) {
 	if _, err := identity.Normalize(identity.Serial, s); err != nil {
-		k.errorf(p, "the disk serial number %q %v", clip(s), err)
+		k.Errorf(p, "the disk serial number %q %v", check.Clip(s), err)
 		return "", false
 	}
 	if strings.TrimSpace(s) != s {
-		k.errorf(p, "the disk serial number %q has blanks around it; remove them", clip(s))
+		k.Errorf(p, "the disk serial number %q has blanks around it; remove them", check.Clip(s))
 		return "", false
 	}
 	return s, true
 }
 
-func (k *checker) byID(p place, s string) bool {
+func (k *checker) byID(p check.Place, s string) bool {
 	name, path := strings.CutPrefix(s, "/dev/disk/by-id/")
 	switch {
 	case path:
-		k.errorf(p, "write the name under /dev/disk/by-id alone: %q", clip(name))
+		k.Errorf(p, "write the name under /dev/disk/by-id alone: %q", check.Clip(name))
 	case partForm.MatchString(s):
-		k.errorf(p, "%q is a partition; write the name of the whole disk: %q", clip(s), clip(partForm.ReplaceAllString(s, "")))
+		k.Errorf(p, "%q is a partition; write the name of the whole disk: %q", check.Clip(s), check.Clip(partForm.ReplaceAllString(s, "")))
 	case !byIDForm.MatchString(s):
-		k.errorf(p, "%q is not a name under /dev/disk/by-id; write one such as ata-Samsung_SSD_870_S5Y1NG0R or wwn-0x5000c500a1b2c3d4", clip(s))
+		k.Errorf(p, "%q is not a name under /dev/disk/by-id; write one such as ata-Samsung_SSD_870_S5Y1NG0R or wwn-0x5000c500a1b2c3d4", check.Clip(s))
 	default:
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/spec"
 )
 
@@ -37,23 +38,23 @@ func (k *checker) checkImage() {
 		return
 	}
 	if m.Suite != "" {
-		k.oneOf(in(src, "suite"), "the suite", m.Suite, suites)
+		k.OneOf(check.In(src, "suite"), "the suite", m.Suite, suites)
 	}
 	k.listOf(src, "components", "the component", m.Components, components)
 	if len(m.Components) > 0 && !slices.Contains(m.Components, "main") {
-		k.errorf(in(src, "components"), "the components lack main, on which everything else depends; add it")
+		k.Errorf(check.In(src, "components"), "the components lack main, on which everything else depends; add it")
 	}
 	if m.Kernel != "" {
-		k.oneOf(in(src, "kernel"), "the kernel", m.Kernel, kernels)
+		k.OneOf(check.In(src, "kernel"), "the kernel", m.Kernel, kernels)
 	}
 	if m.Microcode && !slices.Contains(m.Components, "non-free-firmware") {
-		k.errorf(in(src, "microcode"), "microcode is in the component non-free-firmware; write components: [main, non-free-firmware], or microcode: false")
+		k.Errorf(check.In(src, "microcode"), "microcode is in the component non-free-firmware; write components: [main, non-free-firmware], or microcode: false")
 	} else if m.Microcode && m.Kernel == "cloud" {
-		k.warningf(in(src, "microcode"), "a virtual machine gets its microcode from its host; with the cloud kernel, write microcode: false")
+		k.Warningf(check.In(src, "microcode"), "a virtual machine gets its microcode from its host; with the cloud kernel, write microcode: false")
 	}
 	k.listOf(src, "formats", "the format", m.Formats, spec.Formats)
-	k.mirror(in(src, "mirror"), m.Mirror)
-	k.mirror(in(src, "securityMirror"), m.SecurityMirror)
+	k.mirror(check.In(src, "mirror"), m.Mirror)
+	k.mirror(check.In(src, "securityMirror"), m.SecurityMirror)
 	k.checkPackages(src, m.Packages)
 	k.listOf(src, "keep", "the kind", m.Keep, kept)
 	k.checkKeepPaths(src, m.KeepPaths)
@@ -63,49 +64,49 @@ func (k *checker) checkImage() {
 
 // listOf checks that the entries of a list are known and there once.
 func (k *checker) listOf(src *source, key, what string, list, known []string) {
-	seen := k.unique()
+	seen := k.Unique()
 	for i, v := range list {
-		if p := in(src, key, i); k.oneOf(p, what, v, known) {
-			seen.add(p, what, v, "remove one")
+		if p := check.In(src, key, i); k.OneOf(p, what, v, known) {
+			seen.Add(p, what, v, "remove one")
 		}
 	}
 }
 
-func (k *checker) mirror(p place, s string) {
+func (k *checker) mirror(p check.Place, s string) {
 	if s == "" {
 		return
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		k.errorf(p, "%q is not the URL of an archive; write http:// or https://, host and path, such as https://mirror.example/debian", clip(s))
+		k.Errorf(p, "%q is not the URL of an archive; write http:// or https://, host and path, such as https://mirror.example/debian", check.Clip(s))
 	}
 }
 
 func (k *checker) checkPackages(src *source, list []string) {
-	seen := k.unique()
+	seen := k.Unique()
 	for i, name := range list {
-		p := in(src, "packages", i)
+		p := check.In(src, "packages", i)
 		if !packageName.MatchString(name) {
-			k.errorf(p, "%q is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture", clip(name))
+			k.Errorf(p, "%q is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture", check.Clip(name))
 			continue
 		}
-		seen.add(p, "the package", name, "remove one")
+		seen.Add(p, "the package", name, "remove one")
 	}
 }
 
 func (k *checker) checkKeepPaths(src *source, list []string) {
-	seen := k.unique()
+	seen := k.Unique()
 	for i, pattern := range list {
-		p := in(src, "keepPaths", i)
+		p := check.In(src, "keepPaths", i)
 		if _, err := path.Match(pattern, ""); err != nil || !path.IsAbs(pattern) || path.Clean(pattern) != pattern || strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' }) {
-			k.errorf(p, "%q is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*", clip(pattern))
+			k.Errorf(p, "%q is not the path of a file or directory; write one as it is in the package, such as /usr/share/zsh or /usr/share/locale/de*", check.Clip(pattern))
 			continue
 		}
 		if !slices.ContainsFunc(keepable, func(dir string) bool { return strings.HasPrefix(pattern, dir) }) {
-			k.errorf(p, "%s cannot be put back: files there decide how a machine starts; write a path below %s", clip(pattern), strings.Join(keepable, ", "))
+			k.Errorf(p, "%s cannot be put back: files there decide how a machine starts; write a path below %s", check.Clip(pattern), strings.Join(keepable, ", "))
 			continue
 		}
-		seen.add(p, "the path", pattern, "remove one")
+		seen.Add(p, "the path", pattern, "remove one")
 	}
 }
 
@@ -122,19 +123,19 @@ var reservedArguments = map[string]string{
 }
 
 func (k *checker) checkArguments(src *source, list []string) {
-	seen := k.unique()
+	seen := k.Unique()
 	for i, word := range list {
-		p := in(src, "kernelArguments", i)
+		p := check.In(src, "kernelArguments", i)
 		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\'' }) {
-			k.errorf(p, "%q is not one word of a kernel command line; write each word as an entry of its own, without blanks and quotes", clip(word))
+			k.Errorf(p, "%q is not one word of a kernel command line; write each word as an entry of its own, without blanks and quotes", check.Clip(word))
 			continue
 		}
 		key, _, _ := strings.Cut(word, "=")
 		if why, reserved := reservedArguments[key]; reserved {
-			k.errorf(p, "the kernel argument %s cannot be set here: %s; remove it", clip(key), why)
+			k.Errorf(p, "the kernel argument %s cannot be set here: %s; remove it", check.Clip(key), why)
 			continue
 		}
-		seen.add(p, "the kernel argument", word, "remove one")
+		seen.Add(p, "the kernel argument", word, "remove one")
 	}
 }
 
@@ -156,16 +157,16 @@ func (k *checker) checkSlots(src *source) {
 		if slot.value == 0 {
 			continue
 		}
-		p := in(src, "slots", slot.key)
+		p := check.In(src, "slots", slot.key)
 		if slot.value < slot.least {
-			k.errorf(p, "the slot %s of %d MiB is below the fixed layout; write %d or more", slot.key, slot.value, slot.least)
+			k.Errorf(p, "the slot %s of %d MiB is below the fixed layout; write %d or more", slot.key, slot.value, slot.least)
 		} else if slot.value > slotMost {
-			k.errorf(p, "the slot %s of %d MiB is out of bounds; sizes are in MiB, write %d to %d", slot.key, slot.value, slot.least, slotMost)
+			k.Errorf(p, "the slot %s of %d MiB is out of bounds; sizes are in MiB, write %d to %d", slot.key, slot.value, slot.least, slotMost)
 		}
 	}
 	root, verity := max(s.Root, slotRoot), max(s.Verity, slotVerity)
 	// A hash tree of 32-byte hashes over 4096-byte blocks takes 1/128 + 1/128² + … = 1/127 of the data, and a superblock.
 	if need := root/127 + 2; root <= slotMost && verity < need {
-		k.errorf(in(src, "slots", "root"), "a root of %d MiB needs %d MiB for its hash tree, and the slot verity has %d; write verity: %d", root, need, verity, need)
+		k.Errorf(check.In(src, "slots", "root"), "a root of %d MiB needs %d MiB for its hash tree, and the slot verity has %d; write verity: %d", root, need, verity, need)
 	}
 }

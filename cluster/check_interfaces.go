@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 )
@@ -13,7 +14,7 @@ import (
 // interfaceMACs says which node lists a MAC in cluster.yaml.
 func (k *checker) interfaceMACs() map[string]int {
 	out := map[string]int{}
-	for i, n := range k.c.Cluster.Nodes {
+	for i, n := range k.Cluster.Nodes {
 		for _, mac := range normal(identity.MAC, n.MACs) {
 			if _, twice := out[mac]; !twice {
 				out[mac] = i
@@ -45,7 +46,7 @@ func (k *checker) checkInterfaces(src *source, node int, list []spec.Interface, 
 		x.shape(i)
 	}
 	static := map[netip.Addr]bool{}
-	gateways := k.unique()
+	gateways := k.Unique()
 	dhcp := false
 	for i, f := range list {
 		dhcp = dhcp || f.DHCP
@@ -58,15 +59,15 @@ func (k *checker) checkInterfaces(src *source, node int, list []spec.Interface, 
 	if dhcp {
 		return
 	}
-	for j, ip := range k.c.Cluster.Nodes[node].IPs {
+	for j, ip := range k.Cluster.Nodes[node].IPs {
 		if a, err := netip.ParseAddr(ip); err == nil && !static[a] {
-			k.errorf(in(src, "interfaces"), "the node's address %s (%s) is missing on its interfaces; add it to the addresses of one, or write dhcp: true", a, in(k.c.cluster, "nodes", node, "ips", j).where())
+			k.Errorf(check.In(src, "interfaces"), "the node's address %s (%s) is missing on its interfaces; add it to the addresses of one, or write dhcp: true", a, check.In(k.File, "nodes", node, "ips", j).Where())
 		}
 	}
 }
 
-func (x *nodeInterfaces) place(i int, path ...any) place {
-	return in(x.src, append([]any{"interfaces", i}, path...)...)
+func (x *nodeInterfaces) place(i int, path ...any) check.Place {
+	return check.In(x.src, append([]any{"interfaces", i}, path...)...)
 }
 
 // linkName is what the kernel accepts (dev_valid_name) less what is awkward: at most 15 bytes (IFNAMSIZ).
@@ -81,17 +82,17 @@ func (x *nodeInterfaces) shape(i int) {
 	made := f.Bond != nil || f.VLAN != nil
 	switch {
 	case f.Bond != nil && f.VLAN != nil:
-		k.errorf(x.place(i), "an interface is a bond or a VLAN, not both; make the bond first, and the VLAN with the bond's name as parent")
+		k.Errorf(x.place(i), "an interface is a bond or a VLAN, not both; make the bond first, and the VLAN with the bond's name as parent")
 	case f.MAC != "" && made:
-		k.errorf(x.place(i, "mac"), "a bond or VLAN is virtual and has no mac; remove mac, and name the cards as bond members or VLAN parent")
+		k.Errorf(x.place(i, "mac"), "a bond or VLAN is virtual and has no mac; remove mac, and name the cards as bond members or VLAN parent")
 	case f.MAC == "" && !made && f.Name != "":
-		k.errorf(x.place(i, "name"), "a card is selected by mac, never by a name such as %q, which changes; write mac: and the card's permanent address", clip(f.Name))
+		k.Errorf(x.place(i, "name"), "a card is selected by mac, never by a name such as %q, which changes; write mac: and the card's permanent address", check.Clip(f.Name))
 	case f.MAC != "" && f.Name != "":
-		k.errorf(x.place(i, "name"), "a card keeps its own name; remove name (only a bond or VLAN gets one)")
+		k.Errorf(x.place(i, "name"), "a card keeps its own name; remove name (only a bond or VLAN gets one)")
 	case f.MAC == "" && !made:
-		k.errorf(x.place(i), "the interface is empty; write mac for a card, or name with bond or vlan")
+		k.Errorf(x.place(i), "the interface is empty; write mac for a card, or name with bond or vlan")
 	case made && f.Name == "":
-		k.errorf(x.place(i), "a bond or VLAN needs a name; write one such as bond0 or plant.20")
+		k.Errorf(x.place(i), "a bond or VLAN needs a name; write one such as bond0 or plant.20")
 	}
 	if made && f.Name != "" {
 		x.name(i, f.Name)
@@ -105,11 +106,11 @@ func (x *nodeInterfaces) name(i int, name string) {
 	p := x.place(i, "name")
 	switch first, twice := x.byName[name]; {
 	case !linkName.MatchString(name):
-		x.k.errorf(p, "the interface name %q is not valid; write 1 to 15 lower-case letters, digits, -, _ and ., the first a letter", clip(name))
+		x.k.Errorf(p, "the interface name %q is not valid; write 1 to 15 lower-case letters, digits, -, _ and ., the first a letter", check.Clip(name))
 	case kernelName.MatchString(name):
-		x.k.errorf(p, "the interface name %q is one that the kernel gives to cards; choose another, such as bond0", name)
+		x.k.Errorf(p, "the interface name %q is one that the kernel gives to cards; choose another, such as bond0", name)
 	case twice:
-		x.k.errorf(p, "the interface name %q exists already (%s); names are unique on a node", name, x.place(first).where())
+		x.k.Errorf(p, "the interface name %q exists already (%s); names are unique on a node", name, x.place(first).Where())
 	default:
 		x.byName[name] = i
 	}
@@ -120,11 +121,11 @@ func (x *nodeInterfaces) card(i int, value string) {
 	p := x.place(i, "mac")
 	mac, err := identity.Normalize(identity.MAC, value)
 	if err != nil {
-		x.k.errorf(p, "the MAC address %q %v", clip(value), err)
+		x.k.Errorf(p, "the MAC address %q %v", check.Clip(value), err)
 		return
 	}
 	if first, twice := x.byMAC[mac]; twice {
-		x.k.errorf(p, "the card %s exists already (%s); put all settings of a card into one entry", mac, x.place(first).where())
+		x.k.Errorf(p, "the card %s exists already (%s); put all settings of a card into one entry", mac, x.place(first).Where())
 		return
 	}
 	x.byMAC[mac] = i
@@ -132,9 +133,9 @@ func (x *nodeInterfaces) card(i int, value string) {
 }
 
 // mine claims a card for this node.
-func (x *nodeInterfaces) mine(p place, mac string) {
+func (x *nodeInterfaces) mine(p check.Place, mac string) {
 	if owner, ok := x.cards[mac]; ok && owner != x.node {
-		x.k.errorf(p, "the card %s belongs to node %s; correct the address", mac, x.k.nodeName(owner))
+		x.k.Errorf(p, "the card %s belongs to node %s; correct the address", mac, x.k.NodeName(owner))
 		return
 	}
 	x.cards[mac] = x.node
@@ -148,30 +149,30 @@ func (x *nodeInterfaces) bond(i int) {
 		return
 	}
 	if b.Mode != "" {
-		x.k.oneOf(x.place(i, "bond", "mode"), "the bond mode", b.Mode, bondModes)
+		x.k.OneOf(x.place(i, "bond", "mode"), "the bond mode", b.Mode, bondModes)
 	}
-	if x.src.has("interfaces", i, "bond", "members") && len(b.Members) == 0 {
-		x.k.errorf(x.place(i, "bond", "members"), "a bond needs members; write the MACs of its cards")
+	if x.src.Has("interfaces", i, "bond", "members") && len(b.Members) == 0 {
+		x.k.Errorf(x.place(i, "bond", "members"), "a bond needs members; write the MACs of its cards")
 	}
 	if len(b.Members) == 1 {
-		x.k.warningf(x.place(i, "bond", "members"), "a bond of one card brings nothing; add the second card, or give the card the addresses itself")
+		x.k.Warningf(x.place(i, "bond", "members"), "a bond of one card brings nothing; add the second card, or give the card the addresses itself")
 	}
 	for j, value := range b.Members {
 		p := x.place(i, "bond", "members", j)
 		mac, err := identity.Normalize(identity.MAC, value)
 		if err != nil {
-			x.k.errorf(p, "the bond member %q %v", clip(value), err)
+			x.k.Errorf(p, "the bond member %q %v", check.Clip(value), err)
 			continue
 		}
 		if by, taken := x.usedBy[mac]; taken {
-			x.k.errorf(p, "the card %s is a member of %s already; a card belongs to one bond", mac, clip(by))
+			x.k.Errorf(p, "the card %s is a member of %s already; a card belongs to one bond", mac, check.Clip(by))
 			continue
 		}
 		x.usedBy[mac] = x.list[i].Name
 		if own, ok := x.byMAC[mac]; ok {
 			f := x.list[own]
 			if f.DHCP || len(f.Addresses) > 0 || len(f.Gateways) > 0 {
-				x.k.errorf(x.place(own), "the card %s is a member of %s and cannot have addresses of its own; move them to the bond", mac, clip(x.list[i].Name))
+				x.k.Errorf(x.place(own), "the card %s is a member of %s and cannot have addresses of its own; move them to the bond", mac, check.Clip(x.list[i].Name))
 			}
 		}
 		x.mine(p, mac)
@@ -183,31 +184,31 @@ func (x *nodeInterfaces) vlan(i int) {
 	if v == nil {
 		return
 	}
-	if x.src.has("interfaces", i, "vlan", "id") {
-		x.k.between(x.place(i, "vlan", "id"), "the VLAN id", v.ID, 1, 4094) // IEEE 802.1Q, table 9-2
+	if x.src.Has("interfaces", i, "vlan", "id") {
+		x.k.Between(x.place(i, "vlan", "id"), "the VLAN id", v.ID, 1, 4094) // IEEE 802.1Q, table 9-2
 	}
-	if !x.src.has("interfaces", i, "vlan", "parent") {
+	if !x.src.Has("interfaces", i, "vlan", "parent") {
 		return
 	}
 	p := x.place(i, "vlan", "parent")
 	parent, mtu, ok := x.parent(v.Parent)
 	if !ok {
-		x.k.errorf(p, "the VLAN's parent %q is not a card or bond of this node; write the MAC of a card or the name of a bond above", clip(v.Parent))
+		x.k.Errorf(p, "the VLAN's parent %q is not a card or bond of this node; write the MAC of a card or the name of a bond above", check.Clip(v.Parent))
 		return
 	}
 	if by, taken := x.usedBy[parent]; taken {
-		x.k.errorf(p, "the card %s is a member of %s; put the VLAN on the bond: parent: %s", parent, clip(by), clip(by))
+		x.k.Errorf(p, "the card %s is a member of %s; put the VLAN on the bond: parent: %s", parent, check.Clip(by), check.Clip(by))
 		return
 	}
 	if own := x.list[i].MTU; own > 0 && mtu > 0 && own > mtu {
-		x.k.errorf(x.place(i, "mtu"), "the VLAN's MTU %d is larger than its parent's, %d; lower it or raise the parent's", own, mtu)
+		x.k.Errorf(x.place(i, "mtu"), "the VLAN's MTU %d is larger than its parent's, %d; lower it or raise the parent's", own, mtu)
 	}
 	for j, other := range x.list[:i] {
 		if other.VLAN == nil || other.VLAN.ID != v.ID {
 			continue
 		}
 		if same, _, ok := x.parent(other.VLAN.Parent); ok && same == parent {
-			x.k.errorf(x.place(i, "vlan", "id"), "VLAN %d of %s exists already (%s); put all its settings into one entry", v.ID, parent, x.place(j).where())
+			x.k.Errorf(x.place(i, "vlan", "id"), "VLAN %d of %s exists already (%s); put all its settings into one entry", v.ID, parent, x.place(j).Where())
 		}
 	}
 }
@@ -245,7 +246,7 @@ func (x *nodeInterfaces) mtu(i int) {
 	if slices.ContainsFunc(f.Addresses, func(a string) bool { return strings.Contains(a, ":") }) {
 		low = minMTU6
 	}
-	x.k.between(x.place(i, "mtu"), "the MTU", f.MTU, low, maxMTU)
+	x.k.Between(x.place(i, "mtu"), "the MTU", f.MTU, low, maxMTU)
 }
 
 // addresses checks the static addresses of one interface.
@@ -255,19 +256,19 @@ func (x *nodeInterfaces) addresses(i int, static map[netip.Addr]bool) []netip.Pr
 		p := x.place(i, "addresses", j)
 		n, err := netip.ParsePrefix(s)
 		if err != nil {
-			x.k.errorf(p, "%q is not an address with prefix length; write it as %s", clip(s), x.withPrefix(s))
+			x.k.Errorf(p, "%q is not an address with prefix length; write it as %s", check.Clip(s), x.withPrefix(s))
 			if a, err := netip.ParseAddr(s); err == nil {
 				static[a] = true
 			}
 			continue
 		}
-		a, ok := x.k.address(p, "the address", n.Addr().String())
+		a, ok := x.k.Address(p, "the address", n.Addr().String())
 		if !ok {
 			continue
 		}
 		out = append(out, n)
 		if static[a] {
-			x.k.errorf(p, "the address %s is on another interface of this node already; remove one", a)
+			x.k.Errorf(p, "the address %s is on another interface of this node already; remove one", a)
 			continue
 		}
 		static[a] = true
@@ -277,21 +278,21 @@ func (x *nodeInterfaces) addresses(i int, static map[netip.Addr]bool) []netip.Pr
 }
 
 // address checks one static address against the rest of the cluster.
-func (x *nodeInterfaces) address(p place, n netip.Prefix) {
+func (x *nodeInterfaces) address(p check.Place, n netip.Prefix) {
 	a := n.Addr()
-	for _, s := range x.k.subnets {
+	for _, s := range x.k.Subnets {
 		if !s.Contains(a) {
 			continue
 		}
 		if n.Bits() != s.Bits() {
-			x.k.errorf(p, "the prefix length of %s differs from that of the node subnet %s; write %s/%d", n, s, a, s.Bits())
+			x.k.Errorf(p, "the prefix length of %s differs from that of the node subnet %s; write %s/%d", n, s, a, s.Bits())
 			return
 		}
 		if !x.k.inSubnet(p, "the address", a) {
 			return
 		}
 	}
-	owner, known := x.k.owners[a]
+	owner, known := x.k.Owners[a]
 	if known && owner == x.node {
 		return
 	}
@@ -304,7 +305,7 @@ func (x *nodeInterfaces) withPrefix(s string) string {
 	if err != nil {
 		return "10.77.0.5/24"
 	}
-	for _, n := range x.k.subnets {
+	for _, n := range x.k.Subnets {
 		if n.Contains(a) {
 			return netip.PrefixFrom(a, n.Bits()).String()
 		}
@@ -316,25 +317,25 @@ func (x *nodeInterfaces) withPrefix(s string) string {
 }
 
 // gateways checks the default routers of one interface; there is one a family on a node.
-func (x *nodeInterfaces) gateways(i int, addresses []netip.Prefix, seen unique) {
+func (x *nodeInterfaces) gateways(i int, addresses []netip.Prefix, seen check.Unique) {
 	for j, s := range x.list[i].Gateways {
 		p := x.place(i, "gateways", j)
-		a, ok := x.k.address(p, "the gateway", s)
+		a, ok := x.k.Address(p, "the gateway", s)
 		if !ok {
 			continue
 		}
 		if !slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Contains(a) }) {
-			x.k.errorf(p, "the gateway %s lies outside the networks of this interface's addresses; correct it, or move it to the interface that reaches it", a)
+			x.k.Errorf(p, "the gateway %s lies outside the networks of this interface's addresses; correct it, or move it to the interface that reaches it", a)
 			continue
 		}
 		if slices.ContainsFunc(addresses, func(n netip.Prefix) bool { return n.Addr() == a }) {
-			x.k.errorf(p, "the gateway %s is this interface's own address; write the router's", a)
+			x.k.Errorf(p, "the gateway %s is this interface's own address; write the router's", a)
 			continue
 		}
-		if first, twice := seen.seen[family(a)]; twice {
-			x.k.warningf(p, "%s is a second %s gateway of this node (first %s); packets will leave by either: keep one", a, family(a), first.where())
+		if first, twice := seen.Seen[family(a)]; twice {
+			x.k.Warningf(p, "%s is a second %s gateway of this node (first %s); packets will leave by either: keep one", a, family(a), first.Where())
 			continue
 		}
-		seen.seen[family(a)] = p
+		seen.Seen[family(a)] = p
 	}
 }

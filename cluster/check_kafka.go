@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 const (
@@ -51,9 +53,9 @@ func allKafkaOperations() []string {
 }
 
 func (k *checker) checkKafka(src *source, s *spec.Kafka) {
-	brokers := len(k.membersOf(facts.KafkaBroker))
+	brokers := len(k.MembersOf(facts.KafkaBroker))
 	if s.ReplicationFactor < 0 || s.MinInsyncReplicas < 0 {
-		k.errorf(in(src), "replicationFactor and minInsyncReplicas count brokers; write 1 or more, or leave them out")
+		k.Errorf(check.In(src), "replicationFactor and minInsyncReplicas count brokers; write 1 or more, or leave them out")
 		return
 	}
 	factor := s.ReplicationFactor
@@ -61,20 +63,20 @@ func (k *checker) checkKafka(src *source, s *spec.Kafka) {
 		factor = min(3, brokers)
 	}
 	if brokers > 0 && factor > brokers {
-		k.errorf(in(src, "replicationFactor"), "replicationFactor %d needs as many brokers, and there are %d; lower it, or give more nodes the role kafka-broker", factor, brokers)
+		k.Errorf(check.In(src, "replicationFactor"), "replicationFactor %d needs as many brokers, and there are %d; lower it, or give more nodes the role kafka-broker", factor, brokers)
 	}
 	if factor > 0 && s.MinInsyncReplicas > factor {
-		k.errorf(in(src, "minInsyncReplicas"), "minInsyncReplicas %d is more than replicationFactor %d, so nothing could be written; lower it", s.MinInsyncReplicas, factor)
+		k.Errorf(check.In(src, "minInsyncReplicas"), "minInsyncReplicas %d is more than replicationFactor %d, so nothing could be written; lower it", s.MinInsyncReplicas, factor)
 	} else if factor > 1 && s.MinInsyncReplicas == factor {
-		k.warningf(in(src, "minInsyncReplicas"), "with minInsyncReplicas equal to replicationFactor (%d) one broker that is down stops all writes; have one less", factor)
+		k.Warningf(check.In(src, "minInsyncReplicas"), "with minInsyncReplicas equal to replicationFactor (%d) one broker that is down stops all writes; have one less", factor)
 	} else if s.ReplicationFactor == 1 && brokers > 1 {
-		k.warningf(in(src, "replicationFactor"), "with replicationFactor 1 a broker that is down takes its part of every topic with it; write %d, or leave it out", min(3, brokers))
+		k.Warningf(check.In(src, "replicationFactor"), "with replicationFactor 1 a broker that is down takes its part of every topic with it; write %d, or leave it out", min(3, brokers))
 	}
 	if s.AcknowledgeFromMemory && factor == 1 {
-		k.warningf(in(src, "acknowledgeFromMemory"), "with one copy of a topic each power cut takes records that were acknowledged; leave acknowledgeFromMemory out")
+		k.Warningf(check.In(src, "acknowledgeFromMemory"), "with one copy of a topic each power cut takes records that were acknowledged; leave acknowledgeFromMemory out")
 	}
 	if s.Heap != 0 {
-		k.between(in(src, "heap"), "the heap", s.Heap, kafkaLeastHeap, kafkaMostHeap)
+		k.Between(check.In(src, "heap"), "the heap", s.Heap, kafkaLeastHeap, kafkaMostHeap)
 	}
 	k.checkKafkaUsers(src, s.Users)
 	k.checkKafkaNodes()
@@ -83,16 +85,16 @@ func (k *checker) checkKafka(src *source, s *spec.Kafka) {
 // checkKafkaNodes checks what brokers and controllers need to know each other by.
 func (k *checker) checkKafkaNodes() {
 	ids := map[int32]string{}
-	for i, n := range k.c.Cluster.Nodes {
-		if !k.hasRole(i, facts.KafkaBroker) && !k.hasRole(i, facts.KafkaController) {
+	for i, n := range k.Cluster.Nodes {
+		if !k.HasRole(i, facts.KafkaBroker) && !k.HasRole(i, facts.KafkaController) {
 			continue
 		}
 		if len(n.IPs) == 0 {
-			k.errorf(in(k.c.cluster, "nodes", i), "node %s is part of Kafka and has no ips, so the others and its clients could not find it; add its address", clip(n.Name))
+			k.Errorf(check.In(k.File, "nodes", i), "node %s is part of Kafka and has no ips, so the others and its clients could not find it; add its address", check.Clip(n.Name))
 		}
 		id := facts.KafkaID(n.Name)
 		if other, taken := ids[id]; taken && other != n.Name {
-			k.errorf(in(k.c.cluster, "nodes", i, "name"), "the names %s and %s have the same hash and so the same node.id %d in Kafka; choose another name for one of them", clip(other), clip(n.Name), id)
+			k.Errorf(check.In(k.File, "nodes", i, "name"), "the names %s and %s have the same hash and so the same node.id %d in Kafka; choose another name for one of them", check.Clip(other), check.Clip(n.Name), id)
 		}
 		ids[id] = n.Name
 	}
@@ -100,49 +102,49 @@ func (k *checker) checkKafkaNodes() {
 
 func (k *checker) checkKafkaUsers(src *source, users []spec.KafkaUser) {
 	elsewhere := map[string]bool{}
-	if m := k.c.Services.MQTT; m != nil {
+	if m := mqtt.Of(k.Services); m != nil {
 		elsewhere[m.TLS.Certificate.SecretRef], elsewhere[m.TLS.Key.SecretRef] = true, true
 		for _, u := range m.Users {
 			elsewhere[u.Password.SecretRef] = true
 		}
 	}
-	names, refs := k.unique(), map[string]int{}
+	names, refs := k.Unique(), map[string]int{}
 	for i, u := range users {
-		p := in(src, "users", i)
-		if src.has("users", i, "name") {
+		p := check.In(src, "users", i)
+		if src.Has("users", i, "name") {
 			switch {
 			case u.Name == kafkaAdmin:
-				k.errorf(p.then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
+				k.Errorf(p.Then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", kafkaAdminSecret)
 			case !kafkaUser.MatchString(u.Name):
-				k.errorf(p.then("name"), "the user name %q is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit", clip(u.Name))
+				k.Errorf(p.Then("name"), "the user name %q is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit", check.Clip(u.Name))
 			default:
-				names.add(p.then("name"), "the user", u.Name, "each user has one entry")
+				names.Add(p.Then("name"), "the user", u.Name, "each user has one entry")
 			}
 		}
-		k.secretRef(p.then("password"), "password", u.Password)
+		k.SecretRef(p.Then("password"), "password", u.Password)
 		if ref := u.Password.SecretRef; ref != "" {
 			first, twice := refs[ref]
 			switch {
 			case twice:
-				k.warningf(p.then("password"), "the users %s and %s share the bundle entry %q, so they have the same password", clip(users[first].Name), clip(u.Name), clip(ref))
+				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q, so they have the same password", check.Clip(users[first].Name), check.Clip(u.Name), check.Clip(ref))
 			case ref == kafkaAdminSecret || elsewhere[ref]:
-				k.errorf(p.then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", clip(u.Name), clip(ref))
+				k.Errorf(p.Then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", check.Clip(u.Name), check.Clip(ref))
 			}
 			if !twice {
 				refs[ref] = i
 			}
 		}
 		if len(u.ACL) == 0 {
-			k.warningf(p, "the user %s may connect but neither read nor write; add acl: [{topic: …, operations: [read]}]", clip(u.Name))
+			k.Warningf(p, "the user %s may connect but neither read nor write; add acl: [{topic: …, operations: [read]}]", check.Clip(u.Name))
 		}
 		k.checkKafkaACL(p, u)
 	}
 }
 
-func (k *checker) checkKafkaACL(p place, u spec.KafkaUser) {
-	resources := k.unique()
+func (k *checker) checkKafkaACL(p check.Place, u spec.KafkaUser) {
+	resources := k.Unique()
 	for j, a := range u.ACL {
-		q := p.then("acl", j)
+		q := p.Then("acl", j)
 		kind, name, ok := k.kafkaResource(q, a)
 		if !ok {
 			continue
@@ -154,21 +156,21 @@ func (k *checker) checkKafkaACL(p place, u spec.KafkaUser) {
 		if a.Prefix {
 			what += "*"
 		}
-		resources.add(q, "the entry for", what, "put all operations into one entry")
-		if p.src.has(append(q.path, "operations")...) && len(a.Operations) == 0 {
-			k.errorf(q.then("operations"), "the entry allows nothing; write operations such as [%s], or remove it", kafkaOperations[kind][1])
+		resources.Add(q, "the entry for", what, "put all operations into one entry")
+		if p.File.Has(append(q.Path, "operations")...) && len(a.Operations) == 0 {
+			k.Errorf(q.Then("operations"), "the entry allows nothing; write operations such as [%s], or remove it", kafkaOperations[kind][1])
 		}
-		seen := k.unique()
+		seen := k.Unique()
 		for l, o := range a.Operations {
-			if k.oneOf(q.then("operations", l), "the operation on a "+kind, o, kafkaOperations[kind]) {
-				seen.add(q.then("operations", l), "the operation", o, "remove one")
+			if k.OneOf(q.Then("operations", l), "the operation on a "+kind, o, kafkaOperations[kind]) {
+				seen.Add(q.Then("operations", l), "the operation", o, "remove one")
 			}
 		}
 	}
 }
 
 // kafkaResource says what an entry is about.
-func (k *checker) kafkaResource(p place, a spec.KafkaACL) (kind, name string, ok bool) {
+func (k *checker) kafkaResource(p check.Place, a spec.KafkaACL) (kind, name string, ok bool) {
 	var set []string
 	for _, r := range kafkaResources {
 		value := map[string]string{"topic": a.Topic, "group": a.Group, "transactionalID": a.TransactionalID}[r]
@@ -180,16 +182,16 @@ func (k *checker) kafkaResource(p place, a spec.KafkaACL) (kind, name string, ok
 	}
 	switch {
 	case len(set) != 1:
-		k.errorf(p, "the entry has %d resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
+		k.Errorf(p, "the entry has %d resources; write exactly one of topic, group, transactionalID and cluster: true, and further entries for others", len(set))
 		return "", "", false
 	case a.Prefix && (kind == "cluster" || name == "*"):
-		k.errorf(p.then("prefix"), "prefix needs a name to begin with; remove it")
+		k.Errorf(p.Then("prefix"), "prefix needs a name to begin with; remove it")
 		return "", "", false
 	case kind == "topic" && name != "*" && !kafkaTopic.MatchString(name):
-		k.errorf(p.then("topic"), "the topic %q is not valid; write up to 249 letters, digits, -, _ and ., without wildcards: prefix: true means every name that begins so", clip(name))
+		k.Errorf(p.Then("topic"), "the topic %q is not valid; write up to 249 letters, digits, -, _ and ., without wildcards: prefix: true means every name that begins so", check.Clip(name))
 		return "", "", false
 	case name != "*" && strings.Contains(name, "*") && !a.Prefix:
-		k.warningf(p.then(kind), "in Kafka %q is a name with a * in it; for every name that begins so, write the beginning and prefix: true", clip(name))
+		k.Warningf(p.Then(kind), "in Kafka %q is a name with a * in it; for every name that begins so, write the beginning and prefix: true", check.Clip(name))
 	}
 	return kind, name, true
 }
@@ -199,10 +201,10 @@ var rackForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])
 
 func (k *checker) checkRack(src *source, node int, f spec.NodeFile) {
 	switch {
-	case !src.has("rack"):
+	case !src.Has("rack"):
 	case !rackForm.MatchString(f.Rack):
-		k.errorf(in(src, "rack"), "the rack %q is not valid; write 1 to 63 letters, digits, -, _ and ., the first and last a letter or digit", clip(f.Rack))
-	case !k.hasRole(node, facts.KafkaBroker):
-		k.warningf(in(src, "rack"), "the rack is for Kafka, and node %s has no role kafka-broker; remove it", f.Node)
+		k.Errorf(check.In(src, "rack"), "the rack %q is not valid; write 1 to 63 letters, digits, -, _ and ., the first and last a letter or digit", check.Clip(f.Rack))
+	case !k.HasRole(node, facts.KafkaBroker):
+		k.Warningf(check.In(src, "rack"), "the rack is for Kafka, and node %s has no role kafka-broker; remove it", f.Node)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/regular"
 	"spore/cluster/spec"
 )
@@ -37,19 +38,19 @@ var versionLine = regexp.MustCompile(`^v1\.[0-9]{2,3}$`)
 func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
 	switch {
 	case s.Version != "" && !versionLine.MatchString(s.Version):
-		k.errorf(in(src, "version"), "the Kubernetes version %q is not a release line; write it as %s", clip(s.Version), spec.KubernetesLine)
+		k.Errorf(check.In(src, "version"), "the Kubernetes version %q is not a release line; write it as %s", check.Clip(s.Version), spec.KubernetesLine)
 	case s.Version != "" && s.Version != spec.KubernetesLine:
-		k.errorf(in(src, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", spec.KubernetesLine, s.Version, spec.KubernetesLine)
+		k.Errorf(check.In(src, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", spec.KubernetesLine, s.Version, spec.KubernetesLine)
 	}
-	k.between(in(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, spec.MaxSlow)
+	k.Between(check.In(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, spec.MaxSlow)
 	if s.MaxPods != 0 {
-		k.between(in(src, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
+		k.Between(check.In(src, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
 	}
 	if s.PodSecurity != "" {
-		k.oneOf(in(src, "podSecurity"), "the pod security standard", s.PodSecurity, podSecurityLevels)
+		k.OneOf(check.In(src, "podSecurity"), "the pod security standard", s.PodSecurity, podSecurityLevels)
 	}
 	if s.Audit != "" {
-		k.oneOf(in(src, "audit"), "the audit level", s.Audit, auditLevels)
+		k.OneOf(check.In(src, "audit"), "the audit level", s.Audit, auditLevels)
 	}
 	k.checkSnapshots(src, s)
 	k.checkServiceDomain(src, s)
@@ -63,21 +64,21 @@ func (k *checker) checkSnapshots(src *source, s *spec.Kubernetes) {
 		return
 	}
 	if every := s.Snapshots.Every; every != 0 {
-		k.between(in(src, "snapshots", "every"), "every (minutes)", every, minSnapshotEvery, maxSnapshotEvery)
+		k.Between(check.In(src, "snapshots", "every"), "every (minutes)", every, minSnapshotEvery, maxSnapshotEvery)
 	}
 	if keep := s.Snapshots.Keep; keep != 0 {
-		k.between(in(src, "snapshots", "keep"), "keep", keep, 2, maxSnapshotKeep)
+		k.Between(check.In(src, "snapshots", "keep"), "keep", keep, 2, maxSnapshotKeep)
 	}
-	k.between(in(src, "snapshots", "days"), "days", s.Snapshots.Days, -1, maxSnapshotDays)
+	k.Between(check.In(src, "snapshots", "days"), "days", s.Snapshots.Days, -1, maxSnapshotDays)
 }
 
 func (k *checker) checkServiceDomain(src *source, s *spec.Kubernetes) {
-	p, domain := in(src, "dnsDomain"), s.ServiceDomain()
-	switch nodes := k.c.Cluster.Domain; {
-	case !isDomain(domain):
-		k.errorf(p, "dnsDomain %q is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as %s", clip(domain), spec.DefaultServiceDomain)
+	p, domain := check.In(src, "dnsDomain"), s.ServiceDomain()
+	switch nodes := k.Cluster.Domain; {
+	case !check.IsDomain(domain):
+		k.Errorf(p, "dnsDomain %q is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as %s", check.Clip(domain), spec.DefaultServiceDomain)
 	case nodes == domain || strings.HasSuffix(nodes, "."+domain):
-		k.errorf(p, "the domain of the nodes, %s, lies in the domain of Kubernetes services, %s, so pods could not look up a node; choose another dnsDomain, such as %s", clip(nodes), domain, spec.DefaultServiceDomain)
+		k.Errorf(p, "the domain of the nodes, %s, lies in the domain of Kubernetes services, %s, so pods could not look up a node; choose another dnsDomain, such as %s", check.Clip(nodes), domain, spec.DefaultServiceDomain)
 	}
 }
 
@@ -88,35 +89,35 @@ var reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a
 func IsImageArchive(image string) bool { return strings.HasSuffix(image, ".tar") }
 
 func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
-	seen, files := k.unique(), k.unique()
+	seen, files := k.Unique(), k.Unique()
 	for i, image := range s.Images {
-		p := in(src, "images", i)
+		p := check.In(src, "images", i)
 		host, _, _ := strings.Cut(image, "/")
 		switch {
 		case !IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
-			k.errorf(p, "%q is neither an archive nor a reference; write a path in this folder that ends in .tar, such as images/app.tar, or registry, name, tag and digest, such as registry.example/app:1.2@sha256:…", clip(image))
+			k.Errorf(p, "%q is neither an archive nor a reference; write a path in this folder that ends in .tar, such as images/app.tar, or registry, name, tag and digest, such as registry.example/app:1.2@sha256:…", check.Clip(image))
 		case !IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
-			k.errorf(p, "the reference %s can mean another image tomorrow; add its digest: %s@sha256:…", clip(image), clip(image))
+			k.Errorf(p, "the reference %s can mean another image tomorrow; add its digest: %s@sha256:…", check.Clip(image), check.Clip(image))
 		case !IsImageArchive(image):
-			seen.add(p, "the image", image, "remove one")
+			seen.Add(p, "the image", image, "remove one")
 		case path.IsAbs(image) || path.Clean(image) != image || strings.HasPrefix(image, "../"):
-			k.errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", clip(image))
-		case seen.add(p, "the image", image, "remove one"):
+			k.Errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", check.Clip(image))
+		case seen.Add(p, "the image", image, "remove one"):
 			if err := k.c.archives[image]; err != nil {
-				k.errorf(p, "the archive %s cannot be read: %v; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path", clip(image), plain(err))
+				k.Errorf(p, "the archive %s cannot be read: %v; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path", check.Clip(image), plain(err))
 			}
-			files.add(p, "the name of the archive", path.Base(image), "archives are laid into the image by their names: rename one")
+			files.Add(p, "the name of the archive", path.Base(image), "archives are laid into the image by their names: rename one")
 		}
 	}
 }
 
 // statArchives looks whether the archives that kubernetes.yaml names are there; Validate says so.
 func (l *loader) statArchives(c *Config) {
-	if c.Services.Kubernetes == nil {
+	if c.Services.Kubernetes() == nil {
 		return
 	}
 	c.archives = map[string]error{}
-	for _, image := range c.Services.Kubernetes.Images {
+	for _, image := range c.Services.Kubernetes().Images {
 		if !IsImageArchive(image) || !fs.ValidPath(image) {
 			continue
 		}
@@ -130,43 +131,43 @@ func (l *loader) statArchives(c *Config) {
 
 // checkKubernetesNodes wants an address of every node: certificates are made for addresses of cluster.yaml alone.
 func (k *checker) checkKubernetesNodes() {
-	for i, n := range k.c.Cluster.Nodes {
+	for i, n := range k.Cluster.Nodes {
 		if len(n.IPs) > 0 || !k.inKubernetes(i) {
 			continue
 		}
 		why := "its kubelet's certificate is approved for addresses of this file alone"
-		if k.hasRole(i, "control-plane") {
+		if k.HasRole(i, "control-plane") {
 			why = "etcd, the API server and their certificates need one that never changes"
 		}
-		k.errorf(in(k.c.cluster, "nodes", i), "node %s runs Kubernetes but has no address here, and %s; add ips", k.nodeName(i), why)
+		k.Errorf(check.In(k.File, "nodes", i), "node %s runs Kubernetes but has no address here, and %s; add ips", k.NodeName(i), why)
 	}
 }
 
 // checkKubernetesNetworks checks sizes and address families of the networks that Kubernetes gives out.
 func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
-	at := func(key string, n netip.Prefix) place {
-		return in(k.c.cluster, "network", key, max(0, slices.Index(k.networkList(key), n.String())))
+	at := func(key string, n netip.Prefix) check.Place {
+		return check.In(k.File, "network", key, max(0, slices.Index(k.networkList(key), n.String())))
 	}
-	for _, n := range k.services {
+	for _, n := range k.ServiceNets {
 		switch bits := n.Addr().BitLen() - n.Bits(); {
 		case bits > maxServiceBits:
-			k.errorf(at("serviceCIDRs", n), "%s is larger than the API server allows; write a prefix length of %d or more", n, n.Addr().BitLen()-maxServiceBits)
+			k.Errorf(at("serviceCIDRs", n), "%s is larger than the API server allows; write a prefix length of %d or more", n, n.Addr().BitLen()-maxServiceBits)
 		case bits < minServiceBits:
-			k.errorf(at("serviceCIDRs", n), "%s has no tenth address, which is the cluster's DNS server; write a prefix length of %d or less, such as 10.96.0.0/16", n, n.Addr().BitLen()-minServiceBits)
+			k.Errorf(at("serviceCIDRs", n), "%s has no tenth address, which is the cluster's DNS server; write a prefix length of %d or less, such as 10.96.0.0/16", n, n.Addr().BitLen()-minServiceBits)
 		}
 	}
 	for _, key := range []string{"podCIDRs", "serviceCIDRs"} {
-		list, others := k.pods, k.services
+		list, others := k.Pods, k.ServiceNets
 		other := "serviceCIDRs"
 		if key == other {
-			list, others, other = k.services, k.pods, "podCIDRs"
+			list, others, other = k.ServiceNets, k.Pods, "podCIDRs"
 		}
 		for _, n := range list {
 			if len(others) > 0 && !hasFamily(others, n) {
-				k.errorf(at(key, n), "%s is %s, but %s has no such network; use each address family in both", n, family(n.Addr()), other)
+				k.Errorf(at(key, n), "%s is %s, but %s has no such network; use each address family in both", n, family(n.Addr()), other)
 			}
-			if len(k.subnets) > 0 && !hasFamily(k.subnets, n) {
-				k.errorf(at(key, n), "%s is %s, but the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
+			if len(k.Subnets) > 0 && !hasFamily(k.Subnets, n) {
+				k.Errorf(at(key, n), "%s is %s, but the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
 			}
 		}
 	}
@@ -178,15 +179,15 @@ func hasFamily(list []netip.Prefix, n netip.Prefix) bool {
 }
 
 // checkPodBlocks checks that every node finds blocks for its pods.
-func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefix) place) {
+func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefix) check.Place) {
 	nodes := 0
-	for i := range k.c.Cluster.Nodes {
+	for i := range k.Cluster.Nodes {
 		if k.inKubernetes(i) {
 			nodes++
 		}
 	}
 	need := nodes * ((s.PodLimit() + 1<<podBlockBits - 1) >> podBlockBits)
-	for _, n := range k.pods {
+	for _, n := range k.Pods {
 		bits := n.Addr().BitLen() - n.Bits() - podBlockBits
 		if bits > 24 || bits >= 0 && 1<<bits >= need {
 			continue
@@ -195,6 +196,6 @@ func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefi
 		if bits >= 0 {
 			have = 1 << bits
 		}
-		k.errorf(at("podCIDRs", n), "%s holds %d blocks of %d addresses, and %s with up to %d pods each need %d; write a larger network, such as 10.244.0.0/16", n, have, 1<<podBlockBits, count(nodes, "node"), s.PodLimit(), need)
+		k.Errorf(at("podCIDRs", n), "%s holds %d blocks of %d addresses, and %s with up to %d pods each need %d; write a larger network, such as 10.244.0.0/16", n, have, 1<<podBlockBits, count(nodes, "node"), s.PodLimit(), need)
 	}
 }

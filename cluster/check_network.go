@@ -3,18 +3,17 @@ package cluster
 import (
 	"net/netip"
 	"slices"
-
-	"spore/cluster/roles"
+	"spore/cluster/check"
 )
 
 func (k *checker) checkNetwork() {
-	src, n := k.c.cluster, &k.c.Cluster.Network
-	k.reserved, k.owners = map[netip.Addr]string{}, map[netip.Addr]int{}
-	k.subnets = k.prefixes("nodeSubnets", n.NodeSubnets)
-	k.pods = k.prefixes("podCIDRs", n.PodCIDRs)
-	k.services = k.prefixes("serviceCIDRs", n.ServiceCIDRs)
-	if src.has("network", "nodeSubnets") && len(n.NodeSubnets) == 0 {
-		k.errorf(in(src, "network", "nodeSubnets"), "there is no node subnet; write the prefix that the nodes' addresses come from, such as [10.77.0.0/24]")
+	src, n := k.c.cluster, &k.Cluster.Network
+	k.reserved, k.Owners = map[netip.Addr]string{}, map[netip.Addr]int{}
+	k.Subnets = k.prefixes("nodeSubnets", n.NodeSubnets)
+	k.Pods = k.prefixes("podCIDRs", n.PodCIDRs)
+	k.ServiceNets = k.prefixes("serviceCIDRs", n.ServiceCIDRs)
+	if src.Has("network", "nodeSubnets") && len(n.NodeSubnets) == 0 {
+		k.Errorf(check.In(src, "network", "nodeSubnets"), "there is no node subnet; write the prefix that the nodes' addresses come from, such as [10.77.0.0/24]")
 	}
 	k.checkOverlaps()
 	k.checkGateways()
@@ -28,24 +27,24 @@ func (k *checker) prefixes(key string, list []string) []netip.Prefix {
 	var out []netip.Prefix
 	families := map[bool]string{}
 	for i, s := range list {
-		p := in(k.c.cluster, "network", key, i)
+		p := check.In(k.File, "network", key, i)
 		n, err := netip.ParsePrefix(s)
 		switch {
 		case err != nil:
-			k.errorf(p, "%q is not a network; write address/length such as 10.77.0.0/24", clip(s))
+			k.Errorf(p, "%q is not a network; write address/length such as 10.77.0.0/24", check.Clip(s))
 			continue
 		case n.Masked() != n:
-			k.errorf(p, "%s is an address inside a network; write the network itself, %s", s, n.Masked())
+			k.Errorf(p, "%s is an address inside a network; write the network itself, %s", s, n.Masked())
 			continue
 		case n.Addr().IsLoopback() || n.Addr().IsMulticast() || n.Addr().IsLinkLocalUnicast() || n.Bits() == 0:
-			k.errorf(p, "%s cannot hold addresses of machines; write a private network such as 10.77.0.0/24", s)
+			k.Errorf(p, "%s cannot hold addresses of machines; write a private network such as 10.77.0.0/24", s)
 			continue
 		case n.Bits() > n.Addr().BitLen()-2:
-			k.errorf(p, "%s has no room for two machines; write a shorter prefix length", s)
+			k.Errorf(p, "%s has no room for two machines; write a shorter prefix length", s)
 			continue
 		}
 		if first, twice := families[n.Addr().Is4()]; twice {
-			k.errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, family(n.Addr()), key, first)
+			k.Errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, family(n.Addr()), key, first)
 			continue
 		}
 		families[n.Addr().Is4()] = s
@@ -65,7 +64,7 @@ func (k *checker) checkOverlaps() {
 	groups := []struct {
 		key  string
 		list []netip.Prefix
-	}{{"nodeSubnets", k.subnets}, {"podCIDRs", k.pods}, {"serviceCIDRs", k.services}}
+	}{{"nodeSubnets", k.Subnets}, {"podCIDRs", k.Pods}, {"serviceCIDRs", k.ServiceNets}}
 	var clash []netip.Prefix
 	for i, a := range groups {
 		for _, b := range groups[i+1:] {
@@ -74,7 +73,7 @@ func (k *checker) checkOverlaps() {
 					if x.Overlaps(y) {
 						j := slices.Index(k.networkList(b.key), y.String())
 						clash = append(clash, y)
-						k.errorf(in(k.c.cluster, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong network: choose separate networks", y, b.key, x, a.key)
+						k.Errorf(check.In(k.File, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong network: choose separate networks", y, b.key, x, a.key)
 					}
 				}
 			}
@@ -82,43 +81,27 @@ func (k *checker) checkOverlaps() {
 	}
 	// What was reported here is not reported again for each address inside.
 	known := func(n netip.Prefix) bool { return slices.Contains(clash, n) }
-	k.pods, k.services = slices.DeleteFunc(k.pods, known), slices.DeleteFunc(k.services, known)
+	k.Pods, k.ServiceNets = slices.DeleteFunc(k.Pods, known), slices.DeleteFunc(k.ServiceNets, known)
 }
 
 // networkList returns a list under network as it was written.
 func (k *checker) networkList(key string) []string {
 	switch key {
 	case "podCIDRs":
-		return k.c.Cluster.Network.PodCIDRs
+		return k.Cluster.Network.PodCIDRs
 	case "serviceCIDRs":
-		return k.c.Cluster.Network.ServiceCIDRs
+		return k.Cluster.Network.ServiceCIDRs
 	}
-	return k.c.Cluster.Network.NodeSubnets
-}
-
-// address parses an IP address of one machine.
-func (k *checker) address(p place, what, s string) (netip.Addr, bool) {
-	a, err := netip.ParseAddr(s)
-	switch {
-	case err != nil:
-		k.errorf(p, "%s %q is not an IP address; write it as 10.77.0.5 or fd00::5, without prefix length", what, clip(s))
-	case a.Zone() != "" || a.Is4In6():
-		k.errorf(p, "%s %q is not in plain form; write %s", what, clip(s), a.Unmap().WithZone(""))
-	case a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast():
-		k.errorf(p, "%s %s is not the address of one machine in a network; write one of its subnet", what, s)
-	default:
-		return a, true
-	}
-	return netip.Addr{}, false
+	return k.Cluster.Network.NodeSubnets
 }
 
 // inSubnet checks that an address is one that a machine of a node subnet can have.
-func (k *checker) inSubnet(p place, what string, a netip.Addr) bool {
+func (k *checker) inSubnet(p check.Place, what string, a netip.Addr) bool {
 	var same []netip.Prefix
-	for _, s := range k.subnets {
+	for _, s := range k.Subnets {
 		if s.Contains(a) {
 			if a == s.Addr() || a.Is4() && a == broadcast(s) {
-				k.errorf(p, "%s %s is the network or broadcast address of %s; choose one between", what, a, s)
+				k.Errorf(p, "%s %s is the network or broadcast address of %s; choose one between", what, a, s)
 				return false
 			}
 			return true
@@ -126,7 +109,7 @@ func (k *checker) inSubnet(p place, what string, a netip.Addr) bool {
 		same = append(same, s)
 	}
 	if len(same) > 0 { // Otherwise the subnets are wrong themselves, which was said.
-		k.errorf(p, "%s %s lies outside the node subnets %v; choose an address inside, or correct network.nodeSubnets", what, a, same)
+		k.Errorf(p, "%s %s lies outside the node subnets %v; choose an address inside, or correct network.nodeSubnets", what, a, same)
 	}
 	return false
 }
@@ -141,24 +124,24 @@ func broadcast(n netip.Prefix) netip.Addr {
 }
 
 // outside checks that an address of the real network is not one that Kubernetes gives out.
-func (k *checker) outside(p place, what string, a netip.Addr) {
-	for _, n := range slices.Concat(k.pods, k.services) {
+func (k *checker) outside(p check.Place, what string, a netip.Addr) {
+	for _, n := range slices.Concat(k.Pods, k.ServiceNets) {
 		if n.Contains(a) {
-			k.errorf(p, "%s %s lies inside %s, which Kubernetes gives to pods and services; choose another network for one of them", what, a, n)
+			k.Errorf(p, "%s %s lies inside %s, which Kubernetes gives to pods and services; choose another network for one of them", what, a, n)
 		}
 	}
 }
 
 func (k *checker) checkGateways() {
 	families := map[bool]bool{}
-	for i, s := range k.c.Cluster.Network.Gateways {
-		p := in(k.c.cluster, "network", "gateways", i)
-		a, ok := k.address(p, "the gateway", s)
+	for i, s := range k.Cluster.Network.Gateways {
+		p := check.In(k.File, "network", "gateways", i)
+		a, ok := k.Address(p, "the gateway", s)
 		if !ok || !k.inSubnet(p, "the gateway", a) {
 			continue
 		}
 		if families[a.Is4()] {
-			k.errorf(p, "%s is the second %s gateway; write at most one for each address family", a, family(a))
+			k.Errorf(p, "%s is the second %s gateway; write at most one for each address family", a, family(a))
 		}
 		families[a.Is4()] = true
 		k.reserved[a] = "the gateway"
@@ -169,88 +152,76 @@ func (k *checker) checkGateways() {
 const maxNameservers = 3
 
 func (k *checker) checkNameservers() {
-	seen := k.unique()
-	for i, s := range k.c.Cluster.Network.Nameservers {
-		p := in(k.c.cluster, "network", "nameservers", i)
-		a, ok := k.address(p, "the nameserver", s)
-		if !ok || !seen.add(p, "the nameserver", a.String(), "remove one") {
+	seen := k.Unique()
+	for i, s := range k.Cluster.Network.Nameservers {
+		p := check.In(k.File, "network", "nameservers", i)
+		a, ok := k.Address(p, "the nameserver", s)
+		if !ok || !seen.Add(p, "the nameserver", a.String(), "remove one") {
 			continue
 		}
 		k.outside(p, "the nameserver", a)
 		if i == maxNameservers {
-			k.warningf(p, "%s and what follows is never asked: programs read the first %d nameservers only (resolv.conf(5))", a, maxNameservers)
+			k.Warningf(p, "%s and what follows is never asked: programs read the first %d nameservers only (resolv.conf(5))", a, maxNameservers)
 		}
 	}
 }
 
 func (k *checker) checkTimeServers() {
-	seen := k.unique()
-	for i, s := range k.c.Cluster.Network.NTPServers {
-		p := in(k.c.cluster, "network", "ntpServers", i)
+	seen := k.Unique()
+	for i, s := range k.Cluster.Network.NTPServers {
+		p := check.In(k.File, "network", "ntpServers", i)
 		if _, err := netip.ParseAddr(s); err == nil {
-			if a, ok := k.address(p, "the time server", s); ok {
+			if a, ok := k.Address(p, "the time server", s); ok {
 				k.outside(p, "the time server", a)
 			}
-		} else if !isDomain(s) {
-			k.errorf(p, "the time server %q is neither an IP address nor a DNS name; write one such as 10.77.0.2 or ntp.example.org", clip(s))
+		} else if !check.IsDomain(s) {
+			k.Errorf(p, "the time server %q is neither an IP address nor a DNS name; write one such as 10.77.0.2 or ntp.example.org", check.Clip(s))
 			continue
 		}
-		seen.add(p, "the time server", s, "remove one")
+		seen.Add(p, "the time server", s, "remove one")
 	}
 }
 
 // checkEndpoint checks the virtual address of the Kubernetes API.
 func (k *checker) checkEndpoint() {
-	s := k.c.Cluster.Network.ControlPlaneEndpoint
+	s := k.Cluster.Network.ControlPlaneEndpoint
 	if s == "" {
 		return
 	}
-	p := in(k.c.cluster, "network", "controlPlaneEndpoint")
-	if !slices.Contains(k.c.Cluster.Services, "kubernetes") && !p.src.faulty(p.src.at("services")) {
-		k.warningf(p, "controlPlaneEndpoint has no use without the service kubernetes; remove it or add the service")
+	p := check.In(k.File, "network", "controlPlaneEndpoint")
+	if !slices.Contains(k.Cluster.Services, "kubernetes") && !p.File.Faulty(p.File.At("services")) {
+		k.Warningf(p, "controlPlaneEndpoint has no use without the service kubernetes; remove it or add the service")
 	}
-	a, ok := k.address(p, "controlPlaneEndpoint", s)
+	a, ok := k.Address(p, "controlPlaneEndpoint", s)
 	if !ok || !k.inSubnet(p, "controlPlaneEndpoint", a) {
 		return
 	}
 	if what := k.reserved[a]; what != "" {
-		k.errorf(p, "controlPlaneEndpoint %s is %s; choose a free address of the node subnet", a, what)
+		k.Errorf(p, "controlPlaneEndpoint %s is %s; choose a free address of the node subnet", a, what)
 		return
 	}
-	if slices.Contains(k.c.Cluster.Network.Nameservers, a.String()) {
-		k.errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose a free address of the node subnet", a)
+	if slices.Contains(k.Cluster.Network.Nameservers, a.String()) {
+		k.Errorf(p, "controlPlaneEndpoint %s is a nameserver too; choose a free address of the node subnet", a)
 	}
 	k.reserved[a] = "the control-plane endpoint (VIP)"
 }
 
 // nodeAddress checks one address of a node against everything else that has addresses.
-func (k *checker) nodeAddress(p place, node int, a netip.Addr) {
+func (k *checker) nodeAddress(p check.Place, node int, a netip.Addr) {
 	if what := k.reserved[a]; what != "" {
-		k.errorf(p, "the address %s is %s; give the node its own address", a, what)
+		k.Errorf(p, "the address %s is %s; give the node its own address", a, what)
 		return
 	}
-	if other, taken := k.owners[a]; taken {
-		k.errorf(p, "the address %s belongs to node %s already (%s); an address belongs to one node", a, k.nodeName(other), in(k.c.cluster, "nodes", other).where())
+	if other, taken := k.Owners[a]; taken {
+		k.Errorf(p, "the address %s belongs to node %s already (%s); an address belongs to one node", a, k.NodeName(other), check.In(k.File, "nodes", other).Where())
 		return
 	}
-	k.owners[a] = node
+	k.Owners[a] = node
 	k.outside(p, "the address", a)
-	if slices.Contains(k.c.Cluster.Network.Nameservers, a.String()) && !k.hasRole(node, "dns-server") {
-		k.errorf(p, "the address %s is in network.nameservers, but node %s has no role dns-server: nothing would answer; add the role or correct the address", a, k.nodeName(node))
+	if slices.Contains(k.Cluster.Network.Nameservers, a.String()) && !k.HasRole(node, "dns-server") {
+		k.Errorf(p, "the address %s is in network.nameservers, but node %s has no role dns-server: nothing would answer; add the role or correct the address", a, k.NodeName(node))
 	}
-	if slices.Contains(k.c.Cluster.Network.NTPServers, a.String()) {
-		k.warningf(p, "the address %s is in network.ntpServers, but nodes ask each other by themselves; name time servers outside of the cluster", a)
+	if slices.Contains(k.Cluster.Network.NTPServers, a.String()) {
+		k.Warningf(p, "the address %s is in network.ntpServers, but nodes ask each other by themselves; name time servers outside of the cluster", a)
 	}
-}
-
-func (k *checker) nodeName(i int) string { return clip(k.c.Cluster.Nodes[i].Name) }
-
-// hasRole reports whether a node has a role, under any of its names.
-func (k *checker) hasRole(node int, role string) bool {
-	for _, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && r.Name == role {
-			return true
-		}
-	}
-	return false
 }

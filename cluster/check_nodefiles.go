@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/roles"
+	"spore/cluster/check"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // checkNodeFiles checks nodes/*.yaml, each against its node in cluster.yaml.
 func (k *checker) checkNodeFiles() {
 	var names []string
-	for _, n := range k.c.Cluster.Nodes {
+	for _, n := range k.Cluster.Nodes {
 		names = append(names, n.Name)
 	}
 	cards := k.interfaceMACs()
@@ -23,21 +24,21 @@ func (k *checker) checkNodeFiles() {
 		if src.root == nil || f.Node == "" {
 			continue
 		}
-		p := in(src)
+		p := check.In(src)
 		node, ok := k.byName[f.Node]
 		switch first := k.files[f.Node]; {
 		case !ok && len(names) > 0:
-			k.errorf(p.then("node"), "cluster.yaml has no node %q%s", clip(f.Node), orList(k.suggestOf(f.Node, names), "nodes", names[:min(10, len(names))]))
+			k.Errorf(p.Then("node"), "cluster.yaml has no node %q%s", check.Clip(f.Node), orList(k.SuggestOf(f.Node, names), "nodes", names[:min(10, len(names))]))
 			continue
 		case !ok:
 			continue
 		case first != i:
-			k.errorf(p.then("node"), "node %s has the file %s already; put everything about a node into one file", f.Node, k.c.nodeFiles[first].path)
+			k.Errorf(p.Then("node"), "node %s has the file %s already; put everything about a node into one file", f.Node, k.c.nodeFiles[first].path)
 			continue
 		}
 		if want := f.Node + ".yaml"; path.Base(src.path) != want {
 			// The node and people look for it by this name: current-node.yaml is a link to it.
-			k.errorf(p.then("node"), "this file is about node %s; rename it to nodes/%s, where the node looks for it", f.Node, want)
+			k.Errorf(p.Then("node"), "this file is about node %s; rename it to nodes/%s, where the node looks for it", f.Node, want)
 		}
 		k.checkInterfaces(src, node, f.Interfaces, cards)
 		k.checkDisks(src, node, f.Disks)
@@ -60,7 +61,7 @@ func validLabelKey(key string) bool {
 	if !ok {
 		return labelName.MatchString(prefix)
 	}
-	return isDomain(prefix) && labelName.MatchString(name)
+	return check.IsDomain(prefix) && labelName.MatchString(name)
 }
 
 // kubeletLabels are the labels of its own namespaces that a kubelet may set on its node (--node-labels,
@@ -89,27 +90,27 @@ var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 // checkScheduling checks labels and taints.
 func (k *checker) checkScheduling(src *source, node int, f spec.NodeFile) {
 	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
-		p := in(src, "labels", key)
+		p := check.In(src, "labels", key)
 		switch {
 		case !validLabelKey(key):
-			k.errorf(p, "the label key %q is not valid; write name or domain/name, where the name is 1 to 63 letters, digits, -, _ and .", clip(key))
+			k.Errorf(p, "the label key %q is not valid; write name or domain/name, where the name is 1 to 63 letters, digits, -, _ and .", check.Clip(key))
 		case reserved(key):
-			k.errorf(p, "the label %q belongs to Kubernetes; use a domain of your own, such as %s/%s", clip(key), clip(k.c.Cluster.Domain), clip(path.Base(key)))
+			k.Errorf(p, "the label %q belongs to Kubernetes; use a domain of your own, such as %s/%s", check.Clip(key), check.Clip(k.Cluster.Domain), check.Clip(path.Base(key)))
 		case !labelValue.MatchString(f.Labels[key]):
-			k.errorf(p, "the label value %q is not valid; write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends", clip(f.Labels[key]))
+			k.Errorf(p, "the label value %q is not valid; write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends", check.Clip(f.Labels[key]))
 		}
 	}
-	seen := k.unique()
+	seen := k.Unique()
 	for i, taint := range f.Taints {
-		p := in(src, "taints", i)
+		p := check.In(src, "taints", i)
 		rest, effect, ok := cutLast(taint, ":")
 		key, value, _ := strings.Cut(rest, "=")
 		if !ok || !validLabelKey(key) || !labelValue.MatchString(value) {
-			k.errorf(p, "the taint %q is not valid; write key=value:Effect or key:Effect, such as dedicated=storage:NoSchedule", clip(taint))
+			k.Errorf(p, "the taint %q is not valid; write key=value:Effect or key:Effect, such as dedicated=storage:NoSchedule", check.Clip(taint))
 			continue
 		}
-		if k.oneOf(p, "the taint effect", effect, taintEffects) {
-			seen.add(p, "the taint", key+":"+effect, "remove one")
+		if k.OneOf(p, "the taint effect", effect, taintEffects) {
+			seen.Add(p, "the taint", key+":"+effect, "remove one")
 		}
 	}
 	if (len(f.Labels) > 0 || len(f.Taints) > 0) && !k.inKubernetes(node) {
@@ -117,13 +118,13 @@ func (k *checker) checkScheduling(src *source, node int, f spec.NodeFile) {
 		if len(f.Labels) == 0 {
 			key = "taints"
 		}
-		k.warningf(in(src, key), "labels and taints are for Kubernetes, and node %s has no role of it; remove them or add the role worker", k.nodeName(node))
+		k.Warningf(check.In(src, key), "labels and taints are for Kubernetes, and node %s has no role of it; remove them or add the role worker", k.NodeName(node))
 	}
 }
 
 func (k *checker) inKubernetes(node int) bool {
-	for _, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && r.Service == "kubernetes" {
+	for _, name := range k.Cluster.Nodes[node].Roles {
+		if r, ok := services.Lookup(name); ok && r.Service == "kubernetes" {
 			return true
 		}
 	}
@@ -146,17 +147,17 @@ var sysctlTrees = []string{"abi", "debug", "dev", "fs", "kernel", "net", "sunrpc
 
 func (k *checker) checkSysctl(src *source, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		p := in(src, "sysctl", name)
+		p := check.In(src, "sysctl", name)
 		if !sysctlName.MatchString(name) {
-			k.errorf(p, "the kernel parameter %q is not a dotted name; write it as under /proc/sys with dots, such as net.core.somaxconn", clip(name))
+			k.Errorf(p, "the kernel parameter %q is not a dotted name; write it as under /proc/sys with dots, such as net.core.somaxconn", check.Clip(name))
 			continue
 		}
 		tree, _, _ := strings.Cut(name, ".")
-		if !k.oneOf(p, "the kernel parameter's first part", tree, sysctlTrees) {
+		if !k.OneOf(p, "the kernel parameter's first part", tree, sysctlTrees) {
 			continue
 		}
 		if v := values[name]; strings.TrimSpace(v) == "" || strings.ContainsAny(v, "\n\r") || len(v) > 1024 {
-			k.errorf(p, "the kernel parameter %s needs a value in one line", name)
+			k.Errorf(p, "the kernel parameter %s needs a value in one line", name)
 		}
 	}
 }

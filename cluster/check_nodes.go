@@ -3,56 +3,58 @@ package cluster
 import (
 	"cmp"
 
+	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // checkNodes checks how each node is named and recognised. Two nodes that share any sign could not be told apart.
 func (k *checker) checkNodes() {
-	names, hostnames := k.unique(), k.unique()
-	signs := map[identity.Kind]unique{identity.MAC: k.unique(), identity.Serial: k.unique(), identity.UUID: k.unique()}
-	for i, n := range k.c.Cluster.Nodes {
-		p := in(k.c.cluster, "nodes", i)
-		named := p.src.has("nodes", i, "name") && k.label(p.then("name"), "the node's name", n.Name) &&
-			names.add(p.then("name"), "the node's name", n.Name, "each node has a name of its own")
+	names, hostnames := k.Unique(), k.Unique()
+	signs := map[identity.Kind]check.Unique{identity.MAC: k.Unique(), identity.Serial: k.Unique(), identity.UUID: k.Unique()}
+	for i, n := range k.Cluster.Nodes {
+		p := check.In(k.File, "nodes", i)
+		named := p.File.Has("nodes", i, "name") && k.Label(p.Then("name"), "the node's name", n.Name) &&
+			names.Add(p.Then("name"), "the node's name", n.Name, "each node has a name of its own")
 		if named || n.Hostname != "" {
 			k.checkHostname(hostnames, p, i, n)
 		}
 		for j, mac := range n.MACs {
-			k.sign(signs[identity.MAC], identity.MAC, p.then("macs", j), "the MAC address", mac)
+			k.sign(signs[identity.MAC], identity.MAC, p.Then("macs", j), "the MAC address", mac)
 		}
 		for j, ip := range n.IPs {
-			q := p.then("ips", j)
-			if a, ok := k.address(q, "the address", ip); ok && k.inSubnet(q, "the address", a) {
+			q := p.Then("ips", j)
+			if a, ok := k.Address(q, "the address", ip); ok && k.inSubnet(q, "the address", a) {
 				k.nodeAddress(q, i, a)
 			}
 		}
 		if n.Serial != "" {
-			k.sign(signs[identity.Serial], identity.Serial, p.then("serial"), "the serial number", n.Serial)
+			k.sign(signs[identity.Serial], identity.Serial, p.Then("serial"), "the serial number", n.Serial)
 		}
 		if n.UUID != "" {
-			k.sign(signs[identity.UUID], identity.UUID, p.then("uuid"), "the UUID", n.UUID)
+			k.sign(signs[identity.UUID], identity.UUID, p.Then("uuid"), "the UUID", n.UUID)
 		}
 		k.checkRecognition(p, n)
 	}
 }
 
-func (k *checker) sign(seen unique, kind identity.Kind, p place, what, value string) {
+func (k *checker) sign(seen check.Unique, kind identity.Kind, p check.Place, what, value string) {
 	norm, err := identity.Normalize(kind, value)
 	if err != nil {
-		k.errorf(p, "%s %q %v", what, clip(value), err)
+		k.Errorf(p, "%s %q %v", what, check.Clip(value), err)
 		return
 	}
-	seen.add(p, what, norm, "two nodes that share it could not be told apart")
+	seen.Add(p, what, norm, "two nodes that share it could not be told apart")
 }
 
 // checkHostname checks the name that the machine calls itself, which DHCP may recognise it by.
-func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
-	q := p.then("name")
+func (k *checker) checkHostname(seen check.Unique, p check.Place, i int, n spec.Node) {
+	q := p.Then("name")
 	if n.Hostname != "" {
-		q = p.then("hostname")
-		if !k.label(q, "the host name", n.Hostname) {
+		q = p.Then("hostname")
+		if !k.Label(q, "the host name", n.Hostname) {
 			return
 		}
 	}
@@ -61,23 +63,23 @@ func (k *checker) checkHostname(seen unique, p place, i int, n spec.Node) {
 		return
 	}
 	if hostname == "localhost" || n.Name == "localhost" {
-		k.errorf(q, `the name "localhost" is a name that every machine has; choose another`)
+		k.Errorf(q, `the name "localhost" is a name that every machine has; choose another`)
 		return
 	}
-	if fqdn := hostname + "." + k.c.Cluster.Domain; len(fqdn) > maxName {
-		k.errorf(q, "the full name of the node has %d characters and DNS allows %d; shorten the host name or the domain", len(fqdn), maxName)
+	if fqdn := hostname + "." + k.Cluster.Domain; len(fqdn) > check.MaxName {
+		k.Errorf(q, "the full name of the node has %d characters and DNS allows %d; shorten the host name or the domain", len(fqdn), check.MaxName)
 		return
 	}
-	if !seen.add(q, "the host name", hostname, "two nodes that share it could not be told apart") {
+	if !seen.Add(q, "the host name", hostname, "two nodes that share it could not be told apart") {
 		return
 	}
-	if other, ok := k.byName[hostname]; ok && other != i && k.c.Cluster.Nodes[other].Hostname != "" {
-		k.errorf(q, "the host name %q is the name of another node (%s); people and DHCP would confuse them: choose another", hostname, in(k.c.cluster, "nodes", other, "name").where())
+	if other, ok := k.byName[hostname]; ok && other != i && k.Cluster.Nodes[other].Hostname != "" {
+		k.Errorf(q, "the host name %q is the name of another node (%s); people and DHCP would confuse them: choose another", hostname, check.In(k.File, "nodes", other, "name").Where())
 	}
 }
 
 // checkRecognition says what follows from the signs that a node has.
-func (k *checker) checkRecognition(p place, n spec.Node) {
+func (k *checker) checkRecognition(p check.Place, n spec.Node) {
 	if len(n.MACs) > 0 || n.Serial != "" || n.UUID != "" {
 		return
 	}
@@ -89,16 +91,16 @@ func (k *checker) checkRecognition(p place, n spec.Node) {
 		f := k.c.NodeFiles[i]
 		for j, in := range f.Interfaces {
 			if in.MAC != "" && !in.DHCP {
-				k.warningf(place{k.c.nodeFiles[i], []any{"interfaces", j, "mac"}}, "node %s is recognised only by %s, although its card is known; add macs: [%q] to it in cluster.yaml, and it needs no DHCP", n.Name, by, clip(in.MAC))
+				k.Warningf(check.In(k.c.nodeFiles[i], "interfaces", j, "mac"), "node %s is recognised only by %s, although its card is known; add macs: [%q] to it in cluster.yaml, and it needs no DHCP", n.Name, by, check.Clip(in.MAC))
 				return
 			}
 		}
 	}
-	for _, program := range facts.NodePrograms(&facts.Cluster{Services: k.c.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
+	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
-			k.notef(p, "node %s is recognised only by %s, which is no proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
+			k.Notef(p, "node %s is recognised only by %s, which is no proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return
 		}
 	}
-	k.notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid unless you want that", n.Name, by)
+	k.Notef(p, "node %s is recognised only by %s, or when somebody chooses it; add macs, serial or uuid unless you want that", n.Name, by)
 }

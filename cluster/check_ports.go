@@ -5,20 +5,21 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/cluster/check"
+	"spore/services"
+	"spore/services/service"
 )
 
 // meeting is a port that a setting gives to a program, a port of another one that it meets, and the nodes that run
 // both.
 type meeting struct {
 	program, other string
-	port, taken    roles.Port
+	port, taken    service.Port
 	nodes          []int
 }
 
 // checkPorts holds that no setting gives a program a port that something else on its node has. Ports whose numbers
-// are fixed never meet: a test of package roles holds all of them against each other.
+// are fixed never meet: a test of package services holds all of them against each other.
 func (k *checker) checkPorts() {
 	shared, nodes := Facts(k.c)
 	var found []*meeting
@@ -27,7 +28,7 @@ func (k *checker) checkPorts() {
 	for i := range nodes {
 		does := fmt.Sprint(nodes[i].Roles, shared.ServesTime(nodes[i].Name))
 		if _, ok := known[does]; !ok {
-			known[does] = meetings(facts.Listening(&shared, &nodes[i]))
+			known[does] = meetings(services.Listening(&shared, &nodes[i]))
 		}
 		for _, m := range known[does] {
 			at := slices.IndexFunc(found, func(f *meeting) bool { return f.program == m.program && f.other == m.other })
@@ -38,13 +39,13 @@ func (k *checker) checkPorts() {
 		}
 	}
 	for _, m := range found {
-		k.errorf(k.setting(m.port), "port %d/%s is not free on %s: %s has %s there for %s, %s; write another port, such as %d",
+		k.Errorf(k.setting(m.port), "port %d/%s is not free on %s: %s has %s there for %s, %s; write another port, such as %d",
 			m.port.First, m.port.Protocol, k.nodeNames(m.nodes), m.other, m.taken, m.taken.For, k.brings(m), defaultOf(m.program, m.port))
 	}
 }
 
 // meetings are the ports of settings that meet others, each pair of programs once.
-func meetings(programs []roles.Program) []meeting {
+func meetings(programs []service.Program) []meeting {
 	var out []meeting
 	for i, p := range programs {
 		for j, other := range programs {
@@ -58,7 +59,7 @@ func meetings(programs []roles.Program) []meeting {
 }
 
 // meet finds the first port of a setting of one program that meets one of the other.
-func meet(p, other roles.Program) (meeting, bool) {
+func meet(p, other service.Program) (meeting, bool) {
 	for _, port := range p.Ports {
 		for _, taken := range other.Ports {
 			if port.Setting != "" && port.Meets(taken) {
@@ -70,24 +71,24 @@ func meet(p, other roles.Program) (meeting, bool) {
 }
 
 // setting is where a port's number stands.
-func (k *checker) setting(p roles.Port) place {
+func (k *checker) setting(p service.Port) check.Place {
 	service, key, _ := strings.Cut(p.Setting, ".")
-	return in(k.c.services[service], key)
+	return check.In(k.c.services[service], key)
 }
 
 // brings says where it stands that the other program of a meeting runs, or has its port.
 func (k *checker) brings(m *meeting) string {
-	spot := func(p place) string {
-		line, column := p.src.at(p.path...)
-		return fmt.Sprintf("%s:%d:%d", p.src.path, line, column)
+	spot := func(p check.Place) string {
+		line, column := p.File.At(p.Path...)
+		return fmt.Sprintf("%s:%d:%d", p.File.Path(), line, column)
 	}
 	if m.taken.Setting != "" {
 		return "as " + spot(k.setting(m.taken)) + " has it"
 	}
 	node := m.nodes[0]
-	for i, name := range k.c.Cluster.Nodes[node].Roles {
-		if r, ok := roles.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
-			return fmt.Sprintf("by the role %s at %s", name, spot(in(k.c.cluster, "nodes", node, "roles", i)))
+	for i, name := range k.Cluster.Nodes[node].Roles {
+		if r, ok := services.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
+			return fmt.Sprintf("by the role %s at %s", name, spot(check.In(k.File, "nodes", node, "roles", i)))
 		}
 	}
 	return "as on every node"
@@ -98,7 +99,7 @@ func (k *checker) nodeNames(nodes []int) string {
 	const most = 3
 	var names []string
 	for _, i := range nodes[:min(most, len(nodes))] {
-		names = append(names, k.nodeName(i))
+		names = append(names, k.NodeName(i))
 	}
 	switch more := len(nodes) - most; {
 	case len(nodes) == 1:
@@ -110,8 +111,8 @@ func (k *checker) nodeNames(nodes []int) string {
 }
 
 // defaultOf is the number that a program's row has for a setting.
-func defaultOf(program string, p roles.Port) int {
-	row, _ := roles.LookupProgram(program)
+func defaultOf(program string, p service.Port) int {
+	row, _ := services.LookupProgram(program)
 	for _, own := range row.Ports {
 		if own.Setting == p.Setting {
 			return own.First

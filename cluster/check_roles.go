@@ -3,14 +3,14 @@ package cluster
 import (
 	"fmt"
 	"slices"
-
-	"spore/cluster/roles"
+	"spore/cluster/check"
+	"spore/services"
 )
 
 // roleNames lists every name that roles may have in cluster.yaml.
 func roleNames() []string {
 	var out []string
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		out = append(append(out, r.Name), r.Aliases...)
 	}
 	return out
@@ -18,28 +18,28 @@ func roleNames() []string {
 
 // checkRoles checks what the nodes do, and whether that is enough of each.
 func (k *checker) checkRoles() {
-	listed := !k.c.cluster.faulty(k.c.cluster.at("services")) // Otherwise nobody knows which services were meant.
+	listed := !k.File.Faulty(k.File.At("services")) // Otherwise nobody knows which services were meant.
 	members := map[string][]int{}
-	for i, n := range k.c.Cluster.Nodes {
-		p := in(k.c.cluster, "nodes", i, "roles")
+	for i, n := range k.Cluster.Nodes {
+		p := check.In(k.File, "nodes", i, "roles")
 		if len(n.Roles) == 0 {
-			k.notef(p, "node %s has no role: it boots and runs no service", clip(n.Name))
+			k.Notef(p, "node %s has no role: it boots and runs no service", check.Clip(n.Name))
 		}
 		seen := map[string]bool{}
 		for j, name := range n.Roles {
-			r, ok := roles.Lookup(name)
+			r, ok := services.Lookup(name)
 			if !ok {
-				k.oneOf(p.then(j), "the role", name, roleNames())
+				k.OneOf(p.Then(j), "the role", name, roleNames())
 				continue
 			}
 			if seen[r.Name] {
-				k.errorf(p.then(j), "the role %q appears twice; remove one", name)
+				k.Errorf(p.Then(j), "the role %q appears twice; remove one", name)
 				continue
 			}
 			seen[r.Name] = true
 			members[r.Name] = append(members[r.Name], i)
-			if listed && !slices.Contains(k.c.Cluster.Services, r.Service) {
-				k.errorf(p.then(j), "the role %q needs the service %s; add it to services, or remove the role", name, r.Service)
+			if listed && !slices.Contains(k.Cluster.Services, r.Service) {
+				k.Errorf(p.Then(j), "the role %q needs the service %s; add it to services, or remove the role", name, r.Service)
 			}
 		}
 	}
@@ -48,54 +48,54 @@ func (k *checker) checkRoles() {
 }
 
 func (k *checker) checkServicesHaveRoles(members map[string][]int) {
-	for i, service := range k.c.Cluster.Services {
+	for i, service := range k.Cluster.Services {
 		var names []string
 		some := false
-		for _, r := range roles.Roles() {
+		for _, r := range services.Roles() {
 			if r.Service == service {
 				names = append(names, r.Name)
 				some = some || len(members[r.Name]) > 0
 			}
 		}
 		if !some && len(names) > 0 && service != "kubernetes" { // Kubernetes without a control plane is an error of its own.
-			k.warningf(in(k.c.cluster, "services", i), "no node has a role of the service %s; give one the role %s, or remove the service", service, orWords(names))
+			k.Warningf(check.In(k.File, "services", i), "no node has a role of the service %s; give one the role %s, or remove the service", service, check.OrWords(names))
 		}
 	}
 }
 
 // checkMembers checks the number of nodes of each role that votes or that others depend on.
 func (k *checker) checkMembers(members map[string][]int) {
-	service := func(name string) (place, bool) {
-		i := slices.Index(k.c.Cluster.Services, name)
-		return in(k.c.cluster, "services", i), i >= 0
+	service := func(name string) (check.Place, bool) {
+		i := slices.Index(k.Cluster.Services, name)
+		return check.In(k.File, "services", i), i >= 0
 	}
 	if p, on := service("kubernetes"); on {
 		n := len(members["control-plane"])
 		if n == 0 {
-			k.errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
+			k.Errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
 		}
 		k.quorum(p, n, "control planes", "etcd's")
-		if n > 1 && k.c.Cluster.Network.ControlPlaneEndpoint == "" {
-			k.warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
+		if n > 1 && k.Cluster.Network.ControlPlaneEndpoint == "" {
+			k.Warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
 		}
-		if len(k.c.Cluster.Network.PodCIDRs) == 0 {
-			k.errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")
+		if len(k.Cluster.Network.PodCIDRs) == 0 {
+			k.Errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")
 		}
-		if len(k.c.Cluster.Network.ServiceCIDRs) == 0 {
-			k.errorf(p, "kubernetes needs network.serviceCIDRs; write a free network such as [10.96.0.0/16]")
+		if len(k.Cluster.Network.ServiceCIDRs) == 0 {
+			k.Errorf(p, "kubernetes needs network.serviceCIDRs; write a free network such as [10.96.0.0/16]")
 		}
 	}
 	if p, on := service("ceph"); on {
 		mons, osds := members["ceph-mon"], members["ceph-osd"]
 		if len(osds) > 0 && len(mons) == 0 {
-			k.errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
+			k.Errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
 		}
 		k.quorum(p, len(mons), "Ceph monitors", "their")
 	}
 	if p, on := service("kafka"); on {
 		brokers, n := len(members["kafka-broker"]), len(members["kafka-controller"])
 		if n > 0 && brokers == 0 {
-			k.errorf(p, "there are nodes with the role kafka-controller but no node with kafka-broker; give it to the nodes that shall keep the data")
+			k.Errorf(p, "there are nodes with the role kafka-controller but no node with kafka-broker; give it to the nodes that shall keep the data")
 		}
 		if n == 0 {
 			n = brokers
@@ -103,20 +103,20 @@ func (k *checker) checkMembers(members map[string][]int) {
 		k.quorum(p, n, "KRaft controllers", "their")
 	}
 	for _, i := range members["ceph-osd"] {
-		f, ok := k.files[k.c.Cluster.Nodes[i].Name]
+		f, ok := k.files[k.Cluster.Nodes[i].Name]
 		if ok && k.c.nodeFiles[f].broken {
 			continue
 		}
 		if ok && slices.ContainsFunc(k.c.NodeFiles[f].Disks, usedFor("osd")) {
 			continue
 		}
-		name := k.nodeName(i)
-		k.errorf(in(k.c.cluster, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
+		name := k.NodeName(i)
+		k.Errorf(check.In(k.File, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
 	}
 }
 
 // quorum warns about even numbers of voters.
-func (k *checker) quorum(p place, n int, what, whose string) {
+func (k *checker) quorum(p check.Place, n int, what, whose string) {
 	if n == 0 || n%2 == 1 {
 		return
 	}
@@ -124,7 +124,7 @@ func (k *checker) quorum(p place, n int, what, whose string) {
 	if n == 2 {
 		fail = "fails"
 	}
-	k.warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, as with %d; use %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
+	k.Warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, as with %d; use %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
 }
 
 // count is "1 node" or "3 nodes".

@@ -1,69 +1,22 @@
 package cluster
 
-import (
-	"net/netip"
-	"regexp"
-	"slices"
-
-	"spore/cluster/roles"
-	"spore/cluster/spec"
-)
+import "spore/services"
 
 // checkServices checks the settings of every enabled service.
 func (k *checker) checkServices() {
-	s := &k.c.Services
-	if s.MQTT != nil {
-		k.checkMQTT(k.c.services["mqtt"], s.MQTT)
-	}
-	if s.DNS != nil {
-		k.checkDNS(k.c.services["dns"], s.DNS)
-	}
-	if s.Kubernetes != nil {
-		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes)
-	}
-	if s.Kafka != nil {
-		k.checkKafka(k.c.services["kafka"], s.Kafka)
-	}
-	if s.Ceph != nil {
-		k.checkCeph(k.c.services["ceph"], s.Ceph)
-	}
-}
-
-// membersOf returns the indexes of the nodes with a role.
-func (k *checker) membersOf(role string) []int {
-	var out []int
-	for i := range k.c.Cluster.Nodes {
-		if k.hasRole(i, role) {
-			out = append(out, i)
+	for _, s := range services.All() {
+		if s.Check != nil && k.Services.Has(s.Name) {
+			s.Check(k.Checker, k.c.services[s.Name])
 		}
 	}
-	return out
-}
-
-// refForm is the syntax of a name in the secret bundle.
-var refForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-
-func (k *checker) secretRef(p place, what string, ref spec.SecretRef) {
-	if p.src.has(append(p.path, "secretRef")...) && !refForm.MatchString(ref.SecretRef) {
-		k.errorf(p.then("secretRef"), "%s: secretRef %q is not the name of a bundle entry; write 1 to 63 lower-case letters, digits and -, such as mqtt-tls-key", what, clip(ref.SecretRef))
+	s := k.Services // of those whose checks are here still
+	if s.Kubernetes() != nil {
+		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
 	}
-}
-
-// forwardersOf returns where the DNS servers' forwarders stand.
-func (k *checker) forwardersOf(src *source, s *spec.DNS) ([]string, func(i int) place) {
-	if len(s.Forwarders) > 0 {
-		return s.Forwarders, func(i int) place { return in(src, "forwarders", i) }
+	if s.Kafka() != nil {
+		k.checkKafka(k.c.services["kafka"], s.Kafka())
 	}
-	return k.c.Cluster.Network.Nameservers, func(i int) place { return in(k.c.cluster, "network", "nameservers", i) }
-}
-
-// serverOf finds the node that has an address and a role.
-func (k *checker) serverOf(a netip.Addr, role string) (int, bool) {
-	i, ok := k.owners[a]
-	return i, ok && k.hasRole(i, role)
-}
-
-// inService reports whether any role of a service is in use.
-func (k *checker) inService(service string) bool {
-	return slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(k.membersOf(r.Name)) > 0 })
+	if s.Ceph() != nil {
+		k.checkCeph(k.c.services["ceph"], s.Ceph())
+	}
 }

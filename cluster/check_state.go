@@ -1,6 +1,9 @@
 package cluster
 
-import "spore/cluster/spec"
+import (
+	"spore/cluster/check"
+	"spore/cluster/spec"
+)
 
 // What opens encrypted state, and what does so where there is no TPM.
 var (
@@ -13,12 +16,12 @@ func (k *checker) checkState(src *source, s *spec.State) {
 	if s == nil {
 		return
 	}
-	p := in(src, "state")
-	known := !src.has("state", "encrypt") || k.oneOf(p.then("encrypt"), "the key of the state", s.Encrypt, stateKeys)
-	if !src.has("state", "withoutTPM") || !k.oneOf(p.then("withoutTPM"), "withoutTPM", s.WithoutTPM, withoutTPM) {
+	p := check.In(src, "state")
+	known := !src.Has("state", "encrypt") || k.OneOf(p.Then("encrypt"), "the key of the state", s.Encrypt, stateKeys)
+	if !src.Has("state", "withoutTPM") || !k.OneOf(p.Then("withoutTPM"), "withoutTPM", s.WithoutTPM, withoutTPM) {
 		return
 	}
 	if known && !s.ByTPM() {
-		k.errorf(p.then("withoutTPM"), "this is about encrypt: tpm2 and tpm2-pin alone; remove withoutTPM")
+		k.Errorf(p.Then("withoutTPM"), "this is about encrypt: tpm2 and tpm2-pin alone; remove withoutTPM")
 	}
 }

@@ -1,22 +1,22 @@
 package cluster
 
 import (
-	"reflect"
+	"maps"
 
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Choices returns the closed lists of values, by spec type and key ("Image.kernel"), for the JSON Schemas and the reference
 // pages. The entries of a list are meant where the key holds one.
 func Choices() map[string][]string {
 	return map[string][]string{
-		"Cluster.services":       serviceNames(),
+		"Cluster.services":       services.Names(),
 		"Node.roles":             roleNames(),
 		"Bond.mode":              bondModes,
 		"Disk.use":               diskUses,
 		"State.encrypt":          stateKeys,
 		"State.withoutTPM":       withoutTPM,
-		"MQTTACL.access":         mqttAccess,
 		"KafkaACL.operations":    allKafkaOperations(),
 		"CephPool.application":   poolApplications,
 		"Ceph.failureDomain":     failureDomains,
@@ -34,13 +34,14 @@ func Choices() map[string][]string {
 // an empty value of its Go type.
 func Files() []File {
 	out := []File{
-		{clusterFile, "cluster", &spec.Cluster{}},
-		{nodesDir + "/*.yaml", "node", &spec.NodeFile{}},
-		{imageFile, "image", &spec.Image{}},
+		{clusterFile, "cluster", &spec.Cluster{}, Choices()},
+		{nodesDir + "/*.yaml", "node", &spec.NodeFile{}, Choices()},
+		{imageFile, "image", &spec.Image{}, Choices()},
 	}
-	table := reflect.TypeFor[spec.Services]()
-	for _, f := range fields(table) {
-		out = append(out, File{servicesDir + "/" + f.name + ".yaml", f.name, reflect.New(table.Field(f.index).Type.Elem()).Interface()})
+	for _, s := range services.All() {
+		closed := Choices()
+		maps.Copy(closed, s.Choices)
+		out = append(out, File{servicesDir + "/" + s.Name + ".yaml", s.Name, s.Settings(), closed})
 	}
 	return out
 }
@@ -53,4 +54,6 @@ type File struct {
 	Schema string
 	// Type points to a value of its Go type.
 	Type any
+	// Choices has the closed lists of values, by Go type and key.
+	Choices map[string][]string
 }

@@ -10,8 +10,8 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/identity"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Compile returns the files of the cluster part by their path in it: the source as the user wrote it, and the compiled form
@@ -171,7 +171,7 @@ func defaultGateways(net *spec.Network, addresses []string) []string {
 func canonicalRoles(names []string) []string {
 	out := []string{}
 	for _, name := range names {
-		if r, ok := roles.Lookup(name); ok {
+		if r, ok := services.Lookup(name); ok {
 			out = append(out, r.Name)
 		}
 	}

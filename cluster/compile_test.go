@@ -12,6 +12,8 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/mqtt"
 )
 
 // load reads a folder of the repository and requires that nothing is wrong with it.
@@ -60,11 +62,11 @@ func TestCompileOfTheExampleCluster(t *testing.T) {
 	}, node(t, files, "dns-01"))
 
 	var shared facts.Cluster
-	require.NoError(t, json.Unmarshal(files[facts.ClusterFile], &shared))
+	require.NoError(t, services.ReadCluster(files[facts.ClusterFile], &shared))
 	require.Equal(t, 3, shared.Nodes)
 	require.Equal(t, map[string][]string{"mqtt-broker": {"edge-01", "mqtt-01"}, "dns-server": {"dns-01", "edge-01"}}, shared.Members)
-	require.Equal(t, "mqtt-password-sensor", shared.Services.MQTT.Users[0].Password.SecretRef)
-	require.Nil(t, shared.Services.Kafka)
+	require.Equal(t, "mqtt-password-sensor", mqtt.Of(shared.Services).Users[0].Password.SecretRef)
+	require.Nil(t, shared.Services.Kafka())
 
 	require.Equal(t, "10.77.0.11 edge-01.plant.example edge-01\n10.77.0.12 mqtt-01.plant.example mqtt-01\n10.77.0.13 dns-01.plant.example dns-01\n", string(files[facts.HostsFile]))
 

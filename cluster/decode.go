@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"spore/cluster/check"
 	"spore/cluster/spec"
 	"spore/cluster/spelling"
 )
@@ -94,7 +95,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, name string) {
 	switch v.Kind() {
 	case reflect.String:
 		if tag != "!!str" {
-			d.fail(n, "%s is %s where a text belongs; put it into quotes: %q", name, kindOf(n), clip(n.Value))
+			d.fail(n, "%s is %s where a text belongs; put it into quotes: %q", name, kindOf(n), check.Clip(n.Value))
 			return
 		}
 		v.SetString(n.Value)
@@ -119,7 +120,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, name string) {
 	if n.Kind != yaml.SequenceNode {
 		hint := "write a list, one entry a line with a dash before it"
 		if n.Kind == yaml.ScalarNode {
-			hint = fmt.Sprintf("write [%s]", clip(n.Value))
+			hint = fmt.Sprintf("write [%s]", check.Clip(n.Value))
 		}
 		d.fail(n, "%s is %s where a list belongs; %s", name, kindOf(n), hint)
 		return
@@ -155,7 +156,7 @@ func (d *decoder) key(k *yaml.Node, seen map[string]*yaml.Node) bool {
 		return false
 	}
 	if first := seen[k.Value]; first != nil {
-		d.fail(k, "the key %q is here twice, first in line %d; keep one of them", clip(k.Value), first.Line)
+		d.fail(k, "the key %q is here twice, first in line %d; keep one of them", check.Clip(k.Value), first.Line)
 		return false
 	}
 	seen[k.Value] = k
@@ -194,12 +195,12 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, name string) {
 // unknownKey reports a key that the type does not have, and returns the key that was probably meant.
 func (d *decoder) unknownKey(k, value *yaml.Node, t reflect.Type) (meant string) {
 	if secretName(k.Value) && value.Kind == yaml.ScalarNode {
-		d.fail(k, "the key %q is unknown here and looks like a literal secret; secrets do not belong in these files: name an entry of the bundle by secretRef where a service wants one", clip(k.Value))
+		d.fail(k, "the key %q is unknown here and looks like a literal secret; secrets do not belong in these files: name an entry of the bundle by secretRef where a service wants one", check.Clip(k.Value))
 		return ""
 	}
 	known := fieldNames(t)
 	meant = spelling.Nearest(k.Value, known)
-	d.fail(k, "unknown key %q%s", clip(k.Value), orList(didYouMean(meant), "known keys", known))
+	d.fail(k, "unknown key %q%s", check.Clip(k.Value), orList(check.DidYouMean(meant), "known keys", known))
 	return meant
 }
 
@@ -241,13 +242,4 @@ func fieldByName(t reflect.Type, name string) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// clip shortens a text of the user for a message.
-func clip(s string) string {
-	const most = 60
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -15,8 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"spore/cluster/check"
 	"spore/cluster/regular"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Names in the configuration folder.
@@ -92,19 +94,19 @@ func (c *Config) Source() map[string][]byte {
 // loader carries the report through one Load.
 type loader struct {
 	fsys   fs.FS
-	report Report
+	report check.Report
 }
 
-func (l *loader) add(sev Severity, file string, line, column int, format string, args ...any) {
-	l.report = append(l.report, Problem{sev, file, line, column, fmt.Sprintf(format, args...)})
+func (l *loader) add(sev check.Severity, file string, line, column int, format string, args ...any) {
+	l.report = append(l.report, check.Problem{Severity: sev, File: file, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
 
 // LoadDir is Load for a directory.
-func LoadDir(dir string) (*Config, Report) { return Load(regular.Folder(dir)) }
+func LoadDir(dir string) (*Config, check.Report) { return Load(regular.Folder(dir)) }
 
 // Load reads and parses a configuration folder. It goes on after an error, so that the report names all of them; the
 // Config then holds what could be read, enough for Validate to find the rest.
-func Load(fsys fs.FS) (*Config, Report) {
+func Load(fsys fs.FS) (*Config, check.Report) {
 	l := &loader{fsys: fsys}
 	c := &Config{services: map[string]*source{}}
 	l.topLevel()
@@ -117,7 +119,7 @@ func Load(fsys fs.FS) (*Config, Report) {
 	l.statArchives(c)
 	l.loadNodes(c)
 	c.Revoked = l.revoked()
-	return c, l.report.sorted()
+	return c, l.report.Sorted()
 }
 
 // revoked reads the images that are revoked. Whether the key exchange key of the machines signed them shows on the
@@ -128,16 +130,16 @@ func (l *loader) revoked() []byte {
 		return nil
 	}
 	if err != nil {
-		l.add(Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
+		l.add(check.Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
 		return nil
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxRevoked+1))
 	switch {
 	case err != nil:
-		l.add(Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
+		l.add(check.Error, revokedFile, 1, 1, "cannot be read: %v", plain(err))
 	case len(data) > maxRevoked || len(data) < revokedKind+len(signedWrite) || string(data[revokedKind:revokedKind+len(signedWrite)]) != signedWrite:
-		l.add(Error, revokedFile, 1, 1, "this is not a signed write of dbx; make it with `spore keys revoke`")
+		l.add(check.Error, revokedFile, 1, 1, "this is not a signed write of dbx; make it with `spore keys revoke`")
 	default:
 		return data
 	}
@@ -150,10 +152,10 @@ func (l *loader) topLevel() {
 	for _, e := range l.dir(".") {
 		switch name := e.Name(); {
 		case !e.IsDir() && isYAML(name) && !slices.Contains(known, name):
-			l.add(Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s/ and %s/%s", clusterFile, imageFile, servicesDir, nodesDir, suggest(name, known))
+			l.add(check.Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s/ and %s/%s", clusterFile, imageFile, servicesDir, nodesDir, check.Suggest(name, known))
 		case e.IsDir() && name != servicesDir && name != nodesDir:
-			if hint := suggest(name, []string{servicesDir, nodesDir}); hint != "" {
-				l.add(Error, name, 1, 1, "nothing reads this directory%s", hint)
+			if hint := check.Suggest(name, []string{servicesDir, nodesDir}); hint != "" {
+				l.add(check.Error, name, 1, 1, "nothing reads this directory%s", hint)
 			}
 		}
 	}
@@ -163,7 +165,7 @@ func (l *loader) topLevel() {
 func (l *loader) dir(name string) []fs.DirEntry {
 	entries, err := fs.ReadDir(l.fsys, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.add(Error, name, 1, 1, "cannot be read: %v", plain(err))
+		l.add(check.Error, name, 1, 1, "cannot be read: %v", plain(err))
 	}
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") })
 }
@@ -177,9 +179,9 @@ func (l *loader) yamlFiles(dir string) []string {
 		name := path.Join(dir, e.Name())
 		switch {
 		case path.Ext(name) == ".yml":
-			l.add(Error, name, 1, 1, "files end in .yaml; rename it to %s", strings.TrimSuffix(e.Name(), ".yml")+".yaml")
+			l.add(check.Error, name, 1, 1, "files end in .yaml; rename it to %s", strings.TrimSuffix(e.Name(), ".yml")+".yaml")
 		case e.IsDir():
-			l.add(Error, name, 1, 1, "is a directory; %s/ holds files only", dir)
+			l.add(check.Error, name, 1, 1, "is a directory; %s/ holds files only", dir)
 		case path.Ext(name) == ".yaml":
 			out = append(out, name)
 		}
@@ -188,19 +190,21 @@ func (l *loader) yamlFiles(dir string) []string {
 }
 
 func (l *loader) loadServices(c *Config) {
-	table := reflect.ValueOf(&c.Services).Elem()
-	known := fieldNames(table.Type())
-	for _, name := range l.yamlFiles(servicesDir) {
-		service := strings.TrimSuffix(path.Base(name), ".yaml")
-		i, ok := fieldByName(table.Type(), service)
-		if !ok {
-			l.add(Error, name, 1, 1, "there is no service %q%s", clip(service), orList(suggest(service, known), "services", known))
+	known, files := services.Names(), l.yamlFiles(servicesDir)
+	for _, name := range files {
+		if service := serviceOf(name); !slices.Contains(known, service) {
+			l.add(check.Error, name, 1, 1, "there is no service %q%s", check.Clip(service), orList(check.Suggest(service, known), "services", known))
+		}
+	}
+	for _, s := range services.All() { // their settings are in the order of the list
+		name := path.Join(servicesDir, s.Name+".yaml")
+		if !slices.Contains(files, name) {
 			continue
 		}
-		settings := reflect.New(table.Field(i).Type().Elem())
-		c.services[service] = l.file(name, settings.Interface())
-		if slices.Contains(c.Cluster.Services, service) && !c.services[service].broken {
-			table.Field(i).Set(settings)
+		settings := s.Settings()
+		c.services[s.Name] = l.file(name, settings)
+		if slices.Contains(c.Cluster.Services, s.Name) && !c.services[s.Name].broken {
+			c.Services.Set(settings)
 		}
 	}
 }
@@ -208,7 +212,7 @@ func (l *loader) loadServices(c *Config) {
 func (l *loader) loadNodes(c *Config) {
 	names := l.yamlFiles(nodesDir)
 	if len(names) > maxNodeFiles {
-		l.add(Error, nodesDir, 1, 1, "holds %d files; at most %d are read", len(names), maxNodeFiles)
+		l.add(check.Error, nodesDir, 1, 1, "holds %d files; at most %d are read", len(names), maxNodeFiles)
 		names = names[:maxNodeFiles]
 	}
 	for _, name := range names {
@@ -231,26 +235,26 @@ func (l *loader) file(name string, into any) *source {
 		if kind := regular.KindError(""); errors.As(err, &kind) {
 			hint = "; put a regular file there, or a link to one"
 		}
-		l.add(Error, name, 1, 1, "cannot be read: %v%s", plain(err), hint)
+		l.add(check.Error, name, 1, 1, "cannot be read: %v%s", plain(err), hint)
 		s.broken = true
 		return s
 	}
 	s.data = data
 	defer l.literals(s)
 	if f := s.parse(); f != nil {
-		l.add(Error, name, f.line, f.column, "%s", f.message)
+		l.add(check.Error, name, f.line, f.column, "%s", f.message)
 		s.broken = true
 		return s
 	}
 	d := &decoder{report: func(line, column int, message string) {
 		s.faults[[2]int{line, column}] = true
-		l.add(Error, name, line, column, "%s", message)
+		l.add(check.Error, name, line, column, "%s", message)
 	}}
 	v := reflect.ValueOf(into).Elem()
 	if s.root == nil {
 		for _, f := range fields(v.Type()) {
 			if f.required {
-				l.add(Error, name, 1, 1, "the file is empty; it needs at least the key %q", f.name)
+				l.add(check.Error, name, 1, 1, "the file is empty; it needs at least the key %q", f.name)
 			}
 		}
 		return s
@@ -269,7 +273,7 @@ func (l *loader) literals(s *source) {
 	}
 	for _, f := range literalSecrets(s.data) {
 		if !told[f.line] {
-			l.add(Error, s.path, f.line, f.column, "%s", f.message)
+			l.add(check.Error, s.path, f.line, f.column, "%s", f.message)
 		}
 	}
 }

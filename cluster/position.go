@@ -1,11 +1,15 @@
 package cluster
 
-import "path"
+import (
+	"path"
+
+	"spore/cluster/check"
+)
 
 // At is a problem without a message at the value that a path of keys (string) and list indexes (int) leads to in a file of
 // the folder, or at the nearest thing around it. Commands beside Validate say with it which entry they are about.
-func (c *Config) At(file string, keys ...any) Problem {
-	p := Problem{File: file, Line: 1, Column: 1}
+func (c *Config) At(file string, keys ...any) check.Problem {
+	p := check.Problem{File: file, Line: 1, Column: 1}
 	s := c.services[serviceOf(file)]
 	switch file {
 	case clusterFile:
@@ -19,7 +23,7 @@ func (c *Config) At(file string, keys ...any) Problem {
 		}
 	}
 	if s != nil {
-		p.Line, p.Column = s.at(keys...)
+		p.Line, p.Column = s.At(keys...)
 	}
 	return p
 }

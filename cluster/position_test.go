@@ -5,6 +5,8 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/cluster/check"
 )
 
 func TestAtIsTheEntryOrWhatIsAroundIt(t *testing.T) {
@@ -24,7 +26,7 @@ func TestAtIsTheEntryOrWhatIsAroundIt(t *testing.T) {
 		"a file that nothing reads":  {"services/x/y.txt", nil, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, Problem{File: tc.file, Line: tc.line, Column: tc.column}, c.At(tc.file, tc.keys...))
+			require.Equal(t, check.Problem{File: tc.file, Line: tc.line, Column: tc.column}, c.At(tc.file, tc.keys...))
 		})
 	}
 }

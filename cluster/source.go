@@ -145,9 +145,12 @@ func hint(text, line string) string {
 	return ""
 }
 
-// at returns the position of the value at a path of keys (string) and list indexes (int), or of the nearest thing around
+// Path is the path in the configuration folder.
+func (s *source) Path() string { return s.path }
+
+// At returns the position of the value at a path of keys (string) and list indexes (int), or of the nearest thing around
 // it that exists.
-func (s *source) at(path ...any) (line, column int) {
+func (s *source) At(path ...any) (line, column int) {
 	n := s.root
 	if n == nil {
 		return 1, 1
@@ -162,8 +165,8 @@ func (s *source) at(path ...any) (line, column int) {
 	return n.Line, n.Column
 }
 
-// has reports whether there is a value at the path.
-func (s *source) has(path ...any) bool {
+// Has reports whether there is a value at the path.
+func (s *source) Has(path ...any) bool {
 	n := s.root
 	for _, step := range path {
 		if n == nil {
@@ -192,5 +195,5 @@ func child(n *yaml.Node, step any) *yaml.Node {
 	return nil
 }
 
-// faulty reports whether Load found a problem at this position already.
-func (s *source) faulty(line, column int) bool { return s.faults[[2]int{line, column}] }
+// Faulty reports whether Load found a problem at this position already.
+func (s *source) Faulty(line, column int) bool { return s.faults[[2]int{line, column}] }

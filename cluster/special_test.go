@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"spore/cluster/check"
 )
 
 // special makes what is not a regular file, by the names that problems have for it.
@@ -30,9 +32,9 @@ var special = map[string]func(t *testing.T, path string){
 }
 
 // loadAtOnce fails when loading takes so long that it waits for something.
-func loadAtOnce(t *testing.T, dir string) Report {
+func loadAtOnce(t *testing.T, dir string) check.Report {
 	t.Helper()
-	done := make(chan Report, 1)
+	done := make(chan check.Report, 1)
 	go func() { _, report := LoadDir(dir); done <- report }()
 	select {
 	case report := <-done:

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/cluster/check"
 )
 
 // folder reads a configuration folder into memory, so that a test can change it.
@@ -28,10 +30,10 @@ func folder(t testing.TB, dir string) fstest.MapFS {
 }
 
 // serious drops the notes.
-func serious(r Report) string {
+func serious(r check.Report) string {
 	var b strings.Builder
 	for _, p := range r {
-		if p.Severity != Note {
+		if p.Severity != check.Note {
 			b.WriteString(p.String() + "\n")
 		}
 	}
@@ -39,7 +41,7 @@ func serious(r Report) string {
 }
 
 // messages drops the positions.
-func messages(r Report) []string {
+func messages(r check.Report) []string {
 	var out []string
 	for _, p := range r {
 		out = append(out, p.Severity.String()+": "+p.Message)
@@ -133,7 +135,7 @@ func TestManyMistakesAreFoundInBoundedTime(t *testing.T) {
 	files["cluster.yaml"].Data = []byte(strings.NewReplacer("name: node-", "name: knot-", "roles: [dns-server]", "roles: [dns-sever]").Replace(string(files["cluster.yaml"].Data)))
 	start := time.Now()
 	_, report := Check(files, Options{})
-	require.Greater(t, report.Count(Error), 10_000)
+	require.Greater(t, report.Count(check.Error), 10_000)
 	require.Less(t, time.Since(start), 20*time.Second)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/services/service"
 )
 
 // Rows of Leaves whose kind of certificate people are given.
@@ -48,7 +49,7 @@ func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.D
 	if err := t.isFor(c); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(Leaves(), func(l LeafRow) bool { return l.Name == name })
+	i := slices.IndexFunc(Leaves(), func(l service.LeafRow) bool { return l.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("internal error: the table has no row %s", name)
 	}

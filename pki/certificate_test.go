@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/services/service"
 )
 
 // want is a leaf as a person would write it down: the second copy that the table is checked against.
@@ -93,7 +95,7 @@ func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
 		rows[certRow(w.id)] = true
 	}
 	for _, l := range Leaves() {
-		require.True(t, l.Made == OnNode || rows[l.Name], "%s is checked", l.Name)
+		require.True(t, l.Made == service.OnNode || rows[l.Name], "%s is checked", l.Name)
 	}
 }
 
@@ -116,7 +118,7 @@ func verifyBoth(t *testing.T, tree *Tree, w want, leaf string) {
 	}
 	// Whoever verifies trusts the authority for the purpose alone, and no other authority's leaves pass.
 	for _, row := range Authorities() {
-		if row.Kind != CA || row.Name == RootName {
+		if row.Kind != service.CA || row.Name == RootName {
 			continue
 		}
 		pool := x509.NewCertPool()
@@ -133,7 +135,7 @@ func TestEveryAuthorityIsWhatTheTableSays(t *testing.T) {
 		a := tree.Authorities[row.Name]
 		require.NotNil(t, a, row.Name)
 		require.Equal(t, Steady, a.Phase())
-		if row.Kind != CA {
+		if row.Kind != service.CA {
 			require.Empty(t, a.Current.Certificate)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/pki/bundle"
+	"spore/services/service"
 )
 
 // BundleFor signs the bundle of a node: what its rows of the tables give it, and no more. The tree is to be up to date, and
@@ -54,7 +55,7 @@ func (t *Tree) fillBundle(b *bundle.Bundle, share Share) error {
 		b.Secrets[row.Key] = string(t.Authorities[row.Name].Current.Key)
 	}
 	for _, l := range share.Leaves {
-		if l.Row.Made != Operator {
+		if l.Row.Made != service.Operator {
 			continue
 		}
 		have := t.Leaves[l.ID]

@@ -17,6 +17,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/pki/bundle"
+	"spore/services/service"
 )
 
 func open(t testing.TB, p Public, c *facts.Cluster, name string, data []byte) (bundle.Bundle, error) {
@@ -48,7 +49,7 @@ func TestABundleHoldsWhatItsNodeNeedsAndNoMore(t *testing.T) {
 			want = append(want, a.Key)
 		}
 		for _, l := range share.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				want = append(want, l.Certificate, l.Key)
 			}
 		}
@@ -188,7 +189,7 @@ func TestAMastersAuthorityCannotSignBeyondItsPurpose(t *testing.T) {
 	key, err := newECDSA(rand.Reader)
 	require.NoError(t, err)
 	o := options(begin)
-	l := Leaf{Row: LeafRow{Usage: Client}, CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
+	l := Leaf{Row: service.LeafRow{Usage: service.Client}, CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
 	tmpl, err := o.leafTemplate(l)
 	require.NoError(t, err)
 	forged, err := o.sign(tmpl, key.Public(), by)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/pki/bundle"
+	"spore/services/service"
 )
 
 // thief is somebody who has a node's bundle and all that is public, and tries to be somebody else.
@@ -208,9 +209,9 @@ func TestAMasterDoesItsDutiesWithItsBundle(t *testing.T) {
 		require.True(t, master.signs(t, d), d.name)
 	}
 	for _, row := range Authorities() {
-		if row.Kind == CA && row.Name != RootName {
+		if row.Kind == service.CA && row.Name != RootName {
 			usage := server
-			if row.Usage&Server == 0 {
+			if row.Usage&service.Server == 0 {
 				usage = client
 			}
 			require.True(t, master.signs(t, duty{authority: row.Name, usage: usage, cn: "anybody"}), row.Name)
@@ -236,7 +237,7 @@ func TestNobodyButAMasterDoesAMastersDuties(t *testing.T) {
 			}
 			require.False(t, other.signsTokens(t))
 			for _, row := range Authorities() {
-				if row.Kind != CA {
+				if row.Kind != service.CA {
 					continue
 				}
 				for _, usage := range []x509.ExtKeyUsage{server, client} {

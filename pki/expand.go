@@ -1,40 +1,60 @@
 package pki
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"spore/cluster/facts"
+	"spore/services"
+	"spore/services/service"
 )
 
-// expand fills in a text of the table for a node. A text that is one of the list words gives any number of texts; an empty
-// one gives none. The words are
+// expand fills in a text of the table for a node. A text that is one word gives all that the word stands for; an empty one
+// gives none. Each service has words of its own (Service.Words); those of every cluster are
 //
 //	{node} {hostname} {fqdn} {domain}    names
 //	{ips}                                the node's addresses
+//
+// and of Kubernetes
+//
 //	{endpoint}                           the virtual address of the Kubernetes API, when there is one
 //	{service-ips}                        the first address of each service prefix, which the API answers on
 //	{service-domain}                     the DNS domain of Kubernetes services
-//	{aliases}                            the names of dns.yaml that lead to the node
-//	{mqtt-certificate} {mqtt-key}        the bundle entries that mqtt.yaml names
 func expand(text string, c *facts.Cluster, n *facts.Node) []string {
-	switch text {
-	case "{ips}":
-		return n.IPs
-	case "{endpoint}":
-		return some(c.Network.ControlPlaneEndpoint)
-	case "{service-ips}":
-		return serviceIPs(c.Network.ServiceCIDRs)
-	case "{aliases}":
-		return aliases(c, n)
+	if of, ok := words()[text]; ok {
+		return slices.DeleteFunc(slices.Clone(of(c, n)), func(s string) bool { return s == "" })
 	}
-	words := []string{"{node}", n.Name, "{hostname}", n.Hostname, "{fqdn}", n.FQDN, "{domain}", c.Domain, "{service-domain}", c.Services.Kubernetes.ServiceDomain()}
-	if m := c.Services.MQTT; m != nil {
-		words = append(words, "{mqtt-certificate}", m.TLS.Certificate.SecretRef, "{mqtt-key}", m.TLS.Key.SecretRef)
+	for word, of := range words() {
+		if strings.Contains(text, word) {
+			text = strings.ReplaceAll(text, word, strings.Join(of(c, n), ""))
+		}
 	}
-	return some(strings.NewReplacer(words...).Replace(text))
+	return some(text)
 }
+
+// words are those of every cluster, of Kubernetes, and of the services.
+var words = sync.OnceValue(func() map[string]service.Word {
+	out := map[string]service.Word{
+		"{node}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Name} },
+		"{hostname}": func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Hostname} },
+		"{fqdn}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.FQDN} },
+		"{domain}":   func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Domain} },
+		"{ips}":      func(_ *facts.Cluster, n *facts.Node) []string { return n.IPs },
+
+		"{endpoint}":    func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Network.ControlPlaneEndpoint} },
+		"{service-ips}": func(c *facts.Cluster, _ *facts.Node) []string { return serviceIPs(c.Network.ServiceCIDRs) },
+		"{service-domain}": func(c *facts.Cluster, _ *facts.Node) []string {
+			return []string{c.Services.Kubernetes().ServiceDomain()}
+		},
+	}
+	for _, s := range services.All() {
+		maps.Copy(out, s.Words)
+	}
+	return out
+})
 
 // expandOne is expand for a text that gives one.
 func expandOne(text string, c *facts.Cluster, n *facts.Node) string {
@@ -71,40 +91,5 @@ func serviceIPs(cidrs []string) []string {
 			out = append(out, p.Masked().Addr().Next().String())
 		}
 	}
-	return out
-}
-
-// aliases returns the further names of dns.yaml that lead to a node, by address or by other name, as full names.
-func aliases(c *facts.Cluster, n *facts.Node) []string {
-	if c.Services.DNS == nil {
-		return nil
-	}
-	mine := map[string]bool{}
-	for _, name := range []string{n.Name, n.Hostname} {
-		mine[name+"."+c.Domain] = true
-	}
-	full := func(name string) string {
-		if name = strings.ToLower(name); strings.HasSuffix(name, ".") {
-			return strings.TrimSuffix(name, ".")
-		}
-		if strings.HasSuffix(name, "."+c.Domain) {
-			return name
-		}
-		return name + "." + c.Domain
-	}
-	var out []string
-	for range 2 { // an alias may lead to a record that has the address; no alias leads to an alias
-		for _, r := range c.Services.DNS.Records {
-			name := full(r.Name)
-			if mine[name] || strings.Contains(name, "*") {
-				continue
-			}
-			if r.CNAME != "" && mine[full(r.CNAME)] || slices.ContainsFunc(r.Addresses, func(a string) bool { return slices.Contains(n.IPs, a) }) {
-				mine[name] = true
-				out = append(out, name)
-			}
-		}
-	}
-	slices.Sort(out)
 	return out
 }

@@ -12,32 +12,22 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-)
 
-// Forms of secrets.
-const (
-	formPassword = "password"         // 24 letters and digits: 142 bits
-	formKey      = "key"              // 32 bytes, base64
-	formUUID     = "uuid"             // RFC 9562, version 4
-	formCephx    = "cephx key"        // src/auth/Crypto.cc of Ceph, CryptoKey::encode: AES, base64
-	formKafkaID  = "kafka uuid"       // 16 bytes, URL-safe base64 (org.apache.kafka.common.Uuid)
-	formSCRAM    = "scram credential" // as kafka-storage.sh format --add-scram takes it, without the name
-	formAge      = "age identity"     // X25519 (C2SP, age.md), as age-keygen writes it
-	formRecovery = "recovery key"     // systemd-cryptenroll(1): 256 bits in eight groups of modhex
+	"spore/services/service"
 )
 
 // form makes a value. from is the value of the row that it is derived from.
 type form func(random io.Reader, now time.Time, from Hidden) (Hidden, error)
 
 var forms = map[string]form{
-	formPassword: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	service.FormPassword: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
 		return draw(random, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", 24)
 	},
-	formKey: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	service.FormKey: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
 		b, err := read(random, 32)
 		return Hidden(base64.StdEncoding.EncodeToString(b)), err
 	},
-	formUUID: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
+	service.FormUUID: func(random io.Reader, _ time.Time, _ Hidden) (Hidden, error) {
 		b, err := read(random, 16)
 		if err != nil {
 			return "", err
@@ -45,11 +35,11 @@ var forms = map[string]form{
 		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 		return Hidden(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])), nil
 	},
-	formCephx:    cephKey,
-	formKafkaID:  kafkaID,
-	formSCRAM:    scram,
-	formAge:      ageIdentity,
-	formRecovery: recovery,
+	service.FormCephx:    cephKey,
+	service.FormKafkaID:  kafkaID,
+	service.FormSCRAM:    scram,
+	service.FormAge:      ageIdentity,
+	service.FormRecovery: recovery,
 }
 
 func read(random io.Reader, n int) ([]byte, error) {

@@ -13,19 +13,21 @@ import (
 	"filippo.io/age"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"spore/services/service"
 )
 
 func TestEveryFormIsWhatItsReaderTakes(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	patterns := map[string]string{
-		formPassword: `^[A-Za-z0-9]{24}$`,
-		formKey:      `^[A-Za-z0-9+/]{43}=$`,
-		formUUID:     `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
-		formCephx:    `^AQ[A-Za-z0-9+/]{36}==$`, // ceph-authtool --gen-print-key
-		formKafkaID:  `^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`,
-		formSCRAM:    `^SCRAM-SHA-512=\[iterations=8192,salt="[A-Za-z0-9+/]{32}",saltedpassword="[A-Za-z0-9+/]{86}=="\]$`,
-		formAge:      `^AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}$`,
-		formRecovery: `^([cbdefghijklnrtuv]{8}-){7}[cbdefghijklnrtuv]{8}$`, // systemd-cryptenroll --recovery-key
+		service.FormPassword: `^[A-Za-z0-9]{24}$`,
+		service.FormKey:      `^[A-Za-z0-9+/]{43}=$`,
+		service.FormUUID:     `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
+		service.FormCephx:    `^AQ[A-Za-z0-9+/]{36}==$`, // ceph-authtool --gen-print-key
+		service.FormKafkaID:  `^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`,
+		service.FormSCRAM:    `^SCRAM-SHA-512=\[iterations=8192,salt="[A-Za-z0-9+/]{32}",saltedpassword="[A-Za-z0-9+/]{86}=="\]$`,
+		service.FormAge:      `^AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}$`,
+		service.FormRecovery: `^([cbdefghijklnrtuv]{8}-){7}[cbdefghijklnrtuv]{8}$`, // systemd-cryptenroll --recovery-key
 	}
 	require.Len(t, patterns, len(forms))
 	for name, make := range forms {
@@ -55,7 +57,7 @@ func TestACephxKeyIsAsCephEncodesIt(t *testing.T) {
 func TestAnAgeIdentityIsOneOfAge(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{4})
 	for range 200 {
-		v, err := forms[formAge](random, begin, "")
+		v, err := forms[service.FormAge](random, begin, "")
 		require.NoError(t, err)
 		id, err := age.ParseX25519Identity(string(v))
 		require.NoError(t, err)
@@ -64,7 +66,7 @@ func TestAnAgeIdentityIsOneOfAge(t *testing.T) {
 }
 
 func TestAnIdIsAUUID(t *testing.T) {
-	v, err := forms[formUUID](rand.NewChaCha8([32]byte{3}), begin, "")
+	v, err := forms[service.FormUUID](rand.NewChaCha8([32]byte{3}), begin, "")
 	require.NoError(t, err)
 	id, err := uuid.Parse(string(v))
 	require.NoError(t, err)

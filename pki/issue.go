@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/services/service"
 )
 
 // signer is an authority at work.
@@ -34,19 +35,19 @@ func (o *Options) serialNumber() (*big.Int, error) {
 }
 
 // usages spells a usage for a template.
-func usages(u Usage) []x509.ExtKeyUsage {
+func usages(u service.Usage) []x509.ExtKeyUsage {
 	var out []x509.ExtKeyUsage
-	if u&Server != 0 {
+	if u&service.Server != 0 {
 		out = append(out, x509.ExtKeyUsageServerAuth)
 	}
-	if u&Client != 0 {
+	if u&service.Client != 0 {
 		out = append(out, x509.ExtKeyUsageClientAuth)
 	}
 	return out
 }
 
 // authorityTemplate is the certificate of an authority. The root may have one level of authorities below it, the others none.
-func (o *Options) authorityTemplate(row AuthorityRow, number int, c *facts.Cluster) (*x509.Certificate, error) {
+func (o *Options) authorityTemplate(row service.AuthorityRow, number int, c *facts.Cluster) (*x509.Certificate, error) {
 	serial, err := o.serialNumber()
 	if err != nil {
 		return nil, err
@@ -106,10 +107,10 @@ func (o *Options) sign(t *x509.Certificate, public crypto.PublicKey, by signer) 
 }
 
 // generation makes a new key for an authority and, where it is a CA, its certificate.
-func (o *Options) generation(row AuthorityRow, number int, c *facts.Cluster, root func() (signer, error)) (Generation, error) {
+func (o *Options) generation(row service.AuthorityRow, number int, c *facts.Cluster, root func() (signer, error)) (Generation, error) {
 	var key crypto.Signer
 	var err error
-	if row.Kind == Signer {
+	if row.Kind == service.Signer {
 		key, err = newEd25519(o.Random)
 	} else {
 		key, err = newECDSA(o.Random)
@@ -124,7 +125,7 @@ func (o *Options) generation(row AuthorityRow, number int, c *facts.Cluster, roo
 	if g.PublicKey, err = encodePublic(key.Public()); err != nil {
 		return Generation{}, err
 	}
-	if row.Kind != CA {
+	if row.Kind != service.CA {
 		return g, nil
 	}
 	by := signer{key: key}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"spore/services/service"
 )
 
 // Issuer is an authority with its key, on whichever machine it is.
@@ -63,7 +65,7 @@ func (i Issuer) Ends() time.Time { return i.certificate.NotAfter }
 // Issue makes a key and its certificate for a leaf, as the table wants it. The certificate comes as a bundle has it: with
 // the authority's behind it.
 func (i Issuer) Issue(l Leaf, o Options) (Certificate, error) {
-	if l.Row.Authority != i.name || l.Row.Made != Operator {
+	if l.Row.Authority != i.name || l.Row.Made != service.Operator {
 		return Certificate{}, fmt.Errorf("internal error: the authority %s is asked for the certificate %s", i.name, l.ID)
 	}
 	made, err := o.leaf(l, i.signer)
@@ -77,7 +79,7 @@ func (i Issuer) Issue(l Leaf, o Options) (Certificate, error) {
 // Certify makes the certificate of a leaf for a key that is elsewhere, as the table wants it: nothing of a request but its key
 // is taken. The certificate comes with the authority's behind it.
 func (i Issuer) Certify(l Leaf, request string, o Options) (string, error) {
-	if l.Row.Authority != i.name || l.Row.Made != Operator {
+	if l.Row.Authority != i.name || l.Row.Made != service.Operator {
 		return "", fmt.Errorf("internal error: the authority %s is asked for the certificate %s", i.name, l.ID)
 	}
 	public, err := requested(request)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"spore/services/service"
 )
 
 // PublicDir is the directory of the cluster part that holds the public half of the tree.
@@ -23,8 +25,8 @@ type Public struct {
 
 // PublicAuthority is the public half of an authority; the one that signs is first.
 type PublicAuthority struct {
-	Name string `json:"name"`
-	Kind Kind   `json:"kind"`
+	Name string       `json:"name"`
+	Kind service.Kind `json:"kind"`
 	// Certificates is PEM; empty for key pairs.
 	Certificates []string `json:"certificates,omitempty"`
 	// Keys is PKIX PEM.
@@ -83,7 +85,7 @@ func (p Public) Trust() map[string]string {
 	out := map[string]string{}
 	for _, a := range p.Authorities {
 		name, list := a.Name+".crt", a.Certificates
-		if a.Kind != CA {
+		if a.Kind != service.CA {
 			name, list = a.Name+".pub", a.Keys
 		}
 		out[name] = strings.Join(list, "")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
+	"spore/services/service"
 )
 
 // Phase is how far the rotation of an authority is.
@@ -30,7 +31,7 @@ func (a *Authority) Phase() Phase {
 	return Steady
 }
 
-func (t *Tree) authority(name string) (AuthorityRow, *Authority, error) {
+func (t *Tree) authority(name string) (service.AuthorityRow, *Authority, error) {
 	var known []string
 	for _, row := range Authorities() {
 		if t.Authorities[row.Name] == nil {
@@ -41,7 +42,7 @@ func (t *Tree) authority(name string) (AuthorityRow, *Authority, error) {
 		}
 		known = append(known, row.Name)
 	}
-	return AuthorityRow{}, nil, fmt.Errorf("there is no authority %q; there are %s", name, strings.Join(known, ", "))
+	return service.AuthorityRow{}, nil, fmt.Errorf("there is no authority %q; there are %s", name, strings.Join(known, ", "))
 }
 
 // Introduce begins a rotation: the authority's next generation is made and trusted, and does not sign yet. Images that are

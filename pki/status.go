@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/services/service"
 )
 
 // Line is one line of what `spore pki show` prints. Nothing in it is secret.
@@ -49,7 +50,7 @@ func (t *Tree) Show(c *facts.Cluster, nodes []facts.Node, now time.Time) ([]Line
 	leaves, secrets := map[string]Leaf{}, map[string]bool{}
 	for _, s := range shares {
 		for _, l := range s.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				leaves[l.ID] = l
 			}
 		}
@@ -74,7 +75,7 @@ func (t *Tree) showAuthorities(c *facts.Cluster, now time.Time) []Line {
 		}
 		for i, g := range a.generations() {
 			l := Line{Kind: "authority", Name: row.Name, KeyID: KeyID(g.PublicKey), State: "ok"}
-			if row.Kind == CA {
+			if row.Kind == service.CA {
 				l.dates(g.Certificate, now, true)
 			}
 			switch {
@@ -85,7 +86,7 @@ func (t *Tree) showAuthorities(c *facts.Cluster, now time.Time) []Line {
 			case !enabled(c, row.Service):
 				l.State = "unused"
 			}
-			if row.Kind == CA && row.Name != RootName {
+			if row.Kind == service.CA && row.Name != RootName {
 				l.By = RootName
 			}
 			out = append(out, l)

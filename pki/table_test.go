@@ -9,13 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki/bundle"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
+	"spore/services/service"
 )
 
-func authorityRow(t *testing.T, name string) AuthorityRow {
-	i := slices.IndexFunc(Authorities(), func(a AuthorityRow) bool { return a.Name == name })
+func authorityRow(t *testing.T, name string) service.AuthorityRow {
+	i := slices.IndexFunc(Authorities(), func(a service.AuthorityRow) bool { return a.Name == name })
 	require.GreaterOrEqual(t, i, 0, "authority %s", name)
 	return Authorities()[i]
 }
@@ -27,11 +30,11 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 		require.False(t, seen[a.Name], a.Name)
 		seen[a.Name] = true
 		require.Equal(t, i == 0, a.Name == RootName, "the root is first")
-		require.Equal(t, a.Kind == CA, a.Title != "", "%s: a CA has a title", a.Name)
+		require.Equal(t, a.Kind == service.CA, a.Title != "", "%s: a CA has a title", a.Name)
 		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
 		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
 		for _, r := range a.Users {
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, r)
 			require.Equal(t, a.Service, role.Service, "%s: %s is a role of its service", a.Name, r)
 		}
@@ -59,18 +62,18 @@ func TestEveryLeafIsWhole(t *testing.T) {
 		require.False(t, seen[l.Name], l.Name)
 		seen[l.Name] = true
 		a := authorityRow(t, l.Authority)
-		require.Equal(t, CA, a.Kind, l.Name)
+		require.Equal(t, service.CA, a.Kind, l.Name)
 		require.NotEqual(t, RootName, l.Authority, "the root signs authorities only")
 		require.NotZero(t, l.Usage, l.Name)
 		require.Equal(t, l.Usage, l.Usage&a.Usage, "%s: its authority may sign that usage", l.Name)
-		require.Equal(t, l.Usage&Server != 0, len(l.SANs) > 0, "%s: servers have names, clients have none", l.Name)
+		require.Equal(t, l.Usage&service.Server != 0, len(l.SANs) > 0, "%s: servers have names, clients have none", l.Name)
 		require.NotEmpty(t, l.CommonName)
-		require.Equal(t, l.Made == Operator, l.Certificate != "", l.Name)
+		require.Equal(t, l.Made == service.Operator, l.Certificate != "", l.Name)
 		for _, r := range l.Roles {
-			if r == EveryNode || r == OperatorOnly {
+			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, "%s: %s", l.Name, r)
 			require.Equal(t, r, role.Name, "the table uses canonical names")
 			require.Equal(t, a.Service, role.Service, "%s: the authority is of the role's service", l.Name)
@@ -89,10 +92,10 @@ func TestEverySecretIsWhole(t *testing.T) {
 		seen[s.Name] = true
 		require.Contains(t, forms, s.Form, s.Name)
 		for _, r := range s.Roles {
-			if r == EveryNode || r == OperatorOnly {
+			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
-			role, ok := roles.Lookup(r)
+			role, ok := services.Lookup(r)
 			require.True(t, ok, "%s: %s", s.Name, r)
 			if slices.Contains([]string{"ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-kubernetes-cephfs-node-key"}, s.Name) && role.Service == "kubernetes" {
 				continue // a client of one service that runs on the nodes of another
@@ -105,7 +108,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 // A role whose program waits for secrets would wait for ever when no row gave it them.
 func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		n := nodes[0] // whichever: its role is what counts
 		n.Roles = []string{r.Name}
 		s, err := ShareOf(c, &n)
@@ -115,7 +118,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 			gets[a.Key] = true
 		}
 		for _, l := range s.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				gets[l.Certificate], gets[l.Key] = true, true
 			}
 		}
@@ -123,13 +126,13 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 			gets[e.Name] = true
 		}
 		for _, name := range r.Programs {
-			p, _ := roles.LookupProgram(name)
+			p, _ := services.LookupProgram(name)
 			for _, entry := range p.Secrets {
 				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
 			}
 			if p.NeedsSecrets {
-				own := slices.ContainsFunc(Leaves(), func(l LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
-					slices.ContainsFunc(Secrets(), func(s SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+				own := slices.ContainsFunc(Leaves(), func(l service.LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+					slices.ContainsFunc(Secrets(), func(s service.SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
 				require.True(t, own, r.Name)
 			}
 		}
@@ -139,7 +142,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 // A program that waited for an entry that no table gives its nodes would wait for ever.
 func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		n := nodes[0] // whichever: its role is what counts
 		n.Roles = []string{r.Name}
 		s, err := ShareOf(c, &n)
@@ -155,7 +158,7 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 			share = append(share, e.Name)
 		}
 		for _, name := range r.Programs {
-			p, _ := roles.LookupProgram(name)
+			p, _ := services.LookupProgram(name)
 			require.Subset(t, share, p.Secrets, "%s of role %s", name, r.Name)
 		}
 	}
@@ -191,7 +194,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 		"dns-server":       {},
 	}
 	c, nodes := sixNodes(t)
-	require.Len(t, wants, len(roles.Roles()))
+	require.Len(t, wants, len(services.Roles()))
 	for role, want := range wants {
 		n := nodes[0]
 		n.Roles = []string{role}
@@ -202,7 +205,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 			got = append(got, a.Key)
 		}
 		for _, l := range s.Leaves {
-			if l.Row.Made == Operator {
+			if l.Row.Made == service.Operator {
 				got = append(got, l.Certificate, l.Key)
 			}
 		}
@@ -216,7 +219,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	c, nodes := sixNodes(t)
 	edge := []facts.Node{*node(t, nodes, "edge-01")}
-	c.Services.Kubernetes, c.Services.Kafka, c.Services.Ceph = nil, nil, nil
+	c.Services.Remove("kubernetes", "kafka", "ceph")
 	c.Members = map[string][]string{"mqtt-broker": {"edge-01"}, "dns-server": {"edge-01"}}
 	tree := New(c)
 	update(t, tree, c, edge, begin)
@@ -228,14 +231,14 @@ func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	require.Len(t, tree.Secrets, 3)
 
 	// A service that is enabled and that no node runs needs nothing either.
-	c.Services.Kafka = &spec.Kafka{}
+	c.Services.Set(&spec.Kafka{})
 	require.Empty(t, update(t, tree, c, edge, begin))
 }
 
 // Which authorities a master holds follows the services that are on, not those that it runs.
 func TestAMasterIssuesForTheServicesThatAreOn(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.Kafka, c.Services.Ceph = nil, nil
+	c.Services.Remove("kafka", "ceph")
 	s, err := ShareOf(c, node(t, nodes, "master-01"))
 	require.NoError(t, err)
 	var got []string
@@ -249,7 +252,7 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 	c, nodes := sixNodes(t)
 	n := *node(t, nodes, "edge-01")
 	n.Hostname, n.FQDN = "gate", "gate.plant.example"
-	c.Services.DNS.Records = []spec.DNSRecord{
+	dns.Of(c.Services).Records = []dns.Record{
 		{Name: "mqtt", CNAME: "gate"}, {Name: "broker", Addresses: []string{"10.77.0.16"}}, {Name: "queue", CNAME: "broker.plant.example."}, {Name: "other", CNAME: "kafka-01"},
 	}
 	s, err := ShareOf(c, &n)
@@ -262,7 +265,7 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 
 func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.Kubernetes.DNSDomain = "services.example"
+	c.Services.Kubernetes().DNSDomain = "services.example"
 	s, err := ShareOf(c, node(t, nodes, "master-01"))
 	require.NoError(t, err)
 	i := slices.IndexFunc(s.Leaves, func(l Leaf) bool { return l.Row.Name == "kube-apiserver" })
@@ -272,7 +275,7 @@ func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
 
 func TestABundleEntryThatWouldHoldTwoThingsIsRefused(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.MQTT.Users[0].Password.SecretRef = "agent-key"
+	mqtt.Of(c.Services).Users[0].Password.SecretRef = "agent-key"
 	_, err := ShareOf(c, node(t, nodes, "edge-01"))
 	require.EqualError(t, err, `node edge-01: the bundle entry "agent-key" would hold both the key of agent and the secret mqtt-password/agent-key; choose another name for it in services/`)
 }

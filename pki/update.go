@@ -11,6 +11,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/pki/cephx"
+	"spore/services/service"
 )
 
 // Change is one thing that Update did.
@@ -100,7 +101,7 @@ func (u *updater) authorities() error {
 			u.tree.Authorities[row.Name] = &Authority{Current: g}
 			u.did(row.Name, "made", "it is needed")
 			continue
-		case row.Kind != CA:
+		case row.Kind != service.CA:
 			continue
 		}
 		var err error
@@ -116,7 +117,7 @@ func (u *updater) authorities() error {
 	return nil
 }
 
-func (u *updater) first(row AuthorityRow) (Generation, error) {
+func (u *updater) first(row service.AuthorityRow) (Generation, error) {
 	if row.Name == RootName && u.o.Root != nil {
 		return u.o.ownGeneration(1)
 	}
@@ -124,7 +125,7 @@ func (u *updater) first(row AuthorityRow) (Generation, error) {
 }
 
 // renewRoot lengthens the life of our root, or takes a new certificate of the user's own.
-func (u *updater) renewRoot(row AuthorityRow, a *Authority) error {
+func (u *updater) renewRoot(row service.AuthorityRow, a *Authority) error {
 	old, err := parseCertificate(a.Current.Certificate)
 	if err != nil {
 		return fmt.Errorf("the operator's folder: %w", err)
@@ -172,7 +173,7 @@ func (u *updater) ownRoot(a *Authority, old *x509.Certificate) error {
 }
 
 // renewAuthority signs the key of an authority again, when it nears its end or the root is another one.
-func (u *updater) renewAuthority(row AuthorityRow, a *Authority) error {
+func (u *updater) renewAuthority(row service.AuthorityRow, a *Authority) error {
 	old, err := parseCertificate(a.Current.Certificate)
 	if err != nil {
 		return fmt.Errorf("the operator's folder: %w", err)
@@ -253,7 +254,7 @@ func (u *updater) leaves(shares []Share) error {
 	wanted := map[string]bool{}
 	for _, s := range shares {
 		for _, l := range s.Leaves {
-			if l.Row.Made != Operator {
+			if l.Row.Made != service.Operator {
 				continue
 			}
 			wanted[l.ID] = true

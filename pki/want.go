@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Leaf is a row of Leaves filled in for one node.
 type Leaf struct {
-	Row LeafRow
+	Row service.LeafRow
 	// ID is the row's name, and the node behind a slash.
 	ID string
 	// Node is whom it is for; empty for the operator.
@@ -26,7 +27,7 @@ type Leaf struct {
 
 // Entry is a row of Secrets filled in for one node.
 type Entry struct {
-	Row SecretRow
+	Row service.SecretRow
 	// ID is the row's name, with the node or the user's entry behind a slash where there are several.
 	ID string
 	// Name is the bundle entry.
@@ -40,25 +41,25 @@ type Entry struct {
 // Share is all that the tables give to one node, or to the operator alone.
 type Share struct {
 	// Authorities lists the authorities that the node's work depends on, the root first.
-	Authorities []AuthorityRow
+	Authorities []service.AuthorityRow
 	// Issues lists those of which it holds the key.
-	Issues  []AuthorityRow
+	Issues  []service.AuthorityRow
 	Leaves  []Leaf
 	Secrets []Entry
 }
 
 // enabled tells whether a service is switched on and some node runs it.
 func enabled(c *facts.Cluster, service string) bool {
-	return service == "" || c.Enabled(service)
+	return service == "" || services.Enabled(c, service)
 }
 
 // plays tells whether a node is among those that a row names.
 func plays(rowRoles []string, n *facts.Node) bool {
-	return slices.ContainsFunc(rowRoles, func(r string) bool { return r == EveryNode || slices.Contains(n.Roles, r) })
+	return slices.ContainsFunc(rowRoles, func(r string) bool { return r == service.EveryNode || slices.Contains(n.Roles, r) })
 }
 
 // depends tells whether a node works with an authority. Whoever issues for it does.
-func depends(a AuthorityRow, n *facts.Node) bool {
+func depends(a service.AuthorityRow, n *facts.Node) bool {
 	if plays(a.Issuers, n) {
 		return true
 	}
@@ -66,7 +67,7 @@ func depends(a AuthorityRow, n *facts.Node) bool {
 		return plays(a.Users, n)
 	}
 	return a.Service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := roles.Lookup(name)
+		r, ok := services.Lookup(name)
 		return ok && r.Service == a.Service
 	})
 }
@@ -84,7 +85,7 @@ func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 		}
 	}
 	for _, row := range Leaves() {
-		if !plays(row.Roles, n) || !enabled(c, row.With) || !slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
+		if !plays(row.Roles, n) || !enabled(c, row.With) || !slices.ContainsFunc(s.Authorities, func(a service.AuthorityRow) bool { return a.Name == row.Authority }) {
 			continue
 		}
 		s.Leaves = append(s.Leaves, fill(row, c, n))
@@ -106,37 +107,37 @@ func ShareOfOperator(c *facts.Cluster) Share {
 		}
 	}
 	for _, row := range Leaves() {
-		if slices.Contains(row.Roles, OperatorOnly) && slices.ContainsFunc(s.Authorities, func(a AuthorityRow) bool { return a.Name == row.Authority }) {
+		if slices.Contains(row.Roles, service.OperatorOnly) && slices.ContainsFunc(s.Authorities, func(a service.AuthorityRow) bool { return a.Name == row.Authority }) {
 			s.Leaves = append(s.Leaves, fill(row, c, &facts.Node{}))
 		}
 	}
 	for _, row := range Secrets() {
-		if slices.Contains(row.Roles, OperatorOnly) && enabled(c, row.Service) {
+		if slices.Contains(row.Roles, service.OperatorOnly) && enabled(c, row.Service) {
 			s.Secrets = append(s.Secrets, entries(row, c, &facts.Node{})...)
 		}
 	}
 	return s
 }
 
-func fill(row LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
+func fill(row service.LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
 	l := Leaf{Row: row, ID: row.Name, Node: n.Name, CommonName: expandOne(row.CommonName, c, n), Organization: row.Organization}
 	if n.Name != "" {
 		l.ID += "/" + n.Name
 	}
 	l.DNS, l.IPs = sans(row.SANs, c, n)
-	if row.Made == Operator {
+	if row.Made == service.Operator {
 		l.Certificate, l.Key = expandOne(row.Certificate, c, n), expandOne(row.Key, c, n)
 	}
 	return l
 }
 
-func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
+func entries(row service.SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	switch row.Each {
-	case OneNode:
+	case service.OneNode:
 		return []Entry{{Row: row, ID: row.Name + "/" + n.Name, Name: row.Entry, From: row.From, Node: n.Name}}
-	case OneMQTTUser, OneKafkaUser:
+	case service.OneUser:
 		var out []Entry
-		for _, ref := range userSecrets(row.Each, c) {
+		for _, ref := range userSecrets(row.Service, c) {
 			e := Entry{Row: row, ID: row.Name + "/" + ref, Name: ref}
 			if row.From != "" {
 				e.From = row.From + "/" + ref
@@ -149,20 +150,13 @@ func entries(row SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 }
 
 // userSecrets lists the entries that the users of a service name, each once, in their order.
-func userSecrets(each Each, c *facts.Cluster) []string {
-	var refs []string
-	if m := c.Services.MQTT; each == OneMQTTUser && m != nil {
-		for _, u := range m.Users {
-			refs = append(refs, u.Password.SecretRef)
-		}
-	}
-	if k := c.Services.Kafka; each == OneKafkaUser && k != nil {
-		for _, u := range k.Users {
-			refs = append(refs, u.Password.SecretRef)
-		}
+func userSecrets(name string, c *facts.Cluster) []string {
+	s, _ := services.Find(name)
+	if s.UserSecrets == nil {
+		return nil
 	}
 	var out []string
-	for _, ref := range refs {
+	for _, ref := range s.UserSecrets(c.Services) {
 		if !slices.Contains(out, ref) {
 			out = append(out, ref)
 		}
@@ -186,7 +180,7 @@ func (s *Share) unique(n *facts.Node) error {
 		}
 	}
 	for _, l := range s.Leaves {
-		if l.Row.Made != Operator {
+		if l.Row.Made != service.Operator {
 			continue
 		}
 		if err := add(l.Certificate, "the certificate "+l.Row.Name); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -15,8 +14,8 @@ import (
 	"spore/agent/secrets"
 	"spore/agent/state"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
-	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Held is a role that does not start, and why.
@@ -47,7 +46,7 @@ func Plan(in Input) (start, targets []string, held []Held) {
 			held = append(held, Held{name, reason})
 			continue
 		}
-		role, _ := roles.Lookup(name)
+		role, _ := services.Lookup(name)
 		start, targets = append(start, name), append(targets, role.Target)
 	}
 	return start, targets, held
@@ -56,8 +55,8 @@ func Plan(in Input) (start, targets []string, held []Held) {
 // Units are the units of every node's programs that have their secrets.
 func (in Input) Units() []string {
 	var out []string
-	for _, name := range roles.EveryNode() {
-		program, _ := roles.LookupProgram(name)
+	for _, name := range services.EveryNode() {
+		program, _ := services.LookupProgram(name)
 		if in.Unit(program.Unit) && !slices.ContainsFunc(program.Secrets, func(ref string) bool { return !in.Have(name, ref) }) {
 			out = append(out, program.Unit)
 		}
@@ -67,7 +66,7 @@ func (in Input) Units() []string {
 
 // reason says why a role does not start; empty when it does.
 func (in Input) reason(name string) string {
-	role, ok := roles.Lookup(name)
+	role, ok := services.Lookup(name)
 	if !ok || !in.Unit(role.Target) {
 		return "this image does not carry it; build one in which its service is enabled"
 	}
@@ -105,9 +104,9 @@ func (in Input) whyMissing() string {
 }
 
 // missing lists the secrets that the role's programs need and that are not installed.
-func (in Input) missing(role roles.Role) []string {
+func (in Input) missing(role service.Role) []string {
 	var out []string
-	for _, program := range role.Enabled(in.Cluster.Enabled) {
+	for _, program := range services.RolePrograms(in.Cluster, role) {
 		for _, ref := range needs(in.Cluster, role, program) {
 			if !in.Have(program.Name, ref) && !slices.Contains(out, ref) {
 				out = append(out, ref)
@@ -115,18 +114,6 @@ func (in Input) missing(role roles.Role) []string {
 		}
 	}
 	return out
-}
-
-// Settings returns the settings of a service by the name that cluster.yaml has for it; nil when it has none.
-func Settings(s spec.Services, name string) any {
-	v := reflect.ValueOf(s)
-	for i := range v.NumField() {
-		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if tag == name && !v.Field(i).IsNil() {
-			return v.Field(i).Interface()
-		}
-	}
-	return nil
 }
 
 // HaveIn tells whether a secret is installed for a program in dir.
@@ -140,13 +127,13 @@ func HaveIn(dir string) func(program, ref string) bool {
 // Secrets lists, by program, the entries of the bundle that the programs of every node and of the node's roles are given.
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
-	for _, name := range roles.EveryNode() {
-		program, _ := roles.LookupProgram(name)
+	for _, name := range services.EveryNode() {
+		program, _ := services.LookupProgram(name)
 		out[name] = slices.Clone(program.Secrets)
 	}
 	for _, name := range n.Roles {
-		role, _ := roles.Lookup(name)
-		for _, program := range role.Enabled(c.Enabled) {
+		role, _ := services.Lookup(name)
+		for _, program := range services.RolePrograms(c, role) {
 			for _, ref := range needs(c, role, program) {
 				if !slices.Contains(out[program.Name], ref) {
 					out[program.Name] = append(out[program.Name], ref)
@@ -158,11 +145,11 @@ func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 }
 
 // needs lists what a program is given: its row's entries, and those that its service's settings name.
-func needs(c *facts.Cluster, role roles.Role, program roles.Program) []string {
+func needs(c *facts.Cluster, role service.Role, program service.Program) []string {
 	if !program.NeedsSecrets {
 		return program.Secrets
 	}
-	return append(slices.Clone(program.Secrets), secrets.Refs(Settings(c.Services, role.Service))...)
+	return append(slices.Clone(program.Secrets), secrets.Refs(c.Services.Get(role.Service))...)
 }
 
 // UnitIn tells whether a unit lies in one of the directories.

@@ -14,14 +14,16 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 func TestPlan(t *testing.T) {
 	base := func() Input {
 		return Input{
 			Cluster: &facts.Cluster{SigningKeys: []string{"k"}, Services: spec.Services{
-				MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}, Users: []spec.MQTTUser{{Name: "a", Password: spec.SecretRef{SecretRef: "pw-a"}}}},
-				DNS:  &spec.DNS{},
+				&mqtt.Settings{TLS: mqtt.TLS{Key: spec.SecretRef{SecretRef: "tls-key"}}, Users: []mqtt.User{{Name: "a", Password: spec.SecretRef{SecretRef: "pw-a"}}}},
+				&dns.Settings{},
 			}},
 			Node:     &facts.Node{Name: "edge-01", Roles: []string{"dns-server", "mqtt-broker"}},
 			Identity: detect.Identity{Result: identity.Result{Node: "edge-01", Phase: 1}},
@@ -92,12 +94,12 @@ func TestPlan(t *testing.T) {
 }
 
 func TestManyMissingSecretsAreCounted(t *testing.T) {
-	m := &spec.MQTT{}
+	m := &mqtt.Settings{}
 	for _, r := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-		m.Users = append(m.Users, spec.MQTTUser{Password: spec.SecretRef{SecretRef: r}})
+		m.Users = append(m.Users, mqtt.User{Password: spec.SecretRef{SecretRef: r}})
 	}
 	_, _, held := Plan(Input{
-		Cluster: &facts.Cluster{Services: spec.Services{MQTT: m}}, Node: &facts.Node{Roles: []string{"mqtt-broker"}},
+		Cluster: &facts.Cluster{Services: spec.Services{m}}, Node: &facts.Node{Roles: []string{"mqtt-broker"}},
 		Have: func(_, _ string) bool { return false }, Unit: func(string) bool { return true },
 	})
 	require.Contains(t, held[0].Reason, "a, b, c, d, e and 2 more")
@@ -119,13 +121,6 @@ func TestATargetThatFailsDoesNotKeepBackTheOthers(t *testing.T) {
 	require.Equal(t, []string{"a.target", "bad.target", "b.target"}, s.asked)
 }
 
-func TestSettings(t *testing.T) {
-	s := spec.Services{DNS: &spec.DNS{TTL: 5}}
-	require.Equal(t, s.DNS, Settings(s, "dns"))
-	require.Nil(t, Settings(s, "mqtt"))
-	require.Nil(t, Settings(s, "nothing"))
-}
-
 func TestHaveInAndUnitIn(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
@@ -137,7 +132,7 @@ func TestHaveInAndUnitIn(t *testing.T) {
 
 func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) {
 	c := &facts.Cluster{Services: spec.Services{
-		MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Key: spec.SecretRef{SecretRef: "tls-key"}}}, DNS: &spec.DNS{},
+		&mqtt.Settings{TLS: mqtt.TLS{Key: spec.SecretRef{SecretRef: "tls-key"}}}, &dns.Settings{},
 	}}
 	api := []string{"agent-certificate", "agent-key"} // of every node
 	require.Equal(t, map[string][]string{"api": api, "mosquitto": {"tls-key"}}, Secrets(c, &facts.Node{Roles: []string{"dns-server", "mqtt-broker"}}))

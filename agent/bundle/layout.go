@@ -17,9 +17,9 @@ import (
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/secrets"
-	"spore/cluster/roles"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -108,7 +108,7 @@ func readable(dir string) error {
 
 // layInbox makes the folder in which the API's server leaves a bundle that the operator sends.
 func (t *taker) layInbox() error {
-	row, _ := roles.LookupProgram(node.APIProgram)
+	row, _ := services.LookupProgram(node.APIProgram)
 	group, err := t.m.Group(row.User)
 	if err != nil {
 		return fmt.Errorf("make the folder for bundles that are sent: %w", err)
@@ -135,7 +135,7 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 				files[ref] = text
 			}
 		}
-		row, ok := roles.LookupProgram(program)
+		row, ok := services.LookupProgram(program)
 		if !ok || len(files) == 0 {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/renewal"
 	"spore/pki"
+	"spore/services/service"
 )
 
 // signerProgram is the program that signs other nodes' certificates, on masters.
@@ -40,7 +41,7 @@ func signRequest(m *node.Machine, request []byte) ([]byte, error) {
 	}
 	trusted := map[string]string{}
 	for _, a := range pki.Authorities() {
-		if text, err := m.Part.Public(a.Name + ".crt"); err == nil && a.Kind == pki.CA {
+		if text, err := m.Part.Public(a.Name + ".crt"); err == nil && a.Kind == service.CA {
 			trusted[a.Name] = string(text)
 		}
 	}

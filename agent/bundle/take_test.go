@@ -22,10 +22,10 @@ import (
 	"spore/agent/renewal"
 	"spore/agent/sealed"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -95,7 +95,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 
 func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
-	row, ok := roles.LookupProgram("mosquitto")
+	row, ok := services.LookupProgram("mosquitto")
 	require.True(t, ok)
 	m.Group = func(name string) (int, error) {
 		if name == row.User {
@@ -166,7 +166,8 @@ func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	n, err := m.Part.Node("node-00001")
 	require.NoError(t, err)
 	n.Roles = []string{"control-plane", "dns-server", "mqtt-broker"}
-	c.Services.Kubernetes, c.Members["control-plane"] = &spec.Kubernetes{}, []string{n.Name}
+	c.Services.Set(&spec.Kubernetes{})
+	c.Members["control-plane"] = []string{n.Name}
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.NodeDir, n.Name+".json"), n))
 	tree := nodetest.WithKeys(t, m)

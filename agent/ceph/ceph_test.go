@@ -41,7 +41,7 @@ func refKey(made byte, ref string) string {
 }
 
 func testCluster(c *spec.Ceph) *facts.Cluster {
-	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{Ceph: c, Kubernetes: &spec.Kubernetes{}}}
+	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{c, &spec.Kubernetes{}}}
 }
 
 // testWant is what node a wants with keys that were made in a second.
@@ -144,7 +144,7 @@ func TestWhoWorksWithFileSystems(t *testing.T) {
 	names := func(c *spec.Ceph, kubernetes bool) (out []string) {
 		cluster := testCluster(c)
 		if !kubernetes {
-			cluster.Services.Kubernetes = nil
+			cluster.Services.Remove("kubernetes")
 		}
 		w, err := Wanted(cluster, "a", func(string) (string, error) { return testKey(1, 1), nil })
 		require.NoError(t, err)
@@ -290,7 +290,7 @@ func TestKubernetesIsAUserOnlyWhereItIs(t *testing.T) {
 	require.True(t, has(testCluster(&spec.Ceph{})))
 	require.False(t, has(testCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}})), "no pool is for it")
 	without := testCluster(&spec.Ceph{})
-	without.Services.Kubernetes = nil
+	without.Services.Remove("kubernetes")
 	require.False(t, has(without))
 }
 

@@ -38,7 +38,7 @@ type Want struct {
 
 // Wanted says what a cluster's storage is to have, as the node of a monitor gives it. key returns an entry of the bundle.
 func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error)) (Want, error) {
-	s := c.Services.Ceph
+	s := c.Services.Ceph()
 	if s == nil {
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
@@ -59,7 +59,7 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	}
 	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
 	// one, so it is not in Gone: a node that has not started anew works as it.
-	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes == nil {
+	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes() == nil {
 		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s, true)})
 	}
 	made := func(ref string) (string, error) {
@@ -105,7 +105,7 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		return nil
 	}
 	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
-	if err != nil || c.Services.Kubernetes == nil {
+	if err != nil || c.Services.Kubernetes() == nil {
 		return out, err
 	}
 	masters := c.Members["control-plane"]
@@ -117,14 +117,14 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		where     []string
 		caps      func(c *spec.Ceph, master bool) map[string]string
 	}{
-		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph.KubernetesPools(), render.CephKubernetesCaps},
-		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph.KubernetesFilesystems(), render.CephFSKubernetesCaps},
+		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph().KubernetesPools(), render.CephKubernetesCaps},
+		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph().KubernetesFilesystems(), render.CephFSKubernetesCaps},
 	} {
 		if len(volumes.where) == 0 {
 			continue
 		}
 		err := add(volumes.kind, volumes.ref, nodes, func(node string) map[string]string {
-			return volumes.caps(c.Services.Ceph, slices.Contains(masters, node))
+			return volumes.caps(c.Services.Ceph(), slices.Contains(masters, node))
 		})
 		if err != nil {
 			return nil, err

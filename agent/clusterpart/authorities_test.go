@@ -12,12 +12,14 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/pki"
+	"spore/services/mqtt"
+	"spore/services/service"
 )
 
 func TestAuthoritiesAreKnownByTheirKeys(t *testing.T) {
 	c := &facts.Cluster{
 		ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Name: "plant", Members: map[string][]string{"mqtt-broker": {"edge-01"}},
-		Services: spec.Services{MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "c"}, Key: spec.SecretRef{SecretRef: "k"}}}},
+		Services: spec.Services{&mqtt.Settings{TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "c"}, Key: spec.SecretRef{SecretRef: "k"}}}},
 	}
 	tree := pki.New(c)
 	_, err := tree.Update(c, []facts.Node{{Name: "edge-01", Roles: []string{"mqtt-broker"}}}, pki.Options{Now: time.Now(), Random: rand.Reader})
@@ -37,7 +39,7 @@ func TestAuthoritiesAreKnownByTheirKeys(t *testing.T) {
 	for _, row := range tree.Public().Authorities {
 		require.True(t, a.Knows(row.Name, pki.KeyID(row.Keys[0])), "%s, as bundles name it", row.Name)
 		require.False(t, a.Knows(row.Name, "00"))
-		require.Equal(t, row.Kind == pki.CA, a.Certificates[row.Name] != "", row.Name)
+		require.Equal(t, row.Kind == service.CA, a.Certificates[row.Name] != "", row.Name)
 	}
 	require.False(t, a.Knows("agent", pki.KeyID(tree.Public().Authorities[0].Keys[0])), "the root's key is not the agents'")
 

@@ -14,6 +14,7 @@ import (
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -65,10 +66,10 @@ func (p Part) Match(f identity.Facts) (identity.Result, error) {
 // Cluster reads what is the same on every node.
 func (p Part) Cluster() (*facts.Cluster, error) {
 	c := new(facts.Cluster)
-	if err := p.read(facts.ClusterFile, maxCluster, c); err != nil {
+	if err := p.read(facts.ClusterFile, maxCluster, func(data []byte) error { return services.ReadCluster(data, c) }); err != nil {
 		return c, err
 	}
-	if k := c.Services.Kubernetes; k != nil {
+	if k := c.Services.Kubernetes(); k != nil {
 		k.SlowMachine = max(k.SlowMachine, p.Slow)
 	}
 	return c, nil
@@ -77,7 +78,7 @@ func (p Part) Cluster() (*facts.Cluster, error) {
 // Node reads what is compiled for one node. name comes from the identity index.
 func (p Part) Node(name string) (*facts.Node, error) {
 	n := new(facts.Node)
-	return n, p.read(filepath.Join(facts.NodeDir, filepath.Base(name)+".json"), maxNode, n)
+	return n, p.read(filepath.Join(facts.NodeDir, filepath.Base(name)+".json"), maxNode, func(data []byte) error { return json.Unmarshal(data, n) })
 }
 
 // Hosts reads the hosts file of the cluster.
@@ -104,12 +105,12 @@ func (p Part) Public(name string) ([]byte, error) {
 	return data, nil
 }
 
-func (p Part) read(name string, limit int64, v any) error {
+func (p Part) read(name string, limit int64, into func(data []byte) error) error {
 	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, name), limit)
 	if err != nil {
 		return fmt.Errorf("read the cluster part: %w", err)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := into(data); err != nil {
 		return fmt.Errorf("read the cluster part: %s: %w", name, err)
 	}
 	return nil

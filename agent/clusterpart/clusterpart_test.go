@@ -33,6 +33,6 @@ func TestWhoeverStartsTheMachineSaysHowSlowItIs(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(c.settings), 0o644))
 		got, err := Mounted(root).Cluster()
 		require.NoError(t, err, name)
-		require.Equal(t, c.want, got.Services.Kubernetes.Slow(), name)
+		require.Equal(t, c.want, got.Services.Kubernetes().Slow(), name)
 	}
 }

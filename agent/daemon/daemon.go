@@ -37,7 +37,7 @@ import (
 	"spore/agent/wait"
 	"spore/agent/watch"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -189,9 +189,9 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 func (a *agent) watchUnits() {
 	a.roleUnits = nil
 	for _, name := range a.line.Roles {
-		role, _ := roles.Lookup(name)
+		role, _ := services.Lookup(name)
 		a.roleUnits = append(a.roleUnits, role.Target)
-		for _, program := range role.Enabled(a.cluster.Enabled) {
+		for _, program := range services.RolePrograms(a.cluster, role) {
 			if !strings.Contains(program.Unit, "@.") { // Those of disks are known when the disks are.
 				a.roleUnits = append(a.roleUnits, program.Unit)
 			}

@@ -10,13 +10,14 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
 // Write makes dir hold exactly the node's environment files; those of an earlier identity are removed. memory is the machine's in
 // bytes.
 func Write(dir string, c *facts.Cluster, n *facts.Node, memory uint64) error {
-	files := facts.Environment(c, n, memory)
+	files := services.Environment(c, n, memory)
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if _, err := atomicfile.Write(filepath.Join(dir, name), files[name], 0o644); err != nil {

@@ -9,6 +9,7 @@ import (
 	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -21,7 +22,7 @@ type Endpoint struct {
 
 // EndpointOf reads the file in which a master leaves that; nil where there is no such address or the node is no master.
 func EndpointOf(path string, c *facts.Cluster, n *facts.Node) *Endpoint {
-	if !c.Enabled(spec.PartEndpoint) || !slices.Contains(n.Roles, "control-plane") {
+	if !services.Enabled(c, spec.PartEndpoint) || !slices.Contains(n.Roles, "control-plane") {
 		return nil
 	}
 	s, err := holder.Read(path)

@@ -35,7 +35,7 @@ func TestWhoHasTheVirtualAddress(t *testing.T) {
 func TestOnlyMastersOfAClusterWithAVirtualAddressKnowOfIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	c := &facts.Cluster{Members: map[string][]string{"control-plane": {"a"}}}
-	c.Services.Kubernetes = &spec.Kubernetes{}
+	c.Services.Set(&spec.Kubernetes{})
 	master := &facts.Node{Name: "a", Roles: []string{"control-plane"}}
 	require.Nil(t, EndpointOf(path, c, master))
 	c.Network.ControlPlaneEndpoint = "10.0.0.9"

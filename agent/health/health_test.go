@@ -18,6 +18,7 @@ import (
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/cluster/facts"
+	"spore/services/service"
 	"spore/wire/nodeapi"
 )
 
@@ -111,7 +112,7 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		"a renewal that waits":       {func(in *Input) { in.Renewal.Problem = "no master has signed" }, "renewal", nodeapi.Warning, "no master has signed"},
 		"a renewal not known":        {func(in *Input) { in.RenewalProblem = "it is not known" }, "renewal", nodeapi.Warning, "not known"},
 		"a program that has the former certificate": {func(in *Input) {
-			in.Renewal.Pending = map[string]renewal.Pending{"kafka": {Way: renewal.Restarts}}
+			in.Renewal.Pending = map[string]renewal.Pending{"kafka": {Way: service.Restarts}}
 		}, "renewal", nodeapi.Warning, "not taken yet by kafka"},
 		"a configuration that was taken back": {func(in *Input) {
 			in.Line.Configuration.Problem = "went back to this configuration: etcd.service failed"

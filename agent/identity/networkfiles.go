@@ -8,6 +8,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -20,7 +21,7 @@ func writeNetwork(m *node.Machine, c *facts.Cluster, n *facts.Node, used []arp.U
 	}
 	o := network.Options{
 		Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0,
-		Pods: n != nil && facts.RunsPods(n),
+		Pods: n != nil && services.RunsPods(n),
 	}
 	for _, card := range cards {
 		if !card.Permanent {

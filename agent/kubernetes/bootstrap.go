@@ -216,7 +216,7 @@ func (b *bootstrap) apply(ctx context.Context, a applied) error {
 
 // applyServed waits for the kind of an object to be served.
 func (b *bootstrap) applyServed(ctx context.Context, a applied) error {
-	ctx, cancel := context.WithTimeout(ctx, servedBound*time.Duration(b.Cluster.Services.Kubernetes.Slow()))
+	ctx, cancel := context.WithTimeout(ctx, servedBound*time.Duration(b.Cluster.Services.Kubernetes().Slow()))
 	defer cancel()
 	for {
 		err := b.apply(ctx, a)

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 const (
@@ -17,11 +18,11 @@ const (
 
 // provisions tells whether the cluster's own Ceph gives pods their volumes.
 func provisions(c *facts.Cluster) bool {
-	return c.Enabled("ceph") && len(c.Services.Ceph.KubernetesPools()) > 0
+	return services.Enabled(c, "ceph") && len(c.Services.Ceph().KubernetesPools()) > 0
 }
 
 // shares tells whether the cluster's own Ceph gives pods shared volumes.
-func shares(c *facts.Cluster) bool { return c.Enabled(spec.PartCephFSVolumes) }
+func shares(c *facts.Cluster) bool { return services.Enabled(c, spec.PartCephFSVolumes) }
 
 // volumeObjects are what claims for volumes on Ceph need: the drivers as kubelets see them, a class for each pool and file
 // system, and the roles of the provisioners.
@@ -46,10 +47,10 @@ func volumeObjects(c *facts.Cluster) []applied {
 			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "Group", "name": provisionersGroup}},
 		}},
 	)
-	for i, pool := range c.Services.Ceph.KubernetesPools() {
+	for i, pool := range c.Services.Ceph().KubernetesPools() {
 		out = append(out, applied{object: volumeClass(pool, i == 0), theirs: true})
 	}
-	for i, name := range c.Services.Ceph.KubernetesFilesystems() {
+	for i, name := range c.Services.Ceph().KubernetesFilesystems() {
 		out = append(out, applied{object: sharedClass(name, i == 0), theirs: true})
 	}
 	return out

@@ -14,7 +14,8 @@ import (
 
 func cephCluster(c *spec.Ceph) *facts.Cluster {
 	out := testCluster()
-	out.Services.Ceph, out.Members = c, map[string][]string{"ceph-mon": {"storage-01"}}
+	out.Services.Set(c)
+	out.Members = map[string][]string{"ceph-mon": {"storage-01"}}
 	return out
 }
 

@@ -23,6 +23,8 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/pki"
+	"spore/services/dns"
+	"spore/services/mqtt"
 	"spore/storage/atomicfile"
 )
 
@@ -41,8 +43,8 @@ func New(t testing.TB, n int) (*node.Machine, *string) {
 			Services: []string{"mqtt", "dns"},
 		},
 		Services: spec.Services{
-			MQTT: &spec.MQTT{TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "tls-cert"}, Key: spec.SecretRef{SecretRef: "tls-key"}}},
-			DNS:  &spec.DNS{},
+			&mqtt.Settings{TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "tls-cert"}, Key: spec.SecretRef{SecretRef: "tls-key"}}},
+			&dns.Settings{},
 		},
 	}
 	for i := range n {

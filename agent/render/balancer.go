@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"spore/services/service"
 	"time"
-
-	"spore/cluster/roles"
 )
 
-// balancerAddress is where the balancer listens on every node; the port is roles.PortBalancer.
+// balancerAddress is where the balancer listens on every node; the port is service.PortBalancer.
 const balancerAddress = "127.0.0.1:6444"
 
 // holdClients is longer than the ten seconds in which clients of Go give up a TLS handshake (net/http, TLSHandshakeTimeout).
@@ -72,9 +71,9 @@ func balancer(in Input) (map[string]File, error) {
 		if hasRole(in, "control-plane") && m.name != in.Node.Name {
 			other = " backup"
 		}
-		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, roles.PortKubernetesAPI), m.name, other)
+		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, service.PortKubernetesAPI), m.name, other)
 	}
-	return map[string]File{"haproxy.cfg": {b.Bytes(), 0o644}, "authorities.pem": {authorities, 0o644}}, nil
+	return map[string]File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
 }
 
 // balancerAuthorities are the authority of the API servers and the root above it: OpenSSL, other than Go, takes no authority

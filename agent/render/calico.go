@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"spore/services/rendering"
+	"spore/services/service"
 	"strconv"
 	"strings"
 	"time"
-
-	"spore/cluster/roles"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
@@ -92,7 +92,7 @@ func calicoEnvironment(in Input) (File, error) {
 		{"FELIX_DebugSkipCTLBCleanup", "true"},
 		{"FELIX_HEALTHENABLED", "true"},
 		{"FELIX_HEALTHHOST", loopback.String()},
-		{"FELIX_HEALTHPORT", strconv.Itoa(roles.PortFelixHealth)},
+		{"FELIX_HEALTHPORT", strconv.Itoa(service.PortFelixHealth)},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
 		{"FELIX_METADATAADDR", "None"},
 		{"FELIX_LOGFILEPATH", "None"},
@@ -102,7 +102,7 @@ func calicoEnvironment(in Input) (File, error) {
 	} {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], environmentValue(kv[1]))
 	}
-	return File{b.Bytes(), 0o644}, nil
+	return File{Data: b.Bytes(), Mode: 0o644}, nil
 }
 
 // environmentValue quotes a value for systemd (systemd.exec(5), EnvironmentFile=).
@@ -130,7 +130,7 @@ func podFamilies(in Input) (v4, v6 bool, err error) {
 
 // nodeFamilies are the node's addresses between which the tunnels of each family go, or "none".
 func nodeFamilies(in Input, v4, v6 bool) (string, string, error) {
-	own := bindable(in.Addresses)
+	own := rendering.Bindable(in.Addresses)
 	if len(in.Node.IPs) > 0 {
 		own = nil
 		for _, s := range in.Node.IPs {

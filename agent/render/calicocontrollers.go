@@ -16,5 +16,5 @@ func calicoControllers(in Input) (map[string]File, error) {
 	for _, kv := range [][2]string{{"KUBECONFIG", in.Dir + "/kubeconfig"}, {"DATASTORE_TYPE", "kubernetes"}} {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], environmentValue(kv[1]))
 	}
-	return map[string]File{"environment": {b.Bytes(), 0o644}, "kubeconfig": client}, nil
+	return map[string]File{"environment": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": client}, nil
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"spore/cluster/roles"
 	"spore/cluster/spec"
 	"spore/pki/cephx"
+	"spore/services/service"
 )
 
 const cephState = "/var/lib/ceph"
@@ -45,7 +45,7 @@ type CephMonitor struct {
 
 // Endpoint is the monitor's address as Ceph writes it (entity_addrvec_t): messenger version 2 alone, which encrypts.
 func (m CephMonitor) Endpoint() string {
-	return "[v2:" + netip.AddrPortFrom(m.Addr, roles.PortCephMon).String() + "]"
+	return "[v2:" + netip.AddrPortFrom(m.Addr, service.PortCephMon).String() + "]"
 }
 
 // CephMonitors returns the monitors of cluster.yaml, by name.
@@ -162,7 +162,7 @@ var (
 // cephConf renders the configuration of one program, or of people's commands. It has one section: each program has its own
 // file.
 func cephConf(in Input, more ...setting) (File, error) {
-	if in.Cluster.Services.Ceph == nil {
+	if in.Cluster.Services.Ceph() == nil {
 		return File{}, fmt.Errorf("the service ceph is not enabled")
 	}
 	fsid, err := cephSecret(in, "ceph-fsid", uuidForm)
@@ -210,12 +210,12 @@ func cephConf(in Input, more ...setting) (File, error) {
 	for _, s := range append(settings, more...) {
 		fmt.Fprintf(&b, "%s\n", strings.TrimRight(s.name+" = "+s.value, " "))
 	}
-	if m := in.Cluster.Services.Ceph.OSDMemory; m > 0 {
+	if m := in.Cluster.Services.Ceph().OSDMemory; m > 0 {
 		fmt.Fprintf(&b, "[osd]\nosd_memory_target = %d\n", m<<20)
 	}
 	// A command has no life of its own to be asked about.
 	b.WriteString("[client]\nadmin_socket =\n")
-	return File{[]byte(b.String()), 0o644}, nil
+	return File{Data: []byte(b.String()), Mode: 0o644}, nil
 }
 
 // cephKeyring renders a keyring (ceph-authtool(8)).
@@ -232,7 +232,7 @@ func cephKeyring(in Input, keys []CephKey) (File, error) {
 			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
 		}
 	}
-	return File{[]byte(b.String()), 0o600}, nil
+	return File{Data: []byte(b.String()), Mode: 0o600}, nil
 }
 
 // capsOf finds the capabilities of an entity; those of one kind that has many go by the kind.

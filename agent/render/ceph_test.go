@@ -20,7 +20,7 @@ func cephTestKey(n int) string {
 func cephInput(c *spec.Ceph, dir string) Input {
 	in := kubeInput(&facts.Node{Name: "master-02", Hostname: "m2", FQDN: "m2.lab.internal", IPs: []string{"10.77.0.22"}, Roles: []string{"ceph-mon"}})
 	in.Cluster.Members["ceph-mon"] = in.Cluster.Members["control-plane"]
-	in.Cluster.Services.Ceph = c
+	in.Cluster.Services.Set(c)
 	in.Dir = dir
 	secrets := map[string]string{"ceph-fsid": "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"}
 	for i, ref := range []string{"ceph-mon-key", "ceph-admin-key", "ceph-mgr-key", "ceph-osd-key", "ceph-mds-key"} {
@@ -90,7 +90,7 @@ func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
 func TestAManagerWritesSeldomWhileNothingHappens(t *testing.T) {
 	for slowMachine, want := range map[int]string{0: "5", 2: "10", 20: "10"} {
 		in := cephInput(&spec.Ceph{}, "/run/x")
-		in.Cluster.Services.Kubernetes.SlowMachine = slowMachine
+		in.Cluster.Services.Kubernetes().SlowMachine = slowMachine
 		files, err := Render("ceph-mgr", in)
 		require.NoError(t, err)
 		require.Contains(t, string(files["ceph.conf"].Data), "mgr_tick_period = "+want+"\n")
@@ -102,7 +102,7 @@ func TestCephIsRefused(t *testing.T) {
 		name, want string
 		edit       func(*Input)
 	}{
-		{"not enabled", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Ceph = nil }},
+		{"not enabled", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
 		{"a monitor without an address", "node master-03 of role ceph-mon has no address in cluster.yaml", func(in *Input) {
 			in.Hosts = strings.NewReader("10.77.0.21 master-01\n10.77.0.22 master-02\n")

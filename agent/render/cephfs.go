@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 const cephfsKey = "ceph-kubernetes-cephfs-node-key"
@@ -47,11 +47,11 @@ func cephfsNode(in Input) (map[string]File, error) {
 	}
 	var endpoints []string
 	for _, m := range mons {
-		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, roles.PortCephMon).String())
+		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, service.PortCephMon).String())
 	}
 	args, err := arguments([]string{cephfsUser(in), "--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"arguments": args, "key": {[]byte(key + "\n"), 0o600}}, nil
+	return map[string]File{"arguments": args, "key": {Data: []byte(key + "\n"), Mode: 0o600}}, nil
 }

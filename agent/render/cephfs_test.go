@@ -52,7 +52,7 @@ func TestProgramsOfSharedVolumesWithoutWhatTheyNeed(t *testing.T) {
 		name, program, want string
 		change              func(*Input)
 	}{
-		{"no Ceph", "cephfs-controller", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Ceph = nil }},
+		{"no Ceph", "cephfs-controller", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "cephfs-node", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
 		{"no key", "cephfs-node", "secret ceph-kubernetes-cephfs-node-key is not in the bundle", func(in *Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
 		{"a key of two lines", "cephfs-node", "has not the form that Ceph reads", func(in *Input) {
@@ -64,7 +64,7 @@ func TestProgramsOfSharedVolumesWithoutWhatTheyNeed(t *testing.T) {
 				return others(ref)
 			}
 		}},
-		{"no Kubernetes", "cephfs-provisioner", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"no Kubernetes", "cephfs-provisioner", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"a name that splits", "cephfs-node", "cannot stand in an environment file", func(in *Input) { in.Node.Name = "a b" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func cephOSD(in Input) (map[string]File, error) {
 		// Where it stands for the rules that spread copies. The name of the node is all that is known of that.
 		{"crush_location", "root=default host=" + in.Node.Name},
 	}
-	if in.Cluster.Services.Ceph != nil && in.Cluster.Services.Ceph.OSDMemory == 0 {
+	if in.Cluster.Services.Ceph() != nil && in.Cluster.Services.Ceph().OSDMemory == 0 {
 		osds := len(datadisk.Of(in.Node.Disks, datadisk.OSD))
 		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
 	}

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-
-	"spore/cluster/roles"
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
 // all others by the resolvers of the nodes.
 func clusterDNS(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes
+	k := in.Cluster.Services.Kubernetes()
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
@@ -24,7 +24,7 @@ func clusterDNS(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkName(k.ServiceDomain()); err != nil {
+	if err := rendering.CheckName(k.ServiceDomain()); err != nil {
 		return nil, fmt.Errorf("DNS domain of Kubernetes: %w", err)
 	}
 	var up []netip.Addr
@@ -38,7 +38,7 @@ func clusterDNS(in Input) (map[string]File, error) {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from cluster.yaml and services/kubernetes.yaml; made again at each start.")
-	line(".:%d {", roles.PortClusterDNS)
+	line(".:%d {", service.PortClusterDNS)
 	line("    bind %s", own)
 	line("    errors")
 	line("    bufsize 1232")
@@ -50,11 +50,11 @@ func clusterDNS(in Input) (map[string]File, error) {
 	line("    }")
 	line("    cache 30")
 	if len(up) > 0 {
-		line("    forward . %s {", join(up))
+		line("    forward . %s {", rendering.Join(up))
 		line("        policy sequential")
 		line("        max_concurrent 1000")
 		line("    }")
 	}
 	line("}")
-	return map[string]File{"Corefile": {b.Bytes(), 0o644}, "kubeconfig": client}, nil
+	return map[string]File{"Corefile": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": client}, nil
 }

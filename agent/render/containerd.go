@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"spore/services/service"
 	"strconv"
-
-	"spore/cluster/roles"
 )
 
 const (
@@ -48,7 +47,7 @@ func containerd(in Input) (map[string]File, error) {
 	// Whoever attaches to a container is led to kubelet, and kubelet leads on to this port.
 	line("[plugins.\"io.containerd.grpc.v1.cri\"]")
 	line("  stream_server_address = %q", loopback)
-	line("  stream_server_port = %q", strconv.Itoa(roles.PortContainerd)) // a string, and any free port unless it is said
+	line("  stream_server_port = %q", strconv.Itoa(service.PortContainerd)) // a string, and any free port unless it is said
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")
@@ -72,9 +71,9 @@ func containerd(in Input) (map[string]File, error) {
 	line("        BinaryName = \"/usr/sbin/runc\"")
 	line("        SystemdCgroup = true")
 	return map[string]File{
-		"config.toml": {b.Bytes(), 0o644},
+		"config.toml": {Data: b.Bytes(), Mode: 0o644},
 		// containerd's docs/hosts.md: _default stands for every registry without a folder of its own, and server for all of
 		// its hosts. Port 9 (discard) of the loopback refuses at once.
-		"registries/_default/hosts.toml": {[]byte("# Images come with the node's image, never from a registry.\nserver = \"http://127.0.0.1:9\"\n"), 0o644},
+		"registries/_default/hosts.toml": {Data: []byte("# Images come with the node's image, never from a registry.\nserver = \"http://127.0.0.1:9\"\n"), Mode: 0o644},
 	}, nil
 }

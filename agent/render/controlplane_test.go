@@ -48,7 +48,7 @@ func masterInput(t *testing.T) (Input, authority) {
 	in.Authority = func(string) ([]byte, error) {
 		return append(append([]byte{}, former.certificate...), now.certificate...), nil
 	}
-	in.EtcdOrigin = func() (*origin.Origin, error) {
+	in.State = func(string) (any, error) {
 		return &origin.Origin{Kind: formation.Form, Token: in.Cluster.ID + "-0123456789abcdef", Members: map[string][]string{
 			"master-01": {"https://10.77.0.21:2380"}, "master-02": {"https://10.77.0.22:2380"}, "master-03": {"https://10.77.0.23:2380"},
 		}}, nil
@@ -96,7 +96,7 @@ func TestTheOnlyMasterElectsNobody(t *testing.T) {
 func TestEtcdWithoutDataBeginsAsItsOriginSays(t *testing.T) {
 	of := func(o *origin.Origin) map[string]any {
 		in, _ := masterInput(t)
-		in.EtcdOrigin = func() (*origin.Origin, error) { return o, nil }
+		in.State = func(string) (any, error) { return o, nil }
 		files, err := Render("etcd", in)
 		require.NoError(t, err)
 		var config map[string]any
@@ -119,7 +119,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 		60: {`"heartbeat-interval": 6000,`, `"election-timeout": 50000,`},
 	} {
 		in, _ := masterInput(t)
-		in.Cluster.Services.Kubernetes.SlowMachine = factor
+		in.Cluster.Services.Kubernetes().SlowMachine = factor
 		files, err := Render("etcd", in)
 		require.NoError(t, err)
 		for _, w := range want {
@@ -130,7 +130,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 
 func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	in, _ := masterInput(t)
-	in.Cluster.Services.Kubernetes = &spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"}
+	in.Cluster.Services.Set(&spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"})
 	files, err := Render("kube-apiserver", in)
 	require.NoError(t, err)
 	flags := string(files["arguments"].Data)
@@ -142,7 +142,7 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	require.Len(t, policy.Rules, 1)
 	require.Equal(t, "None", policy.Rules[0].Level)
 
-	in.Cluster.Services.Kubernetes.Audit = spec.AuditRequest
+	in.Cluster.Services.Kubernetes().Audit = spec.AuditRequest
 	files, err = Render("kube-apiserver", in)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
@@ -174,27 +174,27 @@ func TestControlPlaneRefuses(t *testing.T) {
 		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *Input) { in.Node.Name = "worker-01" }},
 		{"etcd", "a cluster without masters", "this node has not the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
 		{"etcd", "a member that is not let in yet", "have not let this one in yet", func(in *Input) {
-			in.EtcdOrigin = func() (*origin.Origin, error) { return &origin.Origin{Kind: formation.Join}, nil }
+			in.State = func(string) (any, error) { return &origin.Origin{Kind: formation.Join}, nil }
 		}},
 		{"etcd", "an origin that cannot be read", "damaged", func(in *Input) {
-			in.EtcdOrigin = func() (*origin.Origin, error) { return nil, errors.New("damaged") }
+			in.State = func(string) (any, error) { return nil, errors.New("damaged") }
 		}},
 		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
-		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
 		{"kube-apiserver", "a short encryption key", "etcd-encryption-key is not 32 bytes in base64", secret("AAAA")},
 		{"kube-apiserver", "no encryption key", "key of the Secrets in etcd: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
-		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"kube-controller-manager", "a key that is not PEM", "key of the authority kubernetes-client: the bundle entry is not PEM", secret("x")},
 		{"kube-controller-manager", "a key that is none", "key of the authority kubernetes-client: the bundle entry is no PKCS #8 key", secret("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")},
 		{"kube-controller-manager", "a key of another generation", "belongs to no certificate of this image", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, nil } }},
 		{"kube-controller-manager", "no certificate", "certificate of the authority kubernetes-client: none", func(in *Input) {
 			in.Authority = func(string) ([]byte, error) { return nil, errors.New("none") }
 		}},
-		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
-		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
-		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes.DNSDomain = "a {" }},
+		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes().DNSDomain = "a {" }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
 			in, _ := masterInput(t)

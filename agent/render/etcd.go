@@ -12,7 +12,7 @@ import (
 	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 const (
@@ -58,12 +58,12 @@ func etcd(in Input) (map[string]File, error) {
 		"name":     in.Node.Name,
 		"data-dir": etcdState,
 
-		"listen-peer-urls": httpsURL(own, roles.PortEtcdPeer),
+		"listen-peer-urls": httpsURL(own, service.PortEtcdPeer),
 		"listen-client-urls": strings.Join([]string{
-			httpsURL(own, roles.PortEtcdClient), httpsURL(loopback, roles.PortEtcdClient), etcdSocket,
+			httpsURL(own, service.PortEtcdClient), httpsURL(loopback, service.PortEtcdClient), etcdSocket,
 		}, ","),
-		"initial-advertise-peer-urls": httpsURL(own, roles.PortEtcdPeer),
-		"advertise-client-urls":       httpsURL(own, roles.PortEtcdClient),
+		"initial-advertise-peer-urls": httpsURL(own, service.PortEtcdPeer),
+		"advertise-client-urls":       httpsURL(own, service.PortEtcdClient),
 		// Read only while there is no data.
 		"initial-cluster":       o.InitialCluster(),
 		"initial-cluster-state": etcdStates[o.Kind],
@@ -105,14 +105,15 @@ func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
 		return nil, errors.New("this node has not the role control-plane")
 	}
 	var o *origin.Origin
-	if in.EtcdOrigin != nil {
-		var err error
-		if o, err = in.EtcdOrigin(); err != nil {
+	if in.State != nil {
+		state, err := in.State("etcd")
+		if err != nil {
 			return nil, err
 		}
+		o, _ = state.(*origin.Origin)
 	}
 	if o == nil {
-		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, roles.PortEtcdPeer)}}}
+		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, service.PortEtcdPeer)}}}
 	}
 	if len(o.Members) == 0 {
 		return nil, errors.New("the other members have not let this one in yet")
@@ -127,7 +128,7 @@ func EtcdPeer(n *facts.Node, addresses []netip.Addr) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return httpsURL(own, roles.PortEtcdPeer), nil
+	return httpsURL(own, service.PortEtcdPeer), nil
 }
 
 func etcdTLS(in Input, leaf, clients string) map[string]any {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 // Names of Kafka's listeners.
@@ -24,9 +24,9 @@ const (
 
 // Ports of Kafka's listeners: of clients (SCRAM over TLS), of brokers, and of controllers (both by certificates).
 const (
-	KafkaClientPort     = roles.PortKafkaClient
-	KafkaBrokerPort     = roles.PortKafkaBroker
-	KafkaControllerPort = roles.PortKafkaController
+	KafkaClientPort     = service.PortKafkaClient
+	KafkaBrokerPort     = service.PortKafkaBroker
+	KafkaControllerPort = service.PortKafkaController
 )
 
 const (
@@ -53,7 +53,7 @@ const kafkaMostCleaner = 128
 
 // kafka renders server.properties, the key store, and arguments of the JVM.
 func kafka(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kafka == nil {
+	if in.Cluster.Services.Kafka() == nil {
 		return nil, errors.New("the cluster has no kafka settings; add services/kafka.yaml")
 	}
 	certificate, err := in.Secret("kafka-broker-certificate")
@@ -69,12 +69,12 @@ func kafka(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	return map[string]File{
-		"server.properties": {properties, 0o600},
+		"server.properties": {Data: properties, Mode: 0o600},
 		// Kafka wants the key and the chain in one file (KIP-651).
-		"keystore.pem": {slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), 0o600},
-		"jvm.args":     {kafkaJVM(), 0o600},
+		"keystore.pem": {Data: slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), Mode: 0o600},
+		"jvm.args":     {Data: kafkaJVM(), Mode: 0o600},
 		// For root's use of Kafka's tools on the node, as the node.
-		"client.properties": {kafkaClientProperties(in.Dir), 0o600},
+		"client.properties": {Data: kafkaClientProperties(in.Dir), Mode: 0o600},
 	}, nil
 }
 
@@ -211,7 +211,7 @@ func kafkaStorage(in Input, set func(string, any), broker bool) {
 	set("share.coordinator.state.topic.replication.factor", ownFactor)
 	set("share.coordinator.state.topic.min.isr", ownInSync)
 	set("auto.create.topics.enable", false)
-	if !in.Cluster.Services.Kafka.AcknowledgeFromMemory {
+	if !in.Cluster.Services.Kafka().AcknowledgeFromMemory {
 		// By itself Kafka acknowledges what is in the page caches of all copies, which one power cut takes together.
 		// With this each copy is on its disk first, those of followers, too.
 		set("log.flush.interval.messages", 1)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"spore/services/rendering"
 )
 
 const (
@@ -26,11 +28,11 @@ func pkiFile(name string) string { return filepath.Join(pkiDir, name) }
 
 // slow is a duration as it is on this cluster's machines.
 func slow(in Input, d time.Duration) time.Duration {
-	return d * time.Duration(in.Cluster.Services.Kubernetes.Slow())
+	return d * time.Duration(in.Cluster.Services.Kubernetes().Slow())
 }
 
 // clusterDomain is the DNS domain of Services; kube-apiserver's certificate has its names.
-func clusterDomain(in Input) string { return in.Cluster.Services.Kubernetes.ServiceDomain() }
+func clusterDomain(in Input) string { return in.Cluster.Services.Kubernetes().ServiceDomain() }
 
 // nodeAddress is the address by which the others know this node: the first of cluster.yaml, else the one that it has.
 func nodeAddress(in Input) (netip.Addr, error) {
@@ -39,7 +41,7 @@ func nodeAddress(in Input) (netip.Addr, error) {
 			return a.Unmap(), nil
 		}
 	}
-	if own := bindable(in.Addresses); len(own) > 0 {
+	if own := rendering.Bindable(in.Addresses); len(own) > 0 {
 		return own[0], nil
 	}
 	return netip.Addr{}, errors.New("the node has no address yet")
@@ -73,13 +75,13 @@ type member struct {
 // membersOf lists the nodes of a role in the order of their names. A node without an address in the hosts file has one
 // by DHCP, which only itself can know.
 func membersOf(in Input, role string) ([]member, error) {
-	hosts, err := newHostTable(in.Hosts, in.Cluster.Domain)
+	hosts, err := rendering.NewHostTable(in.Hosts, in.Cluster.Domain)
 	if err != nil {
 		return nil, err
 	}
 	var out []member
 	for _, name := range in.Cluster.Members[role] {
-		addrs := hosts.addresses(absolute(name, in.Cluster.Domain))
+		addrs := hosts.Addresses(rendering.Absolute(name, in.Cluster.Domain))
 		if name == in.Node.Name && len(addrs) == 0 {
 			own, err := nodeAddress(in)
 			if err != nil {
@@ -116,7 +118,7 @@ func arguments(words []string) (File, error) {
 			return File{}, fmt.Errorf("internal error: argument %q cannot stand in an environment file", w)
 		}
 	}
-	return File{[]byte("ARGUMENTS=" + strings.Join(words, " ") + "\n"), 0o644}, nil
+	return File{Data: []byte("ARGUMENTS=" + strings.Join(words, " ") + "\n"), Mode: 0o644}, nil
 }
 
 // jsonFile is a configuration as JSON, which programs that read YAML take as well.
@@ -128,7 +130,7 @@ func jsonFile(v any, mode fs.FileMode) (File, error) {
 	if err := e.Encode(v); err != nil {
 		return File{}, err
 	}
-	return File{b.Bytes(), mode}, nil
+	return File{Data: b.Bytes(), Mode: mode}, nil
 }
 
 // kubeconfigFile is a kubeconfig of a client of this node that keeps its certificate and key in files.

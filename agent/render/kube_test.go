@@ -30,7 +30,7 @@ func kubeInput(node *facts.Node) Input {
 				Nameservers: []string{"10.77.0.3"},
 			},
 			Members:  map[string][]string{"control-plane": {"master-01", "master-02", "master-03"}, "worker": {"worker-01"}},
-			Services: spec.Services{Kubernetes: &spec.Kubernetes{}},
+			Services: spec.Services{&spec.Kubernetes{}},
 		},
 		Node: node, Hosts: strings.NewReader(kubeHosts), Dir: "/run/x",
 		Addresses:  []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.99")},
@@ -94,7 +94,7 @@ func TestNodeProgramsOfKubernetes(t *testing.T) {
 
 func TestASlowMachineGetsMoreTime(t *testing.T) {
 	in := kubeInput(kubeWorker())
-	in.Cluster.Services.Kubernetes.SlowMachine = 5
+	in.Cluster.Services.Kubernetes().SlowMachine = 5
 	files, err := Render("kubelet", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"nodeLeaseDurationSeconds": 200,`)
@@ -166,7 +166,7 @@ func TestKubernetesRefuses(t *testing.T) {
 		name, program, want string
 		change              func(*Input)
 	}{
-		{"no settings", "kubelet", "the cluster has no kubernetes settings; add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"no settings", "kubelet", "the cluster has no kubernetes settings; add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"no address", "kubelet", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
 		{"no Service network", "kubelet", "the cluster has no serviceCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
 		{"a Service network that is too small", "kubelet", "serviceCIDRs: 10.79.0.0/29 has no address 10; make it larger", func(in *Input) { in.Cluster.Network.ServiceCIDRs = []string{"10.79.0.0/29"} }},

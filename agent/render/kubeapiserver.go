@@ -22,7 +22,7 @@ const (
 // kubeAPIServer renders kube-apiserver's flags and the files that they name: who may ask without a name, what is
 // encrypted, what is logged and what pods may do.
 func kubeAPIServer(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes
+	k := in.Cluster.Services.Kubernetes()
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}

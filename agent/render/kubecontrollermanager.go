@@ -7,10 +7,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"spore/services/service"
 	"strings"
 	"time"
-
-	"spore/cluster/roles"
 )
 
 // Leases of the programs of which one in the cluster is at work: Kubernetes' own defaults.
@@ -23,7 +22,7 @@ const (
 // kubeControllerManager renders kube-controller-manager's flags, its kubeconfig, and the certificates of the authorities
 // that it signs with.
 func kubeControllerManager(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kubernetes == nil {
+	if in.Cluster.Services.Kubernetes() == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	files := map[string]File{}
@@ -32,7 +31,7 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[authority+".crt"] = File{cert, 0o644}
+		files[authority+".crt"] = File{Data: cert, Mode: 0o644}
 	}
 	var err error
 	if files["kubeconfig"], err = kubeconfigFile("system:kube-controller-manager", in.SecretPath("kube-controller-manager-certificate"), in.SecretPath("kube-controller-manager-key")); err != nil {
@@ -66,7 +65,7 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 	words = append(words, sign("kube-apiserver-client", "kubernetes-client")...)
 	words = append(words, sign("kubelet-serving", "kubelet-serving")...)
 	words = append(words, "--kubeconfig="+in.Dir+"/kubeconfig")
-	words = append(words, ownServer(in, "kube-controller-manager", roles.PortControllerManager)...)
+	words = append(words, ownServer(in, "kube-controller-manager", service.PortControllerManager)...)
 	words = append(words, "--profiling=false")
 	if files["arguments"], err = arguments(words); err != nil {
 		return nil, err

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"spore/services/service"
 	"strings"
 	"time"
-
-	"spore/cluster/roles"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 // kubelet renders its KubeletConfiguration (kubelet.config.k8s.io/v1beta1), the kubeconfig by which it asks for its first
 // certificate, and the flags that have no place in the configuration.
 func kubelet(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes
+	k := in.Cluster.Services.Kubernetes()
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
@@ -44,7 +43,7 @@ func kubelet(in Input) (map[string]File, error) {
 	}
 	config, err := jsonFile(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": address.String(), "port": roles.PortKubelet,
+		"address": address.String(), "port": service.PortKubelet,
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
@@ -60,7 +59,7 @@ func kubelet(in Input) (map[string]File, error) {
 		"enableSystemLogHandler":   false,
 		"failSwapOn":               true,
 		"healthzBindAddress":       loopback.String(),
-		"healthzPort":              roles.PortKubeletHealth,
+		"healthzPort":              service.PortKubeletHealth,
 		"makeIPTablesUtilChains":   false, // there is no iptables
 		"maxPods":                  k.PodLimit(),
 		"podPidsLimit":             podProcesses,

@@ -3,9 +3,8 @@ package render
 import (
 	"errors"
 	"net/netip"
+	"spore/services/service"
 	"strings"
-
-	"spore/cluster/roles"
 )
 
 // kubeProxy renders its KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) and kubeconfig.
@@ -20,8 +19,8 @@ func kubeProxy(in Input) (map[string]File, error) {
 		"hostnameOverride":   in.Node.Name,
 		"clientConnection":   map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
 		"enableProfiling":    false,
-		"healthzBindAddress": netip.AddrPortFrom(loopback, roles.PortProxyHealth).String(),
-		"metricsBindAddress": netip.AddrPortFrom(loopback, roles.PortProxyMetrics).String(),
+		"healthzBindAddress": netip.AddrPortFrom(loopback, service.PortProxyHealth).String(),
+		"metricsBindAddress": netip.AddrPortFrom(loopback, service.PortProxyMetrics).String(),
 	}, 0o600)
 	if err != nil {
 		return nil, err

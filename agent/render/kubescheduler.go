@@ -2,14 +2,13 @@ package render
 
 import (
 	"errors"
-
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 // kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
 // have no place in the configuration.
 func kubeScheduler(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kubernetes == nil {
+	if in.Cluster.Services.Kubernetes() == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	client, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
@@ -29,7 +28,7 @@ func kubeScheduler(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	// The benchmark looks for the flag.
-	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", roles.PortScheduler)...))
+	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", service.PortScheduler)...))
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 func TestTheBalancerListensAtThePortOfItsRow(t *testing.T) {
-	require.Equal(t, netip.AddrPortFrom(loopback, roles.PortBalancer).String(), balancerAddress)
+	require.Equal(t, netip.AddrPortFrom(loopback, service.PortBalancer).String(), balancerAddress)
 }

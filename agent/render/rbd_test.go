@@ -44,10 +44,10 @@ func TestProgramsOfVolumesWithoutWhatTheyNeed(t *testing.T) {
 		name, program, want string
 		change              func(*Input)
 	}{
-		{"no Ceph", "rbd-node", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Ceph = nil }},
+		{"no Ceph", "rbd-node", "the service ceph is not enabled", func(in *Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "rbd-controller", "no node has the role ceph-mon", func(in *Input) { in.Cluster.Members["ceph-mon"] = nil }},
 		{"no key", "rbd-node", "secret ceph-kubernetes-rbd-key is not in the bundle", func(in *Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
-		{"no Kubernetes", "rbd-provisioner", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Kubernetes = nil }},
+		{"no Kubernetes", "rbd-provisioner", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"a name that splits", "rbd-node", "cannot stand in an environment file", func(in *Input) { in.Node.Name = "a b" }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,74 +7,56 @@ package render
 
 import (
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"spore/agent/etcd/origin"
-	"spore/cluster/facts"
+	"spore/services/node"
+	"spore/services/rendering"
 	"spore/storage/atomicfile"
 )
 
-// File is one file of a program's configuration.
-type File struct {
-	Data []byte
-	Mode fs.FileMode
-}
+// File and Input are those of package rendering, for the services whose rendering is here still.
+type (
+	File  = rendering.File
+	Input = rendering.Input
+)
 
-// Input is all that a configuration may depend on.
-type Input struct {
-	Cluster *facts.Cluster
-	Node    *facts.Node
-	// Hosts is the hosts file of the cluster part: address, FQDN and further names of every node.
-	Hosts io.Reader
-	// Addresses are the node's own addresses as they are now: the configured ones, or those of the DHCP lease.
-	Addresses []netip.Addr
-	// Memory is the machine's memory in bytes.
-	Memory uint64
-	// Dir is the directory that the files will lie in, such as /run/mosquitto.
-	Dir string
-	// Secret returns a secret of the node's bundle.
-	Secret func(ref string) ([]byte, error)
-	// Authority returns a file of public keys or certificates that every node has, such as kubernetes-client.crt.
-	Authority func(name string) ([]byte, error)
-	// EtcdOrigin returns how the data of this master's etcd began (package origin); nil is as if that was not known.
-	EtcdOrigin func() (*origin.Origin, error)
-	// SecretPath is the file of a secret of the node's bundle, as the program will see it.
-	SecretPath func(ref string) string
-}
+// programs is the table of templates, by the names of services.Programs: those of the services, and those that are here still.
+var programs = func() map[string]rendering.Func {
+	out := here()
+	maps.Copy(out, node.Renderings())
+	return out
+}()
 
-// programs is the table of templates, by the names of roles.Programs.
-var programs = map[string]func(Input) (map[string]File, error){
-	"calico-controllers":      calicoControllers,
-	"calico-node":             calicoNode,
-	"ceph-bootstrap":          cephBootstrap,
-	"ceph-mds":                cephMDS,
-	"ceph-mgr":                cephMgr,
-	"ceph-mon":                cephMon,
-	"ceph-osd":                cephOSD,
-	"cephfs-controller":       cephfsController,
-	"cephfs-node":             cephfsNode,
-	"cephfs-provisioner":      cephfsProvisioner,
-	"cluster-dns":             clusterDNS,
-	"containerd":              containerd,
-	"coredns":                 coredns,
-	"etcd":                    etcd,
-	"kafka":                   kafka,
-	"kube-apiserver":          kubeAPIServer,
-	"kube-balancer":           balancer,
-	"kube-controller-manager": kubeControllerManager,
-	"kube-proxy":              kubeProxy,
-	"kube-scheduler":          kubeScheduler,
-	"kubelet":                 kubelet,
-	"mosquitto":               mosquitto,
-	"rbd-controller":          rbdController,
-	"rbd-node":                rbdNode,
-	"rbd-provisioner":         rbdProvisioner,
+// here are those of Kubernetes, Kafka and Ceph.
+func here() map[string]rendering.Func {
+	return map[string]rendering.Func{
+		"calico-controllers":      calicoControllers,
+		"calico-node":             calicoNode,
+		"ceph-bootstrap":          cephBootstrap,
+		"ceph-mds":                cephMDS,
+		"ceph-mgr":                cephMgr,
+		"ceph-mon":                cephMon,
+		"ceph-osd":                cephOSD,
+		"cephfs-controller":       cephfsController,
+		"cephfs-node":             cephfsNode,
+		"cephfs-provisioner":      cephfsProvisioner,
+		"cluster-dns":             clusterDNS,
+		"containerd":              containerd,
+		"etcd":                    etcd,
+		"kafka":                   kafka,
+		"kube-apiserver":          kubeAPIServer,
+		"kube-balancer":           balancer,
+		"kube-controller-manager": kubeControllerManager,
+		"kube-proxy":              kubeProxy,
+		"kube-scheduler":          kubeScheduler,
+		"kubelet":                 kubelet,
+		"rbd-controller":          rbdController,
+		"rbd-node":                rbdNode,
+		"rbd-provisioner":         rbdProvisioner,
+	}
 }
 
 // Names lists the programs that can be rendered, sorted.

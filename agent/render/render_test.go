@@ -1,7 +1,6 @@
 package render
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 const hostsFile = `10.77.0.11 edge-01.lab.internal edge-01
@@ -31,14 +32,14 @@ func testCluster() *facts.Cluster {
 		Network: spec.Network{NodeSubnets: []string{"10.77.0.0/24", "fd77::/64"}, Nameservers: []string{"10.77.0.11", "10.77.0.3"}},
 		Members: map[string][]string{"mqtt-broker": {"edge-01", "mqtt-01"}, "dns-server": {"dns-01", "edge-01"}},
 		Services: spec.Services{
-			MQTT: &spec.MQTT{
-				TLS: spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "mqtt-cert"}, Key: spec.SecretRef{SecretRef: "mqtt-key"}},
-				Users: []spec.MQTTUser{
-					{Name: "sensor", Password: spec.SecretRef{SecretRef: "mqtt-sensor"}, ACL: []spec.MQTTACL{{Topic: "plant/+/temperature", Access: "write"}, {Topic: "plant/secret/#", Access: "deny"}}},
+			&mqtt.Settings{
+				TLS: mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "mqtt-cert"}, Key: spec.SecretRef{SecretRef: "mqtt-key"}},
+				Users: []mqtt.User{
+					{Name: "sensor", Password: spec.SecretRef{SecretRef: "mqtt-sensor"}, ACL: []mqtt.ACL{{Topic: "plant/+/temperature", Access: "write"}, {Topic: "plant/secret/#", Access: "deny"}}},
 					{Name: "mute", Password: spec.SecretRef{SecretRef: "mqtt-mute"}},
 				},
 			},
-			DNS: &spec.DNS{Records: []spec.DNSRecord{
+			&dns.Settings{Records: []dns.Record{
 				{Name: "www", CNAME: "edge-01"},
 				{Name: "printer", Addresses: []string{"10.77.0.99"}},
 				{Name: "shop", CNAME: "Shop.example.com."},
@@ -70,7 +71,7 @@ func testInput() Input {
 
 // A unit that asks for a rendering gets one.
 func TestEveryProgramWhoseUnitAsksForItCanBeRendered(t *testing.T) {
-	for _, p := range roles.Programs() {
+	for _, p := range services.Programs() {
 		unit, err := os.ReadFile(filepath.Join("../../units", p.Unit)) // package test/units holds that there is one
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -112,248 +113,10 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestMosquitto(t *testing.T) {
-	files, err := Render("mosquitto", testInput())
-	require.NoError(t, err)
-	conf := string(files["mosquitto.conf"].Data)
-	require.Contains(t, conf, "listener 8883\ncertfile /run/credentials/x.service/secret_mqtt-cert\nkeyfile /run/credentials/x.service/secret_mqtt-key\n")
-	require.Contains(t, conf, "allow_anonymous false\npassword_file /run/x/passwords\nacl_file /run/x/acl\n")
-	require.Equal(t, 1, strings.Count(conf, "listener"), "there is no listener without TLS")
-	require.Equal(t, "user sensor\ntopic write plant/+/temperature\ntopic deny plant/secret/#\n\nuser mute\n\n", string(files["acl"].Data))
-	require.NotContains(t, string(files["passwords"].Data), "s3nsor")
-	for name, f := range files {
-		require.Equal(t, os.FileMode(0o600), f.Mode, name)
-	}
-}
-
-func TestTheSaltDiffersByUserAndCluster(t *testing.T) {
-	a := salt("c1", "u1", []byte("p"))
-	require.Len(t, a, mosquittoSalt)
-	require.NotEqual(t, a, salt("c1", "u2", []byte("p")))
-	require.NotEqual(t, a, salt("c2", "u1", []byte("p")))
-}
-
-func TestHashIsMosquittoPasswdsOwn(t *testing.T) {
-	// mosquitto_passwd -b of 2.0.11 with the password "secret".
-	const want = "$7$101$MaXPNs/P6QOJ2+Cs$J6ii1nNeZxg0nRY45wCvudEuKeN4gRUKtMwPqHqj4PUa90HyzqKqhnF0Jl+k+eNgRYtB7dA2W3JoQZKuPMZnmQ=="
-	salt, err := base64.StdEncoding.DecodeString("MaXPNs/P6QOJ2+Cs")
-	require.NoError(t, err)
-	hash, err := mosquittoHash([]byte("secret"), salt)
-	require.NoError(t, err)
-	require.Equal(t, want, hash)
-}
-
-func TestMosquittoRefuses(t *testing.T) {
-	for _, tt := range []struct {
-		name, want string
-		change     func(*Input)
-	}{
-		{"a cluster without mqtt", "add services/mqtt.yaml", func(in *Input) { in.Cluster.Services.MQTT = nil }},
-		{"a missing certificate", "TLS listener: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.TLS.Certificate.SecretRef = "nope" }},
-		{"a missing key", "TLS listener: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.TLS.Key.SecretRef = "nope" }},
-		{"a missing password", "password of user sensor: secret nope is not in the bundle", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Password.SecretRef = "nope" }},
-		{"an empty password", "secret mqtt-sensor is empty", func(in *Input) { in.Secret = func(string) ([]byte, error) { return []byte("\n"), nil } }},
-		{"a user with a line break", "cannot stand in a line", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "a\nuser b" }},
-		{"a user with a colon", "a colon or a leading #", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "a:b" }},
-		{"a user that looks like a comment", "a colon or a leading #", func(in *Input) { in.Cluster.Services.MQTT.Users[0].Name = "#a" }},
-		{"a topic with a line break", "cannot stand in a line", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "a\ntopic #" }},
-		{"a topic with a space at its end", "begins or ends with a space", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "a " }},
-		{"an empty topic", "a topic is empty", func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Topic = "" }},
-		{"an unknown access", `access is "own", want read, write, readwrite or deny`, func(in *Input) { in.Cluster.Services.MQTT.Users[0].ACL[0].Access = "own" }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := testInput()
-			tt.change(&in)
-			_, err := Render("mosquitto", in)
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
-}
-
-func TestCorednsBindsTheNodesAddressesOnly(t *testing.T) {
-	files, err := Render("coredns", testInput())
-	require.NoError(t, err)
-	corefile := string(files["Corefile"].Data)
-	require.Equal(t, strings.Count(corefile, ":53 {"), strings.Count(corefile, "    bind 10.77.0.11\n"))
-	require.NotContains(t, corefile, "127.0.0")
-	require.Contains(t, corefile, "lab.internal:53 {")
-	require.Contains(t, corefile, "0.77.10.in-addr.arpa:53 {")
-	require.Contains(t, corefile, "forward . 10.77.0.3 {", "the node itself is a nameserver of the cluster, but is never asked by itself")
-}
-
-func TestCorednsAnswersNodesAndPodsAndWhomTheFileNames(t *testing.T) {
-	for _, tt := range []struct {
-		name, want string
-		change     func(*Input)
-	}{
-		{"nodes", "10.77.0.0/24 fd77::/64", func(*Input) {}},
-		{"pods", "10.77.0.0/24 10.244.0.0/16 fd77::/64", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"10.244.0.0/16"} }},
-		{"clients", "10.77.0.0/24 192.168.20.0/24 fd77::/64 fd99::/48", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"fd99::/48", "192.168.20.0/24"} }},
-		{"a lease elsewhere", "10.77.0.0/24 192.0.2.9/32 fd77::/64", func(in *Input) { in.Addresses = append(in.Addresses, netip.MustParseAddr("192.0.2.9")) }},
-		{"a network twice", "10.77.0.0/24 fd77::/64", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.77.0.0/24"} }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := testInput()
-			tt.change(&in)
-			files, err := Render("coredns", in)
-			require.NoError(t, err)
-			corefile := string(files["Corefile"].Data)
-			require.Equal(t, strings.Count(corefile, ":53 {"), strings.Count(corefile, "    acl {\n        allow net "+tt.want+"\n        block\n    }\n"), corefile)
-		})
-	}
-}
-
-func TestZone(t *testing.T) {
-	files, err := Render("coredns", testInput())
-	require.NoError(t, err)
-	zone := string(files["zone.lab.internal"].Data)
-	for _, want := range []string{
-		"edge-01.lab.internal. IN A 10.77.0.11\n",
-		"broker.lab.internal. IN A 10.77.0.12\n",
-		"mqtt-01.lab.internal. IN A 10.77.0.12\n",
-		"dns-01.lab.internal. IN AAAA fd77::13\n",
-		"mqtt.lab.internal. IN A 10.77.0.11\n",
-		"mqtt.lab.internal. IN A 10.77.0.12\n",
-		"mqtt-broker.lab.internal. IN A 10.77.0.12\n",
-		"dns.lab.internal. IN AAAA fd77::13\n",
-		"www.lab.internal. IN CNAME edge-01.lab.internal.\n",
-		"shop.lab.internal. IN CNAME shop.example.com.\n",
-		"printer.lab.internal. IN A 10.77.0.99\n",
-		"lab.internal. IN NS dns-01.lab.internal.\n",
-		"lab.internal. IN NS edge-01.lab.internal.\n",
-		"$TTL 60\n",
-	} {
-		require.Contains(t, zone, want)
-	}
-	require.NotContains(t, zone, "kafka", "a service without nodes has no name")
-	require.Contains(t, string(files["zone.0.77.10.in-addr.arpa"].Data), "12.0.77.10.in-addr.arpa. IN PTR broker.lab.internal.\n")
-	require.Contains(t, string(files["zone.0.0.0.0.0.0.0.0.0.0.0.0.7.7.d.f.ip6.arpa"].Data), ".ip6.arpa. IN PTR dns-01.lab.internal.\n")
-}
-
-func TestANodeWithALeaseIsInItsOwnZone(t *testing.T) {
-	in := testInput()
-	in.Node = &facts.Node{Name: "guest", Hostname: "guest-host", FQDN: "guest-host.lab.internal"}
-	in.Addresses = []netip.Addr{netip.MustParseAddr("10.77.0.50")}
-	files, err := Render("coredns", in)
-	require.NoError(t, err)
-	zone := string(files["zone.lab.internal"].Data)
-	require.Contains(t, zone, "guest.lab.internal. IN A 10.77.0.50\n")
-	require.Contains(t, zone, "guest-host.lab.internal. IN A 10.77.0.50\n")
-	require.Contains(t, string(files["zone.0.77.10.in-addr.arpa"].Data), "50.0.77.10.in-addr.arpa. IN PTR guest-host.lab.internal.\n")
-}
-
-func TestTheLeaseOfANodeWithAnAddressIsNobodysRecord(t *testing.T) {
-	in := testInput()
-	in.Node.IPs = []string{"10.77.0.11"}
-	in.Addresses = append(in.Addresses, netip.MustParseAddr("10.77.0.50"))
-	files, err := Render("coredns", in)
-	require.NoError(t, err)
-	require.Contains(t, string(files["Corefile"].Data), "bind 10.77.0.11 10.77.0.50\n")
-	for name, f := range files {
-		require.False(t, name != "Corefile" && strings.Contains(string(f.Data), "10.77.0.50"), "all servers give the same answers: %s", name)
-	}
-}
-
-func TestTheKubernetesNameIsTheVirtualAddress(t *testing.T) {
-	in := testInput()
-	in.Cluster.Members["control-plane"] = []string{"edge-01"}
-	in.Cluster.Network.ControlPlaneEndpoint = "10.77.0.200"
-	files, err := Render("coredns", in)
-	require.NoError(t, err)
-	require.Contains(t, string(files["zone.lab.internal"].Data), "kubernetes.lab.internal. IN A 10.77.0.200\n")
-	require.Contains(t, string(files["zone.lab.internal"].Data), "control-plane.lab.internal. IN A 10.77.0.11\n")
-}
-
-func TestNamesOfDNSYamlGoBeforeServiceNames(t *testing.T) {
-	in := testInput()
-	in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "mqtt", CNAME: "edge-01"}}
-	files, err := Render("coredns", in)
-	require.NoError(t, err)
-	require.Contains(t, string(files["zone.lab.internal"].Data), "mqtt.lab.internal. IN CNAME edge-01.lab.internal.\n")
-	require.NotContains(t, string(files["zone.lab.internal"].Data), "mqtt.lab.internal. IN A")
-}
-
-func TestTheSerialFollowsTheContent(t *testing.T) {
-	serial := func(change func(*Input)) string {
-		in := testInput()
-		change(&in)
-		files, err := Render("coredns", in)
-		require.NoError(t, err)
-		for _, l := range strings.Split(string(files["zone.lab.internal"].Data), "\n") {
-			if f := strings.Fields(l); len(f) > 5 && f[2] == "SOA" {
-				return f[5]
-			}
-		}
-		return ""
-	}
-	base := serial(func(*Input) {})
-	require.NotEmpty(t, base)
-	require.Equal(t, base, serial(func(*Input) {}))
-	require.NotEqual(t, base, serial(func(in *Input) { in.Cluster.Services.DNS.Records[1].Addresses[0] = "10.77.0.98" }))
-}
-
-func TestCorednsRefuses(t *testing.T) {
-	for _, tt := range []struct {
-		name, want string
-		change     func(*Input)
-	}{
-		{"a cluster without dns", "add services/dns.yaml", func(in *Input) { in.Cluster.Services.DNS = nil }},
-		{"a node without address", "the node has no address to listen on yet", func(in *Input) { in.Addresses = in.Addresses[:1] }},
-		{"no hosts file", "hosts file of the cluster part: not given", func(in *Input) { in.Hosts = nil }},
-		{"a hosts line without name", "line 1: 10.0.0.1 has no name", func(in *Input) { in.Hosts = strings.NewReader("10.0.0.1\n") }},
-		{"a hosts line without address", "line 2", func(in *Input) { in.Hosts = strings.NewReader("\nx y\n") }},
-		{"a hosts name that is zone syntax", `"$INCLUDE" is no DNS name`, func(in *Input) { in.Hosts = strings.NewReader("10.0.0.1 $INCLUDE\n") }},
-		{"an alias of a node's name", "the alias edge-01.lab.internal. cannot stand beside another record", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "edge-01", CNAME: "dns-01"}}
-		}},
-		{"a name with two aliases", "the alias a.lab.internal. cannot stand", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", CNAME: "dns-01"}, {Name: "a", CNAME: "edge-01"}}
-		}},
-		{"a record name with a space", `"a b" is no DNS name`, func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a b", CNAME: "dns-01"}}
-		}},
-		{"a record address that is none", "record a of dns.yaml", func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", Addresses: []string{"10.0.0.256"}}}
-		}},
-		{"an alias target with a semicolon", `"x;y" is no DNS name`, func(in *Input) {
-			in.Cluster.Services.DNS.Records = []spec.DNSRecord{{Name: "a", CNAME: "x;y"}}
-		}},
-		{"a forwarder that is a name", "forwarder", func(in *Input) { in.Cluster.Services.DNS.Forwarders = []string{"dns.example.com"} }},
-		{"a client that is none", "client of dns.yaml", func(in *Input) { in.Cluster.Services.DNS.Clients = []string{"10.0.0.1\n} evil"} }},
-		{"a pod network that is none", "pod network", func(in *Input) { in.Cluster.Network.PodCIDRs = []string{"all"} }},
-		{"a subnet that is none", "node subnet", func(in *Input) { in.Cluster.Network.NodeSubnets = []string{"10.0.0.0"} }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := testInput()
-			tt.change(&in)
-			_, err := Render("coredns", in)
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
-}
-
-func TestReverseZones(t *testing.T) {
-	for _, tt := range []struct {
-		prefix string
-		want   []string
-	}{
-		{"10.77.0.0/24", []string{"0.77.10.in-addr.arpa."}},
-		{"10.77.0.128/25", []string{"0.77.10.in-addr.arpa."}},
-		{"10.77.254.0/23", []string{"254.77.10.in-addr.arpa.", "255.77.10.in-addr.arpa."}},
-		{"10.0.0.0/8", []string{"10.in-addr.arpa."}},
-		{"172.16.0.0/14", []string{"16.172.in-addr.arpa.", "17.172.in-addr.arpa.", "18.172.in-addr.arpa.", "19.172.in-addr.arpa."}},
-		{"255.255.255.0/24", []string{"255.255.255.in-addr.arpa."}},
-		{"fd77::/63", []string{"0.0.0.0.0.0.0.0.0.0.0.0.7.7.d.f.ip6.arpa.", "1.0.0.0.0.0.0.0.0.0.0.0.7.7.d.f.ip6.arpa."}},
-		{"fd77::1/128", []string{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.7.7.d.f.ip6.arpa."}},
-	} {
-		require.Equal(t, tt.want, reverseZones(netip.MustParsePrefix(tt.prefix)), tt.prefix)
-	}
-}
-
 func TestWriteReplacesWholeFiles(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, Write(dir, map[string]File{"a": {[]byte("1"), 0o600}, "b": {[]byte("2"), 0o644}}))
-	require.NoError(t, Write(dir, map[string]File{"a": {[]byte("3"), 0o600}}))
+	require.NoError(t, Write(dir, map[string]File{"a": {Data: []byte("1"), Mode: 0o600}, "b": {Data: []byte("2"), Mode: 0o644}}))
+	require.NoError(t, Write(dir, map[string]File{"a": {Data: []byte("3"), Mode: 0o600}}))
 	data, err := os.ReadFile(filepath.Join(dir, "a"))
 	require.NoError(t, err)
 	require.Equal(t, "3", string(data))
@@ -364,37 +127,4 @@ func TestWriteReplacesWholeFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, names, 2, "no temporary file stays")
 	require.ErrorContains(t, Write(filepath.Join(dir, "nope"), map[string]File{"a": {}}), "nope/a: ")
-}
-
-func TestTenThousandNodesRenderQuickly(t *testing.T) {
-	in := testInput()
-	var b strings.Builder
-	members := make([]string, 0, 10000)
-	for i := range 10000 {
-		fmt.Fprintf(&b, "10.77.%d.%d n%d.lab.internal n%d\n", i/250, i%250+1, i, i)
-		members = append(members, fmt.Sprintf("n%d", i))
-	}
-	in.Hosts = strings.NewReader(b.String())
-	in.Cluster.Network.NodeSubnets = []string{"10.77.0.0/16"}
-	in.Cluster.Members["worker"] = members
-	files, err := Render("coredns", in)
-	require.NoError(t, err)
-	require.Equal(t, 10000, strings.Count(string(files["zone.77.10.in-addr.arpa"].Data), " IN PTR "))
-}
-
-func FuzzHosts(f *testing.F) {
-	f.Add(hostsFile)
-	f.Add("10.0.0.1\n")
-	f.Add("::1 a # b\n\n# c\n10.0.0.1 *.x _y")
-	f.Fuzz(func(t *testing.T, s string) {
-		in := testInput()
-		in.Hosts = strings.NewReader(s)
-		files, err := Render("coredns", in)
-		if err != nil {
-			return
-		}
-		for name, file := range files {
-			require.NotContains(t, string(file.Data), "$INCLUDE", name)
-		}
-	})
 }

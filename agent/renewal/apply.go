@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 	"spore/wire/nodeapi"
 )
 
@@ -77,7 +78,7 @@ func next(names []string, tried map[string]bool) string {
 }
 
 func (a *Applier) one(ctx context.Context, name string, p Pending) error {
-	program, ok := roles.LookupProgram(name)
+	program, ok := services.LookupProgram(name)
 	if !ok || strings.Contains(program.Unit, "@.") {
 		return a.done(name, p, false)
 	}
@@ -87,10 +88,10 @@ func (a *Applier) one(ctx context.Context, name string, p Pending) error {
 		return err
 	case at == 0 || at > p.Since: // It does not run, or has it already.
 		return a.done(name, p, false)
-	case p.Way == Signals && !active: // It is being started and may have read the former ones.
-		p.Way = Restarts
+	case p.Way == service.Signals && !active: // It is being started and may have read the former ones.
+		p.Way = service.Restarts
 	}
-	if p.Way == Signals {
+	if p.Way == service.Signals {
 		if err := a.Units.Reload(ctx, program.Unit, rowOf(name).Signal); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
@@ -32,24 +33,24 @@ func TestEveryProgramThatHasCertificatesIsInTheTable(t *testing.T) {
 	rows := map[string]int{}
 	for _, r := range Programs() {
 		rows[r.Program]++
-		require.Equal(t, r.Leaves == Signals || slices.Contains(waysOf(r), Signals), r.Signal != "", r.Program)
+		require.Equal(t, r.Leaves == service.Signals || slices.Contains(waysOf(r), service.Signals), r.Signal != "", r.Program)
 		for file := range r.Trust {
 			require.Contains(t, p.tree.Public().Trust(), file, r.Program)
 		}
 	}
 	for name, n := range rows {
-		_, ok := roles.LookupProgram(name)
+		_, ok := services.LookupProgram(name)
 		require.True(t, ok, name)
 		require.Equal(t, 1, n, name)
 	}
-	for _, program := range roles.Programs() {
+	for _, program := range services.Programs() {
 		if slices.ContainsFunc(program.Secrets, func(ref string) bool { return entries[ref] }) {
 			require.Contains(t, rows, program.Name, "say in Programs how %s takes a new certificate", program.Name)
 		}
 	}
 }
 
-func waysOf(r Row) (out []Way) {
+func waysOf(r service.Renewal) (out []service.Way) {
 	for _, w := range r.Trust {
 		out = append(out, w)
 	}
@@ -67,22 +68,22 @@ func TestThePlanNamesThoseThatDoNotTakeItByThemselves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		secrets map[string][]string
 		trust   []string
-		want    map[string]Way
+		want    map[string]service.Way
 	}{
-		"nothing":                               {nil, nil, map[string]Way{}},
-		"certificates that are read":            {map[string][]string{"etcd": {"etcd-peer-certificate", "etcd-peer-key"}, "kube-apiserver": {"kube-apiserver-certificate"}}, nil, map[string]Way{}},
-		"the agent of Kubernetes":               {map[string][]string{"kubernetes-bootstrap": {"kubernetes-agent-key"}}, nil, map[string]Way{"kubernetes-bootstrap": Restarts}},
-		"a secret that is no certificate":       {map[string][]string{"kube-apiserver": {"etcd-encryption-key"}}, nil, map[string]Way{"kube-apiserver": Restarts}},
-		"the key of an authority":               {map[string][]string{"kube-controller-manager": {"kubernetes-client-ca-key"}}, nil, map[string]Way{"kube-controller-manager": Restarts}},
-		"whom etcd trusts":                      {nil, []string{"etcd-client.crt"}, map[string]Way{"etcd": Restarts}},
-		"whom the API server trusts, by itself": {nil, []string{"front-proxy.crt"}, map[string]Way{}},
-		"an authority of others":                {nil, []string{"mqtt.crt", "kafka.crt"}, map[string]Way{}},
+		"nothing":                               {nil, nil, map[string]service.Way{}},
+		"certificates that are read":            {map[string][]string{"etcd": {"etcd-peer-certificate", "etcd-peer-key"}, "kube-apiserver": {"kube-apiserver-certificate"}}, nil, map[string]service.Way{}},
+		"the agent of Kubernetes":               {map[string][]string{"kubernetes-bootstrap": {"kubernetes-agent-key"}}, nil, map[string]service.Way{"kubernetes-bootstrap": service.Restarts}},
+		"a secret that is no certificate":       {map[string][]string{"kube-apiserver": {"etcd-encryption-key"}}, nil, map[string]service.Way{"kube-apiserver": service.Restarts}},
+		"the key of an authority":               {map[string][]string{"kube-controller-manager": {"kubernetes-client-ca-key"}}, nil, map[string]service.Way{"kube-controller-manager": service.Restarts}},
+		"whom etcd trusts":                      {nil, []string{"etcd-client.crt"}, map[string]service.Way{"etcd": service.Restarts}},
+		"whom the API server trusts, by itself": {nil, []string{"front-proxy.crt"}, map[string]service.Way{}},
+		"an authority of others":                {nil, []string{"mqtt.crt", "kafka.crt"}, map[string]service.Way{}},
 	} {
 		got := Plan(master, tt.secrets, tt.trust, programs("master-01"))
 		require.Equal(t, tt.want, got, name)
 	}
-	require.Equal(t, map[string]Way{"mosquitto": Signals}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate"}}, nil, programs("edge-01")))
-	require.Equal(t, map[string]Way{"mosquitto": Restarts}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate", "mqtt-password-sensor"}}, nil, programs("edge-01")))
+	require.Equal(t, map[string]service.Way{"mosquitto": service.Signals}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate"}}, nil, programs("edge-01")))
+	require.Equal(t, map[string]service.Way{"mosquitto": service.Restarts}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate", "mqtt-password-sensor"}}, nil, programs("edge-01")))
 }
 
 // fleet is a few nodes with one program each, in one process.
@@ -101,7 +102,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	f := &fleet{t: t, files: map[string]*File{}, down: map[string]bool{}, silent: map[string]bool{}, program: "etcd"}
 	for _, name := range names {
 		f.files[name] = &File{Path: filepath.Join(t.TempDir(), name, "state.json")}
-		require.NoError(t, f.files[name].Change(func(s *State) { s.Add(map[string]Way{f.program: Restarts}, 100) }))
+		require.NoError(t, f.files[name].Change(func(s *State) { s.Add(map[string]service.Way{f.program: service.Restarts}, 100) }))
 	}
 	return f
 }
@@ -244,7 +245,7 @@ func TestWhatWasStartedSinceHasIt(t *testing.T) {
 	f := newFleet(t, "master-01")
 	a := f.applier("master-01")
 	for _, at := range []uint64{0, 101} { // not running, started later
-		require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]Way{"etcd": Restarts}, 100) }))
+		require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]service.Way{"etcd": service.Restarts}, 100) }))
 		a.Units = &machine{f, "master-01", at}
 		require.NoError(t, a.Apply(t.Context()))
 		require.Empty(t, f.order)
@@ -270,14 +271,14 @@ func TestASignalIsSentToWhatRuns(t *testing.T) {
 	a := f.applier("edge-01")
 	m := &told{machine: machine{f, "edge-01", 50}}
 	a.Units = m
-	require.NoError(t, a.File.Change(func(s *State) { s.Pending = nil; s.Add(map[string]Way{"mosquitto": Signals}, 100) }))
+	require.NoError(t, a.File.Change(func(s *State) { s.Pending = nil; s.Add(map[string]service.Way{"mosquitto": service.Signals}, 100) }))
 	require.NoError(t, a.Apply(t.Context()))
 	require.Equal(t, []string{"mosquitto.service HUP"}, m.signals)
 	require.Empty(t, f.order)
 
 	// One that is being started may have read the former ones.
 	f.down["edge-01"] = true
-	require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]Way{"mosquitto": Signals}, 100) }))
+	require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]service.Way{"mosquitto": service.Signals}, 100) }))
 	require.NoError(t, a.Apply(t.Context()))
 	require.Len(t, m.signals, 1)
 	require.Equal(t, []string{"edge-01"}, f.order)
@@ -286,7 +287,7 @@ func TestASignalIsSentToWhatRuns(t *testing.T) {
 func TestOneThatFailsDoesNotKeepTheOthers(t *testing.T) {
 	f := newFleet(t, "edge-01")
 	a := f.applier("edge-01")
-	require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]Way{"kube-balancer": Signals}, 100) }))
+	require.NoError(t, a.File.Change(func(s *State) { s.Add(map[string]service.Way{"kube-balancer": service.Signals}, 100) }))
 	require.ErrorContains(t, a.Apply(t.Context()), "kube-balancer: kube-balancer.service is not to be told USR2")
 	require.Equal(t, []string{"edge-01"}, f.order, "etcd")
 	s, err := a.File.Read()
@@ -307,7 +308,7 @@ func TestANodeSaysHowFarItIs(t *testing.T) {
 	require.Empty(t, get().Pending, "nothing was written yet")
 	require.NoError(t, (&File{Path: file}).Change(func(s *State) {
 		s.Serial, s.Revision, s.Changed = 3, 7, Clock()
-		s.Add(map[string]Way{"kafka": Restarts}, Clock())
+		s.Add(map[string]service.Way{"kafka": service.Restarts}, Clock())
 	}))
 	require.NoError(t, atomicfile.WriteJSON(status, map[string]any{"services": map[string]string{"kafka.service": "active", "etcd.service": "failed"}}))
 	r := get()

@@ -12,6 +12,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/pki"
+	"spore/services/service"
 )
 
 // Grace is how long after its end a node's certificate still proves that it is the node, to ask for new ones and for nothing
@@ -92,7 +93,7 @@ func (s Signer) asker(r Request, chain []*x509.Certificate) (*facts.Node, error)
 }
 
 func (s Signer) one(share pki.Share, name, request string) (string, error) {
-	i := slices.IndexFunc(share.Leaves, func(l pki.Leaf) bool { return l.Row.Name == name && l.Row.Made == pki.Operator })
+	i := slices.IndexFunc(share.Leaves, func(l pki.Leaf) bool { return l.Row.Name == name && l.Row.Made == service.Operator })
 	if i < 0 {
 		return "", errors.New("the node has no such certificate")
 	}

@@ -20,6 +20,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services/service"
 )
 
 const day = 24 * time.Hour
@@ -100,7 +101,7 @@ func (p *plant) signer(now time.Time) Signer {
 // leaves are a node's whose keys are made here.
 func (p *plant) leaves(name string) (out []pki.Leaf) {
 	for _, l := range p.share(name).Leaves {
-		if l.Row.Made == pki.Operator {
+		if l.Row.Made == service.Operator {
 			out = append(out, l)
 		}
 	}

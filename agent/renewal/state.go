@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/services/service"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
@@ -36,7 +37,7 @@ type State struct {
 
 // Pending is what a program has yet to take.
 type Pending struct {
-	Way Way `json:"way"`
+	Way service.Way `json:"way"`
 	// Since is when it changed, as Clock: a program that was started later has it.
 	Since uint64 `json:"since"`
 }
@@ -82,7 +83,7 @@ func (f *File) Change(change func(*State)) error {
 }
 
 // Add notes that programs have yet to take what has just changed.
-func (s *State) Add(plan map[string]Way, now uint64) {
+func (s *State) Add(plan map[string]service.Way, now uint64) {
 	for name, way := range plan {
 		if s.Pending == nil {
 			s.Pending = map[string]Pending{}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 func TestInstallGivesEachProgramExactlyItsSecrets(t *testing.T) {
@@ -49,11 +50,11 @@ func TestANameThatIsAPathIsNoFile(t *testing.T) {
 }
 
 func TestRefsFindsEverySecretThatSettingsName(t *testing.T) {
-	m := &spec.MQTT{
-		TLS:   spec.MQTTTLS{Certificate: spec.SecretRef{SecretRef: "cert"}, Key: spec.SecretRef{SecretRef: "key"}},
-		Users: []spec.MQTTUser{{Name: "a", Password: spec.SecretRef{SecretRef: "pw"}}, {Name: "b", Password: spec.SecretRef{SecretRef: "pw"}}, {Name: "c"}},
+	m := &mqtt.Settings{
+		TLS:   mqtt.TLS{Certificate: spec.SecretRef{SecretRef: "cert"}, Key: spec.SecretRef{SecretRef: "key"}},
+		Users: []mqtt.User{{Name: "a", Password: spec.SecretRef{SecretRef: "pw"}}, {Name: "b", Password: spec.SecretRef{SecretRef: "pw"}}, {Name: "c"}},
 	}
 	require.Equal(t, []string{"cert", "key", "pw"}, Refs(m))
 	require.Empty(t, Refs(nil))
-	require.Empty(t, Refs((*spec.MQTT)(nil)))
+	require.Empty(t, Refs((*mqtt.Settings)(nil)))
 }

@@ -16,6 +16,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -197,7 +198,7 @@ var podSysctl string
 func sysctl(n *facts.Node) string {
 	var b strings.Builder
 	b.WriteString("# Written by spore-agent at each boot.\n")
-	if facts.RunsPods(n) {
+	if services.RunsPods(n) {
 		b.WriteString(podSysctl)
 	}
 	for _, k := range slices.Sorted(maps.Keys(n.Sysctl)) {

@@ -24,6 +24,7 @@ import (
 	"spore/builder/progress"
 	"spore/builder/secureboot"
 	"spore/cluster"
+	"spore/cluster/check"
 	"spore/cluster/spec"
 	"spore/pki/authenticode"
 	"spore/pki/siglist"
@@ -61,7 +62,7 @@ type Change struct {
 }
 
 // Refused is the error for an image that cannot take a configuration, with each entry that stands against it.
-type Refused struct{ Report cluster.Report }
+type Refused struct{ Report check.Report }
 
 // Error implements error.
 func (r *Refused) Error() string {
@@ -108,7 +109,7 @@ func (c *Change) Close() {
 // check refuses what the image cannot become.
 func (c *Change) check() error {
 	o, old := c.options, c.original
-	var report cluster.Report
+	var report check.Report
 	if id := old.cluster.ID; !strings.EqualFold(id, o.Config.Cluster.ID) && !o.NewCluster {
 		p := o.Config.At("cluster.yaml", "id")
 		p.Message = fmt.Sprintf("the id is %s, and the image is of the cluster %s with the id %s, whose machines would refuse their own state; say --new-cluster if that is meant", o.Config.Cluster.ID, old.cluster.Name, id)

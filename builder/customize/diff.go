@@ -13,7 +13,7 @@ import (
 	"spore/builder/image"
 	"spore/cluster"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 // configDir is where a node has its configuration (a contract of the design).
@@ -226,7 +226,7 @@ func compareServices(old, fresh *state, was, is *facts.Node) ([]Value, error) {
 
 func programs(c *facts.Cluster, n *facts.Node) []string {
 	out := []string{}
-	for _, p := range facts.NodePrograms(c, n) {
+	for _, p := range services.NodePrograms(c, n) {
 		out = append(out, p.Name)
 	}
 	return out
@@ -243,7 +243,7 @@ func settings(c *facts.Cluster, n *facts.Node) (map[string]any, error) {
 		return nil, err
 	}
 	for _, name := range n.Roles {
-		if r, ok := roles.Lookup(name); ok && all[r.Service] != nil {
+		if r, ok := services.Lookup(name); ok && all[r.Service] != nil {
 			out[r.Service] = all[r.Service]
 		}
 	}
@@ -271,7 +271,7 @@ func nodeFiles(s *state, n *facts.Node) map[string][]byte {
 			out[name] = data
 		}
 	}
-	for name, data := range facts.Environment(&s.cluster, n, 0) {
+	for name, data := range services.Environment(&s.cluster, n, 0) {
 		out[path.Join("environment", name)] = data
 	}
 	return out

@@ -23,7 +23,8 @@ import (
 	"spore/builder/uki/ukitest"
 	"spore/builder/verity"
 	"spore/cluster"
-	"spore/cluster/facts"
+	"spore/cluster/check"
+	"spore/services"
 )
 
 const (
@@ -54,7 +55,7 @@ func load(t testing.TB, dir string) *cluster.Config {
 }
 
 // loadAny is load for a folder that may have errors.
-func loadAny(dir string) (*cluster.Config, cluster.Report) {
+func loadAny(dir string) (*cluster.Config, check.Report) {
 	return cluster.Check(os.DirFS(dir), cluster.Options{})
 }
 
@@ -121,7 +122,7 @@ func newFactory(t testing.TB, config *cluster.Config) *factory {
 // makeRoot makes a root whose manifest says that it was built for a configuration.
 func (f *factory) makeRoot(t testing.TB, config *cluster.Config) {
 	t.Helper()
-	m := manifest.Manifest{Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: facts.Format()}
+	m := manifest.Manifest{Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: services.Format()}
 	for _, p := range needs.Programs(config) {
 		m.Programs = append(m.Programs, p.Name)
 	}

@@ -15,6 +15,7 @@ import (
 	"spore/builder/image"
 	"spore/builder/manifest"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // maxPart bounds what is read of a cluster part, in bytes.
@@ -71,7 +72,7 @@ func (o *original) readCluster(f *os.File, part *image.Filesystem) error {
 	if err != nil {
 		return err
 	}
-	if err := o.decode(facts.ClusterFile, &o.cluster); err != nil {
+	if err := o.decode(facts.ClusterFile, func(data []byte) error { return services.ReadCluster(data, &o.cluster) }); err != nil {
 		return err
 	}
 	for name := range o.part {
@@ -79,7 +80,7 @@ func (o *original) readCluster(f *os.File, part *image.Filesystem) error {
 			continue
 		}
 		var n facts.Node
-		if err := o.decode(name, &n); err != nil {
+		if err := o.decode(name, func(data []byte) error { return json.Unmarshal(data, &n) }); err != nil {
 			return err
 		}
 		o.nodes = append(o.nodes, n)
@@ -87,12 +88,12 @@ func (o *original) readCluster(f *os.File, part *image.Filesystem) error {
 	return nil
 }
 
-func (o *original) decode(name string, into any) error {
+func (o *original) decode(name string, into func(data []byte) error) error {
 	data, ok := o.part[name]
 	if !ok {
 		return fmt.Errorf("it has no %s, so this is not an image of spore", name)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := into(data); err != nil {
 		return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "/"), err)
 	}
 	return nil

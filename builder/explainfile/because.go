@@ -11,7 +11,7 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/recipe"
 	"spore/builder/rootfs"
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 // maxStatus bounds dpkg's status file, in bytes.
@@ -131,12 +131,12 @@ func relations(field string) []string {
 // askedBy says what a requested package is for.
 func askedBy(name string, programs []string) []string {
 	var out []string
-	for _, p := range roles.Programs() {
+	for _, p := range services.Programs() {
 		if !slices.Contains(programs, p.Name) || !slices.Contains(p.Packages, name) {
 			continue
 		}
 		var of []string
-		for _, r := range roles.Roles() {
+		for _, r := range services.Roles() {
 			if slices.Contains(r.Programs, p.Name) {
 				of = append(of, r.Name)
 			}

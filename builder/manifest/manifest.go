@@ -32,7 +32,7 @@ type Manifest struct {
 	// DebianVersion is what /etc/debian_version says, such as 13.1: the release that the packages are of.
 	DebianVersion string `json:"debianVersion,omitempty"`
 	Kernel        string `json:"kernel"`
-	// ConfigFormat is the form of the configuration that the agent reads (facts.Format).
+	// ConfigFormat is the form of the configuration that the agent reads (services.Format).
 	ConfigFormat string   `json:"configFormat"`
 	Programs     []string `json:"programs"`
 	// Requested are the names of packages that the configuration asked for, sorted; the other packages came with them.

@@ -11,13 +11,14 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/oci"
 	"spore/cluster"
-	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/cluster/check"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Missing tells what a configuration needs and a root does not have, each with the entry that asks for it. folder is the
 // configuration folder, which has the archives of container images.
-func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (cluster.Report, error) {
+func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (check.Report, error) {
 	m := missing{config: c, root: root, packages: map[string]bool{}}
 	for _, p := range root.Packages {
 		m.packages[p.Name] = true
@@ -43,18 +44,18 @@ type missing struct {
 	config   *cluster.Config
 	root     *manifest.Manifest
 	packages map[string]bool
-	report   cluster.Report
+	report   check.Report
 }
 
-func (m *missing) errorf(at cluster.Problem, format string, args ...any) {
-	at.Severity, at.Message = cluster.Error, fmt.Sprintf(format, args...)
+func (m *missing) errorf(at check.Problem, format string, args ...any) {
+	at.Severity, at.Message = check.Error, fmt.Sprintf(format, args...)
 	m.report = append(m.report, at)
 }
 
 // format refuses a root whose agent would read another form of configuration than the one that this program writes.
 func (m *missing) format() {
-	if m.root.ConfigFormat != facts.Format() {
-		m.errorf(m.config.At(clusterFile), "the agent in the image reads the configuration in form %q, and this spore writes form %q: use the spore that built the image, or build the image again", m.root.ConfigFormat, facts.Format())
+	if m.root.ConfigFormat != services.Format() {
+		m.errorf(m.config.At(clusterFile), "the agent in the image reads the configuration in form %q, and this spore writes form %q: use the spore that built the image, or build the image again", m.root.ConfigFormat, services.Format())
 	}
 }
 
@@ -151,11 +152,11 @@ func (m *missing) state() {
 }
 
 // service is the one that brings a program: of two that it needs, the one that the image may not know.
-func (m *missing) service(p roles.Program) string {
+func (m *missing) service(p service.Program) string {
 	if p.With != "" {
 		return p.With
 	}
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		if slices.Contains(r.Programs, p.Name) && slices.Contains(m.config.Cluster.Services, r.Service) {
 			return r.Service
 		}

@@ -10,7 +10,7 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/oci"
 	"spore/cluster"
-	"spore/cluster/facts"
+	"spore/services"
 )
 
 // load reads a configuration of one service list and image.yaml; what Validate would say of it does not matter here.
@@ -30,7 +30,7 @@ func load(t *testing.T, services, image string, more fstest.MapFS) (*cluster.Con
 // rootOf is the manifest of a root that was built for a configuration.
 func rootOf(t *testing.T, c *cluster.Config) *manifest.Manifest {
 	t.Helper()
-	m := &manifest.Manifest{Suite: c.Image.Suite, Kernel: "6.12.1-amd64", ConfigFormat: facts.Format()}
+	m := &manifest.Manifest{Suite: c.Image.Suite, Kernel: "6.12.1-amd64", ConfigFormat: services.Format()}
 	for _, p := range Programs(c) {
 		m.Programs = append(m.Programs, p.Name)
 	}
@@ -74,7 +74,7 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 		"what rules left out":                {services: "dns", image: "keep: [man, sound]\nkeepPaths: [/usr/share/zsh]", want: []string{"image.yaml:1:13: error: the image was built without sound", "image.yaml:2:13: error: the image was built without /usr/share/zsh"}, change: func(m *manifest.Manifest) { m.Keep = []string{"man"} }},
 		"another kernel":                     {services: "dns", image: "kernel: cloud", want: []string{"image.yaml:1:9: error: the kernel cloud needs package linux-image-cloud-amd64, which the image does not contain; it has kernel 6.12.1-amd64"}},
 		"another suite":                      {services: "dns", image: "suite: forky", want: []string{"image.yaml:1:8: error: asks for the suite forky, and the image was built from trixie"}},
-		"an agent that reads something else": {services: "dns", change: func(m *manifest.Manifest) { m.ConfigFormat = "0123456789abcdef" }, want: []string{`cluster.yaml:1:1: error: the agent in the image reads the configuration in form "0123456789abcdef", and this spore writes form "` + facts.Format() + `": use the spore that built the image, or build the image again`}},
+		"an agent that reads something else": {services: "dns", change: func(m *manifest.Manifest) { m.ConfigFormat = "0123456789abcdef" }, want: []string{`cluster.yaml:1:1: error: the agent in the image reads the configuration in form "0123456789abcdef", and this spore writes form "` + services.Format() + `": use the spore that built the image, or build the image again`}},
 		"programs that one service has where another is enabled": {
 			services: "dns, mqtt", change: func(m *manifest.Manifest) { m.Programs = []string{"coredns"} },
 			want: []string{"cluster.yaml:2:17: error: service mqtt needs program mosquitto, which the image does not contain"},

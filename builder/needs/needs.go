@@ -8,8 +8,10 @@ import (
 
 	"spore/builder/recipe"
 	"spore/cluster"
-	"spore/cluster/roles"
+	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Files of the configuration folder that ask for something.
@@ -34,29 +36,30 @@ func EncryptsState(c *cluster.Config) bool {
 }
 
 // Programs are the programs of every node, and of all roles whose service is enabled, by name.
-func Programs(c *cluster.Config) []roles.Program {
+func Programs(c *cluster.Config) []service.Program {
 	enabled := map[string]bool{}
 	for _, s := range c.Cluster.Services {
 		enabled[s] = true
 	}
-	for _, part := range spec.Parts {
-		enabled[part] = c.Services.Part(part)
+	shared := &facts.Cluster{Network: c.Cluster.Network, Services: c.Services}
+	for _, s := range services.All() {
+		for _, part := range s.Parts {
+			enabled[part.Name] = part.InEveryImage || part.On(shared)
+		}
 	}
-	// It is in every image, so that an address can be added to a cluster without another root; without one its unit does nothing.
-	enabled[spec.PartEndpoint] = true
-	byName := map[string]roles.Program{}
-	for _, name := range roles.EveryNode() {
-		byName[name], _ = roles.LookupProgram(name)
+	byName := map[string]service.Program{}
+	for _, name := range services.EveryNode() {
+		byName[name], _ = services.LookupProgram(name)
 	}
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		if !enabled[r.Service] {
 			continue
 		}
-		for _, p := range r.Enabled(func(service string) bool { return enabled[service] }) {
+		for _, p := range services.ProgramsOf(r, func(name string) bool { return enabled[name] }) {
 			byName[p.Name] = p
 		}
 	}
-	out := make([]roles.Program, 0, len(byName))
+	out := make([]service.Program, 0, len(byName))
 	for _, p := range byName {
 		out = append(out, p)
 	}
@@ -86,8 +89,8 @@ func Packages(c *cluster.Config) ([]string, error) {
 // ContainerImages are the references and archives that the root carries for Kubernetes, as services/kubernetes.yaml names
 // them, and whether there are any at all: the pause image is in every root with Kubernetes.
 func ContainerImages(c *cluster.Config) (names []string, some bool) {
-	if !slices.ContainsFunc(Programs(c), func(p roles.Program) bool { return p.Name == imagesProgram }) {
+	if !slices.ContainsFunc(Programs(c), func(p service.Program) bool { return p.Name == imagesProgram }) {
 		return nil, false
 	}
-	return c.Services.Kubernetes.Images, true
+	return c.Services.Kubernetes().Images, true
 }

@@ -24,7 +24,7 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
 	has := func(c *spec.Ceph, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
-		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{Ceph: c, Kubernetes: kubernetes}}) {
+		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{c, kubernetes}}) {
 			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
 		}
 		return mds, volumes

@@ -9,7 +9,6 @@ package offline
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,8 @@ import (
 	"spore/builder/tree"
 	"spore/builder/unsquash"
 	"spore/cluster/facts"
+	"spore/services"
+	"spore/services/dns"
 )
 
 // maxText bounds a file that is searched, in bytes; larger ones that should be are findings.
@@ -213,7 +214,7 @@ func peers(i *rootfs.Image) ([]string, error) {
 		return nil, err
 	}
 	var c facts.Cluster
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := services.ReadCluster(data, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", facts.ClusterFile, err)
 	}
 	return namedPeers(&c), nil
@@ -224,7 +225,7 @@ func namedPeers(c *facts.Cluster) []string {
 	for _, s := range c.Network.NTPServers {
 		out = append(out, s+": time (NTP)")
 	}
-	for _, s := range c.Forwarders() {
+	for _, s := range dns.Forwarders(c) {
 		out = append(out, s+": names (DNS)")
 	}
 	return out

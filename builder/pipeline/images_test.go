@@ -39,7 +39,7 @@ func imageBuild(t *testing.T, st *store.Store, images ...string) *build {
 			Store: st, Source: "../..", Folder: os.DirFS(dir), Env: os.Environ(),
 			Config: &cluster.Config{
 				Cluster:  spec.Cluster{Services: []string{"kubernetes"}},
-				Services: spec.Services{Kubernetes: &spec.Kubernetes{Images: images}},
+				Services: spec.Services{&spec.Kubernetes{Images: images}},
 			},
 		},
 	}
@@ -125,7 +125,8 @@ func TestContainerImagesAreLaidIntoTheRootWithTheirList(t *testing.T) {
 
 func TestWithoutKubernetesThereAreNoContainerImages(t *testing.T) {
 	b := imageBuild(t, openTestStore(t))
-	b.Config.Cluster.Services, b.Config.Services.Kubernetes = []string{"dns"}, nil
+	b.Config.Cluster.Services = []string{"dns"}
+	b.Config.Services.Remove("kubernetes")
 	require.NoError(t, b.collectImages(context.Background()))
 	laid, err := b.recipeImages(nil)
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ import (
 	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services/service"
 )
 
 // Names of the files in the output folder.
@@ -170,7 +170,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 type build struct {
 	Options
 	// programs are what the enabled services need.
-	programs []roles.Program
+	programs []service.Program
 	packages packageSet
 	binaries binaries
 	images   []containerImage

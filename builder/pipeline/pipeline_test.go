@@ -13,7 +13,7 @@ import (
 	"spore/builder/apt"
 	"spore/builder/manifest"
 	"spore/builder/payload"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTheKernelIsTheOnePackageNamedAfterARelease(t *testing.T) {
 }
 
 func TestPayloadsOfProgramsAreBuiltOnce(t *testing.T) {
-	b := build{programs: []roles.Program{{Name: "a", Payloads: []string{"x", "y"}}, {Name: "b", Payloads: []string{"x"}}}}
+	b := build{programs: []service.Program{{Name: "a", Payloads: []string{"x", "y"}}, {Name: "b", Payloads: []string{"x"}}}}
 	require.Equal(t, []string{"x", "y"}, b.payloadNames())
 }
 

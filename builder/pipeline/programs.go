@@ -9,7 +9,7 @@ import (
 	"spore/builder/payload"
 	"spore/builder/recipe"
 	"spore/builder/source"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 // binaries are the programs that are not Debian packages.
@@ -72,15 +72,15 @@ func (b *build) makePrograms(ctx context.Context, o payload.Options) (out binari
 
 // payloadNames are the payloads of the enabled programs, each once, in the order of the programs.
 func (b *build) payloadNames() []string {
-	return b.namesOf(func(p roles.Program) []string { return p.Payloads })
+	return b.namesOf(func(p service.Program) []string { return p.Payloads })
 }
 
 // ownNames are our own programs that the enabled programs need, in the same way.
 func (b *build) ownNames() []string {
-	return b.namesOf(func(p roles.Program) []string { return p.Own })
+	return b.namesOf(func(p service.Program) []string { return p.Own })
 }
 
-func (b *build) namesOf(what func(roles.Program) []string) []string {
+func (b *build) namesOf(what func(service.Program) []string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, p := range b.programs {

@@ -24,7 +24,7 @@ import (
 	"spore/builder/store"
 	"spore/builder/tree"
 	"spore/builder/verity"
-	"spore/cluster/facts"
+	"spore/services"
 )
 
 // Names of the objects that make up a root in the store.
@@ -255,7 +255,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
-		ConfigFormat: facts.Format(), Programs: []string{}, Requested: b.packages.requested,
+		ConfigFormat: services.Format(), Programs: []string{}, Requested: b.packages.requested,
 		Keep: b.kept().Classes, KeepPaths: b.kept().Paths,
 	}
 	for _, p := range b.programs {

@@ -48,7 +48,7 @@ func checkCommands(b *build) error {
 		}
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%s; add its package or payload to the row in cluster/roles, or take the line out", strings.Join(problems, "; "))
+		return fmt.Errorf("%s; add its package or payload to the row in services, or take the line out", strings.Join(problems, "; "))
 	}
 	return nil
 }

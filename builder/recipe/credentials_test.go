@@ -7,23 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func service(lines string) string { return "[Unit]\nDescription=x\n[Service]\n" + lines }
+func serviceUnit(lines string) string { return "[Unit]\nDescription=x\n[Service]\n" + lines }
 
 func TestUnitsOfPackagesTakeNothingFromOutside(t *testing.T) {
 	o := Options{
-		Units:   units(map[string]string{"ours.service": service("ImportCredential=spore.bundle\nLoadCredential=secret:/run/spore/secrets/ours\n")}),
+		Units:   units(map[string]string{"ours.service": serviceUnit("ImportCredential=spore.bundle\nLoadCredential=secret:/run/spore/secrets/ours\n")}),
 		Overlay: units(map[string]string{"usr/lib/systemd/system/wanted.service.d/50-mine.conf": "[Service]\nImportCredential=spore.mine\n"}),
 	}
 	r := compose(t, o, pkg("systemd", "",
-		unit("a-tmpfiles.service", service("ImportCredential=tmpfiles.*\nImportCredential=login.motd\n")),
+		unit("a-tmpfiles.service", serviceUnit("ImportCredential=tmpfiles.*\nImportCredential=login.motd\n")),
 		linkEntry(localUnits+"/alias.of-tmpfiles.service", packageUnits+"/a-tmpfiles.service"),
-		unit("b-getty@.service", service("ImportCredential=tty.virtual.%I.agetty.*:agetty.\n")),
-		unit("c-old.service", service("LoadCredential=passwd.hashed-password.root\nLoadCredentialEncrypted=x\n")),
+		unit("b-getty@.service", serviceUnit("ImportCredential=tty.virtual.%I.agetty.*:agetty.\n")),
+		unit("c-old.service", serviceUnit("LoadCredential=passwd.hashed-password.root\nLoadCredentialEncrypted=x\n")),
 		unit("d.socket", "[Socket]\nListenStream=/run/x\nImportCredential=y\n"),
-		unit("inside.service", service("LoadCredential=x:/etc/x\nSetCredential=y:z\n")),
-		unit("plain.service", service("")),
-		unit("wanted.service", service("ImportCredential=theirs\n")),
-		unit("dropped-in.service", service("")), fileEntry(packageUnits+"/dropped-in.service.d/10-x.conf", "[Service]\nImportCredential=q\n", 0o644),
+		unit("inside.service", serviceUnit("LoadCredential=x:/etc/x\nSetCredential=y:z\n")),
+		unit("plain.service", serviceUnit("")),
+		unit("wanted.service", serviceUnit("ImportCredential=theirs\n")),
+		unit("dropped-in.service", serviceUnit("")), fileEntry(packageUnits+"/dropped-in.service.d/10-x.conf", "[Service]\nImportCredential=q\n", 0o644),
 		unit("multi-user.target", "")))
 	found, err := ImportedCredentials(r.Tree)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestUnitsOfPackagesTakeNothingFromOutside(t *testing.T) {
 }
 
 func TestWhatCannotBeShutIsSaid(t *testing.T) {
-	_, err := Compose([]Package{pkg("systemd", "", unit("x.service", service("ImportCredential=a\n")),
+	_, err := Compose([]Package{pkg("systemd", "", unit("x.service", serviceUnit("ImportCredential=a\n")),
 		fileEntry(packageUnits+"/x.service.d/90-late.conf", "[Service]\nImportCredential=b\n", 0o644), unit("multi-user.target", ""))}, Options{})
 	require.ErrorContains(t, err, "90-late.conf: ImportCredential=b is read after")
 
@@ -59,7 +59,7 @@ func TestAUnitOfOurOwnNamesWhatIsHandedOver(t *testing.T) {
 		"ImportCredential=spore.mine": false, "ImportCredential=spore.mine.*": false, "ImportCredential=mine": true, "ImportCredential=*": true,
 		"LoadCredential=mine": true, "LoadCredential=mine:spore.mine": false, "LoadCredential=spore.mine": false,
 	} {
-		_, err := Compose([]Package{pkg("systemd", "", unit("multi-user.target", ""))}, Options{Units: units(map[string]string{"mine.service": service(line + "\n")})})
+		_, err := Compose([]Package{pkg("systemd", "", unit("multi-user.target", ""))}, Options{Units: units(map[string]string{"mine.service": serviceUnit(line + "\n")})})
 		if !bad {
 			require.NoError(t, err, line)
 			continue

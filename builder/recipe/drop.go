@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"spore/builder/omit"
@@ -85,8 +86,8 @@ func dropPackages(b *build) error {
 	return nil
 }
 
-// unusedFiles are left out of every image.
-var unusedFiles = []drop{
+// unusedFiles are left out of every image, with those that services leave out of their packages.
+var unusedFiles = slices.Concat([]drop{
 	{"/boot/*", "the kernel is in the UKI; its configuration and symbols are in the package"},
 	{"/etc/apt", "packages are not changed on a read-only root"},
 	{"/etc/cron.*", "no cron; timers do this"},
@@ -106,7 +107,6 @@ var unusedFiles = []drop{
 	{"/etc/ld.so.conf*", "no ld.so.cache, no directory that is not a default"},
 	{"/etc/logrotate.d", "the journal is the log"},
 	{"/etc/modules-load.d/modules.conf", "leads to /etc/modules, which is obsolete"},
-	{"/etc/mosquitto/*.example", "documentation; one has verifiers of passwords"},
 	{"/etc/motd", "nobody logs in"},
 	{"/etc/profile.d/70-systemd-shell-extra.sh", "terminal decoration"},
 	{"/etc/rsyslog.d", "the journal is the log"},
@@ -237,6 +237,16 @@ var unusedFiles = []drop{
 	{"/usr/bin/timedatectl", "asks timedated over D-Bus"},
 	{"/usr/sbin/halog", "reads logs that nobody writes"},
 	{"/usr/sbin/ldconfig*", "no ld.so.cache"},
+}, serviceDrops())
+
+func serviceDrops() []drop {
+	var out []drop
+	for _, d := range debian() {
+		for _, one := range d.Drop {
+			out = append(out, drop{one.Path, one.Why})
+		}
+	}
+	return out
 }
 
 // dropFiles removes unusedFiles. keepPaths of image.yaml, which may name none that decides how a machine starts, goes first.

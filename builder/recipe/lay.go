@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"spore/builder/tree"
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 // Paths of our own in the image.
@@ -51,7 +51,7 @@ func layUnits(b *build) error {
 // absentUnits are the units and targets of programs and roles that this image does not carry.
 func (b *build) absentUnits() map[string]bool {
 	out := map[string]bool{}
-	for _, p := range roles.Programs() {
+	for _, p := range services.Programs() {
 		if !b.programs[p.Name] {
 			out[p.Unit] = true
 			if name, ok := strings.CutSuffix(p.Unit, ".socket"); ok { // What it starts for each connection.
@@ -59,9 +59,9 @@ func (b *build) absentUnits() map[string]bool {
 			}
 		}
 	}
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		missing := len(r.Programs) == 0
-		for _, p := range r.Enabled(func(string) bool { return false }) { // those with a second service may be absent
+		for _, p := range services.ProgramsOf(r, func(string) bool { return false }) { // those with a second service may be absent
 			missing = missing || !b.programs[p.Name]
 		}
 		if missing {

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"spore/builder/tree"
+	"spore/services"
+	"spore/services/service"
 )
 
 // permission is an owner and mode that a postinst sets, because the archive cannot carry a name without a fixed id.
@@ -16,18 +19,35 @@ type permission struct {
 	why         string
 }
 
-// permissions replays chown, chmod and dpkg-statoverride of the packages named.
-var permissions = []permission{
+// permissions replays chown, chmod and dpkg-statoverride of the packages named, with those of the services.
+var permissions = slices.Concat([]permission{
 	{pkg: "dbus-daemon", path: "/usr/lib/dbus-1.0/dbus-daemon-launch-helper", group: "messagebus", mode: 0o4754, why: "starts services of the system bus for the bus alone"},
 	{pkg: "dbus", path: "/usr/lib/dbus-1.0/dbus-daemon-launch-helper", group: "messagebus", mode: 0o4754, why: "starts services of the system bus for the bus alone"},
-	{pkg: "mosquitto", path: "/var/lib/mosquitto", user: "mosquitto", why: "the broker writes its persistence there"},
-	{pkg: "mosquitto", path: "/var/log/mosquitto", user: "mosquitto", why: "the broker writes its log there"},
 	{pkg: "openssh-client", path: "/usr/bin/ssh-agent", group: "_ssh", mode: 0o2755, why: "not to be traced by other programs of the user"},
 	{pkg: "libpam-modules-bin", path: "/usr/sbin/unix_chkpwd", group: "shadow", mode: 0o2755, why: "reads /etc/shadow for unprivileged programs"},
 	{pkg: "systemd", path: "/etc/credstore", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
 	{pkg: "systemd", path: "/etc/credstore.encrypted", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
 	{pkg: "ceph-common", path: "/var/log/ceph", user: "ceph", group: "ceph", mode: 0o3770, why: "the daemons write their logs there"},
 	{pkg: "ceph-common", path: "/var/lib/ceph", user: "ceph", group: "ceph", mode: 0o750, why: "the daemons keep their data there"},
+}, servicePermissions())
+
+func servicePermissions() []permission {
+	var out []permission
+	for _, d := range debian() {
+		for _, o := range d.Owners {
+			out = append(out, permission{d.Package, o.Path, o.User, o.Group, o.Mode, o.Why})
+		}
+	}
+	return out
+}
+
+// debian are the rows of all services for Debian packages.
+func debian() []service.Debian {
+	var out []service.Debian
+	for _, s := range services.All() {
+		out = append(out, s.Debian...)
+	}
+	return out
 }
 
 // fixPermissions walks permissions for the packages that are there.

@@ -84,7 +84,7 @@ type Options struct {
 	Interpreters map[[sha256.Size]byte]string
 	// Payloads are laid in after the overlay.
 	Payloads []Payload
-	// Programs names the rows of roles.Programs that the image carries. Units of programs and targets of roles that are
+	// Programs names the rows of services.Programs that the image carries. Units of programs and targets of roles that are
 	// not among them are left out.
 	Programs []string
 	// Release fills os-release.

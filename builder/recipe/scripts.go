@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"spore/services/service"
 )
 
 // verb is a command of maintainer scripts whose effect is part of a root filesystem.
@@ -62,7 +64,6 @@ var replayed = map[string]map[string]string{
 	"libreadline8t64":         {"dpkg-divert": "protects the libraries during the move to /usr"},
 	"libtirpc3t64":            {"dpkg-divert": "protects the libraries during the move to /usr"},
 	"mawk":                    {"update-alternatives": "step alternatives"},
-	"mosquitto":               {"chown": "step permissions"},
 	"openjdk-21-jre-headless": {"update-alternatives": "step alternatives", "chown": "step made-files, by java-common"},
 	"passwd":                  {"adduser": "the group shadow has a fixed id"},
 	"python3.13-minimal":      {"chown": "of directories below /usr/local that stay away"},
@@ -99,7 +100,7 @@ func checkScripts(b *build) error {
 func (b *build) checkScript(p *Package, name, text string) error {
 	lines := strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n")
 	for _, v := range verbs {
-		_, known := replayed[p.Name][v.name]
+		known := isReplayed(p.Name, v.name)
 		if known || (v.name == "adduser" && b.accounts.hasPackage(p.Name)) || !v.in(lines) {
 			continue
 		}
@@ -122,4 +123,10 @@ func (v verb) in(lines []string) bool {
 		}
 	}
 	return false
+}
+
+// isReplayed tells whether a row, here or of a service, says why a verb of a package's scripts needs no more.
+func isReplayed(name, verb string) bool {
+	_, known := replayed[name][verb]
+	return known || slices.ContainsFunc(debian(), func(d service.Debian) bool { return d.Package == name && d.Scripts[verb] != "" })
 }

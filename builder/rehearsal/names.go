@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/dns"
 )
 
 // maxAliases bounds how many aliases lead to an address.
@@ -40,8 +41,8 @@ func NewNames(c *facts.Cluster, all []facts.Node) *Names {
 			}
 		}
 	}
-	if dns := c.Services.DNS; dns != nil {
-		for _, r := range dns.Records {
+	if d := dns.Of(c.Services); d != nil {
+		for _, r := range d.Records {
 			name := strings.TrimSuffix(strings.ToLower(r.Name), ".") + n.domain // relative, even with a dot
 			for _, a := range r.Addresses {
 				n.addresses[name] = append(n.addresses[name], parseIPv4(a)...)
@@ -51,7 +52,7 @@ func NewNames(c *facts.Cluster, all []facts.Node) *Names {
 			}
 		}
 	}
-	for _, role := range roles.Roles() {
+	for _, role := range services.Roles() {
 		var members []netip.Addr
 		for _, name := range c.Members[role.Name] {
 			members = append(members, own[name]...)
@@ -69,9 +70,9 @@ func NewNames(c *facts.Cluster, all []facts.Node) *Names {
 }
 
 // firstRole is the role that the name of a service stands for: the first of it in the table.
-func firstRole(service string) string {
-	i := slices.IndexFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service })
-	return roles.Roles()[i].Name
+func firstRole(name string) string {
+	s, _ := services.Find(name)
+	return s.Roles[0].Name
 }
 
 // add adds the addresses of a name that has none.

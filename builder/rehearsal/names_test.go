@@ -8,13 +8,14 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/dns"
 )
 
 func TestHostsAreWhatTheClustersDNSSaysOfThem(t *testing.T) {
 	c := &facts.Cluster{
 		Domain:  "plant.example",
 		Network: spec.Network{ControlPlaneEndpoint: "10.77.0.9"},
-		Services: spec.Services{DNS: &spec.DNS{Records: []spec.DNSRecord{
+		Services: spec.Services{&dns.Settings{Records: []dns.Record{
 			{Name: "mqtt", CNAME: "edge-01"},
 			{Name: "a.deep", Addresses: []string{"10.77.0.99", "fd00::1"}},
 			{Name: "outer", CNAME: "edge-01.plant.example."},

@@ -18,8 +18,9 @@ import (
 	"spore/builder/vm"
 	"spore/builder/vm/lan"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Machine is a machine that is like a node's.
@@ -266,14 +267,14 @@ func (n *network) newMAC(node string) string {
 // range, nobody knows beforehand which of its ports are taken.
 func ports(c *facts.Cluster, n *facts.Node) []string {
 	var out []string
-	programs := facts.NodePrograms(c, n)
-	for _, name := range roles.EveryNode() {
-		p, _ := roles.LookupProgram(name)
+	programs := services.NodePrograms(c, n)
+	for _, name := range services.EveryNode() {
+		p, _ := services.LookupProgram(name)
 		programs = append(programs, p)
 	}
 	for _, p := range programs {
 		for _, port := range p.Ports {
-			if port.At != roles.Loopback && !port.IsRange() && !slices.Contains(out, port.String()) {
+			if port.At != service.Loopback && !port.IsRange() && !slices.Contains(out, port.String()) {
 				out = append(out, port.String())
 			}
 		}
@@ -298,17 +299,25 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 			sum += 1024
 		case "ceph-osd":
 			osd := 1024
-			if c.Services.Ceph != nil {
-				osd = max(osd, c.Services.Ceph.OSDMemory+128)
+			if c.Services.Ceph() != nil {
+				osd = max(osd, c.Services.Ceph().OSDMemory+128)
 			}
 			sum += osd * max(1, count(n.Disks, "osd"))
-		case "mqtt-broker", "dns-server":
-			sum += 128
 		default:
-			sum += 768
+			sum += roleMemory(c, n, role)
 		}
 	}
 	return max(least, sum)
+}
+
+// roleMemory is what the row of a role's service says, or room for one that says nothing.
+func roleMemory(c *facts.Cluster, n *facts.Node, name string) int {
+	r, _ := services.Lookup(name)
+	s, _ := services.Find(r.Service)
+	if of := s.Memory[name]; of != nil {
+		return of(c, n)
+	}
+	return 768
 }
 
 func count(disks []spec.Disk, use string) int {

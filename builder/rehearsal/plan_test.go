@@ -12,6 +12,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/mqtt"
 )
 
 // load is a folder of configuration as an image has it.
@@ -92,7 +93,7 @@ func TestThePortsOfEnabledProgramsAreForwarded(t *testing.T) {
 	for _, m := range machines {
 		require.Len(t, slices.Compact(slices.Sorted(slices.Values(m.guests()))), len(m.guests()), "a port is forwarded once")
 	}
-	c.Services.MQTT.Port = 1234
+	mqtt.Of(c.Services).Port = 1234
 	machines, err = Plan(c, nodes, []string{"edge-01"})
 	require.NoError(t, err)
 	require.Contains(t, machines[0].guests(), "1234/tcp")
@@ -222,6 +223,6 @@ func TestMemoryIsThatOfTheRoles(t *testing.T) {
 		{facts.Node{Roles: []string{"ceph-osd"}, Disks: []spec.Disk{osd}}, &spec.Ceph{OSDMemory: 4000}, 4640},
 		{facts.Node{Roles: []string{"a role of tomorrow"}}, nil, 1280},
 	} {
-		require.Equal(t, tt.want, Memory(&facts.Cluster{Services: spec.Services{Ceph: tt.ceph}}, &tt.node))
+		require.Equal(t, tt.want, Memory(&facts.Cluster{Services: spec.Services{tt.ceph}}, &tt.node))
 	}
 }

@@ -4,7 +4,7 @@
 // The builder writes it (package cluster compiles it), the agent reads it. Layout of the cluster part:
 //
 //	/cluster.yaml, /services/*.yaml, /nodes/*.yaml   the source, as the user wrote it
-//	/compiled/cluster.json                           Cluster
+//	/compiled/cluster.json                           Cluster (package services reads it)
 //	/firmware/dbx.auth                               the images that machines with Secure Boot start no more, where there are any
 //	/compiled/nodes/NAME.json                        Node
 //	/compiled/identity.index                         sorted identity index (package identity)
@@ -12,12 +12,7 @@
 //	/pki/*                                           certificates and public keys that the nodes trust
 package facts
 
-import (
-	"slices"
-
-	"spore/cluster/roles"
-	"spore/cluster/spec"
-)
+import "spore/cluster/spec"
 
 // Paths inside the cluster part.
 const (
@@ -48,20 +43,6 @@ type Cluster struct {
 	SigningKeys []string `json:"signingKeys,omitempty"`
 }
 
-// Enabled tells whether a service is switched on, by the name that cluster.yaml has for it, and some node runs it; or whether
-// a part of a service is (spec.Services.Part).
-func (c *Cluster) Enabled(service string) bool {
-	s := &c.Services
-	if service == spec.PartEndpoint {
-		return c.Network.ControlPlaneEndpoint != "" && c.Enabled("kubernetes")
-	}
-	if s.Part(service) {
-		return c.Enabled("ceph")
-	}
-	on := map[string]bool{"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil}[service]
-	return on && slices.ContainsFunc(roles.Roles(), func(r roles.Role) bool { return r.Service == service && len(c.Members[r.Name]) > 0 })
-}
-
 // Node is what one node is told about itself.
 type Node struct {
 	Name     string   `json:"name"`
@@ -83,12 +64,4 @@ type Node struct {
 	Sysctl     map[string]string `json:"sysctl,omitempty"`
 	// State says how /var is encrypted; nil when it is not.
 	State *spec.State `json:"state,omitempty"`
-}
-
-// RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.
-func RunsPods(n *Node) bool {
-	return slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, _ := roles.Lookup(name)
-		return slices.Contains(r.Programs, "kubelet")
-	})
 }

@@ -19,9 +19,6 @@ const maxKafkaReplication = 3
 const (
 	kafkaLeastHeap = 256
 	kafkaMostHeap  = 6 << 10
-	// kafkaParallelHeap is the heap from which several threads collect it and both compilers work; below, they cost more
-	// memory and start than they save.
-	kafkaParallelHeap = 1 << 10
 )
 
 // KafkaID is a node's node.id in Kafka, 1 to 2^31-1. It comes from the node's name alone, so that it stays what it is whoever
@@ -52,7 +49,7 @@ func (c *Cluster) KafkaNodes() []string {
 // KafkaReplication returns the number of copies of a topic, and how many of them an acknowledged record has, unless the topic
 // says otherwise.
 func (c *Cluster) KafkaReplication() (factor, inSync int) {
-	if k := c.Services.Kafka; k != nil {
+	if k := c.Services.Kafka(); k != nil {
 		factor, inSync = k.ReplicationFactor, k.MinInsyncReplicas
 	}
 	if factor == 0 {
@@ -76,20 +73,11 @@ func (c *Cluster) kafkaCopies() int { return max(1, min(maxKafkaReplication, len
 // KafkaHeap is the size of the heap in MiB: as kafka.yaml says, else a quarter of the machine's memory, which is in bytes. It is
 // 0 where neither is known.
 func (c *Cluster) KafkaHeap(memory uint64) int {
-	if k := c.Services.Kafka; k != nil && k.Heap != 0 {
+	if k := c.Services.Kafka(); k != nil && k.Heap != 0 {
 		return k.Heap
 	}
 	if memory == 0 {
 		return 0
 	}
 	return min(max(int(memory>>20)/4, kafkaLeastHeap), kafkaMostHeap)
-}
-
-// kafkaCollector are the options of the JVM that go with a heap.
-func kafkaCollector(heap int) []string {
-	if heap >= kafkaParallelHeap { // as Kafka's own scripts have it
-		return []string{"-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"}
-	}
-	// The first compiler alone starts in half the time; the second one is for brokers with much to do.
-	return []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 }

@@ -12,5 +12,5 @@ func (c *Cluster) TrialBound() time.Duration {
 	if c.TrialMinutes > 0 {
 		bound = time.Duration(c.TrialMinutes) * time.Minute
 	}
-	return bound * time.Duration(c.Services.Kubernetes.Slow())
+	return bound * time.Duration(c.Services.Kubernetes().Slow())
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -11,15 +12,33 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"spore/cluster"
-	"spore/cluster/spec"
 )
 
-// comments fills the reflector's comment map from the source of package spec: types by "PKG.Type", fields by
-// "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory to be the module's.)
+// comments fills the reflector's comment map from the source of the packages of the settings: types by "PKG.Type",
+// fields by "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory to
+// be the module's.)
 func comments(r *jsonschema.Reflector, module string) error {
-	choices := cluster.Choices()
-	pkg := reflect.TypeFor[spec.Cluster]().PkgPath()
-	names, err := filepath.Glob(filepath.Join(module, "cluster", "spec", "*.go"))
+	choices := map[string]map[string][]string{} // of each package, by type and key
+	for _, f := range cluster.Files() {
+		pkg := reflect.TypeOf(f.Type).Elem().PkgPath()
+		if choices[pkg] == nil {
+			choices[pkg] = map[string][]string{}
+		}
+		maps.Copy(choices[pkg], f.Choices)
+	}
+	for pkg, closed := range choices {
+		if err := commentsOf(r, module, pkg, closed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commentsOf takes those of one package, whose path begins with the module's name. choices has the closed lists of
+// values.
+func commentsOf(r *jsonschema.Reflector, module, pkg string, choices map[string][]string) error {
+	_, dir, _ := strings.Cut(pkg, "/")
+	names, err := filepath.Glob(filepath.Join(module, filepath.FromSlash(dir), "*.go"))
 	if err != nil {
 		return err
 	}

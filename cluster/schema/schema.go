@@ -1,6 +1,7 @@
 // Package schema generates the JSON Schemas (draft 2020-12) of the configuration files, and the reference page for people,
-// from the Go types of package spec and their comments. Editors read the schemas through the yaml-language-server line at
-// the top of each file. They say less than `spore validate`: shape, types and closed lists only.
+// from the Go types of package spec and of the services, and their comments. Editors read the schemas through the
+// yaml-language-server line at the top of each file. They say less than `spore validate`: shape, types and closed lists
+// only.
 package schema
 
 //go:generate go run generate.go
@@ -9,7 +10,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"reflect"
 
 	"github.com/invopop/jsonschema"
 
@@ -42,24 +43,22 @@ func reflector(module string) (*jsonschema.Reflector, error) {
 	r := &jsonschema.Reflector{FieldNameTag: "yaml", Anonymous: true, ExpandedStruct: true}
 	r.CommentMap = map[string]string{}
 	if err := comments(r, module); err != nil {
-		return nil, fmt.Errorf("read the comments of package spec: %w", err)
+		return nil, fmt.Errorf("read the comments of the settings: %w", err)
 	}
 	return r, nil
 }
 
-// reflectFile makes the schema of one file, with the closed lists of package cluster.
+// reflectFile makes the schema of one file, with its closed lists.
 func reflectFile(r *jsonschema.Reflector, f cluster.File) *jsonschema.Schema {
 	s := r.Reflect(f.Type)
-	name := strings.TrimPrefix(fmt.Sprintf("%T", f.Type), "*spec.")
-	addChoices(name, s)
+	addChoices(f.Choices, reflect.TypeOf(f.Type).Elem().Name(), s)
 	for name, def := range s.Definitions {
-		addChoices(name, def)
+		addChoices(f.Choices, name, def)
 	}
 	return s
 }
 
-func addChoices(name string, s *jsonschema.Schema) {
-	choices := cluster.Choices()
+func addChoices(choices map[string][]string, name string, s *jsonschema.Schema) {
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
 		list := choices[name+"."+p.Key]
 		if list == nil {

@@ -2,10 +2,8 @@ package spec
 
 // Defaults of values that are 0 in YAML.
 const (
-	DefaultMQTTPort = 8883 // IANA secure-mqtt
-	DefaultDNSTTL   = 60   // seconds
-	DefaultMaxPods  = 110  // what Kubernetes is tested with ("Considerations for large clusters")
-	DefaultPoolSize = 3    // osd_pool_default_size of Ceph
+	DefaultMaxPods  = 110 // what Kubernetes is tested with ("Considerations for large clusters")
+	DefaultPoolSize = 3   // osd_pool_default_size of Ceph
 )
 
 // KubernetesLine is the release line that payloads/kubernetes pins.
@@ -30,33 +28,6 @@ const (
 
 // PauseImage is the image of the container that holds a pod's namespaces; it is in every image with Kubernetes.
 const PauseImage = "spore.local/pause:1"
-
-// SettingMQTTPort is the port of mqtt.yaml, by the name of the service and the key.
-const SettingMQTTPort = "mqtt.port"
-
-// Port is the number that a setting with a port gives; 0 when its service is off.
-func (s *Services) Port(setting string) int {
-	if setting == SettingMQTTPort && s.MQTT != nil {
-		return s.MQTT.ListenPort()
-	}
-	return 0
-}
-
-// ListenPort is the TLS listener's port.
-func (m *MQTT) ListenPort() int {
-	if m.Port == 0 {
-		return DefaultMQTTPort
-	}
-	return m.Port
-}
-
-// RecordTTL is the lifetime of records in seconds.
-func (d *DNS) RecordTTL() int {
-	if d.TTL == 0 {
-		return DefaultDNSTTL
-	}
-	return d.TTL
-}
 
 // EndOfWords is the last word of an image's kernel command line: what is behind it came from elsewhere.
 const EndOfWords = "spore.end"
@@ -199,7 +170,7 @@ func (c *Ceph) KubernetesPools() []string {
 	return out
 }
 
-// Parts of services that only some clusters have, by names that roles.Program.With knows besides those of services.
+// Parts of services, by the names that service.Program.With knows besides those of services.
 const (
 	// PartCephFS is CephFS.
 	PartCephFS = "cephfs"
@@ -208,20 +179,6 @@ const (
 	// PartEndpoint is the virtual address of the Kubernetes API, which is a setting of the network and not of a service.
 	PartEndpoint = "control-plane-endpoint"
 )
-
-// Parts lists them.
-var Parts = []string{PartCephFS, PartCephFSVolumes, PartEndpoint}
-
-// Part tells whether the settings ask for a part.
-func (s *Services) Part(name string) bool {
-	switch name {
-	case PartCephFS:
-		return s.Ceph != nil && len(s.Ceph.Filesystems) > 0
-	case PartCephFSVolumes:
-		return s.Kubernetes != nil && len(s.Ceph.KubernetesFilesystems()) > 0
-	}
-	return false
-}
 
 const (
 	// CephFSKubernetesGroup is the group of subvolumes that it works in, the folder of that name in CephFSGroups.

@@ -1,82 +1,113 @@
 package spec
 
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
 // SecretRef names an entry of the node's secret bundle. A secret itself never stands in YAML.
 type SecretRef struct {
 	// SecretRef is the entry's name: 1 to 63 lower-case letters, digits and -.
 	SecretRef string `yaml:"secretRef" json:"secretRef"`
 }
 
-// Services holds the settings of the enabled services; a service that is not enabled is nil.
-type Services struct {
-	MQTT       *MQTT       `yaml:"mqtt,omitempty" json:"mqtt,omitempty"`
-	DNS        *DNS        `yaml:"dns,omitempty" json:"dns,omitempty"`
-	Kubernetes *Kubernetes `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
-	Kafka      *Kafka      `yaml:"kafka,omitempty" json:"kafka,omitempty"`
-	Ceph       *Ceph       `yaml:"ceph,omitempty" json:"ceph,omitempty"`
+// Settings are the settings of one service: what its file in services/ of the configuration says, in the service's own type.
+type Settings interface {
+	// Service is the name of the service in cluster.yaml.
+	Service() string
 }
 
-// MQTT is configs/services/mqtt.yaml, for mosquitto.
-type MQTT struct {
-	// Port is the TLS listener's port; 8883 when 0.
-	Port int `yaml:"port,omitempty" json:"port,omitempty"`
-	// TLS names the listener's certificate and key.
-	TLS MQTTTLS `yaml:"tls" json:"tls"`
-	// Users may connect; nobody else may.
-	Users []MQTTUser `yaml:"users" json:"users"`
-	// MaxConnections limits clients; -1 or 0 means no limit.
-	MaxConnections int `yaml:"maxConnections,omitempty" json:"maxConnections,omitempty"`
-	// MessageSizeLimit is the largest payload in bytes; 0 means the protocol's limit.
-	MessageSizeLimit int `yaml:"messageSizeLimit,omitempty" json:"messageSizeLimit,omitempty"`
+// Services holds the settings of the enabled services, in the order of the list of services; a service that is not enabled
+// has none. It knows no service: Of finds settings by their type, and package services reads them from JSON.
+type Services []Settings
+
+// Of returns the settings of the type T, which is a service's own, or nil where the service is not enabled.
+func Of[T any](s Services) *T {
+	for _, one := range s {
+		if found, ok := any(one).(*T); ok {
+			return found
+		}
+	}
+	return nil
 }
 
-// MQTTTLS names the PEM certificate chain and key of the listener in the bundle.
-type MQTTTLS struct {
-	// Certificate is the certificate chain.
-	Certificate SecretRef `yaml:"certificate" json:"certificate"`
-	// Key is the private key.
-	Key SecretRef `yaml:"key" json:"key"`
+// Get returns the settings of a service; nil when it has none.
+func (s Services) Get(service string) Settings {
+	for _, one := range s {
+		if one.Service() == service && !reflect.ValueOf(one).IsNil() {
+			return one
+		}
+	}
+	return nil
 }
 
-// MQTTUser is one client account.
-type MQTTUser struct {
-	// Name is what the client calls itself.
-	Name string `yaml:"name" json:"name"`
-	// Password names the entry that holds the password.
-	Password SecretRef `yaml:"password" json:"password"`
-	// ACL holds what the user may do; nothing when empty.
-	ACL []MQTTACL `yaml:"acl,omitempty" json:"acl,omitempty"`
+// Has tells whether a service has settings.
+func (s Services) Has(service string) bool { return s.Get(service) != nil }
+
+// Set puts settings in the place of those of the same service, or behind the others.
+func (s *Services) Set(settings Settings) {
+	out := slices.Clone(*s)
+	if i := slices.IndexFunc(out, func(one Settings) bool { return one.Service() == settings.Service() }); i >= 0 {
+		out[i] = settings
+	} else {
+		out = append(out, settings)
+	}
+	*s = out
 }
 
-// MQTTACL allows access to a topic filter.
-type MQTTACL struct {
-	// Topic is an MQTT topic filter, with + and # as wildcards.
-	Topic string `yaml:"topic" json:"topic"`
-	// Access is read, write, readwrite or deny.
-	Access string `yaml:"access" json:"access"`
+// Remove takes away the settings of services.
+func (s *Services) Remove(services ...string) {
+	*s = slices.DeleteFunc(slices.Clone(*s), func(one Settings) bool { return slices.Contains(services, one.Service()) })
 }
 
-// DNS is configs/services/dns.yaml, for CoreDNS.
-type DNS struct {
-	// Forwarders answer what lies outside the cluster's domain; the cluster's nameservers when empty.
-	Forwarders []string `yaml:"forwarders,omitempty" json:"forwarders,omitempty"`
-	// TTL is the lifetime of records in seconds; 60 when 0.
-	TTL int `yaml:"ttl,omitempty" json:"ttl,omitempty"`
-	// Records adds names to the cluster's domain.
-	Records []DNSRecord `yaml:"records,omitempty" json:"records,omitempty"`
-	// Clients holds further networks that are answered, besides nodeSubnets and podCIDRs; all others are refused.
-	// 0.0.0.0/0 and ::/0 are everybody.
-	Clients []string `yaml:"clients,omitempty" json:"clients,omitempty"`
+// MarshalJSON writes the settings by the names of the services.
+func (s Services) MarshalJSON() ([]byte, error) {
+	b := []byte("{")
+	for _, one := range s {
+		if !s.Has(one.Service()) {
+			continue
+		}
+		text, err := json.Marshal(one)
+		if err != nil {
+			return nil, fmt.Errorf("settings of %s: %w", one.Service(), err)
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(strconv.AppendQuote(b, one.Service()), ':'), text...)
+	}
+	return append(b, '}'), nil
 }
 
-// DNSRecord is one further name in the cluster's domain.
-type DNSRecord struct {
-	// Name is relative to the domain.
-	Name string `yaml:"name" json:"name"`
-	// Addresses makes A and AAAA records.
-	Addresses []string `yaml:"addresses,omitempty" json:"addresses,omitempty"`
-	// CNAME makes an alias instead.
-	CNAME string `yaml:"cname,omitempty" json:"cname,omitempty"`
+// UnmarshalJSON is an error: only package services knows the types of settings, and settings that nobody decodes would be
+// services that are silently off.
+func (s *Services) UnmarshalJSON([]byte) error {
+	return errors.New("internal error: settings of services are read with services.ReadCluster")
 }
+
+// The three services that have their types here still.
+
+// Service is the name of the service.
+func (*Kubernetes) Service() string { return "kubernetes" }
+
+// Service is the name of the service.
+func (*Kafka) Service() string { return "kafka" }
+
+// Service is the name of the service.
+func (*Ceph) Service() string { return "ceph" }
+
+// Kubernetes are the settings of Kubernetes; nil when it is not enabled.
+func (s Services) Kubernetes() *Kubernetes { return Of[Kubernetes](s) }
+
+// Kafka are the settings of Kafka; nil when it is not enabled.
+func (s Services) Kafka() *Kafka { return Of[Kafka](s) }
+
+// Ceph are the settings of Ceph; nil when it is not enabled.
+func (s Services) Ceph() *Ceph { return Of[Ceph](s) }
 
 // Kubernetes is configs/services/kubernetes.yaml. An empty file takes the defaults.
 type Kubernetes struct {

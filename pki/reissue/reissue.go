@@ -15,6 +15,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/pki"
+	"spore/services/service"
 )
 
 // Input is what the node has.
@@ -78,7 +79,7 @@ func Leaves(in Input) (Result, error) {
 	}
 	r := Result{Entries: map[string]string{}}
 	for _, l := range share.Leaves {
-		if l.Row.Made == pki.Operator {
+		if l.Row.Made == service.Operator {
 			r.leaf(in, share, l)
 		}
 	}

@@ -23,6 +23,8 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
+	"spore/services/service"
 )
 
 const day = 24 * time.Hour
@@ -118,7 +120,7 @@ func leavesOf(t *testing.T, w *world, name string) map[string]pki.Leaf {
 	require.NoError(t, err)
 	out := map[string]pki.Leaf{}
 	for _, l := range s.Leaves {
-		if l.Row.Made == pki.Operator {
+		if l.Row.Made == service.Operator {
 			out[l.ID] = l
 		}
 	}
@@ -213,7 +215,7 @@ func verify(t *testing.T, w *world, l pki.Leaf, at time.Time, entries map[string
 		out, err := exec.Command("openssl", args...).CombinedOutput()
 		return string(out), err
 	}
-	for purpose, usage := range map[string]pki.Usage{"sslserver": pki.Server, "sslclient": pki.Client} {
+	for purpose, usage := range map[string]service.Usage{"sslserver": service.Server, "sslclient": service.Client} {
 		out, err := openssl("verify", "-x509_strict", "-no-CApath", "-no-CAstore", "-purpose", purpose, "-attime", strconv.FormatInt(at.Unix(), 10), "-CAfile", root, "-untrusted", ca, leaf)
 		require.Equal(t, l.Row.Usage&usage != 0, err == nil, "openssl, %s: %s", purpose, out)
 	}
@@ -449,10 +451,13 @@ func TestTheTablesGiveTheSameOnTheNode(t *testing.T) {
 	for i := range w.nodes {
 		var c facts.Cluster
 		var n facts.Node
-		for from, to := range map[any]any{w.c: &c, &w.nodes[i]: &n} {
+		for from, read := range map[any]func(data []byte) error{
+			w.c:         func(data []byte) error { return services.ReadCluster(data, &c) },
+			&w.nodes[i]: func(data []byte) error { return json.Unmarshal(data, &n) },
+		} {
 			data, err := json.Marshal(from)
 			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal(data, to))
+			require.NoError(t, read(data))
 		}
 		want, err := pki.ShareOf(w.c, &w.nodes[i])
 		require.NoError(t, err)

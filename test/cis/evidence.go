@@ -15,7 +15,7 @@ type File struct {
 
 // Node is what is known of one node.
 type Node struct {
-	// Arguments are the words of a program's command line without its own name, by the name of its row in cluster/roles.
+	// Arguments are the words of a program's command line without its own name, by the name of its row in services.
 	Arguments map[string][]string
 	// Configs are configuration files as JSON, by their path.
 	Configs map[string]json.RawMessage

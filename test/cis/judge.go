@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"spore/cluster/roles"
 	"spore/pki"
+	"spore/services"
 )
 
 // noAdmin holds where a node keeps a kubeconfig of the administrator.
@@ -535,7 +535,7 @@ func onlyTheAPIReachesKubelets(e Evidence) error {
 	if err != nil {
 		return err
 	}
-	row, _ := roles.LookupProgram("kube-apiserver")
+	row, _ := services.LookupProgram("kube-apiserver")
 	own := map[string]bool{}
 	for _, l := range pki.Leaves() {
 		if slices.Contains(row.Secrets, l.Certificate) {

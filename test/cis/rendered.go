@@ -10,8 +10,9 @@ import (
 
 	"spore/agent/kubernetes"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/pki"
+	"spore/services"
+	"spore/services/service"
 	"spore/test/kubecluster"
 )
 
@@ -58,7 +59,7 @@ func renderedNode(c *kubecluster.Cluster, n *facts.Node, units fs.FS) (Node, err
 	for name := range c.Tree.Public().Files() {
 		out.Files["/run/spore/cluster/"+name] = File{"644", "root:root"} // clusterpart.Build
 	}
-	for _, row := range facts.NodePrograms(&c.Shared, n) {
+	for _, row := range services.NodePrograms(&c.Shared, n) {
 		if err := out.addProgram(c, n, row, units); err != nil {
 			return out, fmt.Errorf("%s: %w", row.Name, err)
 		}
@@ -68,7 +69,7 @@ func renderedNode(c *kubecluster.Cluster, n *facts.Node, units fs.FS) (Node, err
 }
 
 // addProgram adds what a program's unit makes and starts.
-func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row roles.Program, units fs.FS) error {
+func (n *Node) addProgram(c *kubecluster.Cluster, node *facts.Node, row service.Program, units fs.FS) error {
 	data, err := fs.ReadFile(units, row.Unit)
 	if err != nil {
 		return err

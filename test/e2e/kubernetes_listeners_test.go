@@ -9,12 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster"
-	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
 	"spore/test/sockets"
 )
 
-// listensWhereItsRowsSay holds both nodes against the table of package roles: no socket is without a row, and
+// listensWhereItsRowsSay holds both nodes against the table of package services: no socket is without a row, and
 // everything of Kubernetes listens at each port that its row says.
 func (l *lab) listensWhereItsRowsSay(t *testing.T) {
 	config, report := cluster.LoadDir(filepath.Join(l.dir, "plant"))
@@ -34,10 +33,10 @@ func (l *lab) listensWhereItsRowsSay(t *testing.T) {
 			open = append(open, some...)
 		}
 		t.Logf("%s listens at %v", nodes[i].Name, open)
-		rows := facts.Listening(&shared, &nodes[i])
-		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package roles", nodes[i].Name)
+		rows := services.Listening(&shared, &nodes[i])
+		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package services", nodes[i].Name)
 		for _, row := range rows {
-			if row.Name != roles.DHCPClient {
+			if row.Name != services.DHCPClient {
 				require.Empty(t, sockets.Silent(row, open), "ports of rows at which %s does not listen", nodes[i].Name)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	"spore/builder/cmd/inspect"
 	"spore/builder/manifest"
 	"spore/builder/pipeline"
-	"spore/cluster/roles"
+	"spore/services"
 )
 
 // buildSpore compiles the program under test.
@@ -220,7 +220,7 @@ func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {
 			}
 		}
 		unused := 0
-		for _, p := range roles.Programs() {
+		for _, p := range services.Programs() {
 			if slices.Contains(m.Programs, p.Name) {
 				require.Contains(t, carried, "unit "+p.Unit)
 				continue

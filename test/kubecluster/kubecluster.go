@@ -16,9 +16,9 @@ import (
 	"spore/agent/render"
 	"spore/cluster"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
 )
 
 // Cluster is a configuration with keys.
@@ -90,7 +90,7 @@ func (c *Cluster) Public(name string) ([]byte, error) {
 
 // Secret is an entry of a node's bundle that a program is given.
 func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
-	row, ok := roles.LookupProgram(program)
+	row, ok := services.LookupProgram(program)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a program", program)
 	}
@@ -103,7 +103,7 @@ func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
 
 // Render is what a program's unit does on a node, in the runtime directory dir; secrets lie where its unit has them.
 func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.File, error) {
-	row, ok := roles.LookupProgram(program)
+	row, ok := services.LookupProgram(program)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a program", program)
 	}
@@ -121,7 +121,7 @@ func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.
 		SecretPath: func(ref string) string { return "/run/credentials/" + row.Unit + "/secret_" + ref },
 		Authority:  c.Public,
 		// A node of its own kind: the others of the cluster are not there.
-		EtcdOrigin: func() (*origin.Origin, error) {
+		State: func(string) (any, error) {
 			peer, err := render.EtcdPeer(n, own)
 			return &origin.Origin{Kind: formation.Form, Token: c.Shared.ID, Members: map[string][]string{n.Name: {peer}}}, err
 		},

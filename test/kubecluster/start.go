@@ -26,8 +26,9 @@ import (
 	"spore/agent/kubernetes"
 	"spore/agent/render"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/pki"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Running is a master's control plane on loopback: the programs of an image with the files and flags that its agent renders.
@@ -146,7 +147,7 @@ func (r *Running) awaitAPI(ctx context.Context) error {
 }
 
 func (r *Running) start(name string) error {
-	row, ok := roles.LookupProgram(name)
+	row, ok := services.LookupProgram(name)
 	if !ok {
 		return errors.New("it is not a program")
 	}
@@ -205,7 +206,7 @@ func (r *Running) start(name string) error {
 }
 
 // arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's, and LeakGrace.
-func (r *Running) arguments(row roles.Program, dir string, files map[string]render.File, places *strings.Replacer) ([]string, error) {
+func (r *Running) arguments(row service.Program, dir string, files map[string]render.File, places *strings.Replacer) ([]string, error) {
 	switch row.Name {
 	case "etcd":
 		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster/facts"
+	"spore/services"
 )
 
 // process is the main process of a unit.
@@ -29,7 +29,7 @@ func (n *Node) commandLine(unit string) []string {
 // these lines and no others, and that the running process has them in its environment and these words on its command line.
 func (n *Node) runsWithItsFile(t *testing.T, program string, lines, words []string) {
 	t.Helper()
-	unit, file := program+".service", facts.EnvironmentDir+"/"+program+".env"
+	unit, file := program+".service", services.EnvironmentDir+"/"+program+".env"
 	require.Contains(t, n.MustExec("systemctl", "show", "--property=EnvironmentFiles", unit), file+" (ignore_errors=no)")
 	require.Equal(t, lines, strings.Split(n.MustExec("cat", file), "\n"))
 	environment := strings.Split(n.MustExec("sh", "-c", `tr '\0' '\n' < "/proc/$0/environ"`, n.process(unit)), "\n")

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 	"spore/test/sockets"
 )
 
-// listenWhereTheirRowsSay holds the nodes that run against the table of package roles: no socket is without a row,
+// listenWhereTheirRowsSay holds the nodes that run against the table of package services: no socket is without a row,
 // and whoever is up listens at each port that its row says.
 func (l *Lab) listenWhereTheirRowsSay(t *testing.T) {
 	t.Helper()
@@ -24,7 +24,7 @@ func (l *Lab) listenWhereTheirRowsSay(t *testing.T) {
 		if !n.Up() {
 			continue
 		}
-		rows := facts.Listening(&l.Cluster, &n.Facts)
+		rows := services.Listening(&l.Cluster, &n.Facts)
 		var open []sockets.Socket
 		var missing []string
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
@@ -36,7 +36,7 @@ func (l *Lab) listenWhereTheirRowsSay(t *testing.T) {
 		}
 		t.Logf("%s listens at %v", n.Facts.Name, open)
 		require.Empty(t, missing, "ports of rows at which %s does not listen", n.Facts.Name)
-		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package roles", n.Facts.Name)
+		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package services", n.Facts.Name)
 	}
 }
 
@@ -58,10 +58,10 @@ func (n *Node) sockets(t *testing.T) []sockets.Socket {
 
 // unheard are the ports of units that are up at which nobody listens. The system asks for time and addresses only in
 // networks that it is not in here.
-func (n *Node) unheard(rows []roles.Program, open []sockets.Socket) []string {
+func (n *Node) unheard(rows []service.Program, open []sockets.Socket) []string {
 	var out []string
 	for _, row := range rows {
-		if row.Name == roles.DHCPClient {
+		if row.Name == services.DHCPClient {
 			continue
 		}
 		if _, err := n.Exec("systemctl", "is-active", "--quiet", row.Unit); err == nil {

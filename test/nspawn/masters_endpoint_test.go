@@ -293,7 +293,7 @@ func TestMastersShareAVirtualAddress(t *testing.T) {
 	e.StartAll()
 	e.within("the API answers at the virtual address", e.through)
 	t.Logf("three masters of nothing: the API answers at the virtual address %.1f s after they were switched on", time.Since(began).Seconds())
-	times := vip.Times(e.Cluster.Services.Kubernetes.Slow(), address.Lateness)
+	times := vip.Times(e.Cluster.Services.Kubernetes().Slow(), address.Lateness)
 
 	e.Step("one has it and says so", func(t *testing.T) {
 		h := e.holder()

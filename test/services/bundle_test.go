@@ -16,6 +16,7 @@ import (
 	"spore/cluster"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services/mqtt"
 	"spore/test/client"
 )
 
@@ -36,7 +37,7 @@ func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
 	got, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: shared.ID, Node: "edge-01", Keys: keys})
 	require.NoError(t, err)
 	entries := map[string][]byte{}
-	for _, ref := range secrets.Refs(shared.Services.MQTT) {
+	for _, ref := range secrets.Refs(mqtt.Of(shared.Services)) {
 		require.Contains(t, got.Secrets, ref, "the bundle has what the configuration names")
 		entries[ref] = []byte(got.Secrets[ref])
 	}

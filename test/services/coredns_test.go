@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/render"
+	dnsservice "spore/services/dns"
 	"spore/test/client"
 	"spore/test/kubecluster"
 )
@@ -33,7 +34,7 @@ func coredns(t *testing.T, change func(*render.Input), replace ...string) string
 
 	shared, node, hosts := example(t, "edge-01")
 	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
-	in.Cluster.Services.DNS.Clients = []string{"127.0.0.1/32"} // the tests themselves
+	dnsservice.Of(in.Cluster.Services).Clients = []string{"127.0.0.1/32"} // the tests themselves
 	if change != nil {
 		change(&in)
 	}
@@ -80,7 +81,10 @@ func freePort(t *testing.T) int {
 }
 
 func TestCoreDNSAnswersFromTheRenderedConfiguration(t *testing.T) {
-	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = nil; in.Cluster.Network.Nameservers = nil })
+	addr := coredns(t, func(in *render.Input) {
+		dnsservice.Of(in.Cluster.Services).Forwarders = nil
+		in.Cluster.Network.Nameservers = nil
+	})
 	for _, tt := range []struct {
 		name, kind string
 		want       client.Answer
@@ -129,7 +133,7 @@ func TestCoreDNSForwardsForeignNames(t *testing.T) {
 	upstream, _ := resolver(t)
 
 	// The upstream's port takes the place of the usual one.
-	addr := coredns(t, func(in *render.Input) { in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"} },
+	addr := coredns(t, func(in *render.Input) { dnsservice.Of(in.Cluster.Services).Forwarders = []string{"192.0.2.53"} },
 		"192.0.2.53", upstream)
 	got, err := client.Ask("udp", addr, "example.com", "A")
 	require.NoError(t, err)
@@ -164,8 +168,8 @@ func TestCoreDNSAnswersItsClientsAlone(t *testing.T) {
 	addr := coredns(t, func(in *render.Input) {
 		in.Cluster.Network.NodeSubnets = []string{"127.0.1.0/24"}
 		in.Cluster.Network.PodCIDRs = []string{"127.0.2.0/24"}
-		in.Cluster.Services.DNS.Clients = []string{"127.0.3.128/25"}
-		in.Cluster.Services.DNS.Forwarders = []string{"192.0.2.53"}
+		dnsservice.Of(in.Cluster.Services).Clients = []string{"127.0.3.128/25"}
+		dnsservice.Of(in.Cluster.Services).Forwarders = []string{"192.0.2.53"}
 	}, "192.0.2.53", upstream)
 	names := map[string]client.Answer{
 		"edge-01.plant.example":    {Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.11"}},

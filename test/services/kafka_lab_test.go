@@ -35,6 +35,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
 	"spore/test/imageroot"
 )
 
@@ -227,7 +228,7 @@ func (n *kafkaNode) start() {
 // options are the words that its unit takes from kafka.env.
 func (n *kafkaNode) options() []string {
 	var out []string
-	for line := range strings.Lines(string(facts.Environment(n.cluster, &n.Node, 1<<30)["kafka.env"])) {
+	for line := range strings.Lines(string(services.Environment(n.cluster, &n.Node, 1<<30)["kafka.env"])) {
 		_, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		out = append(out, strings.Fields(strings.Trim(value, `"`))...)
 	}
@@ -286,7 +287,7 @@ func (n *kafkaNode) bootstrap() kafka.Done {
 	n.t.Helper()
 	users := map[string]kafka.Credential{}
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
-	for _, u := range n.cluster.Services.Kafka.Users {
+	for _, u := range n.cluster.Services.Kafka().Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	for name, ref := range refs {
@@ -294,7 +295,7 @@ func (n *kafkaNode) bootstrap() kafka.Done {
 		require.NoError(n.t, err, ref)
 		users[name] = c
 	}
-	rules, err := kafka.Rules(n.cluster.Services.Kafka.Users)
+	rules, err := kafka.Rules(n.cluster.Services.Kafka().Users)
 	require.NoError(n.t, err)
 	c, err := kafka.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
 	require.NoError(n.t, err)

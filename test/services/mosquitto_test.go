@@ -22,6 +22,7 @@ import (
 	"spore/agent/render"
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/services/mqtt"
 	"spore/test/client"
 	"spore/test/testca"
 )
@@ -85,7 +86,7 @@ func brokerWith(t *testing.T, secrets map[string][]byte) *broker {
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	require.NoError(t, l.Close())
-	shared.Services.MQTT.Port = port
+	mqtt.Of(shared.Services).Port = port
 	files, err := render.Render("mosquitto", render.Input{
 		Cluster: shared, Node: node, Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Secret: func(ref string) ([]byte, error) {

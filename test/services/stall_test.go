@@ -28,7 +28,7 @@ const (
 // On a slow master under load etcd ends and comes back, so that all connections to it are made again at once.
 func TestASlowMasterComesBack(t *testing.T) {
 	p := preparedControlPlane(t)
-	p.cluster.Shared.Services.Kubernetes.SlowMachine = 5
+	p.cluster.Shared.Services.Kubernetes().SlowMachine = 5
 	require.NoError(t, p.Start(context.Background(), everyProgram...))
 	t.Cleanup(p.api().Load("default", stallWatches, stallWriters))
 	p.slowDown(t)

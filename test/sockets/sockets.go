@@ -1,4 +1,4 @@
-// Package sockets holds what a running node listens at against the rows of package roles. It reads what ss(8) prints,
+// Package sockets holds what a running node listens at against the rows of package services. It reads what ss(8) prints,
 // which knows the processes, or the tables of the kernel in /proc/PID/net (proc_pid_net(5)), which do not.
 package sockets
 
@@ -10,10 +10,9 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"spore/services/service"
 	"strconv"
 	"strings"
-
-	"spore/cluster/roles"
 )
 
 // Socket waits for TCP or UDP from anybody.
@@ -130,17 +129,17 @@ func endpoint(s string) (netip.AddrPort, error) {
 }
 
 // Foreign returns the sockets that are of no row.
-func Foreign(rows []roles.Program, open []Socket) []Socket {
+func Foreign(rows []service.Program, open []Socket) []Socket {
 	return slices.DeleteFunc(slices.Clone(open), func(s Socket) bool {
-		return slices.ContainsFunc(rows, func(row roles.Program) bool { return s.isOf(row) })
+		return slices.ContainsFunc(rows, func(row service.Program) bool { return s.isOf(row) })
 	})
 }
 
 // Silent returns the ports of a row at which nobody listens. What is taken from a range is not always there.
-func Silent(row roles.Program, open []Socket) []string {
+func Silent(row service.Program, open []Socket) []string {
 	var out []string
 	for _, p := range row.Ports {
-		if !p.IsRange() && !slices.ContainsFunc(open, func(s Socket) bool { return s.isOf(roles.Program{Unit: row.Unit, Ports: []roles.Port{p}}) }) {
+		if !p.IsRange() && !slices.ContainsFunc(open, func(s Socket) bool { return s.isOf(service.Program{Unit: row.Unit, Ports: []service.Port{p}}) }) {
 			out = append(out, row.Name+": "+p.String())
 		}
 	}
@@ -150,18 +149,18 @@ func Silent(row roles.Program, open []Socket) []string {
 // tunnels is the unit whose sockets the kernel has.
 const tunnels = "calico-node.service"
 
-func (s Socket) isOf(row roles.Program) bool {
+func (s Socket) isOf(row service.Program) bool {
 	whose := s.Unit == row.Unit || s.Unit == Unknown || s.Unit == Kernel && row.Unit == tunnels
 	return whose && slices.ContainsFunc(row.Ports, s.isAt)
 }
 
-func (s Socket) isAt(p roles.Port) bool {
-	scope := roles.Node
+func (s Socket) isAt(p service.Port) bool {
+	scope := service.Node
 	switch {
 	case s.At.Addr().IsUnspecified():
-		scope = roles.Everywhere
+		scope = service.Everywhere
 	case s.At.Addr().IsLoopback():
-		scope = roles.Loopback
+		scope = service.Loopback
 	}
-	return p.Protocol == s.Protocol && p.Has(int(s.At.Port())) && (p.At == roles.Everywhere || p.At == scope)
+	return p.Protocol == s.Protocol && p.Has(int(s.At.Port())) && (p.At == service.Everywhere || p.At == scope)
 }

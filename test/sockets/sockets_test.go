@@ -9,17 +9,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 var (
-	rows = []roles.Program{
-		{Name: "dns", Unit: "dns.service", Ports: []roles.Port{{Protocol: "udp", First: 53, At: roles.Node}}},
-		{Name: "mqtt", Unit: "mqtt.service", Ports: []roles.Port{{Protocol: "tcp", First: 8883}}},
-		{Name: "kubelet", Unit: "kubelet.service", Ports: []roles.Port{{Protocol: "tcp", First: 10248, At: roles.Loopback}}},
-		{Name: "osd", Unit: "osd@.service", Ports: []roles.Port{{Protocol: "tcp", First: 6800, Last: 7568, At: roles.Node}}},
-		{Name: "calico-node", Unit: tunnels, Ports: []roles.Port{{Protocol: "udp", First: 4789}}},
+	rows = []service.Program{
+		{Name: "dns", Unit: "dns.service", Ports: []service.Port{{Protocol: "udp", First: 53, At: service.Node}}},
+		{Name: "mqtt", Unit: "mqtt.service", Ports: []service.Port{{Protocol: "tcp", First: 8883}}},
+		{Name: "kubelet", Unit: "kubelet.service", Ports: []service.Port{{Protocol: "tcp", First: 10248, At: service.Loopback}}},
+		{Name: "osd", Unit: "osd@.service", Ports: []service.Port{{Protocol: "tcp", First: 6800, Last: 7568, At: service.Node}}},
+		{Name: "calico-node", Unit: tunnels, Ports: []service.Port{{Protocol: "udp", First: 4789}}},
 	}
 	good = []Socket{
 		at("udp", "10.0.0.1:53", "dns.service"), at("tcp", "[::]:8883", "mqtt.service"), at("tcp", "127.0.0.1:10248", "kubelet.service"),

@@ -13,8 +13,8 @@ import (
 
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
@@ -51,11 +51,11 @@ func TestSystemdAcceptsEveryUnit(t *testing.T) {
 }
 
 func TestEveryRoleHasItsTarget(t *testing.T) {
-	for _, r := range roles.Roles() {
+	for _, r := range services.Roles() {
 		data, err := os.ReadFile(filepath.Join("../../units", r.Target))
 		require.NoError(t, err, "role %s", r.Name)
 		for _, name := range r.Programs {
-			p, ok := roles.LookupProgram(name)
+			p, ok := services.LookupProgram(name)
 			require.True(t, ok)
 			if !strings.Contains(p.Unit, "@.") { // ceph-disks.service knows the instances.
 				require.Contains(t, string(data), "Wants="+p.Unit, "the target of %s starts %s", r.Name, p.Unit)
@@ -100,7 +100,7 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 
 // TestEachProgramIsGivenItsSecretsAsCredentials holds that no unit gets a secret in another way, or another program's.
 func TestEachProgramIsGivenItsSecretsAsCredentials(t *testing.T) {
-	for _, p := range roles.Programs() {
+	for _, p := range services.Programs() {
 		data, err := os.ReadFile(filepath.Join("../../units", p.Unit))
 		require.NoError(t, err)
 		want := "LoadCredential=secret:" + paths.Secrets + "/" + p.Name + "\n"
@@ -211,16 +211,16 @@ func all(t *testing.T, dir string) string {
 // What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
 // their units do not take.
 func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
-	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{Kubernetes: &spec.Kubernetes{}, Kafka: &spec.Kafka{}},
+	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&spec.Kubernetes{}, &spec.Kafka{}},
 		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
 	n := &facts.Node{Name: "all-01", IPs: []string{"10.77.0.21"}, Roles: []string{"control-plane", "kafka-broker"}}
-	files := facts.Environment(c, n, 1<<30)
+	files := services.Environment(c, n, 1<<30)
 	used := regexp.MustCompile(`\$\{?(\w+)`)
 	for _, program := range []string{"kubelet", "kube-apiserver", "kafka"} {
 		t.Run(program, func(t *testing.T) {
 			unit, err := os.ReadFile("../../units/" + program + ".service")
 			require.NoError(t, err)
-			require.Contains(t, string(unit), "\nEnvironmentFile="+facts.EnvironmentDir+"/"+program+".env\n", "without it, the unit fails")
+			require.Contains(t, string(unit), "\nEnvironmentFile="+services.EnvironmentDir+"/"+program+".env\n", "without it, the unit fails")
 			var set, taken []string
 			for line := range strings.Lines(string(files[program+".env"])) {
 				name, _, _ := strings.Cut(line, "=")

@@ -9,13 +9,12 @@ package nodeapi
 import (
 	"crypto/x509"
 	"slices"
+	"spore/services/service"
 	"time"
-
-	"spore/cluster/roles"
 )
 
 // Port is where agents answer, TCP.
-const Port = roles.PortAPI
+const Port = service.PortAPI
 
 // Paths. What follows FormationPath is the name of a quorum service.
 const (

@@ -15,7 +15,8 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Input is what a node was told by one configuration.
@@ -50,27 +51,21 @@ type row struct {
 
 const (
 	cephKeys  = "ceph-bootstrap.service"
-	coredns   = "coredns.service"
-	mosquitto = "mosquitto.service"
 	timesyncd = "systemd-timesyncd.service"
 )
 
-// table is looked at from the top; the first row that fits counts.
+// table is looked at from the top where no service has a row for a setting; the first row that fits counts.
 var table = []row{
 	{path: "trialMinutes"},
 	{path: "nodes"},
-	{path: "hosts", units: []string{coredns}},
 	// Monitors give each node of Kubernetes its key of Ceph.
 	{path: "members.control-plane", units: []string{cephKeys}, service: "kubernetes", why: "masters form a quorum"},
 	{path: "members.worker", units: []string{cephKeys}, service: "kubernetes", why: "the services of Kubernetes read it when they start"},
 	{path: "members.kafka", service: "kafka", why: "controllers form a quorum"},
 	{path: "members.ceph", service: "ceph", why: "monitors form a quorum"},
 	{path: "members."},
-	{path: "network.nameservers", units: []string{coredns}},
 	{path: "network.ntpServers", units: []string{timesyncd}},
 	{path: "network.", why: "the network is set up at the start"},
-	{path: "services.dns.", units: []string{coredns}},
-	{path: "services.mqtt.", units: []string{mosquitto}},
 	{path: "services.kubernetes", service: "kubernetes", why: "its services stand on each other"},
 	{path: "services.kafka", service: "kafka", why: "brokers restart one after the other"},
 	{path: "services.ceph", service: "ceph", why: "monitors form a quorum"},
@@ -87,19 +82,17 @@ func Compare(old, fresh Input) (Plan, error) {
 		return Plan{}, err
 	}
 	p := Plan{Changes: changes}
-	programs := facts.NodePrograms(fresh.Cluster, fresh.Node)
+	programs := services.NodePrograms(fresh.Cluster, fresh.Node)
 	for _, path := range changes {
-		i := slices.IndexFunc(table, func(r row) bool { return strings.HasPrefix(path, r.path) })
-		r := table[i]
-		switch {
-		case r.why != "" && r.service != "" && !serves(fresh.Node, r.service) && !serves(old.Node, r.service):
-		case r.why != "":
-			p.Reboot = append(p.Reboot, path+": "+r.why)
-		}
-		for _, unit := range r.units {
-			runs := unit == timesyncd || slices.ContainsFunc(programs, func(p roles.Program) bool { return p.Unit == unit })
-			if runs && !slices.Contains(p.Units, unit) {
-				p.Units = append(p.Units, unit)
+		for _, r := range rowsOf(path) {
+			if r.why != "" && (r.service == "" || serves(fresh.Node, r.service) || serves(old.Node, r.service)) {
+				p.Reboot = append(p.Reboot, path+": "+r.why)
+			}
+			for _, unit := range r.units {
+				runs := unit == timesyncd || slices.ContainsFunc(programs, func(p service.Program) bool { return p.Unit == unit })
+				if runs && !slices.Contains(p.Units, unit) {
+					p.Units = append(p.Units, unit)
+				}
 			}
 		}
 	}
@@ -107,10 +100,26 @@ func Compare(old, fresh Input) (Plan, error) {
 	return p, nil
 }
 
+// rowsOf are the rows of all services that a setting is of; where no service has one, the first of the table that fits.
+func rowsOf(path string) []row {
+	var out []row
+	for _, s := range services.All() {
+		for _, l := range s.Live {
+			if strings.HasPrefix(path, l.Path) {
+				out = append(out, row{path: l.Path, units: l.Units, why: l.Why, service: s.Name})
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return table[slices.IndexFunc(table, func(r row) bool { return strings.HasPrefix(path, r.path) }):][:1]
+}
+
 // serves tells whether a node has a role of a service.
 func serves(n *facts.Node, service string) bool {
 	return slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := roles.Lookup(name)
+		r, ok := services.Lookup(name)
 		return ok && r.Service == service
 	})
 }

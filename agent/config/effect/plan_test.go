@@ -7,6 +7,8 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/dns"
+	"spore/services/mqtt"
 )
 
 func edge() Input {
@@ -14,7 +16,7 @@ func edge() Input {
 		Cluster: &facts.Cluster{
 			Name: "plant", ID: "id", Domain: "plant.example", Nodes: 3,
 			Network:  spec.Network{NodeSubnets: []string{"10.77.0.0/24"}, Nameservers: []string{"10.77.0.3"}, NTPServers: []string{"10.77.0.2"}},
-			Services: spec.Services{DNS: &spec.DNS{TTL: 60}, MQTT: &spec.MQTT{Port: 8883}},
+			Services: spec.Services{&dns.Settings{TTL: 60}, &mqtt.Settings{Port: 8883}},
 			Members:  map[string][]string{"dns-server": {"edge-01"}, "mqtt-broker": {"edge-01"}},
 		},
 		Node:  &facts.Node{Name: "edge-01", Hostname: "edge-01", Roles: []string{"dns-server", "mqtt-broker"}, MACs: []string{"52:54:00:77:00:0b"}},
@@ -24,7 +26,7 @@ func edge() Input {
 
 func master() Input {
 	in := edge()
-	in.Cluster.Services.Kubernetes = &spec.Kubernetes{MaxPods: 10}
+	in.Cluster.Services.Set(&spec.Kubernetes{MaxPods: 10})
 	in.Cluster.Members["control-plane"] = []string{"edge-01"}
 	in.Node.Roles = []string{"control-plane"}
 	return in
@@ -32,7 +34,7 @@ func master() Input {
 
 func monitor() Input {
 	in := edge()
-	in.Cluster.Services.Ceph = &spec.Ceph{}
+	in.Cluster.Services.Set(&spec.Ceph{})
 	in.Cluster.Members["ceph-mon"] = []string{"edge-01"}
 	in.Node.Roles = []string{"ceph-mon"}
 	return in
@@ -48,19 +50,19 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 	}{
 		"nothing": {change: func(*Input) {}},
 		"the DNS server's records": {
-			change:  func(in *Input) { in.Cluster.Services.DNS = &spec.DNS{TTL: 60, Records: []spec.DNSRecord{{Name: "x"}}} },
+			change:  func(in *Input) { in.Cluster.Services.Set(&dns.Settings{TTL: 60, Records: []dns.Record{{Name: "x"}}}) },
 			changes: []string{"services.dns.records"}, units: []string{"coredns.service"},
 		},
 		"the broker's users": {
 			change: func(in *Input) {
-				in.Cluster.Services.MQTT = &spec.MQTT{Port: 8883, Users: []spec.MQTTUser{{Name: "x"}}}
+				in.Cluster.Services.Set(&mqtt.Settings{Port: 8883, Users: []mqtt.User{{Name: "x"}}})
 			},
 			changes: []string{"services.mqtt.users"}, units: []string{"mosquitto.service"},
 		},
 		"the broker's settings, on a node without it": {
 			change: func(in *Input) {
 				in.Node.Roles = []string{"dns-server"}
-				in.Cluster.Services.MQTT = &spec.MQTT{Port: 8884}
+				in.Cluster.Services.Set(&mqtt.Settings{Port: 8884})
 			},
 			base:    func() Input { in := edge(); in.Node.Roles = []string{"dns-server"}; return in },
 			changes: []string{"services.mqtt.port"},
@@ -98,7 +100,7 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"members.ceph-osd"}, reboot: []string{"members.ceph-osd: monitors form a quorum"},
 		},
 		"settings of Kubernetes": {
-			base: master, change: func(in *Input) { in.Cluster.Services.Kubernetes = &spec.Kubernetes{MaxPods: 50} },
+			base: master, change: func(in *Input) { in.Cluster.Services.Set(&spec.Kubernetes{MaxPods: 50}) },
 			changes: []string{"services.kubernetes.maxPods"}, reboot: []string{"services.kubernetes.maxPods: its services stand on each other"},
 		},
 		"a role of the node": {
@@ -119,7 +121,7 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"keys.mqtt.crt"}, reboot: []string{"keys.mqtt.crt: whom the node trusts is read at the start (without one: spore pki rotate-ca)"},
 		},
 		"a service that goes": {
-			change:  func(in *Input) { in.Cluster.Services.MQTT = nil; in.Node.Roles = []string{"dns-server"} },
+			change:  func(in *Input) { in.Cluster.Services.Remove("mqtt"); in.Node.Roles = []string{"dns-server"} },
 			changes: []string{"node.roles", "services.mqtt.port"}, reboot: []string{"node.roles: who the node is and what it has is found at the start"},
 		},
 	} {

@@ -26,7 +26,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services"
 	"spore/storage/atomicfile"
 )
 
@@ -107,7 +107,7 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 	}
 	have := activate.HaveIn(m.Root.At(paths.Secrets))
 	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
-		row, _ := roles.LookupProgram(program)
+		row, _ := services.LookupProgram(program)
 		for _, ref := range refs {
 			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
 				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
@@ -206,7 +206,7 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 			return err
 		}
 	}
-	slow := time.Duration(c.Services.Kubernetes.Slow())
+	slow := time.Duration(c.Services.Kubernetes().Slow())
 	down, since := units, time.Time{}
 	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: bound * slow, Every: 250 * time.Millisecond, Met: func() bool {
 		down = nil

@@ -28,7 +28,7 @@ import (
 	"spore/agent/formation"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/cluster/roles"
+	"spore/services/service"
 )
 
 const (
@@ -130,7 +130,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 	}
 	tool := etcdutl.Tool{Path: m.Root.At(etcdutl.Program)}
 	err = tool.Restore(ctx, etcdutl.Restore{
-		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, roles.PortEtcdPeer).String(),
+		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, service.PortEtcdPeer).String(),
 		// A token of its own: members of what is given up would otherwise take this one for theirs.
 		Token: c.ID + "-" + commit.Nonce, Bump: bump + uint64(max(seen-h.Revision, 0)),
 	})
@@ -168,7 +168,7 @@ type found struct {
 // members asks every master's etcd.
 func look(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node) (found, error) {
 	f := found{masters: c.Members[masterRole]}
-	within := quorumTime * time.Duration(c.Services.Kubernetes.Slow())
+	within := quorumTime * time.Duration(c.Services.Kubernetes().Slow())
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, name := range f.masters {

@@ -51,6 +51,6 @@ func formationOptions(m *master.Machine) (formation.Options, error) {
 	s := formation.Etcd()
 	return formation.Options{
 		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.Root.At(paths.Formation), Say: m.Say,
-		Asker: &formation.Client{Cluster: c.ID, Slow: c.Services.Kubernetes.Slow(), API: m.Client()},
+		Asker: &formation.Client{Cluster: c.ID, Slow: c.Services.Kubernetes().Slow(), API: m.Client()},
 	}, nil
 }

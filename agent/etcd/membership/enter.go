@@ -69,7 +69,7 @@ func newEntrant(m *master.Machine) (*entrant, error) {
 	}
 	e := &entrant{
 		Machine: m, cluster: c, node: n, dir: origin.Dir(m.Root.At(origin.Data)), others: map[string]string{},
-		within: requestTime * time.Duration(c.Services.Kubernetes.Slow()),
+		within: requestTime * time.Duration(c.Services.Kubernetes().Slow()),
 	}
 	own, err := nic.Addresses()
 	if err != nil {
@@ -218,7 +218,7 @@ func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, st
 		if err != nil {
 			return client.Cluster{}, nil, err.Error()
 		}
-		found, err := client.Members(ctx, c, e.cluster.Services.Kubernetes.Slow())
+		found, err := client.Members(ctx, c, e.cluster.Services.Kubernetes().Slow())
 		if err == nil {
 			return found, c, ""
 		}

@@ -36,7 +36,7 @@ func Keep(ctx context.Context, m *master.Machine) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return err
 	}
-	slow := time.Duration(e.cluster.Services.Kubernetes.Slow())
+	slow := time.Duration(e.cluster.Services.Kubernetes().Slow())
 	for {
 		round, cancel := context.WithTimeout(ctx, e.within)
 		wait, err := e.keep(round, own)
@@ -72,7 +72,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	if err != nil {
 		return "", err
 	}
-	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes.Slow())
+	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes().Slow())
 	if err != nil {
 		return "", err
 	}

@@ -43,7 +43,7 @@ func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) er
 		return err
 	}
 	defer own.Close()
-	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(c.Services.Kubernetes.Slow()))
+	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(c.Services.Kubernetes().Slow()))
 	defer cancel()
 	// Not linearized: it is also there for a cluster without a quorum.
 	status, err := own.Status(ctx, client.Own)

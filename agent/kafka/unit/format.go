@@ -50,7 +50,7 @@ func Format(ctx context.Context, m *node.Machine) error {
 	if err := storage.Check(); err != nil {
 		return err
 	}
-	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka.AcknowledgeFromMemory {
+	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka().AcknowledgeFromMemory {
 		m.Say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
 	if err := archive(m, dir); err != nil { // It only saves time.

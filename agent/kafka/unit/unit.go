@@ -31,7 +31,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	rules, err := kafka.Rules(c.Services.Kafka.Users)
+	rules, err := kafka.Rules(c.Services.Kafka().Users)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Kafka == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
+	if n == nil || c.Services.Kafka() == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
 		return nil, nil, fmt.Errorf("%w with a role of Kafka", detect.ErrUnmatched)
 	}
 	return c, n, nil
@@ -135,7 +135,7 @@ func listener(n *facts.Node, port int) (string, error) {
 // usersOf reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
 func usersOf(c *facts.Cluster) (map[string]kafka.Credential, error) {
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
-	for _, u := range c.Services.Kafka.Users {
+	for _, u := range c.Services.Kafka().Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	out := map[string]kafka.Credential{}

@@ -28,7 +28,7 @@ func saltedEntry(fill byte) string {
 func kafkaCluster() *facts.Cluster {
 	return &facts.Cluster{
 		Members:  map[string][]string{"kafka-broker": {"node-00001"}, "kafka-controller": {"node-00000"}},
-		Services: spec.Services{Kafka: &spec.Kafka{Users: []spec.KafkaUser{{Name: "sensor", Password: spec.SecretRef{SecretRef: "kafka-password-sensor"}}}}},
+		Services: spec.Services{&spec.Kafka{Users: []spec.KafkaUser{{Name: "sensor", Password: spec.SecretRef{SecretRef: "kafka-password-sensor"}}}}},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"spore/agent/node"
 	"spore/agent/wait"
-	"spore/cluster/roles"
+	"spore/services/service"
 	"spore/storage/atomicfile"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // felixReady is where felix says that it has put its rules in place (felix/config, HealthHost and HealthPort).
-var felixReady = fmt.Sprintf("http://127.0.0.1:%d/readiness", roles.PortFelixHealth)
+var felixReady = fmt.Sprintf("http://127.0.0.1:%d/readiness", service.PortFelixHealth)
 
 // cniFiles are those of calico-node's rendering that are the plugins', the list of plugins last.
 var cniFiles = []struct {
@@ -49,7 +49,7 @@ func Network(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer cancel()
-	factor := time.Duration(c.Services.Kubernetes.Slow())
+	factor := time.Duration(c.Services.Kubernetes().Slow())
 	client := http.Client{Timeout: 5 * time.Second * factor}
 	err = wait.Until(ctx, wait.Condition{
 		For: "felix to put its rules in place", Bound: felixBound * factor, Every: 500 * time.Millisecond, Say: m.Say, Patience: 30 * time.Second,

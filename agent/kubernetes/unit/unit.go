@@ -85,5 +85,5 @@ func connect(m *node.Machine, c *facts.Cluster, leaf string) (*kubernetes.Client
 	if o.Authorities, err = m.Part.Public("kubernetes-server.crt"); err != nil {
 		return nil, err
 	}
-	return kubernetes.NewClient(o, c.Services.Kubernetes.Slow())
+	return kubernetes.NewClient(o, c.Services.Kubernetes().Slow())
 }

@@ -92,7 +92,13 @@ func write(m *node.Machine, name string) error {
 			}
 			return atomicfile.ReadLimited(secretPath(ref), node.MaxSecret)
 		},
-		Authority: m.Part.Public, EtcdOrigin: origin.Dir(m.Root.At(origin.Data)).Read,
+		Authority: m.Part.Public,
+		State: func(program string) (any, error) {
+			if program == "etcd" {
+				return origin.Dir(m.Root.At(origin.Data)).Read()
+			}
+			return nil, nil
+		},
 	})
 	if err != nil {
 		return err

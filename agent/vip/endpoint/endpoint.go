@@ -62,7 +62,7 @@ func Hold(ctx context.Context, m *master.Machine) error {
 		return err
 	}
 	defer etcd.Close()
-	timing := vip.Times(c.Services.Kubernetes.Slow(), address.Lateness)
+	timing := vip.Times(c.Services.Kubernetes().Slow(), address.Lateness)
 	notify(m, daemon.SdNotifyReady+"\n"+fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
 	defer notify(m, daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{

@@ -18,6 +18,7 @@ import (
 	"spore/builder/vm"
 	"spore/cluster/facts"
 	tree "spore/pki"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -93,7 +94,7 @@ func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration) (*aske
 // withoutKeys says what cannot be asked where the operator's folder is not at hand.
 func (s *session) withoutKeys() error {
 	for _, m := range s.machines {
-		if facts.RunsPods(m.plan.Node) {
+		if services.RunsPods(m.plan.Node) {
 			return fmt.Errorf("whether Kubernetes takes %s for Ready is asked with the cluster's keys; name their folder with --pki", m.plan.Node.Name)
 		}
 	}
@@ -212,7 +213,7 @@ func (s *session) lacks(ctx context.Context, w *watched) []ready.Lack {
 	if err != nil {
 		return []ready.Lack{{What: "health", Reason: err.Error()}}
 	}
-	if len(lacks) > 0 || !facts.RunsPods(node) || s.asker.kubernetes == nil {
+	if len(lacks) > 0 || !services.RunsPods(node) || s.asker.kubernetes == nil {
 		return lacks
 	}
 	var servers []string

@@ -17,7 +17,8 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/regular"
-	"spore/cluster/roles"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Answer is what --json prints.
@@ -25,9 +26,9 @@ type Answer struct {
 	// Match says which node, and by what.
 	Match identity.Result `json:"match"`
 	// What follows is empty when the machine does not match any node.
-	Node     *facts.Node     `json:"node,omitempty"`
-	Targets  []string        `json:"targets,omitempty"`
-	Programs []roles.Program `json:"programs,omitempty"`
+	Node     *facts.Node       `json:"node,omitempty"`
+	Targets  []string          `json:"targets,omitempty"`
+	Programs []service.Program `json:"programs,omitempty"`
 	// Files lists what the node's programs and people read.
 	Files []string `json:"files,omitempty"`
 	// Environment holds the text of the environment files by path.
@@ -149,11 +150,11 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 }
 
 func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
-	a.Node, a.Targets, a.Programs = n, facts.NodeTargets(n), facts.NodePrograms(shared, n)
-	env := facts.Environment(shared, n, 0)
+	a.Node, a.Targets, a.Programs = n, services.NodeTargets(n), services.NodePrograms(shared, n)
+	env := services.Environment(shared, n, 0)
 	a.Environment = map[string]string{}
 	for name, text := range env {
-		a.Environment[facts.EnvironmentDir+"/"+name] = string(text)
+		a.Environment[services.EnvironmentDir+"/"+name] = string(text)
 	}
 	a.Files = nodeFiles(c, n, env)
 }
@@ -231,7 +232,7 @@ func (a *Answer) print(w io.Writer) {
 }
 
 // portsOf lists a program's ports with a comma behind them; it is empty where there are none.
-func portsOf(p roles.Program) string {
+func portsOf(p service.Program) string {
 	var out []string
 	for _, port := range p.Ports {
 		out = append(out, port.String())

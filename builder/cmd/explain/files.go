@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // configDir is where the node has its configuration (a contract of the design).
@@ -29,7 +30,7 @@ func nodeFiles(c *cluster.Config, n *facts.Node, env map[string][]byte) []string
 		}
 	}
 	for name := range env {
-		out = append(out, path.Join(facts.EnvironmentDir, name))
+		out = append(out, path.Join(services.EnvironmentDir, name))
 	}
 	slices.Sort(out)
 	return out

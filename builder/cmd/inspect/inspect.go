@@ -23,6 +23,7 @@ import (
 	"spore/builder/pcr"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 // Summary is what the command prints.
@@ -158,7 +159,7 @@ func ReadNodes(name string) ([]facts.Node, *facts.Cluster, error) {
 	var nodes []facts.Node
 	var c *facts.Cluster
 	err := withCluster(name, func(config fs.FS) (err error) {
-		c, nodes, err = facts.Read(config)
+		c, nodes, err = services.ReadPart(config)
 		return err
 	})
 	slices.SortFunc(nodes, func(a, b facts.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -201,26 +202,22 @@ func open(f *os.File, part *image.Filesystem) (fs.FS, error) {
 
 // readCluster reads the compiled configuration that the image carries.
 func (s *Summary) readCluster(config fs.FS) error {
-	c, nodes, err := facts.Read(config)
+	c, nodes, err := services.ReadPart(config)
 	if err != nil {
 		return err
 	}
-	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: services(c.Services)}
+	s.Cluster = Cluster{Name: c.Name, ID: c.ID, Services: serviceNames(c.Services)}
 	for _, n := range nodes {
 		s.Cluster.Nodes = append(s.Cluster.Nodes, Node{Name: n.Name, IPs: n.IPs, Roles: n.Roles})
 	}
 	return nil
 }
 
-// services are the names of the services that have settings.
-func services(s spec.Services) []string {
+// serviceNames are the names of the services that have settings, sorted.
+func serviceNames(s spec.Services) []string {
 	var out []string
-	for name, set := range map[string]bool{
-		"mqtt": s.MQTT != nil, "dns": s.DNS != nil, "kubernetes": s.Kubernetes != nil, "kafka": s.Kafka != nil, "ceph": s.Ceph != nil,
-	} {
-		if set {
-			out = append(out, name)
-		}
+	for _, settings := range s {
+		out = append(out, settings.Service())
 	}
 	slices.Sort(out)
 	return out

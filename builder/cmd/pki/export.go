@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/exit"
 	tree "spore/pki"
 	"spore/pki/vault"
+	"spore/services/service"
 )
 
 func exportCommand(world outside) *cobra.Command {
@@ -98,11 +99,25 @@ func private(t *tree.Tree, name string) (map[string][]byte, error) {
 			}
 		}
 	}
-	for _, prefix := range []string{"", "mqtt-password/", "kafka-password/"} { // users' are known by what the configuration calls them
-		if s := t.Secrets[prefix+name]; s != nil {
-			base := strings.TrimPrefix(strings.TrimPrefix(name, "mqtt-password/"), "kafka-password/")
-			return map[string][]byte{strings.ReplaceAll(base, "/", "-"): []byte(s.Value)}, nil
+	if s := t.Secrets[name]; s != nil {
+		base := name
+		if row, user, of := strings.Cut(name, "/"); of && givenByUsers(row) {
+			base = user
+		}
+		return map[string][]byte{strings.ReplaceAll(base, "/", "-"): []byte(s.Value)}, nil
+	}
+	for _, row := range tree.Secrets() { // those of users are known by what the configuration calls them
+		if s := t.Secrets[row.Name+"/"+name]; s != nil && givenByUsers(row.Name) {
+			return map[string][]byte{strings.ReplaceAll(name, "/", "-"): []byte(s.Value)}, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no certificate or secret %q; `spore pki show` lists them (a node's is NAME/NODE)", name)
+}
+
+// givenByUsers tells whether a row of secrets makes one for each user of a service, with a value that the user may have
+// brought.
+func givenByUsers(name string) bool {
+	return slices.ContainsFunc(tree.Secrets(), func(r service.SecretRow) bool {
+		return r.Name == name && r.Each == service.OneUser && r.Given
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/rotate"
 	tree "spore/pki"
+	"spore/services/service"
 	"spore/wire/nodeapi"
 )
 
@@ -93,13 +94,13 @@ func (s *session) rotateLive(ctx context.Context, w io.Writer, name string, f li
 }
 
 // lookup finds an authority.
-func (s *session) lookup(name string) (tree.AuthorityRow, *tree.Authority, error) {
+func (s *session) lookup(name string) (service.AuthorityRow, *tree.Authority, error) {
 	for _, row := range tree.Authorities() {
 		if a := s.vault.Tree.Authorities[name]; row.Name == name && a != nil {
 			return row, a, nil
 		}
 	}
-	return tree.AuthorityRow{}, nil, exit.Usage(fmt.Errorf("there is no authority %q; `spore pki show` lists them", name))
+	return service.AuthorityRow{}, nil, exit.Usage(fmt.Errorf("there is no authority %q; `spore pki show` lists them", name))
 }
 
 func (s *session) nodeNames() []string {

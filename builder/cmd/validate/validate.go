@@ -11,16 +11,17 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
 	"spore/cluster"
+	"spore/cluster/check"
 	"spore/cluster/regular"
 )
 
 // Result is what --json prints.
 type Result struct {
-	OK       bool              `json:"ok"`
-	Nodes    int               `json:"nodes"`
-	Errors   int               `json:"errors"`
-	Warnings int               `json:"warnings"`
-	Problems []cluster.Problem `json:"problems"`
+	OK       bool            `json:"ok"`
+	Nodes    int             `json:"nodes"`
+	Errors   int             `json:"errors"`
+	Warnings int             `json:"warnings"`
+	Problems []check.Problem `json:"problems"`
 }
 
 // Command returns the command.
@@ -46,10 +47,10 @@ fail too with --strict; notes are worth knowing.`,
 
 func run(w io.Writer, dir string, strict, asJSON bool) error {
 	c, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
-	r := Result{!report.Failed(), len(c.Cluster.Nodes), report.Count(cluster.Error), report.Count(cluster.Warning), report.Under(dir)}
+	r := Result{!report.Failed(), len(c.Cluster.Nodes), report.Count(check.Error), report.Count(check.Warning), report.Under(dir)}
 	if asJSON {
 		if r.Problems == nil {
-			r.Problems = []cluster.Problem{}
+			r.Problems = []check.Problem{}
 		}
 		if err := json.NewEncoder(w).Encode(r); err != nil {
 			return err

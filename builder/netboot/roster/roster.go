@@ -18,6 +18,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/services"
 )
 
 // maxMachines bounds what is remembered; the one that was silent longest is forgotten first.
@@ -73,7 +74,7 @@ func Read(name string) (*Nodes, error) {
 }
 
 func readNodes(part fs.FS) (*Nodes, error) {
-	c, nodes, err := facts.Read(part)
+	c, nodes, err := services.ReadPart(part)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"spore/builder/vm"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -54,7 +55,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 	for _, service := range slices.Sorted(maps.Keys(s.Waiting)) {
 		lacks("service "+service, "%s", s.Waiting[service])
 	}
-	for _, target := range facts.NodeTargets(n) {
+	for _, target := range services.NodeTargets(n) {
 		if is := s.Services[target]; is != "active" {
 			lacks("unit "+target, "it is %s", cmp.Or(is, "unknown"))
 		}

@@ -31,7 +31,7 @@ func New(t *testing.T, node string) *master.Machine {
 				{Name: "worker-1", MACs: []string{"52:54:00:77:00:03"}, IPs: []string{"10.77.0.3"}, Roles: []string{"worker"}},
 			},
 		},
-		Services: spec.Services{Kubernetes: &spec.Kubernetes{}},
+		Services: spec.Services{&spec.Kubernetes{}},
 	}
 	files, err := cluster.Compile(c)
 	require.NoError(t, err)

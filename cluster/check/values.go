@@ -1,0 +1,131 @@
+package check
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spore/cluster/spec"
+)
+
+// refForm is the syntax of a name in the secret bundle.
+var refForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// SecretRef checks the name of an entry of the bundle.
+func (k *Checker) SecretRef(p Place, what string, ref spec.SecretRef) {
+	if p.File.Has(append(p.Path, "secretRef")...) && !refForm.MatchString(ref.SecretRef) {
+		k.Errorf(p.Then("secretRef"), "%s: secretRef %q is not the name of a bundle entry; write 1 to 63 lower-case letters, digits and -, such as mqtt-tls-key", what, Clip(ref.SecretRef))
+	}
+}
+
+// Address parses an IP address of one machine.
+func (k *Checker) Address(p Place, what, s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	switch {
+	case err != nil:
+		k.Errorf(p, "%s %q is not an IP address; write it as 10.77.0.5 or fd00::5, without prefix length", what, Clip(s))
+	case a.Zone() != "" || a.Is4In6():
+		k.Errorf(p, "%s %q is not in plain form; write %s", what, Clip(s), a.Unmap().WithZone(""))
+	case a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast():
+		k.Errorf(p, "%s %s is not the address of one machine in a network; write one of its subnet", what, s)
+	default:
+		return a, true
+	}
+	return netip.Addr{}, false
+}
+
+// maxCompared bounds the search for nearly right words in long lists, such as the nodes.
+const maxCompared = 200_000
+
+// SuggestOf is suggest for a list that may be long.
+func (k *Checker) SuggestOf(wrong string, known []string) string {
+	if k.compared += len(known); k.compared > maxCompared {
+		return ""
+	}
+	return Suggest(wrong, known)
+}
+
+// dnsLabel is a label of RFC 1123, section 2.1, in lower case.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+const labelRule = "write 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends"
+
+// Label checks a DNS label. It reports false after an error.
+func (k *Checker) Label(p Place, what, value string) bool {
+	if dnsLabel.MatchString(value) {
+		return true
+	}
+	k.Errorf(p, "%s %q is not a DNS label; %s", what, Clip(value), labelRule)
+	return false
+}
+
+// IsDomain reports whether s is a DNS name of labels without a final dot.
+func IsDomain(s string) bool {
+	for _, l := range strings.Split(s, ".") {
+		if !dnsLabel.MatchString(l) {
+			return false
+		}
+	}
+	return len(s) <= MaxName
+}
+
+// MaxName is the length of a DNS name without its final dot (RFC 1035, section 2.3.4).
+const MaxName = 253
+
+// Unique reports the second use of a value.
+type Unique struct {
+	k    *Checker
+	Seen map[string]Place
+}
+
+func (k *Checker) Unique() Unique { return Unique{k, map[string]Place{}} }
+
+// Add remembers a value and reports false, with an error, when it was there before.
+func (u Unique) Add(p Place, what, value, remedy string) bool {
+	if first, twice := u.Seen[value]; twice {
+		u.k.Errorf(p, "%s %q exists already, at %s; %s", what, Clip(value), first.Where(), remedy)
+		return false
+	}
+	u.Seen[value] = p
+	return true
+}
+
+// OneOf reports a value that is not in the list.
+func (k *Checker) OneOf(p Place, what, value string, known []string) bool {
+	if slices.Contains(known, value) {
+		return true
+	}
+	hint := Suggest(value, known)
+	if hint == "" {
+		hint = "; write " + OrWords(known)
+	}
+	k.Errorf(p, "%s %q is unknown%s", what, Clip(value), hint)
+	return false
+}
+
+// OrWords is "a, b or c".
+func OrWords(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// Between reports a number out of its bounds.
+func (k *Checker) Between(p Place, what string, value, low, high int) bool {
+	if value >= low && value <= high {
+		return true
+	}
+	k.Errorf(p, "%s %d is out of bounds; write %d to %d", what, value, low, high)
+	return false
+}
+
+// Clip shortens a text of the user for a message.
+func Clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

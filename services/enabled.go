@@ -1,0 +1,74 @@
+package services
+
+import (
+	"slices"
+
+	"spore/cluster/facts"
+	"spore/services/service"
+)
+
+// Enabled tells whether a service is switched on, by the name that cluster.yaml has for it, and some node runs it; or
+// whether a part of such a service is (service.Part).
+func Enabled(c *facts.Cluster, name string) bool {
+	for _, s := range All() {
+		if s.Name == name {
+			return on(c, s)
+		}
+		for _, p := range s.Parts {
+			if p.Name == name {
+				return on(c, s) && p.On(c)
+			}
+		}
+	}
+	return false
+}
+
+func on(c *facts.Cluster, s service.Service) bool {
+	return c.Services.Has(s.Name) && slices.ContainsFunc(s.Roles, func(r service.Role) bool { return len(c.Members[r.Name]) > 0 })
+}
+
+// RolePrograms returns the rows of the programs that a role runs in this cluster, in the order of the role.
+func RolePrograms(c *facts.Cluster, r service.Role) []service.Program {
+	return ProgramsOf(r, func(name string) bool { return Enabled(c, name) })
+}
+
+// NodePrograms returns the rows of the programs that the node's roles run in this cluster, in the order of the
+// program table. Their ports are those of this node: of its roles, with the numbers that settings give.
+func NodePrograms(c *facts.Cluster, n *facts.Node) []service.Program {
+	wanted := map[string]bool{}
+	for _, name := range n.Roles {
+		if r, ok := Lookup(name); ok {
+			for _, p := range RolePrograms(c, r) {
+				wanted[p.Name] = true
+			}
+		}
+	}
+	var out []service.Program
+	for _, p := range allPrograms() {
+		if wanted[p.Name] {
+			p.Ports = nodePorts(c, n, p.Ports)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// NodeTargets returns the systemd targets of the node's roles, sorted. Roles that the image cannot run have none.
+func NodeTargets(n *facts.Node) []string {
+	var out []string
+	for _, name := range n.Roles {
+		if r, ok := Lookup(name); ok && len(r.Programs) > 0 {
+			out = append(out, r.Target)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.
+func RunsPods(n *facts.Node) bool {
+	return slices.ContainsFunc(n.Roles, func(name string) bool {
+		r, _ := Lookup(name)
+		return slices.Contains(r.Programs, "kubelet")
+	})
+}

@@ -1,0 +1,22 @@
+// Package node is the list of what only nodes link of the services; a service without anything of its own has no line.
+package node
+
+import (
+	"maps"
+
+	dns "spore/services/dns/node"
+	mqtt "spore/services/mqtt/node"
+	"spore/services/rendering"
+)
+
+// Renderings are how the configuration of each program is rendered, by the names of services.Programs.
+func Renderings() map[string]rendering.Func {
+	out := map[string]rendering.Func{}
+	for _, of := range []map[string]rendering.Func{
+		mqtt.Renderings,
+		dns.Renderings,
+	} {
+		maps.Copy(out, of)
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package services
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/services/service"
+)
+
+// A row speaks of its own roles and programs: of others it would be forgotten when they change.
+func TestARowSpeaksOfItsOwnRolesAndPrograms(t *testing.T) {
+	words := map[string]bool{}
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			require.NotEmpty(t, s.Roles)
+			require.NotEmpty(t, s.Programs)
+			require.Equal(t, s.Name, s.Settings().Service())
+			require.NotSame(t, s.Settings(), s.Settings())
+			role := func(name string) bool {
+				return slices.ContainsFunc(s.Roles, func(r service.Role) bool { return r.Name == name })
+			}
+			program := func(is func(p service.Program) bool) bool { return slices.ContainsFunc(s.Programs, is) }
+			named := func(name string) bool { return program(func(p service.Program) bool { return p.Name == name }) }
+			for _, r := range s.Roles {
+				require.True(t, r.StandIn == "" || role(r.StandIn), r.Name)
+			}
+			for name := range s.Environment {
+				require.True(t, named(name), name)
+			}
+			for _, r := range s.Renewal {
+				require.True(t, named(r.Program), r.Program)
+			}
+			for name := range s.Memory {
+				require.True(t, role(name), name)
+			}
+			for _, l := range s.Live {
+				for _, unit := range l.Units {
+					require.True(t, program(func(p service.Program) bool { return p.Unit == unit }), unit)
+				}
+				require.True(t, len(l.Units) > 0 || l.Why != "", l.Path)
+			}
+			for _, r := range s.Leaves {
+				require.True(t, slices.ContainsFunc(s.Authorities, func(a service.AuthorityRow) bool { return a.Name == r.Authority }), r.Name)
+			}
+			for _, p := range s.Programs {
+				for _, port := range p.Ports {
+					name, key, set := strings.Cut(port.Setting, ".")
+					require.True(t, !set || name == s.Name && s.Port != nil && key != "", "%s of %s", port, p.Name)
+				}
+			}
+			for word := range s.Words {
+				require.Regexp(t, `^\{[a-z-]+\}$`, word)
+				require.False(t, words[word], word)
+				words[word] = true
+			}
+		})
+	}
+	_, ok := Find("sendmail")
+	require.False(t, ok)
+}
+
+func TestTheFormatChangesWithTheSettingsOfAService(t *testing.T) {
+	type before struct{ Port int }
+	type after struct{ Port string }
+	require.NotEqual(t, formatOf("mqtt", &before{}), formatOf("mqtt", &after{}))
+	require.NotEqual(t, formatOf("mqtt", &before{}), formatOf("dns", &before{}))
+}
