@@ -169,6 +169,10 @@ func TestEncryptedState(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, hashes, 1)
 	})
+	t.Run("and starts it no more, although the key of the machine has signed it", func(t *testing.T) {
+		c := machine("encrypted-revoked", signed.withRevoked(t), "", enrolled)
+		requireRefusal(t, boot(t, c), `(?i)(access denied|security violation)`)
+	})
 	t.Run("nothing of it can be read on the disk", func(t *testing.T) { requireUnreadable(t, disk, data, recovery) })
 
 	log := readLog(t, c.Disks[0].WriteLog)
@@ -302,6 +306,27 @@ func requireUnreadable(t *testing.T, disk string, data []byte, recovery string) 
 		require.NoError(t, err)
 		require.Empty(t, found, "in %s", name)
 	}
+}
+
+// withRevoked is a disk with the image, on which the kernel of the suite's image is in the place of its own: revoked, and
+// signed with the same key.
+func (i signedImage) withRevoked(t *testing.T) string {
+	t.Helper()
+	read := func(path string) []byte {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return data
+	}
+	signer, err := secureboot.NewSigner(read(filepath.Join(i.keys, "db.key")), read(filepath.Join(i.keys, "db.crt")))
+	require.NoError(t, err)
+	uki, err := signer.SignPE(read(filepath.Join(filepath.Dir(suite.image), "spore.efi")))
+	require.NoError(t, err)
+	require.NoError(t, authenticode.CheckSigner(uki, signer.Certificate))
+	disk := copyOf(t, i.disk)
+	name := strings.TrimPrefix(strings.TrimSpace(run(t, "mdir", "-b", "-i", espOf(t, disk), "::EFI/Linux")), "::")
+	require.Regexp(t, `^/EFI/Linux/spore_[^/\n]+\.efi$`, name)
+	onESPOf(t, disk, name, uki)
+	return disk
 }
 
 // foreignDBX is a write of dbx that a key of the machine signs and that Spore has not brought.
