@@ -36,5 +36,5 @@ func TestALinkInTheInboxLeadsNowhere(t *testing.T) {
 	dir := t.TempDir()
 	linktrap.Pipe(t, filepath.Join(dir, inboxFile))
 	_, err := readInbox(filepath.Join(dir, inboxFile))
-	require.ErrorContains(t, err, "is no bundle", "a pipe is not waited for")
+	require.ErrorContains(t, err, "is not a bundle", "a pipe is not waited for")
 }

@@ -82,7 +82,7 @@ func readInbox(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() || st.Size() > bundle.MaxSize {
-		return nil, errors.New("what was left is no bundle")
+		return nil, errors.New("what was left is not a bundle")
 	}
 	return io.ReadAll(io.LimitReader(f, bundle.MaxSize+1))
 }
@@ -92,7 +92,7 @@ func signingKeys(m *node.Machine, c *facts.Cluster) (out []ed25519.PublicKey, er
 	for _, text := range c.SigningKeys {
 		key, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, errors.New("the cluster part has a signing key that is none; build the image again")
+			return nil, errors.New("the cluster part has a malformed signing key; build the image again")
 		}
 		out = append(out, key)
 	}

@@ -1,6 +1,6 @@
-// Package command reads what a program of a node was called with. A program is a table of commands; each declares its options
-// and words, and gets them checked. Help is asked for by --help, of the program and of each command, and is no error. Wrong
-// usage is a Wrong, which names what was wrong and how the command is written.
+// Package command reads what a program of a node was called with. A program is a table of commands; each declares its
+// options and words, and gets them checked. Help is asked for by --help, of the program and of each command, and is not
+// an error. Wrong usage is a Wrong, which names what was wrong and how the command is written.
 //
 // It stands on package flag of the standard library, and adds the table, words before options, and what follows "--".
 // Programs for people have a larger library in builder; here each package that is linked costs memory on every node.
