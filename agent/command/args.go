@@ -136,7 +136,7 @@ func (a *Args) few() error {
 func spoken(err error) string {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-		return fmt.Sprintf("there is no option --%s", name)
+		return fmt.Sprintf("unknown option --%s", name)
 	}
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
 		return fmt.Sprintf("--%s wants a value", name)

@@ -121,12 +121,12 @@ func (t Table) unknown(args []string, out io.Writer) error {
 	}
 	switch {
 	case len(kind) == 0:
-		return Wrong{Problem: fmt.Sprintf("there is no command %q", args[0]), Usage: t.usage(t.Commands)}
+		return Wrong{Problem: fmt.Sprintf("unknown command %q", args[0]), Usage: t.usage(t.Commands)}
 	case len(args) > 1 && (args[1] == "--help" || args[1] == "-h"):
 		_, err := io.WriteString(out, t.usage(kind))
 		return err
 	case len(args) > 1:
-		return Wrong{Problem: fmt.Sprintf("there is no command %q", args[0]+" "+args[1]), Usage: t.usage(kind)}
+		return Wrong{Problem: fmt.Sprintf("unknown command %q", args[0]+" "+args[1]), Usage: t.usage(kind)}
 	}
 	return Wrong{Problem: fmt.Sprintf("%s wants one more word", args[0]), Usage: t.usage(kind)}
 }

@@ -84,15 +84,15 @@ func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 		want string
 	}{
 		"no command":               {nil, "a command is missing\nUsage: spore-x COMMAND"},
-		"an unknown one":           {[]string{"frob"}, "there is no command \"frob\"\nUsage: spore-x COMMAND"},
+		"an unknown one":           {[]string{"frob"}, "unknown command \"frob\"\nUsage: spore-x COMMAND"},
 		"a word too many":          {[]string{"plain", "x"}, "plain: \"x\" is one word too many\nusage: spore-x plain"},
 		"a second word is missing": {[]string{"group"}, "group wants one more word\nUsage: spore-x COMMAND, and spore-x COMMAND --help\n\n  group a "},
-		"a second word is unknown": {[]string{"group", "b"}, "there is no command \"group b\"\n"},
+		"a second word is unknown": {[]string{"group", "b"}, "unknown command \"group b\"\n"},
 		"a word is missing":        {[]string{"take", "--disk", "S1"}, "take: NAME [VERB] is missing\nusage: spore-x take --disk SERIAL [--yes] NAME [VERB]"},
 		"an option is missing":     {[]string{"take", "a"}, "take: --disk is missing\nusage: "},
 		"an option is empty":       {[]string{"take", "a", "--disk", ""}, "take: --disk is empty\n"},
 		"an option without value":  {[]string{"take", "a", "--disk"}, "take: --disk wants a value\n"},
-		"an unknown option":        {[]string{"take", "-x"}, "take: there is no option --x\n"},
+		"an unknown option":        {[]string{"take", "-x"}, "take: unknown option --x\n"},
 		"a value for none":         {[]string{"take", "--yes=7"}, "invalid boolean value"},
 		"nothing to become":        {[]string{"become", "etcd", "--"}, "become: nothing follows --\nusage: spore-x become NAME [-- PROGRAM [ARGUMENT...]]"},
 		"a tail that none wants":   {[]string{"plain", "--", "x"}, "plain: \"x\" is one word too many"},
