@@ -26,7 +26,6 @@ import (
 	"spore/agent/identity"
 	"spore/agent/images"
 	"spore/agent/install"
-	kafkaunit "spore/agent/kafka/unit"
 	kubernetesunit "spore/agent/kubernetes/unit"
 	"spore/agent/node"
 	"spore/agent/osd"
@@ -38,6 +37,7 @@ import (
 	"spore/agent/timeserver"
 	"spore/agent/trial"
 	"spore/agent/volume"
+	kafkaunit "spore/services/kafka/unit"
 )
 
 // done is what an operator is told who gave up or took over something.

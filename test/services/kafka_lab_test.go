@@ -29,13 +29,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"spore/agent/kafka"
 	"spore/agent/render"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/services"
+	"spore/services/kafka/kraft"
 	"spore/test/imageroot"
 )
 
@@ -160,8 +160,8 @@ func (n *kafkaNode) at(path string) string {
 	return strings.Replace(path, "/var/lib/kafka", filepath.Join(n.dir, "lib"), 1)
 }
 
-func (n *kafkaNode) storage() *kafka.Storage {
-	s := &kafka.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: facts.KafkaID(n.Name)}
+func (n *kafkaNode) storage() *kraft.Storage {
+	s := &kraft.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: facts.KafkaID(n.Name)}
 	if slices.Contains(n.cluster.KafkaBrokers(), n.Name) {
 		disks, data := render.KafkaLogs(&n.Node)
 		for _, d := range disks {
@@ -186,13 +186,13 @@ func (n *kafkaNode) tool(ctx context.Context, arguments []string) error {
 }
 
 // voters are the controllers, each of its first incarnation.
-func (l *kafkaLab) voters() []kafka.Voter {
-	var out []kafka.Voter
+func (l *kafkaLab) voters() []kraft.Voter {
+	var out []kraft.Voter
 	for _, n := range l.nodes {
 		if slices.Contains(l.cluster.KafkaControllers(), n.Name) {
-			out = append(out, kafka.Voter{
+			out = append(out, kraft.Voter{
 				Node: facts.KafkaID(n.Name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
-				Directory: kafka.DirectoryID(n.secrets["kafka-cluster-id"], n.Name, "first"),
+				Directory: kraft.DirectoryID(n.secrets["kafka-cluster-id"], n.Name, "first"),
 			})
 		}
 	}
@@ -200,7 +200,7 @@ func (l *kafkaLab) voters() []kafka.Voter {
 }
 
 // format makes the storage of a controller that forms, or of a node that joins.
-func (n *kafkaNode) format(voters []kafka.Voter) {
+func (n *kafkaNode) format(voters []kraft.Voter) {
 	n.t.Helper()
 	n.render()
 	s := n.storage()
@@ -241,10 +241,10 @@ func (n *kafkaNode) ready() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.ctx, 2*time.Minute)
 	defer cancel()
-	port, ready := render.KafkaControllerPort, kafka.ControllerReady
+	port, ready := render.KafkaControllerPort, kraft.ControllerReady
 	if slices.Contains(n.cluster.KafkaBrokers(), n.Name) {
-		port, ready = render.KafkaBrokerPort, func(ctx context.Context, c *kafka.Conn) error {
-			return kafka.BrokerReady(ctx, c, facts.KafkaID(n.Name))
+		port, ready = render.KafkaBrokerPort, func(ctx context.Context, c *kraft.Conn) error {
+			return kraft.BrokerReady(ctx, c, facts.KafkaID(n.Name))
 		}
 	}
 	go func() {
@@ -254,8 +254,8 @@ func (n *kafkaNode) ready() {
 		case <-ctx.Done():
 		}
 	}()
-	err := kafka.Await(ctx, n.Name, func(s string) { n.t.Log(s) }, func(ctx context.Context) error {
-		c, err := kafka.Dial(ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(port)), n.identity())
+	err := kraft.Await(ctx, n.Name, func(s string) { n.t.Log(s) }, func(ctx context.Context) error {
+		c, err := kraft.Dial(ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(port)), n.identity())
 		if err != nil {
 			return err
 		}
@@ -283,21 +283,21 @@ func (l *kafkaLab) roots(authority string) *x509.CertPool {
 }
 
 // bootstrap gives Kafka its users and rights, as `spore-agent kafka` does.
-func (n *kafkaNode) bootstrap() kafka.Done {
+func (n *kafkaNode) bootstrap() kraft.Done {
 	n.t.Helper()
-	users := map[string]kafka.Credential{}
+	users := map[string]kraft.Credential{}
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
 	for _, u := range n.cluster.Services.Kafka().Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	for name, ref := range refs {
-		c, err := kafka.ParseCredential([]byte(n.secrets[ref]))
+		c, err := kraft.ParseCredential([]byte(n.secrets[ref]))
 		require.NoError(n.t, err, ref)
 		users[name] = c
 	}
-	rules, err := kafka.Rules(n.cluster.Services.Kafka().Users)
+	rules, err := kraft.Rules(n.cluster.Services.Kafka().Users)
 	require.NoError(n.t, err)
-	c, err := kafka.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
+	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
 	require.NoError(n.t, err)
 	defer c.Close()
 	done, err := c.Apply(n.ctx, users, rules)
@@ -308,7 +308,7 @@ func (n *kafkaNode) bootstrap() kafka.Done {
 // setDefaults sets what the metadata keeps of the configuration, as `spore-agent kafka` does.
 func (n *kafkaNode) setDefaults() []string {
 	n.t.Helper()
-	c, err := kafka.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
+	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
 	require.NoError(n.t, err)
 	defer c.Close()
 	_, inSync := n.cluster.KafkaReplication()
@@ -439,9 +439,9 @@ func (l *kafkaLab) agentIdentity(n *kafkaNode) *tls.Config {
 // the server reset the connection, and the reason is lost; it then asks again.
 func (l *kafkaLab) refusal(address string, config *tls.Config) error {
 	for {
-		c, err := kafka.Dial(l.ctx, address, config)
+		c, err := kraft.Dial(l.ctx, address, config)
 		if err == nil { // TLS 1.3: the client is done before the server looks at its certificate
-			err = kafka.ControllerReady(l.ctx, c)
+			err = kraft.ControllerReady(l.ctx, c)
 			c.Close()
 		}
 		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) || l.ctx.Err() != nil {

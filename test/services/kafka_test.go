@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"spore/agent/kafka"
 	"spore/agent/render"
 	"spore/cluster/spec"
+	"spore/services/kafka/kraft"
 )
 
 const kafkaUsers = `
@@ -41,8 +41,8 @@ func TestOneKafkaNode(t *testing.T) {
 	n.format(l.voters())
 	n.start()
 	n.ready()
-	require.Equal(t, kafka.Done{Users: 3, Allowed: 5}, n.bootstrap())
-	require.Equal(t, kafka.Done{Users: 3}, n.bootstrap(), "the second time changes nothing")
+	require.Equal(t, kraft.Done{Users: 3, Allowed: 5}, n.bootstrap())
+	require.Equal(t, kraft.Done{Users: 3}, n.bootstrap(), "the second time changes nothing")
 	l.topic("measurements.hall", 1)
 	l.topic("secret", 1)
 
@@ -123,7 +123,7 @@ func TestOneKafkaNode(t *testing.T) {
 		_, err := kadm.NewClient(l.as("admin")).CreateACLs(l.ctx, kadm.NewACLs().Topics("secret").Allow("User:sensor").Operations(kadm.OpRead))
 		require.NoError(t, err)
 		l.configure("users:\n  - name: sensor\n    password: {secretRef: kafka-password-sensor}\n    acl:\n      - {topic: measurements., prefix: true, operations: [write]}\n  - name: new\n    password: {secretRef: kafka-password-new}\n    acl: [{topic: \"*\", operations: [all]}]\n", "kafka-broker")
-		require.Equal(t, kafka.Done{Users: 3, Dropped: []string{"historian"}, Allowed: 1, Withdrawn: 5}, n.bootstrap())
+		require.Equal(t, kraft.Done{Users: 3, Dropped: []string{"historian"}, Allowed: 1, Withdrawn: 5}, n.bootstrap())
 		ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 		defer cancel()
 		require.ErrorContains(t, l.as("historian").Ping(ctx), "SASL_AUTHENTICATION_FAILED")
@@ -147,7 +147,7 @@ func TestFormattingGoesOnAfterAKill(t *testing.T) {
 	n := l.nodes[0]
 	n.format(l.voters())
 	meta := filepath.Join(n.dir, "lib/metadata/meta.properties")
-	before, err := kafka.ReadMeta(filepath.Dir(meta))
+	before, err := kraft.ReadMeta(filepath.Dir(meta))
 	require.NoError(t, err)
 	require.Equal(t, l.voters()[0].Directory, before.Directory)
 
@@ -166,7 +166,7 @@ func TestFormattingGoesOnAfterAKill(t *testing.T) {
 	} {
 		harm()
 		n.format(l.voters())
-		again, err := kafka.ReadMeta(filepath.Dir(meta))
+		again, err := kraft.ReadMeta(filepath.Dir(meta))
 		require.NoError(t, err, name)
 		require.Equal(t, before, again, name)
 	}
@@ -197,19 +197,19 @@ func TestADiskThatIsAwayAndComesLater(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Dir(second)))
 	require.NoError(t, os.MkdirAll(second, 0o700))
-	before, err := kafka.ReadMeta(first)
+	before, err := kraft.ReadMeta(first)
 	require.NoError(t, err)
 	left, err := n.storage().Unformatted()
 	require.NoError(t, err)
 	require.Equal(t, []string{second}, left)
 	run := filepath.Join(n.dir, "run")
 	require.NoError(t, n.storage().Format(l.ctx, nil, filepath.Join(run, "server.properties"), filepath.Join(run, "format.properties"), n.tool))
-	after, err := kafka.ReadMeta(first)
+	after, err := kraft.ReadMeta(first)
 	require.NoError(t, err)
 	require.Equal(t, before, after, "what is formatted stays")
 	n.start()
 	n.ready()
-	m, err := kafka.ReadMeta(second)
+	m, err := kraft.ReadMeta(second)
 	require.NoError(t, err)
 	require.NotNil(t, m)
 	require.Equal(t, n.secrets["kafka-cluster-id"], m.Cluster)
@@ -244,7 +244,7 @@ func TestANewBrokerNeedsNothingOfTheOthers(t *testing.T) {
 	second.format(nil)
 	second.start()
 	second.ready()
-	require.Equal(t, kafka.Done{Users: 1}, second.bootstrap())
+	require.Equal(t, kraft.Done{Users: 1}, second.bootstrap())
 	require.Equal(t, "1", l.minInSync("first"), "what the controllers saw first")
 	l.configure("minInsyncReplicas: 2\n", "kafka-controller", "kafka-broker", "kafka-broker")
 	require.Equal(t, []string{"min.insync.replicas"}, second.setDefaults())

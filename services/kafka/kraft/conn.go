@@ -1,10 +1,10 @@
-// Package kafka does for a node's Kafka what Kafka does not do for itself: it tells whether a broker or controller serves,
+// Package kraft does for a node's Kafka what Kafka does not do for itself: it tells whether a broker or controller serves,
 // gives the cluster the users and rights of kafka.yaml, and has the storage directories formatted.
 //
 // It speaks the wire protocol (kafka.apache.org/protocol) with the messages of franz-go's kmsg over one connection to the
 // node's own program, whose versions are those of the image; a broker passes on what is a controller's business. A whole
 // client (metadata, retries, batches) would be three times as large and be initialized at each start of the agent.
-package kafka
+package kraft
 
 import (
 	"context"

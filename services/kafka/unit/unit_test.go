@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/formation"
-	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kafka/kraft"
 )
 
 // saltedEntry is what a bundle has of a user.
@@ -49,7 +49,7 @@ func TestUsersOfKafkaComeFromWhatTheUnitWasGiven(t *testing.T) {
 	give("kafka-password-sensor", saltedEntry('s')+"\n")
 	users, err := usersOf(c)
 	require.NoError(t, err)
-	require.Equal(t, map[string]kafka.Credential{
+	require.Equal(t, map[string]kraft.Credential{
 		"admin":  {Iterations: 8192, Salt: []byte(strings.Repeat("a", 24)), Salted: []byte(strings.Repeat("a", 64))},
 		"sensor": {Iterations: 8192, Salt: []byte(strings.Repeat("s", 24)), Salted: []byte(strings.Repeat("s", 64))},
 	}, users)
@@ -64,9 +64,9 @@ func TestTheVotersThatFormAQuorum(t *testing.T) {
 	plan := formation.Plan{Kind: formation.Form, Nonce: "aa", Members: map[string]string{"node-00001": "bb", "node-00000": "aa"}}
 	voters, err := votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.NoError(t, err)
-	require.Equal(t, []kafka.Voter{
-		{Node: facts.KafkaID("node-00000"), Address: "10.64.1.1:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
-		{Node: facts.KafkaID("node-00001"), Address: "10.64.1.2:9094", Directory: kafka.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
+	require.Equal(t, []kraft.Voter{
+		{Node: facts.KafkaID("node-00000"), Address: "10.64.1.1:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
+		{Node: facts.KafkaID("node-00001"), Address: "10.64.1.2:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
 	}, voters)
 	plan.Members["node-99999"] = "cc"
 	_, err = votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
@@ -90,7 +90,7 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 	} {
 		s, err := storageOf(kafkaCluster(), &tt.node)
 		require.NoError(t, err)
-		require.Equal(t, &kafka.Storage{
+		require.Equal(t, &kraft.Storage{
 			Metadata: "/var/lib/kafka/metadata", Data: tt.data, Disks: tt.disks, Cluster: "jQOgxHcCSdOgvu-ipSqdFQ", Node: facts.KafkaID(tt.node.Name),
 		}, s, tt.name)
 	}

@@ -1,5 +1,5 @@
 // Package unit is what the units of Kafka run besides Kafka: the storage is made ready before it starts, its start is
-// over when it serves, and its users and rights are those of kafka.yaml. Package kafka speaks the protocol.
+// over when it serves, and its users and rights are those of kafka.yaml. Package kraft speaks the protocol.
 package unit
 
 import (
@@ -14,11 +14,11 @@ import (
 	"strings"
 
 	"spore/agent/detect"
-	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/services/kafka/kraft"
 )
 
 // Bootstrap gives Kafka the users and rights of kafka.yaml, by the broker of this node, and ends.
@@ -31,7 +31,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	rules, err := kafka.Rules(c.Services.Kafka().Users)
+	rules, err := kraft.Rules(c.Services.Kafka().Users)
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	}
 	_, inSync := c.KafkaReplication()
 	defaults := map[string]string{"min.insync.replicas": strconv.Itoa(inSync)}
-	var done kafka.Done
+	var done kraft.Done
 	var changed []string
-	err = kafka.Await(ctx, "Kafka to take its users", m.Say, func(ctx context.Context) error {
-		conn, err := kafka.Dial(ctx, address, config)
+	err = kraft.Await(ctx, "Kafka to take its users", m.Say, func(ctx context.Context) error {
+		conn, err := kraft.Dial(ctx, address, config)
 		if err != nil {
 			return err
 		}
@@ -78,11 +78,11 @@ func Ready(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	port, ready := render.KafkaControllerPort, kafka.ControllerReady
+	port, ready := render.KafkaControllerPort, kraft.ControllerReady
 	if slices.Contains(c.KafkaBrokers(), n.Name) {
 		port = render.KafkaBrokerPort
-		ready = func(ctx context.Context, conn *kafka.Conn) error {
-			return kafka.BrokerReady(ctx, conn, facts.KafkaID(n.Name))
+		ready = func(ctx context.Context, conn *kraft.Conn) error {
+			return kraft.BrokerReady(ctx, conn, facts.KafkaID(n.Name))
 		}
 	}
 	address, err := listener(n, port)
@@ -98,8 +98,8 @@ func Ready(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer cancel()
-	err = kafka.Await(ctx, "Kafka to serve", m.Say, func(ctx context.Context) error {
-		conn, err := kafka.Dial(ctx, address, config)
+	err = kraft.Await(ctx, "Kafka to serve", m.Say, func(ctx context.Context) error {
+		conn, err := kraft.Dial(ctx, address, config)
 		if err != nil {
 			return err
 		}
@@ -133,18 +133,18 @@ func listener(n *facts.Node, port int) (string, error) {
 }
 
 // usersOf reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
-func usersOf(c *facts.Cluster) (map[string]kafka.Credential, error) {
+func usersOf(c *facts.Cluster) (map[string]kraft.Credential, error) {
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
 	for _, u := range c.Services.Kafka().Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
-	out := map[string]kafka.Credential{}
+	out := map[string]kraft.Credential{}
 	for name, ref := range refs {
 		text, err := node.Secret(ref)
 		if err != nil {
 			return nil, err
 		}
-		if out[name], err = kafka.ParseCredential(text); err != nil {
+		if out[name], err = kraft.ParseCredential(text); err != nil {
 			return nil, fmt.Errorf("the secret %s of the user %s: %w; bring the bundle that `spore pki bundle` makes", ref, name, err)
 		}
 	}

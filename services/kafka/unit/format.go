@@ -16,10 +16,10 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
-	"spore/agent/kafka"
 	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kafka/kraft"
 	"spore/storage/atomicfile"
 )
 
@@ -56,7 +56,7 @@ func Format(ctx context.Context, m *node.Machine) error {
 	if err := archive(m, dir); err != nil { // It only saves time.
 		m.Say(err.Error())
 	}
-	format := func(ctx context.Context, voters []kafka.Voter) error {
+	format := func(ctx context.Context, voters []kraft.Voter) error {
 		return storage.Format(ctx, voters, filepath.Join(dir, "server.properties"), filepath.Join(dir, "format.properties"), func(ctx context.Context, arguments []string) error {
 			return tool(ctx, m, arguments)
 		})
@@ -99,7 +99,7 @@ func archive(m *node.Machine, dir string) error {
 	if _, err := atomicfile.Write(path, nil, 0o644); err != nil {
 		return err
 	}
-	options, err := kafka.ReadRuntime(filepath.Join(dir, "jvm.args"))
+	options, err := kraft.ReadRuntime(filepath.Join(dir, "jvm.args"))
 	if err != nil {
 		return fmt.Errorf("read the options of the JVM: %w", err)
 	}
@@ -116,7 +116,7 @@ func archive(m *node.Machine, dir string) error {
 	}
 	lib := filepath.Join(filepath.Dir(filepath.Dir(java)), "lib")
 	files = append(files, filepath.Join(lib, "modules"), filepath.Join(lib, "server/libjvm.so"), filepath.Join(lib, "server/classes.jsa"))
-	archive, err := kafka.Archive(render.KafkaArchives, files, options)
+	archive, err := kraft.Archive(render.KafkaArchives, files, options)
 	if err != nil {
 		return err
 	}
@@ -125,12 +125,12 @@ func archive(m *node.Machine, dir string) error {
 }
 
 // storageOf is where this node's Kafka keeps its data.
-func storageOf(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
+func storageOf(c *facts.Cluster, n *facts.Node) (*kraft.Storage, error) {
 	id, err := node.Secret("kafka-cluster-id")
 	if err != nil {
 		return nil, err
 	}
-	s := &kafka.Storage{Metadata: render.KafkaMetadata, Cluster: strings.TrimSpace(string(id)), Node: facts.KafkaID(n.Name)}
+	s := &kraft.Storage{Metadata: render.KafkaMetadata, Cluster: strings.TrimSpace(string(id)), Node: facts.KafkaID(n.Name)}
 	if slices.Contains(c.KafkaBrokers(), n.Name) {
 		s.Disks, s.Data = render.KafkaLogs(n)
 	}
@@ -138,8 +138,8 @@ func storageOf(c *facts.Cluster, n *facts.Node) (*kafka.Storage, error) {
 }
 
 // votersOf are the controllers that form the quorum, as each of them computes them.
-func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Voter, error) {
-	var out []kafka.Voter
+func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kraft.Voter, error) {
+	var out []kraft.Voter
 	for _, name := range p.Names() {
 		n, err := m.Part.Node(name)
 		if err != nil {
@@ -148,9 +148,9 @@ func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kafka.Voter,
 		if len(n.IPs) == 0 {
 			return nil, fmt.Errorf("the controller %s has no address in cluster.yaml; give it one under ips", name)
 		}
-		out = append(out, kafka.Voter{
+		out = append(out, kraft.Voter{
 			Node: facts.KafkaID(name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
-			Directory: kafka.DirectoryID(cluster, name, p.Members[name]),
+			Directory: kraft.DirectoryID(cluster, name, p.Members[name]),
 		})
 	}
 	return out, nil
