@@ -13,9 +13,6 @@ func (k *checker) checkServices() {
 	if s.Kubernetes() != nil {
 		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
 	}
-	if s.Kafka() != nil {
-		k.checkKafka(k.c.services["kafka"], s.Kafka())
-	}
 	if s.Ceph() != nil {
 		k.checkCeph(k.c.services["ceph"], s.Ceph())
 	}

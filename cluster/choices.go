@@ -17,7 +17,6 @@ func Choices() map[string][]string {
 		"Disk.use":               diskUses,
 		"State.encrypt":          stateKeys,
 		"State.withoutTPM":       withoutTPM,
-		"KafkaACL.operations":    allKafkaOperations(),
 		"CephPool.application":   poolApplications,
 		"Ceph.failureDomain":     failureDomains,
 		"Kubernetes.podSecurity": podSecurityLevels,

@@ -13,6 +13,7 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kafka"
 	"spore/services/mqtt"
 )
 
@@ -66,7 +67,7 @@ func TestCompileOfTheExampleCluster(t *testing.T) {
 	require.Equal(t, 3, shared.Nodes)
 	require.Equal(t, map[string][]string{"mqtt-broker": {"edge-01", "mqtt-01"}, "dns-server": {"dns-01", "edge-01"}}, shared.Members)
 	require.Equal(t, "mqtt-password-sensor", mqtt.Of(shared.Services).Users[0].Password.SecretRef)
-	require.Nil(t, shared.Services.Kafka())
+	require.Nil(t, kafka.Of(shared.Services))
 
 	require.Equal(t, "10.77.0.11 edge-01.plant.example edge-01\n10.77.0.12 mqtt-01.plant.example mqtt-01\n10.77.0.13 dns-01.plant.example dns-01\n", string(files[facts.HostsFile]))
 

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/spec"
 	"spore/pki/bundle"
 	"spore/services"
 	"spore/services/dns"
+	"spore/services/kafka"
 	"spore/services/mqtt"
 	"spore/services/service"
 )
@@ -231,7 +231,7 @@ func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	require.Len(t, tree.Secrets, 3)
 
 	// A service that is enabled and that no node runs needs nothing either.
-	c.Services.Set(&spec.Kafka{})
+	c.Services.Set(&kafka.Settings{})
 	require.Empty(t, update(t, tree, c, edge, begin))
 }
 

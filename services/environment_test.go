@@ -12,6 +12,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/dns"
+	"spore/services/kafka"
 	"spore/services/mqtt"
 )
 
@@ -66,7 +67,7 @@ func TestUnitsFindTheirSettings(t *testing.T) {
 		return &facts.Cluster{
 			Network:  spec.Network{ServiceCIDRs: []string{"10.79.0.0/16", "fd79::/108"}},
 			Members:  map[string][]string{"control-plane": {"master-01"}, "kafka-broker": {"master-01"}},
-			Services: spec.Services{&spec.Kubernetes{}, &spec.Kafka{}},
+			Services: spec.Services{&spec.Kubernetes{}, &kafka.Settings{}},
 		}, &facts.Node{Name: "master-01", IPs: []string{"10.77.0.21", "fd77::21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	}
 	serial := "KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseSerialGC -XX:TieredStopAtLevel=1\"\n"
@@ -90,10 +91,10 @@ func TestUnitsFindTheirSettings(t *testing.T) {
 		{name: "Kafka on a large machine", file: "kafka.env", memory: 256 << 30, want: "KAFKA_HEAP_OPTS=-Xmx6144m\n" +
 			"KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent\"\n"},
 		{name: "Kafka with the heap of kafka.yaml", file: "kafka.env", memory: 8 << 30, want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
-			change: func(c *facts.Cluster, _ *facts.Node) { c.Services.Kafka().Heap = 700 }},
+			change: func(c *facts.Cluster, _ *facts.Node) { kafka.Of(c.Services).Heap = 700 }},
 		{name: "Kafka on a machine that nobody has seen yet", file: "kafka.env", want: ""},
 		{name: "Kafka with the heap of kafka.yaml on one that nobody has seen yet", file: "kafka.env", want: "KAFKA_HEAP_OPTS=-Xmx700m\n" + serial,
-			change: func(c *facts.Cluster, _ *facts.Node) { c.Services.Kafka().Heap = 700 }},
+			change: func(c *facts.Cluster, _ *facts.Node) { kafka.Of(c.Services).Heap = 700 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, n := master()

@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kafka"
 	"spore/services/mqtt"
 	"spore/services/service"
 )
@@ -36,11 +37,11 @@ func TestAPortOfASettingHasItsNumber(t *testing.T) {
 }
 
 func TestKafkaListensForTheRolesOfItsNodeAlone(t *testing.T) {
-	c := &facts.Cluster{Services: spec.Services{&spec.Kafka{}}, Members: map[string][]string{facts.KafkaBroker: {"a"}, facts.KafkaController: {"b"}}}
-	a, b := &facts.Node{Name: "a", Roles: []string{facts.KafkaBroker}}, &facts.Node{Name: "b", Roles: []string{facts.KafkaController}}
+	c := &facts.Cluster{Services: spec.Services{&kafka.Settings{}}, Members: map[string][]string{kafka.Broker: {"a"}, kafka.Controller: {"b"}}}
+	a, b := &facts.Node{Name: "a", Roles: []string{kafka.Broker}}, &facts.Node{Name: "b", Roles: []string{kafka.Controller}}
 	require.Equal(t, []string{"9092/tcp", "9093/tcp"}, portsOf(c, a, "kafka"))
 	require.Equal(t, []string{"9094/tcp"}, portsOf(c, b, "kafka"))
-	delete(c.Members, facts.KafkaController)
+	delete(c.Members, kafka.Controller)
 	require.Equal(t, []string{"9092/tcp", "9093/tcp", "9094/tcp"}, portsOf(c, a, "kafka"), "brokers are the controllers where nobody else is")
 }
 

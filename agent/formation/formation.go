@@ -55,6 +55,7 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
+	"spore/services/kafka"
 )
 
 // Service is a quorum service.
@@ -86,7 +87,7 @@ func CephMon() Service {
 
 // Kafka is the controllers of Kafka.
 func Kafka() Service {
-	return Service{"kafka", "kafka.service", "/var/lib/kafka/metadata", (*facts.Cluster).KafkaControllers}
+	return Service{"kafka", "kafka.service", "/var/lib/kafka/metadata", kafka.Controllers}
 }
 
 // Lookup finds a quorum service by its name.

@@ -24,6 +24,7 @@ import (
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/services/dns"
+	"spore/services/kafka"
 	"spore/wire/nodeapi"
 )
 
@@ -47,7 +48,7 @@ func newLab(t *testing.T) *lab {
 			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example",
 			Network: spec.Network{NodeSubnets: []string{"10.64.0.0/10"}}, Services: []string{"dns", "kafka"},
 		},
-		Services: spec.Services{&spec.Kafka{}, &dns.Settings{}},
+		Services: spec.Services{&kafka.Settings{}, &dns.Settings{}},
 	}
 	for i, name := range append(members[:3:3], "edge") {
 		role := "kafka-broker"

@@ -19,6 +19,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services/kafka"
 	"spore/storage/atomicfile"
 )
 
@@ -34,7 +35,7 @@ func BrokersWithKeys(t *testing.T, addresses ...string) (map[string]*node.Machin
 	t.Helper()
 	config := &cluster.Config{
 		Cluster:  spec.Cluster{Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kafka"}},
-		Services: spec.Services{&spec.Kafka{}},
+		Services: spec.Services{&kafka.Settings{}},
 	}
 	names := []string{"kafka-1", "kafka-2", "kafka-3"}[:len(addresses)]
 	for i, name := range names {

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
-	"spore/services/service"
+	"spore/services/kafka"
 )
 
 // Names of Kafka's listeners.
@@ -24,9 +24,9 @@ const (
 
 // Ports of Kafka's listeners: of clients (SCRAM over TLS), of brokers, and of controllers (both by certificates).
 const (
-	KafkaClientPort     = service.PortKafkaClient
-	KafkaBrokerPort     = service.PortKafkaBroker
-	KafkaControllerPort = service.PortKafkaController
+	KafkaClientPort     = kafka.ClientPort
+	KafkaBrokerPort     = kafka.BrokerPort
+	KafkaControllerPort = kafka.ControllerPort
 )
 
 const (
@@ -51,9 +51,9 @@ const (
 // kafkaMostCleaner is the cleaner's buffer in MiB that is Kafka's own default. It is touched at the start.
 const kafkaMostCleaner = 128
 
-// kafka renders server.properties, the key store, and arguments of the JVM.
-func kafka(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kafka() == nil {
+// kafkaFiles renders server.properties, the key store, and arguments of the JVM.
+func kafkaFiles(in Input) (map[string]File, error) {
+	if kafka.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kafka settings; add services/kafka.yaml")
 	}
 	certificate, err := in.Secret("kafka-broker-certificate")
@@ -81,7 +81,7 @@ func kafka(in Input) (map[string]File, error) {
 // kafkaProperties are for one program that is broker, controller or both.
 func kafkaProperties(in Input) ([]byte, error) {
 	c := in.Cluster
-	broker, controller := slices.Contains(c.KafkaBrokers(), in.Node.Name), slices.Contains(c.KafkaControllers(), in.Node.Name)
+	broker, controller := slices.Contains(kafka.Brokers(c), in.Node.Name), slices.Contains(kafka.Controllers(c), in.Node.Name)
 	if !broker && !controller {
 		return nil, errors.New("this node has none of the roles kafka-broker and kafka-controller")
 	}
@@ -109,7 +109,7 @@ func kafkaProperties(in Input) ([]byte, error) {
 		advertised = append(advertised, kafkaController+"://"+hostPort(own, KafkaControllerPort))
 	}
 	set("process.roles", strings.Join(processes, ","))
-	set("node.id", facts.KafkaID(in.Node.Name))
+	set("node.id", kafka.ID(in.Node.Name))
 	if in.Node.Rack != "" {
 		set("broker.rack", in.Node.Rack)
 	}
@@ -130,7 +130,7 @@ func kafkaProperties(in Input) ([]byte, error) {
 
 	kafkaSecurity(in.Dir, set)
 	kafkaStorage(in, set, broker)
-	if heap := c.KafkaHeap(in.Memory); heap != 0 {
+	if heap := kafka.Heap(c, in.Memory); heap != 0 {
 		set("log.cleaner.dedupe.buffer.size", min(heap/64, kafkaMostCleaner)<<20)
 	}
 	return b.Bytes(), nil
@@ -138,9 +138,9 @@ func kafkaProperties(in Input) ([]byte, error) {
 
 // kafkaQuorum lists the controllers' listeners, in the order of the controllers' names.
 func kafkaQuorum(in Input) ([]string, error) {
-	role := facts.KafkaController
+	role := kafka.Controller
 	if len(in.Cluster.Members[role]) == 0 {
-		role = facts.KafkaBroker
+		role = kafka.Broker
 	}
 	members, err := membersOf(in, role)
 	if err != nil {
@@ -201,17 +201,17 @@ func kafkaStorage(in Input, set func(string, any), broker bool) {
 		}
 	}
 	set("log.dirs", strings.Join(logs, ","))
-	factor, inSync := in.Cluster.KafkaReplication()
+	factor, inSync := kafka.Replication(in.Cluster)
 	set("default.replication.factor", factor)
 	set("min.insync.replicas", inSync)
-	ownFactor, ownInSync := in.Cluster.KafkaOwnReplication()
+	ownFactor, ownInSync := kafka.OwnReplication(in.Cluster)
 	set("offsets.topic.replication.factor", ownFactor)
 	set("transaction.state.log.replication.factor", ownFactor)
 	set("transaction.state.log.min.isr", ownInSync)
 	set("share.coordinator.state.topic.replication.factor", ownFactor)
 	set("share.coordinator.state.topic.min.isr", ownInSync)
 	set("auto.create.topics.enable", false)
-	if !in.Cluster.Services.Kafka().AcknowledgeFromMemory {
+	if !kafka.Of(in.Cluster.Services).AcknowledgeFromMemory {
 		// By itself Kafka acknowledges what is in the page caches of all copies, which one power cut takes together.
 		// With this each copy is on its disk first, those of followers, too.
 		set("log.flush.interval.messages", 1)

@@ -10,6 +10,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kafka"
 )
 
 const kafkaHosts = `10.77.0.31 kafka-01.lab.internal kafka-01
@@ -25,7 +26,7 @@ func kafkaInput(node string, brokers, controllers []string) Input {
 		Cluster: &facts.Cluster{
 			ID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Domain: "lab.internal",
 			Members:  map[string][]string{"kafka-broker": brokers, "kafka-controller": controllers},
-			Services: spec.Services{&spec.Kafka{}},
+			Services: spec.Services{&kafka.Settings{}},
 		},
 		Node: n, Hosts: strings.NewReader(kafkaHosts), Dir: "/run/kafka", Memory: 1 << 30,
 		Secret: func(ref string) ([]byte, error) { return []byte("content of " + ref + "\n\n"), nil },
@@ -39,9 +40,9 @@ func TestKafka(t *testing.T) {
 	withDisks.Node.Rack = "hall-1"
 	large := kafkaInput("kafka-04", []string{"kafka-04"}, three)
 	large.Memory = 64 << 30
-	large.Cluster.Services.Set(&spec.Kafka{ReplicationFactor: 1})
+	large.Cluster.Services.Set(&kafka.Settings{ReplicationFactor: 1})
 	fromMemory := kafkaInput("kafka-02", three, nil)
-	fromMemory.Cluster.Services.Kafka().AcknowledgeFromMemory = true
+	kafka.Of(fromMemory.Cluster.Services).AcknowledgeFromMemory = true
 	for name, in := range map[string]Input{
 		"kafka-from-memory":        fromMemory,
 		"kafka-one-with-disks":     withDisks,
@@ -74,7 +75,7 @@ func TestTheCleanersBufferGoesByTheHeap(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := kafkaInput("kafka-01", []string{"kafka-01"}, nil)
-			in.Memory, in.Cluster.Services.Kafka().Heap = tt.memory, tt.heap
+			in.Memory, kafka.Of(in.Cluster.Services).Heap = tt.memory, tt.heap
 			files, err := Render("kafka", in)
 			require.NoError(t, err)
 			require.Contains(t, string(files["server.properties"].Data), tt.want)

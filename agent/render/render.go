@@ -46,7 +46,7 @@ func here() map[string]rendering.Func {
 		"cluster-dns":             clusterDNS,
 		"containerd":              containerd,
 		"etcd":                    etcd,
-		"kafka":                   kafka,
+		"kafka":                   kafkaFiles,
 		"kube-apiserver":          kubeAPIServer,
 		"kube-balancer":           balancer,
 		"kube-controller-manager": kubeControllerManager,

@@ -8,6 +8,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
+	"spore/services/kafka"
 	"spore/services/service"
 )
 
@@ -124,7 +125,7 @@ func Others(c *facts.Cluster, n *facts.Node, program string) []string {
 	case "":
 		return nil
 	case "kafka":
-		members = append(slices.Clone(c.KafkaControllers()), c.KafkaBrokers()...)
+		members = append(slices.Clone(kafka.Controllers(c)), kafka.Brokers(c)...)
 	default:
 		members = slices.Clone(c.Members[turns])
 	}

@@ -20,6 +20,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kafka"
 	"spore/services/service"
 )
 
@@ -295,7 +296,7 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 			if !slices.Contains(n.Roles, "control-plane") {
 				sum += 1536
 			}
-		case facts.KafkaBroker:
+		case kafka.Broker:
 			sum += 1024
 		case "ceph-osd":
 			osd := 1024

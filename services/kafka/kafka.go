@@ -2,10 +2,6 @@
 package kafka
 
 import (
-	"fmt"
-	"strings"
-
-	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/service"
 )
@@ -15,20 +11,29 @@ const Name = "kafka"
 
 // Roles whose program listens at different ports.
 const (
-	broker     = "kafka-broker"
-	controller = "kafka-controller"
+	Broker     = "kafka-broker"
+	Controller = "kafka-controller"
+)
+
+// Ports of the listeners: of clients (SCRAM over TLS), of brokers, and of controllers (both by certificates).
+const (
+	ClientPort     = 9092
+	BrokerPort     = 9093
+	ControllerPort = 9094
 )
 
 // Service is the row of the list of services.
 func Service() service.Service {
 	return service.Service{
 		Name:     Name,
-		Settings: func() spec.Settings { return new(spec.Kafka) },
+		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
+		Choices:  map[string][]string{"ACL.operations": allOperations()},
 		Members:  checkMembers,
 		NodeFile: checkRack,
 		Roles: []service.Role{
-			{Name: broker, Target: "kafka.target", Programs: []string{"kafka-disks", "kafka", "kafka-bootstrap"}},
-			{Name: controller, StandIn: broker, Target: "kafka.target", Programs: []string{"kafka"}},
+			{Name: Broker, Target: "kafka.target", Programs: []string{"kafka-disks", "kafka", "kafka-bootstrap"}},
+			{Name: Controller, StandIn: Broker, Target: "kafka.target", Programs: []string{"kafka"}},
 		},
 		Programs: []service.Program{
 			// Broker, controller or both, as the node's roles are: clients, brokers, controllers.
@@ -36,9 +41,9 @@ func Service() service.Service {
 			{Name: "kafka-disks", Unit: "kafka-disks.service", User: "root"},
 			{Name: "kafka", Unit: "kafka.service", Packages: []string{"openjdk-21-jre-headless"}, Payloads: []string{"kafka"}, User: "kafka",
 				Ports: []service.Port{
-					service.TCP(service.PortKafkaClient, "clients of Kafka").Only(broker),
-					service.TCP(service.PortKafkaBroker, "brokers of Kafka").On(service.Node).Only(broker),
-					service.TCP(service.PortKafkaController, "controllers of Kafka").On(service.Node).Only(controller),
+					service.TCP(ClientPort, "clients of Kafka").Only(Broker),
+					service.TCP(BrokerPort, "brokers of Kafka").On(service.Node).Only(Broker),
+					service.TCP(ControllerPort, "controllers of Kafka").On(service.Node).Only(Controller),
 				},
 				Secrets: append(service.Pairs("kafka-broker"), "kafka-cluster-id")},
 			// Part of spore-agent.
@@ -50,34 +55,9 @@ func Service() service.Service {
 	}
 }
 
-// variables are called as upstream's scripts have them.
-func variables(c *facts.Cluster, _ *facts.Node, memory uint64) map[string]string {
-	heap := c.KafkaHeap(memory)
-	if heap == 0 {
-		return nil
-	}
-	return map[string]string{
-		"KAFKA_HEAP_OPTS":            fmt.Sprintf("-Xmx%dm", heap),
-		"KAFKA_JVM_PERFORMANCE_OPTS": strings.Join(collector(heap), " "),
-	}
-}
-
-// parallelHeap is the heap, in MiB, from which several threads collect it and both compilers work; below, they cost more
-// memory and start than they save.
-const parallelHeap = 1 << 10
-
-// collector are the options of the JVM that go with a heap.
-func collector(heap int) []string {
-	if heap >= parallelHeap { // as Kafka's own scripts have it
-		return []string{"-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"}
-	}
-	// The first compiler alone starts in half the time; the second one is for brokers with much to do.
-	return []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
-}
-
 func userSecrets(s spec.Services) []string {
 	var out []string
-	if k := s.Kafka(); k != nil {
+	if k := Of(s); k != nil {
 		for _, u := range k.Users {
 			out = append(out, u.Password.SecretRef)
 		}

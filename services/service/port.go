@@ -8,9 +8,6 @@ import (
 // Numbers that other packages write into configurations, too.
 const (
 	PortAPI               = 8643
-	PortKafkaClient       = 9092
-	PortKafkaBroker       = 9093
-	PortKafkaController   = 9094
 	PortEtcdClient        = 2379
 	PortEtcdPeer          = 2380
 	PortKubernetesAPI     = 6443

@@ -22,7 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"spore/builder/vm"
-	"spore/cluster/facts"
+	"spore/services/kafka"
 	"spore/test/client"
 )
 
@@ -114,7 +114,7 @@ func (b *brokers) leaders() map[*Node]int {
 func (b *brokers) byID(id int32) *Node {
 	b.t.Helper()
 	for _, n := range b.Nodes() {
-		if facts.KafkaID(n.Facts.Name) == id {
+		if kafka.ID(n.Facts.Name) == id {
 			return n
 		}
 	}
@@ -169,7 +169,7 @@ func (b *brokers) threeVoters() quorum {
 			return err
 		}
 		for _, n := range b.Nodes() {
-			if _, ok := q.voters[facts.KafkaID(n.Facts.Name)]; !ok {
+			if _, ok := q.voters[kafka.ID(n.Facts.Name)]; !ok {
 				return fmt.Errorf("%s is not among the voters %v", n.Facts.Name, q.voters)
 			}
 		}
@@ -396,7 +396,7 @@ func TestThreeBrokers(t *testing.T) {
 		wiped.Running()
 		b.inSync()
 		q := b.threeVoters()
-		self := facts.KafkaID(wiped.Facts.Name)
+		self := kafka.ID(wiped.Facts.Name)
 		for node, directory := range q.voters {
 			if node == self {
 				require.NotEqual(t, first.voters[node], directory, "what it was is gone")

@@ -35,6 +35,7 @@ import (
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/services"
+	"spore/services/kafka"
 	"spore/services/kafka/kraft"
 	"spore/test/imageroot"
 )
@@ -161,8 +162,8 @@ func (n *kafkaNode) at(path string) string {
 }
 
 func (n *kafkaNode) storage() *kraft.Storage {
-	s := &kraft.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: facts.KafkaID(n.Name)}
-	if slices.Contains(n.cluster.KafkaBrokers(), n.Name) {
+	s := &kraft.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: kafka.ID(n.Name)}
+	if slices.Contains(kafka.Brokers(n.cluster), n.Name) {
 		disks, data := render.KafkaLogs(&n.Node)
 		for _, d := range disks {
 			s.Disks = append(s.Disks, n.at(d))
@@ -189,9 +190,9 @@ func (n *kafkaNode) tool(ctx context.Context, arguments []string) error {
 func (l *kafkaLab) voters() []kraft.Voter {
 	var out []kraft.Voter
 	for _, n := range l.nodes {
-		if slices.Contains(l.cluster.KafkaControllers(), n.Name) {
+		if slices.Contains(kafka.Controllers(l.cluster), n.Name) {
 			out = append(out, kraft.Voter{
-				Node: facts.KafkaID(n.Name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
+				Node: kafka.ID(n.Name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
 				Directory: kraft.DirectoryID(n.secrets["kafka-cluster-id"], n.Name, "first"),
 			})
 		}
@@ -242,9 +243,9 @@ func (n *kafkaNode) ready() {
 	ctx, cancel := context.WithTimeout(n.ctx, 2*time.Minute)
 	defer cancel()
 	port, ready := render.KafkaControllerPort, kraft.ControllerReady
-	if slices.Contains(n.cluster.KafkaBrokers(), n.Name) {
+	if slices.Contains(kafka.Brokers(n.cluster), n.Name) {
 		port, ready = render.KafkaBrokerPort, func(ctx context.Context, c *kraft.Conn) error {
-			return kraft.BrokerReady(ctx, c, facts.KafkaID(n.Name))
+			return kraft.BrokerReady(ctx, c, kafka.ID(n.Name))
 		}
 	}
 	go func() {
@@ -287,7 +288,7 @@ func (n *kafkaNode) bootstrap() kraft.Done {
 	n.t.Helper()
 	users := map[string]kraft.Credential{}
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
-	for _, u := range n.cluster.Services.Kafka().Users {
+	for _, u := range kafka.Of(n.cluster.Services).Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	for name, ref := range refs {
@@ -295,7 +296,7 @@ func (n *kafkaNode) bootstrap() kraft.Done {
 		require.NoError(n.t, err, ref)
 		users[name] = c
 	}
-	rules, err := kraft.Rules(n.cluster.Services.Kafka().Users)
+	rules, err := kraft.Rules(kafka.Of(n.cluster.Services).Users)
 	require.NoError(n.t, err)
 	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
 	require.NoError(n.t, err)
@@ -311,7 +312,7 @@ func (n *kafkaNode) setDefaults() []string {
 	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
 	require.NoError(n.t, err)
 	defer c.Close()
-	_, inSync := n.cluster.KafkaReplication()
+	_, inSync := kafka.Replication(n.cluster)
 	changed, err := c.SetDefaults(n.ctx, map[string]string{"min.insync.replicas": strconv.Itoa(inSync)})
 	require.NoError(n.t, err)
 	return changed
@@ -367,7 +368,7 @@ func (l *kafkaLab) client(user, password string, options ...kgo.Opt) *kgo.Client
 	l.t.Helper()
 	var seeds []string
 	for _, n := range l.nodes {
-		if slices.Contains(l.cluster.KafkaBrokers(), n.Name) {
+		if slices.Contains(kafka.Brokers(l.cluster), n.Name) {
 			seeds = append(seeds, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaClientPort)))
 		}
 	}

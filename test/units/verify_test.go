@@ -15,6 +15,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kafka"
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
@@ -151,7 +152,7 @@ var asRoot = map[string]string{
 	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
 	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
 	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "agent/ceph, TestALinkInCephsFolderLeadsNowhere",
-	"kafka.service /usr/bin/spore-agent kafka-format":  "agent/kafka, TestALinkInKafkasFolderLeadsNowhere",
+	"kafka.service /usr/bin/spore-agent kafka-format":  "services/kafka/kraft, TestALinkInKafkasFolderLeadsNowhere",
 }
 
 // A step as root in a folder of another user is one that links have to lead nowhere in.
@@ -211,7 +212,7 @@ func all(t *testing.T, dir string) string {
 // What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
 // their units do not take.
 func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
-	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&spec.Kubernetes{}, &spec.Kafka{}},
+	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&spec.Kubernetes{}, &kafka.Settings{}},
 		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
 	n := &facts.Node{Name: "all-01", IPs: []string{"10.77.0.21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	files := services.Environment(c, n, 1<<30)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"spore/cluster/spec"
+	"spore/services/kafka"
 )
 
 const meta = "#\n#Sat Nov 21 20:42:11 UTC 2026\ncluster.id=4L6g3nShT-eMCtK--X86sw\ndirectory.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1065704995\nversion=1\n"
@@ -149,9 +149,9 @@ func FuzzResponse(f *testing.F) {
 }
 
 func TestRules(t *testing.T) {
-	rules, err := Rules([]spec.KafkaUser{
-		{Name: "b", ACL: []spec.KafkaACL{{Topic: "x.", Prefix: true, Operations: []string{"read", "write", "read"}}, {Cluster: true, Operations: []string{"describe"}}}},
-		{Name: "a", ACL: []spec.KafkaACL{{TransactionalID: "t", Operations: []string{"all"}}, {Group: "*", Operations: []string{"read"}}}},
+	rules, err := Rules([]kafka.User{
+		{Name: "b", ACL: []kafka.ACL{{Topic: "x.", Prefix: true, Operations: []string{"read", "write", "read"}}, {Cluster: true, Operations: []string{"describe"}}}},
+		{Name: "a", ACL: []kafka.ACL{{TransactionalID: "t", Operations: []string{"all"}}, {Group: "*", Operations: []string{"read"}}}},
 		{Name: "c"},
 	})
 	require.NoError(t, err)
@@ -163,9 +163,9 @@ func TestRules(t *testing.T) {
 		{kmsg.ACLResourceTypeTopic, kmsg.ACLResourcePatternTypePrefixed, "x.", "User:b", "*", kmsg.ACLOperationWrite, allow},
 		{kmsg.ACLResourceTypeCluster, literal, "kafka-cluster", "User:b", "*", kmsg.ACLOperationDescribe, allow},
 	}, rules)
-	_, err = Rules([]spec.KafkaUser{{Name: "a", ACL: []spec.KafkaACL{{Topic: "t", Operations: []string{"cluster-action"}}}}})
+	_, err = Rules([]kafka.User{{Name: "a", ACL: []kafka.ACL{{Topic: "t", Operations: []string{"cluster-action"}}}}})
 	require.EqualError(t, err, `kafka.yaml: the operation "cluster-action" of the user a is unknown`)
-	_, err = Rules([]spec.KafkaUser{{Name: "a", ACL: []spec.KafkaACL{{Operations: []string{"read"}}}}})
+	_, err = Rules([]kafka.User{{Name: "a", ACL: []kafka.ACL{{Operations: []string{"read"}}}}})
 	require.EqualError(t, err, `kafka.yaml: an entry of the user a is about nothing`)
 }
 

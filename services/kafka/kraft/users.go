@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"spore/cluster/spec"
+	"spore/services/kafka"
 )
 
 // scramSHA512 is the mechanism's number in the protocol (KIP-554).
@@ -38,7 +38,7 @@ var operations = map[string]kmsg.ACLOperation{
 }
 
 // Rules returns what kafka.yaml allows, sorted.
-func Rules(users []spec.KafkaUser) ([]Rule, error) {
+func Rules(users []kafka.User) ([]Rule, error) {
 	all := map[Rule]bool{}
 	for _, u := range users {
 		for _, a := range u.ACL {

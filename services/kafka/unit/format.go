@@ -19,6 +19,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kafka"
 	"spore/services/kafka/kraft"
 	"spore/storage/atomicfile"
 )
@@ -50,7 +51,7 @@ func Format(ctx context.Context, m *node.Machine) error {
 	if err := storage.Check(); err != nil {
 		return err
 	}
-	if slices.Contains(c.KafkaBrokers(), n.Name) && c.Services.Kafka().AcknowledgeFromMemory {
+	if slices.Contains(kafka.Brokers(c), n.Name) && kafka.Of(c.Services).AcknowledgeFromMemory {
 		m.Say("kafka.yaml has acknowledgeFromMemory: records are acknowledged before they are on a disk, and brokers that lose power together lose them")
 	}
 	if err := archive(m, dir); err != nil { // It only saves time.
@@ -61,7 +62,7 @@ func Format(ctx context.Context, m *node.Machine) error {
 			return tool(ctx, m, arguments)
 		})
 	}
-	if slices.Contains(c.KafkaControllers(), n.Name) {
+	if slices.Contains(kafka.Controllers(c), n.Name) {
 		_, err := quorum.Enter(ctx, m, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
 			if err := storage.Clear(); err != nil {
 				return err
@@ -130,8 +131,8 @@ func storageOf(c *facts.Cluster, n *facts.Node) (*kraft.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &kraft.Storage{Metadata: render.KafkaMetadata, Cluster: strings.TrimSpace(string(id)), Node: facts.KafkaID(n.Name)}
-	if slices.Contains(c.KafkaBrokers(), n.Name) {
+	s := &kraft.Storage{Metadata: render.KafkaMetadata, Cluster: strings.TrimSpace(string(id)), Node: kafka.ID(n.Name)}
+	if slices.Contains(kafka.Brokers(c), n.Name) {
 		s.Disks, s.Data = render.KafkaLogs(n)
 	}
 	return s, nil
@@ -149,7 +150,7 @@ func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kraft.Voter,
 			return nil, fmt.Errorf("the controller %s has no address in cluster.yaml; give it one under ips", name)
 		}
 		out = append(out, kraft.Voter{
-			Node: facts.KafkaID(name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
+			Node: kafka.ID(name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
 			Directory: kraft.DirectoryID(cluster, name, p.Members[name]),
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/services/kafka"
 	"spore/services/kafka/kraft"
 )
 
@@ -31,7 +32,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	rules, err := kraft.Rules(c.Services.Kafka().Users)
+	rules, err := kraft.Rules(kafka.Of(c.Services).Users)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	_, inSync := c.KafkaReplication()
+	_, inSync := kafka.Replication(c)
 	defaults := map[string]string{"min.insync.replicas": strconv.Itoa(inSync)}
 	var done kraft.Done
 	var changed []string
@@ -79,10 +80,10 @@ func Ready(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	port, ready := render.KafkaControllerPort, kraft.ControllerReady
-	if slices.Contains(c.KafkaBrokers(), n.Name) {
+	if slices.Contains(kafka.Brokers(c), n.Name) {
 		port = render.KafkaBrokerPort
 		ready = func(ctx context.Context, conn *kraft.Conn) error {
-			return kraft.BrokerReady(ctx, conn, facts.KafkaID(n.Name))
+			return kraft.BrokerReady(ctx, conn, kafka.ID(n.Name))
 		}
 	}
 	address, err := listener(n, port)
@@ -118,7 +119,7 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Kafka() == nil || !slices.Contains(c.KafkaNodes(), n.Name) {
+	if n == nil || kafka.Of(c.Services) == nil || !slices.Contains(kafka.Nodes(c), n.Name) {
 		return nil, nil, fmt.Errorf("%w with a role of Kafka", detect.ErrUnmatched)
 	}
 	return c, n, nil
@@ -135,7 +136,7 @@ func listener(n *facts.Node, port int) (string, error) {
 // usersOf reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
 func usersOf(c *facts.Cluster) (map[string]kraft.Credential, error) {
 	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
-	for _, u := range c.Services.Kafka().Users {
+	for _, u := range kafka.Of(c.Services).Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
 	out := map[string]kraft.Credential{}

@@ -16,6 +16,7 @@ import (
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kafka"
 	"spore/services/kafka/kraft"
 )
 
@@ -28,7 +29,7 @@ func saltedEntry(fill byte) string {
 func kafkaCluster() *facts.Cluster {
 	return &facts.Cluster{
 		Members:  map[string][]string{"kafka-broker": {"node-00001"}, "kafka-controller": {"node-00000"}},
-		Services: spec.Services{&spec.Kafka{Users: []spec.KafkaUser{{Name: "sensor", Password: spec.SecretRef{SecretRef: "kafka-password-sensor"}}}}},
+		Services: spec.Services{&kafka.Settings{Users: []kafka.User{{Name: "sensor", Password: spec.SecretRef{SecretRef: "kafka-password-sensor"}}}}},
 	}
 }
 
@@ -65,8 +66,8 @@ func TestTheVotersThatFormAQuorum(t *testing.T) {
 	voters, err := votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
 	require.NoError(t, err)
 	require.Equal(t, []kraft.Voter{
-		{Node: facts.KafkaID("node-00000"), Address: "10.64.1.1:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
-		{Node: facts.KafkaID("node-00001"), Address: "10.64.1.2:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
+		{Node: kafka.ID("node-00000"), Address: "10.64.1.1:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00000", "aa")},
+		{Node: kafka.ID("node-00001"), Address: "10.64.1.2:9094", Directory: kraft.DirectoryID("jQOgxHcCSdOgvu-ipSqdFQ", "node-00001", "bb")},
 	}, voters)
 	plan.Members["node-99999"] = "cc"
 	_, err = votersOf(m, "jQOgxHcCSdOgvu-ipSqdFQ", plan)
@@ -91,7 +92,7 @@ func TestWhereANodeKeepsKafkasData(t *testing.T) {
 		s, err := storageOf(kafkaCluster(), &tt.node)
 		require.NoError(t, err)
 		require.Equal(t, &kraft.Storage{
-			Metadata: "/var/lib/kafka/metadata", Data: tt.data, Disks: tt.disks, Cluster: "jQOgxHcCSdOgvu-ipSqdFQ", Node: facts.KafkaID(tt.node.Name),
+			Metadata: "/var/lib/kafka/metadata", Data: tt.data, Disks: tt.disks, Cluster: "jQOgxHcCSdOgvu-ipSqdFQ", Node: kafka.ID(tt.node.Name),
 		}, s, tt.name)
 	}
 }
