@@ -19,6 +19,7 @@ import (
 	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kafka"
 )
 
 // encryptionKey is the entry of the bundle that opens encrypted disks.
@@ -80,7 +81,7 @@ func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 
 func options(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
 	o := datadisk.Options{
-		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.Disks, Mounts: m.Root.At(paths.KafkaDisks),
+		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.Disks, Mounts: m.Root.At(kafka.Disks),
 		Definitions: m.Root.At(paths.Disks + "/repart.d"), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {

@@ -32,8 +32,6 @@ const (
 	Repart = "/run/spore/repart.d"
 	// Disks holds, for each use of data disks, what became of them (JSON, package datadisk).
 	Disks = "/run/spore/disks"
-	// KafkaDisks is where Kafka's disks are mounted, by their numbers.
-	KafkaDisks = "/var/lib/kafka/disks"
 	// OSDs holds the runtime directory of each OSD, by the number of its disk.
 	OSDs = "/run/ceph-osd"
 	// Secrets holds a directory for each program, and in it one file for each secret that it is given; for root alone.

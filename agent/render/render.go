@@ -30,7 +30,7 @@ var programs = func() map[string]rendering.Func {
 	return out
 }()
 
-// here are those of Kubernetes, Kafka and Ceph.
+// here are those of Kubernetes and Ceph.
 func here() map[string]rendering.Func {
 	return map[string]rendering.Func{
 		"calico-controllers":      calicoControllers,
@@ -46,7 +46,6 @@ func here() map[string]rendering.Func {
 		"cluster-dns":             clusterDNS,
 		"containerd":              containerd,
 		"etcd":                    etcd,
-		"kafka":                   kafkaFiles,
 		"kube-apiserver":          kubeAPIServer,
 		"kube-balancer":           balancer,
 		"kube-controller-manager": kubeControllerManager,

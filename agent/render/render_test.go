@@ -94,7 +94,7 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 			input = testInput
 		}
 		if name == "kafka" {
-			input = func() Input { return kafkaInput("kafka-01", []string{"kafka-01"}, nil) }
+			continue // services/kafka/node has the like of this test
 		}
 		if strings.HasPrefix(name, "ceph-") {
 			input = func() Input { return cephInput(&spec.Ceph{}, "/run/x") }

@@ -22,6 +22,9 @@ const (
 	ControllerPort = 9094
 )
 
+// Disks is where a node mounts the disks for Kafka, by their numbers.
+const Disks = "/var/lib/kafka/disks"
+
 // Service is the row of the list of services.
 func Service() service.Service {
 	return service.Service{

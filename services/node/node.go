@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	dns "spore/services/dns/node"
+	kafka "spore/services/kafka/node"
 	mqtt "spore/services/mqtt/node"
 	"spore/services/rendering"
 )
@@ -15,6 +16,7 @@ func Renderings() map[string]rendering.Func {
 	for _, of := range []map[string]rendering.Func{
 		mqtt.Renderings,
 		dns.Renderings,
+		kafka.Renderings,
 	} {
 		maps.Copy(out, of)
 	}

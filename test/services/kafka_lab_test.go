@@ -37,6 +37,7 @@ import (
 	"spore/services"
 	"spore/services/kafka"
 	"spore/services/kafka/kraft"
+	kafkanode "spore/services/kafka/node"
 	"spore/test/imageroot"
 )
 
@@ -164,7 +165,7 @@ func (n *kafkaNode) at(path string) string {
 func (n *kafkaNode) storage() *kraft.Storage {
 	s := &kraft.Storage{Metadata: filepath.Join(n.dir, "lib/metadata"), Cluster: n.secrets["kafka-cluster-id"], Node: kafka.ID(n.Name)}
 	if slices.Contains(kafka.Brokers(n.cluster), n.Name) {
-		disks, data := render.KafkaLogs(&n.Node)
+		disks, data := kafkanode.Logs(&n.Node)
 		for _, d := range disks {
 			s.Disks = append(s.Disks, n.at(d))
 		}
@@ -192,7 +193,7 @@ func (l *kafkaLab) voters() []kraft.Voter {
 	for _, n := range l.nodes {
 		if slices.Contains(kafka.Controllers(l.cluster), n.Name) {
 			out = append(out, kraft.Voter{
-				Node: kafka.ID(n.Name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
+				Node: kafka.ID(n.Name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(kafka.ControllerPort)),
 				Directory: kraft.DirectoryID(n.secrets["kafka-cluster-id"], n.Name, "first"),
 			})
 		}
@@ -242,9 +243,9 @@ func (n *kafkaNode) ready() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.ctx, 2*time.Minute)
 	defer cancel()
-	port, ready := render.KafkaControllerPort, kraft.ControllerReady
+	port, ready := kafka.ControllerPort, kraft.ControllerReady
 	if slices.Contains(kafka.Brokers(n.cluster), n.Name) {
-		port, ready = render.KafkaBrokerPort, func(ctx context.Context, c *kraft.Conn) error {
+		port, ready = kafka.BrokerPort, func(ctx context.Context, c *kraft.Conn) error {
 			return kraft.BrokerReady(ctx, c, kafka.ID(n.Name))
 		}
 	}
@@ -287,7 +288,7 @@ func (l *kafkaLab) roots(authority string) *x509.CertPool {
 func (n *kafkaNode) bootstrap() kraft.Done {
 	n.t.Helper()
 	users := map[string]kraft.Credential{}
-	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
+	refs := map[string]string{kafka.Admin: "kafka-scram-admin"}
 	for _, u := range kafka.Of(n.cluster.Services).Users {
 		refs[u.Name] = u.Password.SecretRef
 	}
@@ -298,7 +299,7 @@ func (n *kafkaNode) bootstrap() kraft.Done {
 	}
 	rules, err := kraft.Rules(kafka.Of(n.cluster.Services).Users)
 	require.NoError(n.t, err)
-	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
+	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(kafka.BrokerPort)), n.identity())
 	require.NoError(n.t, err)
 	defer c.Close()
 	done, err := c.Apply(n.ctx, users, rules)
@@ -309,7 +310,7 @@ func (n *kafkaNode) bootstrap() kraft.Done {
 // setDefaults sets what the metadata keeps of the configuration, as `spore-agent kafka` does.
 func (n *kafkaNode) setDefaults() []string {
 	n.t.Helper()
-	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaBrokerPort)), n.identity())
+	c, err := kraft.Dial(n.ctx, net.JoinHostPort(n.IPs[0], strconv.Itoa(kafka.BrokerPort)), n.identity())
 	require.NoError(n.t, err)
 	defer c.Close()
 	_, inSync := kafka.Replication(n.cluster)
@@ -355,7 +356,7 @@ func (n *kafkaNode) kill() {
 // password is what the operator has of a user.
 func (l *kafkaLab) password(user string) string {
 	id := "kafka-password-admin"
-	if user != render.KafkaAdmin {
+	if user != kafka.Admin {
 		id = "kafka-password/kafka-password-" + user
 	}
 	s := l.tree.Secrets[id]
@@ -369,7 +370,7 @@ func (l *kafkaLab) client(user, password string, options ...kgo.Opt) *kgo.Client
 	var seeds []string
 	for _, n := range l.nodes {
 		if slices.Contains(kafka.Brokers(l.cluster), n.Name) {
-			seeds = append(seeds, net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaClientPort)))
+			seeds = append(seeds, net.JoinHostPort(n.IPs[0], strconv.Itoa(kafka.ClientPort)))
 		}
 	}
 	c, err := kgo.NewClient(append([]kgo.Opt{
@@ -421,7 +422,7 @@ func (l *kafkaLab) consume(user, topic string, n int) []string {
 
 // anonymous is a client that does not say who it is.
 func (l *kafkaLab) anonymous() *kgo.Client {
-	c, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort(l.nodes[0].IPs[0], strconv.Itoa(render.KafkaClientPort))),
+	c, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort(l.nodes[0].IPs[0], strconv.Itoa(kafka.ClientPort))),
 		kgo.DialTLSConfig(&tls.Config{RootCAs: l.roots("kafka")}), kgo.RetryTimeout(5*time.Second))
 	require.NoError(l.t, err)
 	l.t.Cleanup(c.Close)

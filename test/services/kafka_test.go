@@ -17,9 +17,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"spore/agent/render"
 	"spore/cluster/spec"
+	"spore/services/kafka"
 	"spore/services/kafka/kraft"
+	kafkanode "spore/services/kafka/node"
 )
 
 const kafkaUsers = `
@@ -93,7 +94,7 @@ func TestOneKafkaNode(t *testing.T) {
 		}
 	})
 	t.Run("the listeners of brokers and controllers take nodes' certificates only", func(t *testing.T) {
-		for _, port := range []int{render.KafkaBrokerPort, render.KafkaControllerPort} {
+		for _, port := range []int{kafka.BrokerPort, kafka.ControllerPort} {
 			// The alerts of RFC 8446, section 6.2, in Go's words.
 			for name, tt := range map[string]struct {
 				config *tls.Config
@@ -183,7 +184,7 @@ func TestADiskThatIsAwayAndComesLater(t *testing.T) {
 	l := newKafkaLab(t, "{}", "kafka-broker")
 	n := l.nodes[0]
 	n.Disks = []spec.Disk{{Use: "kafka"}, {Use: "kafka"}}
-	logs, _ := render.KafkaLogs(&n.Node)
+	logs, _ := kafkanode.Logs(&n.Node)
 	first, second := n.at(logs[0]), n.at(logs[1])
 	require.NoError(t, os.MkdirAll(first, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Dir(second), nil, 0o600), "where nobody can make a directory, as the user kafka cannot on a node")

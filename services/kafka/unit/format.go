@@ -17,10 +17,10 @@ import (
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/services/kafka"
 	"spore/services/kafka/kraft"
+	kafkanode "spore/services/kafka/node"
 	"spore/storage/atomicfile"
 )
 
@@ -107,7 +107,7 @@ func archive(m *node.Machine, dir string) error {
 	for _, name := range []string{"KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS"} { // kafka.env, which the unit reads
 		options = append(options, os.Getenv(name)+"\n"...)
 	}
-	files, err := filepath.Glob(render.KafkaJars)
+	files, err := filepath.Glob(kafkanode.Jars)
 	if err != nil {
 		return err
 	}
@@ -117,11 +117,11 @@ func archive(m *node.Machine, dir string) error {
 	}
 	lib := filepath.Join(filepath.Dir(filepath.Dir(java)), "lib")
 	files = append(files, filepath.Join(lib, "modules"), filepath.Join(lib, "server/libjvm.so"), filepath.Join(lib, "server/classes.jsa"))
-	archive, err := kraft.Archive(render.KafkaArchives, files, options)
+	archive, err := kraft.Archive(kafkanode.Archives, files, options)
 	if err != nil {
 		return err
 	}
-	_, err = atomicfile.Write(path, render.KafkaArchive(archive), 0o644)
+	_, err = atomicfile.Write(path, kafkanode.Archive(archive), 0o644)
 	return err
 }
 
@@ -131,9 +131,9 @@ func storageOf(c *facts.Cluster, n *facts.Node) (*kraft.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &kraft.Storage{Metadata: render.KafkaMetadata, Cluster: strings.TrimSpace(string(id)), Node: kafka.ID(n.Name)}
+	s := &kraft.Storage{Metadata: kafkanode.Metadata, Cluster: strings.TrimSpace(string(id)), Node: kafka.ID(n.Name)}
 	if slices.Contains(kafka.Brokers(c), n.Name) {
-		s.Disks, s.Data = render.KafkaLogs(n)
+		s.Disks, s.Data = kafkanode.Logs(n)
 	}
 	return s, nil
 }
@@ -150,7 +150,7 @@ func votersOf(m *node.Machine, cluster string, p formation.Plan) ([]kraft.Voter,
 			return nil, fmt.Errorf("the controller %s has no address in cluster.yaml; give it one under ips", name)
 		}
 		out = append(out, kraft.Voter{
-			Node: kafka.ID(name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(render.KafkaControllerPort)),
+			Node: kafka.ID(name), Address: net.JoinHostPort(n.IPs[0], strconv.Itoa(kafka.ControllerPort)),
 			Directory: kraft.DirectoryID(cluster, name, p.Members[name]),
 		})
 	}

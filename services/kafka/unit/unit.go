@@ -15,7 +15,6 @@ import (
 
 	"spore/agent/detect"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/services/kafka"
@@ -36,7 +35,7 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	address, err := listener(n, render.KafkaBrokerPort)
+	address, err := listener(n, kafka.BrokerPort)
 	if err != nil {
 		return err
 	}
@@ -79,9 +78,9 @@ func Ready(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	port, ready := render.KafkaControllerPort, kraft.ControllerReady
+	port, ready := kafka.ControllerPort, kraft.ControllerReady
 	if slices.Contains(kafka.Brokers(c), n.Name) {
-		port = render.KafkaBrokerPort
+		port = kafka.BrokerPort
 		ready = func(ctx context.Context, conn *kraft.Conn) error {
 			return kraft.BrokerReady(ctx, conn, kafka.ID(n.Name))
 		}
@@ -135,7 +134,7 @@ func listener(n *facts.Node, port int) (string, error) {
 
 // usersOf reads the salted passwords that the unit was given: admin's, and those that kafka.yaml names.
 func usersOf(c *facts.Cluster) (map[string]kraft.Credential, error) {
-	refs := map[string]string{render.KafkaAdmin: "kafka-scram-admin"}
+	refs := map[string]string{kafka.Admin: "kafka-scram-admin"}
 	for _, u := range kafka.Of(c.Services).Users {
 		refs[u.Name] = u.Password.SecretRef
 	}

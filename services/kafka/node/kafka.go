@@ -1,4 +1,5 @@
-package render
+// Package node is what nodes link of the service kafka: how the configuration of Kafka is rendered, and where its data is.
+package node
 
 import (
 	"bytes"
@@ -13,7 +14,11 @@ import (
 
 	"spore/cluster/facts"
 	"spore/services/kafka"
+	"spore/services/rendering"
 )
+
+// Renderings are the service's own, by program.
+var Renderings = map[string]rendering.Func{"kafka": kafkaFiles}
 
 // Names of Kafka's listeners.
 const (
@@ -22,37 +27,29 @@ const (
 	kafkaController = "CONTROLLER"
 )
 
-// Ports of Kafka's listeners: of clients (SCRAM over TLS), of brokers, and of controllers (both by certificates).
 const (
-	KafkaClientPort     = kafka.ClientPort
-	KafkaBrokerPort     = kafka.BrokerPort
-	KafkaControllerPort = kafka.ControllerPort
-)
-
-const (
-	// KafkaMetadata holds the metadata log, on the state partition whatever the data disks are.
-	KafkaMetadata = "/var/lib/kafka/metadata"
+	// Metadata holds the metadata log, on the state partition whatever the data disks are.
+	Metadata = "/var/lib/kafka/metadata"
 	// kafkaData is the log directory of a broker without data disks.
 	kafkaData = "/var/lib/kafka/data"
-	// kafkaDisks holds the mount points of data disks by their numbers.
-	kafkaDisks = "/var/lib/kafka/disks"
-	// KafkaArchives is where the JVM keeps classes as it has parsed them.
-	KafkaArchives = "/var/lib/kafka/cds"
+	// Archives is where the JVM keeps classes as it has parsed them.
+	Archives = "/var/lib/kafka/cds"
 	// kafkaHome is the payload.
 	kafkaHome = "/usr/share/kafka"
-	// KafkaJars matches what the program is.
-	KafkaJars = kafkaHome + "/libs/*.jar"
-	// KafkaAdmin is the user who may do everything.
-	KafkaAdmin = "admin"
+	// Jars matches what the program is.
+	Jars = kafkaHome + "/libs/*.jar"
 	// kafkaOrganization is the organization in the certificates of brokers and controllers (package pki).
 	kafkaOrganization = "spore:kafka-brokers"
 )
+
+// trust has the authority of Kafka, from the verified cluster part.
+const trust = "/run/spore/trust/kafka.crt"
 
 // kafkaMostCleaner is the cleaner's buffer in MiB that is Kafka's own default. It is touched at the start.
 const kafkaMostCleaner = 128
 
 // kafkaFiles renders server.properties, the key store, and arguments of the JVM.
-func kafkaFiles(in Input) (map[string]File, error) {
+func kafkaFiles(in rendering.Input) (map[string]rendering.File, error) {
 	if kafka.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kafka settings; add services/kafka.yaml")
 	}
@@ -68,7 +65,7 @@ func kafkaFiles(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{
+	return map[string]rendering.File{
 		"server.properties": {Data: properties, Mode: 0o600},
 		// Kafka wants the key and the chain in one file (KIP-651).
 		"keystore.pem": {Data: slices.Concat(bytes.TrimSpace(key), []byte("\n"), bytes.TrimSpace(certificate), []byte("\n")), Mode: 0o600},
@@ -79,13 +76,13 @@ func kafkaFiles(in Input) (map[string]File, error) {
 }
 
 // kafkaProperties are for one program that is broker, controller or both.
-func kafkaProperties(in Input) ([]byte, error) {
+func kafkaProperties(in rendering.Input) ([]byte, error) {
 	c := in.Cluster
 	broker, controller := slices.Contains(kafka.Brokers(c), in.Node.Name), slices.Contains(kafka.Controllers(c), in.Node.Name)
 	if !broker && !controller {
 		return nil, errors.New("this node has none of the roles kafka-broker and kafka-controller")
 	}
-	own, err := nodeAddress(in)
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +97,13 @@ func kafkaProperties(in Input) ([]byte, error) {
 	if broker {
 		processes = append(processes, "broker")
 		// Clients may come by any address of the node; what they are told then is the one that all certificates are for.
-		listeners = append(listeners, kafkaClient+"://:"+strconv.Itoa(KafkaClientPort), kafkaBroker+"://"+hostPort(own, KafkaBrokerPort))
-		advertised = append(advertised, kafkaClient+"://"+hostPort(own, KafkaClientPort), kafkaBroker+"://"+hostPort(own, KafkaBrokerPort))
+		listeners = append(listeners, kafkaClient+"://:"+strconv.Itoa(kafka.ClientPort), kafkaBroker+"://"+hostPort(own, kafka.BrokerPort))
+		advertised = append(advertised, kafkaClient+"://"+hostPort(own, kafka.ClientPort), kafkaBroker+"://"+hostPort(own, kafka.BrokerPort))
 	}
 	if controller {
 		processes = append(processes, "controller")
-		listeners = append(listeners, kafkaController+"://"+hostPort(own, KafkaControllerPort))
-		advertised = append(advertised, kafkaController+"://"+hostPort(own, KafkaControllerPort))
+		listeners = append(listeners, kafkaController+"://"+hostPort(own, kafka.ControllerPort))
+		advertised = append(advertised, kafkaController+"://"+hostPort(own, kafka.ControllerPort))
 	}
 	set("process.roles", strings.Join(processes, ","))
 	set("node.id", kafka.ID(in.Node.Name))
@@ -137,18 +134,18 @@ func kafkaProperties(in Input) ([]byte, error) {
 }
 
 // kafkaQuorum lists the controllers' listeners, in the order of the controllers' names.
-func kafkaQuorum(in Input) ([]string, error) {
+func kafkaQuorum(in rendering.Input) ([]string, error) {
 	role := kafka.Controller
 	if len(in.Cluster.Members[role]) == 0 {
 		role = kafka.Broker
 	}
-	members, err := membersOf(in, role)
+	members, err := rendering.Members(in, role)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, m := range members {
-		out = append(out, hostPort(m.addr, KafkaControllerPort))
+		out = append(out, hostPort(m.Addr, kafka.ControllerPort))
 	}
 	return out, nil
 }
@@ -168,7 +165,7 @@ func kafkaSecurity(dir string, set func(string, any)) {
 	// All nodes are one principal, so that a new one needs no other configuration on those that are there. The names of users
 	// have no colon in them, so none of them can be this one.
 	set("ssl.principal.mapping.rules", "RULE:^CN=[^,]+,O="+kafkaOrganization+"$/"+kafkaOrganization+"/,DEFAULT")
-	set("super.users", "User:"+KafkaAdmin+";User:"+kafkaOrganization)
+	set("super.users", "User:"+kafka.Admin+";User:"+kafkaOrganization)
 }
 
 // kafkaTLS is the node's certificate, and whom it trusts.
@@ -176,7 +173,7 @@ func kafkaTLS(dir string, set func(string, any)) {
 	set("ssl.keystore.type", "PEM")
 	set("ssl.keystore.location", filepath.Join(dir, "keystore.pem"))
 	set("ssl.truststore.type", "PEM")
-	set("ssl.truststore.location", pkiFile("kafka.crt"))
+	set("ssl.truststore.location", trust)
 	set("ssl.enabled.protocols", "TLSv1.3,TLSv1.2")
 }
 
@@ -190,11 +187,11 @@ func kafkaClientProperties(dir string) []byte {
 }
 
 // kafkaStorage says where data is and in how many copies.
-func kafkaStorage(in Input, set func(string, any), broker bool) {
-	set("metadata.log.dir", KafkaMetadata)
-	logs := []string{KafkaMetadata} // Kafka's default is below /tmp, for controllers as well
+func kafkaStorage(in rendering.Input, set func(string, any), broker bool) {
+	set("metadata.log.dir", Metadata)
+	logs := []string{Metadata} // Kafka's default is below /tmp, for controllers as well
 	if broker {
-		disks, data := KafkaLogs(in.Node)
+		disks, data := Logs(in.Node)
 		// Also those of disks that are away: Kafka has to know that replicas are there, and not make them anew elsewhere.
 		if logs = disks; data != "" {
 			logs = []string{data}
@@ -218,12 +215,12 @@ func kafkaStorage(in Input, set func(string, any), broker bool) {
 	}
 }
 
-// KafkaLogs lists the log directories of a broker: one on each of its data disks in the order of its file, else data, one on
+// Logs lists the log directories of a broker: one on each of its data disks in the order of its file, else data, one on
 // the state partition.
-func KafkaLogs(n *facts.Node) (disks []string, data string) {
+func Logs(n *facts.Node) (disks []string, data string) {
 	for _, d := range n.Disks {
 		if d.Use == "kafka" {
-			disks = append(disks, filepath.Join(kafkaDisks, strconv.Itoa(len(disks)+1), "log"))
+			disks = append(disks, filepath.Join(kafka.Disks, strconv.Itoa(len(disks)+1), "log"))
 		}
 	}
 	if len(disks) == 0 {
@@ -246,9 +243,9 @@ func kafkaJVM() []byte {
 	return []byte(strings.Join(args, "\n") + "\n")
 }
 
-// KafkaArchive is an argument file of java(1) for the archive of classes at path. The JVM writes it when it ends and there is
+// Archive is an argument file of java(1) for the archive of classes at path. The JVM writes it when it ends and there is
 // none; one that it cannot use or write is not fatal (JEP 350), and one that a power cut damaged is found out by its checksum.
-func KafkaArchive(path string) []byte {
+func Archive(path string) []byte {
 	return []byte("-XX:+AutoCreateSharedArchive\n-XX:SharedArchiveFile=" + path + "\n-XX:+VerifySharedSpaces\n")
 }
 
