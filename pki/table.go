@@ -33,7 +33,6 @@ func Authorities() []service.AuthorityRow {
 		{Name: "kubelet-serving", Kind: service.CA, Title: "Spore kubelet serving CA", Service: "kubernetes", Usage: service.Server},
 		{Name: "front-proxy", Kind: service.CA, Title: "Spore front proxy CA", Service: "kubernetes", Users: master, Usage: service.Client},
 		{Name: ServiceAccountName, Kind: service.KeyPair, Service: "kubernetes", Users: master, Issuers: master, Key: "service-account-key"},
-		{Name: "kafka", Kind: service.CA, Title: "Spore Kafka CA", Service: "kafka", Usage: service.Server | service.Client},
 	}
 	for _, s := range services.All() {
 		for _, r := range s.Authorities {
@@ -58,7 +57,6 @@ var apiNames = append([]string{
 // Leaves is the table of end-entity certificates, with the rows of the services.
 func Leaves() []service.LeafRow {
 	master, kube := []string{"control-plane"}, []string{"control-plane", "worker"}
-	kafka := []string{"kafka-broker", "kafka-controller"}
 	every, operator := []string{service.EveryNode}, []string{service.OperatorOnly}
 	rows := []service.LeafRow{
 		{Name: "agent", Authority: "agent", Roles: every, CommonName: "{node}", Organization: []string{"spore:nodes"}, SANs: service.HostNames, Usage: service.Server | service.Client},
@@ -95,8 +93,6 @@ func Leaves() []service.LeafRow {
 		{Name: "kubelet-client", Authority: "kubernetes-client", Roles: kube, CommonName: "system:node:{node}", Organization: []string{"system:nodes"}, Usage: service.Client, Made: service.OnNode},
 		{Name: "kubelet-serving", Authority: "kubelet-serving", Roles: kube, CommonName: "system:node:{node}", Organization: []string{"system:nodes"}, SANs: service.HostNames, Usage: service.Server, Made: service.OnNode},
 		{Name: "front-proxy-client", Authority: "front-proxy", Roles: master, CommonName: "front-proxy-client", Usage: service.Client},
-
-		{Name: "kafka-broker", Authority: "kafka", Roles: kafka, CommonName: "{node}", Organization: []string{"spore:kafka-brokers"}, SANs: append([]string{"kafka.{domain}", "{aliases}"}, service.HostNames...), Usage: service.Server | service.Client},
 	}
 	for _, s := range services.All() {
 		rows = append(rows, s.Leaves...)
@@ -122,12 +118,6 @@ func Secrets() []service.SecretRow {
 		{Name: "etcd-encryption-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: service.FormKey},
 		// Opens the snapshots of etcd. The operator's folder has it as well, for those that were brought away.
 		{Name: "etcd-snapshot-key", Service: "kubernetes", Roles: []string{"control-plane"}, Form: service.FormAge},
-		{Name: "kafka-cluster-id", Service: "kafka", Roles: []string{"kafka-broker", "kafka-controller"}, Form: service.FormKafkaID},
-		{Name: "kafka-password-admin", Service: "kafka", Roles: operator, Form: service.FormPassword, Given: true},
-		{Name: "kafka-scram-admin", Service: "kafka", Roles: []string{"kafka-broker"}, Form: service.FormSCRAM, From: "kafka-password-admin"},
-		{Name: "kafka-password", Service: "kafka", Roles: operator, Each: service.OneUser, Entry: "{user-secret}", Form: service.FormPassword, Given: true},
-		// What kafka.yaml calls the password is, on brokers, its salted form.
-		{Name: "kafka-scram", Service: "kafka", Roles: []string{"kafka-broker"}, Each: service.OneUser, Entry: "{user-secret}", Form: service.FormSCRAM, From: "kafka-password"},
 		{Name: "ceph-fsid", Service: "ceph", Roles: append(both[:2:2], "control-plane", "worker"), Form: service.FormUUID},
 		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: service.FormCephx},                        // mon.
 		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: service.FormCephx},                      // client.admin

@@ -32,6 +32,11 @@ func TestARowSpeaksOfItsOwnRolesAndPrograms(t *testing.T) {
 			}
 			for _, r := range s.Renewal {
 				require.True(t, named(r.Program), r.Program)
+				require.True(t, r.Turns == "" || role(r.Turns), r.Turns)
+			}
+			for _, q := range s.Quorums {
+				require.True(t, program(func(p service.Program) bool { return p.Unit == q.Unit }), q.Unit)
+				require.NotEmpty(t, q.Data, q.Name)
 			}
 			for name := range s.Memory {
 				require.True(t, role(name), name)

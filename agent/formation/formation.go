@@ -55,39 +55,30 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
-	"spore/services/kafka"
+	"spore/services"
+	"spore/services/service"
 )
 
 // Service is a quorum service.
-type Service struct {
-	// Name is in paths and file names.
-	Name string
-	// Unit is whose start the gate holds back.
-	Unit string
-	// Data is the directory of a member's data, for people; NODE stands for the member's name.
-	Data string
-	// Initial lists the members by the configuration, sorted.
-	Initial func(*facts.Cluster) []string
-}
+type Service = service.Quorum
 
-// Services is the table of quorum services.
+// Services is the table of quorum services, with those of the services' rows.
 func Services() []Service {
-	return []Service{Etcd(), Kafka(), CephMon()}
+	out := []Service{Etcd()}
+	for _, s := range services.All() {
+		out = append(out, s.Quorums...)
+	}
+	return append(out, CephMon())
 }
 
 // Etcd is the database of Kubernetes' masters.
 func Etcd() Service {
-	return Service{"etcd", "etcd.service", "/var/lib/etcd/member", func(c *facts.Cluster) []string { return c.Members["control-plane"] }}
+	return Service{Name: "etcd", Unit: "etcd.service", Data: "/var/lib/etcd/member", Initial: func(c *facts.Cluster) []string { return c.Members["control-plane"] }}
 }
 
 // CephMon is the monitors of Ceph.
 func CephMon() Service {
-	return Service{"ceph-mon", "ceph-mon.service", "/var/lib/ceph/mon/ceph-NODE", func(c *facts.Cluster) []string { return c.Members["ceph-mon"] }}
-}
-
-// Kafka is the controllers of Kafka.
-func Kafka() Service {
-	return Service{"kafka", "kafka.service", "/var/lib/kafka/metadata", kafka.Controllers}
+	return Service{Name: "ceph-mon", Unit: "ceph-mon.service", Data: "/var/lib/ceph/mon/ceph-NODE", Initial: func(c *facts.Cluster) []string { return c.Members["ceph-mon"] }}
 }
 
 // Lookup finds a quorum service by its name.

@@ -93,7 +93,7 @@ func (l *lab) serve(name string) {
 	require.NoError(l.t, err)
 	l.listeners[name] = listener.Addr().String()
 	say := func(s string) { l.t.Log(s) }
-	members := &Server{Cluster: l.cluster.ID, Node: name, Members: map[string][]string{"kafka": Kafka().Initial(l.cluster)}, Dir: l.dirs[name], Say: say}
+	members := &Server{Cluster: l.cluster.ID, Node: name, Members: map[string][]string{"kafka": kafka.Quorum().Initial(l.cluster)}, Dir: l.dirs[name], Say: say}
 	s := &api.Server{
 		Rows:     []api.Row{{Method: http.MethodGet, Path: nodeapi.FormationPath + "{service}", Who: []nodeapi.Role{nodeapi.Node}, Handle: members.Answer}},
 		Identity: func() (nodeapi.Identity, error) { return l.identity(name, "agent"), nil }, Say: say, Now: time.Now,
@@ -121,7 +121,7 @@ func (a asker) Ask(ctx context.Context, service, member string) (Answer, error) 
 
 func (l *lab) options(name string) Options {
 	return Options{
-		Service: "kafka", Cluster: l.cluster.ID, Node: name, Initial: Kafka().Initial(l.cluster), Dir: l.dirs[name], Asker: asker{l, l.identity(name, "agent")},
+		Service: "kafka", Cluster: l.cluster.ID, Node: name, Initial: kafka.Quorum().Initial(l.cluster), Dir: l.dirs[name], Asker: asker{l, l.identity(name, "agent")},
 		Say: func(s string) { l.t.Log(name + ": " + s) }, Status: func(string) {}, Every: 10 * time.Millisecond,
 		Empty: func() (bool, error) { return true, nil }, Make: func(context.Context, Plan) error { return nil },
 	}

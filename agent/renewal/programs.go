@@ -8,7 +8,6 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
-	"spore/services/kafka"
 	"spore/services/service"
 )
 
@@ -21,10 +20,8 @@ func Programs() []service.Renewal {
 	api := map[string]service.Way{"kubernetes-server.crt": service.Restarts}
 	master := "control-plane"
 	rows := []service.Renewal{
-		{Program: "api", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}},                         // reads both for each connection
-		{Program: "signer", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}},                      // one process for each request
-		{Program: "kafka", Leaves: service.Restarts, Trust: map[string]service.Way{"kafka.crt": service.Restarts}, Turns: "kafka"}, // its own key store is made at its start
-		{Program: "kafka-bootstrap", Leaves: service.Restarts, Trust: map[string]service.Way{"kafka.crt": service.Restarts}},
+		{Program: "api", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}},    // reads both for each connection
+		{Program: "signer", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}}, // one process for each request
 
 		// etcd reads its certificates for each connection (client/pkg/transport), and whom it trusts at its start alone.
 		{Program: "etcd", Leaves: service.Reads, Trust: map[string]service.Way{"etcd.crt": service.Restarts, "etcd-client.crt": service.Restarts}, Turns: master},
@@ -120,15 +117,12 @@ func ProgramsOf(c *facts.Cluster, n *facts.Node) []string {
 
 // Others are the other nodes that a program takes turns with.
 func Others(c *facts.Cluster, n *facts.Node, program string) []string {
-	var members []string
-	switch turns := rowOf(program).Turns; turns {
-	case "":
+	turns := rowOf(program).Turns
+	if turns == "" {
 		return nil
-	case "kafka":
-		members = append(slices.Clone(kafka.Controllers(c)), kafka.Brokers(c)...)
-	default:
-		members = slices.Clone(c.Members[turns])
 	}
+	role, _ := services.Lookup(turns)
+	members := slices.Concat(c.Members[turns], c.Members[role.StandIn])
 	slices.Sort(members)
 	return slices.DeleteFunc(slices.Compact(members), func(name string) bool { return name == n.Name })
 }

@@ -20,7 +20,6 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
-	"spore/services/kafka"
 	"spore/services/service"
 )
 
@@ -296,8 +295,6 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 			if !slices.Contains(n.Roles, "control-plane") {
 				sum += 1536
 			}
-		case kafka.Broker:
-			sum += 1024
 		case "ceph-osd":
 			osd := 1024
 			if c.Services.Ceph() != nil {

@@ -13,8 +13,6 @@ import (
 const (
 	// Admin is the user that there always is.
 	Admin = "admin"
-	// adminSecret is that user's password in the table of package pki.
-	adminSecret = "kafka-password-admin"
 	// leastHeap is the smallest heap, in MiB, with which a broker with a few topics works.
 	leastHeap = 256
 	// mostHeap is one from which the JVM has long pointers, and so less room than with less; in MiB.
@@ -114,7 +112,7 @@ func checkUsers(k *check.Checker, file check.File, users []User) {
 		if file.Has("users", i, "name") {
 			switch {
 			case u.Name == Admin:
-				k.Errorf(p.Then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", adminSecret)
+				k.Errorf(p.Then("name"), "the user admin always exists, with every right; its password is the secret %s: choose another name", AdminSecret)
 			case !userName.MatchString(u.Name):
 				k.Errorf(p.Then("name"), "the user name %q is not valid; write 1 to 64 letters, digits, -, _, . and @, the first a letter or digit", check.Clip(u.Name))
 			default:
@@ -127,7 +125,7 @@ func checkUsers(k *check.Checker, file check.File, users []User) {
 			switch {
 			case twice:
 				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q, so they have the same password", check.Clip(users[first].Name), check.Clip(u.Name), check.Clip(ref))
-			case ref == adminSecret || elsewhere[ref]:
+			case ref == AdminSecret || elsewhere[ref]:
 				k.Errorf(p.Then("password"), "the password of %s is a bundle entry that something else uses already, %q; give it its own entry", check.Clip(u.Name), check.Clip(ref))
 			}
 			if !twice {

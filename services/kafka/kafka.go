@@ -25,6 +25,9 @@ const (
 // Disks is where a node mounts the disks for Kafka, by their numbers.
 const Disks = "/var/lib/kafka/disks"
 
+// Metadata holds the metadata log, on the state partition whatever the data disks are.
+const Metadata = "/var/lib/kafka/metadata"
+
 // Service is the row of the list of services.
 func Service() service.Service {
 	return service.Service{
@@ -53,17 +56,20 @@ func Service() service.Service {
 			{Name: "kafka-bootstrap", Unit: "kafka-bootstrap.service", User: "spore-kafka", NeedsSecrets: true,
 				Secrets: append(service.Pairs("kafka-broker"), "kafka-scram-admin")},
 		},
+		Authorities: authorities,
+		Leaves:      leaves,
+		Secrets:     secrets,
 		UserSecrets: userSecrets,
+		Renewal: []service.Renewal{
+			{Program: "kafka", Leaves: service.Restarts, Trust: map[string]service.Way{"kafka.crt": service.Restarts}, Turns: Controller}, // its own key store is made at its start
+			{Program: "kafka-bootstrap", Leaves: service.Restarts, Trust: map[string]service.Way{"kafka.crt": service.Restarts}},
+		},
+		Quorums: []service.Quorum{Quorum()},
+		Live: []service.Live{
+			{Path: "members.kafka", Why: "controllers form a quorum"},
+			{Path: "services." + Name, Why: "brokers restart one after the other"},
+		},
+		Memory:      map[string]service.Memory{Broker: service.MiB(1024)},
 		Environment: map[string]service.Variables{"kafka": variables},
 	}
-}
-
-func userSecrets(s spec.Services) []string {
-	var out []string
-	if k := Of(s); k != nil {
-		for _, u := range k.Users {
-			out = append(out, u.Password.SecretRef)
-		}
-	}
-	return out
 }

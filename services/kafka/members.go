@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"spore/cluster/facts"
+	"spore/services/service"
 )
 
 // ID is a node's node.id in Kafka, 1 to 2^31-1. It comes from the node's name alone, so that it stays what it is whoever
@@ -31,4 +32,9 @@ func Nodes(c *facts.Cluster) []string {
 	all := slices.Concat(Brokers(c), Controllers(c))
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// Quorum is the controllers.
+func Quorum() service.Quorum {
+	return service.Quorum{Name: Name, Unit: "kafka.service", Data: Metadata, Initial: Controllers}
 }

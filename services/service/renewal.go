@@ -27,7 +27,7 @@ type Renewal struct {
 	Trust map[string]Way
 	// Signal is the name of the signal.
 	Signal string
-	// Turns is the role whose nodes let one of them restart the program at a time, and only while it runs on all others; empty
-	// where each node is by itself.
+	// Turns is the role whose nodes, with those of its stand-in, let one of them restart the program at a time, and only while it
+	// runs on all others; empty where each node is by itself.
 	Turns string
 }

@@ -51,6 +51,8 @@ type Service struct {
 	UserSecrets func(s spec.Services) []string
 	// Renewal is how its programs take new certificates; one without a row is started again for whatever is new.
 	Renewal []Renewal
+	// Quorums are its programs whose members agree before one of them makes data anew.
+	Quorums []Quorum
 	// Live is what a running node takes at once of a new configuration.
 	Live []Live
 	// Memory is, by role, what a machine of a rehearsal is given.

@@ -17,6 +17,7 @@ import (
 	"spore/agent/netnstest"
 	"spore/agent/nodetest"
 	"spore/agent/status"
+	"spore/services/kafka"
 )
 
 func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
@@ -28,14 +29,14 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		machines := nodetest.Brokers(t, "10.77.0.11", "10.77.0.12")
 		full, wiped := machines["kafka-1"], machines["kafka-2"]
 		none := func(context.Context, formation.Plan) error { return errors.New("there is data") }
-		kind, err := quorum.Enter(context.Background(), full, formation.Kafka(), func() (bool, error) { return false, nil }, none)
+		kind, err := quorum.Enter(context.Background(), full, kafka.Quorum(), func() (bool, error) { return false, nil }, none)
 		require.NoError(t, err)
 		require.Equal(t, formation.Run, kind)
 
 		plans := make(chan formation.Plan, 1)
 		done := make(chan error, 1)
 		go func() {
-			_, err := quorum.Enter(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return true, nil }, func(_ context.Context, p formation.Plan) error {
+			_, err := quorum.Enter(context.Background(), wiped, kafka.Quorum(), func() (bool, error) { return true, nil }, func(_ context.Context, p formation.Plan) error {
 				plans <- p
 				return nil
 			})
@@ -60,7 +61,7 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 		stop()
 
 		require.NoError(t, quorum.Force(context.Background(), wiped, io.Discard, "kafka", []string{"kafka-1", "kafka-2"}))
-		kind, err = quorum.Enter(context.Background(), wiped, formation.Kafka(), func() (bool, error) { return false, nil }, func(_ context.Context, p formation.Plan) error {
+		kind, err = quorum.Enter(context.Background(), wiped, kafka.Quorum(), func() (bool, error) { return false, nil }, func(_ context.Context, p formation.Plan) error {
 			require.Equal(t, []string{"kafka-2"}, p.Names())
 			return nil
 		})

@@ -28,8 +28,6 @@ const (
 )
 
 const (
-	// Metadata holds the metadata log, on the state partition whatever the data disks are.
-	Metadata = "/var/lib/kafka/metadata"
 	// kafkaData is the log directory of a broker without data disks.
 	kafkaData = "/var/lib/kafka/data"
 	// Archives is where the JVM keeps classes as it has parsed them.
@@ -38,8 +36,6 @@ const (
 	kafkaHome = "/usr/share/kafka"
 	// Jars matches what the program is.
 	Jars = kafkaHome + "/libs/*.jar"
-	// kafkaOrganization is the organization in the certificates of brokers and controllers (package pki).
-	kafkaOrganization = "spore:kafka-brokers"
 )
 
 // trust has the authority of Kafka, from the verified cluster part.
@@ -164,8 +160,8 @@ func kafkaSecurity(dir string, set func(string, any)) {
 	set("allow.everyone.if.no.acl.found", false)
 	// All nodes are one principal, so that a new one needs no other configuration on those that are there. The names of users
 	// have no colon in them, so none of them can be this one.
-	set("ssl.principal.mapping.rules", "RULE:^CN=[^,]+,O="+kafkaOrganization+"$/"+kafkaOrganization+"/,DEFAULT")
-	set("super.users", "User:"+kafka.Admin+";User:"+kafkaOrganization)
+	set("ssl.principal.mapping.rules", "RULE:^CN=[^,]+,O="+kafka.Organization+"$/"+kafka.Organization+"/,DEFAULT")
+	set("super.users", "User:"+kafka.Admin+";User:"+kafka.Organization)
 }
 
 // kafkaTLS is the node's certificate, and whom it trusts.
@@ -188,8 +184,8 @@ func kafkaClientProperties(dir string) []byte {
 
 // kafkaStorage says where data is and in how many copies.
 func kafkaStorage(in rendering.Input, set func(string, any), broker bool) {
-	set("metadata.log.dir", Metadata)
-	logs := []string{Metadata} // Kafka's default is below /tmp, for controllers as well
+	set("metadata.log.dir", kafka.Metadata)
+	logs := []string{kafka.Metadata} // Kafka's default is below /tmp, for controllers as well
 	if broker {
 		disks, data := Logs(in.Node)
 		// Also those of disks that are away: Kafka has to know that replicas are there, and not make them anew elsewhere.

@@ -63,7 +63,7 @@ func Format(ctx context.Context, m *node.Machine) error {
 		})
 	}
 	if slices.Contains(kafka.Controllers(c), n.Name) {
-		_, err := quorum.Enter(ctx, m, formation.Kafka(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
+		_, err := quorum.Enter(ctx, m, kafka.Quorum(), storage.Empty, func(ctx context.Context, p formation.Plan) error {
 			if err := storage.Clear(); err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ func storageOf(c *facts.Cluster, n *facts.Node) (*kraft.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &kraft.Storage{Metadata: kafkanode.Metadata, Cluster: strings.TrimSpace(string(id)), Node: kafka.ID(n.Name)}
+	s := &kraft.Storage{Metadata: kafka.Metadata, Cluster: strings.TrimSpace(string(id)), Node: kafka.ID(n.Name)}
 	if slices.Contains(kafka.Brokers(c), n.Name) {
 		s.Disks, s.Data = kafkanode.Logs(n)
 	}
