@@ -7,6 +7,7 @@ import (
 	"spore/cluster/check"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services"
 )
 
 var diskUses = []string{"state", "osd", "kafka"}
@@ -15,8 +16,15 @@ func usedFor(use string) func(spec.Disk) bool {
 	return func(d spec.Disk) bool { return d.Use == use }
 }
 
-// useRoles says which role a use of a disk belongs to.
-var useRoles = map[string]string{"osd": "ceph-osd", "kafka": "kafka-broker"}
+// roleOfUse is the role whose nodes have disks of a use; empty for a use that every node may have.
+func roleOfUse(use string) string {
+	for _, s := range services.All() {
+		if role := s.Disks[use]; role != "" {
+			return role
+		}
+	}
+	return ""
+}
 
 // checkDisks checks the disks of one node. Whoever wipes a disk later relies on this: a selector names one disk, and no
 // disk is named twice.
@@ -26,7 +34,7 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 	for i, d := range list {
 		p := check.In(src, "disks", i)
 		if src.Has("disks", i, "use") && k.OneOf(p.Then("use"), "the use of a disk", d.Use, diskUses) {
-			if role := useRoles[d.Use]; role != "" && !k.HasRole(node, role) {
+			if role := roleOfUse(d.Use); role != "" && !k.HasRole(node, role) {
 				k.Errorf(p.Then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.NodeName(node), role)
 			}
 			if d.Use == "state" {

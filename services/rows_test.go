@@ -38,6 +38,9 @@ func TestARowSpeaksOfItsOwnRolesAndPrograms(t *testing.T) {
 				require.True(t, program(func(p service.Program) bool { return p.Unit == q.Unit }), q.Unit)
 				require.NotEmpty(t, q.Data, q.Name)
 			}
+			for use, name := range s.Disks {
+				require.True(t, role(name), "%s of %s", name, use)
+			}
 			for name := range s.Memory {
 				require.True(t, role(name), name)
 			}

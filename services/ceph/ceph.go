@@ -18,6 +18,7 @@ func Service() service.Service {
 	return service.Service{
 		Name:     Name,
 		Settings: func() spec.Settings { return new(spec.Ceph) },
+		Disks:    map[string]string{"osd": "ceph-osd"},
 		Roles: []service.Role{
 			{Name: "ceph-mon", Target: "ceph-mon.target", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr", "ceph-mds"}},
 			{Name: "ceph-osd", Target: "ceph-osd.target", Programs: []string{"ceph-disks", "ceph-osd"}},

@@ -37,6 +37,7 @@ func Service() service.Service {
 		Choices:  map[string][]string{"ACL.operations": allOperations()},
 		Members:  checkMembers,
 		NodeFile: checkRack,
+		Disks:    map[string]string{"kafka": Broker},
 		Roles: []service.Role{
 			{Name: Broker, Target: "kafka.target", Programs: []string{"kafka-disks", "kafka", "kafka-bootstrap"}},
 			{Name: Controller, StandIn: Broker, Target: "kafka.target", Programs: []string{"kafka"}},

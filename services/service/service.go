@@ -33,6 +33,8 @@ type Service struct {
 	// Files are the files of the configuration folder that the settings, which s has, name. k.Files tells Check what is wrong
 	// with each of them.
 	Files func(s spec.Services) []string
+	// Disks has, by the use of a disk that a node's file may say, the role whose nodes have such disks.
+	Disks map[string]string
 	// Choices has the closed lists of values of the settings, by Go type and key ("ACL.access"). The entries of a list are
 	// meant where the key holds one.
 	Choices map[string][]string
