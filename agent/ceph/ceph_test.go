@@ -21,10 +21,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/pki/cephx"
+	cephnode "spore/services/ceph/node"
 )
 
 // testKey is a key of Ceph that says that it was made in that second.
@@ -189,10 +189,10 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 	}{
 		{"a key that is missing", spec.Ceph{}, func(h *Have) { delete(h.Entities, "mgr.a") }, []string{"import [mgr.a]"}},
 		{"an older key", spec.Ceph{}, func(h *Have) {
-			h.Entities["client.admin"] = Entity{"client.admin", testKey(0, 9), render.CephCaps["client.admin"]}
+			h.Entities["client.admin"] = Entity{"client.admin", testKey(0, 9), cephnode.Caps["client.admin"]}
 		}, []string{"import [client.admin]"}},
 		{"a newer key", spec.Ceph{}, func(h *Have) {
-			h.Entities["client.admin"] = Entity{"client.admin", testKey(2, 9), render.CephCaps["client.admin"]}
+			h.Entities["client.admin"] = Entity{"client.admin", testKey(2, 9), cephnode.Caps["client.admin"]}
 		}, []string{}},
 		{"a newer key that may do too much", spec.Ceph{}, func(h *Have) {
 			h.Entities["client.kubernetes-rbd.k"] = Entity{"client.kubernetes-rbd.k", testKey(2, 9), map[string]string{"mon": "allow *"}}
@@ -202,7 +202,7 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 		}, []string{"auth rm client.bootstrap-osd"}},
 		{"a worker that may ask the manager", spec.Ceph{}, func(h *Have) {
 			e := h.Entities["client.kubernetes-rbd.w"]
-			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephKubernetesCaps(&spec.Ceph{}, true)}
+			h.Entities[e.Name] = Entity{e.Name, e.Key, cephnode.KubernetesCaps(&spec.Ceph{}, true)}
 		}, []string{"auth caps client.kubernetes-rbd.w mon profile rbd osd profile rbd pool=rbd"}},
 		{"a node that may give up the OSDs of others", spec.Ceph{}, func(h *Have) {
 			e := h.Entities["client.bootstrap-osd.o"]
@@ -221,10 +221,10 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 			[]string{"config set global mon_allow_pool_size_one false"}},
 		{"a worker that may have shared volumes made", shared, func(h *Have) {
 			e := h.Entities["client.kubernetes-cephfs.w"]
-			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephFSKubernetesCaps(&shared, true)}
+			h.Entities[e.Name] = Entity{e.Name, e.Key, cephnode.FSKubernetesCaps(&shared, true)}
 		}, []string{"auth caps client.kubernetes-cephfs.w mds allow rw fsname=files path=/volumes/kubernetes mon allow r fsname=files osd allow rw tag cephfs data=files"}},
 		{"the user that all nodes mounted as, and may still", shared, func(h *Have) {
-			h.Entities[cephx.CephFS] = Entity{cephx.CephFS, testKey(9, 9), render.CephFSKubernetesCaps(&shared, true)}
+			h.Entities[cephx.CephFS] = Entity{cephx.CephFS, testKey(9, 9), cephnode.FSKubernetesCaps(&shared, true)}
 		}, []string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -480,7 +480,7 @@ func stand(t *testing.T) (*Store, *[]string) {
 
 func TestTheStoreIsThereWhenItIsWhole(t *testing.T) {
 	s, ran := stand(t)
-	require.NoError(t, s.Form(context.Background(), []render.CephMonitor{{Name: "a", Addr: addr("10.0.0.1")}, {Name: "b", Addr: addr("fd00::2")}}))
+	require.NoError(t, s.Form(context.Background(), []cephnode.Monitor{{Name: "a", Addr: addr("10.0.0.1")}, {Name: "b", Addr: addr("fd00::2")}}))
 	require.Equal(t, []string{
 		"monmaptool --create --clobber --fsid 0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11 --enable-all-features --addv a [v2:10.0.0.1:3300] --addv b [v2:[fd00::2]:3300] DIR/monmap",
 		"ceph-mon --mkfs -c /c --id a --mon-data DIR/ceph-a.new --monmap DIR/monmap --fsid 0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11 --keyring /k",

@@ -24,6 +24,8 @@ import (
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	cephnode "spore/services/ceph/node"
+	"spore/services/rendering"
 )
 
 const testFSID = "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"
@@ -36,7 +38,7 @@ type machine struct {
 	t     *testing.T
 	name  string
 	dir   string
-	in    render.Input
+	in    rendering.Input
 	store Store
 	mon   *exec.Cmd
 	mgr   *exec.Cmd
@@ -51,7 +53,7 @@ func newMachine(t *testing.T, name string, members []string, c *spec.Ceph, made 
 	for _, m := range members {
 		hosts += addresses[m] + " " + m + "\n"
 	}
-	m := &machine{t: t, name: name, dir: dir, in: render.Input{
+	m := &machine{t: t, name: name, dir: dir, in: rendering.Input{
 		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &spec.Kubernetes{}}},
 		Node:    &facts.Node{Name: name, IPs: []string{addresses[name]}},
 		Dir:     dir,
@@ -96,10 +98,10 @@ func keyOf(node string, made byte) func(string) (string, error) {
 	}
 }
 
-func (m *machine) monitors() []render.CephMonitor {
-	var out []render.CephMonitor
+func (m *machine) monitors() []cephnode.Monitor {
+	var out []cephnode.Monitor
 	for _, n := range m.in.Cluster.Members["ceph-mon"] {
-		out = append(out, render.CephMonitor{Name: n, Addr: netip.MustParseAddr(addresses[n])})
+		out = append(out, cephnode.Monitor{Name: n, Addr: netip.MustParseAddr(addresses[n])})
 	}
 	return out
 }

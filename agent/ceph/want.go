@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/pki/cephx"
+	cephnode "spore/services/ceph/node"
 )
 
 // Entity is a user or daemon in Ceph's authentication database.
@@ -51,16 +51,16 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 		caps        map[string]string
 	}
 	rows := []row{
-		{"client.admin", "ceph-admin-key", render.CephCaps["client.admin"]},
-		{"mgr." + node, "ceph-mgr-key", render.CephCaps["mgr"]},
+		{"client.admin", "ceph-admin-key", cephnode.Caps["client.admin"]},
+		{"mgr." + node, "ceph-mgr-key", cephnode.Caps["mgr"]},
 	}
 	if len(w.Filesystems) > 0 {
-		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
+		rows = append(rows, row{"mds." + node, "ceph-mds-key", cephnode.Caps["mds"]})
 	}
 	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
 	// one, so it is not in Gone: a node that has not started anew works as it.
 	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes() == nil {
-		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s, true)})
+		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", cephnode.FSKubernetesCaps(s, true)})
 	}
 	made := func(ref string) (string, error) {
 		value, err := key(ref)
@@ -104,7 +104,7 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		}
 		return nil
 	}
-	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
+	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return cephnode.Caps[cephx.OSD] })
 	if err != nil || c.Services.Kubernetes() == nil {
 		return out, err
 	}
@@ -117,8 +117,8 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		where     []string
 		caps      func(c *spec.Ceph, master bool) map[string]string
 	}{
-		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph().KubernetesPools(), render.CephKubernetesCaps},
-		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph().KubernetesFilesystems(), render.CephFSKubernetesCaps},
+		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph().KubernetesPools(), cephnode.KubernetesCaps},
+		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph().KubernetesFilesystems(), cephnode.FSKubernetesCaps},
 	} {
 		if len(volumes.where) == 0 {
 			continue
