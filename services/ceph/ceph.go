@@ -42,6 +42,7 @@ func Service() service.Service {
 				Ports:   []service.Port{ports("metadata servers of Ceph")},
 				Secrets: []string{"ceph-fsid", "ceph-mds-key"}},
 		},
+		Debian: debian,
 		Parts: []service.Part{
 			{Name: spec.PartCephFS, On: func(c *facts.Cluster) bool {
 				return c.Services.Ceph() != nil && len(c.Services.Ceph().Filesystems) > 0
