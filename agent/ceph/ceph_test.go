@@ -23,7 +23,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/pki/cephx"
+	"spore/services/ceph/cephx"
 	cephnode "spore/services/ceph/node"
 )
 

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"spore/cluster/spec"
-	"spore/pki/cephx"
+	"spore/services/ceph"
+	"spore/services/ceph/cephx"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 const cephState = "/var/lib/ceph"
@@ -47,7 +47,7 @@ type Monitor struct {
 
 // Endpoint is the monitor's address as Ceph writes it (entity_addrvec_t): messenger version 2 alone, which encrypts.
 func (m Monitor) Endpoint() string {
-	return "[v2:" + netip.AddrPortFrom(m.Addr, service.PortCephMon).String() + "]"
+	return "[v2:" + netip.AddrPortFrom(m.Addr, ceph.PortMon).String() + "]"
 }
 
 // Monitors returns the monitors of cluster.yaml, by name.

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"spore/services/ceph"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 const cephfsKey = "ceph-kubernetes-cephfs-node-key"
@@ -48,7 +48,7 @@ func cephfsNode(in rendering.Input) (map[string]rendering.File, error) {
 	}
 	var endpoints []string
 	for _, m := range mons {
-		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, service.PortCephMon).String())
+		endpoints = append(endpoints, netip.AddrPortFrom(m.Addr, ceph.PortMon).String())
 	}
 	args, err := rendering.Arguments([]string{cephfsUser(in), "--node=" + in.Node.Name, "--fsid=" + fsid, "--monitors=" + strings.Join(endpoints, "/")})
 	if err != nil {

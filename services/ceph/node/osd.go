@@ -1,10 +1,9 @@
 package node
 
 import (
-	"slices"
 	"strconv"
 
-	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering"
 )
 
@@ -22,7 +21,7 @@ func cephOSD(in rendering.Input) (map[string]rendering.File, error) {
 		{"crush_location", "root=default host=" + in.Node.Name},
 	}
 	if in.Cluster.Services.Ceph() != nil && in.Cluster.Services.Ceph().OSDMemory == 0 {
-		osds := len(slices.DeleteFunc(slices.Clone(in.Node.Disks), func(d spec.Disk) bool { return d.Use != "osd" }))
+		osds := len(ceph.OSDs(in.Node.Disks))
 		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
 	}
 	return cephFiles(in, []CephKey{{OSDUser(in.Node.Name), "ceph-osd-key"}}, more...)
