@@ -18,8 +18,6 @@ func Choices() map[string][]string {
 		"State.encrypt":          stateKeys,
 		"State.withoutTPM":       withoutTPM,
 		"KafkaACL.operations":    allKafkaOperations(),
-		"CephPool.application":   poolApplications,
-		"Ceph.failureDomain":     failureDomains,
 		"Kubernetes.podSecurity": podSecurityLevels,
 		"Kubernetes.audit":       auditLevels,
 		"Image.suite":            suites,

@@ -24,6 +24,7 @@ import (
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 	cephnode "spore/services/ceph/node"
 	"spore/services/rendering"
 )
@@ -46,7 +47,7 @@ type machine struct {
 
 var addresses = map[string]string{"a": "127.0.0.1", "b": "127.0.0.2", "c": "127.0.0.3"}
 
-func newMachine(t *testing.T, name string, members []string, c *spec.Ceph, made byte) *machine {
+func newMachine(t *testing.T, name string, members []string, c *ceph.Settings, made byte) *machine {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "mon"), 0o755))
 	hosts := ""
@@ -162,8 +163,8 @@ func (m *machine) numbers() {
 func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	settings := &spec.Ceph{PoolSize: 1, FailureDomain: "osd", Pools: []spec.CephPool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}},
-		Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
+	settings := &ceph.Settings{PoolSize: 1, FailureDomain: "osd", Pools: []ceph.Pool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}},
+		Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}
 	a := newMachine(t, "a", []string{"a"}, settings, 1)
 	empty, err := a.store.Empty()
 	require.NoError(t, err)
@@ -234,7 +235,7 @@ func TestAWipedMonitorTakesEverythingFromTheQuorum(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	all := map[string]*machine{}
 	for _, n := range names {
-		m := newMachine(t, n, names, &spec.Ceph{}, 1)
+		m := newMachine(t, n, names, &ceph.Settings{}, 1)
 		require.NoError(t, m.store.Form(ctx, m.monitors()))
 		m.mon = m.start("ceph-mon")
 		all[n] = m
@@ -288,11 +289,11 @@ func TestAWipedMonitorTakesEverythingFromTheQuorum(t *testing.T) {
 func TestAMonitorThatIsNewInClusterYAMLAddsItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	a := newMachine(t, "a", []string{"a"}, &spec.Ceph{}, 1)
+	a := newMachine(t, "a", []string{"a"}, &ceph.Settings{}, 1)
 	require.NoError(t, a.store.Form(ctx, a.monitors()))
 	a.mon = a.start("ceph-mon")
 	require.NoError(t, a.quorum(ctx))
-	b := newMachine(t, "b", []string{"a", "b"}, &spec.Ceph{}, 1)
+	b := newMachine(t, "b", []string{"a", "b"}, &ceph.Settings{}, 1)
 	require.NoError(t, b.store.Join(ctx, []string{"a"}))
 	b.mon = b.start("ceph-mon")
 	require.NoError(t, b.quorum(ctx))

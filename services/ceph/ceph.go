@@ -31,7 +31,11 @@ const firstPort, lastPort = 6800, 7568
 func Service() service.Service {
 	return service.Service{
 		Name:     Name,
-		Settings: func() spec.Settings { return new(spec.Ceph) },
+		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
+		Members:  checkMembers,
+		Nodes:    checkNodes,
+		Choices:  map[string][]string{"Pool.application": poolApplications, "Settings.failureDomain": failureDomains},
 		Roles: []service.Role{
 			{Name: roleMon, Target: "ceph-mon.target", Programs: []string{"ceph-mon", "ceph-bootstrap", "ceph-mgr", "ceph-mds"}},
 			{Name: roleOSD, Target: "ceph-osd.target", Programs: []string{"ceph-disks", "ceph-osd"}},
@@ -52,7 +56,7 @@ func Service() service.Service {
 				Ports:   []service.Port{ports("managers of Ceph")},
 				Secrets: []string{"ceph-fsid", "ceph-mgr-key"}},
 			// A metadata server of CephFS beside each monitor.
-			{Name: "ceph-mds", Unit: "ceph-mds.service", With: spec.PartCephFS, Packages: []string{"ceph-mds"}, User: "ceph", NeedsSecrets: true,
+			{Name: "ceph-mds", Unit: "ceph-mds.service", With: PartCephFS, Packages: []string{"ceph-mds"}, User: "ceph", NeedsSecrets: true,
 				Ports:   []service.Port{ports("metadata servers of Ceph")},
 				Secrets: []string{"ceph-fsid", "ceph-mds-key"}},
 		}, volumes),
@@ -68,11 +72,11 @@ func Service() service.Service {
 		Memory: map[string]service.Memory{roleOSD: osdMemory},
 		Debian: debian,
 		Parts: []service.Part{
-			{Name: spec.PartCephFS, On: func(c *facts.Cluster) bool {
-				return c.Services.Ceph() != nil && len(c.Services.Ceph().Filesystems) > 0
+			{Name: PartCephFS, On: func(c *facts.Cluster) bool {
+				return Of(c.Services) != nil && len(Of(c.Services).Filesystems) > 0
 			}},
-			{Name: spec.PartCephFSVolumes, On: func(c *facts.Cluster) bool {
-				return c.Services.Kubernetes() != nil && len(c.Services.Ceph().KubernetesFilesystems()) > 0
+			{Name: PartCephFSVolumes, On: func(c *facts.Cluster) bool {
+				return c.Services.Kubernetes() != nil && len(Of(c.Services).KubernetesFilesystems()) > 0
 			}},
 		},
 	}
@@ -86,7 +90,7 @@ func ports(what string) service.Port {
 // osdMemory is what the OSDs of a node are told to stay within, and room.
 func osdMemory(c *facts.Cluster, n *facts.Node) int {
 	osd := 1024
-	if s := c.Services.Ceph(); s != nil {
+	if s := Of(c.Services); s != nil {
 		osd = max(osd, s.OSDMemory+128)
 	}
 	return osd * max(1, len(OSDs(n.Disks)))

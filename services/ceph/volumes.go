@@ -1,7 +1,6 @@
 package ceph
 
 import (
-	"spore/cluster/spec"
 	"spore/services/service"
 )
 
@@ -16,11 +15,11 @@ var volumes = []service.Program{
 		Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
 
 	// Shared volumes of pods: the controller makes and removes subvolumes of CephFS, the node mounts them.
-	{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: spec.PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
+	{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
 		Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
-	{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: spec.PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
+	{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
 		Secrets: service.Pairs("rbd-provisioner")},
-	{Name: "cephfs-node", Unit: "cephfs-node.service", With: spec.PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
+	{Name: "cephfs-node", Unit: "cephfs-node.service", With: PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
 		Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 }
 

@@ -142,7 +142,7 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Ceph() == nil || !slices.Contains(n.Roles, "ceph-mon") {
+	if n == nil || !c.Services.Has("ceph") || !slices.Contains(n.Roles, "ceph-mon") {
 		return nil, nil, fmt.Errorf("%w with the role ceph-mon", detect.ErrUnmatched)
 	}
 	return c, n, nil

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"spore/cluster/spec"
 	"spore/services/ceph"
 	"spore/services/ceph/cephx"
 	"spore/services/kubernetes/client"
@@ -166,7 +165,7 @@ var (
 // cephConf renders the configuration of one program, or of people's commands. It has one section: each program has its own
 // file.
 func cephConf(in rendering.Input, more ...setting) (rendering.File, error) {
-	if in.Cluster.Services.Ceph() == nil {
+	if ceph.Of(in.Cluster.Services) == nil {
 		return rendering.File{}, fmt.Errorf("the service ceph is not enabled")
 	}
 	fsid, err := cephSecret(in, "ceph-fsid", uuidForm)
@@ -214,7 +213,7 @@ func cephConf(in rendering.Input, more ...setting) (rendering.File, error) {
 	for _, s := range append(settings, more...) {
 		fmt.Fprintf(&b, "%s\n", strings.TrimRight(s.name+" = "+s.value, " "))
 	}
-	if m := in.Cluster.Services.Ceph().OSDMemory; m > 0 {
+	if m := ceph.Of(in.Cluster.Services).OSDMemory; m > 0 {
 		fmt.Fprintf(&b, "[osd]\nosd_memory_target = %d\n", m<<20)
 	}
 	// A command has no life of its own to be asked about.
@@ -266,7 +265,7 @@ func cephSecret(in rendering.Input, ref string, form *regexp.Regexp) (string, er
 
 // KubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and
 // remove them, which may go to the manager; other nodes map them and have no business there.
-func KubernetesCaps(c *spec.Ceph, master bool) map[string]string {
+func KubernetesCaps(c *ceph.Settings, master bool) map[string]string {
 	var pools []string
 	for _, name := range c.KubernetesPools() {
 		pools = append(pools, "profile rbd pool="+name)
@@ -281,14 +280,14 @@ func KubernetesCaps(c *spec.Ceph, master bool) map[string]string {
 // FSKubernetesCaps are what a user of Kubernetes may do with the file systems that are given to it: mount what is in
 // its group. One who makes volumes, as masters do, may have the manager make and remove subvolumes of the group. Nobody can
 // change a quota, which would take the right p.
-func FSKubernetesCaps(c *spec.Ceph, makes bool) map[string]string {
+func FSKubernetesCaps(c *ceph.Settings, makes bool) map[string]string {
 	var mon, osd, mds, mgr []string
 	for _, name := range c.KubernetesFilesystems() {
 		mon = append(mon, "allow r fsname="+name)
 		osd = append(osd, "allow rw tag cephfs data="+name)
-		mds = append(mds, "allow rw fsname="+name+" path="+spec.CephFSGroups+"/"+spec.CephFSKubernetesGroup)
+		mds = append(mds, "allow rw fsname="+name+" path="+ceph.GroupsFolder+"/"+ceph.KubernetesGroup)
 		for _, command := range []string{"subvolumegroup create", "subvolume create", "subvolume info", "subvolume rm"} {
-			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, spec.CephFSKubernetesGroup))
+			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, ceph.KubernetesGroup))
 		}
 	}
 	caps := map[string]string{"mon": strings.Join(mon, ", "), "osd": strings.Join(osd, ", "), "mds": strings.Join(mds, ", ")}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering"
 	"spore/services/rendering/renderingtest"
 )
@@ -19,7 +19,7 @@ func cephTestKey(n int) string {
 }
 
 // cephInput is the node of a cluster with three monitors.
-func cephInput(c *spec.Ceph, dir string) rendering.Input {
+func cephInput(c *ceph.Settings, dir string) rendering.Input {
 	in := testInput(&facts.Node{Name: "master-02", Hostname: "m2", FQDN: "m2.lab.internal", IPs: []string{"10.77.0.22"}, Roles: []string{"ceph-mon"}})
 	in.Cluster.Members["ceph-mon"] = in.Cluster.Members["control-plane"]
 	in.Cluster.Services.Set(c)
@@ -41,7 +41,7 @@ func cephInput(c *spec.Ceph, dir string) rendering.Input {
 func TestProgramsOfCeph(t *testing.T) {
 	for _, program := range []string{"ceph-mon", "ceph-mgr", "ceph-mds", "ceph-bootstrap"} {
 		t.Run(program, func(t *testing.T) {
-			files, err := render(program, cephInput(&spec.Ceph{OSDMemory: 1024}, "/run/"+program))
+			files, err := render(program, cephInput(&ceph.Settings{OSDMemory: 1024}, "/run/"+program))
 			require.NoError(t, err)
 			renderingtest.Golden(t, program, files)
 			require.EqualValues(t, 0o600, files["keyring"].Mode)
@@ -56,7 +56,7 @@ func TestNoProgramOfCephIsGivenAKeyThatItDoesNotUse(t *testing.T) {
 		"ceph-mds":       {"mds.master-02"},
 		"ceph-bootstrap": {"mon.", "client.admin"},
 	} {
-		files, err := render(program, cephInput(&spec.Ceph{}, "/run/x"))
+		files, err := render(program, cephInput(&ceph.Settings{}, "/run/x"))
 		require.NoError(t, err)
 		keyring := string(files["keyring"].Data)
 		require.Equal(t, len(entities), strings.Count(keyring, "key = "), program)
@@ -69,7 +69,7 @@ func TestNoProgramOfCephIsGivenAKeyThatItDoesNotUse(t *testing.T) {
 }
 
 func TestMonitorsOfIPv6AreWrittenInBrackets(t *testing.T) {
-	in := cephInput(&spec.Ceph{}, "/run/x")
+	in := cephInput(&ceph.Settings{}, "/run/x")
 	in.Node.IPs, in.Hosts = []string{"fd77::22"}, strings.NewReader("fd77::21 master-01\nfd77::22 master-02\nfd77::23 master-03\n")
 	files, err := render("ceph-mon", in)
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestMonitorsOfIPv6AreWrittenInBrackets(t *testing.T) {
 
 func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
 	for hosts, want := range map[int]string{0: "1", 1: "1", 2: "1", 3: "2", 40: "2"} {
-		in := cephInput(&spec.Ceph{}, "/run/x")
+		in := cephInput(&ceph.Settings{}, "/run/x")
 		in.Cluster.Members["ceph-osd"] = make([]string, hosts)
 		files, err := render("ceph-mon", in)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
 
 func TestAManagerWritesSeldomWhileNothingHappens(t *testing.T) {
 	for slowMachine, want := range map[int]string{0: "5", 2: "10", 20: "10"} {
-		in := cephInput(&spec.Ceph{}, "/run/x")
+		in := cephInput(&ceph.Settings{}, "/run/x")
 		in.Cluster.Services.Kubernetes().SlowMachine = slowMachine
 		files, err := render("ceph-mgr", in)
 		require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestCephIsRefused(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			in := cephInput(&spec.Ceph{}, "/run/x")
+			in := cephInput(&ceph.Settings{}, "/run/x")
 			tc.edit(&in)
 			_, err := render("ceph-mon", in)
 			require.ErrorContains(t, err, tc.want)
@@ -143,19 +143,19 @@ func TestCephIsRefused(t *testing.T) {
 }
 
 func TestKubernetesMayWorkWithItsPoolsAlone(t *testing.T) {
-	c := &spec.Ceph{Pools: []spec.CephPool{{Name: "a", Kubernetes: true}, {Name: "b"}, {Name: "c", Kubernetes: true}}}
+	c := &ceph.Settings{Pools: []ceph.Pool{{Name: "a", Kubernetes: true}, {Name: "b"}, {Name: "c", Kubernetes: true}}}
 	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c", "mgr": "profile rbd pool=a, profile rbd pool=c"}, KubernetesCaps(c, true))
 	require.Equal(t, map[string]string{"mon": "profile rbd", "osd": "profile rbd pool=a, profile rbd pool=c"}, KubernetesCaps(c, false), "a worker has nothing to ask the manager for")
 }
 
 func TestKubernetesMayWorkWithItsGroupOfItsFileSystemsAlone(t *testing.T) {
-	caps := FSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b"}}}, true)
+	caps := FSKubernetesCaps(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "a", Kubernetes: true}, {Name: "b"}}}, true)
 	require.Equal(t, map[string]string{
 		"mon": "allow r fsname=a", "osd": "allow rw tag cephfs data=a", "mds": "allow rw fsname=a path=/volumes/kubernetes",
 		"mgr": "allow command 'fs subvolumegroup create' with vol_name=a group_name=kubernetes, allow command 'fs subvolume create' with vol_name=a group_name=kubernetes, " +
 			"allow command 'fs subvolume info' with vol_name=a group_name=kubernetes, allow command 'fs subvolume rm' with vol_name=a group_name=kubernetes",
 	}, caps)
-	caps = FSKubernetesCaps(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "a", Kubernetes: true}, {Name: "b", Kubernetes: true}}}, false)
+	caps = FSKubernetesCaps(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "a", Kubernetes: true}, {Name: "b", Kubernetes: true}}}, false)
 	require.Equal(t, "allow rw fsname=a path=/volumes/kubernetes, allow rw fsname=b path=/volumes/kubernetes", caps["mds"])
 	require.NotContains(t, caps, "mgr", "a worker has nothing to ask the manager for")
 }

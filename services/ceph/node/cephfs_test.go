@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering"
 	"spore/services/rendering/renderingtest"
 )
 
 // cephfsInput is a node of Kubernetes with what its bundle gives the programs of shared volumes.
 func cephfsInput(node *facts.Node, dir string) rendering.Input {
-	in := cephInput(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, dir)
+	in := cephInput(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}, dir)
 	in.Node = node
 	others := in.Secret
 	in.Secret = func(ref string) ([]byte, error) {
@@ -56,7 +56,7 @@ func TestProgramsOfSharedVolumesWithoutWhatTheyNeed(t *testing.T) {
 	}{
 		{"no Ceph", "cephfs-controller", "the service ceph is not enabled", func(in *rendering.Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "cephfs-node", "no node has the role ceph-mon", func(in *rendering.Input) { in.Cluster.Members["ceph-mon"] = nil }},
-		{"no key", "cephfs-node", "secret ceph-kubernetes-cephfs-node-key is not in the bundle", func(in *rendering.Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
+		{"no key", "cephfs-node", "secret ceph-kubernetes-cephfs-node-key is not in the bundle", func(in *rendering.Input) { in.Secret = cephInput(&ceph.Settings{}, "").Secret }},
 		{"a key of two lines", "cephfs-node", "has not the form that Ceph reads", func(in *rendering.Input) {
 			others := in.Secret
 			in.Secret = func(ref string) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering"
 )
 
@@ -63,7 +64,7 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 			case strings.HasPrefix(name, "rbd-"):
 				return rbdInput(kubeMaster(), "/run/x")
 			}
-			return cephInput(&spec.Ceph{}, "/run/x")
+			return cephInput(&ceph.Settings{}, "/run/x")
 		}
 		a, err := render(name, input())
 		require.NoError(t, err)

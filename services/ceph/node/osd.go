@@ -20,7 +20,7 @@ func cephOSD(in rendering.Input) (map[string]rendering.File, error) {
 		// Where it stands for the rules that spread copies. The name of the node is all that is known of that.
 		{"crush_location", "root=default host=" + in.Node.Name},
 	}
-	if in.Cluster.Services.Ceph() != nil && in.Cluster.Services.Ceph().OSDMemory == 0 {
+	if ceph.Of(in.Cluster.Services) != nil && ceph.Of(in.Cluster.Services).OSDMemory == 0 {
 		osds := len(ceph.OSDs(in.Node.Disks))
 		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
 	}

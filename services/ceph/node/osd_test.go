@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering/renderingtest"
 )
 
 func TestAnOSDIsGivenTheKeyThatMakesOnesAndNoOther(t *testing.T) {
-	in := cephInput(&spec.Ceph{}, "/run/ceph-osd/1")
+	in := cephInput(&ceph.Settings{}, "/run/ceph-osd/1")
 	in.Memory = 8 << 30
 	in.Node.Disks = []spec.Disk{{Use: "state"}, {Use: "osd"}, {Use: "osd"}}
 	files, err := render("ceph-osd", in)
@@ -24,7 +25,7 @@ func TestAnOSDIsGivenTheKeyThatMakesOnesAndNoOther(t *testing.T) {
 }
 
 func TestWhatCephYAMLSaysOfMemoryHolds(t *testing.T) {
-	in := cephInput(&spec.Ceph{OSDMemory: 1024}, "/run/ceph-osd/1")
+	in := cephInput(&ceph.Settings{OSDMemory: 1024}, "/run/ceph-osd/1")
 	files, err := render("ceph-osd", in)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(files["ceph.conf"].Data), "osd_memory_target"))

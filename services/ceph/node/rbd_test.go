@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/rendering"
 	"spore/services/rendering/renderingtest"
 )
 
 // rbdInput is a node of Kubernetes with what its bundle gives the programs of volumes.
 func rbdInput(node *facts.Node, dir string) rendering.Input {
-	in := cephInput(&spec.Ceph{}, dir)
+	in := cephInput(&ceph.Settings{}, dir)
 	in.Node = node
 	others := in.Secret
 	in.Secret = func(ref string) ([]byte, error) {
@@ -48,7 +48,7 @@ func TestProgramsOfVolumesWithoutWhatTheyNeed(t *testing.T) {
 	}{
 		{"no Ceph", "rbd-node", "the service ceph is not enabled", func(in *rendering.Input) { in.Cluster.Services.Remove("ceph") }},
 		{"no monitor", "rbd-controller", "no node has the role ceph-mon", func(in *rendering.Input) { in.Cluster.Members["ceph-mon"] = nil }},
-		{"no key", "rbd-node", "secret ceph-kubernetes-rbd-key is not in the bundle", func(in *rendering.Input) { in.Secret = cephInput(&spec.Ceph{}, "").Secret }},
+		{"no key", "rbd-node", "secret ceph-kubernetes-rbd-key is not in the bundle", func(in *rendering.Input) { in.Secret = cephInput(&ceph.Settings{}, "").Secret }},
 		{"no Kubernetes", "rbd-provisioner", "add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"a name that splits", "rbd-node", "cannot stand in an environment file", func(in *rendering.Input) { in.Node.Name = "a b" }},
 	} {
