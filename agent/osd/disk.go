@@ -1,3 +1,5 @@
+// Package osd is what the units of OSDs run besides Ceph: it has the OSD of each disk made, or prepared for its start, with
+// what the machine knows of it. Package services/ceph/osd does the work.
 package osd
 
 import (
@@ -20,6 +22,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/wait"
 	cephnode "spore/services/ceph/node"
+	"spore/services/ceph/osd"
 	"spore/storage/atomicfile"
 	"spore/storage/gpt"
 )
@@ -59,7 +62,7 @@ func PrepareDisk(ctx context.Context, m *node.Machine, number string) error {
 	if err != nil {
 		return err
 	}
-	o := Options{
+	o := osd.Options{
 		Device: info.Device, UUID: uuid, User: cephnode.OSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, configuration), Keyring: filepath.Join(dir, keyring),
 		Exec: run, Say: m.Say, Sleep: wait.Sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
@@ -74,7 +77,7 @@ func PrepareDisk(ctx context.Context, m *node.Machine, number string) error {
 	if err := awaitDevice(ctx, o.Device, o.Waiting); err != nil {
 		return err
 	}
-	id, err := Prepare(ctx, o)
+	id, err := osd.Prepare(ctx, o)
 	if err != nil {
 		return err
 	}

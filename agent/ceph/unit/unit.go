@@ -1,6 +1,6 @@
 // Package unit is what the units of Ceph run besides Ceph: the data of the node's monitor is made before it starts, its
-// start is over when it is one of a quorum, and the storage cluster gets what ceph.yaml says. Package ceph speaks to
-// Ceph; OSDs are package osd.
+// start is over when it is one of a quorum, and the storage cluster gets what ceph.yaml says. Package
+// services/ceph/monitor speaks to Ceph; OSDs are package osd.
 package unit
 
 import (
@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/ceph"
 	"spore/agent/detect"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/cluster/facts"
+	"spore/services/ceph/monitor"
 	cephnode "spore/services/ceph/node"
 	"spore/services/rendering"
 )
@@ -68,27 +68,27 @@ func Monitor(ctx context.Context, m *node.Machine) error {
 }
 
 // store is the data directory of this node's monitor, as the unit has it.
-func store(m *node.Machine, n *facts.Node) (ceph.Store, error) {
+func store(m *node.Machine, n *facts.Node) (monitor.Store, error) {
 	runtime, state := node.RuntimeDirectory("ceph-mon"), os.Getenv("STATE_DIRECTORY")
 	if runtime == "" || state == "" {
-		return ceph.Store{}, errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for ceph-mon.service")
+		return monitor.Store{}, errors.New("RUNTIME_DIRECTORY or STATE_DIRECTORY is not set: this command is for ceph-mon.service")
 	}
 	fsid, err := node.Secret("ceph-fsid")
 	if err != nil {
-		return ceph.Store{}, err
+		return monitor.Store{}, err
 	}
 	var owner unix.Stat_t
 	if err := unix.Stat(state, &owner); err != nil {
-		return ceph.Store{}, fmt.Errorf("look whose %s is: %w", state, err)
+		return monitor.Store{}, fmt.Errorf("look whose %s is: %w", state, err)
 	}
 	say := func(text string) {
 		m.Say(text)
 		m.TellStatus(text)
 	}
-	return ceph.Store{
+	return monitor.Store{
 		Dir: filepath.Join(state, "ceph-"+n.Name), FSID: strings.TrimSpace(string(fsid)), Name: n.Name,
 		Conf: filepath.Join(runtime, configuration), Keyring: filepath.Join(runtime, keyring), Scratch: runtime,
-		UID: int(owner.Uid), GID: int(owner.Gid), Run: ceph.Exec(&syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}), Say: say,
+		UID: int(owner.Uid), GID: int(owner.Gid), Run: monitor.Exec(&syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}), Say: say,
 	}, nil
 }
 
@@ -108,7 +108,7 @@ func Quorum(ctx context.Context, m *node.Machine) error {
 		m.Say(text)
 		m.TellStatus(text)
 	}
-	if err := ceph.AwaitQuorum(ctx, filepath.Join(node.RuntimeDirectory("ceph-mon"), "mon."+n.Name+".asok"), alive, say); err != nil {
+	if err := monitor.AwaitQuorum(ctx, filepath.Join(node.RuntimeDirectory("ceph-mon"), "mon."+n.Name+".asok"), alive, say); err != nil {
 		return err
 	}
 	m.TellStatus("one of the quorum")
@@ -121,15 +121,15 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	want, err := ceph.Wanted(c, n.Name, func(ref string) (string, error) {
+	want, err := monitor.Wanted(c, n.Name, func(ref string) (string, error) {
 		data, err := node.Secret(ref)
 		return strings.TrimSpace(string(data)), err
 	})
 	if err != nil {
 		return err
 	}
-	client := ceph.Client{Run: ceph.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), configuration), Entity: "mon."}
-	if err := ceph.Bootstrap(ctx, ceph.Options{Client: client, Want: want, Say: m.Say, Status: m.TellStatus}); err != nil {
+	client := monitor.Client{Run: monitor.Exec(nil), Conf: filepath.Join(node.RuntimeDirectory("ceph-bootstrap"), configuration), Entity: "mon."}
+	if err := monitor.Bootstrap(ctx, monitor.Options{Client: client, Want: want, Say: m.Say, Status: m.TellStatus}); err != nil {
 		return err
 	}
 	m.TellStatus("everything is applied")

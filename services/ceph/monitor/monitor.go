@@ -1,10 +1,10 @@
-// Package ceph makes the data of a monitor of Ceph, tells whether the monitor is one of a quorum, and gives a storage cluster
+// Package monitor makes the data of a monitor of Ceph, tells whether the monitor is one of a quorum, and gives a storage cluster
 // through its monitors what ceph.yaml says: keys, settings, CRUSH rules, pools, file systems.
 //
 // It does so by Ceph's own programs (ceph, ceph-mon, monmaptool) and by the admin socket of the monitor. It speaks none of
 // Ceph's network protocols, and it neither decides whether a monitor forms or joins (package formation does) nor touches a
 // disk of an OSD.
-package ceph
+package monitor
 
 import (
 	"bytes"

@@ -24,7 +24,7 @@ import (
 
 // This runs where Ceph's programs are, as in the tree of an image:
 //
-//	CGO_ENABLED=0 go test -c -tags ceph -o osd.test ./agent/osd
+//	CGO_ENABLED=0 go test -c -tags ceph -o osd.test ./services/ceph/osd
 //	unshare -n sh -c 'ip link set lo up; exec chroot TREE osd.test -test.v -test.run EmptyDisk'
 
 const fsid = "11112222-3333-4444-8555-666677778888"

@@ -1,11 +1,11 @@
 //go:build ceph
 
-package ceph
+package monitor
 
 // These tests run Ceph's own programs, which are Debian's of trixie: run them in a root that has them, such as one unpacked
 // from an image with the role ceph-mon:
 //
-//	CGO_ENABLED=0 go test -c -tags ceph -o ROOT/tmp/ceph.test ./agent/ceph && chroot ROOT /tmp/ceph.test -test.v
+//	CGO_ENABLED=0 go test -c -tags ceph -o ROOT/tmp/ceph.test ./services/ceph/monitor && chroot ROOT /tmp/ceph.test -test.v
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/ceph"
@@ -68,14 +67,16 @@ func newMachine(t *testing.T, name string, members []string, c *ceph.Settings, m
 	}}
 	for program := range map[string]bool{"ceph-mon": true, "ceph-mgr": true, "ceph-bootstrap": true} {
 		m.in.Hosts, m.in.Dir = strings.NewReader(hosts), filepath.Join(dir, program)
-		files, err := render.Render(program, m.in)
+		files, err := cephnode.Renderings[program](m.in)
 		require.NoError(t, err)
 		for n, f := range files {
 			f.Data = []byte(strings.ReplaceAll(string(f.Data), "/var/lib/ceph/", dir+"/"))
 			files[n] = f
 		}
 		require.NoError(t, os.MkdirAll(m.in.Dir, 0o755))
-		require.NoError(t, render.Write(m.in.Dir, files))
+		for name, f := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(m.in.Dir, name), f.Data, f.Mode))
+		}
 	}
 	m.store = Store{
 		Dir: filepath.Join(dir, "mon", "ceph-"+name), FSID: testFSID, Name: name, Conf: filepath.Join(dir, "ceph-mon", "ceph.conf"),
