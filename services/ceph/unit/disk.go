@@ -1,6 +1,4 @@
-// Package osd is what the units of OSDs run besides Ceph: it has the OSD of each disk made, or prepared for its start, with
-// what the machine knows of it. Package services/ceph/osd does the work.
-package osd
+package unit
 
 import (
 	"bytes"
@@ -27,12 +25,8 @@ import (
 	"spore/storage/gpt"
 )
 
-// Files in the runtime directory of an OSD: those that `render ceph-osd` wrote, and what its unit reads.
-const (
-	configuration = "ceph.conf"
-	keyring       = "keyring"
-	environment   = "osd.env"
-)
+// environment is the file in the runtime directory of an OSD that its unit reads.
+const environment = "osd.env"
 
 // deviceBound is the longest wait for udev to give a disk to Ceph.
 const deviceBound = 30 * time.Second
@@ -123,8 +117,8 @@ func diskNumber(infos []datadisk.Info, number string) (datadisk.Info, error) {
 	return datadisk.Info{}, fmt.Errorf("the node's file has no osd disk %q; there are %d", number, len(infos))
 }
 
-// On reads the number of the OSD on a disk, once it is known.
-func On(m *node.Machine, number int) *int {
+// OSD reads the number of the OSD on a disk, once it is known.
+func OSD(m *node.Machine, number int) *int {
 	data, err := atomicfile.ReadLimited(m.Root.At(filepath.Join(paths.OSDs, strconv.Itoa(number), environment)), 4096)
 	if err != nil {
 		return nil

@@ -1,4 +1,4 @@
-package osd
+package unit
 
 import (
 	"context"
@@ -43,11 +43,11 @@ func TestWhatLiesInPlaceOfAnOSDsNumberIsNotWaitedFor(t *testing.T) {
 	file := m.Root.At(filepath.Join(paths.OSDs, "1", environment))
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	linktrap.Pipe(t, file)
-	require.Nil(t, On(m, 1), "a pipe")
+	require.Nil(t, OSD(m, 1), "a pipe")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.Symlink("/dev/zero", file))
-	require.Nil(t, On(m, 1), "a device without an end")
+	require.Nil(t, OSD(m, 1), "a device without an end")
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, os.WriteFile(file, []byte("OSD_ID=7\n"), 0o644))
-	require.Equal(t, 7, *On(m, 1))
+	require.Equal(t, 7, *OSD(m, 1))
 }
