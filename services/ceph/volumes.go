@@ -23,8 +23,8 @@ var volumes = []service.Program{
 		Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 }
 
-// renewal is how they take what is new. The provisioners' client trusts what it read at its start: client-go reads it again
-// since 0.36 alone, and not all programs have that one.
+// renewal is how they take what is new. The provisioners' client trusts what it read at its start: client-go reads it
+// again since 0.36 alone, and not all programs have that one.
 var renewal = []service.Renewal{
 	{Program: "rbd-provisioner", Leaves: service.Reads, Trust: map[string]service.Way{"kubernetes-server.crt": service.Restarts}},
 	{Program: "cephfs-provisioner", Leaves: service.Reads, Trust: map[string]service.Way{"kubernetes-server.crt": service.Restarts}},

@@ -1,6 +1,6 @@
 // Package unit is what the units of Ceph run besides Ceph: the data of the node's monitor is made before it starts, its
-// start is over when it is one of a quorum, the storage cluster gets what ceph.yaml says, and the OSD of each disk is made, or
-// prepared for its start. Packages monitor and osd speak to Ceph; only nodes link this one.
+// start is over when it is one of a quorum, the storage cluster gets what ceph.yaml says, and the OSD of each disk is
+// made, or prepared for its start. Packages monitor and osd speak to Ceph; only nodes link this one.
 package unit
 
 import (
