@@ -14,7 +14,6 @@ import (
 
 	"spore/agent/answers"
 	"spore/agent/bundle"
-	cephunit "spore/agent/ceph/unit"
 	"spore/agent/command"
 	"spore/agent/config/staged"
 	"spore/agent/daemon"
@@ -28,7 +27,6 @@ import (
 	"spore/agent/install"
 	kubernetesunit "spore/agent/kubernetes/unit"
 	"spore/agent/node"
-	"spore/agent/osd"
 	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
 	"spore/agent/revoke"
@@ -37,6 +35,7 @@ import (
 	"spore/agent/timeserver"
 	"spore/agent/trial"
 	"spore/agent/volume"
+	cephunit "spore/services/ceph/unit"
 	kafkaunit "spore/services/kafka/unit"
 )
 
@@ -114,7 +113,7 @@ func table(m *node.Machine) command.Table {
 			Example: "spore-agent osd 1",
 			Read: func(a *command.Args) command.Run {
 				words := a.Words("NUMBER", 1, 1)
-				return func(ctx context.Context) error { return osd.PrepareDisk(ctx, m, (*words)[0]) }
+				return func(ctx context.Context) error { return cephunit.PrepareDisk(ctx, m, (*words)[0]) }
 			},
 		},
 		{

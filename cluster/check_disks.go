@@ -12,10 +12,6 @@ import (
 
 var diskUses = []string{"state", "osd", "kafka"}
 
-func usedFor(use string) func(spec.Disk) bool {
-	return func(d spec.Disk) bool { return d.Use == use }
-}
-
 // roleOfUse is the role whose nodes have disks of a use; empty for a use that every node may have.
 func roleOfUse(use string) string {
 	for _, s := range services.All() {

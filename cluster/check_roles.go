@@ -92,19 +92,4 @@ func (k *checker) checkMembers(members map[string][]int) {
 			k.Errorf(p, "kubernetes needs network.serviceCIDRs; write a free network such as [10.96.0.0/16]")
 		}
 	}
-	if p, on := service("ceph"); on {
-		mons, osds := members["ceph-mon"], members["ceph-osd"]
-		if len(osds) > 0 && len(mons) == 0 {
-			k.Errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
-		}
-		k.Quorum(p, len(mons), "Ceph monitors", "their")
-	}
-	for _, i := range members["ceph-osd"] {
-		f, ok := k.NodeFile(i)
-		if ok && (f.Broken || slices.ContainsFunc(f.Content.Disks, usedFor("osd"))) {
-			continue
-		}
-		name := k.NodeName(i)
-		k.Errorf(check.In(k.File, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
-	}
 }

@@ -13,7 +13,4 @@ func (k *checker) checkServices() {
 	if s.Kubernetes() != nil {
 		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
 	}
-	if s.Ceph() != nil {
-		k.checkCeph(k.c.services["ceph"], s.Ceph())
-	}
 }

@@ -17,8 +17,6 @@ func Choices() map[string][]string {
 		"Disk.use":               diskUses,
 		"State.encrypt":          stateKeys,
 		"State.withoutTPM":       withoutTPM,
-		"CephPool.application":   poolApplications,
-		"Ceph.failureDomain":     failureDomains,
 		"Kubernetes.podSecurity": podSecurityLevels,
 		"Kubernetes.audit":       auditLevels,
 		"Image.suite":            suites,

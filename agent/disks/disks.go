@@ -16,9 +16,9 @@ import (
 	"spore/agent/datadisk"
 	"spore/agent/detect"
 	"spore/agent/node"
-	"spore/agent/osd"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	cephunit "spore/services/ceph/unit"
 	"spore/services/kafka"
 )
 
@@ -121,7 +121,7 @@ func All(m *node.Machine) []datadisk.Info {
 		}
 		for _, i := range infos {
 			if use == datadisk.OSD {
-				i.OSD = osd.On(m, i.Number)
+				i.OSD = cephunit.OSD(m, i.Number)
 			}
 			out = append(out, i)
 		}

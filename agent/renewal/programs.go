@@ -47,8 +47,6 @@ func Programs() []service.Renewal {
 		{Program: "kube-proxy", Leaves: service.Reads, Trust: api},
 		// The configuration of the CNI plugin names the files.
 		{Program: "calico-node", Leaves: service.Reads, Trust: api},
-		{Program: "rbd-provisioner", Leaves: service.Reads, Trust: api},
-		{Program: "cephfs-provisioner", Leaves: service.Reads, Trust: api},
 	}
 	for _, s := range services.All() {
 		rows = append(rows, s.Renewal...)

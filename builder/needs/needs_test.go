@@ -7,6 +7,7 @@ import (
 
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 )
 
 func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
@@ -23,23 +24,23 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 }
 
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
-	has := func(c *spec.Ceph, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
+	has := func(c *ceph.Settings, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
 		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{c, kubernetes}}) {
 			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
 		}
 		return mds, volumes
 	}
-	with := func(kubernetes bool) *spec.Ceph {
-		return &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: kubernetes}}}
+	with := func(kubernetes bool) *ceph.Settings {
+		return &ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: kubernetes}}}
 	}
 	for _, tt := range []struct {
 		name         string
-		ceph         *spec.Ceph
+		ceph         *ceph.Settings
 		kubernetes   *spec.Kubernetes
 		services     []string
 		mds, volumes bool
 	}{
-		{"no file system", &spec.Ceph{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
+		{"no file system", &ceph.Settings{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
 		{"one that is not for Kubernetes", with(false), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, false},
 		{"one that is", with(true), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, true},
 		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},

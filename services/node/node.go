@@ -4,6 +4,7 @@ package node
 import (
 	"maps"
 
+	ceph "spore/services/ceph/node"
 	dns "spore/services/dns/node"
 	kafka "spore/services/kafka/node"
 	mqtt "spore/services/mqtt/node"
@@ -17,6 +18,7 @@ func Renderings() map[string]rendering.Func {
 		mqtt.Renderings,
 		dns.Renderings,
 		kafka.Renderings,
+		ceph.Renderings,
 	} {
 		maps.Copy(out, of)
 	}

@@ -151,7 +151,7 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 var asRoot = map[string]string{
 	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
 	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
-	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "agent/ceph, TestALinkInCephsFolderLeadsNowhere",
+	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "services/ceph/monitor, TestALinkInCephsFolderLeadsNowhere",
 	"kafka.service /usr/bin/spore-agent kafka-format":  "services/kafka/kraft, TestALinkInKafkasFolderLeadsNowhere",
 }
 

@@ -15,8 +15,8 @@ import (
 	"spore/agent/detect"
 	"spore/agent/kubernetes"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/client"
 )
 
 // calicoProgram prints the definitions of Calico's kinds, as it was compiled with them.
@@ -75,7 +75,7 @@ func nodesOf(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
 
 // connect speaks to the API by the node's own balancer, with a certificate that the unit was given.
 func connect(m *node.Machine, c *facts.Cluster, leaf string) (*kubernetes.Client, error) {
-	o := kubernetes.Credentials{Server: render.APIServer}
+	o := kubernetes.Credentials{Server: client.Server}
 	var err error
 	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
 		if *into, err = node.Secret(ref); err != nil {
