@@ -20,14 +20,12 @@ import (
 	"spore/agent/daemon"
 	"spore/agent/datadisk"
 	"spore/agent/disks"
-	etcdunit "spore/agent/etcd/unit"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/identity"
 	"spore/agent/images"
 	"spore/agent/install"
 	kafkaunit "spore/agent/kafka/unit"
-	kubernetesunit "spore/agent/kubernetes/unit"
 	"spore/agent/node"
 	"spore/agent/osd"
 	"spore/agent/render"
@@ -38,6 +36,8 @@ import (
 	"spore/agent/timeserver"
 	"spore/agent/trial"
 	"spore/agent/volume"
+	etcdunit "spore/services/kubernetes/etcd/unit"
+	kubernetesunit "spore/services/kubernetes/unit"
 )
 
 // done is what an operator is told who gave up or took over something.

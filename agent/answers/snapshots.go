@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"spore/agent/api"
-	"spore/agent/etcd/snapshot"
 	"spore/agent/health"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/etcd/snapshot"
 	"spore/wire/nodeapi"
 )
 

@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"slices"
 
-	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/vip/holder"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )
 

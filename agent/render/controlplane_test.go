@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/cluster/spec"
+	"spore/services/kubernetes/etcd/origin"
 )
 
 // authority is a CA with a key in the bundle and a certificate that all nodes have.

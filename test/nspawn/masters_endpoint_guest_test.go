@@ -19,10 +19,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	etcdclient "spore/agent/etcd/client"
-	"spore/agent/vip"
-	"spore/agent/vip/address"
-	"spore/agent/vip/holder"
+	etcdclient "spore/services/kubernetes/etcd/client"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
+	"spore/services/kubernetes/vip/holder"
 )
 
 const (

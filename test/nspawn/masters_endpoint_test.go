@@ -27,10 +27,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/bpf"
 
-	"spore/agent/vip"
-	"spore/agent/vip/address"
-	"spore/agent/vip/holder"
 	"spore/pki"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
+	"spore/services/kubernetes/vip/holder"
 )
 
 // endpointUnit holds the virtual address.

@@ -148,7 +148,7 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 // asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that
 // plant links there.
 var asRoot = map[string]string{
-	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
+	"etcd.service /usr/bin/spore-agent etcd-member":    "services/kubernetes/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; services/kubernetes/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
 	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
 	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "agent/ceph, TestALinkInCephsFolderLeadsNowhere",
 	"kafka.service /usr/bin/spore-agent kafka-format":  "agent/kafka, TestALinkInKafkasFolderLeadsNowhere",
