@@ -66,7 +66,7 @@ func (k *checker) checkCephMonitors() {
 		if !first.IsValid() {
 			first, whose = a, name
 		} else if a.Is4() != first.Is4() {
-			k.Errorf(check.In(k.File, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph uses only one of them: put addresses of the same kind first", name, family(a), whose, family(first))
+			k.Errorf(check.In(k.File, "nodes", i, "ips", 0), "the monitor %s has an address of %s and the monitor %s one of %s; Ceph uses only one of them: put addresses of the same kind first", name, check.Family(a), whose, check.Family(first))
 			return
 		}
 	}
@@ -76,8 +76,8 @@ func (k *checker) checkCephMonitors() {
 func (k *checker) checkCopies(p check.Place, what string, size int, domain string) {
 	hosts, disks := k.MembersOf("ceph-osd"), 0
 	for _, i := range hosts {
-		if f, ok := k.files[k.Cluster.Nodes[i].Name]; ok {
-			for _, d := range k.c.NodeFiles[f].Disks {
+		if f, ok := k.NodeFile(i); ok {
+			for _, d := range f.Content.Disks {
 				if d.Use == "osd" {
 					disks++
 				}

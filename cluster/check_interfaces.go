@@ -332,10 +332,10 @@ func (x *nodeInterfaces) gateways(i int, addresses []netip.Prefix, seen check.Un
 			x.k.Errorf(p, "the gateway %s is this interface's own address; write the router's", a)
 			continue
 		}
-		if first, twice := seen.Seen[family(a)]; twice {
-			x.k.Warningf(p, "%s is a second %s gateway of this node (first %s); packets will leave by either: keep one", a, family(a), first.Where())
+		if first, twice := seen.Seen[check.Family(a)]; twice {
+			x.k.Warningf(p, "%s is a second %s gateway of this node (first %s); packets will leave by either: keep one", a, check.Family(a), first.Where())
 			continue
 		}
-		seen.Seen[family(a)] = p
+		seen.Seen[check.Family(a)] = p
 	}
 }

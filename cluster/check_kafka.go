@@ -195,16 +195,3 @@ func (k *checker) kafkaResource(p check.Place, a spec.KafkaACL) (kind, name stri
 	}
 	return kind, name, true
 }
-
-// rackForm is a rack's name.
-var rackForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-
-func (k *checker) checkRack(src *source, node int, f spec.NodeFile) {
-	switch {
-	case !src.Has("rack"):
-	case !rackForm.MatchString(f.Rack):
-		k.Errorf(check.In(src, "rack"), "the rack %q is not valid; write 1 to 63 letters, digits, -, _ and ., the first and last a letter or digit", check.Clip(f.Rack))
-	case !k.HasRole(node, facts.KafkaBroker):
-		k.Warningf(check.In(src, "rack"), "the rack is for Kafka, and node %s has no role kafka-broker; remove it", f.Node)
-	}
-}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"io/fs"
 	"net/netip"
 	"path"
 	"regexp"
@@ -9,8 +8,8 @@ import (
 	"strings"
 
 	"spore/cluster/check"
-	"spore/cluster/regular"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 )
 
 var (
@@ -85,47 +84,26 @@ func (k *checker) checkServiceDomain(src *source, s *spec.Kubernetes) {
 // reference is NAME:TAG@sha256:DIGEST with the registry in it (OCI Distribution Specification, "Pulling manifests").
 var reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})(@sha256:[0-9a-f]{64})?$`)
 
-// IsImageArchive tells an OCI archive from a reference in images of kubernetes.yaml.
-func IsImageArchive(image string) bool { return strings.HasSuffix(image, ".tar") }
-
 func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
 	seen, files := k.Unique(), k.Unique()
 	for i, image := range s.Images {
 		p := check.In(src, "images", i)
 		host, _, _ := strings.Cut(image, "/")
 		switch {
-		case !IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
+		case !kubernetes.IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
 			k.Errorf(p, "%q is neither an archive nor a reference; write a path in this folder that ends in .tar, such as images/app.tar, or registry, name, tag and digest, such as registry.example/app:1.2@sha256:…", check.Clip(image))
-		case !IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
+		case !kubernetes.IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
 			k.Errorf(p, "the reference %s can mean another image tomorrow; add its digest: %s@sha256:…", check.Clip(image), check.Clip(image))
-		case !IsImageArchive(image):
+		case !kubernetes.IsImageArchive(image):
 			seen.Add(p, "the image", image, "remove one")
 		case path.IsAbs(image) || path.Clean(image) != image || strings.HasPrefix(image, "../"):
 			k.Errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", check.Clip(image))
 		case seen.Add(p, "the image", image, "remove one"):
-			if err := k.c.archives[image]; err != nil {
-				k.Errorf(p, "the archive %s cannot be read: %v; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path", check.Clip(image), plain(err))
+			if err := k.Files[image]; err != nil {
+				k.Errorf(p, "the archive %s cannot be read: %v; put it there (`skopeo copy` and `docker buildx` write OCI archives), or correct the path", check.Clip(image), err)
 			}
 			files.Add(p, "the name of the archive", path.Base(image), "archives are laid into the image by their names: rename one")
 		}
-	}
-}
-
-// statArchives looks whether the archives that kubernetes.yaml names are there; Validate says so.
-func (l *loader) statArchives(c *Config) {
-	if c.Services.Kubernetes() == nil {
-		return
-	}
-	c.archives = map[string]error{}
-	for _, image := range c.Services.Kubernetes().Images {
-		if !IsImageArchive(image) || !fs.ValidPath(image) {
-			continue
-		}
-		info, err := fs.Stat(l.fsys, image)
-		if err == nil {
-			err = regular.Check(info)
-		}
-		c.archives[image] = err
 	}
 }
 
@@ -146,7 +124,7 @@ func (k *checker) checkKubernetesNodes() {
 // checkKubernetesNetworks checks sizes and address families of the networks that Kubernetes gives out.
 func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
 	at := func(key string, n netip.Prefix) check.Place {
-		return check.In(k.File, "network", key, max(0, slices.Index(k.networkList(key), n.String())))
+		return check.In(k.File, "network", key, max(0, slices.Index(k.NetworkList(key), n.String())))
 	}
 	for _, n := range k.ServiceNets {
 		switch bits := n.Addr().BitLen() - n.Bits(); {
@@ -164,10 +142,10 @@ func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
 		}
 		for _, n := range list {
 			if len(others) > 0 && !hasFamily(others, n) {
-				k.Errorf(at(key, n), "%s is %s, but %s has no such network; use each address family in both", n, family(n.Addr()), other)
+				k.Errorf(at(key, n), "%s is %s, but %s has no such network; use each address family in both", n, check.Family(n.Addr()), other)
 			}
 			if len(k.Subnets) > 0 && !hasFamily(k.Subnets, n) {
-				k.Errorf(at(key, n), "%s is %s, but the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, family(n.Addr()))
+				k.Errorf(at(key, n), "%s is %s, but the nodes have no such addresses; add a network to nodeSubnets or remove this one", n, check.Family(n.Addr()))
 			}
 		}
 	}
@@ -196,6 +174,6 @@ func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefi
 		if bits >= 0 {
 			have = 1 << bits
 		}
-		k.Errorf(at("podCIDRs", n), "%s holds %d blocks of %d addresses, and %s with up to %d pods each need %d; write a larger network, such as 10.244.0.0/16", n, have, 1<<podBlockBits, count(nodes, "node"), s.PodLimit(), need)
+		k.Errorf(at("podCIDRs", n), "%s holds %d blocks of %d addresses, and %s with up to %d pods each need %d; write a larger network, such as 10.244.0.0/16", n, have, 1<<podBlockBits, check.Count(nodes, "node"), s.PodLimit(), need)
 	}
 }

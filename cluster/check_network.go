@@ -44,20 +44,13 @@ func (k *checker) prefixes(key string, list []string) []netip.Prefix {
 			continue
 		}
 		if first, twice := families[n.Addr().Is4()]; twice {
-			k.Errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, family(n.Addr()), key, first)
+			k.Errorf(p, "%s is the second %s network of %s after %s; write at most one for each address family", s, check.Family(n.Addr()), key, first)
 			continue
 		}
 		families[n.Addr().Is4()] = s
 		out = append(out, n)
 	}
 	return out
-}
-
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
 }
 
 func (k *checker) checkOverlaps() {
@@ -71,7 +64,7 @@ func (k *checker) checkOverlaps() {
 			for _, x := range a.list {
 				for _, y := range b.list {
 					if x.Overlaps(y) {
-						j := slices.Index(k.networkList(b.key), y.String())
+						j := slices.Index(k.NetworkList(b.key), y.String())
 						clash = append(clash, y)
 						k.Errorf(check.In(k.File, "network", b.key, max(j, 0)), "%s of %s overlaps %s of %s; packets would go to the wrong network: choose separate networks", y, b.key, x, a.key)
 					}
@@ -82,17 +75,6 @@ func (k *checker) checkOverlaps() {
 	// What was reported here is not reported again for each address inside.
 	known := func(n netip.Prefix) bool { return slices.Contains(clash, n) }
 	k.Pods, k.ServiceNets = slices.DeleteFunc(k.Pods, known), slices.DeleteFunc(k.ServiceNets, known)
-}
-
-// networkList returns a list under network as it was written.
-func (k *checker) networkList(key string) []string {
-	switch key {
-	case "podCIDRs":
-		return k.Cluster.Network.PodCIDRs
-	case "serviceCIDRs":
-		return k.Cluster.Network.ServiceCIDRs
-	}
-	return k.Cluster.Network.NodeSubnets
 }
 
 // inSubnet checks that an address is one that a machine of a node subnet can have.
@@ -141,7 +123,7 @@ func (k *checker) checkGateways() {
 			continue
 		}
 		if families[a.Is4()] {
-			k.Errorf(p, "%s is the second %s gateway; write at most one for each address family", a, family(a))
+			k.Errorf(p, "%s is the second %s gateway; write at most one for each address family", a, check.Family(a))
 		}
 		families[a.Is4()] = true
 		k.reserved[a] = "the gateway"

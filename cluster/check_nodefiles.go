@@ -43,7 +43,11 @@ func (k *checker) checkNodeFiles() {
 		k.checkInterfaces(src, node, f.Interfaces, cards)
 		k.checkDisks(src, node, f.Disks)
 		k.checkState(src, f.State)
-		k.checkRack(src, node, f)
+		for _, s := range services.All() {
+			if s.NodeFile != nil {
+				s.NodeFile(k.Checker, node, k.NodeFiles[f.Node])
+			}
+		}
 		k.checkScheduling(src, node, f)
 		k.checkSysctl(src, f.Sysctl)
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"spore/cluster/check"
 	"spore/services"
@@ -57,7 +56,7 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 				some = some || len(members[r.Name]) > 0
 			}
 		}
-		if !some && len(names) > 0 && service != "kubernetes" { // Kubernetes without a control plane is an error of its own.
+		if row, _ := services.Find(service); !some && len(names) > 0 && !row.NeedsRoles {
 			k.Warningf(check.In(k.File, "services", i), "no node has a role of the service %s; give one the role %s, or remove the service", service, check.OrWords(names))
 		}
 	}
@@ -65,6 +64,14 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 
 // checkMembers checks the number of nodes of each role that votes or that others depend on.
 func (k *checker) checkMembers(members map[string][]int) {
+	for _, s := range services.All() {
+		if i := slices.Index(k.Cluster.Services, s.Name); i >= 0 && s.Members != nil {
+			s.Members(k.Checker, check.In(k.File, "services", i))
+		}
+		if s.Nodes != nil {
+			s.Nodes(k.Checker)
+		}
+	}
 	service := func(name string) (check.Place, bool) {
 		i := slices.Index(k.Cluster.Services, name)
 		return check.In(k.File, "services", i), i >= 0
@@ -74,7 +81,7 @@ func (k *checker) checkMembers(members map[string][]int) {
 		if n == 0 {
 			k.Errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
 		}
-		k.quorum(p, n, "control planes", "etcd's")
+		k.Quorum(p, n, "control planes", "etcd's")
 		if n > 1 && k.Cluster.Network.ControlPlaneEndpoint == "" {
 			k.Warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
 		}
@@ -90,47 +97,14 @@ func (k *checker) checkMembers(members map[string][]int) {
 		if len(osds) > 0 && len(mons) == 0 {
 			k.Errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
 		}
-		k.quorum(p, len(mons), "Ceph monitors", "their")
-	}
-	if p, on := service("kafka"); on {
-		brokers, n := len(members["kafka-broker"]), len(members["kafka-controller"])
-		if n > 0 && brokers == 0 {
-			k.Errorf(p, "there are nodes with the role kafka-controller but no node with kafka-broker; give it to the nodes that shall keep the data")
-		}
-		if n == 0 {
-			n = brokers
-		}
-		k.quorum(p, n, "KRaft controllers", "their")
+		k.Quorum(p, len(mons), "Ceph monitors", "their")
 	}
 	for _, i := range members["ceph-osd"] {
-		f, ok := k.files[k.Cluster.Nodes[i].Name]
-		if ok && k.c.nodeFiles[f].broken {
-			continue
-		}
-		if ok && slices.ContainsFunc(k.c.NodeFiles[f].Disks, usedFor("osd")) {
+		f, ok := k.NodeFile(i)
+		if ok && (f.Broken || slices.ContainsFunc(f.Content.Disks, usedFor("osd"))) {
 			continue
 		}
 		name := k.NodeName(i)
 		k.Errorf(check.In(k.File, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
 	}
-}
-
-// quorum warns about even numbers of voters.
-func (k *checker) quorum(p check.Place, n int, what, whose string) {
-	if n == 0 || n%2 == 1 {
-		return
-	}
-	fail := "fail"
-	if n == 2 {
-		fail = "fails"
-	}
-	k.Warningf(p, "%d %s: %s quorum is %d and lost as soon as %d %s, as with %d; use %d or %d", n, what, whose, n/2+1, n/2, fail, n-1, n-1, n+1)
-}
-
-// count is "1 node" or "3 nodes".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -61,8 +61,8 @@ type Config struct {
 	services map[string]*source
 	// nodeFiles runs parallel to NodeFiles.
 	nodeFiles []*source
-	// archives holds the OCI archives that kubernetes.yaml names, with what is wrong with a file.
-	archives map[string]error
+	// files says what is wrong with the files of the folder that settings name, by path.
+	files map[string]error
 }
 
 // Public is what the nodes are told of the cluster's keys.
@@ -116,7 +116,7 @@ func Load(fsys fs.FS) (*Config, check.Report) {
 	}
 	c.Image.FillDefaults()
 	l.loadServices(c)
-	l.statArchives(c)
+	l.statFiles(c)
 	l.loadNodes(c)
 	c.Revoked = l.revoked()
 	return c, l.report.Sorted()
@@ -205,6 +205,26 @@ func (l *loader) loadServices(c *Config) {
 		c.services[s.Name] = l.file(name, settings)
 		if slices.Contains(c.Cluster.Services, s.Name) && !c.services[s.Name].broken {
 			c.Services.Set(settings)
+		}
+	}
+}
+
+// statFiles looks whether the files that settings name are there; the check of the service says so.
+func (l *loader) statFiles(c *Config) {
+	c.files = map[string]error{}
+	for _, s := range services.All() {
+		if s.Files == nil || !c.Services.Has(s.Name) {
+			continue
+		}
+		for _, name := range s.Files(c.Services) {
+			if !fs.ValidPath(name) {
+				continue
+			}
+			info, err := fs.Stat(l.fsys, name)
+			if err == nil {
+				err = regular.Check(info)
+			}
+			c.files[name] = plain(err)
 		}
 	}
 }

@@ -29,8 +29,9 @@ func Validate(c *Config, o Options) check.Report {
 		return nil
 	}
 	k := &checker{
-		Checker: &check.Checker{Cluster: &c.Cluster, Services: c.Services, File: c.cluster, Strict: o.Strict, Role: canonicalRole},
-		c:       c, byName: map[string]int{}, files: map[string]int{},
+		Checker: &check.Checker{Cluster: &c.Cluster, Services: c.Services, File: c.cluster, Strict: o.Strict, Role: canonicalRole,
+			NodeFiles: map[string]check.NodeFile{}, Files: c.files},
+		c: c, byName: map[string]int{}, files: map[string]int{},
 	}
 	for i, n := range c.Cluster.Nodes {
 		if _, twice := k.byName[n.Name]; !twice {
@@ -44,6 +45,9 @@ func Validate(c *Config, o Options) check.Report {
 		if _, twice := k.files[name]; !twice || name == base {
 			k.files[name] = i
 		}
+	}
+	for name, i := range k.files {
+		k.NodeFiles[name] = check.NodeFile{File: c.nodeFiles[i], Content: c.NodeFiles[i], Broken: c.nodeFiles[i].broken}
 	}
 	if c.cluster.root != nil {
 		k.checkCluster()

@@ -13,6 +13,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/check"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/services/service"
 )
 
@@ -169,7 +170,7 @@ func (m *missing) images(folder fs.FS) error {
 	names, _ := ContainerImages(m.config)
 	for i, name := range names {
 		at := m.config.At(kubernetesFile, "images", i)
-		if !cluster.IsImageArchive(name) {
+		if !kubernetes.IsImageArchive(name) {
 			if !slices.ContainsFunc(m.root.Images, func(i manifest.Image) bool { return i.From == name }) {
 				m.errorf(at, "container image %s is not in the image", name)
 			}

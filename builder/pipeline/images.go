@@ -21,8 +21,8 @@ import (
 	"spore/builder/source"
 	"spore/builder/store"
 	"spore/builder/tree"
-	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 )
 
 // Where an image carries container images, and the list of them that spore-agent reads.
@@ -68,7 +68,7 @@ func (b *build) collectImages(ctx context.Context) error {
 	for i, name := range names {
 		step.Update("container image %s", name)
 		add := b.pulledImage
-		if cluster.IsImageArchive(name) {
+		if kubernetes.IsImageArchive(name) {
 			add = b.archivedImage
 		}
 		if err := add(ctx, i, name); err != nil {

@@ -14,7 +14,7 @@ import (
 	"spore/builder/payload"
 	"spore/builder/source"
 	"spore/builder/store"
-	"spore/cluster"
+	"spore/services/kubernetes"
 )
 
 // LockMismatch is the error for a lock that is not that of the configuration, the source and the program that builds.
@@ -83,7 +83,7 @@ func (b *build) madeLock() (*lock.Lock, error) {
 	for _, i := range b.images {
 		switch {
 		case i.From == pauseFrom: // it is a program
-		case cluster.IsImageArchive(i.From):
+		case kubernetes.IsImageArchive(i.From):
 			images = append(images, lock.Image{Name: i.From, SHA256: i.sha256})
 		default:
 			images = append(images, lock.Image{Name: i.From})
@@ -111,7 +111,7 @@ func (b *build) plan(ctx context.Context) (*lock.Lock, error) {
 	var images []lock.Image
 	for _, name := range names {
 		image := lock.Image{Name: name}
-		if cluster.IsImageArchive(name) {
+		if kubernetes.IsImageArchive(name) {
 			if image.SHA256, err = b.hashConfigFile(name); err != nil {
 				return nil, fmt.Errorf("container image %s: %w", name, err)
 			}

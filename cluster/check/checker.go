@@ -25,6 +25,10 @@ type Checker struct {
 	Subnets, Pods, ServiceNets []netip.Prefix
 	// Owners says which node has an address, by its index.
 	Owners map[netip.Addr]int
+	// NodeFiles has the files of nodes/ by the names of the nodes that they are about.
+	NodeFiles map[string]NodeFile
+	// Files says what is wrong with the files of the folder that settings name (service.Service.Files), by path.
+	Files map[string]error
 
 	// compared counts the words that SuggestOf looked at.
 	compared int

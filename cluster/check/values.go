@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -128,4 +129,31 @@ func Clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// Count is "1 node" or "3 nodes".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Family is IPv4 or IPv6.
+func Family(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// NetworkList returns a list under network as it was written.
+func (k *Checker) NetworkList(key string) []string {
+	switch key {
+	case "podCIDRs":
+		return k.Cluster.Network.PodCIDRs
+	case "serviceCIDRs":
+		return k.Cluster.Network.ServiceCIDRs
+	}
+	return k.Cluster.Network.NodeSubnets
 }

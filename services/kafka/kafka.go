@@ -24,6 +24,8 @@ func Service() service.Service {
 	return service.Service{
 		Name:     Name,
 		Settings: func() spec.Settings { return new(spec.Kafka) },
+		Members:  checkMembers,
+		NodeFile: checkRack,
 		Roles: []service.Role{
 			{Name: broker, Target: "kafka.target", Programs: []string{"kafka-disks", "kafka", "kafka-bootstrap"}},
 			{Name: controller, StandIn: broker, Target: "kafka.target", Programs: []string{"kafka"}},

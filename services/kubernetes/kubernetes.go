@@ -31,8 +31,10 @@ var controlPlane = []string{"etcd", "etcd-members", "etcd-snapshot", "kube-apise
 // Service is the row of the list of services.
 func Service() service.Service {
 	return service.Service{
-		Name:     Name,
-		Settings: func() spec.Settings { return new(spec.Kubernetes) },
+		Name:       Name,
+		Settings:   func() spec.Settings { return new(spec.Kubernetes) },
+		NeedsRoles: true,
+		Files:      archives,
 		Roles: []service.Role{
 			{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Programs: slices.Concat(controlPlane, everyNode)},
 			{Name: "worker", Target: "kubernetes-worker.target", Programs: slices.Clone(everyNode)},

@@ -21,6 +21,18 @@ type Service struct {
 	Settings func() spec.Settings
 	// Check finds what is wrong with the settings, which are in k.Services; file is where they were read.
 	Check func(k *check.Checker, file check.File)
+	// Members finds what is wrong with how many nodes have its roles; listed is the place of its name in cluster.yaml. Without
+	// that name it is not asked. What k.Services has of it may be nothing, where its file is broken or missing.
+	Members func(k *check.Checker, listed check.Place)
+	// NeedsRoles says that Members reports a service of which no node has a role; otherwise that is a warning.
+	NeedsRoles bool
+	// Nodes finds what is wrong with single nodes that have its roles, whether cluster.yaml lists it or not.
+	Nodes func(k *check.Checker)
+	// NodeFile finds what is wrong with what is meant for it in the file of a node, whether cluster.yaml lists it or not.
+	NodeFile func(k *check.Checker, node int, f check.NodeFile)
+	// Files are the files of the configuration folder that the settings, which s has, name. k.Files tells Check what is wrong
+	// with each of them.
+	Files func(s spec.Services) []string
 	// Choices has the closed lists of values of the settings, by Go type and key ("ACL.access"). The entries of a list are
 	// meant where the key holds one.
 	Choices map[string][]string
