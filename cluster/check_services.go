@@ -10,9 +10,6 @@ func (k *checker) checkServices() {
 		}
 	}
 	s := k.Services // of those whose checks are here still
-	if s.Kubernetes() != nil {
-		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
-	}
 	if s.Kafka() != nil {
 		k.checkKafka(k.c.services["kafka"], s.Kafka())
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +53,7 @@ func newMachine(t *testing.T, name string, members []string, c *spec.Ceph, made 
 		hosts += addresses[m] + " " + m + "\n"
 	}
 	m := &machine{t: t, name: name, dir: dir, in: render.Input{
-		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &spec.Kubernetes{}}},
+		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &kubernetes.Settings{}}},
 		Node:    &facts.Node{Name: name, IPs: []string{addresses[name]}},
 		Dir:     dir,
 		Secret: func(ref string) ([]byte, error) {

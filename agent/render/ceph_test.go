@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
 func TestAManagerWritesSeldomWhileNothingHappens(t *testing.T) {
 	for slowMachine, want := range map[int]string{0: "5", 2: "10", 20: "10"} {
 		in := cephInput(&spec.Ceph{}, "/run/x")
-		in.Cluster.Services.Kubernetes().SlowMachine = slowMachine
+		kubernetes.Of(in.Cluster.Services).SlowMachine = slowMachine
 		files, err := Render("ceph-mgr", in)
 		require.NoError(t, err)
 		require.Contains(t, string(files["ceph.conf"].Data), "mgr_tick_period = "+want+"\n")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -28,11 +29,11 @@ func pkiFile(name string) string { return filepath.Join(pkiDir, name) }
 
 // slow is a duration as it is on this cluster's machines.
 func slow(in Input, d time.Duration) time.Duration {
-	return d * time.Duration(in.Cluster.Services.Kubernetes().Slow())
+	return d * time.Duration(kubernetes.Of(in.Cluster.Services).Slow())
 }
 
 // clusterDomain is the DNS domain of Services; kube-apiserver's certificate has its names.
-func clusterDomain(in Input) string { return in.Cluster.Services.Kubernetes().ServiceDomain() }
+func clusterDomain(in Input) string { return kubernetes.Of(in.Cluster.Services).ServiceDomain() }
 
 // nodeAddress is the address by which the others know this node: the first of cluster.yaml, else the one that it has.
 func nodeAddress(in Input) (netip.Addr, error) {

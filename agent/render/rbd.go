@@ -3,6 +3,7 @@ package render
 import (
 	"errors"
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 )
@@ -30,7 +31,7 @@ func rbdProvisioner(in Input) (map[string]File, error) {
 
 // provisioner renders them for the driver at a socket, with words of its own.
 func provisioner(in Input, socket string, more ...string) (map[string]File, error) {
-	if in.Cluster.Services.Kubernetes() == nil {
+	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	client, err := kubeconfigFile("spore:rbd-provisioner:"+in.Node.Name, in.SecretPath("rbd-provisioner-certificate"), in.SecretPath("rbd-provisioner-key"))

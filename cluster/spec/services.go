@@ -89,10 +89,7 @@ func (s *Services) UnmarshalJSON([]byte) error {
 	return errors.New("internal error: settings of services are read with services.ReadCluster")
 }
 
-// The three services that have their types here still.
-
-// Service is the name of the service.
-func (*Kubernetes) Service() string { return "kubernetes" }
+// The services that have their types here still.
 
 // Service is the name of the service.
 func (*Kafka) Service() string { return "kafka" }
@@ -100,44 +97,11 @@ func (*Kafka) Service() string { return "kafka" }
 // Service is the name of the service.
 func (*Ceph) Service() string { return "ceph" }
 
-// Kubernetes are the settings of Kubernetes; nil when it is not enabled.
-func (s Services) Kubernetes() *Kubernetes { return Of[Kubernetes](s) }
-
 // Kafka are the settings of Kafka; nil when it is not enabled.
 func (s Services) Kafka() *Kafka { return Of[Kafka](s) }
 
 // Ceph are the settings of Ceph; nil when it is not enabled.
 func (s Services) Ceph() *Ceph { return Of[Ceph](s) }
-
-// Kubernetes is configs/services/kubernetes.yaml. An empty file takes the defaults.
-type Kubernetes struct {
-	// Version is the release line, v1.36, when a change of it is to be an error; an image carries one line.
-	Version string `yaml:"version,omitempty" json:"version,omitempty"`
-	// SlowMachine lengthens etcd's heartbeats, leases, probes and time limits by this factor, for slow hardware or emulation; 1 when 0, at most 20.
-	SlowMachine int `yaml:"slowMachine,omitempty" json:"slowMachine,omitempty"`
-	// DNSDomain is the DNS domain of Kubernetes services; cluster.local when empty. Do not change it later.
-	DNSDomain string `yaml:"dnsDomain,omitempty" json:"dnsDomain,omitempty"`
-	// MaxPods is the most pods that a node runs; 110 when 0.
-	MaxPods int `yaml:"maxPods,omitempty" json:"maxPods,omitempty"`
-	// PodSecurity is the Pod Security Standard that namespaces without labels enforce: privileged, baseline (default) or restricted.
-	PodSecurity string `yaml:"podSecurity,omitempty" json:"podSecurity,omitempty"`
-	// Audit is how much of each request that changes something is logged: none, metadata (default) or request, which adds bodies but those of secrets.
-	Audit string `yaml:"audit,omitempty" json:"audit,omitempty"`
-	// Snapshots says when the database of the cluster is saved, and how much of that is kept; never nothing.
-	Snapshots *Snapshots `yaml:"snapshots,omitempty" json:"snapshots,omitempty"`
-	// Images lists container images that are laid into the image: OCI archives as paths in the configuration folder that end in .tar, or references NAME:TAG@sha256:DIGEST that the build pulls.
-	Images []string `yaml:"images,omitempty" json:"images,omitempty"`
-}
-
-// Snapshots is how often etcd is saved and how much of that each master keeps.
-type Snapshots struct {
-	// Every is the time between two snapshots in minutes, at least 10; 60 when 0.
-	Every int `yaml:"every,omitempty" json:"every,omitempty"`
-	// Keep is how many of the newest are kept; 24 when 0.
-	Keep int `yaml:"keep,omitempty" json:"keep,omitempty"`
-	// Days is of how many days the last one is kept besides; 7 when 0, none when -1.
-	Days int `yaml:"days,omitempty" json:"days,omitempty"`
-}
 
 // Kafka is configs/services/kafka.yaml.
 type Kafka struct {

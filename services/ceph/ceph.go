@@ -4,6 +4,7 @@ package ceph
 import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 	"spore/services/service"
 )
 
@@ -47,7 +48,7 @@ func Service() service.Service {
 				return c.Services.Ceph() != nil && len(c.Services.Ceph().Filesystems) > 0
 			}},
 			{Name: spec.PartCephFSVolumes, On: func(c *facts.Cluster) bool {
-				return c.Services.Kubernetes() != nil && len(c.Services.Ceph().KubernetesFilesystems()) > 0
+				return kubernetes.Of(c.Services) != nil && len(c.Services.Ceph().KubernetesFilesystems()) > 0
 			}},
 		},
 	}

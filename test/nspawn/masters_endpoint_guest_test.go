@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"spore/services/kubernetes"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestAMachineThatIsStoppedAsAWholeLosesTheVirtualAddress(t *testing.T) {
 	}
 	e := newEndpointLab(t, "testdata/guest", true)
 	e.limit = guestLimit
-	f := &frozen{e, nil, vip.Times(e.Cluster.Services.Kubernetes().Slow(), address.Lateness)}
+	f := &frozen{e, nil, vip.Times(kubernetes.Of(e.Cluster.Services).Slow(), address.Lateness)}
 	began := time.Now()
 	f.guest = e.Boot(e.Node("master-3"))
 	e.Node("master-1").Start()

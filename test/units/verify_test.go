@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -211,7 +212,7 @@ func all(t *testing.T, dir string) string {
 // What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
 // their units do not take.
 func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
-	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&spec.Kubernetes{}, &spec.Kafka{}},
+	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&kubernetes.Settings{}, &spec.Kafka{}},
 		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
 	n := &facts.Node{Name: "all-01", IPs: []string{"10.77.0.21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	files := services.Environment(c, n, 1<<30)

@@ -66,7 +66,6 @@ var table = []row{
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},
 	{path: "network.", why: "the network is set up at the start"},
-	{path: "services.kubernetes", service: "kubernetes", why: "its services stand on each other"},
 	{path: "services.kafka", service: "kafka", why: "brokers restart one after the other"},
 	{path: "services.ceph", service: "ceph", why: "monitors form a quorum"},
 	{path: "keys.", why: "whom the node trusts is read at the start (without one: spore pki rotate-ca)"},

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"spore/services/kubernetes"
 	"time"
 
 	"spore/agent/render"
@@ -216,7 +217,7 @@ func (b *bootstrap) apply(ctx context.Context, a applied) error {
 
 // applyServed waits for the kind of an object to be served.
 func (b *bootstrap) applyServed(ctx context.Context, a applied) error {
-	ctx, cancel := context.WithTimeout(ctx, servedBound*time.Duration(b.Cluster.Services.Kubernetes().Slow()))
+	ctx, cancel := context.WithTimeout(ctx, servedBound*time.Duration(kubernetes.Of(b.Cluster.Services).Slow()))
 	defer cancel()
 	for {
 		err := b.apply(ctx, a)

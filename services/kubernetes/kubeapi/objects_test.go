@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 func testCluster() *facts.Cluster {
 	return &facts.Cluster{Name: "lab", Network: spec.Network{
 		PodCIDRs: []string{"10.78.0.0/16", "fd78::/56"}, ServiceCIDRs: []string{"10.79.0.0/16"},
-	}, Services: spec.Services{&spec.Kubernetes{}}}
+	}, Services: spec.Services{&kubernetes.Settings{}}}
 }
 
 // The objects of a cluster are in testdata/objects.json; UPDATE=1 writes them.

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"context"
+	"spore/services/kubernetes"
 
 	"spore/agent/detect"
 	"spore/agent/node"
@@ -17,7 +18,7 @@ func Node(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	return client.AwaitNode(ctx, n.Name, c.Services.Kubernetes().Slow(), m.Say)
+	return client.AwaitNode(ctx, n.Name, kubernetes.Of(c.Services).Slow(), m.Say)
 }
 
 // Ready waits until an API server is ready, for programs that end when none is or try again all the time.
@@ -33,9 +34,9 @@ func Ready(ctx context.Context, m *node.Machine, leaf string, allowed []string) 
 	}
 	defer cancel()
 	if len(allowed) == 2 {
-		return client.AwaitAllowed(ctx, allowed[0], allowed[1], c.Services.Kubernetes().Slow(), m.Say)
+		return client.AwaitAllowed(ctx, allowed[0], allowed[1], kubernetes.Of(c.Services).Slow(), m.Say)
 	}
-	return client.AwaitReady(ctx, c.Services.Kubernetes().Slow(), m.Say)
+	return client.AwaitReady(ctx, kubernetes.Of(c.Services).Slow(), m.Say)
 }
 
 // self is the client of a unit on this node.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"time"
 
 	"spore/agent/node"
@@ -49,7 +50,7 @@ func Network(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer cancel()
-	factor := time.Duration(c.Services.Kubernetes().Slow())
+	factor := time.Duration(kubernetes.Of(c.Services).Slow())
 	client := http.Client{Timeout: 5 * time.Second * factor}
 	err = wait.Until(ctx, wait.Condition{
 		For: "felix to put its rules in place", Bound: felixBound * factor, Every: 500 * time.Millisecond, Say: m.Say, Patience: 30 * time.Second,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -85,5 +86,5 @@ func connect(m *node.Machine, c *facts.Cluster, leaf string) (*kubeapi.Client, e
 	if o.Authorities, err = m.Part.Public("kubernetes-server.crt"); err != nil {
 		return nil, err
 	}
-	return kubeapi.NewClient(o, c.Services.Kubernetes().Slow())
+	return kubeapi.NewClient(o, kubernetes.Of(c.Services).Slow())
 }

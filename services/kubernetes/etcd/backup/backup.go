@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ type otherMasters struct {
 }
 
 func mastersBeside(m *master.Machine, c *facts.Cluster) otherMasters {
-	return otherMasters{slow: c.Services.Kubernetes().Slow(), client: nodeapi.Client{
+	return otherMasters{slow: kubernetes.Of(c.Services).Slow(), client: nodeapi.Client{
 		Identity: func() (id nodeapi.Identity, err error) {
 			if id.Certificate, err = secretOf(m, snapshotProgram, agentLeaf+"-certificate"); err != nil {
 				return id, err
@@ -141,13 +142,13 @@ func keeperOf(m *master.Machine, c *facts.Cluster, n *facts.Node) (*keeper.Keepe
 	if err != nil {
 		return nil, err
 	}
-	s := c.Services.Kubernetes().AllSnapshots()
+	s := kubernetes.Of(c.Services).AllSnapshots()
 	return &keeper.Keeper{
 		Dir: kept(m), Cluster: c.ID, Node: n.Name, Masters: c.Members[masterRole],
 		Every: time.Duration(s.Every) * time.Minute, Keep: snapshot.Keep{Newest: s.Keep, Days: s.Days}, Identity: id,
 		Etcd: source.Etcd{
 			Connect:  func() (*clientv3.Client, error) { return m.Connect(c, client.Own) },
-			Endpoint: client.Own, Within: readTime * time.Duration(c.Services.Kubernetes().Slow()),
+			Endpoint: client.Own, Within: readTime * time.Duration(kubernetes.Of(c.Services).Slow()),
 		},
 		Tool:  etcdutl.Tool{Path: m.Root.At(etcdutl.Program)},
 		Peers: mastersBeside(m, c), Now: time.Now, Say: m.Say, Status: func(string) {},

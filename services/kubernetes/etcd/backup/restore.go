@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"sync"
 	"time"
@@ -168,7 +169,7 @@ type found struct {
 // members asks every master's etcd.
 func look(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Node) (found, error) {
 	f := found{masters: c.Members[masterRole]}
-	within := quorumTime * time.Duration(c.Services.Kubernetes().Slow())
+	within := quorumTime * time.Duration(kubernetes.Of(c.Services).Slow())
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, name := range f.masters {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -48,7 +49,7 @@ func (m *Machine) Master() (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Services.Kubernetes() == nil {
+	if kubernetes.Of(c.Services) == nil {
 		return nil, nil, errors.New("this cluster has no Kubernetes")
 	}
 	return c, n, nil
@@ -87,5 +88,5 @@ func (m *Machine) Connect(c *facts.Cluster, endpoints ...string) (*clientv3.Clie
 	if id.Authorities, err = m.Part.Public("etcd.crt"); err != nil {
 		return nil, err
 	}
-	return client.Connect(id, c.Services.Kubernetes().Slow(), endpoints...)
+	return client.Connect(id, kubernetes.Of(c.Services).Slow(), endpoints...)
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 
 	"spore/agent/formation"
@@ -51,6 +52,6 @@ func formationOptions(m *master.Machine) (formation.Options, error) {
 	s := formation.Etcd()
 	return formation.Options{
 		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.Root.At(paths.Formation), Say: m.Say,
-		Asker: &formation.Client{Cluster: c.ID, Slow: c.Services.Kubernetes().Slow(), API: m.Client()},
+		Asker: &formation.Client{Cluster: c.ID, Slow: kubernetes.Of(c.Services).Slow(), API: m.Client()},
 	}, nil
 }

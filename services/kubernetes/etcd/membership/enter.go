@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func newEntrant(m *master.Machine) (*entrant, error) {
 	}
 	e := &entrant{
 		Machine: m, cluster: c, node: n, dir: origin.Dir(m.Root.At(origin.Data)), others: map[string]string{},
-		within: requestTime * time.Duration(c.Services.Kubernetes().Slow()),
+		within: requestTime * time.Duration(kubernetes.Of(c.Services).Slow()),
 	}
 	own, err := nic.Addresses()
 	if err != nil {
@@ -218,7 +219,7 @@ func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, st
 		if err != nil {
 			return client.Cluster{}, nil, err.Error()
 		}
-		found, err := client.Members(ctx, c, e.cluster.Services.Kubernetes().Slow())
+		found, err := client.Members(ctx, c, kubernetes.Of(e.cluster.Services).Slow())
 		if err == nil {
 			return found, c, ""
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"spore/services/kubernetes"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -36,7 +37,7 @@ func Keep(ctx context.Context, m *master.Machine) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return err
 	}
-	slow := time.Duration(e.cluster.Services.Kubernetes().Slow())
+	slow := time.Duration(kubernetes.Of(e.cluster.Services).Slow())
 	for {
 		round, cancel := context.WithTimeout(ctx, e.within)
 		wait, err := e.keep(round, own)
@@ -72,7 +73,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	if err != nil {
 		return "", err
 	}
-	found, err := client.Members(ctx, own, e.cluster.Services.Kubernetes().Slow())
+	found, err := client.Members(ctx, own, kubernetes.Of(e.cluster.Services).Slow())
 	if err != nil {
 		return "", err
 	}

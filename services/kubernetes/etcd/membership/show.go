@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"spore/services/kubernetes"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -43,7 +44,7 @@ func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) er
 		return err
 	}
 	defer own.Close()
-	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(c.Services.Kubernetes().Slow()))
+	ctx, cancel := context.WithTimeout(ctx, showTime*time.Duration(kubernetes.Of(c.Services).Slow()))
 	defer cancel()
 	// Not linearized: it is also there for a cluster without a quorum.
 	status, err := own.Status(ctx, client.Own)

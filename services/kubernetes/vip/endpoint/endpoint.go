@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"spore/services/kubernetes"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -62,7 +63,7 @@ func Hold(ctx context.Context, m *master.Machine) error {
 		return err
 	}
 	defer etcd.Close()
-	timing := vip.Times(c.Services.Kubernetes().Slow(), address.Lateness)
+	timing := vip.Times(kubernetes.Of(c.Services).Slow(), address.Lateness)
 	notify(m, daemon.SdNotifyReady+"\n"+fmt.Sprintf("WATCHDOG_USEC=%d", (hangs*timing.Lease).Microseconds()))
 	defer notify(m, daemon.SdNotifyStopping)
 	return vip.Run(ctx, vip.Options{

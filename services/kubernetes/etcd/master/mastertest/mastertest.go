@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func New(t *testing.T, node string) *master.Machine {
 				{Name: "worker-1", MACs: []string{"52:54:00:77:00:03"}, IPs: []string{"10.77.0.3"}, Roles: []string{"worker"}},
 			},
 		},
-		Services: spec.Services{&spec.Kubernetes{}},
+		Services: spec.Services{&kubernetes.Settings{}},
 	}
 	files, err := cluster.Compile(c)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package cluster
+package kubernetes
 
 import (
 	"net/netip"
@@ -9,12 +9,11 @@ import (
 
 	"spore/cluster/check"
 	"spore/cluster/spec"
-	"spore/services/kubernetes"
 )
 
 var (
-	podSecurityLevels = []string{spec.PodSecurityPrivileged, spec.PodSecurityBaseline, spec.PodSecurityRestricted}
-	auditLevels       = []string{spec.AuditNone, spec.AuditMetadata, spec.AuditRequest}
+	podSecurityLevels = []string{PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted}
+	auditLevels       = []string{AuditNone, AuditMetadata, AuditRequest}
 )
 
 const (
@@ -34,67 +33,69 @@ const (
 
 var versionLine = regexp.MustCompile(`^v1\.[0-9]{2,3}$`)
 
-func (k *checker) checkKubernetes(src *source, s *spec.Kubernetes) {
+// checkSettings checks kubernetes.yaml, and the nodes and networks that Kubernetes is to have.
+func checkSettings(k *check.Checker, file check.File) {
+	s := Of(k.Services)
 	switch {
 	case s.Version != "" && !versionLine.MatchString(s.Version):
-		k.Errorf(check.In(src, "version"), "the Kubernetes version %q is not a release line; write it as %s", check.Clip(s.Version), spec.KubernetesLine)
-	case s.Version != "" && s.Version != spec.KubernetesLine:
-		k.Errorf(check.In(src, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", spec.KubernetesLine, s.Version, spec.KubernetesLine)
+		k.Errorf(check.In(file, "version"), "the Kubernetes version %q is not a release line; write it as %s", check.Clip(s.Version), Line)
+	case s.Version != "" && s.Version != Line:
+		k.Errorf(check.In(file, "version"), "images of this spore carry Kubernetes %s, not %s; write %s, or leave version out", Line, s.Version, Line)
 	}
-	k.Between(check.In(src, "slowMachine"), "slowMachine", s.SlowMachine, 0, spec.MaxSlow)
+	k.Between(check.In(file, "slowMachine"), "slowMachine", s.SlowMachine, 0, spec.MaxSlow)
 	if s.MaxPods != 0 {
-		k.Between(check.In(src, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
+		k.Between(check.In(file, "maxPods"), "maxPods", s.MaxPods, 1, maxPodsPerNode)
 	}
 	if s.PodSecurity != "" {
-		k.OneOf(check.In(src, "podSecurity"), "the pod security standard", s.PodSecurity, podSecurityLevels)
+		k.OneOf(check.In(file, "podSecurity"), "the pod security standard", s.PodSecurity, podSecurityLevels)
 	}
 	if s.Audit != "" {
-		k.OneOf(check.In(src, "audit"), "the audit level", s.Audit, auditLevels)
+		k.OneOf(check.In(file, "audit"), "the audit level", s.Audit, auditLevels)
 	}
-	k.checkSnapshots(src, s)
-	k.checkServiceDomain(src, s)
-	k.checkContainerImages(src, s)
-	k.checkKubernetesNodes()
-	k.checkKubernetesNetworks(s)
+	checkSnapshots(k, file, s)
+	checkServiceDomain(k, file, s)
+	checkContainerImages(k, file, s)
+	checkNodes(k)
+	checkNetworks(k, s)
 }
 
-func (k *checker) checkSnapshots(src *source, s *spec.Kubernetes) {
+func checkSnapshots(k *check.Checker, file check.File, s *Settings) {
 	if s.Snapshots == nil {
 		return
 	}
 	if every := s.Snapshots.Every; every != 0 {
-		k.Between(check.In(src, "snapshots", "every"), "every (minutes)", every, minSnapshotEvery, maxSnapshotEvery)
+		k.Between(check.In(file, "snapshots", "every"), "every (minutes)", every, minSnapshotEvery, maxSnapshotEvery)
 	}
 	if keep := s.Snapshots.Keep; keep != 0 {
-		k.Between(check.In(src, "snapshots", "keep"), "keep", keep, 2, maxSnapshotKeep)
+		k.Between(check.In(file, "snapshots", "keep"), "keep", keep, 2, maxSnapshotKeep)
 	}
-	k.Between(check.In(src, "snapshots", "days"), "days", s.Snapshots.Days, -1, maxSnapshotDays)
+	k.Between(check.In(file, "snapshots", "days"), "days", s.Snapshots.Days, -1, maxSnapshotDays)
 }
 
-func (k *checker) checkServiceDomain(src *source, s *spec.Kubernetes) {
-	p, domain := check.In(src, "dnsDomain"), s.ServiceDomain()
+func checkServiceDomain(k *check.Checker, file check.File, s *Settings) {
+	p, domain := check.In(file, "dnsDomain"), s.ServiceDomain()
 	switch nodes := k.Cluster.Domain; {
 	case !check.IsDomain(domain):
-		k.Errorf(p, "dnsDomain %q is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as %s", check.Clip(domain), spec.DefaultServiceDomain)
+		k.Errorf(p, "dnsDomain %q is not a DNS name; write labels of lower-case letters, digits and - with dots between, such as %s", check.Clip(domain), defaultServiceDomain)
 	case nodes == domain || strings.HasSuffix(nodes, "."+domain):
-		k.Errorf(p, "the domain of the nodes, %s, lies in the domain of Kubernetes services, %s, so pods could not look up a node; choose another dnsDomain, such as %s", check.Clip(nodes), domain, spec.DefaultServiceDomain)
+		k.Errorf(p, "the domain of the nodes, %s, lies in the domain of Kubernetes services, %s, so pods could not look up a node; choose another dnsDomain, such as %s", check.Clip(nodes), domain, defaultServiceDomain)
 	}
 }
 
 // reference is NAME:TAG@sha256:DIGEST with the registry in it (OCI Distribution Specification, "Pulling manifests").
 var reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})(@sha256:[0-9a-f]{64})?$`)
 
-func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
+func checkContainerImages(k *check.Checker, file check.File, s *Settings) {
 	seen, files := k.Unique(), k.Unique()
 	for i, image := range s.Images {
-		p := check.In(src, "images", i)
+		p := check.In(file, "images", i)
 		host, _, _ := strings.Cut(image, "/")
 		switch {
-		case !kubernetes.IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
+		case !IsImageArchive(image) && (!reference.MatchString(image) || !strings.ContainsAny(host, ".:") && host != "localhost"):
 			k.Errorf(p, "%q is neither an archive nor a reference; write a path in this folder that ends in .tar, such as images/app.tar, or registry, name, tag and digest, such as registry.example/app:1.2@sha256:…", check.Clip(image))
-		case !kubernetes.IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
+		case !IsImageArchive(image) && !strings.Contains(image, "@sha256:"):
 			k.Errorf(p, "the reference %s can mean another image tomorrow; add its digest: %s@sha256:…", check.Clip(image), check.Clip(image))
-		case !kubernetes.IsImageArchive(image):
+		case !IsImageArchive(image):
 			seen.Add(p, "the image", image, "remove one")
 		case path.IsAbs(image) || path.Clean(image) != image || strings.HasPrefix(image, "../"):
 			k.Errorf(p, "%q is not a path inside this folder; write one such as images/app.tar", check.Clip(image))
@@ -107,22 +108,22 @@ func (k *checker) checkContainerImages(src *source, s *spec.Kubernetes) {
 	}
 }
 
-// checkKubernetesNodes wants an address of every node: certificates are made for addresses of cluster.yaml alone.
-func (k *checker) checkKubernetesNodes() {
+// checkNodes wants an address of every node: certificates are made for addresses of cluster.yaml alone.
+func checkNodes(k *check.Checker) {
 	for i, n := range k.Cluster.Nodes {
-		if len(n.IPs) > 0 || !k.inKubernetes(i) {
+		if len(n.IPs) > 0 || !inKubernetes(k, i) {
 			continue
 		}
 		why := "its kubelet's certificate is approved for addresses of this file alone"
-		if k.HasRole(i, "control-plane") {
+		if k.HasRole(i, master) {
 			why = "etcd, the API server and their certificates need one that never changes"
 		}
 		k.Errorf(check.In(k.File, "nodes", i), "node %s runs Kubernetes but has no address here, and %s; add ips", k.NodeName(i), why)
 	}
 }
 
-// checkKubernetesNetworks checks sizes and address families of the networks that Kubernetes gives out.
-func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
+// checkNetworks checks sizes and address families of the networks that Kubernetes gives out.
+func checkNetworks(k *check.Checker, s *Settings) {
 	at := func(key string, n netip.Prefix) check.Place {
 		return check.In(k.File, "network", key, max(0, slices.Index(k.NetworkList(key), n.String())))
 	}
@@ -149,7 +150,7 @@ func (k *checker) checkKubernetesNetworks(s *spec.Kubernetes) {
 			}
 		}
 	}
-	k.checkPodBlocks(s, at)
+	checkPodBlocks(k, s, at)
 }
 
 func hasFamily(list []netip.Prefix, n netip.Prefix) bool {
@@ -157,10 +158,10 @@ func hasFamily(list []netip.Prefix, n netip.Prefix) bool {
 }
 
 // checkPodBlocks checks that every node finds blocks for its pods.
-func (k *checker) checkPodBlocks(s *spec.Kubernetes, at func(string, netip.Prefix) check.Place) {
+func checkPodBlocks(k *check.Checker, s *Settings, at func(string, netip.Prefix) check.Place) {
 	nodes := 0
 	for i := range k.Cluster.Nodes {
-		if k.inKubernetes(i) {
+		if inKubernetes(k, i) {
 			nodes++
 		}
 	}
