@@ -11,10 +11,6 @@ import (
 
 var diskUses = []string{"state", "osd", "kafka"}
 
-func usedFor(use string) func(spec.Disk) bool {
-	return func(d spec.Disk) bool { return d.Use == use }
-}
-
 // useRoles says which role a use of a disk belongs to.
 var useRoles = map[string]string{"osd": "ceph-osd", "kafka": "kafka-broker"}
 

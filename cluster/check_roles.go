@@ -43,7 +43,7 @@ func (k *checker) checkRoles() {
 		}
 	}
 	k.checkServicesHaveRoles(members)
-	k.checkMembers(members)
+	k.checkMembers()
 }
 
 func (k *checker) checkServicesHaveRoles(members map[string][]int) {
@@ -63,7 +63,7 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 }
 
 // checkMembers checks the number of nodes of each role that votes or that others depend on.
-func (k *checker) checkMembers(members map[string][]int) {
+func (k *checker) checkMembers() {
 	for _, s := range services.All() {
 		if i := slices.Index(k.Cluster.Services, s.Name); i >= 0 && s.Members != nil {
 			s.Members(k.Checker, check.In(k.File, "services", i))
@@ -71,24 +71,5 @@ func (k *checker) checkMembers(members map[string][]int) {
 		if s.Nodes != nil {
 			s.Nodes(k.Checker)
 		}
-	}
-	service := func(name string) (check.Place, bool) {
-		i := slices.Index(k.Cluster.Services, name)
-		return check.In(k.File, "services", i), i >= 0
-	}
-	if p, on := service("ceph"); on {
-		mons, osds := members["ceph-mon"], members["ceph-osd"]
-		if len(osds) > 0 && len(mons) == 0 {
-			k.Errorf(p, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
-		}
-		k.Quorum(p, len(mons), "Ceph monitors", "their")
-	}
-	for _, i := range members["ceph-osd"] {
-		f, ok := k.NodeFile(i)
-		if ok && (f.Broken || slices.ContainsFunc(f.Content.Disks, usedFor("osd"))) {
-			continue
-		}
-		name := k.NodeName(i)
-		k.Errorf(check.In(k.File, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
 	}
 }

@@ -13,7 +13,4 @@ func (k *checker) checkServices() {
 	if s.Kafka() != nil {
 		k.checkKafka(k.c.services["kafka"], s.Kafka())
 	}
-	if s.Ceph() != nil {
-		k.checkCeph(k.c.services["ceph"], s.Ceph())
-	}
 }

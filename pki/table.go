@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"spore/pki/cephx"
 	"spore/services"
 	"spore/services/service"
 )
@@ -68,8 +67,7 @@ func Leaves() []service.LeafRow {
 
 // Secrets is the table of secrets that are no certificates, with the rows of the services.
 func Secrets() []service.SecretRow {
-	mon, osd := []string{"ceph-mon"}, []string{"ceph-osd"}
-	both, operator := append(osd, mon...), []string{service.OperatorOnly}
+	operator := []string{service.OperatorOnly}
 	rows := []service.SecretRow{
 		{Name: "state-recovery-key", Roles: []string{service.EveryNode}, Each: service.OneNode, Form: service.FormRecovery},
 		{Name: "kafka-cluster-id", Service: "kafka", Roles: []string{"kafka-broker", "kafka-controller"}, Form: service.FormKafkaID},
@@ -78,25 +76,6 @@ func Secrets() []service.SecretRow {
 		{Name: "kafka-password", Service: "kafka", Roles: operator, Each: service.OneUser, Entry: "{user-secret}", Form: service.FormPassword, Given: true},
 		// What kafka.yaml calls the password is, on brokers, its salted form.
 		{Name: "kafka-scram", Service: "kafka", Roles: []string{"kafka-broker"}, Each: service.OneUser, Entry: "{user-secret}", Form: service.FormSCRAM, From: "kafka-password"},
-		{Name: "ceph-fsid", Service: "ceph", Roles: append(both[:2:2], "control-plane", "worker"), Form: service.FormUUID},
-		{Name: "ceph-mon-key", Service: "ceph", Roles: mon, Form: service.FormCephx},                        // mon.
-		{Name: "ceph-admin-key", Service: "ceph", Roles: mon, Form: service.FormCephx},                      // client.admin
-		{Name: "ceph-mgr-key", Service: "ceph", Roles: mon, Each: service.OneNode, Form: service.FormCephx}, // mgr.NAME
-		{Name: "ceph-mds-key", Service: "ceph", Roles: mon, Each: service.OneNode, Form: service.FormCephx}, // mds.NAME
-		// Monitors make of it the key of each node with OSDs, client.bootstrap-osd.NODE.
-		{Name: "ceph-osd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: service.FormCephx},
-		{Name: "ceph-osd-key", Service: "ceph", Roles: osd, Each: service.OneNode, Form: service.FormCephx, From: "ceph-osd-seed", Entity: cephx.OSD},
-		// Opens encrypted disks. One for all nodes, so that a disk can go to another one.
-		{Name: "ceph-osd-encryption-key", Service: "ceph", Roles: osd, Form: service.FormKey},
-		// And the key of each node of Kubernetes, client.kubernetes-rbd.NODE, as which pods' volumes are made and mapped.
-		{Name: "ceph-rbd-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: service.FormCephx},
-		{Name: "ceph-kubernetes-rbd-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: service.OneNode, Form: service.FormCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
-		// The same for pods' shared volumes, client.kubernetes-cephfs.NODE. These and ceph-mds-key are there before a file
-		// system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
-		{Name: "ceph-cephfs-seed", Service: "ceph", Roles: append(operator[:1:1], mon...), Form: service.FormCephx},
-		{Name: "ceph-kubernetes-cephfs-node-key", Service: "ceph", Roles: []string{"control-plane", "worker"}, Each: service.OneNode, Form: service.FormCephx, From: "ceph-cephfs-seed", Entity: cephx.CephFS},
-		// client.kubernetes-cephfs, a Kubernetes elsewhere. Made of no seed, because that Kubernetes keeps the key it was given.
-		{Name: "ceph-kubernetes-cephfs-key", Service: "ceph", Roles: mon, Form: service.FormCephx},
 	}
 	for _, s := range services.All() {
 		for _, r := range s.Secrets {

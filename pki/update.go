@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
-	"spore/pki/cephx"
+	"spore/services/ceph/cephx"
 	"spore/services/service"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/pki/cephx"
+	"spore/services/ceph/cephx"
 )
 
 // changed returns what happened to an id.

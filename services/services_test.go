@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/service"
 )
 
@@ -147,9 +147,9 @@ func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	require.NotContains(t, names("worker", "ceph"), "rbd-provisioner", "workers make no volumes")
 	require.Subset(t, names("control-plane", "ceph"), []string{"rbd-node", "rbd-controller", "rbd-provisioner"})
 	require.NotContains(t, names("ceph-mon", "ceph"), "ceph-mds", "a cluster without file systems has no metadata servers")
-	require.Contains(t, names("ceph-mon", "ceph", spec.PartCephFS), "ceph-mds")
-	require.NotContains(t, names("worker", "ceph", spec.PartCephFS), "cephfs-node", "Kubernetes is given none of them")
-	require.Contains(t, names("worker", "ceph", spec.PartCephFS, spec.PartCephFSVolumes), "cephfs-node")
+	require.Contains(t, names("ceph-mon", "ceph", ceph.PartCephFS), "ceph-mds")
+	require.NotContains(t, names("worker", "ceph", ceph.PartCephFS), "cephfs-node", "Kubernetes is given none of them")
+	require.Contains(t, names("worker", "ceph", ceph.PartCephFS, ceph.PartCephFSVolumes), "cephfs-node")
 	for _, p := range Programs() {
 		if p.With != "" {
 			known := slices.ContainsFunc(All(), func(s service.Service) bool {

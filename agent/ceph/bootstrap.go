@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/pki/cephx"
+	"spore/services/ceph/cephx"
 )
 
 // Options are what the bootstrap works with.

@@ -22,10 +22,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/pki/cephx"
+	"spore/services/ceph"
+	"spore/services/ceph/cephx"
+	cephnode "spore/services/ceph/node"
 )
 
 // testKey is a key of Ceph that says that it was made in that second.
@@ -41,12 +42,12 @@ func refKey(made byte, ref string) string {
 	return testKey(made, byte(crc32.ChecksumIEEE([]byte(ref))))
 }
 
-func testCluster(c *spec.Ceph) *facts.Cluster {
+func testCluster(c *ceph.Settings) *facts.Cluster {
 	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{c, &kubernetes.Settings{}}}
 }
 
 // testWant is what node a wants with keys that were made in a second.
-func testWant(t *testing.T, c *spec.Ceph, made byte) Want {
+func testWant(t *testing.T, c *ceph.Settings, made byte) Want {
 	t.Helper()
 	w, err := Wanted(testCluster(c), "a", func(ref string) (string, error) { return refKey(made, ref), nil })
 	require.NoError(t, err)
@@ -85,7 +86,7 @@ func words(changes []Change) []string {
 }
 
 func TestAnEmptyStorageClusterIsGivenEverything(t *testing.T) {
-	w := testWant(t, &spec.Ceph{PoolSize: 2, Pools: []spec.CephPool{{Name: "volumes", Kubernetes: true}, {Name: "archive", Application: "rados", Size: 3, MinSize: 1}}}, 1)
+	w := testWant(t, &ceph.Settings{PoolSize: 2, Pools: []ceph.Pool{{Name: "volumes", Kubernetes: true}, {Name: "archive", Application: "rados", Size: 3, MinSize: 1}}}, 1)
 	changes, err := Changes(w, Have{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -110,7 +111,7 @@ func TestAnEmptyStorageClusterIsGivenEverything(t *testing.T) {
 }
 
 func TestAFileSystemIsMadeOfItsPools(t *testing.T) {
-	c := &spec.Ceph{PoolSize: 2, Pools: []spec.CephPool{{Name: "rbd"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}, {Name: "mine", Size: 3, MinSize: 1}}}
+	c := &ceph.Settings{PoolSize: 2, Pools: []ceph.Pool{{Name: "rbd"}}, Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}, {Name: "mine", Size: 3, MinSize: 1}}}
 	w := testWant(t, c, 1)
 	changes, err := Changes(w, Have{})
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestAFileSystemIsMadeOfItsPools(t *testing.T) {
 }
 
 func TestWhoWorksWithFileSystems(t *testing.T) {
-	names := func(c *spec.Ceph, kubernetes bool) (out []string) {
+	names := func(c *ceph.Settings, kubernetes bool) (out []string) {
 		cluster := testCluster(c)
 		if !kubernetes {
 			cluster.Services.Remove("kubernetes")
@@ -156,17 +157,17 @@ func TestWhoWorksWithFileSystems(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"client.kubernetes-rbd.k", "client.kubernetes-rbd.w"}, names(&spec.Ceph{}, true), "no file system, no metadata server")
-	require.Equal(t, []string{"mds.a"}, names(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}, false))
-	files := &spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
+	require.Equal(t, []string{"client.kubernetes-rbd.k", "client.kubernetes-rbd.w"}, names(&ceph.Settings{}, true), "no file system, no metadata server")
+	require.Equal(t, []string{"mds.a"}, names(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "mine"}}}, false))
+	files := &ceph.Settings{Pools: []ceph.Pool{{Name: "a"}}, Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}
 	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs"}, names(files, false), "a Kubernetes elsewhere may use it")
 	require.Equal(t, []string{"mds.a", "client.kubernetes-cephfs.k", "client.kubernetes-cephfs.w"}, names(files, true))
 }
 
 func TestWhatIsThereIsLeftAlone(t *testing.T) {
-	for name, c := range map[string]*spec.Ceph{
-		"the defaults": {}, "one copy": {PoolSize: 1, FailureDomain: "osd"}, "pools": {Pools: []spec.CephPool{{Name: "a"}, {Name: "b", Size: 1}}},
-		"file systems": {Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}},
+	for name, c := range map[string]*ceph.Settings{
+		"the defaults": {}, "one copy": {PoolSize: 1, FailureDomain: "osd"}, "pools": {Pools: []ceph.Pool{{Name: "a"}, {Name: "b", Size: 1}}},
+		"file systems": {Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testWant(t, c, 1)
@@ -181,51 +182,51 @@ func TestWhatIsThereIsLeftAlone(t *testing.T) {
 }
 
 func TestOnlyWhatDiffersIsChanged(t *testing.T) {
-	shared := spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
+	shared := ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}
 	for _, tc := range []struct {
 		name string
-		c    spec.Ceph
+		c    ceph.Settings
 		edit func(*Have)
 		want []string
 	}{
-		{"a key that is missing", spec.Ceph{}, func(h *Have) { delete(h.Entities, "mgr.a") }, []string{"import [mgr.a]"}},
-		{"an older key", spec.Ceph{}, func(h *Have) {
-			h.Entities["client.admin"] = Entity{"client.admin", testKey(0, 9), render.CephCaps["client.admin"]}
+		{"a key that is missing", ceph.Settings{}, func(h *Have) { delete(h.Entities, "mgr.a") }, []string{"import [mgr.a]"}},
+		{"an older key", ceph.Settings{}, func(h *Have) {
+			h.Entities["client.admin"] = Entity{"client.admin", testKey(0, 9), cephnode.Caps["client.admin"]}
 		}, []string{"import [client.admin]"}},
-		{"a newer key", spec.Ceph{}, func(h *Have) {
-			h.Entities["client.admin"] = Entity{"client.admin", testKey(2, 9), render.CephCaps["client.admin"]}
+		{"a newer key", ceph.Settings{}, func(h *Have) {
+			h.Entities["client.admin"] = Entity{"client.admin", testKey(2, 9), cephnode.Caps["client.admin"]}
 		}, []string{}},
-		{"a newer key that may do too much", spec.Ceph{}, func(h *Have) {
+		{"a newer key that may do too much", ceph.Settings{}, func(h *Have) {
 			h.Entities["client.kubernetes-rbd.k"] = Entity{"client.kubernetes-rbd.k", testKey(2, 9), map[string]string{"mon": "allow *"}}
 		}, []string{"auth caps client.kubernetes-rbd.k mgr profile rbd pool=rbd mon profile rbd osd profile rbd pool=rbd"}},
-		{"the user whose key all nodes shared, or that a monitor made by itself", spec.Ceph{}, func(h *Have) {
+		{"the user whose key all nodes shared, or that a monitor made by itself", ceph.Settings{}, func(h *Have) {
 			h.Entities[cephx.OSD] = Entity{cephx.OSD, testKey(9, 9), map[string]string{"mon": "allow profile bootstrap-osd"}}
 		}, []string{"auth rm client.bootstrap-osd"}},
-		{"a worker that may ask the manager", spec.Ceph{}, func(h *Have) {
+		{"a worker that may ask the manager", ceph.Settings{}, func(h *Have) {
 			e := h.Entities["client.kubernetes-rbd.w"]
-			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephKubernetesCaps(&spec.Ceph{}, true)}
+			h.Entities[e.Name] = Entity{e.Name, e.Key, cephnode.KubernetesCaps(&ceph.Settings{}, true)}
 		}, []string{"auth caps client.kubernetes-rbd.w mon profile rbd osd profile rbd pool=rbd"}},
-		{"a node that may give up the OSDs of others", spec.Ceph{}, func(h *Have) {
+		{"a node that may give up the OSDs of others", ceph.Settings{}, func(h *Have) {
 			e := h.Entities["client.bootstrap-osd.o"]
 			h.Entities[e.Name] = Entity{e.Name, e.Key, map[string]string{"mon": "allow profile bootstrap-osd"}}
 		}, []string{"auth caps client.bootstrap-osd.o mon allow service mon r, allow service osd r, allow command 'osd new'"}},
-		{"another number of copies", spec.Ceph{PoolSize: 2}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
+		{"another number of copies", ceph.Settings{PoolSize: 2}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
 			[]string{"osd pool set rbd size 2", "osd pool set rbd min_size 1"}},
-		{"one copy, which Ceph does not like", spec.Ceph{PoolSize: 1}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
+		{"one copy, which Ceph does not like", ceph.Settings{PoolSize: 1}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}} },
 			[]string{"osd pool set rbd size 1 --yes-i-really-mean-it", "osd pool set rbd min_size 1"}},
-		{"another failure domain", spec.Ceph{FailureDomain: "osd"}, func(h *Have) {
+		{"another failure domain", ceph.Settings{FailureDomain: "osd"}, func(h *Have) {
 			delete(h.Rules, "spore_osd")
 			h.Pools["rbd"] = Pool{3, 2, "spore_host", []string{"rbd"}}
 		}, []string{"osd crush rule create-replicated spore_osd default osd", "osd pool set rbd crush_rule spore_osd"}},
-		{"a pool that is for nothing", spec.Ceph{}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", nil} }, []string{"osd pool application enable rbd rbd"}},
-		{"a setting that was taken back", spec.Ceph{}, func(h *Have) { h.Options[[2]string{"global", "mon_allow_pool_size_one"}] = "true" },
+		{"a pool that is for nothing", ceph.Settings{}, func(h *Have) { h.Pools["rbd"] = Pool{3, 2, "spore_host", nil} }, []string{"osd pool application enable rbd rbd"}},
+		{"a setting that was taken back", ceph.Settings{}, func(h *Have) { h.Options[[2]string{"global", "mon_allow_pool_size_one"}] = "true" },
 			[]string{"config set global mon_allow_pool_size_one false"}},
 		{"a worker that may have shared volumes made", shared, func(h *Have) {
 			e := h.Entities["client.kubernetes-cephfs.w"]
-			h.Entities[e.Name] = Entity{e.Name, e.Key, render.CephFSKubernetesCaps(&shared, true)}
+			h.Entities[e.Name] = Entity{e.Name, e.Key, cephnode.FSKubernetesCaps(&shared, true)}
 		}, []string{"auth caps client.kubernetes-cephfs.w mds allow rw fsname=files path=/volumes/kubernetes mon allow r fsname=files osd allow rw tag cephfs data=files"}},
 		{"the user that all nodes mounted as, and may still", shared, func(h *Have) {
-			h.Entities[cephx.CephFS] = Entity{cephx.CephFS, testKey(9, 9), render.CephFSKubernetesCaps(&shared, true)}
+			h.Entities[cephx.CephFS] = Entity{cephx.CephFS, testKey(9, 9), cephnode.FSKubernetesCaps(&shared, true)}
 		}, []string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -240,13 +241,13 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 }
 
 func TestAKeyThatIsNoneIsRefused(t *testing.T) {
-	_, err := Wanted(testCluster(&spec.Ceph{}), "a", func(string) (string, error) { return "password", nil })
+	_, err := Wanted(testCluster(&ceph.Settings{}), "a", func(string) (string, error) { return "password", nil })
 	require.EqualError(t, err, "the secret ceph-admin-key: it is no key of Ceph")
-	_, err = Wanted(testCluster(&spec.Ceph{}), "a", func(string) (string, error) { return "", errors.New("not given") })
+	_, err = Wanted(testCluster(&ceph.Settings{}), "a", func(string) (string, error) { return "", errors.New("not given") })
 	require.EqualError(t, err, "not given")
 	_, err = Wanted(testCluster(nil), "a", nil)
 	require.ErrorContains(t, err, "the service ceph is not enabled")
-	w := testWant(t, &spec.Ceph{}, 1)
+	w := testWant(t, &ceph.Settings{}, 1)
 	h := fulfilled(w)
 	h.Entities["mgr.a"] = Entity{"mgr.a", "AQ==", nil}
 	_, err = Changes(w, h)
@@ -254,7 +255,7 @@ func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 }
 
 func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {
-	w := testWant(t, &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}, 1)
+	w := testWant(t, &ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}, 1)
 	seen := map[string]string{}
 	for _, e := range w.Entities {
 		require.Empty(t, seen[e.Key], "%s has the key of %s", e.Name, seen[e.Key])
@@ -273,7 +274,7 @@ func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {
 		require.Equal(t, name, seen[key])
 	}
 	// Where nobody has OSDs, no seed is asked for.
-	c := testCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}})
+	c := testCluster(&ceph.Settings{Pools: []ceph.Pool{{Name: "a"}}})
 	c.Members["ceph-osd"] = nil
 	_, err := Wanted(c, "a", func(ref string) (string, error) {
 		require.NotContains(t, ref, "seed")
@@ -288,9 +289,9 @@ func TestKubernetesIsAUserOnlyWhereItIs(t *testing.T) {
 		require.NoError(t, err)
 		return slices.ContainsFunc(w.Entities, func(e Entity) bool { return strings.HasPrefix(e.Name, "client.kubernetes-rbd") })
 	}
-	require.True(t, has(testCluster(&spec.Ceph{})))
-	require.False(t, has(testCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "a"}}})), "no pool is for it")
-	without := testCluster(&spec.Ceph{})
+	require.True(t, has(testCluster(&ceph.Settings{})))
+	require.False(t, has(testCluster(&ceph.Settings{Pools: []ceph.Pool{{Name: "a"}}})), "no pool is for it")
+	without := testCluster(&ceph.Settings{})
 	without.Services.Remove("kubernetes")
 	require.False(t, has(without))
 }
@@ -360,7 +361,7 @@ func bootstrap(f *scripted) (said, status []string, err error) {
 }
 
 func TestTheBootstrapWaitsAppliesAndLooks(t *testing.T) {
-	f := &scripted{want: testWant(t, &spec.Ceph{}, 1), down: 3, have: Have{Entities: map[string]Entity{"x": {}}}}
+	f := &scripted{want: testWant(t, &ceph.Settings{}, 1), down: 3, have: Have{Entities: map[string]Entity{"x": {}}}}
 	said, status, err := bootstrap(f)
 	require.NoError(t, err)
 	require.Len(t, f.lines, 2, "one process imports the keys, another does all the rest")
@@ -378,7 +379,7 @@ func TestTheBootstrapWaitsAppliesAndLooks(t *testing.T) {
 }
 
 func TestKeysThatNoNodeHasAreTold(t *testing.T) {
-	w := testWant(t, &spec.Ceph{}, 1)
+	w := testWant(t, &ceph.Settings{}, 1)
 	h := fulfilled(w)
 	h.Monitors = nil
 	for name, tc := range map[string]struct {
@@ -409,14 +410,14 @@ func TestKeysThatNoNodeHasAreTold(t *testing.T) {
 }
 
 func TestTheBootstrapSaysWhatDidNotStay(t *testing.T) {
-	f := &scripted{want: testWant(t, &spec.Ceph{}, 1), deaf: true, have: Have{Entities: map[string]Entity{"x": {}}}}
+	f := &scripted{want: testWant(t, &ceph.Settings{}, 1), deaf: true, have: Have{Entities: map[string]Entity{"x": {}}}}
 	_, status, err := bootstrap(f)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Contains(t, strings.Join(status, "\n"), "what was applied did not stay, beginning with the key of client.admin: Error EINVAL: nobody listens")
 }
 
 func TestAnswersThatAreNotWhatWasAskedAreRefused(t *testing.T) {
-	whole := (&scripted{have: fulfilled(testWant(t, &spec.Ceph{}, 1))}).answers()
+	whole := (&scripted{have: fulfilled(testWant(t, &ceph.Settings{}, 1))}).answers()
 	_, err := parseHave(strings.NewReader(whole))
 	require.NoError(t, err)
 	for name, tc := range map[string]struct{ text, want string }{
@@ -481,7 +482,7 @@ func stand(t *testing.T) (*Store, *[]string) {
 
 func TestTheStoreIsThereWhenItIsWhole(t *testing.T) {
 	s, ran := stand(t)
-	require.NoError(t, s.Form(context.Background(), []render.CephMonitor{{Name: "a", Addr: addr("10.0.0.1")}, {Name: "b", Addr: addr("fd00::2")}}))
+	require.NoError(t, s.Form(context.Background(), []cephnode.Monitor{{Name: "a", Addr: addr("10.0.0.1")}, {Name: "b", Addr: addr("fd00::2")}}))
 	require.Equal(t, []string{
 		"monmaptool --create --clobber --fsid 0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11 --enable-all-features --addv a [v2:10.0.0.1:3300] --addv b [v2:[fd00::2]:3300] DIR/monmap",
 		"ceph-mon --mkfs -c /c --id a --mon-data DIR/ceph-a.new --monmap DIR/monmap --fsid 0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11 --keyring /k",
@@ -618,7 +619,7 @@ func FuzzHave(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := Want{Rule: "r", Domain: "host", Pools: (&spec.Ceph{}).AllPools(), Filesystems: []spec.CephFilesystem{{Name: "files"}}, Entities: []Entity{{"client.admin", testKey(1, 1), nil}}}
+		w := Want{Rule: "r", Domain: "host", Pools: (&ceph.Settings{}).AllPools(), Filesystems: []ceph.Filesystem{{Name: "files"}}, Entities: []Entity{{"client.admin", testKey(1, 1), nil}}}
 		_, _ = Changes(w, h)
 	})
 }

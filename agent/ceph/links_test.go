@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
+	cephnode "spore/services/ceph/node"
 	"spore/test/linktrap"
 )
 
@@ -35,7 +35,7 @@ func planted(t *testing.T, plant func(s *Store)) *Store {
 func all(s *Store) error {
 	_ = s.Check()
 	_, _ = s.Empty()
-	_ = s.Form(context.Background(), []render.CephMonitor{{Name: "a", Addr: addr("10.0.0.1")}})
+	_ = s.Form(context.Background(), []cephnode.Monitor{{Name: "a", Addr: addr("10.0.0.1")}})
 	return s.Check()
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"spore/agent/render"
+	cephnode "spore/services/ceph/node"
 	"spore/storage/atomicfile"
 )
 
@@ -83,7 +83,7 @@ func (s Store) readFSID() ([]byte, error) {
 }
 
 // Form makes the data of one of the first monitors.
-func (s Store) Form(ctx context.Context, first []render.CephMonitor) error {
+func (s Store) Form(ctx context.Context, first []cephnode.Monitor) error {
 	return s.make(ctx, func(path string) error {
 		args := []string{"--create", "--clobber", "--fsid", s.FSID, "--enable-all-features"}
 		for _, m := range first {

@@ -25,6 +25,9 @@ import (
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/ceph"
+	cephnode "spore/services/ceph/node"
+	"spore/services/rendering"
 )
 
 const testFSID = "0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11"
@@ -37,7 +40,7 @@ type machine struct {
 	t     *testing.T
 	name  string
 	dir   string
-	in    render.Input
+	in    rendering.Input
 	store Store
 	mon   *exec.Cmd
 	mgr   *exec.Cmd
@@ -45,14 +48,14 @@ type machine struct {
 
 var addresses = map[string]string{"a": "127.0.0.1", "b": "127.0.0.2", "c": "127.0.0.3"}
 
-func newMachine(t *testing.T, name string, members []string, c *spec.Ceph, made byte) *machine {
+func newMachine(t *testing.T, name string, members []string, c *ceph.Settings, made byte) *machine {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "mon"), 0o755))
 	hosts := ""
 	for _, m := range members {
 		hosts += addresses[m] + " " + m + "\n"
 	}
-	m := &machine{t: t, name: name, dir: dir, in: render.Input{
+	m := &machine{t: t, name: name, dir: dir, in: rendering.Input{
 		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &kubernetes.Settings{}}},
 		Node:    &facts.Node{Name: name, IPs: []string{addresses[name]}},
 		Dir:     dir,
@@ -97,10 +100,10 @@ func keyOf(node string, made byte) func(string) (string, error) {
 	}
 }
 
-func (m *machine) monitors() []render.CephMonitor {
-	var out []render.CephMonitor
+func (m *machine) monitors() []cephnode.Monitor {
+	var out []cephnode.Monitor
 	for _, n := range m.in.Cluster.Members["ceph-mon"] {
-		out = append(out, render.CephMonitor{Name: n, Addr: netip.MustParseAddr(addresses[n])})
+		out = append(out, cephnode.Monitor{Name: n, Addr: netip.MustParseAddr(addresses[n])})
 	}
 	return out
 }
@@ -161,8 +164,8 @@ func (m *machine) numbers() {
 func TestOneMonitorFormsAndIsGivenWhatCephYAMLSays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	settings := &spec.Ceph{PoolSize: 1, FailureDomain: "osd", Pools: []spec.CephPool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}},
-		Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}}
+	settings := &ceph.Settings{PoolSize: 1, FailureDomain: "osd", Pools: []ceph.Pool{{Name: "volumes", Kubernetes: true}, {Name: "two", Size: 2, MinSize: 1, Application: "rados"}},
+		Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}}
 	a := newMachine(t, "a", []string{"a"}, settings, 1)
 	empty, err := a.store.Empty()
 	require.NoError(t, err)
@@ -233,7 +236,7 @@ func TestAWipedMonitorTakesEverythingFromTheQuorum(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	all := map[string]*machine{}
 	for _, n := range names {
-		m := newMachine(t, n, names, &spec.Ceph{}, 1)
+		m := newMachine(t, n, names, &ceph.Settings{}, 1)
 		require.NoError(t, m.store.Form(ctx, m.monitors()))
 		m.mon = m.start("ceph-mon")
 		all[n] = m
@@ -287,11 +290,11 @@ func TestAWipedMonitorTakesEverythingFromTheQuorum(t *testing.T) {
 func TestAMonitorThatIsNewInClusterYAMLAddsItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	a := newMachine(t, "a", []string{"a"}, &spec.Ceph{}, 1)
+	a := newMachine(t, "a", []string{"a"}, &ceph.Settings{}, 1)
 	require.NoError(t, a.store.Form(ctx, a.monitors()))
 	a.mon = a.start("ceph-mon")
 	require.NoError(t, a.quorum(ctx))
-	b := newMachine(t, "b", []string{"a", "b"}, &spec.Ceph{}, 1)
+	b := newMachine(t, "b", []string{"a", "b"}, &ceph.Settings{}, 1)
 	require.NoError(t, b.store.Join(ctx, []string{"a"}))
 	b.mon = b.start("ceph-mon")
 	require.NoError(t, b.quorum(ctx))

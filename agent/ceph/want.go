@@ -7,10 +7,10 @@ import (
 	"spore/services/kubernetes"
 	"strconv"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
-	"spore/cluster/spec"
-	"spore/pki/cephx"
+	"spore/services/ceph"
+	"spore/services/ceph/cephx"
+	cephnode "spore/services/ceph/node"
 )
 
 // Entity is a user or daemon in Ceph's authentication database.
@@ -31,15 +31,15 @@ type Want struct {
 	Options []Option
 	// Rule is the CRUSH rule of all pools, and Domain the bucket type of which it takes each once.
 	Rule, Domain string
-	Pools        []spec.CephPool
-	Filesystems  []spec.CephFilesystem
+	Pools        []ceph.Pool
+	Filesystems  []ceph.Filesystem
 	// Monitors are the names of those in cluster.yaml.
 	Monitors []string
 }
 
 // Wanted says what a cluster's storage is to have, as the node of a monitor gives it. key returns an entry of the bundle.
 func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error)) (Want, error) {
-	s := c.Services.Ceph()
+	s := ceph.Of(c.Services)
 	if s == nil {
 		return Want{}, fmt.Errorf("the service ceph is not enabled")
 	}
@@ -52,16 +52,16 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 		caps        map[string]string
 	}
 	rows := []row{
-		{"client.admin", "ceph-admin-key", render.CephCaps["client.admin"]},
-		{"mgr." + node, "ceph-mgr-key", render.CephCaps["mgr"]},
+		{"client.admin", "ceph-admin-key", cephnode.Caps["client.admin"]},
+		{"mgr." + node, "ceph-mgr-key", cephnode.Caps["mgr"]},
 	}
 	if len(w.Filesystems) > 0 {
-		rows = append(rows, row{"mds." + node, "ceph-mds-key", render.CephCaps["mds"]})
+		rows = append(rows, row{"mds." + node, "ceph-mds-key", cephnode.Caps["mds"]})
 	}
 	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
 	// one, so it is not in Gone: a node that has not started anew works as it.
 	if len(s.KubernetesFilesystems()) > 0 && kubernetes.Of(c.Services) == nil {
-		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", render.CephFSKubernetesCaps(s, true)})
+		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", cephnode.FSKubernetesCaps(s, true)})
 	}
 	made := func(ref string) (string, error) {
 		value, err := key(ref)
@@ -105,7 +105,7 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		}
 		return nil
 	}
-	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return render.CephCaps[cephx.OSD] })
+	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return cephnode.Caps[cephx.OSD] })
 	if err != nil || kubernetes.Of(c.Services) == nil {
 		return out, err
 	}
@@ -116,16 +116,16 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 	for _, volumes := range []struct {
 		kind, ref string
 		where     []string
-		caps      func(c *spec.Ceph, master bool) map[string]string
+		caps      func(c *ceph.Settings, master bool) map[string]string
 	}{
-		{cephx.RBD, "ceph-rbd-seed", c.Services.Ceph().KubernetesPools(), render.CephKubernetesCaps},
-		{cephx.CephFS, "ceph-cephfs-seed", c.Services.Ceph().KubernetesFilesystems(), render.CephFSKubernetesCaps},
+		{cephx.RBD, "ceph-rbd-seed", ceph.Of(c.Services).KubernetesPools(), cephnode.KubernetesCaps},
+		{cephx.CephFS, "ceph-cephfs-seed", ceph.Of(c.Services).KubernetesFilesystems(), cephnode.FSKubernetesCaps},
 	} {
 		if len(volumes.where) == 0 {
 			continue
 		}
 		err := add(volumes.kind, volumes.ref, nodes, func(node string) map[string]string {
-			return volumes.caps(c.Services.Ceph(), slices.Contains(masters, node))
+			return volumes.caps(ceph.Of(c.Services), slices.Contains(masters, node))
 		})
 		if err != nil {
 			return nil, err
@@ -135,12 +135,12 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 }
 
 // everyPool lists the pools of ceph.yaml, and those of its file systems.
-func everyPool(s *spec.Ceph) []spec.CephPool { return append(s.AllPools(), s.FilesystemPools()...) }
+func everyPool(s *ceph.Settings) []ceph.Pool { return append(s.AllPools(), s.FilesystemPools()...) }
 
 // options are settings that hold for the whole storage cluster. Each is written with both values, so that it is taken back
 // when its reason is gone.
-func options(s *spec.Ceph) []Option {
-	single := slices.ContainsFunc(everyPool(s), func(p spec.CephPool) bool { return p.Size == 1 })
+func options(s *ceph.Settings) []Option {
+	single := slices.ContainsFunc(everyPool(s), func(p ceph.Pool) bool { return p.Size == 1 })
 	return []Option{
 		// Clients that reuse the ids of others are older than any that this cluster ever had (CVE-2021-20288).
 		{"mon", "auth_allow_insecure_global_id_reclaim", "false"},
@@ -238,7 +238,7 @@ func keyring(e Entity) []byte {
 // manager changes it with the data.
 const firstPGs = "32"
 
-func poolChanges(p spec.CephPool, rule string, h Have) []Change {
+func poolChanges(p ceph.Pool, rule string, h Have) []Change {
 	var out []Change
 	set := func(key, value string, more ...string) {
 		out = append(out, Change{What: fmt.Sprintf("%s = %s of the pool %s", key, value, p.Name), Args: append([]string{"osd", "pool", "set", p.Name, key, value}, more...)})
@@ -263,7 +263,7 @@ func poolChanges(p spec.CephPool, rule string, h Have) []Change {
 		set("min_size", strconv.Itoa(p.MinSize))
 	}
 	// `fs new` says what the pools of a file system are for, and which of them is for what.
-	if p.Application != spec.PoolCephFS && !slices.Contains(had.Applications, p.Application) {
+	if p.Application != ceph.PoolCephFS && !slices.Contains(had.Applications, p.Application) {
 		out = append(out, Change{What: "what the pool " + p.Name + " is for", Args: []string{"osd", "pool", "application", "enable", p.Name, p.Application}})
 	}
 	return out

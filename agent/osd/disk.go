@@ -18,8 +18,8 @@ import (
 	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/paths"
-	"spore/agent/render"
 	"spore/agent/wait"
+	cephnode "spore/services/ceph/node"
 	"spore/storage/atomicfile"
 	"spore/storage/gpt"
 )
@@ -60,7 +60,7 @@ func PrepareDisk(ctx context.Context, m *node.Machine, number string) error {
 		return err
 	}
 	o := Options{
-		Device: info.Device, UUID: uuid, User: render.CephOSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, configuration), Keyring: filepath.Join(dir, keyring),
+		Device: info.Device, UUID: uuid, User: cephnode.OSDUser(n.Name), Dir: dir, Config: filepath.Join(dir, configuration), Keyring: filepath.Join(dir, keyring),
 		Exec: run, Say: m.Say, Sleep: wait.Sleep,
 		Waiting: func(what string) { _, _ = daemon.SdNotify(false, "STATUS=waiting for "+what) }, // No socket: nobody asks.
 	}

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"spore/pki/cephx"
+	"spore/services/ceph/cephx"
 	"spore/storage/atomicfile"
 	"spore/storage/blank"
 	"spore/storage/gpt"

@@ -68,10 +68,10 @@ func balancer(in Input) (map[string]File, error) {
 		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second), milliseconds(time.Second), down)
 	for _, m := range masters {
 		other := ""
-		if hasRole(in, "control-plane") && m.name != in.Node.Name {
+		if hasRole(in, "control-plane") && m.Name != in.Node.Name {
 			other = " backup"
 		}
-		line("  server %s %s verifyhost %s%s", m.name, netip.AddrPortFrom(m.addr, service.PortKubernetesAPI), m.name, other)
+		line("  server %s %s verifyhost %s%s", m.Name, netip.AddrPortFrom(m.Addr, service.PortKubernetesAPI), m.Name, other)
 	}
 	return map[string]File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
 }

@@ -148,7 +148,7 @@ func kafkaQuorum(in Input) ([]string, error) {
 	}
 	var out []string
 	for _, m := range members {
-		out = append(out, hostPort(m.addr, KafkaControllerPort))
+		out = append(out, hostPort(m.Addr, KafkaControllerPort))
 	}
 	return out, nil
 }

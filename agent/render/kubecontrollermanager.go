@@ -8,16 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"spore/services/kubernetes"
-	"spore/services/service"
 	"strings"
 	"time"
-)
 
-// Leases of the programs of which one in the cluster is at work: Kubernetes' own defaults.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
+	"spore/services/kubernetes/client"
+	"spore/services/service"
 )
 
 // kubeControllerManager renders kube-controller-manager's flags, its kubeconfig, and the certificates of the authorities
@@ -57,10 +52,10 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 		// With the default of 20 requests a second its first start loses seconds to its own limit.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
-		fmt.Sprintf("--leader-elect=%t", elects(in)),
-		"--leader-elect-lease-duration=" + slow(in, leaseDuration).String(),
-		"--leader-elect-renew-deadline=" + slow(in, renewDeadline).String(),
-		"--leader-elect-retry-period=" + slow(in, retryPeriod).String(),
+		fmt.Sprintf("--leader-elect=%t", client.Elects(in)),
+		"--leader-elect-lease-duration=" + slow(in, client.LeaseDuration).String(),
+		"--leader-elect-renew-deadline=" + slow(in, client.RenewDeadline).String(),
+		"--leader-elect-retry-period=" + slow(in, client.RetryPeriod).String(),
 	}
 	words = append(words, sign("kubelet-client", "kubernetes-client")...)
 	words = append(words, sign("kube-apiserver-client", "kubernetes-client")...)
@@ -90,9 +85,6 @@ func ownServer(in Input, name string, port int) []string {
 		"--tls-cipher-suites=" + strings.Join(strongSuites, ","),
 	}
 }
-
-// elects tells whether there is another that could be at work. A single one that lost its lease would only stop itself.
-func elects(in Input) bool { return len(in.Cluster.Members["control-plane"]) > 1 }
 
 // signingCertificate is the one certificate of an authority that the key of this node's bundle belongs to; while an
 // authority is being rotated its public file holds more.

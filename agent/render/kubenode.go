@@ -2,9 +2,6 @@ package render
 
 import "spore/cluster/facts"
 
-// APIServer is where every program of a node finds the Kubernetes API: its own balancer.
-const APIServer = apiServer
-
 // Taint is a taint of a Kubernetes node (core/v1).
 type Taint = taint
 

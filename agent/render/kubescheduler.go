@@ -3,6 +3,8 @@ package render
 import (
 	"errors"
 	"spore/services/kubernetes"
+
+	"spore/services/kubernetes/client"
 	"spore/services/service"
 )
 
@@ -12,7 +14,7 @@ func kubeScheduler(in Input) (map[string]File, error) {
 	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	client, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
+	credentials, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -20,8 +22,8 @@ func kubeScheduler(in Input) (map[string]File, error) {
 		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"clientConnection": map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
 		"leaderElection": map[string]any{
-			"leaderElect":   elects(in),
-			"leaseDuration": slow(in, leaseDuration).String(), "renewDeadline": slow(in, renewDeadline).String(), "retryPeriod": slow(in, retryPeriod).String(),
+			"leaderElect":   client.Elects(in),
+			"leaseDuration": slow(in, client.LeaseDuration).String(), "renewDeadline": slow(in, client.RenewDeadline).String(), "retryPeriod": slow(in, client.RetryPeriod).String(),
 		},
 		"enableProfiling": false, "enableContentionProfiling": false,
 	}, 0o644)
@@ -33,5 +35,5 @@ func kubeScheduler(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"config.json": config, "kubeconfig": client, "arguments": flags}, nil
+	return map[string]File{"config.json": config, "kubeconfig": credentials, "arguments": flags}, nil
 }

@@ -30,19 +30,11 @@ var programs = func() map[string]rendering.Func {
 	return out
 }()
 
-// here are those of Kubernetes, Kafka and Ceph.
+// here are those of Kubernetes and Kafka.
 func here() map[string]rendering.Func {
 	return map[string]rendering.Func{
 		"calico-controllers":      calicoControllers,
 		"calico-node":             calicoNode,
-		"ceph-bootstrap":          cephBootstrap,
-		"ceph-mds":                cephMDS,
-		"ceph-mgr":                cephMgr,
-		"ceph-mon":                cephMon,
-		"ceph-osd":                cephOSD,
-		"cephfs-controller":       cephfsController,
-		"cephfs-node":             cephfsNode,
-		"cephfs-provisioner":      cephfsProvisioner,
 		"cluster-dns":             clusterDNS,
 		"containerd":              containerd,
 		"etcd":                    etcd,
@@ -53,9 +45,6 @@ func here() map[string]rendering.Func {
 		"kube-proxy":              kubeProxy,
 		"kube-scheduler":          kubeScheduler,
 		"kubelet":                 kubelet,
-		"rbd-controller":          rbdController,
-		"rbd-node":                rbdNode,
-		"rbd-provisioner":         rbdProvisioner,
 	}
 }
 

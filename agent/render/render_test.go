@@ -96,14 +96,8 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 		if name == "kafka" {
 			input = func() Input { return kafkaInput("kafka-01", []string{"kafka-01"}, nil) }
 		}
-		if strings.HasPrefix(name, "ceph-") {
-			input = func() Input { return cephInput(&spec.Ceph{}, "/run/x") }
-		}
-		if strings.HasPrefix(name, "cephfs-") {
-			input = func() Input { return cephfsInput(kubeMaster(), "/run/x") }
-		}
-		if strings.HasPrefix(name, "rbd-") {
-			input = func() Input { return rbdInput(kubeMaster(), "/run/x") }
+		if strings.HasPrefix(name, "ceph") || strings.HasPrefix(name, "rbd-") {
+			continue // services/ceph/node has the like of this test
 		}
 		a, err := Render(name, input())
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 )
 
 func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
@@ -24,23 +25,23 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 }
 
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
-	has := func(c *spec.Ceph, kubernetes *kube.Settings, services ...string) (mds, volumes bool) {
+	has := func(c *ceph.Settings, kubernetes *kube.Settings, services ...string) (mds, volumes bool) {
 		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{c, kubernetes}}) {
 			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
 		}
 		return mds, volumes
 	}
-	with := func(kubernetes bool) *spec.Ceph {
-		return &spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: kubernetes}}}
+	with := func(kubernetes bool) *ceph.Settings {
+		return &ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: kubernetes}}}
 	}
 	for _, tt := range []struct {
 		name         string
-		ceph         *spec.Ceph
+		ceph         *ceph.Settings
 		kubernetes   *kube.Settings
 		services     []string
 		mds, volumes bool
 	}{
-		{"no file system", &spec.Ceph{}, &kube.Settings{}, []string{"ceph", "kubernetes"}, false, false},
+		{"no file system", &ceph.Settings{}, &kube.Settings{}, []string{"ceph", "kubernetes"}, false, false},
 		{"one that is not for Kubernetes", with(false), &kube.Settings{}, []string{"ceph", "kubernetes"}, true, false},
 		{"one that is", with(true), &kube.Settings{}, []string{"ceph", "kubernetes"}, true, true},
 		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},

@@ -27,8 +27,6 @@ var permissions = slices.Concat([]permission{
 	{pkg: "libpam-modules-bin", path: "/usr/sbin/unix_chkpwd", group: "shadow", mode: 0o2755, why: "reads /etc/shadow for unprivileged programs"},
 	{pkg: "systemd", path: "/etc/credstore", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
 	{pkg: "systemd", path: "/etc/credstore.encrypted", mode: 0o700, why: "tmpfiles.d/credstore.conf"},
-	{pkg: "ceph-common", path: "/var/log/ceph", user: "ceph", group: "ceph", mode: 0o3770, why: "the daemons write their logs there"},
-	{pkg: "ceph-common", path: "/var/lib/ceph", user: "ceph", group: "ceph", mode: 0o750, why: "the daemons keep their data there"},
 }, servicePermissions())
 
 func servicePermissions() []permission {

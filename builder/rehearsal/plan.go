@@ -18,7 +18,6 @@ import (
 	"spore/builder/vm"
 	"spore/builder/vm/lan"
 	"spore/cluster/facts"
-	"spore/cluster/spec"
 	"spore/services"
 	"spore/services/service"
 )
@@ -290,12 +289,6 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 		switch role {
 		case facts.KafkaBroker:
 			sum += 1024
-		case "ceph-osd":
-			osd := 1024
-			if c.Services.Ceph() != nil {
-				osd = max(osd, c.Services.Ceph().OSDMemory+128)
-			}
-			sum += osd * max(1, count(n.Disks, "osd"))
 		default:
 			sum += roleMemory(c, n, role)
 		}
@@ -311,14 +304,4 @@ func roleMemory(c *facts.Cluster, n *facts.Node, name string) int {
 		return of(c, n)
 	}
 	return 768
-}
-
-func count(disks []spec.Disk, use string) int {
-	n := 0
-	for _, d := range disks {
-		if d.Use == use {
-			n++
-		}
-	}
-	return n
 }

@@ -12,6 +12,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/mqtt"
 )
 
@@ -214,13 +215,13 @@ func TestMemoryIsThatOfTheRoles(t *testing.T) {
 	osd := spec.Disk{Use: "osd"}
 	for _, tt := range []struct {
 		node facts.Node
-		ceph *spec.Ceph
+		ceph *ceph.Settings
 		want int
 	}{
 		{facts.Node{}, nil, 1024},
 		{facts.Node{Roles: []string{"control-plane", "worker"}}, nil, 3072},
-		{facts.Node{Roles: []string{"ceph-osd"}, Disks: []spec.Disk{osd, osd, {Use: "state"}}}, &spec.Ceph{}, 2560},
-		{facts.Node{Roles: []string{"ceph-osd"}, Disks: []spec.Disk{osd}}, &spec.Ceph{OSDMemory: 4000}, 4640},
+		{facts.Node{Roles: []string{"ceph-osd"}, Disks: []spec.Disk{osd, osd, {Use: "state"}}}, &ceph.Settings{}, 2560},
+		{facts.Node{Roles: []string{"ceph-osd"}, Disks: []spec.Disk{osd}}, &ceph.Settings{OSDMemory: 4000}, 4640},
 		{facts.Node{Roles: []string{"a role of tomorrow"}}, nil, 1280},
 	} {
 		require.Equal(t, tt.want, Memory(&facts.Cluster{Services: spec.Services{tt.ceph}}, &tt.node))

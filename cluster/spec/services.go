@@ -89,19 +89,13 @@ func (s *Services) UnmarshalJSON([]byte) error {
 	return errors.New("internal error: settings of services are read with services.ReadCluster")
 }
 
-// The services that have their types here still.
+// The service that has its types here still.
 
 // Service is the name of the service.
 func (*Kafka) Service() string { return "kafka" }
 
-// Service is the name of the service.
-func (*Ceph) Service() string { return "ceph" }
-
 // Kafka are the settings of Kafka; nil when it is not enabled.
 func (s Services) Kafka() *Kafka { return Of[Kafka](s) }
-
-// Ceph are the settings of Ceph; nil when it is not enabled.
-func (s Services) Ceph() *Ceph { return Of[Ceph](s) }
 
 // Kafka is configs/services/kafka.yaml.
 type Kafka struct {
@@ -141,44 +135,4 @@ type KafkaACL struct {
 	Prefix bool `yaml:"prefix,omitempty" json:"prefix,omitempty"`
 	// Operations lists what is allowed; which there are depends on the resource. all is everything.
 	Operations []string `yaml:"operations" json:"operations"`
-}
-
-// Ceph is configs/services/ceph.yaml. An empty file takes the defaults.
-type Ceph struct {
-	// PoolSize is the number of copies of an object; 3 when 0.
-	PoolSize int `yaml:"poolSize,omitempty" json:"poolSize,omitempty"`
-	// FailureDomain is a CRUSH bucket type: host (default) or osd. No two copies of an object are in the same one.
-	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
-	// Pools are made when they are missing and never deleted; one called rbd, which Kubernetes is given, when empty.
-	Pools []CephPool `yaml:"pools,omitempty" json:"pools,omitempty"`
-	// Filesystems are those of CephFS. They are made when they are missing and never deleted; without any, there are no metadata servers.
-	Filesystems []CephFilesystem `yaml:"filesystems,omitempty" json:"filesystems,omitempty"`
-	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; when 0, the OSDs of a machine share half of its memory, with at most 4096 each.
-	OSDMemory int `yaml:"osdMemory,omitempty" json:"osdMemory,omitempty"`
-}
-
-// CephPool is one pool of Ceph.
-type CephPool struct {
-	// Name is 1 to 64 letters, digits, -, _ and dots inside.
-	Name string `yaml:"name" json:"name"`
-	// Application is what the pool is for: rbd (default), or rados for programs that speak to Ceph themselves.
-	Application string `yaml:"application,omitempty" json:"application,omitempty"`
-	// Size is the number of copies; poolSize when 0.
-	Size int `yaml:"size,omitempty" json:"size,omitempty"`
-	// MinSize is the number of copies that must be there for reads and writes; more than half of Size when 0.
-	MinSize int `yaml:"minSize,omitempty" json:"minSize,omitempty"`
-	// Kubernetes lets the user of Kubernetes make volumes in this pool, which has to be one for rbd.
-	Kubernetes bool `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
-}
-
-// CephFilesystem is one file system of CephFS, with pools of its own for its metadata and for its data.
-type CephFilesystem struct {
-	// Name is 1 to 50 lower-case letters and digits, and - inside.
-	Name string `yaml:"name" json:"name"`
-	// Size is the number of copies in both pools; poolSize when 0.
-	Size int `yaml:"size,omitempty" json:"size,omitempty"`
-	// MinSize is the number of copies that must be there for reads and writes; more than half of Size when 0.
-	MinSize int `yaml:"minSize,omitempty" json:"minSize,omitempty"`
-	// Kubernetes lets the user of Kubernetes make shared volumes in this file system, and use nothing else of it.
-	Kubernetes bool `yaml:"kubernetes,omitempty" json:"kubernetes,omitempty"`
 }

@@ -109,29 +109,17 @@ func Service() service.Service {
 			{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, User: "root", NeedsSecrets: true,
 				Ports:   []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(service.PortFelixHealth, "health").On(service.Loopback)},
 				Secrets: service.Pairs("calico-node", "calico-cni")},
-
-			// Volumes of pods. The controller makes images of Ceph when Kubernetes' provisioner asks for them; the node mounts them.
-			{Name: "rbd-controller", Unit: "rbd-controller.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
-			{Name: "rbd-provisioner", Unit: "rbd-provisioner.service", With: "ceph", Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
-				Secrets: service.Pairs("rbd-provisioner")},
-			{Name: "rbd-node", Unit: "rbd-node.service", With: "ceph", Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "root",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-rbd-key"}},
-
-			// Shared volumes of pods: the controller makes and removes subvolumes of CephFS, the node mounts them.
-			{Name: "cephfs-controller", Unit: "cephfs-controller.service", With: spec.PartCephFSVolumes, Packages: []string{"ceph-common"}, Payloads: []string{"spore-rbd"}, User: "spore-rbd",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
-			{Name: "cephfs-provisioner", Unit: "cephfs-provisioner.service", With: spec.PartCephFSVolumes, Payloads: []string{"csi-provisioner"}, User: "spore-rbd",
-				Secrets: service.Pairs("rbd-provisioner")},
-			{Name: "cephfs-node", Unit: "cephfs-node.service", With: spec.PartCephFSVolumes, Payloads: []string{"spore-rbd"}, User: "root",
-				Secrets: []string{"ceph-fsid", "ceph-kubernetes-cephfs-node-key"}},
 		},
 		Authorities: authorities,
 		Leaves:      leaves,
 		Secrets:     secrets,
 		Words:       words,
 		Renewal:     renewal,
-		Live:        []service.Live{{Path: "services." + Name, Why: "its services stand on each other"}},
+		Live: []service.Live{
+			{Path: "members.control-plane", Why: "masters form a quorum"},
+			{Path: "members.worker", Why: "the services of Kubernetes read it when they start"},
+			{Path: "services." + Name, Why: "its services stand on each other"},
+		},
 		Memory: map[string]service.Memory{
 			master: service.MiB(2560),
 			// The pods of a control plane that is a worker too have what is left of its own.

@@ -31,6 +31,4 @@ var renewal = []service.Renewal{
 	{Program: "kube-proxy", Leaves: service.Reads, Trust: api},
 	// The configuration of the CNI plugin names the files.
 	{Program: "calico-node", Leaves: service.Reads, Trust: api},
-	{Program: "rbd-provisioner", Leaves: service.Reads, Trust: api},
-	{Program: "cephfs-provisioner", Leaves: service.Reads, Trust: api},
 }

@@ -4,6 +4,7 @@ package node
 import (
 	"maps"
 
+	ceph "spore/services/ceph/node"
 	dns "spore/services/dns/node"
 	mqtt "spore/services/mqtt/node"
 	"spore/services/rendering"
@@ -15,6 +16,7 @@ func Renderings() map[string]rendering.Func {
 	for _, of := range []map[string]rendering.Func{
 		mqtt.Renderings,
 		dns.Renderings,
+		ceph.Renderings,
 	} {
 		maps.Copy(out, of)
 	}

@@ -21,7 +21,6 @@ const (
 	PortProxyMetrics      = 10249
 	PortProxyHealth       = 10256
 	PortFelixHealth       = 9099
-	PortCephMon           = 3300 // of messenger version 2 (IANA: ceph)
 	PortKubelet           = 10250
 	PortControllerManager = 10257
 	PortScheduler         = 10259

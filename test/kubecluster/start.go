@@ -27,6 +27,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
+	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/kubeapi"
 	"spore/services/service"
 )
@@ -79,7 +80,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 	r.DNS = "127.0.0.1:" + ports[3]
 	r.replace = []string{
 		"/run/spore/trust/", filepath.Join(dir, pki.PublicDir) + "/", "/var/lib/etcd", filepath.Join(dir, "etcd"), "/var/log/kubernetes/", filepath.Join(dir, "log") + "/",
-		render.APIServer, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
+		client.Server, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
 		"https://127.0.0.1:2379", r.Etcd, "unix:///run/etcd/", "unix://" + filepath.Join(dir, "run", "etcd") + "/",
 		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],
 		".:10053 {", ".:" + ports[3] + " {", "bind " + n.IPs[0] + "\n", "bind 127.0.0.1\n",

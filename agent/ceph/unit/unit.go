@@ -22,8 +22,9 @@ import (
 	"spore/agent/formation/quorum"
 	"spore/agent/nic"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/cluster/facts"
+	cephnode "spore/services/ceph/node"
+	"spore/services/rendering"
 )
 
 // Files in the runtime directory of a unit of Ceph, which `spore-agent render` wrote.
@@ -49,7 +50,7 @@ func Monitor(ctx context.Context, m *node.Machine) error {
 	}
 	_, err = quorum.Enter(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
 		if p.Kind == formation.Form {
-			first := slices.DeleteFunc(slices.Clone(mons), func(mon render.CephMonitor) bool { _, forms := p.Members[mon.Name]; return !forms })
+			first := slices.DeleteFunc(slices.Clone(mons), func(mon cephnode.Monitor) bool { _, forms := p.Members[mon.Name]; return !forms })
 			return store.Form(ctx, first)
 		}
 		var others []string
@@ -141,14 +142,14 @@ func self(m *node.Machine) (*facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if n == nil || c.Services.Ceph() == nil || !slices.Contains(n.Roles, "ceph-mon") {
+	if n == nil || !c.Services.Has("ceph") || !slices.Contains(n.Roles, "ceph-mon") {
 		return nil, nil, fmt.Errorf("%w with the role ceph-mon", detect.ErrUnmatched)
 	}
 	return c, n, nil
 }
 
 // monitors lists the monitors of cluster.yaml.
-func monitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMonitor, error) {
+func monitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]cephnode.Monitor, error) {
 	hosts, err := m.Part.Hosts()
 	if err != nil {
 		return nil, err
@@ -157,5 +158,5 @@ func monitors(m *node.Machine, c *facts.Cluster, n *facts.Node) ([]render.CephMo
 	if err != nil {
 		return nil, err
 	}
-	return render.CephMonitors(render.Input{Cluster: c, Node: n, Hosts: strings.NewReader(string(hosts)), Addresses: addresses})
+	return cephnode.Monitors(rendering.Input{Cluster: c, Node: n, Hosts: strings.NewReader(string(hosts)), Addresses: addresses})
 }

@@ -49,25 +49,17 @@ type row struct {
 	service string
 }
 
-const (
-	cephKeys  = "ceph-bootstrap.service"
-	timesyncd = "systemd-timesyncd.service"
-)
+const timesyncd = "systemd-timesyncd.service"
 
 // table is looked at from the top where no service has a row for a setting; the first row that fits counts.
 var table = []row{
 	{path: "trialMinutes"},
 	{path: "nodes"},
-	// Monitors give each node of Kubernetes its key of Ceph.
-	{path: "members.control-plane", units: []string{cephKeys}, service: "kubernetes", why: "masters form a quorum"},
-	{path: "members.worker", units: []string{cephKeys}, service: "kubernetes", why: "the services of Kubernetes read it when they start"},
 	{path: "members.kafka", service: "kafka", why: "controllers form a quorum"},
-	{path: "members.ceph", service: "ceph", why: "monitors form a quorum"},
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},
 	{path: "network.", why: "the network is set up at the start"},
 	{path: "services.kafka", service: "kafka", why: "brokers restart one after the other"},
-	{path: "services.ceph", service: "ceph", why: "monitors form a quorum"},
 	{path: "keys.", why: "whom the node trusts is read at the start (without one: spore pki rotate-ca)"},
 	{path: "signingKeys", why: "whom the node trusts is read at the start"},
 	{path: "node.", why: "who the node is and what it has is found at the start"},

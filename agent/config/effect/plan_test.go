@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/ceph"
 	"spore/services/dns"
 	"spore/services/mqtt"
 )
@@ -35,7 +36,7 @@ func master() Input {
 
 func monitor() Input {
 	in := edge()
-	in.Cluster.Services.Set(&spec.Ceph{})
+	in.Cluster.Services.Set(&ceph.Settings{})
 	in.Cluster.Members["ceph-mon"] = []string{"edge-01"}
 	in.Node.Roles = []string{"ceph-mon"}
 	return in

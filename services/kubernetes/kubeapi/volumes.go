@@ -2,8 +2,8 @@ package kubeapi
 
 import (
 	"spore/cluster/facts"
-	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/ceph"
 )
 
 const (
@@ -18,11 +18,11 @@ const (
 
 // provisions tells whether the cluster's own Ceph gives pods their volumes.
 func provisions(c *facts.Cluster) bool {
-	return services.Enabled(c, "ceph") && len(c.Services.Ceph().KubernetesPools()) > 0
+	return services.Enabled(c, "ceph") && len(ceph.Of(c.Services).KubernetesPools()) > 0
 }
 
 // shares tells whether the cluster's own Ceph gives pods shared volumes.
-func shares(c *facts.Cluster) bool { return services.Enabled(c, spec.PartCephFSVolumes) }
+func shares(c *facts.Cluster) bool { return services.Enabled(c, ceph.PartCephFSVolumes) }
 
 // volumeObjects are what claims for volumes on Ceph need: the drivers as kubelets see them, a class for each pool and file
 // system, and the roles of the provisioners.
@@ -47,10 +47,10 @@ func volumeObjects(c *facts.Cluster) []applied {
 			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "Group", "name": provisionersGroup}},
 		}},
 	)
-	for i, pool := range c.Services.Ceph().KubernetesPools() {
+	for i, pool := range ceph.Of(c.Services).KubernetesPools() {
 		out = append(out, applied{object: volumeClass(pool, i == 0), theirs: true})
 	}
-	for i, name := range c.Services.Ceph().KubernetesFilesystems() {
+	for i, name := range ceph.Of(c.Services).KubernetesFilesystems() {
 		out = append(out, applied{object: sharedClass(name, i == 0), theirs: true})
 	}
 	return out

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
-	"spore/cluster/spec"
+	"spore/services/ceph"
 )
 
-func cephCluster(c *spec.Ceph) *facts.Cluster {
+func cephCluster(c *ceph.Settings) *facts.Cluster {
 	out := testCluster()
 	out.Services.Set(c)
 	out.Members = map[string][]string{"ceph-mon": {"storage-01"}}
@@ -39,7 +39,7 @@ func classes(t *testing.T, c *facts.Cluster) (usual, all []string) {
 }
 
 func TestOneClassIsTheDefault(t *testing.T) {
-	nobody := cephCluster(&spec.Ceph{})
+	nobody := cephCluster(&ceph.Settings{})
 	nobody.Members = nil
 	for _, tt := range []struct {
 		name       string
@@ -48,12 +48,12 @@ func TestOneClassIsTheDefault(t *testing.T) {
 	}{
 		{"without Ceph", testCluster(), []string{"local"}, []string{"local"}},
 		{"with Ceph that no node runs", nobody, []string{"local"}, []string{"local"}},
-		{"with Ceph", cephCluster(&spec.Ceph{}), []string{"ceph-rbd"}, []string{"local", "ceph-rbd"}},
-		{"with Ceph that Kubernetes has no pool of", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "mine"}}}), []string{"local"}, []string{"local"}},
-		{"with two pools", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "fast", Kubernetes: true}, {Name: "mine"}, {Name: "slow", Kubernetes: true}}}),
+		{"with Ceph", cephCluster(&ceph.Settings{}), []string{"ceph-rbd"}, []string{"local", "ceph-rbd"}},
+		{"with Ceph that Kubernetes has no pool of", cephCluster(&ceph.Settings{Pools: []ceph.Pool{{Name: "mine"}}}), []string{"local"}, []string{"local"}},
+		{"with two pools", cephCluster(&ceph.Settings{Pools: []ceph.Pool{{Name: "fast", Kubernetes: true}, {Name: "mine"}, {Name: "slow", Kubernetes: true}}}),
 			[]string{"ceph-rbd"}, []string{"local", "ceph-rbd", "ceph-rbd-slow"}},
-		{"with file systems that Kubernetes has none of", cephCluster(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "mine"}}}), []string{"ceph-rbd"}, []string{"local", "ceph-rbd"}},
-		{"with file systems and no pool", cephCluster(&spec.Ceph{Pools: []spec.CephPool{{Name: "mine"}}, Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}, {Name: "more", Kubernetes: true}}}),
+		{"with file systems that Kubernetes has none of", cephCluster(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "mine"}}}), []string{"ceph-rbd"}, []string{"local", "ceph-rbd"}},
+		{"with file systems and no pool", cephCluster(&ceph.Settings{Pools: []ceph.Pool{{Name: "mine"}}, Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}, {Name: "more", Kubernetes: true}}}),
 			[]string{"local"}, []string{"local", "cephfs", "cephfs-more"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestOneClassIsTheDefault(t *testing.T) {
 // The objects of volumes are in testdata/volumes.json; UPDATE=1 writes them.
 func TestTheObjectsOfVolumes(t *testing.T) {
 	var list []Object
-	for _, a := range volumeObjects(cephCluster(&spec.Ceph{Filesystems: []spec.CephFilesystem{{Name: "files", Kubernetes: true}}})) {
+	for _, a := range volumeObjects(cephCluster(&ceph.Settings{Filesystems: []ceph.Filesystem{{Name: "files", Kubernetes: true}}})) {
 		_, err := pathOf(a.object)
 		require.NoError(t, err)
 		list = append(list, a.object)

@@ -15,8 +15,8 @@ import (
 
 	"spore/agent/detect"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/kubeapi"
 )
 
@@ -76,7 +76,7 @@ func nodesOf(m *node.Machine, c *facts.Cluster) ([]facts.Node, error) {
 
 // connect speaks to the API by the node's own balancer, with a certificate that the unit was given.
 func connect(m *node.Machine, c *facts.Cluster, leaf string) (*kubeapi.Client, error) {
-	o := kubeapi.Credentials{Server: render.APIServer}
+	o := kubeapi.Credentials{Server: client.Server}
 	var err error
 	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
 		if *into, err = node.Secret(ref); err != nil {

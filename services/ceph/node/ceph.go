@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"fmt"
@@ -11,15 +11,16 @@ import (
 	"strings"
 	"time"
 
-	"spore/cluster/spec"
-	"spore/pki/cephx"
-	"spore/services/service"
+	"spore/services/ceph"
+	"spore/services/ceph/cephx"
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
 )
 
 const cephState = "/var/lib/ceph"
 
-// CephCaps are what the entities of Ceph may do, by the service that they may do it at.
-var CephCaps = map[string]map[string]string{
+// Caps are what the entities of Ceph may do, by the service that they may do it at.
+var Caps = map[string]map[string]string{
 	"mon.":         {"mon": "allow *"},
 	"client.admin": {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"},
 	"mgr":          {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
@@ -28,42 +29,42 @@ var CephCaps = map[string]map[string]string{
 	cephx.OSD: {"mon": "allow service mon r, allow service osd r, allow command 'osd new'"},
 }
 
-// CephOSDUser is the user of Ceph as which a node asks for the numbers of new OSDs.
-func CephOSDUser(node string) string { return cephx.OSD + "." + node }
+// OSDUser is the user of Ceph as which a node asks for the numbers of new OSDs.
+func OSDUser(node string) string { return cephx.OSD + "." + node }
 
-// CephRBDUser is the user of Ceph as which a node of Kubernetes works with volumes.
-func CephRBDUser(node string) string { return cephx.RBD + "." + node }
+// RBDUser is the user of Ceph as which a node of Kubernetes works with volumes.
+func RBDUser(node string) string { return cephx.RBD + "." + node }
 
-// CephFSUser is the user of Ceph as which a node of Kubernetes works with shared volumes.
-func CephFSUser(node string) string { return cephx.CephFS + "." + node }
+// FSUser is the user of Ceph as which a node of Kubernetes works with shared volumes.
+func FSUser(node string) string { return cephx.CephFS + "." + node }
 
-// CephMonitor is a monitor by the name of its node.
-type CephMonitor struct {
+// Monitor is a monitor by the name of its node.
+type Monitor struct {
 	Name string
 	Addr netip.Addr
 }
 
 // Endpoint is the monitor's address as Ceph writes it (entity_addrvec_t): messenger version 2 alone, which encrypts.
-func (m CephMonitor) Endpoint() string {
-	return "[v2:" + netip.AddrPortFrom(m.Addr, service.PortCephMon).String() + "]"
+func (m Monitor) Endpoint() string {
+	return "[v2:" + netip.AddrPortFrom(m.Addr, ceph.PortMon).String() + "]"
 }
 
-// CephMonitors returns the monitors of cluster.yaml, by name.
-func CephMonitors(in Input) ([]CephMonitor, error) {
-	members, err := membersOf(in, "ceph-mon")
+// Monitors returns the monitors of cluster.yaml, by name.
+func Monitors(in rendering.Input) ([]Monitor, error) {
+	members, err := rendering.Members(in, "ceph-mon")
 	if err != nil {
 		return nil, err
 	}
-	var out []CephMonitor
+	var out []Monitor
 	for _, m := range members {
-		out = append(out, CephMonitor{m.name, m.addr})
+		out = append(out, Monitor{m.Name, m.Addr})
 	}
 	return out, nil
 }
 
 // cephMon renders what a monitor needs, and the keys that the first authentication database begins with.
-func cephMon(in Input) (map[string]File, error) {
-	own, err := nodeAddress(in)
+func cephMon(in rendering.Input) (map[string]rendering.File, error) {
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func cephMon(in Input) (map[string]File, error) {
 	},
 		// The program finds its own address in the map of monitors; one that is not in it yet says this one, and with public_addr
 		// it would add one of version 1.
-		setting{"public_addrv", CephMonitor{in.Node.Name, own}.Endpoint()},
+		setting{"public_addrv", Monitor{in.Node.Name, own}.Endpoint()},
 		setting{"mon_data", cephState + "/mon/ceph-$id"},
 		// Of the modules that a new cluster switches on, the image has none; those that are always on suffice.
 		setting{"mgr_initial_modules", ""},
@@ -86,8 +87,8 @@ func cephMon(in Input) (map[string]File, error) {
 func downReporters(hosts int) int { return min(2, max(1, hosts-1)) }
 
 // cephMgr renders what a manager needs.
-func cephMgr(in Input) (map[string]File, error) {
-	own, err := nodeAddress(in)
+func cephMgr(in rendering.Input) (map[string]rendering.File, error) {
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +102,13 @@ func cephMgr(in Input) (map[string]File, error) {
 
 // mgrTick is how often a manager tells the monitors that it lives and how much is stored, each of which they agree upon and have on
 // their disks. Ceph has two seconds, and takes a manager for dead after 30 (mon_mgr_beacon_grace).
-func mgrTick(in Input) time.Duration { return min(slow(in, 5*time.Second), 10*time.Second) }
+func mgrTick(in rendering.Input) time.Duration {
+	return min(client.Slow(in, 5*time.Second), 10*time.Second)
+}
 
 // cephMDS renders what a metadata server needs.
-func cephMDS(in Input) (map[string]File, error) {
-	own, err := nodeAddress(in)
+func cephMDS(in rendering.Input) (map[string]rendering.File, error) {
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +134,7 @@ func mdsCache(machine uint64) uint64 {
 
 // cephBootstrap renders what the commands of ceph-bootstrap need; people use the same files. The key of the monitors comes
 // first: with it, even the administrator's can be renewed.
-func cephBootstrap(in Input) (map[string]File, error) {
+func cephBootstrap(in rendering.Input) (map[string]rendering.File, error) {
 	return cephFiles(in, []CephKey{{"mon.", "ceph-mon-key"}, {"client.admin", "ceph-admin-key"}})
 }
 
@@ -142,7 +145,7 @@ type CephKey struct{ Entity, Ref string }
 type setting struct{ name, value string }
 
 // cephFiles renders ceph.conf and a keyring. Settings are added to those that every program has.
-func cephFiles(in Input, keys []CephKey, more ...setting) (map[string]File, error) {
+func cephFiles(in rendering.Input, keys []CephKey, more ...setting) (map[string]rendering.File, error) {
 	conf, err := cephConf(in, more...)
 	if err != nil {
 		return nil, err
@@ -151,7 +154,7 @@ func cephFiles(in Input, keys []CephKey, more ...setting) (map[string]File, erro
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"ceph.conf": conf, "keyring": keyring}, nil
+	return map[string]rendering.File{"ceph.conf": conf, "keyring": keyring}, nil
 }
 
 var (
@@ -161,17 +164,17 @@ var (
 
 // cephConf renders the configuration of one program, or of people's commands. It has one section: each program has its own
 // file.
-func cephConf(in Input, more ...setting) (File, error) {
-	if in.Cluster.Services.Ceph() == nil {
-		return File{}, fmt.Errorf("the service ceph is not enabled")
+func cephConf(in rendering.Input, more ...setting) (rendering.File, error) {
+	if ceph.Of(in.Cluster.Services) == nil {
+		return rendering.File{}, fmt.Errorf("the service ceph is not enabled")
 	}
 	fsid, err := cephSecret(in, "ceph-fsid", uuidForm)
 	if err != nil {
-		return File{}, err
+		return rendering.File{}, err
 	}
-	mons, err := CephMonitors(in)
+	mons, err := Monitors(in)
 	if err != nil {
-		return File{}, err
+		return rendering.File{}, err
 	}
 	var endpoints []string
 	for _, m := range mons {
@@ -210,21 +213,21 @@ func cephConf(in Input, more ...setting) (File, error) {
 	for _, s := range append(settings, more...) {
 		fmt.Fprintf(&b, "%s\n", strings.TrimRight(s.name+" = "+s.value, " "))
 	}
-	if m := in.Cluster.Services.Ceph().OSDMemory; m > 0 {
+	if m := ceph.Of(in.Cluster.Services).OSDMemory; m > 0 {
 		fmt.Fprintf(&b, "[osd]\nosd_memory_target = %d\n", m<<20)
 	}
 	// A command has no life of its own to be asked about.
 	b.WriteString("[client]\nadmin_socket =\n")
-	return File{Data: []byte(b.String()), Mode: 0o644}, nil
+	return rendering.File{Data: []byte(b.String()), Mode: 0o644}, nil
 }
 
 // cephKeyring renders a keyring (ceph-authtool(8)).
-func cephKeyring(in Input, keys []CephKey) (File, error) {
+func cephKeyring(in rendering.Input, keys []CephKey) (rendering.File, error) {
 	var b strings.Builder
 	for _, k := range keys {
 		key, err := cephSecret(in, k.Ref, cephKeyForm)
 		if err != nil {
-			return File{}, err
+			return rendering.File{}, err
 		}
 		fmt.Fprintf(&b, "[%s]\n\tkey = %s\n", k.Entity, key)
 		caps := capsOf(k.Entity)
@@ -232,23 +235,23 @@ func cephKeyring(in Input, keys []CephKey) (File, error) {
 			fmt.Fprintf(&b, "\tcaps %s = %q\n", service, caps[service])
 		}
 	}
-	return File{Data: []byte(b.String()), Mode: 0o600}, nil
+	return rendering.File{Data: []byte(b.String()), Mode: 0o600}, nil
 }
 
 // capsOf finds the capabilities of an entity; those of one kind that has many go by the kind.
 func capsOf(entity string) map[string]string {
-	if caps, ok := CephCaps[entity]; ok {
+	if caps, ok := Caps[entity]; ok {
 		return caps
 	}
 	if strings.HasPrefix(entity, cephx.OSD+".") {
-		return CephCaps[cephx.OSD]
+		return Caps[cephx.OSD]
 	}
 	kind, _, _ := strings.Cut(entity, ".")
-	return CephCaps[kind]
+	return Caps[kind]
 }
 
 // cephSecret reads an entry of the bundle that has to look like what it is, since it goes into a file of lines.
-func cephSecret(in Input, ref string, form *regexp.Regexp) (string, error) {
+func cephSecret(in rendering.Input, ref string, form *regexp.Regexp) (string, error) {
 	data, err := in.Secret(ref)
 	if err != nil {
 		return "", err
@@ -260,9 +263,9 @@ func cephSecret(in Input, ref string, form *regexp.Regexp) (string, error) {
 	return s, nil
 }
 
-// CephKubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and
+// KubernetesCaps are what a node of Kubernetes may do with volumes: work with images of its pools. Masters make and
 // remove them, which may go to the manager; other nodes map them and have no business there.
-func CephKubernetesCaps(c *spec.Ceph, master bool) map[string]string {
+func KubernetesCaps(c *ceph.Settings, master bool) map[string]string {
 	var pools []string
 	for _, name := range c.KubernetesPools() {
 		pools = append(pools, "profile rbd pool="+name)
@@ -274,17 +277,17 @@ func CephKubernetesCaps(c *spec.Ceph, master bool) map[string]string {
 	return caps
 }
 
-// CephFSKubernetesCaps are what a user of Kubernetes may do with the file systems that are given to it: mount what is in
+// FSKubernetesCaps are what a user of Kubernetes may do with the file systems that are given to it: mount what is in
 // its group. One who makes volumes, as masters do, may have the manager make and remove subvolumes of the group. Nobody can
 // change a quota, which would take the right p.
-func CephFSKubernetesCaps(c *spec.Ceph, makes bool) map[string]string {
+func FSKubernetesCaps(c *ceph.Settings, makes bool) map[string]string {
 	var mon, osd, mds, mgr []string
 	for _, name := range c.KubernetesFilesystems() {
 		mon = append(mon, "allow r fsname="+name)
 		osd = append(osd, "allow rw tag cephfs data="+name)
-		mds = append(mds, "allow rw fsname="+name+" path="+spec.CephFSGroups+"/"+spec.CephFSKubernetesGroup)
+		mds = append(mds, "allow rw fsname="+name+" path="+ceph.GroupsFolder+"/"+ceph.KubernetesGroup)
 		for _, command := range []string{"subvolumegroup create", "subvolume create", "subvolume info", "subvolume rm"} {
-			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, spec.CephFSKubernetesGroup))
+			mgr = append(mgr, fmt.Sprintf("allow command 'fs %s' with vol_name=%s group_name=%s", command, name, ceph.KubernetesGroup))
 		}
 	}
 	caps := map[string]string{"mon": strings.Join(mon, ", "), "osd": strings.Join(osd, ", "), "mds": strings.Join(mds, ", ")}

@@ -1,14 +1,15 @@
-package render
+package node
 
 import (
 	"strconv"
 
-	"spore/agent/datadisk"
+	"spore/services/ceph"
+	"spore/services/rendering"
 )
 
 // cephOSD renders what an OSD needs, and the key by which a new one gets its number.
-func cephOSD(in Input) (map[string]File, error) {
-	own, err := nodeAddress(in)
+func cephOSD(in rendering.Input) (map[string]rendering.File, error) {
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -19,11 +20,11 @@ func cephOSD(in Input) (map[string]File, error) {
 		// Where it stands for the rules that spread copies. The name of the node is all that is known of that.
 		{"crush_location", "root=default host=" + in.Node.Name},
 	}
-	if in.Cluster.Services.Ceph() != nil && in.Cluster.Services.Ceph().OSDMemory == 0 {
-		osds := len(datadisk.Of(in.Node.Disks, datadisk.OSD))
+	if ceph.Of(in.Cluster.Services) != nil && ceph.Of(in.Cluster.Services).OSDMemory == 0 {
+		osds := len(ceph.OSDs(in.Node.Disks))
 		more = append(more, setting{"osd_memory_target", strconv.FormatUint(osdMemory(in.Memory, osds), 10)})
 	}
-	return cephFiles(in, []CephKey{{CephOSDUser(in.Node.Name), "ceph-osd-key"}}, more...)
+	return cephFiles(in, []CephKey{{OSDUser(in.Node.Name), "ceph-osd-key"}}, more...)
 }
 
 // Bounds of what an OSD is told to stay within, in bytes: Ceph takes no less, and more than its own default is for ceph.yaml

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"strings"
@@ -7,15 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/spec"
+	"spore/services/ceph"
+	"spore/services/rendering/renderingtest"
 )
 
 func TestAnOSDIsGivenTheKeyThatMakesOnesAndNoOther(t *testing.T) {
-	in := cephInput(&spec.Ceph{}, "/run/ceph-osd/1")
+	in := cephInput(&ceph.Settings{}, "/run/ceph-osd/1")
 	in.Memory = 8 << 30
 	in.Node.Disks = []spec.Disk{{Use: "state"}, {Use: "osd"}, {Use: "osd"}}
-	files, err := Render("ceph-osd", in)
+	files, err := render("ceph-osd", in)
 	require.NoError(t, err)
-	golden(t, "ceph-osd", files)
+	renderingtest.Golden(t, "ceph-osd", files)
 	require.Equal(t, 1, strings.Count(string(files["keyring"].Data), "key = "))
 	require.Contains(t, string(files["keyring"].Data), "[client.bootstrap-osd.master-02]\n")
 	require.EqualValues(t, 0o600, files["keyring"].Mode)
@@ -23,8 +25,8 @@ func TestAnOSDIsGivenTheKeyThatMakesOnesAndNoOther(t *testing.T) {
 }
 
 func TestWhatCephYAMLSaysOfMemoryHolds(t *testing.T) {
-	in := cephInput(&spec.Ceph{OSDMemory: 1024}, "/run/ceph-osd/1")
-	files, err := Render("ceph-osd", in)
+	in := cephInput(&ceph.Settings{OSDMemory: 1024}, "/run/ceph-osd/1")
+	files, err := render("ceph-osd", in)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(files["ceph.conf"].Data), "osd_memory_target"))
 	require.Contains(t, string(files["ceph.conf"].Data), "osd_memory_target = 1073741824\n")

@@ -1,16 +1,15 @@
-package cluster
+package ceph
 
 import (
 	"net/netip"
 	"regexp"
 
 	"spore/cluster/check"
-	"spore/cluster/spec"
 )
 
 var (
-	failureDomains   = []string{spec.FailureDomainHost, spec.FailureDomainOSD}
-	poolApplications = []string{spec.PoolRBD, spec.PoolRADOS}
+	failureDomains   = []string{FailureDomainHost, FailureDomainOSD}
+	poolApplications = []string{PoolRBD, PoolRADOS}
 )
 
 const (
@@ -28,8 +27,10 @@ var poolName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-
 // filesystemName leaves room for the names of its pools, and can stand in that of a StorageClass.
 var filesystemName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
 
-func (k *checker) checkCeph(src *source, s *spec.Ceph) {
-	k.checkCephMonitors()
+// checkSettings checks yaml.
+func checkSettings(k *check.Checker, src check.File) {
+	s := Of(k.Services)
+	checkMonitors(k)
 	if s.OSDMemory != 0 {
 		k.Between(check.In(src, "osdMemory"), "osdMemory", s.OSDMemory, leastOSDMemory, mostOSDMemory)
 	}
@@ -43,16 +44,16 @@ func (k *checker) checkCeph(src *source, s *spec.Ceph) {
 	if s.FailureDomain != "" && !k.OneOf(check.In(src, "failureDomain"), "the failure domain", s.FailureDomain, failureDomains) {
 		return
 	}
-	k.checkCopies(p, "poolSize", s.Copies(), s.Domain())
-	k.checkPools(src, s)
-	k.checkFilesystems(src, s)
+	checkCopies(k, p, "poolSize", s.Copies(), s.Domain())
+	checkPools(k, src, s)
+	checkFilesystems(k, src, s)
 }
 
-// checkCephMonitors holds that each monitor has an address that the others and all clients know beforehand.
-func (k *checker) checkCephMonitors() {
+// checkMonitors holds that each monitor has an address that the others and all clients know beforehand.
+func checkMonitors(k *check.Checker) {
 	var first netip.Addr
 	var whose string
-	for _, i := range k.MembersOf("ceph-mon") {
+	for _, i := range k.MembersOf(roleMon) {
 		name, p := k.NodeName(i), check.In(k.File, "nodes", i, "roles")
 		ips := k.Cluster.Nodes[i].IPs
 		if len(ips) == 0 {
@@ -73,19 +74,15 @@ func (k *checker) checkCephMonitors() {
 }
 
 // checkCopies holds that there are places for all copies of an object.
-func (k *checker) checkCopies(p check.Place, what string, size int, domain string) {
-	hosts, disks := k.MembersOf("ceph-osd"), 0
+func checkCopies(k *check.Checker, p check.Place, what string, size int, domain string) {
+	hosts, disks := k.MembersOf(roleOSD), 0
 	for _, i := range hosts {
 		if f, ok := k.NodeFile(i); ok {
-			for _, d := range f.Content.Disks {
-				if d.Use == "osd" {
-					disks++
-				}
-			}
+			disks += len(OSDs(f.Content.Disks))
 		}
 	}
 	have, places := len(hosts), "nodes with OSDs"
-	if domain == spec.FailureDomainOSD {
+	if domain == FailureDomainOSD {
 		have, places = disks, "OSD disks"
 	}
 	switch {
@@ -96,7 +93,7 @@ func (k *checker) checkCopies(p check.Place, what string, size int, domain strin
 	}
 }
 
-func (k *checker) checkPools(src *source, s *spec.Ceph) {
+func checkPools(k *check.Checker, src check.File, s *Settings) {
 	seen := k.Unique()
 	for i, pool := range s.Pools {
 		p := check.In(src, "pools", i)
@@ -108,22 +105,22 @@ func (k *checker) checkPools(src *source, s *spec.Ceph) {
 		if pool.Application != "" {
 			k.OneOf(p.Then("application"), "the application of a pool", pool.Application, poolApplications)
 		}
-		if pool.Kubernetes && pool.Application == spec.PoolRADOS {
+		if pool.Kubernetes && pool.Application == PoolRADOS {
 			k.Errorf(p.Then("kubernetes"), "Kubernetes makes block devices, and the pool %s is for rados; write application: rbd, or remove kubernetes", check.Clip(pool.Name))
 		}
-		k.checkSizes(p, s, pool.Size, pool.MinSize)
+		checkSizes(k, p, s, pool.Size, pool.MinSize)
 	}
 }
 
 // checkSizes holds that the copies of one entry's pools have places, and that they can be written.
-func (k *checker) checkSizes(p check.Place, s *spec.Ceph, size, minSize int) {
+func checkSizes(k *check.Checker, p check.Place, s *Settings, size, minSize int) {
 	if size == 0 {
 		size = s.Copies()
 	} else {
 		if !k.Between(p.Then("size"), "size", size, 1, mostCopies) {
 			return
 		}
-		k.checkCopies(p.Then("size"), "size", size, s.Domain())
+		checkCopies(k, p.Then("size"), "size", size, s.Domain())
 	}
 	if minSize != 0 && (minSize < 0 || minSize > size) {
 		k.Errorf(p.Then("minSize"), "minSize %d is not between 1 and the pool's %d copies, so nothing could be written; correct it, or leave it out", minSize, size)
@@ -132,14 +129,14 @@ func (k *checker) checkSizes(p check.Place, s *spec.Ceph, size, minSize int) {
 	}
 }
 
-func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
+func checkFilesystems(k *check.Checker, src check.File, s *Settings) {
 	if len(s.Filesystems) == 0 {
 		return
 	}
-	if len(k.MembersOf("ceph-osd")) == 0 {
+	if len(k.MembersOf(roleOSD)) == 0 {
 		k.Errorf(check.In(src, "filesystems"), "no node has the role ceph-osd, so there is no disk for a file system; give nodes the role, or remove filesystems")
 	}
-	mons := k.MembersOf("ceph-mon")
+	mons := k.MembersOf(roleMon)
 	for _, i := range mons {
 		// src/ceph_mds.cc of Ceph refuses such a name.
 		if name := k.NodeName(i); name != "" && name[0] >= '0' && name[0] <= '9' {
@@ -167,6 +164,26 @@ func (k *checker) checkFilesystems(src *source, s *spec.Ceph) {
 				k.Errorf(p.Then("name"), "the file system %s makes a pool %s, and an entry of pools has the same name; rename that pool", f.Name, own)
 			}
 		}
-		k.checkSizes(p, s, f.Size, f.MinSize)
+		checkSizes(k, p, s, f.Size, f.MinSize)
+	}
+}
+
+// checkMembers checks how many monitors there are.
+func checkMembers(k *check.Checker, listed check.Place) {
+	mons := len(k.MembersOf(roleMon))
+	if len(k.MembersOf(roleOSD)) > 0 && mons == 0 {
+		k.Errorf(listed, "there are nodes with the role ceph-osd but no node with ceph-mon; give it to one node, or to three")
+	}
+	k.Quorum(listed, mons, "Ceph monitors", "their")
+}
+
+// checkNodes holds that each node with OSDs has a disk for one.
+func checkNodes(k *check.Checker) {
+	for _, i := range k.MembersOf(roleOSD) {
+		if f, ok := k.NodeFile(i); ok && (f.Broken || len(OSDs(f.Content.Disks)) > 0) {
+			continue
+		}
+		name := k.NodeName(i)
+		k.Errorf(check.In(k.File, "nodes", i, "roles"), "node %s has the role ceph-osd but no disk for it; write nodes/%s.yaml with disks: [{use: osd, selector: {serial: …}}]", name, name)
 	}
 }
