@@ -19,13 +19,11 @@ import (
 	"spore/agent/daemon"
 	"spore/agent/datadisk"
 	"spore/agent/disks"
-	etcdunit "spore/agent/etcd/unit"
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
 	"spore/agent/identity"
 	"spore/agent/images"
 	"spore/agent/install"
-	kubernetesunit "spore/agent/kubernetes/unit"
 	"spore/agent/node"
 	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
@@ -37,6 +35,8 @@ import (
 	"spore/agent/volume"
 	cephunit "spore/services/ceph/unit"
 	kafkaunit "spore/services/kafka/unit"
+	etcdunit "spore/services/kubernetes/etcd/unit"
+	kubernetesunit "spore/services/kubernetes/unit"
 )
 
 // done is what an operator is told who gave up or took over something.

@@ -43,7 +43,7 @@ func (k *checker) checkRoles() {
 		}
 	}
 	k.checkServicesHaveRoles(members)
-	k.checkMembers(members)
+	k.checkMembers()
 }
 
 func (k *checker) checkServicesHaveRoles(members map[string][]int) {
@@ -63,33 +63,13 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 }
 
 // checkMembers checks the number of nodes of each role that votes or that others depend on.
-func (k *checker) checkMembers(members map[string][]int) {
+func (k *checker) checkMembers() {
 	for _, s := range services.All() {
 		if i := slices.Index(k.Cluster.Services, s.Name); i >= 0 && s.Members != nil {
 			s.Members(k.Checker, check.In(k.File, "services", i))
 		}
 		if s.Nodes != nil {
 			s.Nodes(k.Checker)
-		}
-	}
-	service := func(name string) (check.Place, bool) {
-		i := slices.Index(k.Cluster.Services, name)
-		return check.In(k.File, "services", i), i >= 0
-	}
-	if p, on := service("kubernetes"); on {
-		n := len(members["control-plane"])
-		if n == 0 {
-			k.Errorf(p, "kubernetes is enabled, but no node has the role control-plane (or master); give it to one node, or to three")
-		}
-		k.Quorum(p, n, "control planes", "etcd's")
-		if n > 1 && k.Cluster.Network.ControlPlaneEndpoint == "" {
-			k.Warningf(p, "there are %d control planes and no network.controlPlaneEndpoint: clients of the API from outside depend on one of them; choose a free address of the node subnet", n)
-		}
-		if len(k.Cluster.Network.PodCIDRs) == 0 {
-			k.Errorf(p, "kubernetes needs network.podCIDRs; write a free network such as [10.244.0.0/16]")
-		}
-		if len(k.Cluster.Network.ServiceCIDRs) == 0 {
-			k.Errorf(p, "kubernetes needs network.serviceCIDRs; write a free network such as [10.96.0.0/16]")
 		}
 	}
 }

@@ -9,8 +9,4 @@ func (k *checker) checkServices() {
 			s.Check(k.Checker, k.c.services[s.Name])
 		}
 	}
-	s := k.Services // of those whose checks are here still
-	if s.Kubernetes() != nil {
-		k.checkKubernetes(k.c.services["kubernetes"], s.Kubernetes())
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func (th *thief) signsTokens(t *testing.T) bool {
 	enc := base64.RawURLEncoding.EncodeToString
 	payload := enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(`{"iss":"https://kubernetes.default.svc","sub":"system:serviceaccount:kube-system:admin"}`))
 	sum := sha256.Sum256([]byte(payload))
-	i := slices.IndexFunc(th.public.Authorities, func(a PublicAuthority) bool { return a.Name == ServiceAccountName })
+	i := slices.IndexFunc(th.public.Authorities, func(a PublicAuthority) bool { return a.Name == kubernetes.ServiceAccountAuthority })
 	require.NotEmpty(t, th.public.Authorities[i].Keys)
 	for _, key := range th.keys {
 		signature, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)

@@ -17,12 +17,6 @@ import (
 //
 //	{node} {hostname} {fqdn} {domain}    names
 //	{ips}                                the node's addresses
-//
-// and of Kubernetes
-//
-//	{endpoint}                           the virtual address of the Kubernetes API, when there is one
-//	{service-ips}                        the first address of each service prefix, which the API answers on
-//	{service-domain}                     the DNS domain of Kubernetes services
 func expand(text string, c *facts.Cluster, n *facts.Node) []string {
 	if of, ok := words()[text]; ok {
 		return slices.DeleteFunc(slices.Clone(of(c, n)), func(s string) bool { return s == "" })
@@ -35,7 +29,7 @@ func expand(text string, c *facts.Cluster, n *facts.Node) []string {
 	return some(text)
 }
 
-// words are those of every cluster, of Kubernetes, and of the services.
+// words are those of every cluster, and of the services.
 var words = sync.OnceValue(func() map[string]service.Word {
 	out := map[string]service.Word{
 		"{node}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Name} },
@@ -43,12 +37,6 @@ var words = sync.OnceValue(func() map[string]service.Word {
 		"{fqdn}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.FQDN} },
 		"{domain}":   func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Domain} },
 		"{ips}":      func(_ *facts.Cluster, n *facts.Node) []string { return n.IPs },
-
-		"{endpoint}":    func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Network.ControlPlaneEndpoint} },
-		"{service-ips}": func(c *facts.Cluster, _ *facts.Node) []string { return serviceIPs(c.Network.ServiceCIDRs) },
-		"{service-domain}": func(c *facts.Cluster, _ *facts.Node) []string {
-			return []string{c.Services.Kubernetes().ServiceDomain()}
-		},
 	}
 	for _, s := range services.All() {
 		maps.Copy(out, s.Words)
@@ -82,14 +70,4 @@ func sans(texts []string, c *facts.Cluster, n *facts.Node) (names []string, ips 
 		}
 	}
 	return names, ips
-}
-
-func serviceIPs(cidrs []string) []string {
-	var out []string
-	for _, s := range cidrs {
-		if p, err := netip.ParsePrefix(s); err == nil {
-			out = append(out, p.Masked().Addr().Next().String())
-		}
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package pki
 import (
 	"maps"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestMastersAloneIssueAndNeverForTheRoot(t *testing.T) {
 		switch a.Name {
 		case RootName, SigningName:
 			require.Empty(t, a.Issuers, "no node ever holds the key of %s", a.Name)
-		case ServiceAccountName:
+		case kubernetes.ServiceAccountAuthority:
 			require.Equal(t, []string{"control-plane"}, a.Issuers)
 			require.Equal(t, "service-account-key", a.Key)
 		default:
@@ -245,7 +246,7 @@ func TestAMasterIssuesForTheServicesThatAreOn(t *testing.T) {
 	for _, a := range s.Issues {
 		got = append(got, a.Name)
 	}
-	require.Equal(t, []string{"agent", "etcd", "etcd-client", "kubernetes-server", "kubernetes-client", "kubelet-serving", "front-proxy", "service-account", "mqtt"}, got)
+	require.Equal(t, []string{"agent", "mqtt", "etcd", "etcd-client", "kubernetes-server", "kubernetes-client", "kubelet-serving", "front-proxy", "service-account"}, got)
 }
 
 func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
@@ -265,7 +266,7 @@ func TestTheBrokersNamesAreWhatItsClientsCallIt(t *testing.T) {
 
 func TestTheAPIServerIsKnownInTheDomainOfServices(t *testing.T) {
 	c, nodes := sixNodes(t)
-	c.Services.Kubernetes().DNSDomain = "services.example"
+	kubernetes.Of(c.Services).DNSDomain = "services.example"
 	s, err := ShareOf(c, node(t, nodes, "master-01"))
 	require.NoError(t, err)
 	i := slices.IndexFunc(s.Leaves, func(l Leaf) bool { return l.Row.Name == "kube-apiserver" })

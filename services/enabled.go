@@ -65,10 +65,10 @@ func NodeTargets(n *facts.Node) []string {
 	return slices.Compact(out)
 }
 
-// RunsPods tells whether a node is one of Kubernetes', so that pods have interfaces and processes on it.
+// RunsPods tells whether a role of the node runs pods, which have interfaces and processes on it.
 func RunsPods(n *facts.Node) bool {
 	return slices.ContainsFunc(n.Roles, func(name string) bool {
 		r, _ := Lookup(name)
-		return slices.Contains(r.Programs, "kubelet")
+		return r.RunsPods
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -67,7 +68,7 @@ func TestUnitsFindTheirSettings(t *testing.T) {
 		return &facts.Cluster{
 			Network:  spec.Network{ServiceCIDRs: []string{"10.79.0.0/16", "fd79::/108"}},
 			Members:  map[string][]string{"control-plane": {"master-01"}, "kafka-broker": {"master-01"}},
-			Services: spec.Services{&spec.Kubernetes{}, &kafka.Settings{}},
+			Services: spec.Services{&kubernetes.Settings{}, &kafka.Settings{}},
 		}, &facts.Node{Name: "master-01", IPs: []string{"10.77.0.21", "fd77::21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	}
 	serial := "KAFKA_JVM_PERFORMANCE_OPTS=\"-XX:+UseSerialGC -XX:TieredStopAtLevel=1\"\n"

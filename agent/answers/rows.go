@@ -22,8 +22,8 @@ import (
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/status"
-	"spore/agent/vip/holder"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/vip/holder"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )

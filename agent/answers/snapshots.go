@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"spore/services/kubernetes"
 	"time"
 
 	"spore/agent/api"
-	"spore/agent/etcd/snapshot"
 	"spore/agent/health"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/etcd/snapshot"
 	"spore/wire/nodeapi"
 )
 
@@ -37,7 +38,7 @@ func snapshotsKept(m *node.Machine, c *facts.Cluster, n *facts.Node) *health.Sna
 	if !slices.Contains(c.Members["control-plane"], n.Name) {
 		return nil
 	}
-	out := &health.Snapshots{Every: time.Duration(c.Services.Kubernetes().AllSnapshots().Every) * time.Minute}
+	out := &health.Snapshots{Every: time.Duration(kubernetes.Of(c.Services).AllSnapshots().Every) * time.Minute}
 	list, err := snapshot.Dir{Path: m.Root.At(paths.Snapshots)}.List()
 	if err != nil {
 		out.Problem = err.Error()

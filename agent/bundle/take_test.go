@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 	"time"
 
@@ -22,7 +23,6 @@ import (
 	"spore/agent/renewal"
 	"spore/agent/sealed"
 	"spore/cluster/facts"
-	"spore/cluster/spec"
 	"spore/pki"
 	"spore/pki/seal"
 	"spore/services"
@@ -166,7 +166,7 @@ func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	n, err := m.Part.Node("node-00001")
 	require.NoError(t, err)
 	n.Roles = []string{"control-plane", "dns-server", "mqtt-broker"}
-	c.Services.Set(&spec.Kubernetes{})
+	c.Services.Set(&kubernetes.Settings{})
 	c.Members["control-plane"] = []string{n.Name}
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.NodeDir, n.Name+".json"), n))

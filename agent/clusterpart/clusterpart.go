@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 
 	"spore/agent/bootinfo"
 	"spore/agent/paths"
@@ -69,7 +70,7 @@ func (p Part) Cluster() (*facts.Cluster, error) {
 	if err := p.read(facts.ClusterFile, maxCluster, func(data []byte) error { return services.ReadCluster(data, c) }); err != nil {
 		return c, err
 	}
-	if k := c.Services.Kubernetes(); k != nil {
+	if k := kubernetes.Of(c.Services); k != nil {
 		k.SlowMachine = max(k.SlowMachine, p.Slow)
 	}
 	return c, nil

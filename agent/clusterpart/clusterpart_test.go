@@ -3,6 +3,7 @@ package clusterpart
 import (
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,6 @@ func TestWhoeverStartsTheMachineSaysHowSlowItIs(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(c.settings), 0o644))
 		got, err := Mounted(root).Cluster()
 		require.NoError(t, err, name)
-		require.Equal(t, c.want, got.Services.Kubernetes().Slow(), name)
+		require.Equal(t, c.want, kubernetes.Of(got.Services).Slow(), name)
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"spore/services/kubernetes"
 
-	"spore/agent/vip/holder"
 	"spore/cluster/facts"
-	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )
 
@@ -22,7 +22,7 @@ type Endpoint struct {
 
 // EndpointOf reads the file in which a master leaves that; nil where there is no such address or the node is no master.
 func EndpointOf(path string, c *facts.Cluster, n *facts.Node) *Endpoint {
-	if !services.Enabled(c, spec.PartEndpoint) || !slices.Contains(n.Roles, "control-plane") {
+	if !services.Enabled(c, kubernetes.PartEndpoint) || !slices.Contains(n.Roles, "control-plane") {
 		return nil
 	}
 	s, err := holder.Read(path)

@@ -2,14 +2,14 @@ package health
 
 import (
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/vip/holder"
 	"spore/cluster/facts"
-	"spore/cluster/spec"
+	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )
 
@@ -35,7 +35,7 @@ func TestWhoHasTheVirtualAddress(t *testing.T) {
 func TestOnlyMastersOfAClusterWithAVirtualAddressKnowOfIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	c := &facts.Cluster{Members: map[string][]string{"control-plane": {"a"}}}
-	c.Services.Set(&spec.Kubernetes{})
+	c.Services.Set(&kubernetes.Settings{})
 	master := &facts.Node{Name: "a", Roles: []string{"control-plane"}}
 	require.Nil(t, EndpointOf(path, c, master))
 	c.Network.ControlPlaneEndpoint = "10.0.0.9"

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"path/filepath"
+	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func Master(t *testing.T, root paths.Root, names ...string) *node.Machine {
 			Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kubernetes"},
 			Network: spec.Network{NodeSubnets: []string{"10.77.0.0/24"}, PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"}},
 		},
-		Services: spec.Services{&spec.Kubernetes{}},
+		Services: spec.Services{&kubernetes.Settings{}},
 	}
 	for i, name := range names {
 		config.Cluster.Nodes = append(config.Cluster.Nodes, spec.Node{Name: name, IPs: []string{"10.77.0." + string(rune('1'+i))}, Roles: []string{"control-plane"}})

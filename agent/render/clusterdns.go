@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 	"spore/services/service"
 )
@@ -12,7 +13,7 @@ import (
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
 // all others by the resolvers of the nodes.
 func clusterDNS(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes()
+	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}

@@ -12,14 +12,14 @@ import (
 	"errors"
 	"math/big"
 	"os"
+	"spore/services/kubernetes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/etcd/origin"
 	"spore/agent/formation"
-	"spore/cluster/spec"
+	"spore/services/kubernetes/etcd/origin"
 )
 
 // authority is a CA with a key in the bundle and a certificate that all nodes have.
@@ -119,7 +119,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 		60: {`"heartbeat-interval": 6000,`, `"election-timeout": 50000,`},
 	} {
 		in, _ := masterInput(t)
-		in.Cluster.Services.Kubernetes().SlowMachine = factor
+		kubernetes.Of(in.Cluster.Services).SlowMachine = factor
 		files, err := Render("etcd", in)
 		require.NoError(t, err)
 		for _, w := range want {
@@ -130,7 +130,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 
 func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	in, _ := masterInput(t)
-	in.Cluster.Services.Set(&spec.Kubernetes{Audit: spec.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"})
+	in.Cluster.Services.Set(&kubernetes.Settings{Audit: kubernetes.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"})
 	files, err := Render("kube-apiserver", in)
 	require.NoError(t, err)
 	flags := string(files["arguments"].Data)
@@ -142,7 +142,7 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	require.Len(t, policy.Rules, 1)
 	require.Equal(t, "None", policy.Rules[0].Level)
 
-	in.Cluster.Services.Kubernetes().Audit = spec.AuditRequest
+	kubernetes.Of(in.Cluster.Services).Audit = kubernetes.AuditRequest
 	files, err = Render("kube-apiserver", in)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
@@ -194,7 +194,7 @@ func TestControlPlaneRefuses(t *testing.T) {
 		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
-		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { in.Cluster.Services.Kubernetes().DNSDomain = "a {" }},
+		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { kubernetes.Of(in.Cluster.Services).DNSDomain = "a {" }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
 			in, _ := masterInput(t)

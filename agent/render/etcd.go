@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/etcd/origin"
 	"spore/services/service"
 )
 

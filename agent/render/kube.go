@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"time"
 
 	"spore/services/kubernetes/client"
@@ -26,7 +27,7 @@ func pkiFile(name string) string { return filepath.Join(pkiDir, name) }
 func slow(in Input, d time.Duration) time.Duration { return client.Slow(in, d) }
 
 // clusterDomain is the DNS domain of Services; kube-apiserver's certificate has its names.
-func clusterDomain(in Input) string { return in.Cluster.Services.Kubernetes().ServiceDomain() }
+func clusterDomain(in Input) string { return kubernetes.Of(in.Cluster.Services).ServiceDomain() }
 
 // nodeAddress is the address by which the others know this node.
 func nodeAddress(in Input) (netip.Addr, error) { return rendering.Address(in) }

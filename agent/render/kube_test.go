@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func kubeInput(node *facts.Node) Input {
 				Nameservers: []string{"10.77.0.3"},
 			},
 			Members:  map[string][]string{"control-plane": {"master-01", "master-02", "master-03"}, "worker": {"worker-01"}},
-			Services: spec.Services{&spec.Kubernetes{}},
+			Services: spec.Services{&kubernetes.Settings{}},
 		},
 		Node: node, Hosts: strings.NewReader(kubeHosts), Dir: "/run/x",
 		Addresses:  []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.99")},
@@ -94,7 +95,7 @@ func TestNodeProgramsOfKubernetes(t *testing.T) {
 
 func TestASlowMachineGetsMoreTime(t *testing.T) {
 	in := kubeInput(kubeWorker())
-	in.Cluster.Services.Kubernetes().SlowMachine = 5
+	kubernetes.Of(in.Cluster.Services).SlowMachine = 5
 	files, err := Render("kubelet", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"nodeLeaseDurationSeconds": 200,`)

@@ -5,10 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
-
-	"spore/cluster/spec"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 // kubeAPIServer renders kube-apiserver's flags and the files that they name: who may ask without a name, what is
 // encrypted, what is logged and what pods may do.
 func kubeAPIServer(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes()
+	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
@@ -88,7 +87,7 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		"--request-timeout=" + slow(in, time.Minute).String(),
 		"--profiling=false",
 	}
-	if k.AuditLevel() != spec.AuditNone {
+	if k.AuditLevel() != kubernetes.AuditNone {
 		words = append(words, "--audit-log-path="+auditLog,
 			fmt.Sprintf("--audit-log-maxage=%d", auditDays), fmt.Sprintf("--audit-log-maxbackup=%d", auditFiles), fmt.Sprintf("--audit-log-maxsize=%d", auditSize))
 	}
@@ -101,7 +100,7 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 	}, nil
 }
 
-func serviceAccountIssuer(k *spec.Kubernetes) string {
+func serviceAccountIssuer(k *kubernetes.Settings) string {
 	return "https://kubernetes.default.svc." + k.ServiceDomain()
 }
 
@@ -165,7 +164,7 @@ func admissionConfig(level string) map[string]any {
 // auditPolicy leaves out what the cluster's own programs do all the time. The content of Secrets, ConfigMaps and tokens is
 // never logged.
 func auditPolicy(level string) map[string]any {
-	names := map[string]string{spec.AuditMetadata: "Metadata", spec.AuditRequest: "Request", spec.AuditNone: "None"}
+	names := map[string]string{kubernetes.AuditMetadata: "Metadata", kubernetes.AuditRequest: "Request", kubernetes.AuditNone: "None"}
 	const core = ""
 	quiet := func(rule map[string]any) map[string]any { rule["level"] = "None"; return rule }
 	rules := []any{
@@ -193,7 +192,7 @@ func auditPolicy(level string) map[string]any {
 		}},
 		map[string]any{"level": names[level]},
 	}
-	if level == spec.AuditNone {
+	if level == kubernetes.AuditNone {
 		rules = rules[len(rules)-1:]
 	}
 	return map[string]any{

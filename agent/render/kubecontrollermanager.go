@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // kubeControllerManager renders kube-controller-manager's flags, its kubeconfig, and the certificates of the authorities
 // that it signs with.
 func kubeControllerManager(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kubernetes() == nil {
+	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	files := map[string]File{}

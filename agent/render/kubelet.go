@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"spore/services/kubernetes"
 	"spore/services/service"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ const (
 // kubelet renders its KubeletConfiguration (kubelet.config.k8s.io/v1beta1), the kubeconfig by which it asks for its first
 // certificate, and the flags that have no place in the configuration.
 func kubelet(in Input) (map[string]File, error) {
-	k := in.Cluster.Services.Kubernetes()
+	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}

@@ -2,6 +2,7 @@ package render
 
 import (
 	"errors"
+	"spore/services/kubernetes"
 
 	"spore/services/kubernetes/client"
 	"spore/services/service"
@@ -10,7 +11,7 @@ import (
 // kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
 // have no place in the configuration.
 func kubeScheduler(in Input) (map[string]File, error) {
-	if in.Cluster.Services.Kubernetes() == nil {
+	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	credentials, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))

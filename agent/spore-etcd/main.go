@@ -12,10 +12,10 @@ import (
 	"syscall"
 
 	"spore/agent/command"
-	"spore/agent/etcd/backup"
-	"spore/agent/etcd/master"
-	"spore/agent/etcd/membership"
-	"spore/agent/vip/endpoint"
+	"spore/services/kubernetes/etcd/backup"
+	"spore/services/kubernetes/etcd/master"
+	"spore/services/kubernetes/etcd/membership"
+	"spore/services/kubernetes/vip/endpoint"
 )
 
 // table is what there is, and what it takes. People call it as spore-agent etcd.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/command"
-	"spore/agent/etcd/backup"
-	"spore/agent/etcd/master/mastertest"
+	"spore/services/kubernetes/etcd/backup"
+	"spore/services/kubernetes/etcd/master/mastertest"
 )
 
 func TestWrongUsageSaysWhatToWrite(t *testing.T) {

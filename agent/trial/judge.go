@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"spore/services"
 	"time"
 
 	"spore/agent/activate"
@@ -48,7 +49,7 @@ func awaitUp(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	defer bus.Close()
-	o := Options{Bound: c.TrialBound(), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
+	o := Options{Bound: services.TrialBound(c), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
 	noted := false
 	o.Each = func() {
 		// The state partition comes while this waits.

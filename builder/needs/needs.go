@@ -5,6 +5,7 @@ package needs
 import (
 	"slices"
 	"sort"
+	"spore/services/kubernetes"
 
 	"spore/builder/recipe"
 	"spore/cluster"
@@ -92,5 +93,5 @@ func ContainerImages(c *cluster.Config) (names []string, some bool) {
 	if !slices.ContainsFunc(Programs(c), func(p service.Program) bool { return p.Name == imagesProgram }) {
 		return nil, false
 	}
-	return c.Services.Kubernetes().Images, true
+	return kubernetes.Of(c.Services).Images, true
 }

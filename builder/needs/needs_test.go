@@ -1,6 +1,7 @@
 package needs
 
 import (
+	kube "spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 }
 
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
-	has := func(c *ceph.Settings, kubernetes *spec.Kubernetes, services ...string) (mds, volumes bool) {
+	has := func(c *ceph.Settings, kubernetes *kube.Settings, services ...string) (mds, volumes bool) {
 		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{c, kubernetes}}) {
 			mds, volumes = mds || p.Name == "ceph-mds", volumes || p.Name == "cephfs-node"
 		}
@@ -36,15 +37,15 @@ func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		ceph         *ceph.Settings
-		kubernetes   *spec.Kubernetes
+		kubernetes   *kube.Settings
 		services     []string
 		mds, volumes bool
 	}{
-		{"no file system", &ceph.Settings{}, &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, false, false},
-		{"one that is not for Kubernetes", with(false), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, false},
-		{"one that is", with(true), &spec.Kubernetes{}, []string{"ceph", "kubernetes"}, true, true},
+		{"no file system", &ceph.Settings{}, &kube.Settings{}, []string{"ceph", "kubernetes"}, false, false},
+		{"one that is not for Kubernetes", with(false), &kube.Settings{}, []string{"ceph", "kubernetes"}, true, false},
+		{"one that is", with(true), &kube.Settings{}, []string{"ceph", "kubernetes"}, true, true},
 		{"one for a Kubernetes elsewhere", with(true), nil, []string{"ceph"}, true, false},
-		{"no Ceph", nil, &spec.Kubernetes{}, []string{"kubernetes"}, false, false},
+		{"no Ceph", nil, &kube.Settings{}, []string{"kubernetes"}, false, false},
 	} {
 		mds, volumes := has(tt.ceph, tt.kubernetes, tt.services...)
 		require.Equal(t, []bool{tt.mds, tt.volumes}, []bool{mds, volumes}, tt.name)

@@ -8,11 +8,11 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 
 	"spore/builder/rootfs"
 	"spore/builder/tree"
-	"spore/cluster/spec"
 )
 
 // Where a root carries container images, and the list of them that spore-agent reads.
@@ -43,9 +43,9 @@ func containerImages(i *rootfs.Image) (Check, error) {
 		return c, err
 	}
 	if slices.Contains(i.Manifest.Programs, kubernetesImages) {
-		c.evidence("%s, which holds each pod's namespaces", spec.PauseImage)
-		if !carried[spec.PauseImage] {
-			c.Findings = append(c.Findings, Finding{Path: imagesIndex, Text: spec.PauseImage, Why: "kubelet needs it for each pod, and the root does not carry it"})
+		c.evidence("%s, which holds each pod's namespaces", kubernetes.PauseImage)
+		if !carried[kubernetes.PauseImage] {
+			c.Findings = append(c.Findings, Finding{Path: imagesIndex, Text: kubernetes.PauseImage, Why: "kubelet needs it for each pod, and the root does not carry it"})
 		}
 	}
 	files := 0

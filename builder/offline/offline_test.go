@@ -2,6 +2,7 @@ package offline
 
 import (
 	"encoding/json"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -36,9 +37,9 @@ func sample() map[string]string {
 		"/etc/systemd/system/a.timer":   "[Timer]\nOnCalendar=daily\n",
 		"/usr/bin/a":                    "#!/bin/sh\n# wget nothing\necho \"report it, curl says, to <https://example.test>\"\n",
 		"/usr/bin/b":                    "ELF", "/usr/bin/openssl": "ELF",
-		"/usr/share/spore/images/images.json": `{"images":[{"file":"pause.tar","names":["` + spec.PauseImage + `"],"digest":"sha256:1"}]}`,
+		"/usr/share/spore/images/images.json": `{"images":[{"file":"pause.tar","names":["` + kubernetes.PauseImage + `"],"digest":"sha256:1"}]}`,
 		"/usr/share/spore/images/pause.tar":   "tar",
-		"/usr/share/pods/a.yaml":              "containers:\n  - image: " + spec.PauseImage + "\n    imagePullPolicy: IfNotPresent\n",
+		"/usr/share/pods/a.yaml":              "containers:\n  - image: " + kubernetes.PauseImage + "\n    imagePullPolicy: IfNotPresent\n",
 	}
 }
 
@@ -82,7 +83,7 @@ func TestWhatFetchesIsFound(t *testing.T) {
 		{"a pod's image", "/usr/share/pods/x.yaml", "spec:\n  containers:\n  - image: \"registry.k8s.io/pause:3.10\" # x\n", "does not carry the image registry.k8s.io/pause:3.10"},
 		{"a pod's image in JSON", "/usr/share/pods/x.json", `{"containers":[{"image": "docker.io/calico/node:v3"}]}`, "does not carry the image docker.io/calico/node:v3"},
 		{"containerd's own image", "/etc/containerd/config.toml", "  sandbox_image = \"registry.k8s.io/pause:3.10\"\n", "does not carry the image"},
-		{"an image that is pulled always", "/usr/share/pods/x.yaml", "  image: " + spec.PauseImage + "\n  imagePullPolicy: Always\n", "pulled at each start"},
+		{"an image that is pulled always", "/usr/share/pods/x.yaml", "  image: " + kubernetes.PauseImage + "\n  imagePullPolicy: Always\n", "pulled at each start"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := look(t, func(root, _ map[string]string) { root[tt.path] = tt.text }, "ro")

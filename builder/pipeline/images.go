@@ -21,7 +21,6 @@ import (
 	"spore/builder/source"
 	"spore/builder/store"
 	"spore/builder/tree"
-	"spore/cluster/spec"
 	"spore/services/kubernetes"
 )
 
@@ -63,7 +62,7 @@ func (b *build) collectImages(ctx context.Context) error {
 	}
 	step := b.Progress.Step("images")
 	if err := b.pauseImage(ctx); err != nil {
-		return fmt.Errorf("container image %s: %w", spec.PauseImage, err)
+		return fmt.Errorf("container image %s: %w", kubernetes.PauseImage, err)
 	}
 	for i, name := range names {
 		step.Update("container image %s", name)
@@ -99,12 +98,12 @@ func (b *build) pauseImage(ctx context.Context) error {
 	inside := built
 	inside.Target = path.Join(imagesDir, pausePayload+".tar") + ":/" + pausePayload
 	b.binaries.contained = append(b.binaries.contained, inside)
-	return b.addImage(containerImage{File: pausePayload + ".tar", From: pauseFrom, key: store.KeyOf(imageFormat, "program", spec.PauseImage, built.Key.String())}, func(w *os.File) error {
+	return b.addImage(containerImage{File: pausePayload + ".tar", From: pauseFrom, key: store.KeyOf(imageFormat, "program", kubernetes.PauseImage, built.Key.String())}, func(w *os.File) error {
 		program, err := b.readProgram(built)
 		if err != nil {
 			return err
 		}
-		_, err = oci.Program(w, program, oci.ProgramOptions{Image: spec.PauseImage, Name: pausePayload, User: pauseUser})
+		_, err = oci.Program(w, program, oci.ProgramOptions{Image: kubernetes.PauseImage, Name: pausePayload, User: pauseUser})
 		return err
 	})
 }

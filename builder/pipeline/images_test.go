@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func imageBuild(t *testing.T, st *store.Store, images ...string) *build {
 			Store: st, Source: "../..", Folder: os.DirFS(dir), Env: os.Environ(),
 			Config: &cluster.Config{
 				Cluster:  spec.Cluster{Services: []string{"kubernetes"}},
-				Services: spec.Services{&spec.Kubernetes{Images: images}},
+				Services: spec.Services{&kubernetes.Settings{Images: images}},
 			},
 		},
 	}
@@ -101,7 +102,7 @@ func TestContainerImagesAreLaidIntoTheRootWithTheirList(t *testing.T) {
 	require.NoError(t, json.Unmarshal(files[imagesIndex], &list))
 	require.Len(t, list.Images, 3)
 	require.Equal(t, "pause.tar", list.Images[0].File)
-	require.Equal(t, []string{spec.PauseImage}, list.Images[0].Names)
+	require.Equal(t, []string{kubernetes.PauseImage}, list.Images[0].Names)
 	require.Equal(t, []string{"spore.local/hello:1"}, list.Images[1].Names)
 	require.Equal(t, "2-app-1.2.tar", list.Images[2].File)
 	require.Equal(t, reference[strings.Index(reference, "@")+1:], list.Images[2].Digest)
@@ -163,5 +164,5 @@ func folderOf(t *testing.T, b *build) string {
 func TestTheReleaseLineIsThatOfThePins(t *testing.T) {
 	mod, err := os.ReadFile("../../payloads/kubernetes/go.mod")
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^\s*(require )?k8s\.io/kubernetes `+strings.ReplaceAll(spec.KubernetesLine, ".", `\.`)+`\.[0-9]+$`, string(mod))
+	require.Regexp(t, `(?m)^\s*(require )?k8s\.io/kubernetes `+strings.ReplaceAll(kubernetes.Line, ".", `\.`)+`\.[0-9]+$`, string(mod))
 }

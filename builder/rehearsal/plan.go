@@ -287,13 +287,6 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 	sum := system
 	for _, role := range n.Roles {
 		switch role {
-		case "control-plane":
-			sum += 2560
-		case "worker":
-			// The pods of a control plane that is a worker too have what is left of its own.
-			if !slices.Contains(n.Roles, "control-plane") {
-				sum += 1536
-			}
 		default:
 			sum += roleMemory(c, n, role)
 		}

@@ -36,7 +36,7 @@ type Cluster struct {
 	Members map[string][]string `json:"members"`
 	// TimeNodes are the nodes that serve the time, in the order in which they are asked.
 	TimeNodes []TimeNode `json:"timeNodes,omitempty"`
-	// TrialMinutes is that of cluster.yaml; see TrialBound.
+	// TrialMinutes is that of cluster.yaml; see TrialBound of package services.
 	TrialMinutes int `json:"trialMinutes,omitempty"`
 	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
 	// image was built without keys, and no bundle is taken.

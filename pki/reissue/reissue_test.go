@@ -301,8 +301,8 @@ func TestNamesThatChangedAreTakenUp(t *testing.T) {
 	r := on(t, in)
 	require.Empty(t, r.Problems)
 	require.Equal(t, []string{
-		"agent/master-01", "etcd-server/master-01", "etcd-peer/master-01", "kube-apiserver/master-01", "kube-controller-manager-server/master-01",
-		"kube-scheduler-server/master-01", "mqtt-server/master-01",
+		"agent/master-01", "mqtt-server/master-01", "etcd-server/master-01", "etcd-peer/master-01", "kube-apiserver/master-01", "kube-controller-manager-server/master-01",
+		"kube-scheduler-server/master-01",
 	}, ids(r.Made), "those that have names")
 	c := certificate(t, r.Entries["mqtt-tls-certificate"])
 	require.Equal(t, []string{"mqtt.plant.example", "head.plant.example", "head", "master-01"}, c.DNSNames)

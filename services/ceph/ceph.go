@@ -6,6 +6,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 	"spore/services/service"
 )
 
@@ -77,7 +78,7 @@ func Service() service.Service {
 				return Of(c.Services) != nil && len(Of(c.Services).Filesystems) > 0
 			}},
 			{Name: PartCephFSVolumes, On: func(c *facts.Cluster) bool {
-				return c.Services.Kubernetes() != nil && len(Of(c.Services).KubernetesFilesystems()) > 0
+				return kubernetes.Of(c.Services) != nil && len(Of(c.Services).KubernetesFilesystems()) > 0
 			}},
 		},
 	}

@@ -7,14 +7,14 @@ import (
 	"spore/services/service"
 )
 
-// kubernetes are the roles of the nodes that make and mount volumes.
-var kubernetes = []string{"control-plane", "worker"}
+// kubernetesNodes are the roles of the nodes that make and mount volumes.
+var kubernetesNodes = []string{"control-plane", "worker"}
 
 // seeds is who has what the keys of many nodes are made of: monitors, and the operator, who makes the nodes' bundles.
 var seeds = []string{service.OperatorOnly, roleMon}
 
 var secrets = []service.SecretRow{
-	{Name: "ceph-fsid", Roles: slices.Concat([]string{roleOSD, roleMon}, kubernetes), Form: service.FormUUID},
+	{Name: "ceph-fsid", Roles: slices.Concat([]string{roleOSD, roleMon}, kubernetesNodes), Form: service.FormUUID},
 	{Name: "ceph-mon-key", Roles: []string{roleMon}, Form: service.FormCephx},                        // mon.
 	{Name: "ceph-admin-key", Roles: []string{roleMon}, Form: service.FormCephx},                      // client.admin
 	{Name: "ceph-mgr-key", Roles: []string{roleMon}, Each: service.OneNode, Form: service.FormCephx}, // mgr.NAME
@@ -26,11 +26,11 @@ var secrets = []service.SecretRow{
 	{Name: "ceph-osd-encryption-key", Roles: []string{roleOSD}, Form: service.FormKey},
 	// And the key of each node of Kubernetes, client.kubernetes-rbd.NODE, as which pods' volumes are made and mapped.
 	{Name: "ceph-rbd-seed", Roles: seeds, Form: service.FormCephx},
-	{Name: "ceph-kubernetes-rbd-key", Roles: kubernetes, Each: service.OneNode, Form: service.FormCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
+	{Name: "ceph-kubernetes-rbd-key", Roles: kubernetesNodes, Each: service.OneNode, Form: service.FormCephx, From: "ceph-rbd-seed", Entity: cephx.RBD},
 	// The same for pods' shared volumes, client.kubernetes-cephfs.NODE. These and ceph-mds-key are there before a file
 	// system is, so that one more in ceph.yaml holds no monitor back until new bundles have come.
 	{Name: "ceph-cephfs-seed", Roles: seeds, Form: service.FormCephx},
-	{Name: "ceph-kubernetes-cephfs-node-key", Roles: kubernetes, Each: service.OneNode, Form: service.FormCephx, From: "ceph-cephfs-seed", Entity: cephx.CephFS},
+	{Name: "ceph-kubernetes-cephfs-node-key", Roles: kubernetesNodes, Each: service.OneNode, Form: service.FormCephx, From: "ceph-cephfs-seed", Entity: cephx.CephFS},
 	// client.kubernetes-cephfs, a Kubernetes elsewhere. Made of no seed, because that Kubernetes keeps the key it was given.
 	{Name: "ceph-kubernetes-cephfs-key", Roles: []string{roleMon}, Form: service.FormCephx},
 }

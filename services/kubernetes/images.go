@@ -12,5 +12,5 @@ func IsImageArchive(image string) bool { return strings.HasSuffix(image, ".tar")
 
 // archives are the files of the folder that kubernetes.yaml names.
 func archives(s spec.Services) []string {
-	return slices.DeleteFunc(slices.Clone(s.Kubernetes().Images), func(image string) bool { return !IsImageArchive(image) })
+	return slices.DeleteFunc(slices.Clone(Of(s).Images), func(image string) bool { return !IsImageArchive(image) })
 }

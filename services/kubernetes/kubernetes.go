@@ -22,6 +22,15 @@ const (
 	firstNodePort, lastNodePort = 30000, 32767
 )
 
+// Roles of its nodes.
+const (
+	master = "control-plane"
+	worker = "worker"
+)
+
+// PartEndpoint is the virtual address of the API, which is a setting of the network and not of the service.
+const PartEndpoint = "control-plane-endpoint"
+
 // everyNode is what both roles of Kubernetes run.
 var everyNode = []string{"containerd", "kubernetes-images", "kube-balancer", "kubernetes-api", "kubelet", "kube-proxy", "calico-node", "rbd-node", "cephfs-node"}
 
@@ -32,12 +41,16 @@ var controlPlane = []string{"etcd", "etcd-members", "etcd-snapshot", "kube-apise
 func Service() service.Service {
 	return service.Service{
 		Name:       Name,
-		Settings:   func() spec.Settings { return new(spec.Kubernetes) },
+		Settings:   func() spec.Settings { return new(Settings) },
+		Check:      checkSettings,
+		Choices:    map[string][]string{"Settings.podSecurity": podSecurityLevels, "Settings.audit": auditLevels},
+		Members:    checkMembers,
 		NeedsRoles: true,
+		NodeFile:   checkScheduling,
 		Files:      archives,
 		Roles: []service.Role{
-			{Name: "control-plane", Aliases: []string{"master"}, Target: "kubernetes-master.target", Programs: slices.Concat(controlPlane, everyNode)},
-			{Name: "worker", Target: "kubernetes-worker.target", Programs: slices.Clone(everyNode)},
+			{Name: master, Aliases: []string{"master"}, Target: "kubernetes-master.target", RunsPods: true, Programs: slices.Concat(controlPlane, everyNode)},
+			{Name: worker, Target: "kubernetes-worker.target", RunsPods: true, Programs: slices.Clone(everyNode)},
 		},
 		Programs: []service.Program{
 			{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, User: "etcd", NeedsSecrets: true,
@@ -71,7 +84,7 @@ func Service() service.Service {
 			{Name: "kubernetes-bootstrap", Unit: "kubernetes-bootstrap.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: service.Pairs("kubernetes-agent")},
 
 			// The virtual address of the API, where the cluster has one.
-			{Name: "control-plane-endpoint", Unit: "control-plane-endpoint.service", With: spec.PartEndpoint, Own: []string{"spore-etcd"}, User: "spore-endpoint", NeedsSecrets: true,
+			{Name: "control-plane-endpoint", Unit: "control-plane-endpoint.service", With: PartEndpoint, Own: []string{"spore-etcd"}, User: "spore-endpoint", NeedsSecrets: true,
 				Secrets: service.Pairs("etcd-agent")},
 
 			// Part of spore-agent. Signs what other nodes ask for, with the keys of all authorities.
@@ -97,13 +110,30 @@ func Service() service.Service {
 				Ports:   []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(service.PortFelixHealth, "health").On(service.Loopback)},
 				Secrets: service.Pairs("calico-node", "calico-cni")},
 		},
+		Authorities: authorities,
+		Leaves:      leaves,
+		Secrets:     secrets,
+		Words:       words,
+		Renewal:     renewal,
 		Live: []service.Live{
 			{Path: "members.control-plane", Why: "masters form a quorum"},
 			{Path: "members.worker", Why: "the services of Kubernetes read it when they start"},
+			{Path: "services." + Name, Why: "its services stand on each other"},
 		},
+		Memory: map[string]service.Memory{
+			master: service.MiB(2560),
+			// The pods of a control plane that is a worker too have what is left of its own.
+			worker: func(_ *facts.Cluster, n *facts.Node) int {
+				if slices.Contains(n.Roles, master) {
+					return 0
+				}
+				return 1536
+			},
+		},
+		Slow: func(s spec.Services) int { return Of(s).Slow() },
 		Parts: []service.Part{
 			// In every image, so that an address can be added without another root; without one its unit does nothing.
-			{Name: spec.PartEndpoint, InEveryImage: true, On: func(c *facts.Cluster) bool { return c.Network.ControlPlaneEndpoint != "" }},
+			{Name: PartEndpoint, InEveryImage: true, On: func(c *facts.Cluster) bool { return c.Network.ControlPlaneEndpoint != "" }},
 		},
 		Environment: map[string]service.Variables{
 			"kubelet": func(_ *facts.Cluster, n *facts.Node, _ uint64) map[string]string {

@@ -14,6 +14,8 @@ type Role struct {
 	Service string
 	// StandIn is the role whose nodes do what this one is for while no node has it; empty when nobody does.
 	StandIn string
+	// RunsPods says that containers of others run on its nodes, with interfaces and processes of their own.
+	RunsPods bool
 	// Programs names what the target runs, each a row of Programs.
 	Programs []string
 }

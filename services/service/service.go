@@ -57,6 +57,9 @@ type Service struct {
 	Quorums []Quorum
 	// Live is what a running node takes at once of a new configuration.
 	Live []Live
+	// Slow is by how much the machines are slower than usual, as the settings say; nil where they say nothing of it. Time limits
+	// of the whole node follow the largest.
+	Slow func(s spec.Services) int
 	// Memory is, by role, what a machine of a rehearsal is given.
 	Memory map[string]Memory
 	// Debian has what its Debian packages need besides their files.

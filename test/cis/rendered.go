@@ -8,10 +8,10 @@ import (
 	"path"
 	"strings"
 
-	"spore/agent/kubernetes"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
+	"spore/services/kubernetes/kubeapi"
 	"spore/services/service"
 	"spore/test/kubecluster"
 )
@@ -42,7 +42,7 @@ func Rendered(c *kubecluster.Cluster, units fs.FS) (Evidence, error) {
 			return e, fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
-	objects, err := kubernetes.Objects(&c.Shared)
+	objects, err := kubeapi.Objects(&c.Shared)
 	if err != nil {
 		return e, err
 	}

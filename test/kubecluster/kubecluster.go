@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"spore/agent/etcd/origin"
 	"spore/agent/formation"
 	"spore/agent/render"
 	"spore/cluster"
@@ -19,6 +18,7 @@ import (
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/services"
+	"spore/services/kubernetes/etcd/origin"
 )
 
 // Cluster is a configuration with keys.

@@ -23,12 +23,12 @@ import (
 	"syscall"
 	"time"
 
-	"spore/agent/kubernetes"
 	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services"
 	"spore/services/kubernetes/client"
+	"spore/services/kubernetes/kubeapi"
 	"spore/services/service"
 )
 
@@ -268,8 +268,8 @@ func (r *Running) StopOne(name string) {
 }
 
 // Credentials are those that a program of a node has for the API, by the name of its certificate.
-func (r *Running) Credentials(node, program, leaf string) (kubernetes.Credentials, error) {
-	c := kubernetes.Credentials{Server: r.Server}
+func (r *Running) Credentials(node, program, leaf string) (kubeapi.Credentials, error) {
+	c := kubeapi.Credentials{Server: r.Server}
 	var err error
 	if c.Authorities, err = r.cluster.Public("kubernetes-server.crt"); err != nil {
 		return c, err
@@ -282,12 +282,12 @@ func (r *Running) Credentials(node, program, leaf string) (kubernetes.Credential
 }
 
 // Client is a client of the API as a program of a node is one.
-func (r *Running) Client(node, program, leaf string) (*kubernetes.Client, error) {
+func (r *Running) Client(node, program, leaf string) (*kubeapi.Client, error) {
 	c, err := r.Credentials(node, program, leaf)
 	if err != nil {
 		return nil, err
 	}
-	return kubernetes.NewClient(c, 1)
+	return kubeapi.NewClient(c, 1)
 }
 
 // ClientCertificate is a certificate of the authority of the API's clients that is in no bundle, with its key: what one

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"spore/services/kubernetes"
 	"testing"
 	"time"
 
@@ -19,10 +20,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	etcdclient "spore/agent/etcd/client"
-	"spore/agent/vip"
-	"spore/agent/vip/address"
-	"spore/agent/vip/holder"
+	etcdclient "spore/services/kubernetes/etcd/client"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
+	"spore/services/kubernetes/vip/holder"
 )
 
 const (
@@ -44,7 +45,7 @@ func TestAMachineThatIsStoppedAsAWholeLosesTheVirtualAddress(t *testing.T) {
 	}
 	e := newEndpointLab(t, "testdata/guest", true)
 	e.limit = guestLimit
-	f := &frozen{e, nil, vip.Times(e.Cluster.Services.Kubernetes().Slow(), address.Lateness)}
+	f := &frozen{e, nil, vip.Times(kubernetes.Of(e.Cluster.Services).Slow(), address.Lateness)}
 	began := time.Now()
 	f.guest = e.Boot(e.Node("master-3"))
 	e.Node("master-1").Start()

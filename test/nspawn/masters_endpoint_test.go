@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"sync"
 	"testing"
@@ -27,10 +28,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/bpf"
 
-	"spore/agent/vip"
-	"spore/agent/vip/address"
-	"spore/agent/vip/holder"
 	"spore/pki"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
+	"spore/services/kubernetes/vip/holder"
 )
 
 // endpointUnit holds the virtual address.
@@ -293,7 +294,7 @@ func TestMastersShareAVirtualAddress(t *testing.T) {
 	e.StartAll()
 	e.within("the API answers at the virtual address", e.through)
 	t.Logf("three masters of nothing: the API answers at the virtual address %.1f s after they were switched on", time.Since(began).Seconds())
-	times := vip.Times(e.Cluster.Services.Kubernetes().Slow(), address.Lateness)
+	times := vip.Times(kubernetes.Of(e.Cluster.Services).Slow(), address.Lateness)
 
 	e.Step("one has it and says so", func(t *testing.T) {
 		h := e.holder()

@@ -27,9 +27,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	etcdclient "spore/agent/etcd/client"
 	"spore/builder/vm"
 	"spore/pki"
+	etcdclient "spore/services/kubernetes/etcd/client"
 )
 
 const (

@@ -26,8 +26,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/kubernetes"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/kubeapi"
 	"spore/test/kubecluster"
 )
 
@@ -125,9 +125,9 @@ func (p *controlPlane) daemon(nodes []facts.Node) *master {
 	m := &master{applied: make(chan struct{}, 100)}
 	done := make(chan error, 1)
 	go func() {
-		done <- kubernetes.Run(ctx, kubernetes.Options{
+		done <- kubeapi.Run(ctx, kubeapi.Options{
 			Client: api, Cluster: &p.cluster.Shared, Nodes: nodes, Say: m.say, Status: func(string) {},
-			Kinds:   func(context.Context) ([]kubernetes.Object, error) { return kubernetes.ParseKinds(kinds) },
+			Kinds:   func(context.Context) ([]kubeapi.Object, error) { return kubeapi.ParseKinds(kinds) },
 			Applied: func() { m.applied <- struct{}{} },
 		})
 	}()

@@ -24,8 +24,8 @@ import (
 	"spore/agent/detect"
 	"spore/agent/netnstest"
 	"spore/agent/paths"
-	"spore/agent/vip/holder"
 	"spore/cluster"
+	"spore/services/kubernetes/vip/holder"
 	"spore/test/kubecluster"
 )
 

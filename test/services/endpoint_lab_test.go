@@ -29,12 +29,12 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"spore/agent/vip"
-	"spore/agent/vip/address"
-	"spore/agent/vip/announce"
-	"spore/agent/vip/holder"
-	"spore/agent/vip/lock"
-	"spore/agent/vip/ready"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
+	"spore/services/kubernetes/vip/announce"
+	"spore/services/kubernetes/vip/holder"
+	"spore/services/kubernetes/vip/lock"
+	"spore/services/kubernetes/vip/ready"
 	"spore/test/kubecluster"
 )
 

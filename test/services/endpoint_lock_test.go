@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"spore/agent/netnstest"
-	"spore/agent/vip/lock"
+	"spore/services/kubernetes/vip/lock"
 )
 
 func TestALockInEtcd(t *testing.T) {

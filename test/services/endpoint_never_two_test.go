@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/vip"
+	"spore/services/kubernetes/vip"
 )
 
 // What "never two" means here: no two kernels have the address at a time, and no machine says on the wire that it has

@@ -17,8 +17,8 @@ import (
 
 	"spore/agent/netnstest"
 	"spore/agent/nic"
-	"spore/agent/vip"
-	"spore/agent/vip/address"
+	"spore/services/kubernetes/vip"
+	"spore/services/kubernetes/vip/address"
 )
 
 // moved bounds how long the address takes from one master to the next when the former could not give it up: the lease, another

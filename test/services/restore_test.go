@@ -23,15 +23,15 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/etcd/client"
-	"spore/agent/etcd/etcdutl"
-	"spore/agent/etcd/restore"
-	"spore/agent/etcd/snapshot"
-	"spore/agent/etcd/snapshot/keeper"
-	"spore/agent/etcd/snapshot/sealing"
-	"spore/agent/etcd/snapshot/source"
 	"spore/agent/formation"
 	"spore/agent/paths"
+	"spore/services/kubernetes/etcd/client"
+	"spore/services/kubernetes/etcd/etcdutl"
+	"spore/services/kubernetes/etcd/restore"
+	"spore/services/kubernetes/etcd/snapshot"
+	"spore/services/kubernetes/etcd/snapshot/keeper"
+	"spore/services/kubernetes/etcd/snapshot/sealing"
+	"spore/services/kubernetes/etcd/snapshot/source"
 )
 
 // snapshots are those of a running master.

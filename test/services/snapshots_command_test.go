@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/api"
-	"spore/agent/etcd/snapshot"
 	"spore/cluster"
 	"spore/pki/bundle"
 	"spore/pki/vault"
+	"spore/services/kubernetes/etcd/snapshot"
 	"spore/wire/nodeapi"
 )
 

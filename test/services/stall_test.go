@@ -5,6 +5,7 @@ package services
 import (
 	"context"
 	"fmt"
+	"spore/services/kubernetes"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,7 +29,7 @@ const (
 // On a slow master under load etcd ends and comes back, so that all connections to it are made again at once.
 func TestASlowMasterComesBack(t *testing.T) {
 	p := preparedControlPlane(t)
-	p.cluster.Shared.Services.Kubernetes().SlowMachine = 5
+	kubernetes.Of(p.cluster.Shared.Services).SlowMachine = 5
 	require.NoError(t, p.Start(context.Background(), everyProgram...))
 	t.Cleanup(p.api().Load("default", stallWatches, stallWriters))
 	p.slowDown(t)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -149,7 +150,7 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 // asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that
 // plant links there.
 var asRoot = map[string]string{
-	"etcd.service /usr/bin/spore-agent etcd-member":    "agent/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; agent/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
+	"etcd.service /usr/bin/spore-agent etcd-member":    "services/kubernetes/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; services/kubernetes/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
 	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
 	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "services/ceph/monitor, TestALinkInCephsFolderLeadsNowhere",
 	"kafka.service /usr/bin/spore-agent kafka-format":  "services/kafka/kraft, TestALinkInKafkasFolderLeadsNowhere",
@@ -212,7 +213,7 @@ func all(t *testing.T, dir string) string {
 // What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
 // their units do not take.
 func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
-	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&spec.Kubernetes{}, &kafka.Settings{}},
+	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&kubernetes.Settings{}, &kafka.Settings{}},
 		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
 	n := &facts.Node{Name: "all-01", IPs: []string{"10.77.0.21"}, Roles: []string{"control-plane", "kafka-broker"}}
 	files := services.Environment(c, n, 1<<30)

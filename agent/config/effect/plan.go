@@ -58,7 +58,6 @@ var table = []row{
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},
 	{path: "network.", why: "the network is set up at the start"},
-	{path: "services.kubernetes", service: "kubernetes", why: "its services stand on each other"},
 	{path: "keys.", why: "whom the node trusts is read at the start (without one: spore pki rotate-ca)"},
 	{path: "signingKeys", why: "whom the node trusts is read at the start"},
 	{path: "node.", why: "who the node is and what it has is found at the start"},

@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func edge() Input {
 
 func master() Input {
 	in := edge()
-	in.Cluster.Services.Set(&spec.Kubernetes{MaxPods: 10})
+	in.Cluster.Services.Set(&kubernetes.Settings{MaxPods: 10})
 	in.Cluster.Members["control-plane"] = []string{"edge-01"}
 	in.Node.Roles = []string{"control-plane"}
 	return in
@@ -101,7 +102,7 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"members.ceph-osd"}, reboot: []string{"members.ceph-osd: monitors form a quorum"},
 		},
 		"settings of Kubernetes": {
-			base: master, change: func(in *Input) { in.Cluster.Services.Set(&spec.Kubernetes{MaxPods: 50}) },
+			base: master, change: func(in *Input) { in.Cluster.Services.Set(&kubernetes.Settings{MaxPods: 50}) },
 			changes: []string{"services.kubernetes.maxPods"}, reboot: []string{"services.kubernetes.maxPods: its services stand on each other"},
 		},
 		"a role of the node": {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -206,7 +207,7 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 			return err
 		}
 	}
-	slow := time.Duration(c.Services.Kubernetes().Slow())
+	slow := time.Duration(kubernetes.Of(c.Services).Slow())
 	down, since := units, time.Time{}
 	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: bound * slow, Every: 250 * time.Millisecond, Met: func() bool {
 		down = nil

@@ -16,7 +16,6 @@ import (
 
 	"spore/agent/config/live"
 	"spore/agent/detect"
-	"spore/agent/etcd/origin"
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/paths"
@@ -24,6 +23,7 @@ import (
 	"spore/agent/renewal"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services/kubernetes/etcd/origin"
 	"spore/storage/atomicfile"
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"spore/services/kubernetes"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
 	}
 	masters := s.cluster.Members["control-plane"]
-	if s.cluster.Services.Kubernetes() == nil || len(masters) == 0 {
+	if kubernetes.Of(s.cluster.Services) == nil || len(masters) == 0 {
 		return errors.New("this cluster has no Kubernetes; enable the service kubernetes and give a node the role control-plane")
 	}
 	master, err := s.node(masters[0])

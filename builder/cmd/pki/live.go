@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (s *session) rotateLive(ctx context.Context, w io.Writer, name string, f li
 		return err
 	}
 	settle := settleUsual
-	if name == tree.ServiceAccountName {
+	if name == kubernetes.ServiceAccountAuthority {
 		settle = settleTokens
 	}
 	if f.settle > 0 {

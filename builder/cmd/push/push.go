@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"spore/services"
 	"strings"
 	"time"
 
@@ -195,7 +196,7 @@ func rollout(cmd *cobra.Command, c, everybody *reach.Cluster, u *push.Update, f 
 	}
 	return push.Rollout{
 		Nodes: targets(c.Nodes), All: targets(everybody.Nodes), ClusterHash: u.Head.ClusterHash, Reboot: f.reboot, Without: f.without, Every: askEvery,
-		Bound: c.Facts.TrialBound() + restartBound,
+		Bound: services.TrialBound(&c.Facts) + restartBound,
 		Ask: func(ctx context.Context, node string) (s push.Status, err error) {
 			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 			defer cancel()

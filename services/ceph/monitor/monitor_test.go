@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func refKey(made byte, ref string) string {
 }
 
 func testCluster(c *ceph.Settings) *facts.Cluster {
-	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{c, &spec.Kubernetes{}}}
+	return &facts.Cluster{Name: "lab", Members: map[string][]string{"ceph-mon": {"a", "b"}, "ceph-osd": {"b", "o"}, "control-plane": {"k"}, "worker": {"k", "w"}}, Services: spec.Services{c, &kubernetes.Settings{}}}
 }
 
 // testWant is what node a wants with keys that were made in a second.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,7 +55,7 @@ func newMachine(t *testing.T, name string, members []string, c *ceph.Settings, m
 		hosts += addresses[m] + " " + m + "\n"
 	}
 	m := &machine{t: t, name: name, dir: dir, in: rendering.Input{
-		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &spec.Kubernetes{}}},
+		Cluster: &facts.Cluster{Name: "lab", Domain: "lab.internal", Members: map[string][]string{"ceph-mon": members, "ceph-osd": {"o"}, "control-plane": {"k"}, "worker": {"w"}}, Services: spec.Services{c, &kubernetes.Settings{}}},
 		Node:    &facts.Node{Name: name, IPs: []string{addresses[name]}},
 		Dir:     dir,
 		Secret: func(ref string) ([]byte, error) {

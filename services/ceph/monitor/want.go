@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"spore/services/kubernetes"
 	"strconv"
 
 	"spore/cluster/facts"
@@ -59,7 +60,7 @@ func Wanted(c *facts.Cluster, node string, key func(ref string) (string, error))
 	}
 	// For a Kubernetes elsewhere: each node of this cluster's has a user of its own. Those of an older Spore shared this
 	// one, so it is not in Gone: a node that has not started anew works as it.
-	if len(s.KubernetesFilesystems()) > 0 && c.Services.Kubernetes() == nil {
+	if len(s.KubernetesFilesystems()) > 0 && kubernetes.Of(c.Services) == nil {
 		rows = append(rows, row{cephx.CephFS, "ceph-kubernetes-cephfs-key", cephnode.FSKubernetesCaps(s, true)})
 	}
 	made := func(ref string) (string, error) {
@@ -105,7 +106,7 @@ func nodeUsers(c *facts.Cluster, key func(ref string) (string, error)) ([]Entity
 		return nil
 	}
 	err := add(cephx.OSD, "ceph-osd-seed", c.Members["ceph-osd"], func(string) map[string]string { return cephnode.Caps[cephx.OSD] })
-	if err != nil || c.Services.Kubernetes() == nil {
+	if err != nil || kubernetes.Of(c.Services) == nil {
 		return out, err
 	}
 	masters := c.Members["control-plane"]

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -92,7 +93,7 @@ func TestALostHostIsDownAsSoonAsAllThatAreLeftSaySo(t *testing.T) {
 func TestAManagerWritesSeldomWhileNothingHappens(t *testing.T) {
 	for slowMachine, want := range map[int]string{0: "5", 2: "10", 20: "10"} {
 		in := cephInput(&ceph.Settings{}, "/run/x")
-		in.Cluster.Services.Kubernetes().SlowMachine = slowMachine
+		kubernetes.Of(in.Cluster.Services).SlowMachine = slowMachine
 		files, err := render("ceph-mgr", in)
 		require.NoError(t, err)
 		require.Contains(t, string(files["ceph.conf"].Data), "mgr_tick_period = "+want+"\n")

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func testInput(node *facts.Node) rendering.Input {
 				Nameservers: []string{"10.77.0.3"},
 			},
 			Members:  map[string][]string{"control-plane": {"master-01", "master-02", "master-03"}, "worker": {"worker-01"}},
-			Services: spec.Services{&spec.Kubernetes{}},
+			Services: spec.Services{&kubernetes.Settings{}},
 		},
 		Node: node, Hosts: strings.NewReader(hostsFile), Dir: "/run/x",
 		Addresses:  []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("10.77.0.99")},

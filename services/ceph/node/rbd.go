@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func rbdProvisioner(in rendering.Input) (map[string]rendering.File, error) {
 
 // provisioner renders them for the driver at a socket, with words of its own.
 func provisioner(in rendering.Input, socket string, more ...string) (map[string]rendering.File, error) {
-	if in.Cluster.Services.Kubernetes() == nil {
+	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
 	kubeconfig, err := client.Kubeconfig("spore:rbd-provisioner:"+in.Node.Name, in.SecretPath("rbd-provisioner-certificate"), in.SecretPath("rbd-provisioner-key"))

@@ -5,6 +5,7 @@ package client
 import (
 	"net/netip"
 	"path/filepath"
+	"spore/services/kubernetes"
 	"time"
 
 	"spore/services/rendering"
@@ -29,7 +30,7 @@ func Elects(in rendering.Input) bool { return len(in.Cluster.Members["control-pl
 
 // Slow is a duration as it is on this cluster's machines.
 func Slow(in rendering.Input, d time.Duration) time.Duration {
-	return d * time.Duration(in.Cluster.Services.Kubernetes().Slow())
+	return d * time.Duration(kubernetes.Of(in.Cluster.Services).Slow())
 }
 
 // Kubeconfig is the kubeconfig of a client of this node that keeps its certificate and key in files.

@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 )
 
@@ -22,11 +23,11 @@ func TestAKubeconfigNamesFilesAndHoldsNoKey(t *testing.T) {
 }
 
 func TestWhatDependsOnTheCluster(t *testing.T) {
-	in := rendering.Input{Cluster: &facts.Cluster{Members: map[string][]string{"control-plane": {"a"}}, Services: spec.Services{&spec.Kubernetes{}}}}
+	in := rendering.Input{Cluster: &facts.Cluster{Members: map[string][]string{"control-plane": {"a"}}, Services: spec.Services{&kubernetes.Settings{}}}}
 	require.False(t, Elects(in), "the only one that lost its lease would only stop itself")
 	require.Equal(t, time.Second, Slow(in, time.Second))
 	in.Cluster.Members["control-plane"] = []string{"a", "b"}
-	in.Cluster.Services.Set(&spec.Kubernetes{SlowMachine: 5})
+	in.Cluster.Services.Set(&kubernetes.Settings{SlowMachine: 5})
 	require.True(t, Elects(in))
 	require.Equal(t, 5*time.Second, Slow(in, time.Second))
 	in.Cluster.Services.Remove("kubernetes")

@@ -1,0 +1,56 @@
+package backup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/services/kubernetes/etcd/snapshot/sealing"
+)
+
+func TestWhenARestoreIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		found   found
+		giveUp  bool
+		problem string
+	}{
+		{"nobody answers", found{}, false, ""},
+		{"this one has data and no quorum", found{answers: []string{"a"}}, false, ""},
+		{"two of five are left", found{answers: []string{"a", "b"}}, false, ""},
+		{"a quorum is alive", found{quorum: "b", answers: []string{"b", "c"}}, false, "a quorum of etcd is alive (b answers for it)"},
+		{"it may be given up, and runs elsewhere", found{quorum: "b", answers: []string{"a", "b", "c"}}, true, "etcd of b, c still runs"},
+		{"it is this one alone", found{quorum: "a", answers: []string{"a"}}, false, "a quorum of etcd is alive (a answers for it)"},
+		{"it is this one alone, and may be given up", found{quorum: "a", answers: []string{"a"}}, true, ""},
+	} {
+		err := tt.found.refuse("a", tt.giveUp)
+		if tt.problem == "" {
+			require.NoError(t, err, tt.name)
+			continue
+		}
+		require.ErrorContains(t, err, tt.problem, tt.name)
+	}
+}
+
+func TestWhatARestoreSaysFirst(t *testing.T) {
+	taken := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	h := sealing.Header{Node: "b", Taken: taken, Revision: 100, Keys: 20}
+	f := found{masters: []string{"a", "b", "c"}, answers: []string{"a", "c"}, revision: 140}
+	require.Equal(t, `etcd is made anew, of a alone, from
+  etcd-x.age
+  taken 2026-11-22T12:00:00Z by b, 10m0s before now: revision 100, 20 keys
+This gives up
+  what was written after that, at least 40 changes
+  the data of a, if there is any; it is kept in /var/lib/etcd/given-up-x
+  the data of b, which does not answer, and may have data
+  the data of c, which has data, and no quorum
+No other master may ever come back with its former data.
+`, f.plan("a", h, "etcd-x.age", "/var/lib/etcd/given-up-x", taken.Add(10*time.Minute)))
+	alone := found{masters: []string{"a"}}
+	text := alone.plan("a", h, "etcd-x.age", "k", taken)
+	require.NotContains(t, text, "No other master")
+	require.Contains(t, text, "  what was written after that\n")
+	require.Equal(t, "etcd is restored.\n", done(nil))
+	require.Contains(t, done([]string{"b", "c"}), "b, c join it")
+}
