@@ -17,44 +17,14 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// File and Input are those of package rendering, for the services whose rendering is here still.
-type (
-	File  = rendering.File
-	Input = rendering.Input
-)
-
-// programs is the table of templates, by the names of services.Programs: those of the services, and those that are here still.
-var programs = func() map[string]rendering.Func {
-	out := here()
-	maps.Copy(out, node.Renderings())
-	return out
-}()
-
-// here are those of Kubernetes.
-func here() map[string]rendering.Func {
-	return map[string]rendering.Func{
-		"calico-controllers":      calicoControllers,
-		"calico-node":             calicoNode,
-		"cluster-dns":             clusterDNS,
-		"containerd":              containerd,
-		"etcd":                    etcd,
-		"kube-apiserver":          kubeAPIServer,
-		"kube-balancer":           balancer,
-		"kube-controller-manager": kubeControllerManager,
-		"kube-proxy":              kubeProxy,
-		"kube-scheduler":          kubeScheduler,
-		"kubelet":                 kubelet,
-	}
-}
-
 // Names lists the programs that can be rendered, sorted.
 func Names() []string {
-	return slices.Sorted(maps.Keys(programs))
+	return slices.Sorted(maps.Keys(node.Renderings()))
 }
 
 // Render returns the configuration files of a program by their paths below Input.Dir.
-func Render(name string, in Input) (map[string]File, error) {
-	fn, ok := programs[name]
+func Render(name string, in rendering.Input) (map[string]rendering.File, error) {
+	fn, ok := node.Renderings()[name]
 	if !ok {
 		return nil, fmt.Errorf("render %s: no such program; there are %v", name, Names())
 	}
@@ -66,7 +36,7 @@ func Render(name string, in Input) (map[string]File, error) {
 }
 
 // Write puts the files into dir, each whole or not at all.
-func Write(dir string, files map[string]File) error {
+func Write(dir string, files map[string]rendering.File) error {
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		path := filepath.Join(dir, name)

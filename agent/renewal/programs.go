@@ -17,8 +17,7 @@ import (
 // What it says of a program was read in the program's source and is tried by test/services.
 func Programs() []service.Renewal {
 	rows := []service.Renewal{
-		{Program: "api", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}},    // reads both for each connection
-		{Program: "signer", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}}, // one process for each request
+		{Program: "api", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}}, // reads both for each connection
 	}
 	for _, s := range services.All() {
 		rows = append(rows, s.Renewal...)

@@ -7,6 +7,7 @@ import (
 	ceph "spore/services/ceph/node"
 	dns "spore/services/dns/node"
 	kafka "spore/services/kafka/node"
+	kubernetes "spore/services/kubernetes/node"
 	mqtt "spore/services/mqtt/node"
 	"spore/services/rendering"
 )
@@ -17,6 +18,7 @@ func Renderings() map[string]rendering.Func {
 	for _, of := range []map[string]rendering.Func{
 		mqtt.Renderings,
 		dns.Renderings,
+		kubernetes.Renderings,
 		kafka.Renderings,
 		ceph.Renderings,
 	} {

@@ -19,6 +19,8 @@ import (
 	"spore/pki/bundle"
 	"spore/services"
 	"spore/services/kubernetes/etcd/origin"
+	kubernetesnode "spore/services/kubernetes/node"
+	"spore/services/rendering"
 )
 
 // Cluster is a configuration with keys.
@@ -102,7 +104,7 @@ func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
 }
 
 // Render is what a program's unit does on a node, in the runtime directory dir; secrets lie where its unit has them.
-func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.File, error) {
+func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]rendering.File, error) {
 	row, ok := services.LookupProgram(program)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a program", program)
@@ -115,14 +117,14 @@ func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]render.
 		}
 		own = append(own, a)
 	}
-	return render.Render(program, render.Input{
+	return render.Render(program, rendering.Input{
 		Cluster: &c.Shared, Node: n, Hosts: bytes.NewReader(c.hosts), Addresses: own, Dir: dir,
 		Secret:     func(ref string) ([]byte, error) { return c.Secret(n.Name, program, ref) },
 		SecretPath: func(ref string) string { return "/run/credentials/" + row.Unit + "/secret_" + ref },
 		Authority:  c.Public,
 		// A node of its own kind: the others of the cluster are not there.
 		State: func(string) (any, error) {
-			peer, err := render.EtcdPeer(n, own)
+			peer, err := kubernetesnode.EtcdPeer(n, own)
 			return &origin.Origin{Kind: formation.Form, Token: c.Shared.ID, Members: map[string][]string{n.Name: {peer}}}, err
 		},
 	})

@@ -29,6 +29,7 @@ import (
 	"spore/services"
 	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/kubeapi"
+	"spore/services/rendering"
 	"spore/services/service"
 )
 
@@ -169,7 +170,7 @@ func (r *Running) start(name string) error {
 	}
 	replacer := strings.NewReplacer(append([]string{"/run/credentials/" + row.Unit + "/", secrets + "/"}, r.replace...)...)
 	for file, f := range files {
-		files[file] = render.File{Data: []byte(replacer.Replace(string(f.Data))), Mode: f.Mode}
+		files[file] = rendering.File{Data: []byte(replacer.Replace(string(f.Data))), Mode: f.Mode}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (r *Running) start(name string) error {
 }
 
 // arguments are those of the unit's ExecStart=, with free ports for listeners that are not the API's, and LeakGrace.
-func (r *Running) arguments(row service.Program, dir string, files map[string]render.File, places *strings.Replacer) ([]string, error) {
+func (r *Running) arguments(row service.Program, dir string, files map[string]rendering.File, places *strings.Replacer) ([]string, error) {
 	switch row.Name {
 	case "etcd":
 		return []string{"--config-file=" + filepath.Join(dir, "config.json")}, nil

@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"strings"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/services/rendering"
 )
 
 // variable is one of a command line of a unit: ${NAME} anywhere in a word, or $NAME as a word (systemd.service(5), "Command lines").
@@ -17,7 +17,7 @@ var variable = regexp.MustCompile(`\$\{(\w+)\}|\$(\w+)`)
 
 // CommandLine are the words of a unit's ExecStart= with the variables of the files that its EnvironmentFile= name: those that the
 // agent writes for the node, and those that are rendered. No value of either has blanks within a word.
-func CommandLine(unit string, c *facts.Cluster, n *facts.Node, rendered map[string]render.File) ([]string, error) {
+func CommandLine(unit string, c *facts.Cluster, n *facts.Node, rendered map[string]rendering.File) ([]string, error) {
 	line, values, written := "", map[string]string{}, services.Environment(c, n, 0)
 	for l := range strings.Lines(unit) {
 		key, value, _ := strings.Cut(strings.TrimSpace(l), "=")

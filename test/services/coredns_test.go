@@ -21,19 +21,20 @@ import (
 
 	"spore/agent/render"
 	dnsservice "spore/services/dns"
+	"spore/services/rendering"
 	"spore/test/client"
 	"spore/test/kubecluster"
 )
 
 // coredns runs the program of payloads/ with the rendered configuration of edge-01 on loopback and returns its address.
-func coredns(t *testing.T, change func(*render.Input), replace ...string) string {
+func coredns(t *testing.T, change func(*rendering.Input), replace ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "coredns"))
 	program := filepath.Join(dir, "usr/bin/coredns")
 
 	shared, node, hosts := example(t, "edge-01")
-	in := render.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
+	in := rendering.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
 	dnsservice.Of(in.Cluster.Services).Clients = []string{"127.0.0.1/32"} // the tests themselves
 	if change != nil {
 		change(&in)
@@ -81,7 +82,7 @@ func freePort(t *testing.T) int {
 }
 
 func TestCoreDNSAnswersFromTheRenderedConfiguration(t *testing.T) {
-	addr := coredns(t, func(in *render.Input) {
+	addr := coredns(t, func(in *rendering.Input) {
 		dnsservice.Of(in.Cluster.Services).Forwarders = nil
 		in.Cluster.Network.Nameservers = nil
 	})
@@ -133,7 +134,7 @@ func TestCoreDNSForwardsForeignNames(t *testing.T) {
 	upstream, _ := resolver(t)
 
 	// The upstream's port takes the place of the usual one.
-	addr := coredns(t, func(in *render.Input) { dnsservice.Of(in.Cluster.Services).Forwarders = []string{"192.0.2.53"} },
+	addr := coredns(t, func(in *rendering.Input) { dnsservice.Of(in.Cluster.Services).Forwarders = []string{"192.0.2.53"} },
 		"192.0.2.53", upstream)
 	got, err := client.Ask("udp", addr, "example.com", "A")
 	require.NoError(t, err)
@@ -165,7 +166,7 @@ func resolver(t *testing.T) (addr string, asked *atomic.Int32) {
 
 func TestCoreDNSAnswersItsClientsAlone(t *testing.T) {
 	upstream, asked := resolver(t)
-	addr := coredns(t, func(in *render.Input) {
+	addr := coredns(t, func(in *rendering.Input) {
 		in.Cluster.Network.NodeSubnets = []string{"127.0.1.0/24"}
 		in.Cluster.Network.PodCIDRs = []string{"127.0.2.0/24"}
 		dnsservice.Of(in.Cluster.Services).Clients = []string{"127.0.3.128/25"}

@@ -38,6 +38,7 @@ import (
 	"spore/services/kafka"
 	"spore/services/kafka/kraft"
 	kafkanode "spore/services/kafka/node"
+	"spore/services/rendering"
 	"spore/test/imageroot"
 )
 
@@ -136,7 +137,7 @@ func (n *kafkaNode) takeBundle() {
 func (n *kafkaNode) render() {
 	n.t.Helper()
 	run := filepath.Join(n.dir, "run")
-	files, err := render.Render("kafka", render.Input{
+	files, err := render.Render("kafka", rendering.Input{
 		Cluster: n.cluster, Node: &n.Node, Hosts: bytes.NewReader(n.hosts), Memory: 1 << 30, Dir: run,
 		Secret: func(ref string) ([]byte, error) {
 			s, ok := n.secrets[ref]
@@ -152,7 +153,7 @@ func (n *kafkaNode) render() {
 		"/run/spore/trust", filepath.Join(n.kafkaLab.dir, pki.PublicDir), "CLIENT://:", "CLIENT://"+n.IPs[0]+":",
 	)
 	for name, f := range files {
-		files[name] = render.File{Data: []byte(places.Replace(string(f.Data))), Mode: f.Mode}
+		files[name] = rendering.File{Data: []byte(places.Replace(string(f.Data))), Mode: f.Mode}
 	}
 	require.NoError(n.t, render.Write(run, files))
 }

@@ -23,6 +23,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/services/mqtt"
+	"spore/services/rendering"
 	"spore/test/client"
 	"spore/test/testca"
 )
@@ -87,7 +88,7 @@ func brokerWith(t *testing.T, secrets map[string][]byte) *broker {
 	port := l.Addr().(*net.TCPAddr).Port
 	require.NoError(t, l.Close())
 	mqtt.Of(shared.Services).Port = port
-	files, err := render.Render("mosquitto", render.Input{
+	files, err := render.Render("mosquitto", rendering.Input{
 		Cluster: shared, Node: node, Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
 		Secret: func(ref string) ([]byte, error) {
 			data, ok := secrets[ref]

@@ -5,7 +5,6 @@ package services
 import (
 	"context"
 	"fmt"
-	"spore/services/kubernetes"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/services/kubernetes"
 	"spore/test/client"
 )
 

@@ -24,6 +24,7 @@ import (
 	"spore/pki"
 	"spore/pki/bundle"
 	"spore/services/kubernetes/etcd/origin"
+	"spore/services/rendering"
 	"spore/storage/atomicfile"
 )
 
@@ -78,7 +79,7 @@ func write(m *node.Machine, name string) error {
 		return err
 	}
 	leaves := renewal.Entries(share)
-	files, err := render.Render(name, render.Input{
+	files, err := render.Render(name, rendering.Input{
 		Cluster: c, Node: n, Hosts: bytes.NewReader(hosts), Addresses: addresses, Memory: node.Memory(), Dir: dir,
 		SecretPath: func(ref string) string {
 			if leaves[ref] { // It is renewed while the program runs.

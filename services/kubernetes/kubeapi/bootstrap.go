@@ -16,11 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"spore/services/kubernetes"
 	"time"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
+	kubernetesnode "spore/services/kubernetes/node"
 )
 
 // Times of the daemon, on machines of usual speed.
@@ -51,7 +51,7 @@ type bootstrap struct {
 	Options
 	known   Known
 	wants   map[string]nodeWant
-	applied map[string][]render.Taint
+	applied map[string][]kubernetesnode.Taint
 	servers []server
 	said    map[string]bool
 	pause   time.Duration

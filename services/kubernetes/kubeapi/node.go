@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"slices"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
+	kubernetesnode "spore/services/kubernetes/node"
 )
 
 // taintsName is the ConfigMap that remembers which taints of each node came from cluster.yaml, so that one which is taken
@@ -26,7 +26,7 @@ const attempts = 5
 // nodeWant is what cluster.yaml says of a node.
 type nodeWant struct {
 	labels map[string]string
-	taints []render.Taint
+	taints []kubernetesnode.Taint
 }
 
 // nodeWants are the labels and taints of the nodes that Kubernetes runs on, by name.
@@ -46,7 +46,7 @@ func nodeWants(nodes []facts.Node) (map[string]nodeWant, error) {
 				labels["node-role.kubernetes.io/"+role] = ""
 			}
 		}
-		taints, err := render.NodeTaints(n)
+		taints, err := kubernetesnode.NodeTaints(n)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (b *bootstrap) keepNode(ctx context.Context, n *node, again bool) error {
 }
 
 // keepTaints gives the node the taints that cluster.yaml has, and takes away those that it had.
-func (b *bootstrap) keepTaints(ctx context.Context, n *node, want []render.Taint) error {
+func (b *bootstrap) keepTaints(ctx context.Context, n *node, want []kubernetesnode.Taint) error {
 	former := b.applied[n.Metadata.Name]
 	for range attempts {
 		next, changed := mergeTaints(n.Spec.Taints, former, want)
@@ -160,10 +160,10 @@ func (b *bootstrap) readApplied(ctx context.Context) error {
 	if err := b.Client.get(ctx, taintsPath, &o); err != nil {
 		return err
 	}
-	b.applied = map[string][]render.Taint{}
+	b.applied = map[string][]kubernetesnode.Taint{}
 	var problems []error
 	for name, text := range o.Data {
-		var taints []render.Taint
+		var taints []kubernetesnode.Taint
 		if err := json.Unmarshal([]byte(text), &taints); err != nil {
 			problems = append(problems, fmt.Errorf("ConfigMap %s, node %s: %w", taintsName, name, err))
 			continue
@@ -178,12 +178,12 @@ func (b *bootstrap) readApplied(ctx context.Context) error {
 
 // mergeTaints is what a node's taints become: those that it has, without the former ones, with the wanted ones. Taints are
 // told apart by key and effect (core/v1, Taint.MatchTaint).
-func mergeTaints(have []map[string]any, former, want []render.Taint) (next []map[string]any, changed bool) {
-	same := func(m map[string]any) func(render.Taint) bool {
-		return func(t render.Taint) bool { return m["key"] == t.Key && m["effect"] == t.Effect }
+func mergeTaints(have []map[string]any, former, want []kubernetesnode.Taint) (next []map[string]any, changed bool) {
+	same := func(m map[string]any) func(kubernetesnode.Taint) bool {
+		return func(t kubernetesnode.Taint) bool { return m["key"] == t.Key && m["effect"] == t.Effect }
 	}
 	next = []map[string]any{}
-	done := map[render.Taint]bool{}
+	done := map[kubernetesnode.Taint]bool{}
 	for _, m := range have {
 		i := slices.IndexFunc(want, same(m))
 		if i < 0 {
@@ -210,7 +210,7 @@ func mergeTaints(have []map[string]any, former, want []render.Taint) (next []map
 	return next, changed
 }
 
-func taintObject(t render.Taint) map[string]any {
+func taintObject(t kubernetesnode.Taint) map[string]any {
 	m := map[string]any{"key": t.Key, "effect": t.Effect}
 	if t.Value != "" {
 		m["value"] = t.Value

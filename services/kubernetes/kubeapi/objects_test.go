@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
+	kubernetesnode "spore/services/kubernetes/node"
 )
 
 func testCluster() *facts.Cluster {
@@ -90,24 +90,24 @@ func TestTheServersOfTheDNSService(t *testing.T) {
 }
 
 func TestTaintsAreMerged(t *testing.T) {
-	have := func(list ...render.Taint) (out []map[string]any) {
+	have := func(list ...kubernetesnode.Taint) (out []map[string]any) {
 		for _, x := range list {
 			out = append(out, taintObject(x))
 		}
 		return out
 	}
-	a, a2, b, theirs := render.Taint{Key: "a", Value: "1", Effect: "NoSchedule"}, render.Taint{Key: "a", Value: "2", Effect: "NoSchedule"}, render.Taint{Key: "b", Effect: "NoExecute"}, render.Taint{Key: "t", Effect: "NoSchedule"}
+	a, a2, b, theirs := kubernetesnode.Taint{Key: "a", Value: "1", Effect: "NoSchedule"}, kubernetesnode.Taint{Key: "a", Value: "2", Effect: "NoSchedule"}, kubernetesnode.Taint{Key: "b", Effect: "NoExecute"}, kubernetesnode.Taint{Key: "t", Effect: "NoSchedule"}
 	for _, tt := range []struct {
 		name                     string
-		have, former, want, next []render.Taint
+		have, former, want, next []kubernetesnode.Taint
 		changed                  bool
 	}{
 		{"nothing", nil, nil, nil, nil, false},
-		{"all there", []render.Taint{a, theirs}, []render.Taint{a}, []render.Taint{a}, []render.Taint{a, theirs}, false},
-		{"a new one", []render.Taint{theirs}, nil, []render.Taint{a}, []render.Taint{theirs, a}, true},
-		{"another value", []render.Taint{a, theirs}, []render.Taint{a}, []render.Taint{a2}, []render.Taint{a2, theirs}, true},
-		{"one is gone from cluster.yaml", []render.Taint{a, b, theirs}, []render.Taint{a, b}, []render.Taint{b}, []render.Taint{b, theirs}, true},
-		{"what was never ours stays", []render.Taint{theirs}, []render.Taint{a}, nil, []render.Taint{theirs}, false},
+		{"all there", []kubernetesnode.Taint{a, theirs}, []kubernetesnode.Taint{a}, []kubernetesnode.Taint{a}, []kubernetesnode.Taint{a, theirs}, false},
+		{"a new one", []kubernetesnode.Taint{theirs}, nil, []kubernetesnode.Taint{a}, []kubernetesnode.Taint{theirs, a}, true},
+		{"another value", []kubernetesnode.Taint{a, theirs}, []kubernetesnode.Taint{a}, []kubernetesnode.Taint{a2}, []kubernetesnode.Taint{a2, theirs}, true},
+		{"one is gone from cluster.yaml", []kubernetesnode.Taint{a, b, theirs}, []kubernetesnode.Taint{a, b}, []kubernetesnode.Taint{b}, []kubernetesnode.Taint{b, theirs}, true},
+		{"what was never ours stays", []kubernetesnode.Taint{theirs}, []kubernetesnode.Taint{a}, nil, []kubernetesnode.Taint{theirs}, false},
 	} {
 		next, changed := mergeTaints(have(tt.have...), tt.former, tt.want)
 		require.ElementsMatch(t, have(tt.next...), next, tt.name)
@@ -124,11 +124,11 @@ func TestWhatClusterYAMLSaysOfNodes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, wants, 2)
 	require.Equal(t, nodeWant{
-		labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}, taints: []render.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}},
+		labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}, taints: []kubernetesnode.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}},
 	}, wants["master-01"])
 	require.Equal(t, nodeWant{
 		labels: map[string]string{"example.com/zone": "b", "node-role.kubernetes.io/gpu": "", "node-role.kubernetes.io/worker": ""},
-		taints: []render.Taint{{Key: "only", Value: "batch", Effect: "NoExecute"}},
+		taints: []kubernetesnode.Taint{{Key: "only", Value: "batch", Effect: "NoExecute"}},
 	}, wants["worker-01"])
 	_, err = nodeWants([]facts.Node{{Name: "w", Roles: []string{"worker"}, Taints: []string{"x"}}})
 	require.ErrorContains(t, err, `taint "x" of node w`)

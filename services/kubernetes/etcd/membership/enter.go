@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/nic"
-	"spore/agent/render"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
 	"spore/services/kubernetes/etcd/member"
 	"spore/services/kubernetes/etcd/origin"
+	kubernetesnode "spore/services/kubernetes/node"
 )
 
 // askEvery is the time between two rounds of questions.
@@ -76,7 +76,7 @@ func newEntrant(m *master.Machine) (*entrant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.peer, err = render.EtcdPeer(n, own); err != nil {
+	if e.peer, err = kubernetesnode.EtcdPeer(n, own); err != nil {
 		return nil, err
 	}
 	for _, name := range formation.Etcd().Initial(c) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"spore/services/kubernetes"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -13,10 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/agent/formation"
-	"spore/agent/render"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
 	"spore/services/kubernetes/etcd/member"
+	kubernetesnode "spore/services/kubernetes/node"
 )
 
 // lookEvery is how often the members are compared with the configuration, on a machine of usual speed.
@@ -118,7 +118,7 @@ func (e *entrant) peers(masters []string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out[name], err = render.EtcdPeer(n, nil); err != nil {
+		if out[name], err = kubernetesnode.EtcdPeer(n, nil); err != nil {
 			return nil, fmt.Errorf("master %s: %w", name, err)
 		}
 	}

@@ -17,10 +17,10 @@ import (
 	"spore/agent/formation/quorum"
 	"spore/agent/nic"
 	"spore/agent/node"
-	"spore/agent/render"
 	"spore/cluster/facts"
 	"spore/services/kubernetes/etcd/origin"
 	"spore/services/kubernetes/etcd/restore"
+	kubernetesnode "spore/services/kubernetes/node"
 	"spore/storage/atomicfile"
 )
 
@@ -120,7 +120,7 @@ func peersOf(m *node.Machine, self *facts.Node, names []string) (map[string][]st
 				return nil, err
 			}
 		}
-		peer, err := render.EtcdPeer(n, addresses)
+		peer, err := kubernetesnode.EtcdPeer(n, addresses)
 		if err != nil {
 			return nil, fmt.Errorf("master %s: %w", name, err)
 		}

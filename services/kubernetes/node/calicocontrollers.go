@@ -1,14 +1,17 @@
-package render
+package node
 
 import (
 	"bytes"
 	"fmt"
+
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
 )
 
 // calicoControllers renders the kubeconfig of what takes back the addresses of pods and nodes that are gone, and the
 // environment that names it (libcalico-go/lib/apiconfig).
-func calicoControllers(in Input) (map[string]File, error) {
-	client, err := kubeconfigFile("calico-controllers", in.SecretPath("calico-controllers-certificate"), in.SecretPath("calico-controllers-key"))
+func calicoControllers(in rendering.Input) (map[string]rendering.File, error) {
+	kubeconfig, err := client.Kubeconfig("calico-controllers", in.SecretPath("calico-controllers-certificate"), in.SecretPath("calico-controllers-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -16,5 +19,5 @@ func calicoControllers(in Input) (map[string]File, error) {
 	for _, kv := range [][2]string{{"KUBECONFIG", in.Dir + "/kubeconfig"}, {"DATASTORE_TYPE", "kubernetes"}} {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], environmentValue(kv[1]))
 	}
-	return map[string]File{"environment": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": client}, nil
+	return map[string]rendering.File{"environment": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": kubeconfig}, nil
 }

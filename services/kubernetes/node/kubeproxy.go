@@ -1,18 +1,21 @@
-package render
+package node
 
 import (
 	"errors"
 	"net/netip"
-	"spore/services/service"
 	"strings"
+
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 // kubeProxy renders its KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) and kubeconfig.
-func kubeProxy(in Input) (map[string]File, error) {
+func kubeProxy(in rendering.Input) (map[string]rendering.File, error) {
 	if len(in.Cluster.Network.PodCIDRs) == 0 {
 		return nil, errors.New("the cluster has no podCIDRs; add them to cluster.yaml")
 	}
-	config, err := jsonFile(map[string]any{
+	config, err := rendering.JSON(map[string]any{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"mode":               "nftables",
 		"clusterCIDR":        strings.Join(in.Cluster.Network.PodCIDRs, ","),
@@ -25,9 +28,9 @@ func kubeProxy(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubeconfigFile("system:kube-proxy", in.SecretPath("kube-proxy-certificate"), in.SecretPath("kube-proxy-key"))
+	kubeconfig, err := client.Kubeconfig("system:kube-proxy", in.SecretPath("kube-proxy-certificate"), in.SecretPath("kube-proxy-key"))
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"config.json": config, "kubeconfig": client}, nil
+	return map[string]rendering.File{"config.json": config, "kubeconfig": kubeconfig}, nil
 }

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"crypto/ecdsa"
@@ -12,14 +12,16 @@ import (
 	"errors"
 	"math/big"
 	"os"
-	"spore/services/kubernetes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/formation"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/origin"
+	"spore/services/rendering"
+	"spore/services/rendering/renderingtest"
 )
 
 // authority is a CA with a key in the bundle and a certificate that all nodes have.
@@ -41,7 +43,7 @@ func newAuthority(t *testing.T) authority {
 }
 
 // masterInput is a master with the keys that it signs and encrypts with. The authorities are in the middle of a rotation.
-func masterInput(t *testing.T) (Input, authority) {
+func masterInput(t *testing.T) (rendering.Input, authority) {
 	in := kubeInput(kubeMaster())
 	in.Dir = "/run/x"
 	former, now := newAuthority(t), newAuthority(t)
@@ -69,7 +71,7 @@ func TestControlPlane(t *testing.T) {
 	for _, program := range []string{"calico-controllers", "cluster-dns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		t.Run(program, func(t *testing.T) {
 			in, signer := masterInput(t)
-			files, err := Render(program, in)
+			files, err := render(program, in)
 			require.NoError(t, err)
 			for _, name := range []string{"kubernetes-client.crt", "kubelet-serving.crt"} {
 				if f, ok := files[name]; ok {
@@ -77,7 +79,7 @@ func TestControlPlane(t *testing.T) {
 					delete(files, name)
 				}
 			}
-			golden(t, program, files)
+			renderingtest.Golden(t, program, files)
 		})
 	}
 }
@@ -85,10 +87,10 @@ func TestControlPlane(t *testing.T) {
 func TestTheOnlyMasterElectsNobody(t *testing.T) {
 	in, _ := masterInput(t)
 	in.Cluster.Members["control-plane"] = []string{"master-02"}
-	files, err := Render("kube-controller-manager", in)
+	files, err := render("kube-controller-manager", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["arguments"].Data), "--leader-elect=false ")
-	files, err = Render("kube-scheduler", in)
+	files, err = render("kube-scheduler", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"leaderElect": false`)
 }
@@ -97,7 +99,7 @@ func TestEtcdWithoutDataBeginsAsItsOriginSays(t *testing.T) {
 	of := func(o *origin.Origin) map[string]any {
 		in, _ := masterInput(t)
 		in.State = func(string) (any, error) { return o, nil }
-		files, err := Render("etcd", in)
+		files, err := render("etcd", in)
 		require.NoError(t, err)
 		var config map[string]any
 		require.NoError(t, json.Unmarshal(files["config.json"].Data, &config))
@@ -120,7 +122,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 	} {
 		in, _ := masterInput(t)
 		kubernetes.Of(in.Cluster.Services).SlowMachine = factor
-		files, err := Render("etcd", in)
+		files, err := render("etcd", in)
 		require.NoError(t, err)
 		for _, w := range want {
 			require.Contains(t, string(files["config.json"].Data), w)
@@ -131,7 +133,7 @@ func TestEtcdOnASlowMachine(t *testing.T) {
 func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	in, _ := masterInput(t)
 	in.Cluster.Services.Set(&kubernetes.Settings{Audit: kubernetes.AuditNone, PodSecurity: "restricted", DNSDomain: "k8s.lab"})
-	files, err := Render("kube-apiserver", in)
+	files, err := render("kube-apiserver", in)
 	require.NoError(t, err)
 	flags := string(files["arguments"].Data)
 	require.NotContains(t, flags, "--audit-log")
@@ -143,7 +145,7 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	require.Equal(t, "None", policy.Rules[0].Level)
 
 	kubernetes.Of(in.Cluster.Services).Audit = kubernetes.AuditRequest
-	files, err = Render("kube-apiserver", in)
+	files, err = render("kube-apiserver", in)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
 	require.Equal(t, "Request", policy.Rules[len(policy.Rules)-1].Level)
@@ -152,7 +154,7 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 
 func TestTheEncryptionKeyIsForTheAPIServerAlone(t *testing.T) {
 	in, _ := masterInput(t)
-	files, err := Render("kube-apiserver", in)
+	files, err := render("kube-apiserver", in)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), files["encryption.json"].Mode)
 	for name, f := range files {
@@ -164,42 +166,42 @@ func TestTheEncryptionKeyIsForTheAPIServerAlone(t *testing.T) {
 }
 
 func TestControlPlaneRefuses(t *testing.T) {
-	secret := func(value string) func(*Input) {
-		return func(in *Input) { in.Secret = func(string) ([]byte, error) { return []byte(value), nil } }
+	secret := func(value string) func(*rendering.Input) {
+		return func(in *rendering.Input) { in.Secret = func(string) ([]byte, error) { return []byte(value), nil } }
 	}
 	for _, tt := range []struct {
 		program, name, want string
-		change              func(*Input)
+		change              func(*rendering.Input)
 	}{
-		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *Input) { in.Node.Name = "worker-01" }},
-		{"etcd", "a cluster without masters", "this node has not the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
-		{"etcd", "a member that is not let in yet", "have not let this one in yet", func(in *Input) {
+		{"etcd", "a node that is no master", "this node has not the role control-plane", func(in *rendering.Input) { in.Node.Name = "worker-01" }},
+		{"etcd", "a cluster without masters", "this node has not the role control-plane", func(in *rendering.Input) { in.Cluster.Members = nil }},
+		{"etcd", "a member that is not let in yet", "have not let this one in yet", func(in *rendering.Input) {
 			in.State = func(string) (any, error) { return &origin.Origin{Kind: formation.Join}, nil }
 		}},
-		{"etcd", "an origin that cannot be read", "damaged", func(in *Input) {
+		{"etcd", "an origin that cannot be read", "damaged", func(in *rendering.Input) {
 			in.State = func(string) (any, error) { return nil, errors.New("damaged") }
 		}},
-		{"etcd", "no address", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
-		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
-		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
+		{"etcd", "no address", "the node has no address yet", func(in *rendering.Input) { in.Node.IPs, in.Addresses = nil, nil }},
+		{"kube-apiserver", "no settings", "add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"kube-apiserver", "no Service network", "add them to cluster.yaml", func(in *rendering.Input) { in.Cluster.Network.ServiceCIDRs = nil }},
 		{"kube-apiserver", "a short encryption key", "etcd-encryption-key is not 32 bytes in base64", secret("AAAA")},
-		{"kube-apiserver", "no encryption key", "key of the Secrets in etcd: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
-		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"kube-apiserver", "no encryption key", "key of the Secrets in etcd: none", func(in *rendering.Input) { in.Secret = func(string) ([]byte, error) { return nil, errors.New("none") } }},
+		{"kube-controller-manager", "no settings", "add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
 		{"kube-controller-manager", "a key that is not PEM", "key of the authority kubernetes-client: the bundle entry is not PEM", secret("x")},
 		{"kube-controller-manager", "a key that is none", "key of the authority kubernetes-client: the bundle entry is no PKCS #8 key", secret("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")},
-		{"kube-controller-manager", "a key of another generation", "belongs to no certificate of this image", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, nil } }},
-		{"kube-controller-manager", "no certificate", "certificate of the authority kubernetes-client: none", func(in *Input) {
+		{"kube-controller-manager", "a key of another generation", "belongs to no certificate of this image", func(in *rendering.Input) { in.Authority = func(string) ([]byte, error) { return nil, nil } }},
+		{"kube-controller-manager", "no certificate", "certificate of the authority kubernetes-client: none", func(in *rendering.Input) {
 			in.Authority = func(string) ([]byte, error) { return nil, errors.New("none") }
 		}},
-		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
-		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
-		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
-		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *Input) { kubernetes.Of(in.Cluster.Services).DNSDomain = "a {" }},
+		{"kube-scheduler", "no settings", "add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"cluster-dns", "no settings", "add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"cluster-dns", "a nameserver that is a name", "nameservers: ", func(in *rendering.Input) { in.Cluster.Network.Nameservers = []string{"dns.example.com"} }},
+		{"cluster-dns", "a domain that is Corefile syntax", "DNS domain of Kubernetes: ", func(in *rendering.Input) { kubernetes.Of(in.Cluster.Services).DNSDomain = "a {" }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
 			in, _ := masterInput(t)
 			tt.change(&in)
-			_, err := Render(tt.program, in)
+			_, err := render(tt.program, in)
 			require.ErrorContains(t, err, "render "+tt.program+": ")
 			require.ErrorContains(t, err, tt.want)
 		})

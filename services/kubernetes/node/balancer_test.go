@@ -1,10 +1,11 @@
-package render
+package node
 
 import (
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"spore/services/service"
 )
 

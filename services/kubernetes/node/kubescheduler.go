@@ -1,29 +1,30 @@
-package render
+package node
 
 import (
 	"errors"
-	"spore/services/kubernetes"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
+	"spore/services/rendering"
 	"spore/services/service"
 )
 
 // kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
 // have no place in the configuration.
-func kubeScheduler(in Input) (map[string]File, error) {
+func kubeScheduler(in rendering.Input) (map[string]rendering.File, error) {
 	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	credentials, err := kubeconfigFile("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
+	credentials, err := client.Kubeconfig("system:kube-scheduler", in.SecretPath("kube-scheduler-certificate"), in.SecretPath("kube-scheduler-key"))
 	if err != nil {
 		return nil, err
 	}
-	config, err := jsonFile(map[string]any{
+	config, err := rendering.JSON(map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"clientConnection": map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
 		"leaderElection": map[string]any{
 			"leaderElect":   client.Elects(in),
-			"leaseDuration": slow(in, client.LeaseDuration).String(), "renewDeadline": slow(in, client.RenewDeadline).String(), "retryPeriod": slow(in, client.RetryPeriod).String(),
+			"leaseDuration": client.Slow(in, client.LeaseDuration).String(), "renewDeadline": client.Slow(in, client.RenewDeadline).String(), "retryPeriod": client.Slow(in, client.RetryPeriod).String(),
 		},
 		"enableProfiling": false, "enableContentionProfiling": false,
 	}, 0o644)
@@ -31,9 +32,9 @@ func kubeScheduler(in Input) (map[string]File, error) {
 		return nil, err
 	}
 	// The benchmark looks for the flag.
-	flags, err := arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", service.PortScheduler)...))
+	flags, err := rendering.Arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", service.PortScheduler)...))
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"config.json": config, "kubeconfig": credentials, "arguments": flags}, nil
+	return map[string]rendering.File{"config.json": config, "kubeconfig": credentials, "arguments": flags}, nil
 }

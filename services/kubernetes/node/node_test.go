@@ -1,11 +1,9 @@
-package render
+package node
 
 import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -13,6 +11,9 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
+	"spore/services/rendering"
+	"spore/services/rendering/renderingtest"
 )
 
 const kubeHosts = `10.77.0.21 master-01.lab.internal master-01
@@ -22,8 +23,8 @@ const kubeHosts = `10.77.0.21 master-01.lab.internal master-01
 `
 
 // kubeInput is a node of a cluster with three masters.
-func kubeInput(node *facts.Node) Input {
-	return Input{
+func kubeInput(node *facts.Node) rendering.Input {
+	return rendering.Input{
 		Cluster: &facts.Cluster{
 			Name: "lab", ID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Domain: "lab.internal", Nodes: 4,
 			Network: spec.Network{
@@ -53,41 +54,32 @@ func kubeWorker() *facts.Node {
 	}
 }
 
-// golden compares the files of a program with those in testdata/NAME; UPDATE=1 writes them instead.
-func golden(t *testing.T, name string, files map[string]File) {
-	t.Helper()
-	dir := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.RemoveAll(dir))
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-		require.NoError(t, Write(dir, files))
-		for file := range files {
-			require.NoError(t, os.Chmod(filepath.Join(dir, file), 0o644))
-		}
+// render makes the files of a program of Kubernetes.
+func render(program string, in rendering.Input) (map[string]rendering.File, error) {
+	return Renderings[program](in)
+}
+
+func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
+	for program := range Renderings {
+		t.Run(program, func(t *testing.T) {
+			in, _ := masterInput(t)
+			a, err := render(program, in)
+			require.NoError(t, err)
+			in.Hosts = strings.NewReader(kubeHosts)
+			b, err := render(program, in)
+			require.NoError(t, err)
+			require.Equal(t, a, b)
+		})
 	}
-	found := 0
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		found++
-		file, _ := filepath.Rel(dir, path)
-		want, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Contains(t, files, file)
-		require.Equal(t, string(want), string(files[file].Data), "%s of %s; UPDATE=1 go test writes it anew", file, name)
-		return nil
-	}))
-	require.Equal(t, len(files), found, "files in %s", dir)
 }
 
 func TestNodeProgramsOfKubernetes(t *testing.T) {
 	for _, program := range []string{"calico-node", "containerd", "kube-balancer", "kube-proxy", "kubelet"} {
 		for kind, node := range map[string]*facts.Node{"master": kubeMaster(), "worker": kubeWorker()} {
 			t.Run(program+" of a "+kind, func(t *testing.T) {
-				files, err := Render(program, kubeInput(node))
+				files, err := render(program, kubeInput(node))
 				require.NoError(t, err)
-				golden(t, program+"-"+kind, files)
+				renderingtest.Golden(t, program+"-"+kind, files)
 			})
 		}
 	}
@@ -96,12 +88,12 @@ func TestNodeProgramsOfKubernetes(t *testing.T) {
 func TestASlowMachineGetsMoreTime(t *testing.T) {
 	in := kubeInput(kubeWorker())
 	kubernetes.Of(in.Cluster.Services).SlowMachine = 5
-	files, err := Render("kubelet", in)
+	files, err := render("kubelet", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["config.json"].Data), `"nodeLeaseDurationSeconds": 200,`)
 	require.Contains(t, string(files["config.json"].Data), `"runtimeRequestTimeout": "10m0s",`)
 	in.Hosts = strings.NewReader(kubeHosts)
-	files, err = Render("kube-balancer", in)
+	files, err = render("kube-balancer", in)
 	require.NoError(t, err)
 	require.Contains(t, string(files["haproxy.cfg"].Data), " inter 10000ms downinter 5000ms ")
 }
@@ -110,15 +102,15 @@ func TestASlowMachineGetsMoreTime(t *testing.T) {
 func TestTheOnlyMasterKeepsItsConnections(t *testing.T) {
 	in := kubeInput(kubeWorker())
 	in.Cluster.Members["control-plane"] = []string{"master-01"}
-	files, err := Render("kube-balancer", in)
+	files, err := render("kube-balancer", in)
 	require.NoError(t, err)
-	golden(t, "kube-balancer-of-one", files)
+	renderingtest.Golden(t, "kube-balancer-of-one", files)
 }
 
 func TestANodeWithTheAddressOfItsLease(t *testing.T) {
 	node := kubeWorker()
 	node.IPs = nil
-	files, err := Render("calico-node", kubeInput(node))
+	files, err := render("calico-node", kubeInput(node))
 	require.NoError(t, err)
 	require.Contains(t, string(files["environment"].Data), "\nIP=10.77.0.99\nIP6=none\n")
 }
@@ -126,7 +118,7 @@ func TestANodeWithTheAddressOfItsLease(t *testing.T) {
 func TestAMasterThatIsAWorkerTooTakesPods(t *testing.T) {
 	node := kubeMaster()
 	node.Roles = []string{"control-plane", "worker"}
-	files, err := Render("kubelet", kubeInput(node))
+	files, err := render("kubelet", kubeInput(node))
 	require.NoError(t, err)
 	require.NotContains(t, string(files["config.json"].Data), masterTaint)
 }
@@ -137,7 +129,7 @@ func TestBothFamilies(t *testing.T) {
 	node.Interfaces = []spec.Interface{{Name: "lan0"}, {MAC: "52:54:00:77:00:1f"}}
 	in := kubeInput(node)
 	in.Cluster.Network.PodCIDRs = []string{"10.78.0.0/16", "fd78::/56"}
-	files, err := Render("calico-node", in)
+	files, err := render("calico-node", in)
 	require.NoError(t, err)
 	for _, line := range []string{"IP=10.77.0.31", "IP6=fd77::31", "FELIX_IPV6SUPPORT=true"} {
 		require.Contains(t, string(files["environment"].Data), "\n"+line+"\n")
@@ -145,12 +137,12 @@ func TestBothFamilies(t *testing.T) {
 	require.Contains(t, string(files["environment"].Data), `|^lan0\$"`)
 	require.Contains(t, string(files["10-calico.conflist"].Data), `"assign_ipv6": "true"`)
 	in.Node.IPs = []string{"fd77::31"}
-	_, err = Render("calico-node", in)
-	require.EqualError(t, err, "render calico-node: pods have IPv4 addresses and the node has none yet")
+	_, err = render("calico-node", in)
+	require.EqualError(t, err, "pods have IPv4 addresses and the node has none yet")
 }
 
 func TestOnlyTheNodeItselfReadsKeys(t *testing.T) {
-	files, err := Render("calico-node", kubeInput(kubeWorker()))
+	files, err := render("calico-node", kubeInput(kubeWorker()))
 	require.NoError(t, err)
 	for _, name := range []string{"calico-kubeconfig", "kubeconfig"} {
 		require.Equal(t, os.FileMode(0o600), files[name].Mode, name)
@@ -165,27 +157,29 @@ func TestOnlyTheNodeItselfReadsKeys(t *testing.T) {
 func TestKubernetesRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, program, want string
-		change              func(*Input)
+		change              func(*rendering.Input)
 	}{
-		{"no settings", "kubelet", "the cluster has no kubernetes settings; add services/kubernetes.yaml", func(in *Input) { in.Cluster.Services.Remove("kubernetes") }},
-		{"no address", "kubelet", "the node has no address yet", func(in *Input) { in.Node.IPs, in.Addresses = nil, nil }},
-		{"no Service network", "kubelet", "the cluster has no serviceCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.ServiceCIDRs = nil }},
-		{"a Service network that is too small", "kubelet", "serviceCIDRs: 10.79.0.0/29 has no address 10; make it larger", func(in *Input) { in.Cluster.Network.ServiceCIDRs = []string{"10.79.0.0/29"} }},
-		{"a taint without an effect", "kubelet", `taint "a=b" of node worker-01 is not key=value:Effect`, func(in *Input) { in.Node.Taints = []string{"a=b"} }},
-		{"a taint with a wrong effect", "kubelet", `taint "a:Never" of node worker-01 is not`, func(in *Input) { in.Node.Taints = []string{"a:Never"} }},
-		{"a label that is no word", "kubelet", "internal error: argument", func(in *Input) { in.Node.Labels = map[string]string{"a": "b c"} }},
-		{"no pod network", "kube-proxy", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.PodCIDRs = nil }},
-		{"no pod network", "calico-node", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *Input) { in.Cluster.Network.PodCIDRs = nil }},
-		{"no secrets", "calico-node", "credentials of the CNI plugin: none", func(in *Input) { in.Secret = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
-		{"no master", "kube-balancer", "no node has the role control-plane", func(in *Input) { in.Cluster.Members = nil }},
-		{"no authority", "kube-balancer", "authority of the API servers: none", func(in *Input) { in.Authority = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
-		{"a master without an address", "kube-balancer", "node master-01 of role control-plane has no address in cluster.yaml", func(in *Input) { in.Hosts = strings.NewReader("") }},
+		{"no settings", "kubelet", "the cluster has no kubernetes settings; add services/kubernetes.yaml", func(in *rendering.Input) { in.Cluster.Services.Remove("kubernetes") }},
+		{"no address", "kubelet", "the node has no address yet", func(in *rendering.Input) { in.Node.IPs, in.Addresses = nil, nil }},
+		{"no Service network", "kubelet", "the cluster has no serviceCIDRs; add them to cluster.yaml", func(in *rendering.Input) { in.Cluster.Network.ServiceCIDRs = nil }},
+		{"a Service network that is too small", "kubelet", "serviceCIDRs: 10.79.0.0/29 has no address 10; make it larger", func(in *rendering.Input) { in.Cluster.Network.ServiceCIDRs = []string{"10.79.0.0/29"} }},
+		{"a taint without an effect", "kubelet", `taint "a=b" of node worker-01 is not key=value:Effect`, func(in *rendering.Input) { in.Node.Taints = []string{"a=b"} }},
+		{"a taint with a wrong effect", "kubelet", `taint "a:Never" of node worker-01 is not`, func(in *rendering.Input) { in.Node.Taints = []string{"a:Never"} }},
+		{"a label that is no word", "kubelet", "internal error: argument", func(in *rendering.Input) { in.Node.Labels = map[string]string{"a": "b c"} }},
+		{"no pod network", "kube-proxy", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *rendering.Input) { in.Cluster.Network.PodCIDRs = nil }},
+		{"no pod network", "calico-node", "the cluster has no podCIDRs; add them to cluster.yaml", func(in *rendering.Input) { in.Cluster.Network.PodCIDRs = nil }},
+		{"no secrets", "calico-node", "credentials of the CNI plugin: none", func(in *rendering.Input) { in.Secret = func(string) ([]byte, error) { return nil, fmt.Errorf("none") } }},
+		{"no master", "kube-balancer", "no node has the role control-plane", func(in *rendering.Input) { in.Cluster.Members = nil }},
+		{"no authority", "kube-balancer", "authority of the API servers: none", func(in *rendering.Input) {
+			in.Authority = func(string) ([]byte, error) { return nil, fmt.Errorf("none") }
+		}},
+		{"a master without an address", "kube-balancer", "node master-01 of role control-plane has no address in cluster.yaml", func(in *rendering.Input) { in.Hosts = strings.NewReader("") }},
 	} {
 		t.Run(tt.program+" with "+tt.name, func(t *testing.T) {
 			in := kubeInput(kubeWorker())
 			tt.change(&in)
-			_, err := Render(tt.program, in)
-			require.ErrorContains(t, err, "render "+tt.program+": "+tt.want)
+			_, err := render(tt.program, in)
+			require.ErrorContains(t, err, tt.want)
 		})
 	}
 }

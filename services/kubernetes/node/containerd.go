@@ -1,11 +1,13 @@
-package render
+package node
 
 import (
 	"bytes"
 	"fmt"
 	"path/filepath"
-	"spore/services/service"
 	"strconv"
+
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 const (
@@ -30,7 +32,7 @@ var unusedContainerd = []string{
 
 // containerd renders containerd-config.toml(5), version 4, and a registry configuration that leads nowhere: every image is
 // in the node's image already, and a name that is not there must not be asked for outside.
-func containerd(in Input) (map[string]File, error) {
+func containerd(in rendering.Input) (map[string]rendering.File, error) {
 	registries := filepath.Join(in.Dir, "registries")
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -70,7 +72,7 @@ func containerd(in Input) (map[string]File, error) {
 	line("      [plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc.options]")
 	line("        BinaryName = \"/usr/sbin/runc\"")
 	line("        SystemdCgroup = true")
-	return map[string]File{
+	return map[string]rendering.File{
 		"config.toml": {Data: b.Bytes(), Mode: 0o644},
 		// containerd's docs/hosts.md: _default stands for every registry without a folder of its own, and server for all of
 		// its hosts. Port 9 (discard) of the loopback refuses at once.

@@ -1,12 +1,16 @@
-package render
+package node
 
 import (
 	"bytes"
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"spore/services/service"
+	"slices"
 	"time"
+
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 // balancerAddress is where the balancer listens on every node; the port is service.PortBalancer.
@@ -17,8 +21,8 @@ const holdClients = 12 * time.Second
 
 // balancer renders the configuration of haproxy(1): TCP from the node's own programs to a master whose API server says that
 // it is ready. A master prefers its own.
-func balancer(in Input) (map[string]File, error) {
-	masters, err := membersOf(in, "control-plane")
+func balancer(in rendering.Input) (map[string]rendering.File, error) {
+	masters, err := rendering.Members(in, "control-plane")
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +32,7 @@ func balancer(in Input) (map[string]File, error) {
 	}
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	milliseconds := func(d time.Duration) int64 { return slow(in, d).Milliseconds() }
+	milliseconds := func(d time.Duration) int64 { return client.Slow(in, d).Milliseconds() }
 	line("# Rendered by spore-agent from cluster.yaml; made again at each start.")
 	line("global")
 	line("  maxconn 4000")
@@ -68,17 +72,17 @@ func balancer(in Input) (map[string]File, error) {
 		filepath.Join(in.Dir, "authorities.pem"), milliseconds(2*time.Second), milliseconds(time.Second), down)
 	for _, m := range masters {
 		other := ""
-		if hasRole(in, "control-plane") && m.Name != in.Node.Name {
+		if slices.Contains(in.Node.Roles, "control-plane") && m.Name != in.Node.Name {
 			other = " backup"
 		}
 		line("  server %s %s verifyhost %s%s", m.Name, netip.AddrPortFrom(m.Addr, service.PortKubernetesAPI), m.Name, other)
 	}
-	return map[string]File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
+	return map[string]rendering.File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
 }
 
 // balancerAuthorities are the authority of the API servers and the root above it: OpenSSL, other than Go, takes no authority
 // that is not its own issuer. The balancer only asks who is ready; those who speak through it verify the one authority.
-func balancerAuthorities(in Input) ([]byte, error) {
+func balancerAuthorities(in rendering.Input) ([]byte, error) {
 	var out []byte
 	for _, name := range []string{"kubernetes-server.crt", "root.crt"} {
 		data, err := in.Authority(name)

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 
 	"spore/agent/formation"
 	"spore/cluster/facts"
+	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/etcd/origin"
+	"spore/services/rendering"
 	"spore/services/service"
 )
 
@@ -45,8 +47,8 @@ var strongSuites = []string{
 
 // etcd renders etcd's configuration file. Every master is a member under its node's name; clients are the API server
 // of this node by a socket, and by TCP those of the authority etcd-client.
-func etcd(in Input) (map[string]File, error) {
-	own, err := nodeAddress(in)
+func etcd(in rendering.Input) (map[string]rendering.File, error) {
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func etcd(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := jsonFile(map[string]any{
+	config, err := rendering.JSON(map[string]any{
 		"name":     in.Node.Name,
 		"data-dir": etcdState,
 
@@ -76,23 +78,23 @@ func etcd(in Input) (map[string]File, error) {
 		// It would be a client of etcd itself, with the certificate of a server.
 		"enable-grpc-gateway": false,
 
-		"heartbeat-interval":             slow(in, etcdHeartbeat).Milliseconds(),
-		"election-timeout":               min(slow(in, etcdElection), etcdMaxElection).Milliseconds(),
+		"heartbeat-interval":             client.Slow(in, etcdHeartbeat).Milliseconds(),
+		"election-timeout":               min(client.Slow(in, etcdElection), etcdMaxElection).Milliseconds(),
 		"quota-backend-bytes":            etcdQuota,
-		"watch-progress-notify-interval": slow(in, etcdProgress).Nanoseconds(),
+		"watch-progress-notify-interval": client.Slow(in, etcdProgress).Nanoseconds(),
 		// Compares the hashes of the members before it serves: data that differ are never mixed.
 		"feature-gates": "InitialCorruptCheck=true",
 		"log-level":     "warn",
 		// etcd's own bounds; on a slow machine every request would be beyond them, and writing that down makes it slower.
-		"warning-apply-duration":         slow(in, 100*time.Millisecond).Nanoseconds(),
-		"warning-unary-request-duration": slow(in, 300*time.Millisecond).Nanoseconds(),
+		"warning-apply-duration":         client.Slow(in, 100*time.Millisecond).Nanoseconds(),
+		"warning-unary-request-duration": client.Slow(in, 300*time.Millisecond).Nanoseconds(),
 		"logger":                         "zap",
 		"log-outputs":                    []string{"stderr"},
 	}, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"config.json": config}, nil
+	return map[string]rendering.File{"config.json": config}, nil
 }
 
 // etcdStates is what etcd calls it.
@@ -100,7 +102,7 @@ var etcdStates = map[formation.Kind]string{formation.Form: "new", formation.Join
 
 // etcdOrigin is how etcd's data begins, or began. Data of which nobody knows how it began is there: an etcd without any would
 // then form no quorum, and find none.
-func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
+func etcdOrigin(in rendering.Input, own netip.Addr) (*origin.Origin, error) {
 	if !slices.Contains(in.Cluster.Members["control-plane"], in.Node.Name) {
 		return nil, errors.New("this node has not the role control-plane")
 	}
@@ -124,14 +126,14 @@ func etcdOrigin(in Input, own netip.Addr) (*origin.Origin, error) {
 // EtcdPeer is where other members of etcd find a master: its first address by the configuration, or the first of the given
 // ones, those that the node itself has.
 func EtcdPeer(n *facts.Node, addresses []netip.Addr) (string, error) {
-	own, err := nodeAddress(Input{Node: n, Addresses: addresses})
+	own, err := rendering.Address(rendering.Input{Node: n, Addresses: addresses})
 	if err != nil {
 		return "", err
 	}
 	return httpsURL(own, service.PortEtcdPeer), nil
 }
 
-func etcdTLS(in Input, leaf, clients string) map[string]any {
+func etcdTLS(in rendering.Input, leaf, clients string) map[string]any {
 	return map[string]any{
 		"cert-file": in.SecretPath(leaf + "-certificate"), "key-file": in.SecretPath(leaf + "-key"),
 		"client-cert-auth": true, "trusted-ca-file": pkiFile(clients),

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"bytes"
@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"spore/services/rendering"
-	"spore/services/service"
 	"strconv"
 	"strings"
 	"time"
+
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
@@ -21,12 +23,12 @@ const policySetup = 10 * time.Second
 
 // calicoNode renders the environment of calico's start-up and of felix, their kubeconfig, and the network configuration of
 // the CNI plugin with a kubeconfig of its own. The unit lays the last two into /run/cni/net.d when felix is ready.
-func calicoNode(in Input) (map[string]File, error) {
+func calicoNode(in rendering.Input) (map[string]rendering.File, error) {
 	environment, err := calicoEnvironment(in)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubeconfigFile("calico-node", in.SecretPath("calico-node-certificate"), in.SecretPath("calico-node-key"))
+	kubeconfig, err := client.Kubeconfig("calico-node", in.SecretPath("calico-node-certificate"), in.SecretPath("calico-node-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func calicoNode(in Input) (map[string]File, error) {
 		}
 	}
 	// The plugin is run by containerd, as root, also while calico-node is not running.
-	cniClient, err := kubeconfigFile("calico-cni", in.SecretPath("calico-cni-certificate"), in.SecretPath("calico-cni-key"))
+	cniClient, err := client.Kubeconfig("calico-cni", in.SecretPath("calico-cni-certificate"), in.SecretPath("calico-cni-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -44,19 +46,19 @@ func calicoNode(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{
-		"environment": environment, "kubeconfig": client, "calico-kubeconfig": cniClient, "10-calico.conflist": network,
+	return map[string]rendering.File{
+		"environment": environment, "kubeconfig": kubeconfig, "calico-kubeconfig": cniClient, "10-calico.conflist": network,
 	}, nil
 }
 
-func calicoEnvironment(in Input) (File, error) {
+func calicoEnvironment(in rendering.Input) (rendering.File, error) {
 	v4, v6, err := podFamilies(in)
 	if err != nil {
-		return File{}, err
+		return rendering.File{}, err
 	}
 	address4, address6, err := nodeFamilies(in, v4, v6)
 	if err != nil {
-		return File{}, err
+		return rendering.File{}, err
 	}
 	pattern := hostInterfaces
 	for _, i := range in.Node.Interfaces {
@@ -102,7 +104,7 @@ func calicoEnvironment(in Input) (File, error) {
 	} {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], environmentValue(kv[1]))
 	}
-	return File{Data: b.Bytes(), Mode: 0o644}, nil
+	return rendering.File{Data: b.Bytes(), Mode: 0o644}, nil
 }
 
 // environmentValue quotes a value for systemd (systemd.exec(5), EnvironmentFile=).
@@ -114,7 +116,7 @@ func environmentValue(v string) string {
 }
 
 // podFamilies tells which address families pods have.
-func podFamilies(in Input) (v4, v6 bool, err error) {
+func podFamilies(in rendering.Input) (v4, v6 bool, err error) {
 	for _, s := range in.Cluster.Network.PodCIDRs {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -129,7 +131,7 @@ func podFamilies(in Input) (v4, v6 bool, err error) {
 }
 
 // nodeFamilies are the node's addresses between which the tunnels of each family go, or "none".
-func nodeFamilies(in Input, v4, v6 bool) (string, string, error) {
+func nodeFamilies(in rendering.Input, v4, v6 bool) (string, string, error) {
 	own := rendering.Bindable(in.Addresses)
 	if len(in.Node.IPs) > 0 {
 		own = nil
@@ -158,12 +160,12 @@ func nodeFamilies(in Input, v4, v6 bool) (string, string, error) {
 }
 
 // cniNetwork is the list of plugins that containerd runs for each pod (CNI specification, "Network configuration format").
-func cniNetwork(in Input) (File, error) {
+func cniNetwork(in rendering.Input) (rendering.File, error) {
 	v4, v6, err := podFamilies(in)
 	if err != nil {
-		return File{}, err
+		return rendering.File{}, err
 	}
-	return jsonFile(map[string]any{
+	return rendering.JSON(map[string]any{
 		"cniVersion": "1.0.0", "name": "pods",
 		"plugins": []any{
 			map[string]any{
@@ -174,7 +176,7 @@ func cniNetwork(in Input) (File, error) {
 				"kubernetes": map[string]any{"kubeconfig": cniConfig + "/calico-kubeconfig"},
 				// A pod starts when felix has put its policies in place; felix drops what comes from interfaces that it
 				// does not know, so that one which starts without has no network.
-				"policy_setup_timeout_seconds": int(slow(in, policySetup).Seconds()),
+				"policy_setup_timeout_seconds": int(client.Slow(in, policySetup).Seconds()),
 			},
 			map[string]any{"type": "portmap", "snat": true, "backend": "nftables", "capabilities": map[string]any{"portMappings": true}},
 			map[string]any{"type": "bandwidth", "capabilities": map[string]any{"bandwidth": true}},

@@ -1,14 +1,17 @@
-package render
+package node
 
 import (
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"spore/services/kubernetes"
-	"spore/services/service"
 	"strings"
 	"time"
+
+	"spore/services/kubernetes"
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
+	"spore/services/service"
 )
 
 const (
@@ -25,12 +28,12 @@ const (
 
 // kubelet renders its KubeletConfiguration (kubelet.config.k8s.io/v1beta1), the kubeconfig by which it asks for its first
 // certificate, and the flags that have no place in the configuration.
-func kubelet(in Input) (map[string]File, error) {
+func kubelet(in rendering.Input) (map[string]rendering.File, error) {
 	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	address, err := nodeAddress(in)
+	address, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +45,7 @@ func kubelet(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := jsonFile(map[string]any{
+	config, err := rendering.JSON(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": address.String(), "port": service.PortKubelet,
 		"authentication": map[string]any{
@@ -73,13 +76,13 @@ func kubelet(in Input) (map[string]File, error) {
 		"serverTLSBootstrap":       true,
 		"tlsMinVersion":            "VersionTLS13",
 		"volumePluginDir":          kubeletRoot + "/plugins/volume", // the default is on the read-only root
-		"nodeLeaseDurationSeconds": int(slow(in, nodeLease).Seconds()),
-		"runtimeRequestTimeout":    slow(in, runtimeRequest).String(),
+		"nodeLeaseDurationSeconds": int(client.Slow(in, nodeLease).Seconds()),
+		"runtimeRequestTimeout":    client.Slow(in, runtimeRequest).String(),
 	}, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	bootstrap, err := kubeconfigFile("bootstrap", in.SecretPath("kubelet-bootstrap-certificate"), in.SecretPath("kubelet-bootstrap-key"))
+	bootstrap, err := client.Kubeconfig("bootstrap", in.SecretPath("kubelet-bootstrap-certificate"), in.SecretPath("kubelet-bootstrap-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -94,33 +97,33 @@ func kubelet(in Input) (map[string]File, error) {
 	if labels := ownLabels(in.Node.Labels); len(labels) > 0 {
 		words = append(words, "--node-labels="+strings.Join(labels, ","))
 	}
-	flags, err := arguments(words)
+	flags, err := rendering.Arguments(words)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{"config.json": config, "bootstrap.kubeconfig": bootstrap, "arguments": flags}, nil
+	return map[string]rendering.File{"config.json": config, "bootstrap.kubeconfig": bootstrap, "arguments": flags}, nil
 }
 
-// taint is v1.Taint.
-type taint struct {
+// Taint is a taint of a Kubernetes node (core/v1).
+type Taint struct {
 	Key    string `json:"key"`
 	Value  string `json:"value,omitempty"`
 	Effect string `json:"effect"`
 }
 
 // nodeTaints are those that the node registers with: its file's, and a master's that is not a worker too.
-func nodeTaints(in Input) ([]taint, error) {
-	var out []taint
+func nodeTaints(in rendering.Input) ([]Taint, error) {
+	var out []Taint
 	for _, s := range in.Node.Taints {
 		pair, effect, ok := strings.Cut(s, ":")
 		key, value, _ := strings.Cut(pair, "=")
 		if !ok || key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) {
 			return nil, fmt.Errorf("taint %q of node %s is not key=value:Effect with the effect NoSchedule, PreferNoSchedule or NoExecute", s, in.Node.Name)
 		}
-		out = append(out, taint{key, value, effect})
+		out = append(out, Taint{key, value, effect})
 	}
-	if hasRole(in, "control-plane") && !hasRole(in, "worker") {
-		out = append(out, taint{masterTaint, "", "NoSchedule"})
+	if slices.Contains(in.Node.Roles, "control-plane") && !slices.Contains(in.Node.Roles, "worker") {
+		out = append(out, Taint{masterTaint, "", "NoSchedule"})
 	}
 	return out, nil
 }

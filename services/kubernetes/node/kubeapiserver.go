@@ -1,13 +1,16 @@
-package render
+package node
 
 import (
 	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
+
+	"spore/services/kubernetes"
+	"spore/services/kubernetes/client"
+	"spore/services/rendering"
 )
 
 const (
@@ -20,7 +23,7 @@ const (
 
 // kubeAPIServer renders kube-apiserver's flags and the files that they name: who may ask without a name, what is
 // encrypted, what is logged and what pods may do.
-func kubeAPIServer(in Input) (map[string]File, error) {
+func kubeAPIServer(in rendering.Input) (map[string]rendering.File, error) {
 	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
@@ -32,15 +35,15 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	audit, err := jsonFile(auditPolicy(k.AuditLevel()), 0o644)
+	audit, err := rendering.JSON(auditPolicy(k.AuditLevel()), 0o644)
 	if err != nil {
 		return nil, err
 	}
-	admission, err := jsonFile(admissionConfig(k.PodSecurityLevel()), 0o644)
+	admission, err := rendering.JSON(admissionConfig(k.PodSecurityLevel()), 0o644)
 	if err != nil {
 		return nil, err
 	}
-	authentication, err := jsonFile(authenticationConfig(), 0o644)
+	authentication, err := rendering.JSON(authenticationConfig(), 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +73,8 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		"--service-account-extend-token-expiration=false",
 
 		"--etcd-servers=" + etcdSocket, // its own; with its own gone, it is not ready
-		"--etcd-healthcheck-timeout=" + slow(in, 2*time.Second).String(),
-		"--etcd-readycheck-timeout=" + slow(in, 2*time.Second).String(),
+		"--etcd-healthcheck-timeout=" + client.Slow(in, 2*time.Second).String(),
+		"--etcd-readycheck-timeout=" + client.Slow(in, 2*time.Second).String(),
 		"--encryption-provider-config=" + in.Dir + "/encryption.json",
 
 		"--kubelet-certificate-authority=" + pkiFile("kubelet-serving.crt"),
@@ -84,18 +87,18 @@ func kubeAPIServer(in Input) (map[string]File, error) {
 		"--audit-policy-file=" + in.Dir + "/audit-policy.json",
 		// Without it, stopping waits a whole request-timeout for those who watch, as kubelets of other nodes do.
 		"--shutdown-send-retry-after=true",
-		"--request-timeout=" + slow(in, time.Minute).String(),
+		"--request-timeout=" + client.Slow(in, time.Minute).String(),
 		"--profiling=false",
 	}
 	if k.AuditLevel() != kubernetes.AuditNone {
 		words = append(words, "--audit-log-path="+auditLog,
 			fmt.Sprintf("--audit-log-maxage=%d", auditDays), fmt.Sprintf("--audit-log-maxbackup=%d", auditFiles), fmt.Sprintf("--audit-log-maxsize=%d", auditSize))
 	}
-	flags, err := arguments(words)
+	flags, err := rendering.Arguments(words)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]File{
+	return map[string]rendering.File{
 		"arguments": flags, "encryption.json": encryption, "audit-policy.json": audit, "admission.json": admission, "authentication.json": authentication,
 	}, nil
 }
@@ -118,16 +121,16 @@ func authenticationConfig() map[string]any {
 
 // encryptionConfig has no provider "identity": etcd never held a Secret that was not encrypted, and one that is put there
 // by another way is not read.
-func encryptionConfig(in Input) (File, error) {
+func encryptionConfig(in rendering.Input) (rendering.File, error) {
 	secret, err := in.Secret("etcd-encryption-key")
 	if err != nil {
-		return File{}, fmt.Errorf("key of the Secrets in etcd: %w", err)
+		return rendering.File{}, fmt.Errorf("key of the Secrets in etcd: %w", err)
 	}
 	secret = bytes.TrimSpace(secret)
 	if key, err := base64.StdEncoding.DecodeString(string(secret)); err != nil || len(key) != encryptionKey {
-		return File{}, fmt.Errorf("key of the Secrets in etcd: the bundle entry etcd-encryption-key is not %d bytes in base64", encryptionKey)
+		return rendering.File{}, fmt.Errorf("key of the Secrets in etcd: the bundle entry etcd-encryption-key is not %d bytes in base64", encryptionKey)
 	}
-	return jsonFile(map[string]any{
+	return rendering.JSON(map[string]any{
 		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
 		"resources": []any{map[string]any{
 			"resources": []string{"secrets"},

@@ -1,4 +1,4 @@
-package render
+package node
 
 import (
 	"bytes"
@@ -7,30 +7,31 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
+	"spore/services/rendering"
 	"spore/services/service"
 )
 
 // kubeControllerManager renders kube-controller-manager's flags, its kubeconfig, and the certificates of the authorities
 // that it signs with.
-func kubeControllerManager(in Input) (map[string]File, error) {
+func kubeControllerManager(in rendering.Input) (map[string]rendering.File, error) {
 	if kubernetes.Of(in.Cluster.Services) == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	files := map[string]File{}
+	files := map[string]rendering.File{}
 	for _, authority := range []string{"kubernetes-client", "kubelet-serving"} {
 		cert, err := signingCertificate(in, authority)
 		if err != nil {
 			return nil, err
 		}
-		files[authority+".crt"] = File{Data: cert, Mode: 0o644}
+		files[authority+".crt"] = rendering.File{Data: cert, Mode: 0o644}
 	}
 	var err error
-	if files["kubeconfig"], err = kubeconfigFile("system:kube-controller-manager", in.SecretPath("kube-controller-manager-certificate"), in.SecretPath("kube-controller-manager-key")); err != nil {
+	if files["kubeconfig"], err = client.Kubeconfig("system:kube-controller-manager", in.SecretPath("kube-controller-manager-certificate"), in.SecretPath("kube-controller-manager-key")); err != nil {
 		return nil, err
 	}
 	sign := func(signer, authority string) []string {
@@ -47,15 +48,15 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 		"--root-ca-file=" + pkiFile("kubernetes-server.crt"),
 		"--allocate-node-cidrs=false", // Calico does
 		"--terminated-pod-gc-threshold=1000",
-		"--node-monitor-period=" + slow(in, 5*time.Second).String(),
-		"--node-monitor-grace-period=" + slow(in, 50*time.Second).String(),
+		"--node-monitor-period=" + client.Slow(in, 5*time.Second).String(),
+		"--node-monitor-grace-period=" + client.Slow(in, 50*time.Second).String(),
 		// With the default of 20 requests a second its first start loses seconds to its own limit.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
 		fmt.Sprintf("--leader-elect=%t", client.Elects(in)),
-		"--leader-elect-lease-duration=" + slow(in, client.LeaseDuration).String(),
-		"--leader-elect-renew-deadline=" + slow(in, client.RenewDeadline).String(),
-		"--leader-elect-retry-period=" + slow(in, client.RetryPeriod).String(),
+		"--leader-elect-lease-duration=" + client.Slow(in, client.LeaseDuration).String(),
+		"--leader-elect-renew-deadline=" + client.Slow(in, client.RenewDeadline).String(),
+		"--leader-elect-retry-period=" + client.Slow(in, client.RetryPeriod).String(),
 	}
 	words = append(words, sign("kubelet-client", "kubernetes-client")...)
 	words = append(words, sign("kube-apiserver-client", "kubernetes-client")...)
@@ -63,14 +64,14 @@ func kubeControllerManager(in Input) (map[string]File, error) {
 	words = append(words, "--kubeconfig="+in.Dir+"/kubeconfig")
 	words = append(words, ownServer(in, "kube-controller-manager", service.PortControllerManager)...)
 	words = append(words, "--profiling=false")
-	if files["arguments"], err = arguments(words); err != nil {
+	if files["arguments"], err = rendering.Arguments(words); err != nil {
 		return nil, err
 	}
 	return files, nil
 }
 
 // ownServer are the flags of a control-plane program's own listener, which serves metrics and health on the node itself.
-func ownServer(in Input, name string, port int) []string {
+func ownServer(in rendering.Input, name string, port int) []string {
 	return []string{
 		"--authentication-kubeconfig=" + in.Dir + "/kubeconfig",
 		"--authorization-kubeconfig=" + in.Dir + "/kubeconfig",
@@ -88,7 +89,7 @@ func ownServer(in Input, name string, port int) []string {
 
 // signingCertificate is the one certificate of an authority that the key of this node's bundle belongs to; while an
 // authority is being rotated its public file holds more.
-func signingCertificate(in Input, authority string) ([]byte, error) {
+func signingCertificate(in rendering.Input, authority string) ([]byte, error) {
 	secret, err := in.Secret(authority + "-ca-key")
 	if err != nil {
 		return nil, fmt.Errorf("key of the authority %s: %w", authority, err)

@@ -1,27 +1,29 @@
-package render
+package node
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
+
 	"spore/services/kubernetes"
+	"spore/services/kubernetes/client"
 	"spore/services/rendering"
 	"spore/services/service"
 )
 
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
 // all others by the resolvers of the nodes.
-func clusterDNS(in Input) (map[string]File, error) {
+func clusterDNS(in rendering.Input) (map[string]rendering.File, error) {
 	k := kubernetes.Of(in.Cluster.Services)
 	if k == nil {
 		return nil, errors.New("the cluster has no kubernetes settings; add services/kubernetes.yaml")
 	}
-	own, err := nodeAddress(in)
+	own, err := rendering.Address(in)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubeconfigFile("spore:cluster-dns", in.SecretPath("cluster-dns-certificate"), in.SecretPath("cluster-dns-key"))
+	kubeconfig, err := client.Kubeconfig("spore:cluster-dns", in.SecretPath("cluster-dns-certificate"), in.SecretPath("cluster-dns-key"))
 	if err != nil {
 		return nil, err
 	}
@@ -57,5 +59,5 @@ func clusterDNS(in Input) (map[string]File, error) {
 		line("    }")
 	}
 	line("}")
-	return map[string]File{"Corefile": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": client}, nil
+	return map[string]rendering.File{"Corefile": {Data: b.Bytes(), Mode: 0o644}, "kubeconfig": kubeconfig}, nil
 }
