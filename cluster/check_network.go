@@ -3,6 +3,7 @@ package cluster
 import (
 	"net/netip"
 	"slices"
+
 	"spore/cluster/check"
 )
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+
 	"spore/cluster/check"
 	"spore/services"
 )

@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"net"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/pki/bundle"
+	"spore/services/kubernetes"
 	"spore/services/service"
 )
 

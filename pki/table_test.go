@@ -3,7 +3,6 @@ package pki
 import (
 	"maps"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"spore/services"
 	"spore/services/dns"
 	"spore/services/kafka"
+	"spore/services/kubernetes"
 	"spore/services/mqtt"
 	"spore/services/service"
 )

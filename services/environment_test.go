@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"spore/cluster/spec"
 	"spore/services/dns"
 	"spore/services/kafka"
+	"spore/services/kubernetes"
 	"spore/services/mqtt"
 )
 

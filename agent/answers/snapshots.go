@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"spore/services/kubernetes"
 	"time"
 
 	"spore/agent/api"
@@ -12,6 +11,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/snapshot"
 	"spore/wire/nodeapi"
 )

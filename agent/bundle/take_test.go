@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"spore/pki"
 	"spore/pki/seal"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
 )
 

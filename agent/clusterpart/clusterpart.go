@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 
 	"spore/agent/bootinfo"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
 )
 

@@ -3,7 +3,6 @@ package clusterpart
 import (
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +10,7 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 )
 
 func TestWhoeverStartsTheMachineSaysHowSlowItIs(t *testing.T) {

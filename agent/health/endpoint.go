@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"spore/services/kubernetes"
 
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )

@@ -2,13 +2,13 @@ package health
 
 import (
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/vip/holder"
 	"spore/wire/nodeapi"
 )

@@ -2,7 +2,6 @@ package nodetest
 
 import (
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,7 @@ import (
 	"spore/agent/paths"
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
 )
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"spore/services"
 	"time"
 
 	"spore/agent/activate"
@@ -13,6 +12,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/status"
 	"spore/agent/wait"
+	"spore/services"
 )
 
 // completeUnit is what others may order before themselves when they have a say in whether a start is good (bootup(7)).

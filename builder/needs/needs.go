@@ -5,13 +5,13 @@ package needs
 import (
 	"slices"
 	"sort"
-	"spore/services/kubernetes"
 
 	"spore/builder/recipe"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/services/service"
 )
 

@@ -1,7 +1,6 @@
 package needs
 
 import (
-	kube "spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +8,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/spec"
 	"spore/services/ceph"
+	kube "spore/services/kubernetes"
 )
 
 func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 
 	"spore/builder/rootfs"
 	"spore/builder/tree"
+	"spore/services/kubernetes"
 )
 
 // Where a root carries container images, and the list of them that spore-agent reads.

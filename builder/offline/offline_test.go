@@ -2,7 +2,6 @@ package offline
 
 import (
 	"encoding/json"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"spore/builder/uki"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 )
 
 func linked(t *testing.T, files map[string]string) rootfs.Filesystem {

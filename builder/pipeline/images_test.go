@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -24,6 +23,7 @@ import (
 	"spore/builder/store"
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 )
 
 // imageBuild is a build with Kubernetes, a folder with the archive images/hello.tar, and the given images.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"spore/services/kubernetes"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
+	"spore/services/kubernetes"
 	etcdclient "spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/vip"
 	"spore/services/kubernetes/vip/address"

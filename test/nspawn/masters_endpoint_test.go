@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	"golang.org/x/net/bpf"
 
 	"spore/pki"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/vip"
 	"spore/services/kubernetes/vip/address"
 	"spore/services/kubernetes/vip/holder"

@@ -10,9 +10,10 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"spore/services/service"
 	"strconv"
 	"strings"
+
+	"spore/services/service"
 )
 
 // Socket waits for TCP or UDP from anybody.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"spore/cluster/spec"
 	"spore/services"
 	"spore/services/kafka"
+	"spore/services/kubernetes"
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.

@@ -9,8 +9,9 @@ package nodeapi
 import (
 	"crypto/x509"
 	"slices"
-	"spore/services/service"
 	"time"
+
+	"spore/services/service"
 )
 
 // Port is where agents answer, TCP.

@@ -1,7 +1,6 @@
 package effect
 
 import (
-	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +9,7 @@ import (
 	"spore/cluster/spec"
 	"spore/services/ceph"
 	"spore/services/dns"
+	"spore/services/kubernetes"
 	"spore/services/mqtt"
 )
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
 )
 

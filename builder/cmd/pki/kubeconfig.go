@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"spore/services/kubernetes"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"spore/cluster/facts"
 	tree "spore/pki"
 	"spore/pki/vault"
+	"spore/services/kubernetes"
 )
 
 // KubeconfigCommand returns the command `spore kubeconfig`, which takes from the operator's folder as `spore pki` does.

@@ -9,13 +9,13 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
 	"spore/builder/cmd/exit"
 	"spore/builder/rotate"
 	tree "spore/pki"
+	"spore/services/kubernetes"
 	"spore/services/service"
 	"spore/wire/nodeapi"
 )

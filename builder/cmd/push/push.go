@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"spore/services"
 	"strings"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"spore/builder/push"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 

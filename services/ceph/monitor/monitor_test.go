@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"spore/services/ceph"
 	"spore/services/ceph/cephx"
 	cephnode "spore/services/ceph/node"
+	"spore/services/kubernetes"
 )
 
 // testKey is a key of Ceph that says that it was made in that second.

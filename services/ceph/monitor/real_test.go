@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"spore/cluster/spec"
 	"spore/services/ceph"
 	cephnode "spore/services/ceph/node"
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 )
 

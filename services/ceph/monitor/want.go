@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"spore/services/kubernetes"
 	"strconv"
 
 	"spore/cluster/facts"
 	"spore/services/ceph"
 	"spore/services/ceph/cephx"
 	cephnode "spore/services/ceph/node"
+	"spore/services/kubernetes"
 )
 
 // Entity is a user or daemon in Ceph's authentication database.

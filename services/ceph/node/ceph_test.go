@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/services/ceph"
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 	"spore/services/rendering/renderingtest"
 )

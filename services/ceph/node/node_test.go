@@ -3,7 +3,6 @@ package node
 import (
 	"fmt"
 	"net/netip"
-	"spore/services/kubernetes"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/ceph"
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 )
 

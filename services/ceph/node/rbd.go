@@ -3,10 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
 )

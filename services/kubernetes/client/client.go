@@ -5,9 +5,9 @@ package client
 import (
 	"net/netip"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"time"
 
+	"spore/services/kubernetes"
 	"spore/services/rendering"
 	"spore/services/service"
 )

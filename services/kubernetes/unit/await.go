@@ -2,12 +2,12 @@ package unit
 
 import (
 	"context"
-	"spore/services/kubernetes"
 
 	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/kubeapi"
 )
 

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"time"
 
 	"spore/agent/node"
 	"spore/agent/wait"
+	"spore/services/kubernetes"
 	"spore/services/service"
 	"spore/storage/atomicfile"
 )

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -16,6 +15,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/kubeapi"
 )

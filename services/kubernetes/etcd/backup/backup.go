@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/etcdutl"
 	"spore/services/kubernetes/etcd/master"

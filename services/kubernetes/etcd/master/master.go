@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -15,6 +14,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/storage/atomicfile"
 )

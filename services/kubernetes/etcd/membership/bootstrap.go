@@ -8,11 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"spore/services/kubernetes"
 	"strings"
 
 	"spore/agent/formation"
 	"spore/agent/paths"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/master"
 	"spore/services/kubernetes/etcd/origin"
 )

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"spore/services/kubernetes"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
 )

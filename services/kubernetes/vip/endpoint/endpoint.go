@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"spore/services/kubernetes"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
 	"spore/services/kubernetes/vip"

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"spore/services/kubernetes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 	"spore/agent/paths"
 	"spore/cluster"
 	"spore/cluster/spec"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/master"
 )
 
