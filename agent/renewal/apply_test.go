@@ -323,17 +323,18 @@ func TestANodeSaysHowFarItIs(t *testing.T) {
 	require.Equal(t, 500, w.Code)
 }
 
-func TestKubeletsCertificatesOfAnotherAuthorityAreDropped(t *testing.T) {
+func TestOwnCertificatesOfAnotherAuthorityAreDropped(t *testing.T) {
 	p := newPlant(t)
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "pki"), 0o700))
 	current, config := filepath.Join(dir, "pki", "kubelet-client-current.pem"), filepath.Join(dir, "kubeconfig")
 	trust := func(name string) ([]byte, error) { return []byte(p.tree.Public().Trust()[name]), nil }
+	own := []Own{{Authority: "kubernetes-client.crt", File: current, With: []string{config}}}
 	drop := func() []string {
 		require.NoError(t, os.WriteFile(config, []byte("{}"), 0o600))
 		// As kubelet has it, with its key.
 		require.NoError(t, os.WriteFile(current, []byte(p.bundles["worker-01"]["kube-proxy-key"]+p.bundles["worker-01"]["kube-proxy-certificate"]), 0o600))
-		dropped, err := DropForeign(dir, trust)
+		dropped, err := DropForeign(own, trust)
 		require.NoError(t, err)
 		return dropped
 	}
@@ -344,7 +345,7 @@ func TestKubeletsCertificatesOfAnotherAuthorityAreDropped(t *testing.T) {
 	require.Equal(t, []string{current, config}, drop())
 	require.NoFileExists(t, current)
 	require.NoFileExists(t, config)
-	dropped, err := DropForeign(t.TempDir(), trust)
+	dropped, err := DropForeign(own, trust)
 	require.NoError(t, err)
 	require.Empty(t, dropped, "there is none yet")
 }

@@ -55,8 +55,8 @@ func Service() service.Service {
 		Programs: []service.Program{
 			{Name: "etcd", Unit: "etcd.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, User: "etcd", NeedsSecrets: true,
 				Ports: []service.Port{
-					service.TCP(service.PortEtcdClient, "clients of etcd").On(service.Node), service.TCP(service.PortEtcdClient, "clients of etcd").On(service.Loopback),
-					service.TCP(service.PortEtcdPeer, "members of etcd").On(service.Node),
+					service.TCP(PortEtcdClient, "clients of etcd").On(service.Node), service.TCP(PortEtcdClient, "clients of etcd").On(service.Loopback),
+					service.TCP(PortEtcdPeer, "members of etcd").On(service.Node),
 				},
 				Secrets: service.Pairs("etcd-server", "etcd-peer")},
 			// Keeps the members of etcd as cluster.yaml has the masters. What root asks etcd is asked with its certificate.
@@ -65,17 +65,17 @@ func Service() service.Service {
 			{Name: "etcd-snapshot", Unit: "etcd-snapshot.service", Payloads: []string{"etcd"}, Own: []string{"spore-etcd"}, User: "spore-snapshot", NeedsSecrets: true,
 				Secrets: service.Pairs("etcd-agent", "agent", "etcd-snapshot-key")},
 			{Name: "kube-apiserver", Unit: "kube-apiserver.service", Payloads: []string{"kubernetes"}, User: "kube-apiserver", NeedsSecrets: true,
-				Ports:   []service.Port{service.TCP(service.PortKubernetesAPI, "the Kubernetes API")},
+				Ports:   []service.Port{service.TCP(PortAPI, "the Kubernetes API")},
 				Secrets: service.Pairs("kube-apiserver", "kube-apiserver-kubelet", "front-proxy-client", "service-account-key", "etcd-encryption-key")},
 			{Name: "kube-controller-manager", Unit: "kube-controller-manager.service", Payloads: []string{"kubernetes"}, User: "kube-controller-manager", NeedsSecrets: true,
-				Ports:   []service.Port{service.TCP(service.PortControllerManager, "health and metrics").On(service.Loopback)},
+				Ports:   []service.Port{service.TCP(PortControllerManager, "health and metrics").On(service.Loopback)},
 				Secrets: service.Pairs("kube-controller-manager", "kube-controller-manager-server", "kubernetes-client-ca-key", "kubelet-serving-ca-key", "service-account-key")},
 			{Name: "kube-scheduler", Unit: "kube-scheduler.service", Payloads: []string{"kubernetes"}, User: "kube-scheduler", NeedsSecrets: true,
-				Ports:   []service.Port{service.TCP(service.PortScheduler, "health and metrics").On(service.Loopback)},
+				Ports:   []service.Port{service.TCP(PortScheduler, "health and metrics").On(service.Loopback)},
 				Secrets: service.Pairs("kube-scheduler", "kube-scheduler-server")},
 			// The DNS server of pods; the role dns-server is that of machines.
 			{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"cluster-dns"}, User: "coredns", NeedsSecrets: true,
-				Ports:   []service.Port{service.UDP(service.PortClusterDNS, "DNS of pods").On(service.Node), service.TCP(service.PortClusterDNS, "DNS of pods").On(service.Node)},
+				Ports:   []service.Port{service.UDP(PortClusterDNS, "DNS of pods").On(service.Node), service.TCP(PortClusterDNS, "DNS of pods").On(service.Node)},
 				Secrets: service.Pairs("cluster-dns")},
 			// Takes back the addresses of pods and nodes that are gone.
 			{Name: "calico-controllers", Unit: "calico-controllers.service", Payloads: []string{"calico"}, User: "calico-controllers", NeedsSecrets: true,
@@ -91,23 +91,23 @@ func Service() service.Service {
 			{Name: "signer", Unit: "spore-signer.socket", User: "spore-signer"},
 
 			{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "crictl"}, User: "root",
-				Ports: []service.Port{service.TCP(service.PortContainerd, "streams of containers").On(service.Loopback)}},
+				Ports: []service.Port{service.TCP(PortContainerd, "streams of containers").On(service.Loopback)}},
 			{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
 			{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer",
-				Ports: []service.Port{service.TCP(service.PortBalancer, "the Kubernetes API for this node's programs").On(service.Loopback)}},
+				Ports: []service.Port{service.TCP(PortBalancer, "the Kubernetes API for this node's programs").On(service.Loopback)}},
 			// Part of spore-agent.
 			{Name: "kubernetes-api", Unit: "kubernetes-api.service", User: "spore-kubernetes", NeedsSecrets: true, Secrets: service.Pairs("kubelet-bootstrap")},
 			{Name: "kubelet", Unit: "kubelet.service", Payloads: []string{"kubernetes"}, User: "root", NeedsSecrets: true, Secrets: service.Pairs("kubelet-bootstrap"),
-				Ports: []service.Port{service.TCP(service.PortKubelet, "the API of kubelet").On(service.Node), service.TCP(service.PortKubeletHealth, "health").On(service.Loopback)}},
+				Ports: []service.Port{service.TCP(PortKubelet, "the API of kubelet").On(service.Node), service.TCP(PortKubeletHealth, "health").On(service.Loopback)}},
 			{Name: "kube-proxy", Unit: "kube-proxy.service", Payloads: []string{"kubernetes"}, User: "root", NeedsSecrets: true, Secrets: service.Pairs("kube-proxy"),
 				Ports: []service.Port{
-					service.TCP(service.PortProxyMetrics, "metrics").On(service.Loopback), service.TCP(service.PortProxyHealth, "health").On(service.Loopback),
+					service.TCP(PortProxyMetrics, "metrics").On(service.Loopback), service.TCP(PortProxyHealth, "health").On(service.Loopback),
 					// The rules of nftables take what comes there before any program has it; for the health of a Service,
 					// kube-proxy listens.
 					service.TCP(firstNodePort, "Services of the type NodePort").To(lastNodePort), service.UDP(firstNodePort, "Services of the type NodePort").To(lastNodePort),
 				}},
 			{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, User: "root", NeedsSecrets: true,
-				Ports:   []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(service.PortFelixHealth, "health").On(service.Loopback)},
+				Ports:   []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(PortFelixHealth, "health").On(service.Loopback)},
 				Secrets: service.Pairs("calico-node", "calico-cni")},
 		},
 		Authorities: authorities,
@@ -143,7 +143,7 @@ func Service() service.Service {
 				return map[string]string{
 					"KUBE_APISERVER_ADVERTISE_ADDRESS":        address(n),
 					"KUBE_APISERVER_BIND_ADDRESS":             apiBindAddress(c, n),
-					"KUBE_APISERVER_SECURE_PORT":              strconv.Itoa(service.PortKubernetesAPI),
+					"KUBE_APISERVER_SECURE_PORT":              strconv.Itoa(PortAPI),
 					"KUBE_APISERVER_SERVICE_CLUSTER_IP_RANGE": strings.Join(c.Network.ServiceCIDRs, ","),
 				}
 			},

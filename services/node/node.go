@@ -26,3 +26,9 @@ func Renderings() map[string]rendering.Func {
 	}
 	return out
 }
+
+// Kept is how what the node keeps of a program is read, by the program's name.
+func Kept() map[string]rendering.Kept { return kubernetes.Kept }
+
+// Before is what is to be done before the configuration of a program is written, by the program's name.
+func Before() map[string]rendering.Before { return kubernetes.Before }

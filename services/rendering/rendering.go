@@ -13,6 +13,13 @@ import (
 // Func makes the configuration files of one program, by their paths below Input.Dir. The same input gives the same bytes.
 type Func func(in Input) (map[string]File, error)
 
+// Kept reads what the node keeps of a program, below the root of its file system; Input.State returns it.
+type Kept func(root string) (any, error)
+
+// Before is done as the program's user before its configuration is written. authority is Input.Authority; removed lists the
+// files that it removed.
+type Before func(root string, authority func(name string) ([]byte, error)) (removed []string, err error)
+
 // File is one file of a program's configuration.
 type File struct {
 	Data []byte

@@ -5,23 +5,8 @@ import (
 	"strconv"
 )
 
-// Numbers that other packages write into configurations, too.
-const (
-	PortAPI               = 8643
-	PortEtcdClient        = 2379
-	PortEtcdPeer          = 2380
-	PortKubernetesAPI     = 6443
-	PortBalancer          = 6444
-	PortClusterDNS        = 10053 // 53 is the role dns-server's, which the same machine may have
-	PortContainerd        = 10010
-	PortKubeletHealth     = 10248
-	PortProxyMetrics      = 10249
-	PortProxyHealth       = 10256
-	PortFelixHealth       = 9099
-	PortKubelet           = 10250
-	PortControllerManager = 10257
-	PortScheduler         = 10259
-)
+// PortAPI is where every node's API listens.
+const PortAPI = 8643
 
 // Scope is at which addresses of a node a port is.
 type Scope int

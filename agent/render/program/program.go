@@ -23,13 +23,10 @@ import (
 	"spore/agent/renewal"
 	"spore/pki"
 	"spore/pki/bundle"
-	"spore/services/kubernetes/etcd/origin"
+	services "spore/services/node"
 	"spore/services/rendering"
 	"spore/storage/atomicfile"
 )
-
-// kubeletDir is where kubelet keeps its own certificates.
-const kubeletDir = "/var/lib/kubelet"
 
 // Run writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
 // program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. ready says that the
@@ -95,8 +92,8 @@ func write(m *node.Machine, name string) error {
 		},
 		Authority: m.Part.Public,
 		State: func(program string) (any, error) {
-			if program == "etcd" {
-				return origin.Dir(m.Root.At(origin.Data)).Read()
+			if read, ok := services.Kept()[program]; ok {
+				return read(string(m.Root))
 			}
 			return nil, nil
 		},
@@ -104,9 +101,9 @@ func write(m *node.Machine, name string) error {
 	if err != nil {
 		return err
 	}
-	if name == "kubelet" {
-		dropped, err := renewal.DropForeign(m.Root.At(kubeletDir), m.Part.Public)
-		for _, path := range dropped {
+	if before, ok := services.Before()[name]; ok {
+		removed, err := before(string(m.Root), m.Part.Public)
+		for _, path := range removed {
 			m.Say("removed " + path + ": another authority signs now")
 		}
 		if err != nil {

@@ -9,14 +9,13 @@ import (
 
 	"spore/services/kubernetes"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // trust holds the authorities' certificates, from the verified cluster part.
 const trust = "/run/spore/trust"
 
 // Server is where every program of a node finds the API: its own load balancer.
-var Server = "https://" + netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), service.PortBalancer).String()
+var Server = "https://" + netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), kubernetes.PortBalancer).String()
 
 // Leases of the programs of which one in the cluster is at work: Kubernetes' own defaults.
 const (

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
-// balancerAddress is where the balancer listens on every node; the port is service.PortBalancer.
+// balancerAddress is where the balancer listens on every node; the port is kubernetes.PortBalancer.
 const balancerAddress = "127.0.0.1:6444"
 
 // holdClients is longer than the ten seconds in which clients of Go give up a TLS handshake (net/http, TLSHandshakeTimeout).
@@ -75,7 +75,7 @@ func balancer(in rendering.Input) (map[string]rendering.File, error) {
 		if slices.Contains(in.Node.Roles, "control-plane") && m.Name != in.Node.Name {
 			other = " backup"
 		}
-		line("  server %s %s verifyhost %s%s", m.Name, netip.AddrPortFrom(m.Addr, service.PortKubernetesAPI), m.Name, other)
+		line("  server %s %s verifyhost %s%s", m.Name, netip.AddrPortFrom(m.Addr, kubernetes.PortAPI), m.Name, other)
 	}
 	return map[string]rendering.File{"haproxy.cfg": {Data: b.Bytes(), Mode: 0o644}, "authorities.pem": {Data: authorities, Mode: 0o644}}, nil
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/services/service"
+	"spore/services/kubernetes"
 )
 
 func TestTheBalancerListensAtThePortOfItsRow(t *testing.T) {
-	require.Equal(t, netip.AddrPortFrom(loopback, service.PortBalancer).String(), balancerAddress)
+	require.Equal(t, netip.AddrPortFrom(loopback, kubernetes.PortBalancer).String(), balancerAddress)
 }

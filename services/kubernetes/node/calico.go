@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // hostInterfaces is felix's own pattern of the cards whose smallest MTU the pods' follows (felix/config, MTUIfacePattern).
@@ -94,7 +94,7 @@ func calicoEnvironment(in rendering.Input) (rendering.File, error) {
 		{"FELIX_DebugSkipCTLBCleanup", "true"},
 		{"FELIX_HEALTHENABLED", "true"},
 		{"FELIX_HEALTHHOST", loopback.String()},
-		{"FELIX_HEALTHPORT", strconv.Itoa(service.PortFelixHealth)},
+		{"FELIX_HEALTHPORT", strconv.Itoa(kubernetes.PortFelixHealth)},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
 		{"FELIX_METADATAADDR", "None"},
 		{"FELIX_LOGFILEPATH", "None"},

@@ -9,7 +9,6 @@ import (
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // clusterDNS renders the Corefile of the pods' DNS server and its kubeconfig. Names of Services are answered from the API,
@@ -41,7 +40,7 @@ func clusterDNS(in rendering.Input) (map[string]rendering.File, error) {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from cluster.yaml and services/kubernetes.yaml; made again at each start.")
-	line(".:%d {", service.PortClusterDNS)
+	line(".:%d {", kubernetes.PortClusterDNS)
 	line("    bind %s", own)
 	line("    errors")
 	line("    bufsize 1232")

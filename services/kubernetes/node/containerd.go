@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"spore/services/kubernetes"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 const (
@@ -49,7 +49,7 @@ func containerd(in rendering.Input) (map[string]rendering.File, error) {
 	// Whoever attaches to a container is led to kubelet, and kubelet leads on to this port.
 	line("[plugins.\"io.containerd.grpc.v1.cri\"]")
 	line("  stream_server_address = %q", loopback)
-	line("  stream_server_port = %q", strconv.Itoa(service.PortContainerd)) // a string, and any free port unless it is said
+	line("  stream_server_port = %q", strconv.Itoa(kubernetes.PortContainerd)) // a string, and any free port unless it is said
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")

@@ -11,10 +11,10 @@ import (
 
 	"spore/agent/formation"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/kubernetes/etcd/origin"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 const (
@@ -60,12 +60,12 @@ func etcd(in rendering.Input) (map[string]rendering.File, error) {
 		"name":     in.Node.Name,
 		"data-dir": etcdState,
 
-		"listen-peer-urls": httpsURL(own, service.PortEtcdPeer),
+		"listen-peer-urls": httpsURL(own, kubernetes.PortEtcdPeer),
 		"listen-client-urls": strings.Join([]string{
-			httpsURL(own, service.PortEtcdClient), httpsURL(loopback, service.PortEtcdClient), etcdSocket,
+			httpsURL(own, kubernetes.PortEtcdClient), httpsURL(loopback, kubernetes.PortEtcdClient), etcdSocket,
 		}, ","),
-		"initial-advertise-peer-urls": httpsURL(own, service.PortEtcdPeer),
-		"advertise-client-urls":       httpsURL(own, service.PortEtcdClient),
+		"initial-advertise-peer-urls": httpsURL(own, kubernetes.PortEtcdPeer),
+		"advertise-client-urls":       httpsURL(own, kubernetes.PortEtcdClient),
 		// Read only while there is no data.
 		"initial-cluster":       o.InitialCluster(),
 		"initial-cluster-state": etcdStates[o.Kind],
@@ -115,7 +115,7 @@ func etcdOrigin(in rendering.Input, own netip.Addr) (*origin.Origin, error) {
 		o, _ = state.(*origin.Origin)
 	}
 	if o == nil {
-		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, service.PortEtcdPeer)}}}
+		o = &origin.Origin{Kind: formation.Join, Token: in.Cluster.ID, Members: map[string][]string{in.Node.Name: {httpsURL(own, kubernetes.PortEtcdPeer)}}}
 	}
 	if len(o.Members) == 0 {
 		return nil, errors.New("the other members have not let this one in yet")
@@ -130,7 +130,7 @@ func EtcdPeer(n *facts.Node, addresses []netip.Addr) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return httpsURL(own, service.PortEtcdPeer), nil
+	return httpsURL(own, kubernetes.PortEtcdPeer), nil
 }
 
 func etcdTLS(in rendering.Input, leaf, clients string) map[string]any {

@@ -13,7 +13,6 @@ import (
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // kubeControllerManager renders kube-controller-manager's flags, its kubeconfig, and the certificates of the authorities
@@ -62,7 +61,7 @@ func kubeControllerManager(in rendering.Input) (map[string]rendering.File, error
 	words = append(words, sign("kube-apiserver-client", "kubernetes-client")...)
 	words = append(words, sign("kubelet-serving", "kubelet-serving")...)
 	words = append(words, "--kubeconfig="+in.Dir+"/kubeconfig")
-	words = append(words, ownServer(in, "kube-controller-manager", service.PortControllerManager)...)
+	words = append(words, ownServer(in, "kube-controller-manager", kubernetes.PortControllerManager)...)
 	words = append(words, "--profiling=false")
 	if files["arguments"], err = rendering.Arguments(words); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 const (
@@ -47,7 +46,7 @@ func kubelet(in rendering.Input) (map[string]rendering.File, error) {
 	}
 	config, err := rendering.JSON(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"address": address.String(), "port": service.PortKubelet,
+		"address": address.String(), "port": kubernetes.PortKubelet,
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
@@ -63,7 +62,7 @@ func kubelet(in rendering.Input) (map[string]rendering.File, error) {
 		"enableSystemLogHandler":   false,
 		"failSwapOn":               true,
 		"healthzBindAddress":       loopback.String(),
-		"healthzPort":              service.PortKubeletHealth,
+		"healthzPort":              kubernetes.PortKubeletHealth,
 		"makeIPTablesUtilChains":   false, // there is no iptables
 		"maxPods":                  k.PodLimit(),
 		"podPidsLimit":             podProcesses,

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"strings"
 
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // kubeProxy renders its KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) and kubeconfig.
@@ -22,8 +22,8 @@ func kubeProxy(in rendering.Input) (map[string]rendering.File, error) {
 		"hostnameOverride":   in.Node.Name,
 		"clientConnection":   map[string]any{"kubeconfig": in.Dir + "/kubeconfig"},
 		"enableProfiling":    false,
-		"healthzBindAddress": netip.AddrPortFrom(loopback, service.PortProxyHealth).String(),
-		"metricsBindAddress": netip.AddrPortFrom(loopback, service.PortProxyMetrics).String(),
+		"healthzBindAddress": netip.AddrPortFrom(loopback, kubernetes.PortProxyHealth).String(),
+		"metricsBindAddress": netip.AddrPortFrom(loopback, kubernetes.PortProxyMetrics).String(),
 	}, 0o600)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/client"
 	"spore/services/rendering"
-	"spore/services/service"
 )
 
 // kubeScheduler renders a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), its kubeconfig, and the flags that
@@ -32,7 +31,7 @@ func kubeScheduler(in rendering.Input) (map[string]rendering.File, error) {
 		return nil, err
 	}
 	// The benchmark looks for the flag.
-	flags, err := rendering.Arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", service.PortScheduler)...))
+	flags, err := rendering.Arguments(append([]string{"--config=" + in.Dir + "/config.json", "--profiling=false"}, ownServer(in, "kube-scheduler", kubernetes.PortScheduler)...))
 	if err != nil {
 		return nil, err
 	}

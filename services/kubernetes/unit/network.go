@@ -12,7 +12,6 @@ import (
 	"spore/agent/node"
 	"spore/agent/wait"
 	"spore/services/kubernetes"
-	"spore/services/service"
 	"spore/storage/atomicfile"
 )
 
@@ -26,7 +25,7 @@ const (
 )
 
 // felixReady is where felix says that it has put its rules in place (felix/config, HealthHost and HealthPort).
-var felixReady = fmt.Sprintf("http://127.0.0.1:%d/readiness", service.PortFelixHealth)
+var felixReady = fmt.Sprintf("http://127.0.0.1:%d/readiness", kubernetes.PortFelixHealth)
 
 // cniFiles are those of calico-node's rendering that are the plugins', the list of plugins last.
 var cniFiles = []struct {

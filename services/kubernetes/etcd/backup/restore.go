@@ -29,7 +29,6 @@ import (
 	"spore/services/kubernetes/etcd/snapshot"
 	"spore/services/kubernetes/etcd/snapshot/sealing"
 	"spore/services/kubernetes/etcd/snapshot/source"
-	"spore/services/service"
 )
 
 const (
@@ -131,7 +130,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 	}
 	tool := etcdutl.Tool{Path: m.Root.At(etcdutl.Program)}
 	err = tool.Restore(ctx, etcdutl.Restore{
-		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, service.PortEtcdPeer).String(),
+		Snapshot: place.Plain(), Data: place.Made(), Member: n.Name, Peer: "https://" + netip.AddrPortFrom(own, kubernetes.PortEtcdPeer).String(),
 		// A token of its own: members of what is given up would otherwise take this one for theirs.
 		Token: c.ID + "-" + commit.Nonce, Bump: bump + uint64(max(seen-h.Revision, 0)),
 	})
