@@ -20,21 +20,20 @@ DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmd
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
 
-# The two machines of Kubernetes get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
+# Of the machines of Kubernetes two get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
 # Clusters of masters, which form and elect; each run of the tests of containers has a network of its own.
 MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
 
-# The shipped cluster in parts; as a whole it is left to `make shipped`.
-SHIPPED_VOLUMES = TestTheShippedVolumes
+# The shipped cluster in parts, of which the other is that of Kubernetes; as a whole it is left to `make shipped`.
 SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 
 # At most two machines run at a time; meanwhile other tests prepare theirs. What they measured is kept in the folder, which
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-clusters test-kubernetes test-volumes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,7 +77,7 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
 # The machines of Kubernetes wait for each other a quarter of the time. The brokers, which wait for nobody, have what is left,
 # and then compilers.
-	@$(MAKE) --no-print-directory -j2 test-clusters test-beside
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-beside
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-units:
@@ -97,10 +96,6 @@ test-nodes-beside:
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-services
 
-test-clusters:
-	@$(MAKE) --no-print-directory test-kubernetes
-	@$(MAKE) --no-print-directory test-volumes
-
 test-beside:
 	@$(MAKE) --no-print-directory test-brokers
 	@$(MAKE) --no-print-directory test-images
@@ -110,9 +105,6 @@ test-services:
 
 test-foreign:
 	@$(STAGE) run "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
-
-test-volumes:
-	@$(STAGE) run "the shipped volumes" $(E2E) -timeout 40m -run '$(SHIPPED_VOLUMES)' ./test/shipped
 
 test-brokers:
 	@$(STAGE) run "the shipped brokers" nice -n 10 $(E2E) -timeout 40m -run '$(SHIPPED_BROKERS)' ./test/shipped
@@ -133,7 +125,7 @@ test-nodes:
 	@$(STAGE) run "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)' \
 	    ./test/nspawn ./test/conformance
 
-kubernetes: ## boot a master and a worker of Kubernetes in QEMU, each once more than make test does
+kubernetes: ## boot the master, a worker and the storage of configs/ in QEMU, master and worker each once more than make test does
 	SPORE_SOAK=1 $(E2E) -timeout 90m -run '$(KUBERNETES_E2E)' ./test/e2e
 
 volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have volumes
@@ -185,7 +177,7 @@ deps: ## install what the tests need on Debian 12
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
 
-test test-boots test-kubernetes test-volumes test-brokers kubernetes volumes shipped soak: | $(OUT)/results
+test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak: | $(OUT)/results
 
 $(OUT)/results:
 	@mkdir -p $@

@@ -216,7 +216,7 @@ func (s *storage) rest(cpu, running float64) string {
 }
 
 func (s *storage) keepsAnObject(t *testing.T) {
-	s.hash = s.sh("head -c 64M /dev/urandom > /var/tmp/object && sha256sum < /var/tmp/object")
+	s.hash = s.sh("head -c 16M /dev/urandom > /var/tmp/object && sha256sum < /var/tmp/object")
 	require.Regexp(t, `^[0-9a-f]{64} `, s.hash)
 	require.Equal(t, "0", s.sh("rados "+asPeople+" -p rbd put object /var/tmp/object; echo $?"))
 	require.Equal(t, s.hash, s.object())
@@ -237,16 +237,24 @@ func (s *storage) makesAnImage(t *testing.T) {
 // sharedAt is where a volume of CephFS is mounted.
 const sharedAt = "/run/shared"
 
-// kubernetesKeys writes the key of the user of Kubernetes to a file, once a boot, since each start of ceph(8) is dear.
-func (s *storage) kubernetesKeys() {
-	s.t.Helper()
-	require.Equal(s.t, "0", s.sh("ceph "+asPeople+" auth get client.kubernetes-cephfs -o /run/kubernetes.keyring 2>/dev/null; echo $?"))
-}
+// keyring is where the key of the user of Kubernetes is kept, which outlives the power cut as the user does.
+const keyring = "/var/tmp/kubernetes.keyring"
+
+// shares has the user of Kubernetes make a volume in the file system, as ceph(8) would with "fs subvolumegroup create" and "fs
+// subvolume create", and prints what came of each and then its folder. It is one program: each start of ceph(8) is dear.
+const shares = `python3 -c 'import json,os,rados; ` +
+	`admin=rados.Rados(conffile="/run/ceph-bootstrap/ceph.conf"); admin.connect(timeout=60); ` +
+	`key=admin.mon_command(json.dumps({"prefix":"auth get","entity":"client.kubernetes-cephfs"}),b""); ` +
+	`f=open("` + keyring + `","wb"); f.write(key[1]); f.flush(); os.fsync(f.fileno()); ` +
+	`user=rados.Rados(name="client.kubernetes-cephfs",conffile="",conf={"keyring":"` + keyring + `"}); user.connect(timeout=60); ` +
+	`ask=lambda who,what,**more: who.mgr_command(json.dumps({"prefix":what,"vol_name":"files","group_name":"kubernetes",**more}),b""); ` +
+	`print(key[0], ask(user,"fs subvolumegroup create")[0], ask(user,"fs subvolume create",sub_name="shared",size=%d)[0]); ` +
+	`print(ask(admin,"fs subvolume getpath",sub_name="shared")[1].decode())'; sync /var/tmp`
 
 // mount mounts a folder of the file system by the kernel as the user of Kubernetes, with the options of payloads/spore-rbd, and
 // returns what is said, and the exit status.
 func (s *storage) mount(folder string, more ...string) string {
-	return s.sh("mkdir -p " + sharedAt + "; mount -i -t ceph -o " + strings.Join(append(more, "mon_addr=10.77.0.31:3300,ms_mode=secure,recover_session=clean,secret"), ",") + "=$(sed -n 's/.*key = //p' /run/kubernetes.keyring) " +
+	return s.sh("mkdir -p " + sharedAt + "; mount -i -t ceph -o " + strings.Join(append(more, "mon_addr=10.77.0.31:3300,ms_mode=secure,recover_session=clean,secret"), ",") + "=$(sed -n 's/.*key = //p' " + keyring + ") " +
 		"kubernetes-cephfs@$(sed -n 's/^fsid *= *//p' /run/ceph-bootstrap/ceph.conf).files=" + folder + " " + sharedAt + "; echo $?")
 }
 
@@ -272,11 +280,9 @@ func (s *storage) mountWhenServed() {
 const quota = 64 << 20
 
 func (s *storage) sharesFiles(t *testing.T) {
-	const asKubernetes = "ceph -n client.kubernetes-cephfs -k /run/kubernetes.keyring --connect-timeout 60 fs "
-	s.kubernetesKeys()
-	require.Equal(t, "0", s.sh(asKubernetes+"subvolumegroup create files kubernetes; echo $?"))
-	require.Equal(t, "0", s.sh(fmt.Sprintf(asKubernetes+"subvolume create files shared %d kubernetes; echo $?", quota)))
-	s.folder = s.sh("ceph fs subvolume getpath files shared kubernetes")
+	made, folder, _ := strings.Cut(s.sh(fmt.Sprintf(shares, quota)), "\n")
+	require.Equal(t, "0 0 0", made, folder)
+	s.folder = folder
 	require.Regexp(t, `^/volumes/kubernetes/shared/[0-9a-f-]{36}$`, s.folder)
 
 	for _, folder := range []string{"/", "/volumes"} {
@@ -345,7 +351,6 @@ func (s *storage) outlivesAPowerCut(t *testing.T) {
 	require.Equal(t, s.hash, s.object())
 	require.Equal(t, "volume", s.sh("rbd "+asPeople+" ls rbd"))
 	require.Equal(t, s.osds, s.sh(osds), "the OSDs are those that they were")
-	s.kubernetesKeys()
 	s.mountWhenServed()
 	require.Equal(t, s.shared+"\nbefore the cut", s.sh("cd "+sharedAt+" && sha256sum file && cat synced"))
 	s.g.off()

@@ -45,7 +45,12 @@ type guest struct {
 func boot(t *testing.T, c vm.Config) *guest {
 	t.Helper()
 	suite.slots <- struct{}{}
-	release := sync.OnceFunc(func() { <-suite.slots })
+	return start(t, c, sync.OnceFunc(func() { <-suite.slots }))
+}
+
+// start starts a machine whose turn it is; release lets another one run.
+func start(t *testing.T, c vm.Config, release func()) *guest {
+	t.Helper()
 	c.Accel = suite.accel
 	if c.Dir == "" {
 		c.Dir = t.TempDir()

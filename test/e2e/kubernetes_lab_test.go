@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,19 +18,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/oci"
+	plan "spore/builder/rehearsal"
 	"spore/builder/vm"
+	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/test/kubecluster"
 )
 
 const (
-	masterMAC, masterIP = "52:54:00:77:00:21", "10.77.0.21"
-	workerMAC           = "52:54:00:77:00:22"
+	// The machines are those of configs/: the worker keeps a part of Ceph's data, storage-01 the other.
+	masterMAC, masterIP = "52:54:00:77:00:11", "10.77.0.11"
+	workerMAC           = "52:54:00:77:00:13"
+	keeperMAC           = "52:54:00:77:00:15"
 	masterName          = "master-01"
-	workerName          = "worker-01"
+	workerName          = "worker-02"
+	keeperName          = "storage-01"
 	// apiEnd is the master's API.
 	apiEnd = masterIP + ":6443"
 	// labDomain is the domain of the nodes.
-	labDomain = "works.example."
+	labDomain = "plant.example."
 	// helloImage is the image of test/hello.
 	helloImage = "spore.local/hello:1"
 	// kubeLimit is how long what Kubernetes does may take in emulation, from the power-on of both machines: five times of
@@ -41,18 +48,24 @@ const (
 	kubeDisk = 16 << 30
 )
 
-// lab is the cluster of examples/kubernetes with keys, an image of it and two machines on one network.
+// lab is the shipped cluster with keys, an image of it and three of its machines on one network.
 type lab struct {
 	// t is the test or the step that runs, outer the whole test, which the machines belong to.
-	t, outer       *testing.T
-	dir, bin       string
-	image, config  string
-	observer       *observer
-	master, worker *guest
-	masterDisk     vm.Disk
-	workerDisk     vm.Disk
+	t, outer *testing.T
+	dir, bin string
+	// disks is the folder of Ceph's disks.
+	disks         string
+	image, config string
+	observer      *observer
+	// keeper is the machine with Ceph's monitor and the half of its data that the worker has not.
+	master, worker, keeper *guest
+	masterDisk             vm.Disk
+	workerDisk             vm.Disk
+	// shared and nodes are what the configuration says of the cluster and of each node.
+	shared facts.Cluster
+	nodes  []facts.Node
 	// gateway is the cable between the network and the user-mode network of the host, by which the operator comes in.
-	masterLink, workerLink, gateway vm.Link
+	masterLink, workerLink, keeperLink, gateway vm.Link
 	// rtc is the time of the master's clock at power-on; the host's when empty.
 	rtc string
 }
@@ -68,18 +81,23 @@ func newLab(t *testing.T) *lab {
 	if _, err := os.Stat(l.image); err != nil {
 		l.build()
 	}
-	l.bin = t.TempDir()
+	l.bin, l.disks = t.TempDir(), t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), sourceTree, l.bin, "kubernetes"))
 	l.observer = newObserver()
-	l.masterLink, l.workerLink, l.gateway = l.observer.plug(t), l.observer.plug(t), l.observer.plug(t)
+	l.masterLink, l.workerLink = l.observer.plug(t), l.observer.plug(t)
+	l.keeperLink, l.gateway = l.observer.plug(t), l.observer.plug(t)
+	config, report := cluster.LoadDir(filepath.Join(l.dir, "plant"))
+	require.NoError(t, report.Err())
+	l.shared, l.nodes = cluster.Facts(config)
 	return l
 }
 
-// build is what a user does, with an image of the test's and the observer as nameserver.
+// build is what a user does, with an image of the test's, the observer as nameserver, and the factor of emulated machines.
 func (l *lab) build() {
 	plant := filepath.Join(l.dir, "plant")
-	require.NoError(l.t, os.CopyFS(plant, os.DirFS(filepath.Join(sourceTree, "examples", "kubernetes"))))
-	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.3]", "nameservers: ["+observerIP.String()+"]")
+	require.NoError(l.t, os.CopyFS(plant, os.DirFS(filepath.Join(sourceTree, "configs"))))
+	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.16]", "nameservers: ["+observerIP.String()+"]")
+	l.edit(filepath.Join(plant, "services", "kubernetes.yaml"), "# slowMachine: 5", "slowMachine: 5")
 	l.addHello(plant)
 	l.spore("pki", "init", plant, "--plain")
 	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
@@ -150,9 +168,39 @@ func (l *lab) bootMaster() {
 func (l *lab) bootWorker() {
 	l.t.Helper()
 	l.worker = boot(l.t, vm.Config{
-		Name: workerName, Memory: 2048, Disks: []vm.Disk{l.workerDisk}, SMBIOS: l.smbios(workerName),
+		Name: workerName, Memory: l.memoryOf(workerName), Disks: []vm.Disk{l.workerDisk, l.osdDisk(workerName)}, SMBIOS: l.smbios(workerName),
 		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{l.workerLink}}},
 	})
+}
+
+// bootKeeper starts storage-01, beside the two machines that may run at a time: it mostly waits for them.
+func (l *lab) bootKeeper() {
+	l.t.Helper()
+	machine := l.smbios(keeperName)
+	machine.KernelArguments = []string{"spore.console"}
+	l.keeper = start(l.t, vm.Config{
+		Name: keeperName, Memory: l.memoryOf(keeperName), Disks: []vm.Disk{l.newDisk("KEEPER"), l.osdDisk(keeperName)}, SMBIOS: machine,
+		NICs: []vm.NIC{{MAC: keeperMAC, Links: []vm.Link{l.keeperLink}}},
+	}, func() {})
+}
+
+// memoryOf is what spore boot gives a node.
+func (l *lab) memoryOf(node string) int {
+	l.t.Helper()
+	i := slices.IndexFunc(l.nodes, func(n facts.Node) bool { return n.Name == node })
+	require.GreaterOrEqual(l.t, i, 0, node)
+	return plan.Memory(&l.shared, &l.nodes[i])
+}
+
+// osdDisk is the disk that the node's file has Ceph use, empty when the machine is started for the first time.
+func (l *lab) osdDisk(node string) vm.Disk {
+	l.t.Helper()
+	path := filepath.Join(l.disks, node+"-osd.img")
+	if _, err := os.Stat(path); err != nil {
+		require.NoError(l.t, os.WriteFile(path, nil, 0o600))
+		require.NoError(l.t, os.Truncate(path, osdDisk))
+	}
+	return vm.Disk{Path: path, Serial: "OSD-" + strings.ToUpper(node)}
 }
 
 // newDisk is a disk over the image.

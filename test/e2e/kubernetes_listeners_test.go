@@ -3,12 +3,10 @@
 package e2e
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"spore/cluster"
 	"spore/services"
 	"spore/test/sockets"
 )
@@ -16,11 +14,9 @@ import (
 // listensWhereItsRowsSay holds both nodes against the table of package services: no socket is without a row, and
 // everything of Kubernetes listens at each port that its row says.
 func (l *lab) listensWhereItsRowsSay(t *testing.T) {
-	config, report := cluster.LoadDir(filepath.Join(l.dir, "plant"))
-	require.NoError(t, report.Err())
-	shared, nodes := cluster.Facts(config)
-	for i := range nodes {
-		pod, ok := map[string]string{masterName: lookMaster, workerName: lookWorker}[nodes[i].Name]
+	for i := range l.nodes {
+		node := &l.nodes[i]
+		pod, ok := map[string]string{masterName: lookMaster, workerName: lookWorker}[node.Name]
 		if !ok {
 			continue
 		}
@@ -32,12 +28,12 @@ func (l *lab) listensWhereItsRowsSay(t *testing.T) {
 			require.NoError(t, err)
 			open = append(open, some...)
 		}
-		t.Logf("%s listens at %v", nodes[i].Name, open)
-		rows := services.Listening(&shared, &nodes[i])
-		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package services", nodes[i].Name)
+		t.Logf("%s listens at %v", node.Name, open)
+		rows := services.Listening(&l.shared, node)
+		require.Empty(t, sockets.Foreign(rows, open), "sockets of %s that are of no row of package services", node.Name)
 		for _, row := range rows {
 			if row.Name != services.DHCPClient {
-				require.Empty(t, sockets.Silent(row, open), "ports of rows at which %s does not listen", nodes[i].Name)
+				require.Empty(t, sockets.Silent(row, open), "ports of rows at which %s does not listen", node.Name)
 			}
 		}
 	}

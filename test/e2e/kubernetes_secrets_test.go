@@ -111,7 +111,7 @@ func (l *lab) boundsWorkers(t *testing.T) {
 	l.workerIsBound(t, own)
 }
 
-// workerIsBound tries what the certificate and key of worker-01's kubelet are not for.
+// workerIsBound tries what the certificate and key of worker-02's kubelet are not for.
 func (l *lab) workerIsBound(t *testing.T, own string) {
 	worker := l.as(own, own)
 	got, err := worker("", "get", "node", workerName, "-o", "name")
@@ -165,7 +165,7 @@ func (l *lab) refusesStrangers(t *testing.T) {
 	l.strangerIsRefused(t, certificate+"\n", key+"\n")
 }
 
-// strangerIsRefused asks for certificates with what worker-01's bundle has for its own, and with nothing at all.
+// strangerIsRefused asks for certificates with what worker-02's bundle has for its own, and with nothing at all.
 func (l *lab) strangerIsRefused(t *testing.T, certificate, key string) {
 	bootstrap := l.as(certificate, key)
 	for name, node := range map[string]string{"a-stranger": "stranger-01", "another-node": masterName} {

@@ -102,6 +102,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	l.masterDisk, l.workerDisk = l.loggedDisk("MASTER"), l.loggedDisk("WORKER")
 	l.bootMaster()
 	l.bootWorker()
+	l.bootKeeper()
 	type step struct {
 		name string
 		run  func(*testing.T)
@@ -110,6 +111,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	}
 	steps := []step{
 		{"both nodes become ready", l.becomesReady, true},
+		{"kubectl comes in by the proxy of a rehearsal", l.isReachedByTheProxy, false},
 		{"a deployment runs on the worker and is reached by its name from the other node", l.servesByName, true},
 		{"the operator reads logs, runs programs and forwards ports", l.operates, false},
 		{"a network policy holds", l.holdsPolicies, false},
@@ -120,9 +122,11 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"an unknown machine gets no certificate", l.refusesStrangers, false},
 		{"the running nodes are what the CIS table says", l.isWhatTheTableSays, false},
 		{"the programs of a master fit into their bound of memory", l.fitsIntoMemory, false},
+		{"what the nodes have loaded for the network is in the cloud kernel of examples/kubernetes", l.hasItsModulesInTheCloudKernel, false},
 		{"a master whose processor stood still under load comes back", l.comesBack, false},
 		{"nothing asked a registry", l.askedNoRegistry, false},
 		{"acknowledged writes and the worker's own state outlive a power cut of both", l.outlivesAPowerCut, true},
+		{"a volume has two copies on two hosts", l.hasAVolume, false},
 	}
 	if setting(t, "SPORE_SOAK", 0) > 0 {
 		steps = append(steps,
@@ -144,8 +148,28 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 
 func (l *lab) becomesReady(t *testing.T) {
 	l.ready()
+	for _, g := range []*guest{l.master, l.worker, l.keeper} {
+		l.runsItsRoles(g)
+	}
 	t.Logf("ready: master after %.0f CPU-s, worker after %.0f CPU-s", l.master.CPU().Seconds(), l.worker.CPU().Seconds())
 	require.NotContains(t, l.must("get", "csr", "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.conditions[*].type} {end}"), "Denied", "requests of our own nodes")
+}
+
+// runsItsRoles waits until nothing is left to do or has failed on a machine, which knows itself by its card.
+func (l *lab) runsItsRoles(g *guest) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), kubeLimit)
+	defer cancel()
+	s, _, mark, err := g.Console.AwaitStatus(ctx, g.mark, "a status line of a running system", func(s vm.Status) bool {
+		return s.System == "running" && s.Times["running"] > 0
+	})
+	require.NoError(l.t, err, g.Config.Name)
+	g.mark = mark
+	require.Empty(l.t, s.Failed, s.Raw)
+	require.Empty(l.t, s.Held, s.Raw)
+	require.Equal(l.t, g.Config.Name, s.Node, s.Raw)
+	require.Equal(l.t, "mac", s.Matched.By, s.Raw)
+	l.t.Logf("%s runs its roles after %.0f s of its clock, at %.0f CPU-s", s.Node, s.Times["running"], g.CPU().Seconds())
 }
 
 func (l *lab) servesByName(t *testing.T) {

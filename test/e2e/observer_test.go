@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/builder/vm/lan"
 )
 
 // observerIP and observerMAC are those of the observer on the machines' network.
@@ -38,12 +39,10 @@ type observer struct {
 
 // plug is where a machine is plugged in.
 type plug struct {
-	conn *net.UDPConn
-	peer *net.UDPAddr
+	read func(frame []byte) (int, error)
+	// send gives a frame to the machine; one that is off hears nothing.
+	send func(frame []byte)
 }
-
-// send gives a frame to the machine; one that is off hears nothing.
-func (p *plug) send(frame []byte) { _, _ = p.conn.WriteTo(frame, p.peer) }
 
 func newObserver() *observer { return &observer{at: map[string]*plug{}} }
 
@@ -53,12 +52,25 @@ func (o *observer) plug(t *testing.T) vm.Link {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	p := &plug{conn, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: udpPort(t)}}
+	peer := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: udpPort(t)}
+	o.add(&plug{conn.Read, func(frame []byte) { _, _ = conn.WriteTo(frame, peer) }})
+	return vm.Link{Own: peer.Port, Peer: conn.LocalAddr().(*net.UDPAddr).Port}
+}
+
+// join joins the network with that of a folder (package lan) until the test ends.
+func (o *observer) join(t *testing.T, dir string) {
+	t.Helper()
+	cable, err := lan.Plug(dir, "observer")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cable.Close()) })
+	o.add(&plug{cable.Receive, cable.Send})
+}
+
+func (o *observer) add(p *plug) {
 	o.mu.Lock()
 	o.plugs = append(o.plugs, p)
 	o.mu.Unlock()
 	go o.serve(p)
-	return vm.Link{Own: p.peer.Port, Peer: conn.LocalAddr().(*net.UDPAddr).Port}
 }
 
 // udpPort is a port that was free just now.
@@ -74,7 +86,7 @@ func udpPort(t *testing.T) int {
 func (o *observer) serve(from *plug) {
 	frame := make([]byte, 64<<10)
 	for {
-		n, err := from.conn.Read(frame)
+		n, err := from.read(frame)
 		if err != nil {
 			return
 		}

@@ -68,7 +68,7 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 		{"all six machines are up from one image", c.comesUp},
 		{"a pod is reached by Service and by name from another node", c.servesByName},
 		{"the API server is killed under load and comes back", c.comesBack},
-		{"a volume has two copies on two hosts", func(t *testing.T) { c.hasTwoCopies(t, "worker-01") }},
+		{"a volume has two copies on two hosts", c.hasTwoCopies},
 		{"one of the hosts is cut off: the volume is read and written", c.losesAHost},
 		{"the host comes back, and Ceph heals", c.heals},
 		{"Kafka takes and gives records with the shipped users", c.streams},
@@ -85,27 +85,13 @@ func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
 		{"the image is built", c.builds},
 		{"both machines are up", func(*testing.T) {
 			c.start("--node kafka-01,edge-01")
+			c.documented("docs/rehearse.md", getNodes) // whose proxy TestAClusterOfKubernetesFromTheImageAlone asks it through
 			c.awaitRoles("kafka-01", "edge-01")
 		}},
 		{"Kafka takes and gives records with the shipped users", c.streams},
 		{"MQTT and DNS answer", c.answers},
 	})
 	c.writeTable("shipped-brokers.md")
-}
-
-// The fewest machines that have a volume with two copies, with the same steps: the other part that make test has the time for.
-func TestTheShippedVolumes(t *testing.T) {
-	c := &cluster{site: newSite(t, "volumes", "configs"), name: "plant", domain: "plant.example", files: map[string]string{}}
-	c.steps([]testStep{
-		{"the image is built", c.builds},
-		{"a master, a worker and the storage are up", func(*testing.T) {
-			c.start("--node master-01,worker-02,storage-01")
-			c.awaitReady([]string{"master-01", "worker-02", "storage-01"}, []string{"master-01", "worker-02"})
-		}},
-		{"a volume has two copies on two hosts", func(t *testing.T) { c.hasTwoCopies(t, "worker-02") }},
-		{"it is read", func(*testing.T) { c.readsAll() }},
-	})
-	c.writeTable("shipped-volumes.md")
 }
 
 // testStep is a part of a test.
@@ -157,6 +143,9 @@ func (c *cluster) start(which string) {
 		"set-cluster plant", "set-cluster "+c.name, "127.0.0.1:1080", c.machines.ProxyAddress()))
 }
 
+// getNodes is how a user asks whether the nodes are there.
+const getNodes = "kubectl --kubeconfig rehearsal.kubeconfig get nodes"
+
 // nodesReady has a line for each node of Kubernetes: its name, whether it is ready, and when its kubelet said so last.
 const nodesReady = `{range .items[*]}{.metadata.name} {range .status.conditions[?(@.type=="Ready")]}{.status} {.lastHeartbeatTime}{end}{"\n"}{end}`
 
@@ -164,7 +153,7 @@ const nodesReady = `{range .items[*]}{.metadata.name} {range .status.conditions[
 func (c *cluster) awaitReady(machines, workers []string) {
 	c.t.Helper()
 	c.awaitRoles(machines...)
-	get := c.documented("docs/rehearse.md", "kubectl --kubeconfig rehearsal.kubeconfig get nodes")
+	get := c.documented("docs/rehearse.md", getNodes)
 	c.within(ready, "all nodes of Kubernetes are ready", func() error {
 		out, err := c.run(get + " -o 'jsonpath=" + nodesReady + "'")
 		if err != nil {
@@ -295,9 +284,8 @@ func (c *cluster) comesBack(t *testing.T) {
 	require.Equal(t, []string{"1"}, slices.DeleteFunc(master.Run("systemctl show -P NRestarts kube-apiserver"), func(s string) bool { return s == "" }))
 }
 
-// keeper has the volume.
-func keeper(worker string) string {
-	return `
+// keeper has the volume, on a worker that no test cuts off by itself.
+const keeper = `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
@@ -309,7 +297,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: keeper}
 spec:
-  nodeSelector: {kubernetes.io/hostname: ` + worker + `}
+  nodeSelector: {kubernetes.io/hostname: worker-01}
   securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 2000, fsGroupChangePolicy: OnRootMismatch}
   containers:
     - name: hello
@@ -318,11 +306,10 @@ spec:
       volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 `
-}
 
-// hasTwoCopies writes into a new volume on a worker, which is one that no test cuts off by itself.
-func (c *cluster) hasTwoCopies(t *testing.T, worker string) {
-	c.apply(keeper(worker))
+// hasTwoCopies writes into a new volume.
+func (c *cluster) hasTwoCopies(t *testing.T) {
+	c.apply(keeper)
 	c.mustKubectl("wait --for=condition=Ready pod/keeper --timeout=" + step.String())
 	c.reached("a pod runs with a new volume")
 	c.fill("/data/first")
