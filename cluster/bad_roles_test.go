@@ -1,5 +1,7 @@
 package cluster
 
+import "spore/cluster/check"
+
 // badRoles holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badRoles = []badInput{
 	{
@@ -17,7 +19,7 @@ var badRoles = []badInput{
 		"a role that nobody knows",
 		[]edit{{"cluster.yaml", "roles: [worker]", "roles: [mainframe]"}},
 		[]string{
-			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write mqtt-broker, dns-server, control-plane, master, worker, kafka-broker, kafka-controller, ceph-mon or ceph-osd`,
+			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write ` + check.OrWords(roleNames()),
 		},
 	},
 	{
