@@ -15,6 +15,7 @@ import (
 
 	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/services"
 )
 
 // begin is when the tests' trees are made.
@@ -27,6 +28,12 @@ func sixNodes(t testing.TB) (*facts.Cluster, []facts.Node) {
 	require.NoError(t, report.Err())
 	c, nodes := cluster.Facts(config)
 	return &c, nodes
+}
+
+// hasRole tells whether the service of a role is one that the six-node cluster has.
+func hasRole(c *facts.Cluster, role string) bool {
+	r, ok := services.Lookup(role)
+	return ok && c.Services.Has(r.Service)
 }
 
 func options(now time.Time) Options {

@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,4 +76,26 @@ func TestTheFormatChangesWithTheSettingsOfAService(t *testing.T) {
 	type after struct{ Port string }
 	require.NotEqual(t, formatOf("mqtt", &before{}), formatOf("mqtt", &after{}))
 	require.NotEqual(t, formatOf("mqtt", &before{}), formatOf("dns", &before{}))
+}
+
+// A program that is given an entry that no row makes would wait for ever.
+func TestEveryEntryOfAProgramIsMadeBySomeRow(t *testing.T) {
+	made := map[string]bool{"agent-certificate": true, "agent-key": true} // Those of package pki, which every node has.
+	for _, s := range All() {
+		for _, a := range s.Authorities {
+			made[a.Name+"-ca-key"], made[a.Key] = true, true
+		}
+		for _, l := range s.Leaves {
+			made[cmp.Or(l.Certificate, l.Name+"-certificate")], made[cmp.Or(l.Key, l.Name+"-key")] = true, true
+		}
+		for _, e := range s.Secrets {
+			made[cmp.Or(e.Entry, e.Name)] = true
+		}
+	}
+	made["agent-ca-key"] = true
+	for _, p := range Programs() {
+		for _, entry := range p.Secrets {
+			require.True(t, made[entry], "%s is given %s", p.Name, entry)
+		}
+	}
 }
