@@ -1,4 +1,5 @@
-// Package configs embeds this folder, the example cluster with every service, so that `spore init` writes the same files that the tests boot.
+// Package configs embeds this folder, the example cluster with every service, so that `spore init` writes the same
+// files that the tests boot.
 package configs
 
 import "embed"

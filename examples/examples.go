@@ -1,5 +1,5 @@
-// Package examples embeds the example clusters besides configs/, so that `spore init --example` writes the same files that the
-// tests boot.
+// Package examples embeds the example clusters besides configs/, so that `spore init --example` writes the same files
+// that the tests boot.
 package examples
 
 import "embed"
