@@ -280,7 +280,7 @@ func table(m *node.Machine) command.Table {
 				words := a.Words("SERVICE", 1, 1)
 				return func(ctx context.Context) error {
 					if _, ok := formation.Lookup((*words)[0]); !ok {
-						return command.Wrongly("%s is no quorum service", (*words)[0])
+						return command.Wrongly("%s is not a quorum service", (*words)[0])
 					}
 					return quorum.Force(ctx, m, os.Stdout, (*words)[0], list(*lose))
 				}

@@ -3,7 +3,7 @@ package cluster
 // badNetwork holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badNetwork = []badInput{
 	{
-		"a name that is no DNS label",
+		"a name that is not a DNS label",
 		[]edit{{"cluster.yaml", "name: plant\n", "name: Plant_1\n"}},
 		[]string{
 			`cluster.yaml:4:7: error: the cluster's name "Plant_1" is not a DNS label; write 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,

@@ -33,11 +33,11 @@ var badNodes = []badInput{
 			`cluster.yaml:15:37: warning: no node has a role of the service mqtt; give one the role mqtt-broker, or remove the service`,
 			`cluster.yaml:15:43: warning: no node has a role of the service dns; give one the role dns-server, or remove the service`,
 			`cluster.yaml:16:8: error: there are no nodes; list at least one with its name and roles`,
-			`services/dns.yaml:15:12: error: the cname "edge-01" is no name of the domain; write the host name of a node, a record's name, or a foreign name with a dot at its end`,
+			`services/dns.yaml:15:12: error: the cname "edge-01" is not a name of the domain; write the host name of a node, a record's name, or a foreign name with a dot at its end`,
 		},
 	},
 	{
-		"a node name that is no DNS label",
+		"a node name that is not a DNS label",
 		[]edit{{"cluster.yaml", "name: worker-01", "name: worker_01"}},
 		[]string{
 			`cluster.yaml:21:11: error: the node's name "worker_01" is not a DNS label; write 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,

@@ -34,7 +34,7 @@ var badServices = []badInput{
 		"two users with one password",
 		[]edit{{"services/mqtt.yaml", "mqtt-password-operator", "mqtt-password-sensor"}},
 		[]string{
-			`services/mqtt.yaml:23:15: warning: the users sensor and operator share the bundle entry "mqtt-password-sensor"; whoever knows one password knows both`,
+			`services/mqtt.yaml:23:15: warning: the users sensor and operator share the bundle entry "mqtt-password-sensor"; each of them knows the password of the other`,
 		},
 	},
 	{
@@ -169,7 +169,7 @@ var badServices = []badInput{
 			`services/dns.yaml:10:28: error: the client network "192.168.20.0/24" exists already, at services/dns.yaml:10; remove one`,
 			`services/dns.yaml:10:45: warning: the client network 10.77.0.128/25 lies in 10.77.0.0/24, whose machines are answered anyway; remove it`,
 			`services/dns.yaml:10:61: warning: the client network 10.244.0.0/16 lies in 10.244.0.0/16, whose machines are answered anyway; remove it`,
-			`services/dns.yaml:10:76: warning: the client network ::/0 is everybody: whoever reaches the DNS servers can have them send answers to others; name the networks that ask`,
+			`services/dns.yaml:10:76: warning: the client network ::/0 contains every address: an attacker can have the DNS servers send answers to others; name the networks that ask`,
 		},
 	},
 	{
@@ -211,7 +211,7 @@ var badServices = []badInput{
 		"an alias of nothing",
 		[]edit{{"services/dns.yaml", "cname: edge-01", "cname: edge-1"}},
 		[]string{
-			`services/dns.yaml:15:12: error: the cname "edge-1" is no name of the domain; did you mean "edge-01"?`,
+			`services/dns.yaml:15:12: error: the cname "edge-1" is not a name of the domain; did you mean "edge-01"?`,
 		},
 	},
 	{

@@ -98,7 +98,7 @@ func (k *checker) checkRecognition(p check.Place, n spec.Node) {
 	}
 	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
 		if program.WaitsForSecrets() {
-			k.Notef(p, "node %s is recognised only by %s, which is no proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
+			k.Notef(p, "node %s is recognised only by %s, which is not a proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return
 		}
 	}

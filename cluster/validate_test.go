@@ -52,7 +52,7 @@ func messages(r check.Report) []string {
 func TestTheExampleOfAnEdgeHasNotesOnly(t *testing.T) {
 	_, report := Check(os.DirFS("../examples/edge"), Options{Strict: true})
 	require.Equal(t, []string{
-		"note: node mqtt-01 is recognised only by the address or host name that DHCP gives it, which is no proof of identity: mosquitto waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this",
+		"note: node mqtt-01 is recognised only by the address or host name that DHCP gives it, which is not a proof of identity: mosquitto waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this",
 		"note: node dns-01 is recognised only by the address or host name that DHCP gives it, or when somebody chooses it; add macs, serial or uuid unless you want that",
 	}, messages(report))
 }

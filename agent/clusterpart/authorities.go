@@ -61,7 +61,7 @@ func (p Part) Authorities() (Authorities, error) {
 		}
 		if e.Name() == pki.RevisionFile {
 			if a.Revision, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
-				return a, fmt.Errorf("read the authorities of the cluster part: %s: it is no number; build the image again", e.Name())
+				return a, fmt.Errorf("read the authorities of the cluster part: %s is not a number; build the image again", e.Name())
 			}
 			continue
 		}

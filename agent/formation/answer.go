@@ -54,7 +54,7 @@ func readAnswer(r io.Reader, cluster, node, service string) (Answer, error) {
 	a, err := parseAnswer(data)
 	switch {
 	case err != nil:
-		return Answer{}, fmt.Errorf("its answer is none: %w", err)
+		return Answer{}, fmt.Errorf("malformed answer: %w", err)
 	case a.Cluster != cluster:
 		return Answer{}, fmt.Errorf("it belongs to cluster %.64q", a.Cluster)
 	case a.Node != node || a.Service != service:

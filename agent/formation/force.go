@@ -113,7 +113,7 @@ func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
 	initial := clone(o.Initial)
 	for _, name := range append(slices.Clone(lose), o.Node) {
 		if !slices.Contains(initial, name) {
-			return Plan{}, fmt.Errorf("%s is no member of %s by the configuration; those are %s", name, o.Service, strings.Join(initial, ", "))
+			return Plan{}, fmt.Errorf("%s is not a member of %s by the configuration; those are %s", name, o.Service, strings.Join(initial, ", "))
 		}
 	}
 	before, err := Read(o.Dir, o.Service)

@@ -52,7 +52,7 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, asks nodeapi.Cal
 	members, known := s.Members[service]
 	switch {
 	case !known:
-		http.Error(w, s.Node+" is no member of such a service; give all nodes the same configuration", http.StatusNotFound)
+		http.Error(w, s.Node+" is not a member of such a service; give all nodes the same configuration", http.StatusNotFound)
 		return
 	case asks.Name == "" || !asks.Is(nodeapi.Node) || !slices.Contains(members, asks.Name):
 		http.Error(w, "the configuration of "+s.Node+" has no such member of "+service+"; give it the present one first", http.StatusForbidden)

@@ -195,7 +195,7 @@ func TestOnlyMembersAreAnswered(t *testing.T) {
 	}{
 		"a member":                    {own, "kafka", ""},
 		"a node that is no member":    {l.identity("edge", "agent"), "kafka", "has no such member"},
-		"a service that is none here": {own, "ceph-mon", "no member of such a service"},
+		"a service that is none here": {own, "ceph-mon", "not a member of such a service"},
 		"an agent of another cluster": {mixed, "kafka", "bad certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestAnswersOfAMemberAreBounded(t *testing.T) {
 		answer  func(w http.ResponseWriter)
 		problem string
 	}{
-		"garbage": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hello") }, "its answer is none"},
+		"garbage": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hello") }, "malformed answer"},
 		"endless": {func(w http.ResponseWriter) {
 			for range 1 << 10 {
 				_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<10))

@@ -236,7 +236,7 @@ func numbers(names []string) ([]int, error) {
 	for _, name := range names {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 0 || n > 1<<16 || strconv.Itoa(n) != name {
-			return nil, fmt.Errorf("the LUKS header is damaged: %.32q is no number", name)
+			return nil, fmt.Errorf("the LUKS header is damaged: %.32q is not a number", name)
 		}
 		out = append(out, n)
 	}

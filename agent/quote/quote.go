@@ -127,7 +127,7 @@ func readCertificate(t transport.TPM) ([]byte, error) {
 func derOnly(b []byte) ([]byte, error) {
 	// SEQUENCE with a length of two bytes (X.690, section 8.1.3): a certificate is never as short as to have another one.
 	if len(b) < 4 || b[0] != 0x30 || b[1] != 0x82 {
-		return nil, errors.New("it is no certificate")
+		return nil, errors.New("it is not a certificate")
 	}
 	n := 4 + int(b[2])<<8 + int(b[3])
 	if n > len(b) {

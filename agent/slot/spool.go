@@ -201,7 +201,7 @@ func openUntrusted(path string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", path)
+		err = fmt.Errorf("%s is not a file", path)
 	}
 	if err != nil {
 		f.Close()

@@ -209,7 +209,7 @@ func nodeName(data []byte) (string, error) {
 		good = good && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-')
 	}
 	if !good {
-		return "", fmt.Errorf("%q is no DNS label (a-z, 0-9 and -, at most 63)", name)
+		return "", fmt.Errorf("%q is not a DNS label (a-z, 0-9 and -, at most 63)", name)
 	}
 	return name, nil
 }

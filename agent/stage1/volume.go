@@ -82,7 +82,7 @@ func describeMount(err error) error {
 		return fmt.Errorf("%w; module squashfs is not loaded", err)
 	}
 	if err != nil && strings.Contains(err.Error(), "invalid argument") {
-		return fmt.Errorf("%w; what is mapped is no squashfs that this kernel knows", err)
+		return fmt.Errorf("%w; what is mapped is not a squashfs that this kernel knows", err)
 	}
 	return err
 }

@@ -206,7 +206,7 @@ func TestWhatTheImageCannotBecomeIsRefusedAndNothingIsWritten(t *testing.T) {
 	}{
 		"another service": {
 			[][3]string{{"cluster.yaml", "services: [mqtt, dns]", "services: [mqtt, dns, kafka]"}},
-			"cluster.yaml:26:23: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain",
+			"cluster.yaml:27:23: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain",
 		},
 		"another package": {
 			[][3]string{{"image.yaml", "suite: trixie", "packages: [tmux]"}}, "image.yaml:4:12: error: package tmux is not in the image",

@@ -44,7 +44,7 @@ type part struct {
 	ref, group, name, version, purl string
 	// path is where the image has it, sha256 the hash of the file that it is, or, for a package, came as.
 	path, sha256 string
-	// sum is the hash of a Go module in the form of go.sum, which is no hash of a file.
+	// sum is the hash of a Go module in the form of go.sum, which is not a hash of a file.
 	sum string
 	// source is the source package, license an SPDX expression; both may be empty.
 	source, license string

@@ -95,7 +95,7 @@ func spdxPackage(p part) *spdx.Package {
 	case p.source != "":
 		out.PackageSourceInfo = "built from the Debian source package " + p.source
 	case p.sum != "":
-		out.PackageSourceInfo = "verified by the Go module sum " + p.sum + ", which is no hash of a file"
+		out.PackageSourceInfo = "verified by the Go module sum " + p.sum + ", which is not a hash of a file"
 	case p.path != "":
 		out.PackageFileName = p.path
 	}

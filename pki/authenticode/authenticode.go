@@ -131,7 +131,7 @@ func (s *signedData) checkProgram(c *x509.Certificate, digest Hash) error {
 	}
 	var content indirectData
 	if rest, err := asn1.Unmarshal(s.Content.Content.Bytes, &content); err != nil || len(rest) > 0 {
-		return errors.Join(errors.New("its content is none of a signature of a program"), err)
+		return errors.Join(errors.New("its content is not a signature of a program"), err)
 	}
 	if !content.Digest.Algorithm.Algorithm.Equal(oidSHA256) {
 		return errors.New("it has another digest than SHA-256")

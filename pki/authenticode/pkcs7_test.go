@@ -56,7 +56,7 @@ func TestSignaturesThatOthersReadInAnotherWay(t *testing.T) {
 	require.Empty(t, readSignature(signature(t, key, c, content, true), hash).Problem)
 	require.Equal(t, "it has no attributes", readSignature(signature(t, key, c, content, false), hash).Problem)
 	two := append(append([]byte(nil), content...), content...)
-	require.Contains(t, readSignature(signature(t, key, c, two, true), hash).Problem, "its content is none of a signature of a program")
+	require.Contains(t, readSignature(signature(t, key, c, two, true), hash).Problem, "its content is not a signature of a program")
 	require.Contains(t, readSignature(signature(t, key, c, content, true), Hash{8}).Problem, "was changed after it was signed")
 }
 

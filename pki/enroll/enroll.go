@@ -226,7 +226,7 @@ func NewKey() (Key, error) {
 func ParseKey(secret []byte) (Key, error) {
 	id, err := age.ParseX25519Identity(string(secret))
 	if err != nil {
-		return Key{}, errors.New("it is no key")
+		return Key{}, errors.New("it is not a key")
 	}
 	return Key{id}, nil
 }

@@ -373,7 +373,7 @@ func TestAKeyIsKeptAndNeverShown(t *testing.T) {
 		require.NotContains(t, strings.ToUpper(fmt.Sprintf(verb, k)), "SECRET", verb)
 	}
 	_, err = ParseKey([]byte("AGE-SECRET-KEY-hunter2"))
-	require.EqualError(t, err, "it is no key")
+	require.EqualError(t, err, "it is not a key")
 	_, err = k.Open([]byte("age-encryption.org/v1\nrubbish"), nil)
 	require.Error(t, err)
 	_, err = k.Open(make([]byte, maxSealed+1), nil)

@@ -73,7 +73,7 @@ func checkClients(k *check.Checker, file check.File, s *Settings) {
 			}
 		}
 		if n.Bits() == 0 {
-			k.Warningf(p, "the client network %s is everybody: whoever reaches the DNS servers can have them send answers to others; name the networks that ask", n)
+			k.Warningf(p, "the client network %s contains every address: an attacker can have the DNS servers send answers to others; name the networks that ask", n)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func checkAlias(k *check.Checker, p check.Place, r Record, s *Settings, taken ch
 		if hint == "" {
 			hint = "; write the host name of a node, a record's name, or a foreign name with a dot at its end"
 		}
-		k.Errorf(p, "the cname %q is no name of the domain%s", check.Clip(r.CNAME), hint)
+		k.Errorf(p, "the cname %q is not a name of the domain%s", check.Clip(r.CNAME), hint)
 		return
 	}
 	for _, other := range s.Records {

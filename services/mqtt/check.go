@@ -44,7 +44,7 @@ func checkSettings(k *check.Checker, file check.File) {
 		k.SecretRef(p.Then("password"), "password", u.Password)
 		if ref := u.Password.SecretRef; ref != "" {
 			if first, twice := refs[ref]; twice {
-				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q; whoever knows one password knows both", check.Clip(s.Users[first].Name), check.Clip(u.Name), check.Clip(ref))
+				k.Warningf(p.Then("password"), "the users %s and %s share the bundle entry %q; each of them knows the password of the other", check.Clip(s.Users[first].Name), check.Clip(u.Name), check.Clip(ref))
 			} else {
 				refs[ref] = i
 			}

@@ -17,7 +17,7 @@ const (
 func CheckName(name string) error {
 	trimmed := strings.TrimSuffix(name, ".")
 	if trimmed == "" || len(trimmed) > maxName {
-		return fmt.Errorf("%q is no DNS name", name)
+		return fmt.Errorf("%q is not a DNS name", name)
 	}
 	for i, label := range strings.Split(trimmed, ".") {
 		if i == 0 && label == "*" {
@@ -27,7 +27,7 @@ func CheckName(name string) error {
 			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
 		})
 		if !ok {
-			return fmt.Errorf("%q is no DNS name", name)
+			return fmt.Errorf("%q is not a DNS name", name)
 		}
 	}
 	return nil

@@ -109,5 +109,5 @@ func strangers(t *testing.T, l *Lab, n *Node) {
 	_, err = c.Read(context.Background(), n.Facts.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
 	require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader", "a node that was broken into reads no other node's journal")
 	_, err = c.Read(context.Background(), n.Facts.Name, nodeapi.Request{Path: nodeapi.FormationPath + "kafka"}, 1000)
-	require.ErrorContains(t, err, "is no member of such a service")
+	require.ErrorContains(t, err, "is not a member of such a service")
 }

@@ -122,7 +122,7 @@ func TestCertificatesAreForTheNodesOfClusterYAML(t *testing.T) {
 		{"an address of another node", "the address 10.77.0.21 is not one of node worker-01", worker, request{cn: "system:node:worker-01", org: "system:nodes", ips: []string{"10.77.0.21"}, serving: true}},
 		{"serving by the bundle's certificate", "not by the certificate of its bundle", bootstrap, request{cn: "system:node:worker-01", org: "system:nodes", dns: []string{"worker-01"}, serving: true}},
 		{"a wrong organization", "the subject is", bootstrap, request{cn: "system:node:worker-01", org: "spore:nodes"}},
-		{"asked for by an administrator", "is no identity of a node", admin, request{cn: "system:node:worker-01", org: "system:nodes"}},
+		{"asked for by an administrator", "is not the identity of a node", admin, request{cn: "system:node:worker-01", org: "system:nodes"}},
 		{"asked for by a machine that is not a node of the cluster any more", `cluster.yaml has no node "worker-99"`, p.stranger("spore:kubelet-bootstrap:worker-99"), request{cn: "system:node:worker-99", org: "system:nodes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func parseSnapshotName(s string) (n SnapshotName, err error) {
 		return n, errors.New("its revision is not a number")
 	}
 	if n.Node, n.Hash = rest[:i], rest[i+1:]; len(n.Node) > maxNodeName || !nodeName.MatchString(n.Node) {
-		return n, errors.New("its node is none")
+		return n, errors.New("its node is malformed")
 	}
 	if b, err := hex.DecodeString(n.Hash); err != nil || len(b) != snapshotHash || strings.ToLower(n.Hash) != n.Hash {
 		return n, errors.New("its hash has not 32 hexadecimal digits in lower case")

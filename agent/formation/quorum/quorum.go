@@ -109,7 +109,7 @@ func Show(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) erro
 func Force(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
 	s, ok := formation.Lookup(name)
 	if !ok {
-		return fmt.Errorf("%s is no quorum service", name)
+		return fmt.Errorf("%s is not a quorum service", name)
 	}
 	c, n, err := m.Self()
 	if err != nil {

@@ -72,6 +72,6 @@ func TestAWipedBrokerWaitsAndJoinsTheOneThatHasData(t *testing.T) {
 
 func TestOnlyAMemberFormsAQuorumByForce(t *testing.T) {
 	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
-	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "ceph-mon", nil), "is no member of ceph-mon")
-	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "mqtt", nil), "mqtt is no quorum service")
+	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "ceph-mon", nil), "is not a member of ceph-mon")
+	require.ErrorContains(t, quorum.Force(t.Context(), m, io.Discard, "mqtt", nil), "mqtt is not a quorum service")
 }

@@ -126,7 +126,7 @@ func parseHave(r io.Reader) (Have, error) {
 func keyMade(key string) (time.Time, error) {
 	b, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(b) < 12 || len(b) != 12+int(binary.LittleEndian.Uint16(b[10:])) {
-		return time.Time{}, errors.New("it is no key of Ceph")
+		return time.Time{}, errors.New("it is not a key of Ceph")
 	}
 	return time.Unix(int64(binary.LittleEndian.Uint32(b[2:])), int64(binary.LittleEndian.Uint32(b[6:]))), nil
 }

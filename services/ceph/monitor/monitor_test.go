@@ -242,7 +242,7 @@ func TestOnlyWhatDiffersIsChanged(t *testing.T) {
 
 func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 	_, err := Wanted(testCluster(&ceph.Settings{}), "a", func(string) (string, error) { return "password", nil })
-	require.EqualError(t, err, "the secret ceph-admin-key: it is no key of Ceph")
+	require.EqualError(t, err, "the secret ceph-admin-key: it is not a key of Ceph")
 	_, err = Wanted(testCluster(&ceph.Settings{}), "a", func(string) (string, error) { return "", errors.New("not given") })
 	require.EqualError(t, err, "not given")
 	_, err = Wanted(testCluster(nil), "a", nil)
@@ -251,7 +251,7 @@ func TestAKeyThatIsNoneIsRefused(t *testing.T) {
 	h := fulfilled(w)
 	h.Entities["mgr.a"] = Entity{"mgr.a", "AQ==", nil}
 	_, err = Changes(w, h)
-	require.EqualError(t, err, "the key of mgr.a that Ceph has: it is no key of Ceph")
+	require.EqualError(t, err, "the key of mgr.a that Ceph has: it is not a key of Ceph")
 }
 
 func TestEachNodeHasAKeyOfItsOwn(t *testing.T) {

@@ -181,20 +181,20 @@ func TestCorednsRefuses(t *testing.T) {
 		{"no hosts file", "hosts file of the cluster part: not given", func(in *rendering.Input) { in.Hosts = nil }},
 		{"a hosts line without name", "line 1: 10.0.0.1 has no name", func(in *rendering.Input) { in.Hosts = strings.NewReader("10.0.0.1\n") }},
 		{"a hosts line without address", "line 2", func(in *rendering.Input) { in.Hosts = strings.NewReader("\nx y\n") }},
-		{"a hosts name that is zone syntax", `"$INCLUDE" is no DNS name`, func(in *rendering.Input) { in.Hosts = strings.NewReader("10.0.0.1 $INCLUDE\n") }},
+		{"a hosts name that is zone syntax", `"$INCLUDE" is not a DNS name`, func(in *rendering.Input) { in.Hosts = strings.NewReader("10.0.0.1 $INCLUDE\n") }},
 		{"an alias of a node's name", "the alias edge-01.lab.internal. cannot stand beside another record", func(in *rendering.Input) {
 			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "edge-01", CNAME: "dns-01"}}
 		}},
 		{"a name with two aliases", "the alias a.lab.internal. cannot stand", func(in *rendering.Input) {
 			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", CNAME: "dns-01"}, {Name: "a", CNAME: "edge-01"}}
 		}},
-		{"a record name with a space", `"a b" is no DNS name`, func(in *rendering.Input) {
+		{"a record name with a space", `"a b" is not a DNS name`, func(in *rendering.Input) {
 			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a b", CNAME: "dns-01"}}
 		}},
 		{"a record address that is none", "record a of dns.yaml", func(in *rendering.Input) {
 			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", Addresses: []string{"10.0.0.256"}}}
 		}},
-		{"an alias target with a semicolon", `"x;y" is no DNS name`, func(in *rendering.Input) {
+		{"an alias target with a semicolon", `"x;y" is not a DNS name`, func(in *rendering.Input) {
 			dns.Of(in.Cluster.Services).Records = []dns.Record{{Name: "a", CNAME: "x;y"}}
 		}},
 		{"a forwarder that is a name", "forwarder", func(in *rendering.Input) { dns.Of(in.Cluster.Services).Forwarders = []string{"dns.example.com"} }},

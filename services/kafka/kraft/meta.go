@@ -78,7 +78,7 @@ func parseMeta(data []byte) (*Meta, error) {
 	}
 	node, err := strconv.ParseInt(values["node.id"], 10, 32)
 	if err != nil || node < 0 {
-		return nil, fmt.Errorf("node.id %.20q is no number of a node", values["node.id"])
+		return nil, fmt.Errorf("node.id %.20q is not the number of a node", values["node.id"])
 	}
 	if values["cluster.id"] == "" {
 		return nil, errors.New("it has no cluster.id")

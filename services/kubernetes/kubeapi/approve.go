@@ -116,7 +116,7 @@ func (k Known) Decide(r Request) (Verdict, string) {
 	case !kubelets:
 		return Deny, fmt.Sprintf("a node has no use for a certificate of the signer %.100q", r.SignerName)
 	case asker == "":
-		return Deny, fmt.Sprintf("%.100q is no identity of a node", r.Username)
+		return Deny, fmt.Sprintf("%.100q is not the identity of a node", r.Username)
 	}
 	node, ok := k[asker]
 	if !ok {

@@ -141,11 +141,11 @@ func TestRequestsThatDoNotFitAreDenied(t *testing.T) {
 			r.Username = "spore:kubelet-bootstrap:edge-01"
 			r.Request = ask(t, testKey(t), "system:node:edge-01", nil)
 		})},
-		{"a node without a name", `"spore:kubelet-bootstrap:" is no identity of a node`, client(func(r *Request) { r.Username = "spore:kubelet-bootstrap:" })},
-		{"a person", `"kubernetes-admin" is no identity of a node`, client(func(r *Request) { r.Username = "kubernetes-admin" })},
-		{"a service account", `"system:serviceaccount:default:default" is no identity`, client(func(r *Request) { r.Username = "system:serviceaccount:default:default" })},
-		{"a user who only has the name", "is no identity of a node", client(func(r *Request) { r.Groups = []string{"system:authenticated"} })},
-		{"a user with the name of one kind and the group of the other", "is no identity of a node", client(func(r *Request) { r.Groups = []string{"system:nodes"} })},
+		{"a node without a name", `"spore:kubelet-bootstrap:" is not the identity of a node`, client(func(r *Request) { r.Username = "spore:kubelet-bootstrap:" })},
+		{"a person", `"kubernetes-admin" is not the identity of a node`, client(func(r *Request) { r.Username = "kubernetes-admin" })},
+		{"a service account", `"system:serviceaccount:default:default" is not the identity`, client(func(r *Request) { r.Username = "system:serviceaccount:default:default" })},
+		{"a user who only has the name", "is not the identity of a node", client(func(r *Request) { r.Groups = []string{"system:authenticated"} })},
+		{"a user with the name of one kind and the group of the other", "is not the identity of a node", client(func(r *Request) { r.Groups = []string{"system:nodes"} })},
 		{"another organization", "the subject is", subject(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} })},
 		{"one organization more", "the subject is", subject(func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{"system:nodes", "system:masters"}

@@ -128,7 +128,7 @@ func publicKey(secret []byte) ([]byte, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, errors.New("the bundle entry is no key that signs")
+		return nil, errors.New("the bundle entry is not a key that signs")
 	}
 	return x509.MarshalPKIXPublicKey(signer.Public())
 }

@@ -103,7 +103,7 @@ func Leave(members []Member, masters []string, lists map[string][]string, peers 
 		}
 		for _, name := range masters {
 			if list, ok := lists[name]; !ok || !slices.Equal(list, masters) {
-				return Step{Wait: fmt.Sprintf("%s to run with this configuration: %s is to be removed, which is no master in it", name, m.Label())}
+				return Step{Wait: fmt.Sprintf("%s to run with this configuration: %s is to be removed, which is not a master in it", name, m.Label())}
 			}
 		}
 		wait := majority(members)
@@ -111,7 +111,7 @@ func Leave(members []Member, masters []string, lists map[string][]string, peers 
 			wait = majority(slices.DeleteFunc(slices.Clone(members), func(o Member) bool { return o.ID == m.ID }))
 		}
 		if wait != "" {
-			return Step{Wait: wait + fmt.Sprintf(": %s is to be removed, which is no master any more, and the others have no majority without it", m.Label())}
+			return Step{Wait: wait + fmt.Sprintf(": %s is to be removed, which is not a master any more, and the others have no majority without it", m.Label())}
 		}
 		return Step{Remove: &m}
 	}

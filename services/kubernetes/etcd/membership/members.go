@@ -97,7 +97,7 @@ func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error
 	case step.Done:
 		return "", nil
 	}
-	e.Say(fmt.Sprintf("removes %s (%016x) from etcd: it is no master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
+	e.Say(fmt.Sprintf("removes %s (%016x) from etcd: it is not a master in cluster.yaml any more", step.Remove.Label(), step.Remove.ID))
 	// Several may do it when the leader is the one that goes.
 	if _, err := own.MemberRemove(ctx, step.Remove.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return "", fmt.Errorf("remove %s: %w", step.Remove.Label(), client.Reason(err))

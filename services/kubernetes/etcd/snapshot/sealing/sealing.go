@@ -56,7 +56,7 @@ type Header struct {
 func Identity(secret []byte) (*age.X25519Identity, error) {
 	id, err := age.ParseX25519Identity(strings.TrimSpace(string(secret)))
 	if err != nil {
-		return nil, errors.New("the key for snapshots (etcd-snapshot-key) is none of age's")
+		return nil, errors.New("the key for snapshots (etcd-snapshot-key) is not a key of age")
 	}
 	return id, nil
 }

@@ -157,7 +157,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, id.String(), got.String())
 	for _, bad := range []string{"", "hunter2", id.Recipient().String(), strings.ToLower(id.String()), id.String()[:40]} {
 		_, err := Identity([]byte(bad))
-		require.ErrorContains(t, err, "none of age's")
+		require.ErrorContains(t, err, "not a key of age")
 		if len(bad) > 10 {
 			require.NotContains(t, err.Error(), bad[10:])
 		}
