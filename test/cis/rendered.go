@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"spore/cluster/facts"
@@ -133,5 +134,22 @@ func RenderedFrom(config, units string) (Evidence, error) {
 	if err != nil {
 		return Evidence{}, err
 	}
+	return Rendered(c, os.DirFS(units))
+}
+
+// RenderedWith is RenderedFrom with that node as the worker. Of its roles that one alone counts: checks are of Kubernetes.
+func RenderedWith(worker, config, units string) (Evidence, error) {
+	c, err := kubecluster.Load(config)
+	if err != nil {
+		return Evidence{}, err
+	}
+	const role = "worker"
+	i := slices.IndexFunc(c.Nodes, func(n facts.Node) bool { return n.Name == worker && slices.Contains(n.Roles, role) })
+	if i < 0 {
+		return Evidence{}, fmt.Errorf("no node %s has the role %s", worker, role)
+	}
+	own := c.Nodes[i]
+	own.Roles = []string{role}
+	c.Nodes = append([]facts.Node{own}, slices.Delete(slices.Clone(c.Nodes), i, i+1)...)
 	return Rendered(c, os.DirFS(units))
 }

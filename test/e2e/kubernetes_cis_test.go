@@ -22,7 +22,7 @@ func (l *lab) isWhatTheTableSays(t *testing.T) {
 	require.NoError(t, err)
 	list, err := cis.ReadList(os.DirFS(dir), version)
 	require.NoError(t, err)
-	rendered, err := cis.RenderedFrom(filepath.Join(l.dir, "plant"), filepath.Join(sourceTree, "units"))
+	rendered, err := cis.RenderedWith(workerName, filepath.Join(l.dir, "plant"), filepath.Join(sourceTree, "units"))
 	require.NoError(t, err)
 	want, err := cis.Evaluate(list, rendered)
 	require.NoError(t, err)

@@ -15,6 +15,8 @@ func cephOSD(in rendering.Input) (map[string]rendering.File, error) {
 	}
 	more := []setting{
 		{"public_addr", own.String()},
+		// Without it an OSD listens to other OSDs at every address of the machine.
+		{"cluster_addr", own.String()},
 		// It tells each step of each placement group, hundreds of lines at each start.
 		{"debug_osd", "0/5"},
 		// Where it stands for the rules that spread copies. The name of the node is all that is known of that.
