@@ -54,7 +54,6 @@ import (
 	"maps"
 	"slices"
 
-	"spore/cluster/facts"
 	"spore/services"
 	"spore/services/service"
 )
@@ -62,23 +61,13 @@ import (
 // Service is a quorum service.
 type Service = service.Quorum
 
-// Services is the table of quorum services, with those of the services' rows.
+// Services are the quorum services, which the rows of the services name.
 func Services() []Service {
-	out := []Service{Etcd()}
+	var out []Service
 	for _, s := range services.All() {
 		out = append(out, s.Quorums...)
 	}
-	return append(out, CephMon())
-}
-
-// Etcd is the database of Kubernetes' masters.
-func Etcd() Service {
-	return Service{Name: "etcd", Unit: "etcd.service", Data: "/var/lib/etcd/member", Initial: func(c *facts.Cluster) []string { return c.Members["control-plane"] }}
-}
-
-// CephMon is the monitors of Ceph.
-func CephMon() Service {
-	return Service{Name: "ceph-mon", Unit: "ceph-mon.service", Data: "/var/lib/ceph/mon/ceph-NODE", Initial: func(c *facts.Cluster) []string { return c.Members["ceph-mon"] }}
+	return out
 }
 
 // Lookup finds a quorum service by its name.

@@ -63,6 +63,7 @@ func Service() service.Service {
 				Secrets: []string{"ceph-fsid", "ceph-mds-key"}},
 		}, volumes),
 		Secrets: secrets,
+		Quorums: []service.Quorum{MonQuorum()},
 		Renewal: renewal,
 		Live: []service.Live{
 			{Path: "members.ceph", Why: "monitors form a quorum"},

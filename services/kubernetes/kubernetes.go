@@ -114,6 +114,7 @@ func Service() service.Service {
 		Leaves:      leaves,
 		Secrets:     secrets,
 		Words:       words,
+		Quorums:     []service.Quorum{EtcdQuorum()},
 		Renewal:     renewal,
 		Live: []service.Live{
 			{Path: "members.control-plane", Why: "masters form a quorum"},

@@ -22,6 +22,7 @@ import (
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/cluster/facts"
+	"spore/services/ceph"
 	"spore/services/ceph/monitor"
 	cephnode "spore/services/ceph/node"
 	"spore/services/rendering"
@@ -48,7 +49,7 @@ func Monitor(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	_, err = quorum.Enter(ctx, m, formation.CephMon(), store.Empty, func(ctx context.Context, p formation.Plan) error {
+	_, err = quorum.Enter(ctx, m, ceph.MonQuorum(), store.Empty, func(ctx context.Context, p formation.Plan) error {
 		if p.Kind == formation.Form {
 			first := slices.DeleteFunc(slices.Clone(mons), func(mon cephnode.Monitor) bool { _, forms := p.Members[mon.Name]; return !forms })
 			return store.Form(ctx, first)

@@ -36,7 +36,7 @@ func Bootstrap(ctx context.Context, m *master.Machine, out io.Writer, lose []str
 		fmt.Fprintf(out, "what is in %s, if there is anything, is kept as %s\n", origin.Data, filepath.Join(origin.Home, origin.GivenUp))
 	}
 	// Not waited for: it is active when the others are there. With it down, the gate makes the new data.
-	said, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", formation.Etcd().Unit).CombinedOutput()
+	said, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", kubernetes.EtcdQuorum().Unit).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restart etcd: %w: %s; go on with systemctl restart etcd", err, strings.TrimSpace(string(said)))
 	}
@@ -49,7 +49,7 @@ func formationOptions(m *master.Machine) (formation.Options, error) {
 	if err != nil {
 		return formation.Options{}, err
 	}
-	s := formation.Etcd()
+	s := kubernetes.EtcdQuorum()
 	return formation.Options{
 		Service: s.Name, Cluster: c.ID, Node: n.Name, Initial: s.Initial(c), Dir: m.Root.At(paths.Formation), Say: m.Say,
 		Asker: &formation.Client{Cluster: c.ID, Slow: kubernetes.Of(c.Services).Slow(), API: m.Client()},

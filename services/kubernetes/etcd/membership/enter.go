@@ -79,7 +79,7 @@ func newEntrant(m *master.Machine) (*entrant, error) {
 	if e.peer, err = kubernetesnode.EtcdPeer(n, own); err != nil {
 		return nil, err
 	}
-	for _, name := range formation.Etcd().Initial(c) {
+	for _, name := range kubernetes.EtcdQuorum().Initial(c) {
 		if name == n.Name {
 			continue
 		}
@@ -210,7 +210,7 @@ func (e *entrant) note(id uint64, others client.Cluster) error {
 // to wait.
 func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, string) {
 	var waits []string
-	for _, name := range formation.Etcd().Initial(e.cluster) {
+	for _, name := range kubernetes.EtcdQuorum().Initial(e.cluster) {
 		url, other := e.others[name]
 		if !other {
 			continue

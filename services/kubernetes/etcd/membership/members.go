@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/formation"
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
@@ -60,7 +59,7 @@ func Keep(ctx context.Context, m *master.Machine) error {
 // keep says in etcd who the masters are and where this one is, and, where this member leads or nobody of them does, removes one that is none. It says
 // for whom it waits.
 func (e *entrant) keep(ctx context.Context, own *clientv3.Client) (string, error) {
-	masters := slices.Sorted(slices.Values(formation.Etcd().Initial(e.cluster)))
+	masters := slices.Sorted(slices.Values(kubernetes.EtcdQuorum().Initial(e.cluster)))
 	lists, err := readLists(ctx, own)
 	if err != nil {
 		return "", err

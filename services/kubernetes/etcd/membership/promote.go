@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"spore/agent/formation"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/master"
 )
@@ -83,7 +83,7 @@ func (e *entrant) promote(ctx context.Context, own *clientv3.Client) (votes bool
 // one was decided (raft, HardState.Commit): when all members lose power before there is one, none of them knows any more that
 // this member votes, and those are needed that were without it.
 func (e *entrant) settle(ctx context.Context, c *clientv3.Client) error {
-	data, err := json.Marshal(slices.Sorted(slices.Values(formation.Etcd().Initial(e.cluster))))
+	data, err := json.Marshal(slices.Sorted(slices.Values(kubernetes.EtcdQuorum().Initial(e.cluster))))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/origin"
 	"spore/services/kubernetes/etcd/restore"
 	kubernetesnode "spore/services/kubernetes/node"
@@ -48,7 +49,7 @@ func Member(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	masters := formation.Etcd().Initial(c)
+	masters := kubernetes.EtcdQuorum().Initial(c)
 	if !slices.Contains(masters, n.Name) {
 		return fmt.Errorf("%s has not the role control-plane in cluster.yaml", n.Name)
 	}
@@ -88,7 +89,7 @@ func enter(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node
 	if err := unix.Stat(filepath.Dir(string(dir)), &owner); err != nil {
 		return nil, fmt.Errorf("look whose the data of etcd is: %w", err)
 	}
-	_, err := quorum.Enter(ctx, m, formation.Etcd(), dir.Settle, func(_ context.Context, p formation.Plan) error {
+	_, err := quorum.Enter(ctx, m, kubernetes.EtcdQuorum(), dir.Settle, func(_ context.Context, p formation.Plan) error {
 		o := origin.Origin{Kind: p.Kind, Nonce: p.Nonce}
 		if p.Kind == formation.Form {
 			o.Token, o.Alone = origin.Token(c.ID, p.Members), len(p.Members) == 1 && len(masters) == 1
