@@ -67,7 +67,7 @@ func mapped(want gpt.GUID) string { return "/dev/mapper/spore-" + want.String() 
 
 func (o Options) key() error {
 	if o.KeyFile == "" {
-		return fmt.Errorf("there is no key for encrypted disks: the node's bundle does not have it")
+		return fmt.Errorf("the node's bundle has no key for encrypted disks")
 	}
 	if _, err := os.Stat(o.KeyFile); err != nil {
 		return fmt.Errorf("the key for encrypted disks: %w", err)

@@ -203,7 +203,7 @@ func TestForceNamesEveryLoss(t *testing.T) {
 		"which is given up too":                      {h: heard{"A": {Err: errors.New("off")}, "C": {Err: errors.New("off")}}, full: true, lose: names, names: []string{"B"}},
 		"a member that has not looked":               {h: heard{"A": {Answer: Answer{Node: "A"}}, "C": formed("C")}, lose: []string{"C"}, problem: "A has not looked"},
 		"a member with another configuration":        {h: heard{"A": empty("A", nonce1, "", "A"), "C": formed("C")}, lose: []string{"C"}, problem: "A has other members"},
-		"a name that is none":                        {lose: []string{"X"}, problem: "X is not a member of s"},
+		"a name of no member":                        {lose: []string{"X"}, problem: "X is not a member of s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, d := t.TempDir(), &disk{full: tc.full}

@@ -195,7 +195,7 @@ func TestOnlyMembersAreAnswered(t *testing.T) {
 	}{
 		"a member":                    {own, "kafka", ""},
 		"a node that is no member":    {l.identity("edge", "agent"), "kafka", "has no such member"},
-		"a service that is none here": {own, "ceph-mon", "not a member of such a service"},
+		"a service of other nodes":    {own, "ceph-mon", "not a member of such a service"},
 		"an agent of another cluster": {mixed, "kafka", "bad certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {

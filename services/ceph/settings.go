@@ -10,7 +10,7 @@ type Settings struct {
 	FailureDomain string `yaml:"failureDomain,omitempty" json:"failureDomain,omitempty"`
 	// Pools are made when they are missing and never deleted; one called rbd, which Kubernetes is given, when empty.
 	Pools []Pool `yaml:"pools,omitempty" json:"pools,omitempty"`
-	// Filesystems are those of CephFS. They are made when they are missing and never deleted; without any, there are no metadata servers.
+	// Filesystems are those of CephFS. They are made when they are missing and never deleted; metadata servers run where there is one.
 	Filesystems []Filesystem `yaml:"filesystems,omitempty" json:"filesystems,omitempty"`
 	// OSDMemory is how much memory in MiB an OSD tries to stay within, at least 896; when 0, the OSDs of a machine share half of its memory, with at most 4096 each.
 	OSDMemory int `yaml:"osdMemory,omitempty" json:"osdMemory,omitempty"`

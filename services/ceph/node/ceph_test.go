@@ -115,7 +115,7 @@ func TestCephIsRefused(t *testing.T) {
 				return []byte("0f5a0e3c-5a0f-4d6e-8b8e-2a2d8b1c9f11\nauth_cluster_required = none"), nil
 			}
 		}},
-		{"a key that is none", "the secret ceph-mon-key has not the form that Ceph reads", func(in *rendering.Input) {
+		{"a malformed key", "the secret ceph-mon-key has not the form that Ceph reads", func(in *rendering.Input) {
 			was := in.Secret
 			in.Secret = func(ref string) ([]byte, error) {
 				if ref == "ceph-mon-key" {
