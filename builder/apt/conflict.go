@@ -1,9 +1,40 @@
 package apt
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 )
+
+// Clash is an error of Choose: two packages that cannot be in one image.
+type Clash struct {
+	text string
+	// Named are the packages of the list that brought the two; empty where an essential package did.
+	Named [2]string
+}
+
+// Error implements error.
+func (c *Clash) Error() string { return c.text }
+
+// Clashes returns those among the problems of an error of Choose.
+func Clashes(err error) []*Clash {
+	var c *Clash
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []*Clash
+		for _, e := range list.Unwrap() {
+			out = append(out, Clashes(e)...)
+		}
+		return out
+	}
+	if next := errors.Unwrap(err); next != nil {
+		return Clashes(next)
+	}
+	if errors.As(err, &c) {
+		return []*Clash{c}
+	}
+	return nil
+}
 
 // clashes reports every pair of chosen packages of which one Conflicts with or Breaks the other (Debian Policy 7.3, 7.4).
 func (r *resolver) clashes() {
@@ -20,10 +51,26 @@ func (r *resolver) clashes() {
 		}
 		for _, b := range names {
 			if field, rel, ok := r.hits(p, r.chosen[b]); ok && !r.omitted[b] {
-				r.problem("%s %s %s, which is %s", r.chain(p), field, rel, r.chain(r.chosen[b]))
+				r.problems = append(r.problems, &Clash{
+					text:  fmt.Sprintf("%s %s %s, which is %s", r.chain(p), field, rel, r.chain(r.chosen[b])),
+					Named: [2]string{r.root(p), r.root(r.chosen[b])},
+				})
 			}
 		}
 	}
+}
+
+// root is the package of the list that brought one, or empty.
+func (r *resolver) root(p *Package) string {
+	for q := p; q != nil; q = r.chosen[q.NeededBy] {
+		if q.NeededBy == byList {
+			return q.Name
+		}
+		if q.NeededBy == q.Name {
+			break
+		}
+	}
+	return ""
 }
 
 // clashesWithChosen reports whether a package could not be beside those chosen so far.

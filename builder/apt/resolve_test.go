@@ -1,6 +1,7 @@
 package apt
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -181,4 +182,15 @@ func TestAClosureDoesWithoutWhatIsCut(t *testing.T) {
 			require.Equal(t, c.want, strings.Join(got, " "))
 		})
 	}
+}
+
+func TestAClashNamesThePackagesOfTheListThatBroughtIt(t *testing.T) {
+	_, err := world(t, "aa 1; Depends: bb\nbb 1; Conflicts: cc\ncc 1\nee 1; Essential: yes; Breaks: cc").resolve([]string{"aa", "cc"}, nil, nil)
+	var named [][2]string
+	for _, c := range Clashes(fmt.Errorf("resolve: %w", err)) {
+		named = append(named, c.Named)
+	}
+	require.Equal(t, [][2]string{{"aa", "cc"}, {"", "cc"}}, named)
+	require.Empty(t, Clashes(errors.New("other")))
+	require.Empty(t, Clashes(nil))
 }
