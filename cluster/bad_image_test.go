@@ -143,4 +143,125 @@ var badImage = []badInput{
 			`image.yaml:26:17: error: the format "vmdk" is unknown; write disk, iso, netboot or uki`,
 		},
 	},
+	{
+		"decisions about what is no package",
+		[]edit{{"image.yaml", "scripts: {}", "scripts: {TCPdump: {skip: [postinst]}, tcpdump=4.99: {skip: [postinst]}}"}},
+		[]string{
+			`image.yaml:35:20: error: "TCPdump" is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture`,
+			`image.yaml:35:54: error: "tcpdump=4.99" is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture`,
+		},
+	},
+	{
+		"a script that no decision skips",
+		[]edit{{"image.yaml", "scripts: {}", "scripts: {tcpdump: {skip: [postins, preinst, preinst]}}"}},
+		[]string{
+			`image.yaml:35:28: error: the script "postins" is unknown; did you mean "postinst"?`,
+			`image.yaml:35:46: error: the script "preinst" exists already, at image.yaml:35; remove one`,
+		},
+	},
+	{
+		"one script where a list belongs",
+		[]edit{{"image.yaml", "scripts: {}", "scripts: {tcpdump: {skip: postinst}}"}},
+		[]string{
+			`image.yaml:35:27: error: skip is a text where a list belongs; write [postinst]`,
+		},
+	},
+	{
+		"a misspelt key of a decision",
+		[]edit{{"image.yaml", "scripts: {}", "scripts: {tcpdump: {setUid: [/usr/bin/tcpdump]}}"}},
+		[]string{
+			`image.yaml:35:21: error: unknown key "setUid"; did you mean "setuid"?`,
+		},
+	},
+	{
+		"a list of decisions",
+		[]edit{{"image.yaml", "scripts: {}", "scripts: [tcpdump]"}},
+		[]string{
+			`image.yaml:35:10: error: scripts is a list where a mapping belongs; write a name, and its keys below it, indented`,
+		},
+	},
+	{
+		"accounts that are no accounts",
+		[]edit{{"image.yaml", "scripts: {}", `scripts: {a1: {groups: ["a b", x, x, root], users: [{name: "a:b"}, {name: x, group: "-x", home: "/var/lib/x:0", shell: sh}, {name: x}, {name: root}, {group: x}]}}`}},
+		[]string{
+			`image.yaml:35:25: error: "a b" is not the name of a group; write 1 to 32 letters, digits, _ and -, with a letter or _ first`,
+			`image.yaml:35:35: error: the group "x" exists already, at image.yaml:35; remove one`,
+			`image.yaml:35:38: error: every image has the group root; remove it`,
+			`image.yaml:35:60: error: "a:b" is not the name of a user; write 1 to 32 letters, digits, _ and -, with a letter or _ first`,
+			`image.yaml:35:85: error: "-x" is not the name of a group; write 1 to 32 letters, digits, _ and -, with a letter or _ first`,
+			`image.yaml:35:97: error: "/var/lib/x:0" is not a path of passwd(5); write an absolute one without colons and blanks, such as /nonexistent`,
+			`image.yaml:35:120: error: "sh" is not a path of passwd(5); write an absolute one without colons and blanks, such as /usr/sbin/nologin`,
+			`image.yaml:35:132: error: the user "x" exists already, at image.yaml:35; remove one`,
+			`image.yaml:35:143: error: every image has the user root; remove it`,
+			`image.yaml:35:150: error: the key "name" is missing; add it and write a text`,
+		},
+	},
+	{
+		"modes that are no modes",
+		[]edit{{"image.yaml", "scripts: {}", `scripts: {a1: {modes: [{path: /usr/bin/a, mode: "750"}, {path: /usr/bin/a, mode: 0750}, {path: /usr/bin/b}, {path: usr/bin/c, owner: "", group: "a,b"}, {mode: "9999"}]}}`}},
+		[]string{
+			`image.yaml:35:49: error: "750" is not a mode; write four octal digits in quotes, such as "0750"`,
+			`image.yaml:35:64: error: the path "/usr/bin/a" exists already, at image.yaml:35; write all about it into one entry`,
+			`image.yaml:35:82: error: mode is a number where a text belongs; put it into quotes: "0750"`,
+			`image.yaml:35:89: error: the entry changes nothing; write one of owner, group, mode and capabilities, or remove it`,
+			`image.yaml:35:116: error: "usr/bin/c" is not a path in the image; write an absolute one without . and .. and blanks, such as /usr/bin/tcpdump`,
+			`image.yaml:35:134: error: "" is not the name of a user; write 1 to 32 letters, digits, _ and -, with a letter or _ first`,
+			`image.yaml:35:145: error: "a,b" is not the name of a group; write 1 to 32 letters, digits, _ and -, with a letter or _ first`,
+			`image.yaml:35:153: error: the key "path" is missing; add it and write a text`,
+			`image.yaml:35:160: error: "9999" is not a mode; write four octal digits in quotes, such as "0750"`,
+		},
+	},
+	{
+		"capabilities that are no capabilities",
+		[]edit{{"image.yaml", "scripts: {}", `scripts: {a1: {modes: [{path: /usr/bin/a, capabilities: cap_net_row=ep}, {path: /usr/bin/b, capabilities: all=ep}, {path: /usr/bin/c, capabilities: cap_net_raw}]}}`}},
+		[]string{
+			`image.yaml:35:57: error: "cap_net_row=ep" does not give capabilities: "cap_net_row" is not a capability; did you mean "cap_net_raw"?`,
+			`image.yaml:35:107: error: "all=ep" does not give capabilities: "all" is not a capability; write them as for setcap(8), such as cap_net_bind_service,cap_net_raw=ep`,
+			`image.yaml:35:149: error: "cap_net_raw" does not give capabilities: "cap_net_raw" has no =, + or - with the letters e, i and p; write them as for setcap(8), such as cap_net_bind_service,cap_net_raw=ep`,
+		},
+	},
+	{
+		"paths that decisions cannot change",
+		[]edit{{"image.yaml", "scripts: {}", `scripts: {a1: {setuid: [/usr/bin/../bin/a, /, /usr/bin/spore-agent, /proc/self/exe, /usr/bin/a, /usr/bin/a, "/usr/bin/a b"]}}`}},
+		[]string{
+			`image.yaml:35:25: error: "/usr/bin/../bin/a" is not a path in the image; write an absolute one without . and .. and blanks, such as /usr/bin/tcpdump`,
+			`image.yaml:35:44: error: "/" is not a path in the image; write an absolute one without . and .. and blanks, such as /usr/bin/tcpdump`,
+			`image.yaml:35:47: error: /usr/bin/spore-agent cannot be changed: the machine is run by it; remove the entry`,
+			`image.yaml:35:69: error: /proc/self/exe cannot be changed: what is mounted there hides it; remove the entry`,
+			`image.yaml:35:97: error: the program "/usr/bin/a" exists already, at image.yaml:35; remove one`,
+			`image.yaml:35:109: error: "/usr/bin/a b" is not a path in the image; write an absolute one without . and .. and blanks, such as /usr/bin/tcpdump`,
+		},
+	},
+	{
+		"links that lead nowhere",
+		[]edit{{"image.yaml", "scripts: {}", `scripts: {a1: {links: [{path: /usr/bin/a, target: b}, {path: /usr/bin/b, target: /usr/bin/b}, {path: /dev/null, target: /usr/bin/b}, {path: /usr/bin/c}]}}`}},
+		[]string{
+			`image.yaml:35:51: error: "b" is not a path in the image; write an absolute one, such as /usr/bin/vim.tiny`,
+			`image.yaml:35:82: error: the link leads to itself; write the file that it is for`,
+			`image.yaml:35:102: error: /dev/null cannot be changed: what is mounted there hides it; remove the entry`,
+			`image.yaml:35:134: error: the key "target" is missing; add it and write a text`,
+		},
+	},
+	{
+		"answers to nothing",
+		[]edit{{"image.yaml", "debconf: {}", `debconf: {Postfix: {a: b}, a1: {"a b": c, a1/b: true, a1/c: "two\nlines"}}`}},
+		[]string{
+			`image.yaml:39:20: error: "Postfix" is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture`,
+			`image.yaml:39:40: error: "a b" is not the name of a question; write it as in the package's templates, such as postfix/main_mailer_type`,
+			`image.yaml:39:49: error: a1/b is true or false where a text belongs; put it into quotes: "true"`,
+			`image.yaml:39:61: error: the answer to a1/c is not one line of at most 4096 bytes; write it as debconf would show it`,
+		},
+	},
+	{
+		"secrets as answers",
+		[]edit{{"image.yaml", "debconf: {}", `debconf: {a1: {a1/admin-pass: x1, a1/password_again: x2, a1/password1: x3, a1/shared-secret: x4, a1/adminpw: x5, a1/bypass: "true"}}`}},
+		[]string{
+			`image.yaml:39:31: error: the question a1/admin-pass asks for a secret: no secret in an image; remove it, and give the secret on the node`,
+			`image.yaml:39:54: error: the question a1/password_again asks for a secret: no secret in an image; remove it, and give the secret on the node`,
+			`image.yaml:39:72: error: the question a1/password1 asks for a secret: no secret in an image; remove it, and give the secret on the node`,
+			`image.yaml:39:79: error: this line holds a literal secret; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef`,
+			`image.yaml:39:94: error: the question a1/shared-secret asks for a secret: no secret in an image; remove it, and give the secret on the node`,
+			`image.yaml:39:110: error: the question a1/adminpw asks for a secret: no secret in an image; remove it, and give the secret on the node`,
+		},
+	},
 }

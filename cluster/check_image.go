@@ -29,8 +29,8 @@ var keepable = []string{
 	"/usr/sbin/", "/usr/share/",
 }
 
-// packageName is the syntax of Debian Policy, section 5.6.1.
-var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+// packageForm is the syntax of Debian Policy, section 5.6.1.
+var packageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
 func (k *checker) checkImage() {
 	src, m := k.c.image, &k.c.Image
@@ -58,6 +58,8 @@ func (k *checker) checkImage() {
 	k.checkPackages(src, m.Packages)
 	k.listOf(src, "keep", "the kind", m.Keep, kept)
 	k.checkKeepPaths(src, m.KeepPaths)
+	k.checkScripts(src, m.Scripts)
+	k.checkDebconf(src, m.Debconf)
 	k.checkArguments(src, m.KernelArguments)
 	k.checkSlots(src)
 }
@@ -86,11 +88,9 @@ func (k *checker) checkPackages(src *source, list []string) {
 	seen := k.Unique()
 	for i, name := range list {
 		p := check.In(src, "packages", i)
-		if !packageName.MatchString(name) {
-			k.Errorf(p, "%q is not the name of a Debian package; write the name alone, such as tcpdump, without version or architecture", check.Clip(name))
-			continue
+		if k.packageName(p, name) {
+			seen.Add(p, "the package", name, "remove one")
 		}
-		seen.Add(p, "the package", name, "remove one")
 	}
 }
 

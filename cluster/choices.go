@@ -11,17 +11,18 @@ import (
 // pages. The entries of a list are meant where the key holds one.
 func Choices() map[string][]string {
 	return map[string][]string{
-		"Cluster.services": services.Names(),
-		"Node.roles":       roleNames(),
-		"Bond.mode":        bondModes,
-		"Disk.use":         diskUses,
-		"State.encrypt":    stateKeys,
-		"State.withoutTPM": withoutTPM,
-		"Image.suite":      suites,
-		"Image.components": components,
-		"Image.kernel":     kernels,
-		"Image.keep":       kept,
-		"Image.formats":    spec.Formats,
+		"Cluster.services":    services.Names(),
+		"Node.roles":          roleNames(),
+		"Bond.mode":           bondModes,
+		"Disk.use":            diskUses,
+		"State.encrypt":       stateKeys,
+		"State.withoutTPM":    withoutTPM,
+		"Image.suite":         suites,
+		"Image.components":    components,
+		"Image.kernel":        kernels,
+		"Image.keep":          kept,
+		"Image.formats":       spec.Formats,
+		"ScriptDecision.skip": spec.SkippableScripts,
 	}
 }
 

@@ -45,7 +45,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, name string) {
 	case reflect.Slice:
 		d.list(n, v, name)
 	case reflect.Map:
-		d.texts(n, v, name)
+		d.named(n, v, name)
 	default:
 		d.scalar(n, v, name)
 	}
@@ -131,10 +131,14 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, name string) {
 	}
 }
 
-// texts decodes a mapping from text to text.
-func (d *decoder) texts(n *yaml.Node, v reflect.Value, name string) {
+// named decodes a mapping whose keys are names that the user chooses.
+func (d *decoder) named(n *yaml.Node, v reflect.Value, name string) {
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, "%s is %s where a mapping belongs; write lines of the form key: \"value\"", name, kindOf(n))
+		form := "lines of the form key: \"value\""
+		if v.Type().Elem().Kind() != reflect.String {
+			form = "a name, and its keys below it, indented"
+		}
+		d.fail(n, "%s is %s where a mapping belongs; write %s", name, kindOf(n), form)
 		return
 	}
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(n.Content)/2))

@@ -27,6 +27,8 @@ const (
 	imageFile   = "image.yaml"
 	servicesDir = "services"
 	nodesDir    = "nodes"
+	// accountsFile has ids of users and groups; `spore lock` writes it, and builder/accounts reads it.
+	accountsFile = "accounts.yaml"
 	// revokedFile is what `spore keys revoke` makes.
 	revokedFile = "dbx.auth"
 )
@@ -55,6 +57,8 @@ type Config struct {
 	Public Public
 	// Revoked is the signed write of dbx with the images that machines start no more; empty when none are.
 	Revoked []byte
+	// Accounts is the file accounts.yaml as it is; nil without one.
+	Accounts []byte
 
 	cluster, image *source
 	// services holds the files of services/ by service name.
@@ -119,6 +123,7 @@ func Load(fsys fs.FS) (*Config, check.Report) {
 	l.statFiles(c)
 	l.loadNodes(c)
 	c.Revoked = l.revoked()
+	c.Accounts = l.accounts()
 	return c, l.report.Sorted()
 }
 
@@ -146,13 +151,27 @@ func (l *loader) revoked() []byte {
 	return nil
 }
 
+// accounts reads the ids of users and groups, which only a build has a use for.
+func (l *loader) accounts() []byte {
+	data, err := l.read(accountsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		l.add(check.Error, accountsFile, 1, 1, "cannot be read: %v", plain(err))
+		return nil
+	}
+	return data
+}
+
 // topLevel finds files of the folder whose names are nearly right.
 func (l *loader) topLevel() {
-	known := []string{clusterFile, imageFile}
+	known := []string{clusterFile, imageFile, accountsFile}
 	for _, e := range l.dir(".") {
 		switch name := e.Name(); {
 		case !e.IsDir() && isYAML(name) && !slices.Contains(known, name):
-			l.add(check.Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s/ and %s/%s", clusterFile, imageFile, servicesDir, nodesDir, check.Suggest(name, known))
+			l.add(check.Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s, %s/ and %s/%s",
+				clusterFile, imageFile, accountsFile, servicesDir, nodesDir, check.Suggest(name, known))
 		case e.IsDir() && name != servicesDir && name != nodesDir:
 			if hint := check.Suggest(name, []string{servicesDir, nodesDir}); hint != "" {
 				l.add(check.Error, name, 1, 1, "nothing reads this directory%s", hint)

@@ -43,12 +43,27 @@ func table(b *strings.Builder, prefix string, s *jsonschema.Schema, defs jsonsch
 		fmt.Fprintf(b, "| %s | %s | %s |\n", shown, kind, strings.ReplaceAll(p.Value.Description, "|", `\|`))
 		if def := defs[inner]; def != nil && !slices.Contains(open, inner) {
 			next := key + "."
-			if p.Value.Type == "array" {
+			switch p.Value.Type {
+			case "array":
 				next = key + "[]."
+			case "object":
+				next = key + ".NAME."
 			}
 			table(b, next, def, defs, append(slices.Clone(open), inner))
 		}
 	}
+}
+
+// describeNamed is describe for a mapping whose keys are names that the user chooses, by the type of its values.
+func describeNamed(values *jsonschema.Schema) (kind, definition string) {
+	if values == nil {
+		return "mapping of texts", ""
+	}
+	kind, definition = describe(values)
+	if kind == "text" {
+		return "mapping of texts", ""
+	}
+	return "mapping of " + strings.Replace(kind, "mapping", "mappings", 1), definition
 }
 
 // describe returns the type of a value in words, and the definition that it refers to.
@@ -67,7 +82,7 @@ func describe(s *jsonschema.Schema) (kind, definition string) {
 		kind, definition = describe(s.Items)
 		return "list of " + kind, definition
 	case s.Type == "object":
-		return "mapping of texts", ""
+		return describeNamed(s.AdditionalProperties)
 	case s.Type == "string":
 		return "text", ""
 	case s.Type == "integer":

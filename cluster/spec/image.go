@@ -32,6 +32,11 @@ type Image struct {
 	Keep []string `yaml:"keep,omitempty" json:"keep,omitempty"`
 	// KeepPaths puts back single files and directories of packages; each element of a path may be a pattern with * and ?.
 	KeepPaths []string `yaml:"keepPaths,omitempty" json:"keepPaths,omitempty"`
+	// Scripts holds decisions about maintainer scripts that the build cannot replay, by package.
+	Scripts map[string]ScriptDecision `yaml:"scripts,omitempty" json:"scripts,omitempty"`
+	// Debconf holds answers that maintainer scripts get in the place of the defaults, by package and question. Secrets are
+	// refused. Whether the image has the package, and the package the question, shows at the build.
+	Debconf map[string]map[string]string `yaml:"debconf,omitempty" json:"debconf,omitempty"`
 	// KernelArguments holds further words of the kernel command line.
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.
