@@ -12,6 +12,8 @@ type State struct {
 	Synchronized bool `json:"synchronized"`
 	// From is the address of the server that is asked, once it has answered.
 	From string `json:"from,omitempty"`
+	// By is the program that keeps the clock, where it does not say of which server it has the time: chrony.
+	By string `json:"by,omitempty"`
 	// Wrong says that the clock could not be right when the machine started, and that no server has set it since: dates that are
 	// made now may lie years back.
 	Wrong bool `json:"wrong,omitempty"`

@@ -43,7 +43,7 @@ type timekeeper struct {
 // beginClock looks at how the clock was when the machine started.
 func (a *agent) beginClock() {
 	if a.m.Boot.ClockSet {
-		a.m.Mark(paths.ClockWrong, !timesync.Set(a.m.Root.At(timesync.Mark)))
+		a.m.Mark(paths.ClockWrong, !a.clockWasSet())
 	}
 	floor := clock.Floor(time.Unix(a.m.Boot.BuildTime, 0), clock.Read(a.m.Root.At(paths.Clock)))
 	a.clock.believed = clock.Believed(floor)
@@ -57,11 +57,24 @@ func (a *agent) startedAt() time.Time {
 	return a.m.Now().Round(0).Add(-time.Duration(status.SinceBoot() * float64(time.Second)))
 }
 
-// clockIsKept tells whether timesyncd keeps the clock. It has set it, and the kernel has heard from it in the last hours.
+// clockIsKept tells whether a program keeps the clock. It has set it, and the kernel has heard from it in the last hours.
 func (a *agent) clockIsKept() bool {
 	kept, _, err := ntp.Kernel()
-	return err == nil && kept && timesync.Set(a.m.Root.At(timesync.Mark))
+	return err == nil && kept && a.clockWasSet()
 }
+
+// clockWasSet tells whether a time server has set the clock in this boot. chrony leaves no mark; what it sets, the kernel
+// takes for kept.
+func (a *agent) clockWasSet() bool {
+	if a.timeUnit() == timesync.Chrony {
+		kept, _, err := ntp.Kernel()
+		return err == nil && kept
+	}
+	return timesync.Set(a.m.Root.At(timesync.Mark))
+}
+
+// timeUnit is the unit that sets the clock.
+func (a *agent) timeUnit() string { return timesync.Keeper(a.m.Root.At(timesync.ChronySources)) }
 
 // clockState says what the clock is worth, here and to the programs that ask. When a server has set a clock that was wrong, this
 // node asks nobody any more who may ask it.
@@ -69,6 +82,9 @@ func (a *agent) clockState(ctx context.Context) *clock.State {
 	s := clock.State{Synchronized: a.clockIsKept(), Wrong: a.clock.last.Wrong}
 	if server := timesync.Server(a.statusText(ctx, timesync.Unit)); server.IsValid() {
 		s.From = server.String()
+	}
+	if s.Synchronized && a.timeUnit() == timesync.Chrony {
+		s.By = "chrony"
 	}
 	if s.Synchronized && s.Wrong {
 		s.Wrong = false
@@ -104,7 +120,7 @@ func (a *agent) statusText(ctx context.Context, unit string) string {
 	return text
 }
 
-// asked lists whom timesyncd asks, but for those that DHCP names.
+// asked lists whom that program asks, but for those that DHCP names.
 func (a *agent) asked(wrong bool) []string {
 	if a.cluster == nil {
 		return nil
@@ -132,14 +148,14 @@ func (a *agent) clockProblem(s clock.State) string {
 	return "no time server answers, of " + servers
 }
 
-// timeServers has timesyncd ask whom this node is to ask now.
+// timeServers has the program that sets the clock ask whom this node is to ask now.
 func (a *agent) timeServers(ctx context.Context) {
 	if a.cluster == nil {
 		return
 	}
 	changed, err := systemfiles.WriteTimeServers(systemfiles.Input{Root: a.m.Root, Cluster: a.cluster, Node: a.node, Identity: a.id, Part: bootinfo.ClusterDir, ClockWrong: a.clock.last.Wrong})
 	if err == nil && changed {
-		err = a.bus.Restart(ctx, timesync.Unit)
+		err = a.bus.Restart(ctx, a.timeUnit())
 	}
 	if err != nil {
 		a.m.Say(err.Error())
@@ -154,7 +170,7 @@ func (a *agent) awaitClock(ctx context.Context) {
 		return
 	}
 	a.clock.waited = true
-	if err := a.bus.Start(ctx, timesync.Unit); err != nil { // It comes with lateTarget otherwise.
+	if err := a.bus.Start(ctx, a.timeUnit()); err != nil { // It comes with lateTarget otherwise.
 		a.m.Say(err.Error())
 	}
 	err := wait.Until(ctx, wait.Condition{

@@ -10,6 +10,8 @@ func clock(in Input) (nodeapi.State, string) {
 		return nodeapi.Warning, "the agent has not said yet who keeps the clock"
 	case c.Synchronized && c.From != "":
 		return nodeapi.OK, "kept by the time server " + c.From
+	case c.Synchronized && c.By != "":
+		return nodeapi.OK, "kept by " + c.By
 	case c.Synchronized:
 		return nodeapi.OK, "set by a time server, which does not answer now"
 	case c.Wrong:

@@ -84,6 +84,7 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		"no time server":        {func(in *Input) { in.Line.Clock = &agentclock.State{} }, "clock", nodeapi.Warning, "no time server has answered"},
 		"one that is silent":    {func(in *Input) { in.Line.Clock = &agentclock.State{Problem: "no time server answers, of 10.0.0.1"} }, "clock", nodeapi.Warning, "of 10.0.0.1"},
 		"one that was there":    {func(in *Input) { in.Line.Clock = &agentclock.State{Synchronized: true} }, "clock", nodeapi.OK, "does not answer now"},
+		"one of chrony":         {func(in *Input) { in.Line.Clock = &agentclock.State{Synchronized: true, By: "chrony"} }, "clock", nodeapi.OK, "kept by chrony"},
 		"a clock that is wrong": {func(in *Input) { in.Line.Clock = &agentclock.State{Wrong: true, Problem: "could not be right"} }, "clock", nodeapi.Failing, "could not be right"},
 		"a clock not looked at": {func(in *Input) { in.Line.Clock = nil }, "clock", nodeapi.Warning, "has not said yet"},
 		"a tmpfs":               {func(in *Input) { in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, "state", nodeapi.Warning, "no disk"},

@@ -108,7 +108,7 @@ func clockText(c clock.State) string {
 	case c.Problem != "":
 		return c.Problem
 	case c.Synchronized:
-		return "kept by " + cmp.Or(c.From, "a time server that does not answer now")
+		return "kept by " + cmp.Or(c.From, c.By, "a time server that does not answer now")
 	}
 	return "not kept by a time server"
 }

@@ -15,6 +15,7 @@ import (
 
 	"spore/agent/detect"
 	"spore/agent/paths"
+	"spore/agent/timesync"
 	"spore/cluster/facts"
 	"spore/services"
 	"spore/storage/atomicfile"
@@ -54,8 +55,8 @@ func Write(in Input) error {
 		"/etc/hostname":    Hostname(in.Node, in.Identity) + "\n",
 		"/etc/hosts":       hosts(in),
 		"/etc/resolv.conf": resolvConf(in),
-		timesyncdFile:      timesyncd(in),
 	}
+	maps.Copy(files, timeFiles(in))
 	if in.Node != nil {
 		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
 		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
@@ -99,9 +100,17 @@ func WriteResolvers(in Input) error {
 	return err
 }
 
-// WriteTimeServers writes whom timesyncd asks alone, and tells whether that is another list now.
+// WriteTimeServers writes whom the program that sets the clock asks alone, and tells whether that is another list now.
 func WriteTimeServers(in Input) (changed bool, err error) {
-	return atomicfile.Write(in.Root.At(timesyncdFile), []byte(timesyncd(in)), 0o644)
+	files := timeFiles(in)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		other, err := atomicfile.Write(in.Root.At(path), []byte(files[path]), 0o644)
+		if err != nil {
+			return changed, err
+		}
+		changed = changed || other
+	}
+	return changed, nil
 }
 
 // link makes a symbolic link, so that the source files stay where they are verified on each read.
@@ -171,17 +180,37 @@ func resolvConf(in Input) string {
 	return b.String()
 }
 
-// timesyncdFile is read by timesyncd when it starts.
-const timesyncdFile = "/etc/systemd/timesyncd.conf.d/10-spore.conf"
+const (
+	// timesyncdFile is read by timesyncd when it starts, chronyFile by chrony.
+	timesyncdFile = "/etc/systemd/timesyncd.conf.d/10-spore.conf"
+	chronyFile    = timesync.ChronySources + "/10-spore.sources"
+)
 
-// timesyncd names the time servers: those of cluster.yaml, then nodes. It asks them in this order and stays with the first that
-// answers; those that DHCP gives come after them.
-func timesyncd(in Input) string {
+// timeFiles name the time servers: those of cluster.yaml, then nodes.
+func timeFiles(in Input) map[string]string {
 	node := ""
 	if in.Node != nil {
 		node = in.Node.Name
 	}
 	servers := in.Cluster.TimeServers(node, in.ClockWrong)
+	if timesync.Keeper(in.Root.At(timesync.ChronySources)) == timesync.Chrony {
+		return map[string]string{chronyFile: chrony(servers)}
+	}
+	return map[string]string{timesyncdFile: timesyncd(servers)}
+}
+
+// chrony is a list of sources as chrony.conf(5) has it. chrony asks all of them and follows those that agree.
+func chrony(servers []string) string {
+	text := "# Written by spore-agent at each boot.\n"
+	for _, s := range servers {
+		text += "server " + s + " iburst\n"
+	}
+	return text
+}
+
+// timesyncd is a list for timesyncd.conf(5). timesyncd asks the servers in this order and stays with the first that answers; those
+// that DHCP gives come after them.
+func timesyncd(servers []string) string {
 	if len(servers) == 0 {
 		return "# cluster.yaml names no time servers, and there is no node to ask.\n"
 	}

@@ -223,3 +223,26 @@ func TestTimesyncdIsToldAgainWhenTheClockIsRight(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "[Time]\nNTP=ntp.example 10.77.0.11 10.77.0.12\n", read(t, in, timesyncdFile), "a machine that does not match any node may ask all")
 }
+
+func TestChronyIsToldWhereItIsInTheImage(t *testing.T) {
+	in := input(t)
+	require.NoError(t, os.MkdirAll(in.Root.At("/etc/chrony/sources.d"), 0o755))
+	in.Cluster.TimeNodes = []facts.TimeNode{{Name: "edge-01", IP: "10.77.0.11"}, {Name: "mqtt-01", IP: "10.77.0.12"}}
+	in.ClockWrong = true
+	require.NoError(t, Write(in))
+	require.Equal(t, "# Written by spore-agent at each boot.\nserver ntp.example iburst\nserver 10.77.0.12 iburst\n", read(t, in, chronyFile))
+	_, err := os.Lstat(in.Root.At(timesyncdFile))
+	require.ErrorIs(t, err, fs.ErrNotExist, "timesyncd is not in the image")
+	changed, err := WriteTimeServers(in)
+	require.NoError(t, err)
+	require.False(t, changed)
+	in.ClockWrong = false
+	changed, err = WriteTimeServers(in)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, "# Written by spore-agent at each boot.\nserver ntp.example iburst\n", read(t, in, chronyFile))
+	in.Cluster.Network.NTPServers, in.Cluster.TimeNodes = nil, nil
+	_, err = WriteTimeServers(in)
+	require.NoError(t, err)
+	require.Equal(t, "# Written by spore-agent at each boot.\n", read(t, in, chronyFile))
+}

@@ -34,6 +34,12 @@ func TestTheMarkSaysThatTheClockWasSet(t *testing.T) {
 	require.True(t, Set(mark))
 }
 
+func TestChronySetsTheClockWhereItsFolderIs(t *testing.T) {
+	dir := t.TempDir()
+	require.Equal(t, "chrony.service", Keeper(dir))
+	require.Equal(t, "systemd-timesyncd.service", Keeper(filepath.Join(dir, "sources.d")))
+}
+
 func FuzzServer(f *testing.F) {
 	f.Add("Contacted time server 10.77.0.2:123 (10.77.0.2).")
 	f.Add("Contacted time server [2001:db8::7]:123 (ntp.example.org).")

@@ -1,5 +1,5 @@
 // Package compare tells two images from each other: packages, payloads with what they are made of, files of the root and of
-// the cluster part, sizes, the kernel and its command line.
+// the cluster part, which of them give rights of somebody else, sizes, the kernel and its command line.
 //
 // Of configuration it names the files that differ and shows none of their content.
 package compare
@@ -46,6 +46,8 @@ type Diff struct {
 	Packages []Value   `json:"packages,omitempty"`
 	Payloads []Payload `json:"payloads,omitempty"`
 	Images   []Value   `json:"containerImages,omitempty"`
+	// Privileged has files of the root with set-user-ID, set-group-ID or capabilities that are new, gone or have others.
+	Privileged []Value `json:"privileged,omitempty"`
 	// Arguments are those of the kernel command line but the hashes; UKI has sections by the beginning of their SHA-256.
 	Arguments []Value `json:"arguments,omitempty"`
 	UKI       []Value `json:"uki,omitempty"`
@@ -58,7 +60,7 @@ type Diff struct {
 
 // Same tells whether nothing differs.
 func (d *Diff) Same() bool {
-	return len(d.Image)+len(d.Packages)+len(d.Payloads)+len(d.Images)+len(d.Arguments)+len(d.UKI)+len(d.Root)+len(d.Cluster)+len(d.Parts)+len(d.Sizes) == 0
+	return len(d.Image)+len(d.Packages)+len(d.Payloads)+len(d.Images)+len(d.Privileged)+len(d.Arguments)+len(d.UKI)+len(d.Root)+len(d.Cluster)+len(d.Parts)+len(d.Sizes) == 0
 }
 
 // Images compares two images.
@@ -73,6 +75,9 @@ func Images(old, fresh *rootfs.Image) (*Diff, error) {
 	d.Images = values(digests(a.Images), digests(b.Images))
 	d.Arguments = values(arguments(old.UKI.Cmdline), arguments(fresh.UKI.Cmdline))
 	var err error
+	if d.Privileged, err = privileges(old, fresh); err != nil {
+		return nil, fmt.Errorf("compare the roots: %w", err)
+	}
 	if d.UKI, err = sections(old, fresh); err != nil {
 		return nil, fmt.Errorf("compare the UKIs: %w", err)
 	}
@@ -115,6 +120,24 @@ func digests(list []manifest.Image) map[string]string {
 		out[strings.Join(i.Names, " ")] = i.Digest
 	}
 	return out
+}
+
+// privileges compares what the roots themselves have. A new version of a package changes nothing of it.
+func privileges(old, fresh *rootfs.Image) ([]Value, error) {
+	byPath := func(i *rootfs.Image) (map[string]string, error) {
+		out := map[string]string{}
+		files, err := i.Privileged()
+		for _, f := range files {
+			out[f.Path] = fmt.Sprintf("%s of %s", f, cmp.Or(f.Package, "unknown origin"))
+		}
+		return out, err
+	}
+	before, err := byPath(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := byPath(fresh)
+	return values(before, after), err
 }
 
 func payloads(old, fresh []manifest.Payload) []Payload {

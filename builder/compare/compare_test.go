@@ -25,6 +25,33 @@ func sample(t testing.TB, cmdline string, m manifest.Manifest, change func(root,
 	return i
 }
 
+func TestProgramsThatGiveRightsAreCompared(t *testing.T) {
+	root := func(version string, change func(mode map[string]uint32)) *rootfs.Image {
+		return sample(t, "", manifest.Manifest{}, func(root, _ *tree.Tree) {
+			require.NoError(t, root.WriteFile("/etc/passwd", []byte("root:x:0:0::/root:/bin/sh\n"), 0o644, ""))
+			mode := map[string]uint32{"/usr/bin/su": 0o4755, "/usr/bin/passwd": 0o4755, "/usr/bin/crontab": 0o2755}
+			change(mode)
+			for p, m := range mode {
+				require.NoError(t, root.WriteFile(p, []byte(version), m, "deb:b_"+version))
+			}
+		})
+	}
+	old := root("1", func(map[string]uint32) {})
+	fresh := root("2", func(mode map[string]uint32) {
+		mode["/usr/bin/passwd"], mode["/usr/bin/crontab"], mode["/usr/bin/sudo"] = 0o755, 0o6755, 0o4111
+	})
+	d, err := Images(old, fresh)
+	require.NoError(t, err)
+	require.Equal(t, []Value{
+		{"/usr/bin/crontab", "2755 root:0 of b", "6755 root:0 of b"},
+		{"/usr/bin/passwd", "4755 root:0 of b", ""},
+		{"/usr/bin/sudo", "", "4111 root:0 of b"},
+	}, d.Privileged, "another version of /usr/bin/su alone is no difference")
+	d, err = Images(old, root("1", func(map[string]uint32) {}))
+	require.NoError(t, err)
+	require.Empty(t, d.Privileged)
+}
+
 func TestImagesAreCompared(t *testing.T) {
 	same := func(_, _ *tree.Tree) {}
 	m := manifest.Manifest{Kernel: "6.1", Packages: []manifest.Package{{Name: "a", Version: "1"}, {Name: "b", Version: "1"}, {Name: "c", Version: "1"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/accounts"
 	"spore/builder/image"
 	"spore/builder/lock"
 	"spore/builder/media"
@@ -138,6 +139,7 @@ func TestAWholeOutputFolderIsChanged(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, pipeline.UKIName), m.UKI, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, pipeline.ManifestName), []byte(`{"format":1,"kernel":"6.12"}`), 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, lock.Name), []byte("format: 1\n"), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, accounts.LockedFile), []byte("users: {a: 200}\n"), 0o644))
 		s := &Set{dir: dir, options: Options{Config: c}, Changes: []*Change{{media: m}}}
 		require.NoError(t, s.writeRest())
 		return dir

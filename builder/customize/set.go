@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"spore/builder/accounts"
 	"spore/builder/lock"
 	"spore/builder/manifest"
 	"spore/builder/media"
@@ -114,19 +115,22 @@ func (s *Set) Write(ctx context.Context) ([]*Result, error) {
 	return out, s.writeRest()
 }
 
-// writeRest brings the other files of the folder up to date. Manifest and lock tell of the root alone, which stays.
+// writeRest brings the other files of the folder up to date. Manifest, lock and ids of accounts tell of the root alone,
+// which stays.
 func (s *Set) writeRest() error {
 	if _, err := os.Stat(filepath.Join(s.dir, pipeline.UKIName)); err == nil {
 		if err := s.update(pipeline.UKIName, s.Changes[0].media.UKI); err != nil {
 			return err
 		}
 	}
-	if locked, err := os.ReadFile(filepath.Join(s.dir, lock.Name)); err == nil {
-		if err := s.update(lock.Name, locked); err != nil {
+	for _, name := range []string{lock.Name, accounts.LockedFile} {
+		if locked, err := os.ReadFile(filepath.Join(s.dir, name)); err == nil {
+			if err := s.update(name, locked); err != nil {
+				return err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, pipeline.ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,9 @@ import (
 	"slices"
 	"sort"
 
+	"spore/builder/privileged"
 	"spore/builder/tree"
+	"spore/cluster/spec"
 )
 
 // ImagePath is where an image carries its own manifest, without the list of files.
@@ -39,15 +41,21 @@ type Manifest struct {
 	Requested []string  `json:"requested"`
 	Packages  []Package `json:"packages"`
 	// Keep and KeepPaths are those of image.yaml, sorted: what the root has that rules would leave out.
-	Keep      []string  `json:"keep,omitempty"`
-	KeepPaths []string  `json:"keepPaths,omitempty"`
-	Payloads  []Payload `json:"payloads"`
+	Keep      []string `json:"keep,omitempty"`
+	KeepPaths []string `json:"keepPaths,omitempty"`
+	// Scripts and Debconf are those of image.yaml, their lists sorted: what was decided in place of maintainer scripts.
+	Scripts  map[string]spec.ScriptDecision `json:"scripts,omitempty"`
+	Debconf  map[string]map[string]string   `json:"debconf,omitempty"`
+	Payloads []Payload                      `json:"payloads"`
 	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container image.
 	BootPayloads []Payload `json:"bootPayloads,omitempty"`
 	// MediaPackages are Debian packages of which media have files beside the root, such as an ISO's boot loader for BIOS.
 	MediaPackages []Package `json:"mediaPackages,omitempty"`
 	// Images are container images that the root carries.
 	Images []Image `json:"images,omitempty"`
+	// Privileged lists the files of the root with set-user-ID, set-group-ID or capabilities, sorted by path. The manifest
+	// in the image is written before they are known and has none: `spore inspect` reads them from the root itself.
+	Privileged []privileged.File `json:"privileged,omitempty"`
 	// Files lists every path of the root with its origin.
 	Files []File `json:"files,omitempty"`
 }

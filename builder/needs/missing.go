@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -98,7 +100,28 @@ func (m *missing) imagePackages() error {
 			m.errorf(m.config.At(imageFile, "keepPaths", i), "the image was built without %s", p)
 		}
 	}
+	m.decisions()
 	return nil
+}
+
+// decisions compares what image.yaml says in the place of maintainer scripts.
+func (m *missing) decisions() {
+	for _, name := range slices.Sorted(maps.Keys(m.config.Image.Scripts)) {
+		built, ok := m.root.Scripts[name]
+		if !ok || !reflect.DeepEqual(built.Sorted(), m.config.Image.Scripts[name].Sorted()) {
+			at := m.config.At(imageFile, "scripts", name)
+			m.errorf(at, "the image was built without this decision about scripts of %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.config.Image.Debconf)) {
+		answers := m.config.Image.Debconf[name]
+		for _, question := range slices.Sorted(maps.Keys(answers)) {
+			if built, ok := m.root.Debconf[name][question]; !ok || built != answers[question] {
+				at := m.config.At(imageFile, "debconf", name, question)
+				m.errorf(at, "the image was built without this answer to %s", question)
+			}
+		}
+	}
 }
 
 func (m *missing) absent(names []string) []string {

@@ -10,6 +10,7 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/oci"
 	"spore/cluster"
+	"spore/cluster/spec"
 	"spore/services"
 )
 
@@ -63,15 +64,32 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 		change          func(*manifest.Manifest)
 		want            []string
 	}{
-		"the same":                           {services: "dns, mqtt", image: "packages: [awk]"},
-		"less":                               {services: "dns"},
-		"a package that another brought":     {services: "dns", image: "packages: [htop]"},
-		"a package that packages provide":    {services: "dns", image: "packages: [awk]"},
-		"words of the command line":          {services: "dns", image: "kernelArguments: [quiet]"},
-		"a service":                          {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain"}},
-		"a package of image.yaml":            {services: "dns", image: "packages: [awk, tmux]", want: []string{"image.yaml:1:17: error: package tmux is not in the image"}},
-		"microcode":                          {services: "dns", image: "microcode: true", want: []string{"image.yaml:1:12: error: microcode needs packages amd64-microcode, intel-microcode, which the image does not contain"}},
-		"what rules left out":                {services: "dns", image: "keep: [man, sound]\nkeepPaths: [/usr/share/zsh]", want: []string{"image.yaml:1:13: error: the image was built without sound", "image.yaml:2:13: error: the image was built without /usr/share/zsh"}, change: func(m *manifest.Manifest) { m.Keep = []string{"man"} }},
+		"the same":                        {services: "dns, mqtt", image: "packages: [awk]"},
+		"less":                            {services: "dns"},
+		"a package that another brought":  {services: "dns", image: "packages: [htop]"},
+		"a package that packages provide": {services: "dns", image: "packages: [awk]"},
+		"words of the command line":       {services: "dns", image: "kernelArguments: [quiet]"},
+		"a service":                       {services: "dns, kafka", want: []string{"cluster.yaml:2:17: error: service kafka needs programs kafka, kafka-bootstrap, kafka-disks and package openjdk-21-jre-headless, which the image does not contain"}},
+		"a package of image.yaml":         {services: "dns", image: "packages: [awk, tmux]", want: []string{"image.yaml:1:17: error: package tmux is not in the image"}},
+		"microcode":                       {services: "dns", image: "microcode: true", want: []string{"image.yaml:1:12: error: microcode needs packages amd64-microcode, intel-microcode, which the image does not contain"}},
+		"what rules left out":             {services: "dns", image: "keep: [man, sound]\nkeepPaths: [/usr/share/zsh]", want: []string{"image.yaml:1:13: error: the image was built without sound", "image.yaml:2:13: error: the image was built without /usr/share/zsh"}, change: func(m *manifest.Manifest) { m.Keep = []string{"man"} }},
+		"decisions about scripts": {
+			services: "dns",
+			image: "scripts:\n  a1: {skip: [preinst, postinst]}\n  b1: {skip: [postinst]}\n  c1: {groups: [c]}\n" +
+				"debconf:\n  a1: {a/x: \"1\", a/y: \"2\", a/z: \"\"}",
+			change: func(m *manifest.Manifest) {
+				m.Scripts = map[string]spec.ScriptDecision{
+					"a1": {Skip: []string{"postinst", "preinst"}}, "b1": {Skip: []string{"preinst"}}, "d1": {Skip: []string{"preinst"}},
+				}
+				m.Debconf = map[string]map[string]string{"a1": {"a/x": "1", "a/y": "1"}}
+			},
+			want: []string{
+				"image.yaml:3:7: error: the image was built without this decision about scripts of b1",
+				"image.yaml:4:7: error: the image was built without this decision about scripts of c1",
+				"image.yaml:6:23: error: the image was built without this answer to a/y",
+				"image.yaml:6:33: error: the image was built without this answer to a/z",
+			},
+		},
 		"another kernel":                     {services: "dns", image: "kernel: cloud", want: []string{"image.yaml:1:9: error: the kernel cloud needs package linux-image-cloud-amd64, which the image does not contain; it has kernel 6.12.1-amd64"}},
 		"another suite":                      {services: "dns", image: "suite: forky", want: []string{"image.yaml:1:8: error: asks for the suite forky, and the image was built from trixie"}},
 		"an agent that reads something else": {services: "dns", change: func(m *manifest.Manifest) { m.ConfigFormat = "0123456789abcdef" }, want: []string{`cluster.yaml:1:1: error: the agent in the image reads the configuration in form "0123456789abcdef", and this spore writes form "` + services.Format() + `": use the spore that built the image, or build the image again`}},

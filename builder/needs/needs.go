@@ -74,7 +74,8 @@ func Packages(c *cluster.Config) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, c.Image.Packages...)
+	list = append(recipe.WithoutReplaced(list, c.Image.Packages), c.Image.Packages...)
+	list = append(list, recipe.Companions(c.Image.Packages)...)
 	if c.Image.Microcode {
 		list = append(list, microcode...)
 	}

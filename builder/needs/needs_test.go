@@ -24,6 +24,18 @@ func TestAnImageCarriesTheProgramsOfItsServicesAlone(t *testing.T) {
 	require.Equal(t, []string{"api"}, names(), "every node has its part of the API")
 }
 
+func TestAPackageComesWithWhatItDoesNotRunWithout(t *testing.T) {
+	packages := func(named ...string) []string {
+		list, err := Packages(&cluster.Config{Image: spec.Image{Kernel: "cloud", Packages: named}})
+		require.NoError(t, err)
+		return list
+	}
+	require.Contains(t, packages("podman"), "dbus")
+	require.NotContains(t, packages("nginx"), "dbus")
+	require.Contains(t, packages("nginx"), "systemd-timesyncd")
+	require.NotContains(t, packages("chrony"), "systemd-timesyncd")
+}
+
 func TestAnImageCarriesMetadataServersWithFileSystemsAlone(t *testing.T) {
 	has := func(c *ceph.Settings, kubernetes *kube.Settings, services ...string) (mds, volumes bool) {
 		for _, p := range Programs(&cluster.Config{Cluster: spec.Cluster{Services: services}, Services: spec.Services{c, kubernetes}}) {

@@ -17,11 +17,15 @@ import (
 	"spore/builder/tree"
 )
 
-// version is part of each key; it changes when what is kept of a package does.
-const version = "pack 1"
+// These are parts of the keys; one changes when what is kept of a package does.
+const (
+	packVersion  = "pack 1"
+	aboutVersion = "pack 2"
+)
 
-// scripts are the maintainer scripts that are kept as text (deb-preinst(5) and its siblings, deb-triggers(5)).
-var scripts = []string{"preinst", "postinst", "prerm", "postrm", "triggers"}
+// scripts are the files of the control archive that are kept as text: maintainer scripts that install (deb-preinst(5) and its
+// siblings), questions (debconf-devel(7)) and triggers (deb-triggers(5)).
+var scripts = []string{"preinst", "postinst", "config", "templates", "triggers"}
 
 // about is what the store keeps beside a pack.
 type about struct {
@@ -46,7 +50,7 @@ func (p *Pack) Close() error { return p.file.Close() }
 
 // keys are those of the two objects that the store keeps of a .deb.
 func keys(sha256 string) (pack, about store.Key) {
-	return store.KeyOf(version, "data", squashfs.PackOptions{}.Format(), sha256), store.KeyOf(version, "about", sha256)
+	return store.KeyOf(packVersion, "data", squashfs.PackOptions{}.Format(), sha256), store.KeyOf(aboutVersion, "about", sha256)
 }
 
 // Has reports whether the store has the pack of the .deb with the given SHA-256 in hexadecimal, so that Ensure would not

@@ -23,7 +23,7 @@ const contentPath = "/content"
 
 // EnsureContent compresses one file, known by the key of its content, unless the store has its pack.
 func EnsureContent(st *store.Store, key store.Key, c tree.Content) (*Content, error) {
-	packKey := store.KeyOf(version, "content", squashfs.PackOptions{}.Format(), key.String())
+	packKey := store.KeyOf(packVersion, "content", squashfs.PackOptions{}.Format(), key.String())
 	made, err := st.Ensure(packKey, func(w *os.File) error {
 		t := tree.New()
 		if err := t.Add(contentPath, &tree.Inode{Type: tree.Regular, Mode: 0o644, Content: c}); err != nil {

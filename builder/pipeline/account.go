@@ -13,18 +13,22 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/packs"
 	"spore/builder/payload"
+	"spore/builder/privileged"
 	"spore/builder/recipe"
 	"spore/builder/tree"
 )
 
-// account adds to a manifest what only the composed root tells, but for its files: how much of each package it has, and the
-// packages' licences.
+// account adds to a manifest what only the composed root tells, but for its files: how much of each package it has, the
+// packages' licences, and which files give rights of somebody else.
 func account(m *manifest.Manifest, opened []*packs.Pack, composed *recipe.Result) error {
 	version, err := composed.Tree.ReadFile("/etc/debian_version")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	m.DebianVersion = strings.TrimSpace(string(version))
+	if m.Privileged, err = privileged.List(composed.Tree); err != nil {
+		return err
+	}
 
 	in := map[string]int{}
 	count := func(n *tree.Inode) {

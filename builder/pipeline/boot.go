@@ -153,6 +153,9 @@ func (b *build) writeManifest() error {
 	if err := write(lock.Name, l.Encode); err != nil {
 		return err
 	}
+	if err := b.writeIDs(write); err != nil {
+		return err
+	}
 	bills := Bills()
 	for _, name := range slices.Sorted(maps.Keys(bills)) {
 		if err := write(name, func(w io.Writer) error { return bills[name](w, m, b.Config.Cluster.Name) }); err != nil {

@@ -31,7 +31,14 @@ type debArchive struct {
 
 func (a *debArchive) add(t *testing.T, name, version string, files ...debtest.Entry) {
 	t.Helper()
-	data := debtest.Deb{Control: debtest.Control(name, version), Compress: "xz", Data: append([]debtest.Entry{{Name: "./"}}, files...)}.Bytes()
+	a.addDeb(t, name, version, debtest.Deb{
+		Control: debtest.Control(name, version), Compress: "xz", Data: append([]debtest.Entry{{Name: "./"}}, files...),
+	})
+}
+
+func (a *debArchive) addDeb(t *testing.T, name, version string, d debtest.Deb) {
+	t.Helper()
+	data := d.Bytes()
 	sum := sha256.Sum256(data)
 	p := apt.Package{Name: name, Version: version, Arch: "all", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 	require.NoError(t, os.WriteFile(filepath.Join(a.dir, p.SHA256), data, 0o644))

@@ -29,14 +29,19 @@ func (e *LockMismatch) Error() string {
 	return fmt.Sprintf("%s does not match; this build would have (+), not have (-) or change (~):%s\nrun spore lock --update to lock the present state, or restore the locked one", lock.Name, lines.String())
 }
 
-// Plan says what Build would make an image of now. Packages are chosen and programs are hashed, and nothing is downloaded but
-// indexes and nothing compiled.
-func Plan(ctx context.Context, o Options) (*lock.Lock, error) {
+// Plan says what Build would make an image of now, and with which ids of accounts. Packages are chosen and programs are
+// hashed; nothing is compiled. Packages are downloaded whose scripts were never replayed.
+func Plan(ctx context.Context, o Options) (*lock.Lock, *IDs, error) {
 	b := &build{Options: o, programs: needs.Programs(o.Config)}
 	if err := b.resolvePackages(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return b.plan(ctx)
+	l, err := b.plan(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, err := b.planIDs(ctx)
+	return l, ids, err
 }
 
 // Pins are the packages of a lock, for an archive that is to give these.

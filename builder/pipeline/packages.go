@@ -64,7 +64,7 @@ func (b *build) resolvePackages(ctx context.Context) error {
 	}
 	resolved, media, err := b.Archive.Choose(list, mediaPackageNames())
 	if err != nil {
-		return err
+		return b.placeClashes(err)
 	}
 	b.packages.takeMedia(media)
 	slices.Sort(list)
@@ -85,6 +85,28 @@ func (b *build) resolvePackages(ctx context.Context) error {
 		b.Progress.Printf("warning: %s", w)
 	}
 	return nil
+}
+
+// placeClashes adds to packages that cannot be together where image.yaml names one of them, since that is what can go.
+func (b *build) placeClashes(err error) error {
+	var lines []string
+	for _, c := range apt.Clashes(err) {
+		for _, name := range c.Named {
+			i := slices.Index(b.Config.Image.Packages, name)
+			if i < 0 {
+				continue
+			}
+			p := b.Config.At("image.yaml", "packages", i)
+			line := fmt.Sprintf("%s:%d:%d: take %s out, or what it cannot be beside", p.File, p.Line, p.Column, name)
+			if !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n%s", err, strings.Join(lines, "\n"))
 }
 
 // findKernel finds the one kernel of the closure. Debian names its package after the release (linux-image-RELEASE); the

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/apt"
+	"spore/builder/cmd/initialize"
 	"spore/builder/packs"
+	"spore/cluster"
 )
 
 // slowArchive gives one package after the other, each only when the pack of the one before is in the store.
@@ -88,4 +92,22 @@ func TestAPackageThatIsDamagedEndsTheDownload(t *testing.T) {
 	_, err := b.openPacks(ctx)
 	require.ErrorContains(t, err, "ar header")
 	require.Less(t, a.fetched, 3)
+}
+
+func TestPackagesThatCannotBeTogetherAreFoundInImageYAML(t *testing.T) {
+	dir := t.TempDir()
+	_, err := initialize.Write(dir, "edge", rand.Reader)
+	require.NoError(t, err)
+	image := filepath.Join(dir, "image.yaml")
+	require.NoError(t, os.WriteFile(image, []byte("suite: trixie\npackages: [nginx, postfix,\n  exim4]\n"), 0o644))
+	config, report := cluster.LoadDir(dir)
+	require.NoError(t, report.Err())
+	b := &build{Options: Options{Config: config}}
+	clash := errors.Join(&apt.Clash{Named: [2]string{"postfix", "exim4"}}, &apt.Clash{Named: [2]string{"exim4", "postfix"}}, &apt.Clash{Named: [2]string{"", "nginx"}})
+	err = b.placeClashes(fmt.Errorf("resolve: %w", clash))
+	require.ErrorContains(t, err, "\nimage.yaml:2:19: take postfix out, or what it cannot be beside\n"+
+		"image.yaml:3:3: take exim4 out, or what it cannot be beside\nimage.yaml:2:12: take nginx out, or what it cannot be beside")
+	require.ErrorIs(t, err, clash.(interface{ Unwrap() []error }).Unwrap()[0])
+	other := errors.New("other")
+	require.Equal(t, other, b.placeClashes(other))
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"spore/builder/accounts"
 	"spore/builder/lock"
 	"spore/builder/manifest"
 	"spore/builder/media"
@@ -41,7 +42,10 @@ const (
 
 // Names are all names that Build gives to what it writes into the output folder.
 func Names() []string {
-	return []string{DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name}
+	return []string{
+		DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name,
+		accounts.LockedFile,
+	}
 }
 
 // Options say what to build, from what, and where.
@@ -67,6 +71,8 @@ type Options struct {
 	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
 	// one that gives the packages of the lock (see Pins).
 	Locked *lock.Lock
+	// Accounts are the ids of accounts.yaml. May be nil.
+	Accounts *accounts.Locked
 	// BuildTime in seconds since the epoch is written wherever a time is needed; 0 takes that of Locked, else the date of
 	// the package archive.
 	BuildTime int64
@@ -86,18 +92,22 @@ type Options struct {
 
 // Result says what was built.
 type Result struct {
-	Disk        string `json:"disk,omitempty"`
-	ISO         string `json:"iso,omitempty"`
-	Netboot     string `json:"netboot,omitempty"`
-	UKI         string `json:"uki,omitempty"`
-	Manifest    string `json:"manifest"`
-	SBOM        string `json:"sbom"`
-	SPDX        string `json:"spdx"`
-	Provenance  string `json:"provenance"`
-	Lock        string `json:"lock"`
-	RootHash    string `json:"rootHash"`
-	ClusterHash string `json:"clusterHash"`
-	BuildTime   int64  `json:"buildTime"`
+	Disk       string `json:"disk,omitempty"`
+	ISO        string `json:"iso,omitempty"`
+	Netboot    string `json:"netboot,omitempty"`
+	UKI        string `json:"uki,omitempty"`
+	Manifest   string `json:"manifest"`
+	SBOM       string `json:"sbom"`
+	SPDX       string `json:"spdx"`
+	Provenance string `json:"provenance"`
+	Lock       string `json:"lock"`
+	// Accounts is the file with the ids that the program does not know of; empty where the image has none.
+	Accounts string `json:"accounts,omitempty"`
+	// NewIDs are those of them that accounts.yaml does not have.
+	NewIDs      *accounts.Locked `json:"newIds,omitempty"`
+	RootHash    string           `json:"rootHash"`
+	ClusterHash string           `json:"clusterHash"`
+	BuildTime   int64            `json:"buildTime"`
 	// RootCached is true when the root came from the store.
 	RootCached bool `json:"rootCached"`
 	// Unchanged is true when the output folder had all of it already, made of the same inputs.
@@ -134,10 +144,20 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r, err := b.unchanged(inputs); r != nil || err != nil {
-		return r, err
+	r, err := b.unchanged(inputs)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil {
+		if err := b.tellNew(r.NewIDs); err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	if err := b.ensureRoot(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.tellNew(b.root.NewIDs); err != nil {
 		return nil, err
 	}
 	if err := b.makeMedia(ctx); err != nil {
@@ -159,7 +179,7 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
-	r := b.result()
+	r = b.result()
 	if locked {
 		err = b.remember(inputs, r)
 	}
@@ -191,6 +211,12 @@ func (b *build) result() *Result {
 		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
 		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
+	}
+	if !b.root.IDs.Empty() {
+		r.Accounts = filepath.Join(b.Out, accounts.LockedFile)
+	}
+	if !b.root.NewIDs.Empty() {
+		r.NewIDs = b.root.NewIDs
 	}
 	if b.wants(spec.FormatUKI) {
 		r.UKI = filepath.Join(b.Out, UKIName)

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"spore/builder/accounts"
 	"spore/builder/manifest"
 	"spore/builder/payload"
 	"spore/builder/provenance"
@@ -121,6 +122,9 @@ func (b *build) configuration() ([]provenance.Resource, error) {
 		files["image.yaml"] = image
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
+	}
+	if b.Config.Accounts != nil {
+		files[accounts.LockedFile] = b.Config.Accounts
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		out = append(out, hashed(name, files[name]))

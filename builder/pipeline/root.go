@@ -12,12 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	"spore/builder/accounts"
 	"spore/builder/bootorder"
 	"spore/builder/initrd"
 	"spore/builder/manifest"
 	"spore/builder/origins"
 	"spore/builder/packs"
 	"spore/builder/payload"
+	"spore/builder/progress"
 	"spore/builder/recipe"
 	"spore/builder/source"
 	"spore/builder/squashfs"
@@ -54,6 +56,9 @@ type root struct {
 	Manifest manifest.Manifest `json:"manifest"`
 	// Boot are the SHA-256 sums of what boots it, in hexadecimal, by the names of the objects: most roots have the same.
 	Boot map[string]string `json:"boot"`
+	// IDs are what accounts.yaml is to hold, NewIDs what it did not hold.
+	IDs    *accounts.Locked `json:"ids"`
+	NewIDs *accounts.Locked `json:"newIds"`
 
 	key    store.Key
 	cached bool
@@ -123,6 +128,16 @@ func (b *build) rootKey() (store.Key, error) {
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
 	in = append(in, "keep", strings.Join(b.kept().Classes, " "), strings.Join(b.kept().Paths, " "), strings.Join(argumentModules(b.Config.Image.KernelArguments), " "))
+	decided, err := json.Marshal([]any{b.decisions(), b.Config.Image.Debconf})
+	if err != nil {
+		return store.Key{}, err
+	}
+	in = append(in, "scripts and debconf", string(decided))
+	ids, err := b.lockedIDs()
+	if err != nil {
+		return store.Key{}, err
+	}
+	in = append(in, "accounts", ids)
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
 		list, err := sourceFiles(files)
 		if err != nil {
@@ -189,6 +204,7 @@ func (b *build) composeRoot(ctx context.Context) error {
 		return err
 	}
 	b.root.Manifest = m
+	b.root.IDs, b.root.NewIDs = composed.Accounts.All(), composed.Accounts.Fresh()
 	return b.Store.Put(b.root.object(objMeta), func(w *os.File) error { return json.NewEncoder(w).Encode(b.root) })
 }
 
@@ -222,11 +238,16 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 		return nil, err
 	}
 	composed, err := recipe.Compose(packages, recipe.Options{
+		Began:         b.showScripts(len(packages)),
 		Interpreters:  interpreters,
 		Kernel:        b.packages.release,
 		ModuleIndexes: hardware.Indexes,
 		Hardware:      hardware.Omitted,
 		Keep:          b.kept(),
+		Scripts:       b.decisions(),
+		Debconf:       b.Config.Image.Debconf,
+		Locked:        b.Accounts,
+		Named:         b.Config.Image.Packages,
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
 		Agent:         programs[b.binaries.agent.Name].Content,
@@ -251,12 +272,27 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	})
 }
 
+// showScripts makes a line of the replay of maintainer scripts, which is a step of the recipe: it should stay a small one.
+func (b *build) showScripts(packages int) func(step string) {
+	var scripts *progress.Step
+	return func(step string) {
+		switch {
+		case step == "scripts":
+			scripts = b.Progress.Step(step)
+		case scripts != nil:
+			scripts.Note("of %d packages replayed", packages)
+			scripts.Done()
+			scripts = nil
+		}
+	}
+}
+
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: services.Format(), Programs: []string{}, Requested: b.packages.requested,
-		Keep: b.kept().Classes, KeepPaths: b.kept().Paths,
+		Keep: b.kept().Classes, KeepPaths: b.kept().Paths, Scripts: b.decisions(), Debconf: b.Config.Image.Debconf,
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)

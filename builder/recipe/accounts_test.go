@@ -26,9 +26,11 @@ func idsOf(t *testing.T, tr *tree.Tree) map[string]string {
 }
 
 func TestAddingAPackageMovesNoID(t *testing.T) {
-	before := idsOf(t, compose(t, Options{}, pkg("base-files", ""), sysusers("systemd", `u! systemd-network - "Network"`)).Tree)
-	r := compose(t, Options{Programs: []string{"coredns"}}, pkg("base-files", ""), pkg("mosquitto", ""),
-		sysusers("systemd", `u! systemd-network - "Network"`), sysusers("a-first", "g render -\nu messagebus - -"), pkg("ceph-common", ""))
+	network := `u! systemd-network - "Network"`
+	before := idsOf(t, compose(t, Options{}, pkg("base-files", ""), sysusers("systemd", network)).Tree)
+	mosquitto := withScript(pkg("mosquitto", ""), "postinst", "adduser --system --group --home /var/lib/mosquitto mosquitto\n")
+	r := compose(t, Options{Programs: []string{"coredns"}}, pkg("base-files", ""), mosquitto,
+		sysusers("systemd", network), sysusers("a-first", "g render -\nu messagebus - -"), sysusers("ceph", "u ceph 64045 -"))
 	after := idsOf(t, r.Tree)
 	for name, id := range before {
 		require.Equal(t, id, after[name], name)
@@ -58,21 +60,14 @@ func TestNoAccountHasAPassword(t *testing.T) {
 }
 
 func TestSysusersMembersJoinTheirGroup(t *testing.T) {
-	r := compose(t, Options{}, pkg("mosquitto", ""), sysusers("x", "g render -\nm mosquitto render"))
+	r := compose(t, Options{}, sysusers("mosquitto", "u mosquitto -"), sysusers("x", "g render -\nm mosquitto render"))
 	require.Contains(t, text(t, r.Tree, "/etc/group"), "render:x:992:mosquitto\n")
 }
 
-func TestAccountsThatAreNotInTheTableFailTheBuild(t *testing.T) {
+func TestSysusersThatCannotBeReadFailTheBuild(t *testing.T) {
 	for name, c := range map[string]struct{ line, message string }{
-		"an unknown user":               {"u nosuch -", "user nosuch is not in accounts/table; add rows for it, the next free number is "},
-		"an unknown user, locked":       {"u! nosuch -", "user nosuch is not in accounts/table"},
-		"an unknown group":              {"g nosuch -", "group nosuch is not in accounts/table"},
-		"another number for a user":     {"u mail 9 -", "user mail is 8 in accounts/table, and the package wants 9"},
-		"another number for a group":    {"g mail 9", "group mail is 8 in accounts/table, and the package wants 9"},
-		"an unknown member":             {"m nosuch mail", "user nosuch is not in accounts/table"},
-		"an unknown group for a member": {"m mail nosuch", "group nosuch is not in accounts/table"},
-		"an unknown line type":          {"q mail -", `line type "q"`},
-		"a line without a name":         {"u", "has no name"},
+		"an unknown line type":  {"q mail -", `"q"`},
+		"a line without a name": {"u", "name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compose([]Package{sysusers("x", c.line)}, Options{})
@@ -80,6 +75,13 @@ func TestAccountsThatAreNotInTheTableFailTheBuild(t *testing.T) {
 			require.ErrorContains(t, err, "/usr/lib/sysusers.d/x.conf:2")
 		})
 	}
+}
+
+func TestAFileOfNobodyFailsTheBuild(t *testing.T) {
+	e := fileEntry("/usr/bin/x", "x", 0o755)
+	e.n.UID = 4711
+	_, err := Compose([]Package{pkg("x", "", e)}, Options{})
+	require.ErrorContains(t, err, "/usr/bin/x of deb:x_1 belongs to 4711:0, and no account has these numbers")
 }
 
 func TestADifferentBasePasswdFailsTheBuild(t *testing.T) {
@@ -95,54 +97,4 @@ func TestADifferentBasePasswdFailsTheBuild(t *testing.T) {
 			require.ErrorContains(t, err, c.message)
 		})
 	}
-}
-
-func TestTheTableItself(t *testing.T) {
-	a, err := loadAccounts()
-	require.NoError(t, err)
-	for _, u := range a.users {
-		if u.uid >= 700 && u.uid < 900 && u.group == u.name {
-			require.Equal(t, u.uid, a.gid[u.name], "user and group %s of ours have the same number", u.name)
-		}
-	}
-	require.Equal(t, uint32(64045), a.uid["ceph"])
-}
-
-func TestRefusedTables(t *testing.T) {
-	for name, c := range map[string]struct{ table, message string }{
-		"a user id twice":         {"group:a:1::base\nuser:a:1:a::/:/x:base\nuser:b:1:a::/:/x:base", "user id 1 is that of a already"},
-		"a group id twice":        {"group:a:1::base\ngroup:b:1::base", "group id 1 is that of a already"},
-		"a user twice":            {"group:a:1::base\nuser:a:1:a::/:/x:base\nuser:a:2:a::/:/x:base", "user a appears twice"},
-		"a group twice":           {"group:a:1::base\ngroup:a:2::base", "group a appears twice"},
-		"a group that is missing": {"user:a:1:a::/:/x:base", "group a of user a has no row above"},
-		"a number out of range":   {"group:a:70000::base", "not a number up to 65534"},
-		"a short row":             {"group:a:1", "a row is"},
-		"an unknown row":          {"other:a:1::base", "a row is"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := parseAccounts(c.table)
-			require.ErrorContains(t, err, c.message)
-			require.ErrorContains(t, err, "accounts/table:")
-		})
-	}
-}
-
-func FuzzSysusers(f *testing.F) {
-	for _, s := range []string{"u a -", "g kvm -", "m root kvm", `u! systemd-network - "x y" /`, "r - 500-900", "u", "#"} {
-		f.Add(s)
-	}
-	a, err := loadAccounts()
-	require.NoError(f, err)
-	f.Fuzz(func(t *testing.T, text string) {
-		declared := map[string]bool{}
-		if a.declare("x", text, declared) != nil {
-			return
-		}
-		for d := range declared {
-			name := strings.Fields(d)[1]
-			_, user := a.uid[name]
-			_, group := a.gid[name]
-			require.True(t, user || group, "%s was let through", d)
-		}
-	})
 }

@@ -14,8 +14,9 @@ import (
 
 func TestVarBecomesLinesOfTmpfiles(t *testing.T) {
 	r := compose(t, Options{},
-		pkg("mosquitto", "", dirEntry("/var/lib/mosquitto", 0o755), fileEntry("/var/lib/mosquitto/a b", "seed", 0o600), linkEntry("/var/spool/x", "../lib/x%1"),
-			dirEntry("/var/lib/known", 0o755), fileEntry("/usr/lib/tmpfiles.d/known.conf", "d /var/lib/known 0700 - - -\n", 0o644)))
+		withScript(pkg("mosquitto", "", dirEntry("/var/lib/mosquitto", 0o755), fileEntry("/var/lib/mosquitto/a b", "seed", 0o600), linkEntry("/var/spool/x", "../lib/x%1"),
+			dirEntry("/var/lib/known", 0o755), fileEntry("/usr/lib/tmpfiles.d/known.conf", "d /var/lib/known 0700 - - -\n", 0o644)),
+			"postinst", "adduser --system --group mosquitto\nchown mosquitto /var/lib/mosquitto\n"))
 	require.Empty(t, r.Tree.Children("/var"))
 	lines := strings.Split(text(t, r.Tree, varConf), "\n")
 	require.Contains(t, lines, "d /var/lib/mosquitto 0755 700 0 -")

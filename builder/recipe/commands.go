@@ -30,7 +30,8 @@ type unitCommand struct {
 }
 
 // checkCommands refuses a root in which a unit runs a program that is not there. It holds units of Debian packages to the
-// same as ours, but for what they mark as optional with "-": they ask for packages that are only suggested.
+// same as ours, but for what they mark as optional with "-", and for what they do when they end: they ask for packages that are
+// only suggested, and the daemon starts all the same. The report has a note of those.
 func checkCommands(b *build) error {
 	var problems []string
 	for _, name := range b.unitNames() {
@@ -42,7 +43,12 @@ func checkCommands(b *build) error {
 			if c.optional && strings.HasPrefix(c.origin, "deb:") {
 				continue
 			}
-			if why := b.runnable(c.program); why != "" {
+			why := b.runnable(c.program)
+			if why != "" && strings.HasPrefix(c.setting, "ExecStop") && strings.HasPrefix(c.origin, "deb:") {
+				b.note("note", c.file, fmt.Sprintf("%s=%s does nothing: the program %s", c.setting, c.program, why))
+				continue
+			}
+			if why != "" {
 				problems = append(problems, fmt.Sprintf("%s has %s=%s, which %s", c.file, c.setting, c.program, why))
 			}
 		}

@@ -8,16 +8,18 @@ import (
 	"strings"
 )
 
-// defaultLibraryPaths are the directories that Debian's dynamic linker searches without a cache (ld.so --list-diagnostics,
-// path.system_dirs).
+// defaultLibraryPaths are the directories that Debian's dynamic linker searches without a cache (ld.so
+// --list-diagnostics, path.system_dirs).
 var defaultLibraryPaths = map[string]bool{
 	"/lib/x86_64-linux-gnu": true, "/usr/lib/x86_64-linux-gnu": true, "/lib": true, "/usr/lib": true,
 }
 
-// checkLibraryPaths makes sure that an image without ld.so.cache finds every library: no package may add a directory that
-// is not a default one, except empty ones. The cache would only be a table of what those directories
-// hold; it saves a few failed opens a program start (docs of this step's test have the numbers).
-func checkLibraryPaths(b *build) error {
+// libraryDir is the directory that libraries of other directories are linked into.
+const libraryDir = "/usr/lib/x86_64-linux-gnu"
+
+// linkLibraries stands for ld.so.cache, which no image has: libraries of directories that packages add to the library
+// path are linked into one that is on it.
+func linkLibraries(b *build) error {
 	const dir = "/etc/ld.so.conf.d"
 	for _, name := range b.tree.Children(dir) {
 		if !strings.HasSuffix(name, ".conf") {
@@ -29,11 +31,25 @@ func checkLibraryPaths(b *build) error {
 		}
 		for _, line := range strings.Split(string(data), "\n") {
 			line = strings.TrimSpace(line)
-			if line == "" || line[0] == '#' || defaultLibraryPaths[line] || len(b.tree.Children(line)) == 0 {
+			if line == "" || line[0] == '#' || !path.IsAbs(line) || defaultLibraryPaths[line] {
 				continue
 			}
-			return fmt.Errorf("%s/%s adds %s to the library path, and the image has no ld.so.cache: "+
-				"link its libraries into /usr/lib/x86_64-linux-gnu", dir, name, line)
+			if err := b.linkLibrariesOf(line, path.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *build) linkLibrariesOf(dir, why string) error {
+	for _, name := range b.tree.Children(dir) {
+		to := path.Join(libraryDir, name)
+		if !strings.Contains(name, ".so") || b.tree.Exists(to) {
+			continue
+		}
+		if err := b.link(path.Join(dir, name), to, why+" adds its directory to the library path"); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -14,46 +14,48 @@ type optional struct {
 	pattern string // path.Match pattern, or a path
 	class   string // of package omit
 	why     string
+	// unless names a package that uses it: it stays when that is there.
+	unless string
 }
 
 var optionalFiles = []optional{
-	{"/usr/share/bash-completion", omit.Completions, "nobody types here"},
-	{"/usr/share/fish", omit.Completions, "nobody types here"},
-	{"/usr/share/zsh", omit.Completions, "nobody types here"},
-	{"/etc/X11", omit.Desktop, "no display"},
-	{"/etc/xdg", omit.Desktop, "no display"},
-	{"/usr/games", omit.Desktop, "no games"},
-	{"/usr/lib/mime", omit.Desktop, "no desktop"},
-	{"/usr/share/applications", omit.Desktop, "no desktop"},
-	{"/usr/share/apps", omit.Desktop, "no desktop"},
-	{"/usr/share/icons", omit.Desktop, "no desktop"},
-	{"/usr/share/menu", omit.Desktop, "no desktop"},
-	{"/usr/share/mime", omit.Desktop, "no desktop"},
-	{"/usr/share/pixmaps", omit.Desktop, "no desktop"},
-	{"/usr/include", omit.Development, "no compiler"},
-	{"/usr/lib/debug", omit.Development, "no debugger"},
-	{"/usr/share/gcc", omit.Development, "no debugger"},
-	{"/usr/share/gdb", omit.Development, "no debugger"},
-	{"/etc/alternatives/README", omit.Docs, "documentation"},
-	{"/usr/lib/python3*/pydoc_data", omit.Docs, "documentation"},
-	{"/usr/share/bug", omit.Docs, "only reportbug reads it"},
-	{"/usr/share/doc-base", omit.Docs, "documentation"},
-	{"/usr/share/info", omit.Docs, "documentation"},
-	{"/usr/share/lintian", omit.Docs, "only Debian's checker reads it"},
-	{"/usr/lib/x86_64-linux-gnu/gconv", omit.Locales, "programs of a server speak UTF-8"},
-	{"/usr/share/dict", omit.Locales, "no spelling"},
-	{"/usr/share/locale", omit.Locales, "messages are in English"},
-	{"/usr/lib/jvm/*/man", omit.Man, "documentation"},
-	{"/usr/local/man", omit.Man, "documentation"},
-	{"/usr/local/share/man", omit.Man, "documentation"},
-	{"/usr/share/man", omit.Man, "documentation"},
-	{"/usr/share/perl5", omit.Perl, "no Perl"},
+	{"/usr/share/bash-completion", omit.Completions, "nobody types here", ""},
+	{"/usr/share/fish", omit.Completions, "nobody types here", ""},
+	{"/usr/share/zsh", omit.Completions, "nobody types here", ""},
+	{"/etc/X11", omit.Desktop, "no display", ""},
+	{"/etc/xdg", omit.Desktop, "no display", ""},
+	{"/usr/games", omit.Desktop, "no games", ""},
+	{"/usr/lib/mime", omit.Desktop, "no desktop", ""},
+	{"/usr/share/applications", omit.Desktop, "no desktop", ""},
+	{"/usr/share/apps", omit.Desktop, "no desktop", ""},
+	{"/usr/share/icons", omit.Desktop, "no desktop", ""},
+	{"/usr/share/menu", omit.Desktop, "no desktop", ""},
+	{"/usr/share/mime", omit.Desktop, "no desktop", ""},
+	{"/usr/share/pixmaps", omit.Desktop, "no desktop", ""},
+	{"/usr/include", omit.Development, "no compiler", ""},
+	{"/usr/lib/debug", omit.Development, "no debugger", ""},
+	{"/usr/share/gcc", omit.Development, "no debugger", ""},
+	{"/usr/share/gdb", omit.Development, "no debugger", ""},
+	{"/etc/alternatives/README", omit.Docs, "documentation", ""},
+	{"/usr/lib/python3*/pydoc_data", omit.Docs, "documentation", ""},
+	{"/usr/share/bug", omit.Docs, "only reportbug reads it", ""},
+	{"/usr/share/doc-base", omit.Docs, "documentation", ""},
+	{"/usr/share/info", omit.Docs, "documentation", ""},
+	{"/usr/share/lintian", omit.Docs, "only Debian's checker reads it", ""},
+	{"/usr/lib/x86_64-linux-gnu/gconv", omit.Locales, "programs of a server speak UTF-8", ""},
+	{"/usr/share/dict", omit.Locales, "no spelling", ""},
+	{"/usr/share/locale", omit.Locales, "messages are in English", ""},
+	{"/usr/lib/jvm/*/man", omit.Man, "documentation", ""},
+	{"/usr/local/man", omit.Man, "documentation", ""},
+	{"/usr/local/share/man", omit.Man, "documentation", ""},
+	{"/usr/share/man", omit.Man, "documentation", ""},
+	{"/usr/share/perl5", omit.Perl, "no Perl", "perl"},
 }
 
 // leaveOut removes optionalFiles, all documentation but licences, and the modules and firmware that no server needs.
 func leaveOut(b *build) error {
 	for _, o := range optionalFiles {
-		if b.opts.Keep.Class(o.class) {
+		if b.opts.Keep.Class(o.class) || b.present[o.unless] != nil {
 			continue
 		}
 		if err := b.omit(o.pattern, omit.Reason(o.class, o.why)); err != nil {

@@ -101,3 +101,9 @@ func TestPathsArePutBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tree.Dir, n.Type)
 }
+
+func TestModulesOfPerlStayWhereItIsInTheImage(t *testing.T) {
+	module := pkg("client", "", fileEntry("/usr/share/perl5/Client.pm", "package Client;", 0o644))
+	require.False(t, compose(t, Options{}, module).Tree.Exists("/usr/share/perl5/Client.pm"))
+	require.True(t, compose(t, Options{}, module, pkg("perl", "")).Tree.Exists("/usr/share/perl5/Client.pm"))
+}

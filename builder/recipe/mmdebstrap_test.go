@@ -3,8 +3,6 @@
 package recipe_test
 
 import (
-	"archive/tar"
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -12,10 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 
@@ -25,61 +21,33 @@ import (
 	"spore/builder/recipe"
 	"spore/builder/recipe/recipetest"
 	"spore/builder/tree"
+	"spore/test/packages/compare"
+	"spore/test/packages/reference"
 )
 
 // differencesFile explains every difference between our tree and mmdebstrap's.
 const differencesFile = "testdata/mmdebstrap-differences"
 
-// bootstrap makes the reference with mmdebstrap, which runs the scripts. The packages stay in its var/cache/apt/archives.
+// bootstrap makes the reference with mmdebstrap, which runs the scripts. The packages stay in its
+// var/cache/apt/archives.
 func bootstrap(t *testing.T, archive string) {
 	t.Helper()
-	for _, tool := range []string{"mmdebstrap", "dpkg-deb"} {
-		_, err := exec.LookPath(tool)
-		require.NoError(t, err, "run make deps")
-	}
 	base, err := recipe.BasePackages("cloud")
 	require.NoError(t, err)
-	include := strings.Join(append(base, "mosquitto", "openjdk-21-jre-headless"), ",")
-	mirror := debianMirror(t)
-	sources := ""
-	for _, suite := range []string{"trixie", "trixie-updates"} {
-		sources += fmt.Sprintf("deb %s %s main\n", mirror, suite)
-	}
-	sources += fmt.Sprintf("deb %s-security trixie-security main\n", mirror)
-	list := filepath.Join(t.TempDir(), "sources.list")
-	require.NoError(t, os.WriteFile(list, []byte(sources), 0o644))
-	cmd := exec.Command("mmdebstrap", "--mode=auto", "--format=tar", "--variant=essential", "--include="+include,
-		"--skip=essential/unlink", "--skip=cleanup/apt", `--aptopt=APT::Keep-Downloaded-Packages "true"`,
-		`--aptopt=APT::Install-Recommends "false"`, "trixie", archive, list)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	mirror, err := reference.Mirror(os.DirFS("/"))
+	require.NoError(t, err)
+	f, err := os.Create(archive + ".new")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, reference.Make(t.Context(), f, reference.Options{
+		Suite: "trixie", Mirror: mirror, Packages: append(base, "mosquitto", "openjdk-21-jre-headless"), KeepDebs: true,
+	}))
+	require.NoError(t, os.Rename(f.Name(), archive))
 }
 
-// debianMirror is the machine's own, from apt's sources.
-func debianMirror(t *testing.T) string {
-	t.Helper()
-	files, err := filepath.Glob("/etc/apt/sources.list.d/*.sources")
-	require.NoError(t, err)
-	more, err := filepath.Glob("/etc/apt/sources.list*")
-	require.NoError(t, err)
-	for _, f := range append(files, more...) {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		for _, word := range strings.Fields(string(data)) {
-			if strings.HasPrefix(word, "http") && strings.HasSuffix(strings.TrimSuffix(word, "/"), "/debian") {
-				return strings.TrimSuffix(word, "/")
-			}
-		}
-	}
-	require.FailNow(t, "the machine's apt sources name no Debian mirror: no URI in /etc/apt ends in /debian")
-	return ""
-}
-
-// reference returns the archive made by bootstrap, its files and its packages. SPORE_TEST_BOOTSTRAP names an archive that
-// is kept from one run to the next.
-func reference(t *testing.T) (theirs map[string]theirFile, packages []recipe.Package, kernel string) {
+// theirTree returns the archive made by bootstrap, its files and its packages. SPORE_TEST_BOOTSTRAP names an archive
+// that is kept from one run to the next.
+func theirTree(t *testing.T) (theirs *reference.Root, packages []recipe.Package, kernel string) {
 	t.Helper()
 	archive := os.Getenv("SPORE_TEST_BOOTSTRAP")
 	if archive == "" {
@@ -101,58 +69,26 @@ func reference(t *testing.T) (theirs map[string]theirFile, packages []recipe.Pac
 	return theirs, packages, kernel
 }
 
-// theirFile is one path of mmdebstrap's archive.
-type theirFile struct {
-	*tar.Header
-	sum  [sha256.Size]byte
-	data []byte // of passwd and group alone
-}
-
 // readArchive reads the archive, and copies the packages in it to a directory.
-func readArchive(t *testing.T, archive, debs string) map[string]theirFile {
+func readArchive(t *testing.T, archive, debs string) *reference.Root {
 	t.Helper()
 	f, err := os.Open(archive)
 	require.NoError(t, err)
 	defer f.Close()
-	out := map[string]theirFile{}
-	r := tar.NewReader(bufio.NewReaderSize(f, 1<<20))
-	for {
-		h, err := r.Next()
-		if err == io.EOF {
-			return out
+	a, err := reference.ReadArchive(f, func(name string) (io.WriteCloser, error) {
+		if path.Dir(name) != "/var/cache/apt/archives" || path.Ext(name) != ".deb" {
+			return nil, nil
 		}
-		require.NoError(t, err)
-		file := theirFile{Header: h}
-		p := path.Clean("/" + h.Name)
-		if h.Typeflag == tar.TypeReg {
-			hash := sha256.New()
-			var w io.Writer = hash
-			if path.Dir(p) == "/var/cache/apt/archives" && path.Ext(p) == ".deb" {
-				deb, err := os.Create(filepath.Join(debs, path.Base(p)))
-				require.NoError(t, err)
-				defer deb.Close()
-				w = io.MultiWriter(hash, deb)
-			}
-			var data bytes.Buffer
-			if p == "/etc/passwd" || p == "/etc/group" {
-				w = io.MultiWriter(hash, &data)
-			}
-			_, err := io.Copy(w, r)
-			require.NoError(t, err)
-			hash.Sum(file.sum[:0])
-			file.data = data.Bytes()
-		}
-		if h.Typeflag == tar.TypeLink {
-			first, ok := out[path.Clean("/"+h.Linkname)]
-			require.True(t, ok, "%s is a link to %s", p, h.Linkname)
-			file = first
-		}
-		out[p] = file
-	}
+		return os.Create(filepath.Join(debs, path.Base(name)))
+	})
+	require.NoError(t, err)
+	root, err := a.Root("")
+	require.NoError(t, err)
+	return root
 }
 
 func TestPackagesOfDebian(t *testing.T) {
-	theirs, packages, kernel := reference(t)
+	theirs, packages, kernel := theirTree(t)
 	bare, err := recipe.Debian(packages, recipe.Options{Kernel: kernel})
 	require.NoError(t, err)
 	indexes, err := kmod.Index(context.Background(), bare, kernel)
@@ -177,22 +113,25 @@ func TestPackagesOfDebian(t *testing.T) {
 	})
 }
 
-func testDifferences(t *testing.T, theirs map[string]theirFile, packages []recipe.Package, o recipe.Options) {
+func testDifferences(t *testing.T, theirs *reference.Root, packages []recipe.Package, o recipe.Options) {
 	ours, err := recipe.Debian(packages, o)
 	require.NoError(t, err)
-	rows := readExplanations(t)
+	text, err := os.ReadFile(differencesFile)
+	require.NoError(t, err)
+	rows, err := compare.ReadTable(differencesFile, string(text))
+	require.NoError(t, err)
+	differences, err := compare.Trees(ours, theirs)
+	require.NoError(t, err)
 	var unexplained []string
-	for _, d := range compare(t, ours, theirs) {
-		if !explain(rows, d) {
-			unexplained = append(unexplained, d.kind+" "+d.path+"  ("+d.detail+")")
+	for _, d := range differences {
+		if rows.Explain(d) == nil {
+			unexplained = append(unexplained, d.Kind+" "+d.Path+"  ("+d.Detail+")")
 		}
 	}
 	if len(unexplained) > 0 {
 		t.Fatalf("differences from mmdebstrap's tree that %s does not explain:\n%s", differencesFile, strings.Join(unexplained, "\n"))
 	}
-	for _, r := range rows {
-		require.True(t, r.used, "%s: the row %q explains nothing any more", differencesFile, r.kind+" "+r.pattern)
-	}
+	require.Empty(t, rows.Unused(), "these rows explain nothing any more")
 }
 
 // testNotes shows what the recipe could not decide, such as a maintainer script that does something new.
@@ -321,124 +260,6 @@ func fingerprint(t *testing.T, tr *tree.Tree) []string {
 		out = append(out, line)
 		return nil
 	}))
-	return out
-}
-
-// difference is one way in which the trees differ.
-type difference struct {
-	kind   string // missing, extra, type, mode, owner, content, target, time
-	path   string
-	detail string
-}
-
-type explanation struct {
-	kind, pattern, why string
-	used               bool
-}
-
-func readExplanations(t *testing.T) []*explanation {
-	t.Helper()
-	data, err := os.ReadFile(differencesFile)
-	require.NoError(t, err)
-	var rows []*explanation
-	for i, line := range strings.Split(string(data), "\n") {
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		kind, rest, _ := strings.Cut(line, " ")
-		pattern, why, _ := strings.Cut(strings.TrimSpace(rest), "  ")
-		require.NotEmpty(t, strings.TrimSpace(why), "%s:%d has no explanation", differencesFile, i+1)
-		rows = append(rows, &explanation{kind: kind, pattern: pattern, why: why})
-	}
-	return rows
-}
-
-// explain looks for rows of the kind whose pattern matches; a pattern that ends in /** takes everything below.
-func explain(rows []*explanation, d difference) bool {
-	found := false
-	for _, r := range rows {
-		if r.kind != d.kind {
-			continue
-		}
-		ok, _ := path.Match(r.pattern, d.path)
-		if dir, deep := strings.CutSuffix(r.pattern, "/**"); deep {
-			for p := d.path; p != "/" && !ok; p = path.Dir(p) {
-				ok, _ = path.Match(dir, p)
-			}
-		}
-		if ok {
-			r.used, found = true, true
-		}
-	}
-	return found
-}
-
-// compare walks both trees. Owners are compared by name, since the numbers that adduser takes are its own.
-func compare(t *testing.T, ours *tree.Tree, theirs map[string]theirFile) []difference {
-	t.Helper()
-	passwd, err := ours.ReadFile("/etc/passwd")
-	require.NoError(t, err)
-	group, err := ours.ReadFile("/etc/group")
-	require.NoError(t, err)
-	ourUsers, ourGroups := ids(t, passwd), ids(t, group)
-	theirUsers, theirGroups := ids(t, theirs["/etc/passwd"].data), ids(t, theirs["/etc/group"].data)
-	var out []difference
-	add := func(kind, p, format string, args ...any) {
-		out = append(out, difference{kind, p, fmt.Sprintf(format, args...)})
-	}
-	for p, h := range theirs {
-		n, err := ours.Lstat(p)
-		if err != nil {
-			add("missing", p, "%s", h.FileInfo().Mode())
-			continue
-		}
-		if types[n.Type] != h.Typeflag {
-			add("type", p, "%c, theirs %c", types[n.Type], h.Typeflag)
-			continue
-		}
-		if n.Type == tree.Symlink {
-			if h.Linkname != n.Target {
-				add("target", p, "%s, theirs %s", n.Target, h.Linkname)
-			}
-			continue
-		}
-		if mode := uint32(h.Mode & 0o7777); mode != n.Mode {
-			add("mode", p, "%04o, theirs %04o", n.Mode, mode)
-		}
-		if a, z := ourUsers[n.UID]+":"+ourGroups[n.GID], theirUsers[uint32(h.Uid)]+":"+theirGroups[uint32(h.Gid)]; a != z {
-			add("owner", p, "%s, theirs %s", a, z)
-		}
-		if n.Type == tree.Regular && sum(t, n) != h.sum {
-			add("content", p, "%d bytes, theirs %d", n.Content.Size(), h.Size)
-		}
-		if n.Type == tree.Regular && n.MTime != h.ModTime.Unix() && strings.HasPrefix(n.Origin, "deb:") {
-			add("time", p, "%d, theirs %d", n.MTime, h.ModTime.Unix())
-		}
-	}
-	for _, p := range ours.Paths() {
-		if _, ok := theirs[p]; !ok {
-			n, err := ours.Lstat(p)
-			require.NoError(t, err)
-			add("extra", p, "from %s", n.Origin)
-		}
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].path+out[i].kind < out[j].path+out[j].kind })
-	return out
-}
-
-var types = map[tree.Type]byte{tree.Dir: tar.TypeDir, tree.Regular: tar.TypeReg, tree.Symlink: tar.TypeSymlink}
-
-// ids reads the names of passwd(5) or group(5) by their number.
-func ids(t *testing.T, text []byte) map[uint32]string {
-	t.Helper()
-	out := map[uint32]string{}
-	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		f := strings.Split(line, ":")
-		var id uint32
-		_, err := fmt.Sscan(f[2], &id)
-		require.NoError(t, err)
-		out[id] = f[0]
-	}
 	return out
 }
 

@@ -1,6 +1,9 @@
 package recipe
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // KernelPackages maps a kernel flavour of image.yaml to its Debian package.
 var kernelPackages = map[string]string{
@@ -29,6 +32,32 @@ var basePackages = []string{
 	"systemd-timesyncd",       // clock
 	"udev",                    //
 	"util-linux",              // fsck, blkid, agetty, nsenter
+}
+
+// replacements are packages that take the place of a base package, with which they conflict, when image.yaml names them.
+var replacements = map[string][]string{
+	"systemd-timesyncd": {"chrony", "ntpsec", "openntpd"}, // one program sets the clock
+}
+
+// WithoutReplaced leaves out the base packages that one of the named packages takes the place of.
+func WithoutReplaced(list, named []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
+		return slices.ContainsFunc(replacements[name], func(other string) bool { return slices.Contains(named, other) })
+	})
+}
+
+// companions are packages that Debian only recommends, and without which a package does not do what it is for.
+var companions = map[string][]string{
+	"podman": {"dbus"}, // crun asks systemd over the bus for the scope of a container
+}
+
+// Companions are the packages that come with the named ones, besides their dependencies.
+func Companions(named []string) []string {
+	var out []string
+	for _, name := range named {
+		out = append(out, companions[name]...)
+	}
+	return out
 }
 
 // BasePackages lists the packages of every image for a kernel flavour, "generic" or "cloud". Essential packages come

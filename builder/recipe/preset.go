@@ -23,8 +23,9 @@ var unitDirs = []string{localUnits, "/usr/local/lib/systemd/system", packageUnit
 // presetDirs likewise, for presets.
 var presetDirs = []string{"/etc/systemd/system-preset", "/usr/local/lib/systemd/system-preset", presetDir}
 
-// applyPresets enables units as `systemctl preset-all` would on a system that has no links yet: the first rule that matches
-// decides. Unlike there, a unit that no rule names stays off: what runs in an image is listed.
+// applyPresets enables units as `systemctl preset-all` would on a system that has no links yet: the first rule that
+// matches decides. Unlike there, a unit that no rule names is on when a maintainer script of its package enables it:
+// that is how a service of a package that image.yaml names runs.
 func applyPresets(b *build) error {
 	rules, err := b.presetRules()
 	if err != nil {
@@ -44,7 +45,10 @@ func applyPresets(b *build) error {
 		if n, err := b.tree.Lstat(units[name]); err != nil || n.Type == tree.Symlink {
 			continue // another name of a unit
 		}
-		on, instances := match(rules, name)
+		decided, on, instances := match(rules, name)
+		if !decided {
+			on = b.enabledByScript(name)
+		}
 		if !on {
 			continue
 		}
@@ -62,7 +66,8 @@ var unitTypes = map[string]bool{
 
 func isUnitName(name string) bool { return unitTypes[path.Ext(name)] }
 
-// presetRules reads the preset files in the order of their names; one in an earlier directory hides those of the same name.
+// presetRules reads the preset files in the order of their names; one in an earlier directory hides those of the same
+// name.
 func (b *build) presetRules() ([]presetRule, error) {
 	files := map[string]string{}
 	for i := len(presetDirs) - 1; i >= 0; i-- {
@@ -107,13 +112,13 @@ func parsePreset(text string) ([]presetRule, error) {
 }
 
 // match finds the rule for a unit. Instances are those that a rule names for a template.
-func match(rules []presetRule, name string) (enable bool, instances []string) {
+func match(rules []presetRule, name string) (decided, enable bool, instances []string) {
 	for _, r := range rules {
 		if ok, _ := path.Match(r.pattern, name); ok {
-			return r.enable, r.instances
+			return true, r.enable, r.instances
 		}
 	}
-	return false, nil
+	return false, false, nil
 }
 
 // installSection is what enabling a unit reads (systemd.unit(5), [Install]).
@@ -123,8 +128,8 @@ type installSection struct {
 	defaultInstance                string
 }
 
-// enable makes the links of a unit's [Install] section in /etc/systemd/system. Also= is not followed: each unit is decided
-// by its own preset rule.
+// enable makes the links of a unit's [Install] section in /etc/systemd/system. Also= is not followed: each unit is
+// decided by its own preset rule.
 func (b *build) enable(name string, instances []string, file string) error {
 	in, err := b.install(name, file)
 	if err != nil {

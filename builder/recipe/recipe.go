@@ -1,10 +1,10 @@
 // Package recipe composes the root filesystem of an image from Debian packages without running one of their scripts.
 //
-// It is a list of named steps over a tree in memory. The first half replays what maintainer scripts would have done
-// (debianSteps); a test compares its result with what mmdebstrap makes of the same packages. The second half turns that
-// into a read-only appliance (sporeSteps): drops what nothing uses, lays in our units, files and programs, applies presets,
-// and moves what packages keep under /var to where a read-only image can hold it. Every table that a step walks is in
-// the file of that step.
+// It is a list of named steps over a tree in memory. The first half does what dpkg and the maintainer scripts would have
+// done (debianSteps), mostly by a replay of the scripts (package replay); a test compares its result with what
+// mmdebstrap makes of the same packages. The second half turns that into a read-only appliance (sporeSteps): drops what
+// nothing uses, lays in our units, files and programs, applies presets, and moves what packages keep under /var to where
+// a read-only image can hold it. Every table that a step walks is in the file of that step.
 //
 // It does not resolve or download packages, and it writes no filesystem.
 package recipe
@@ -16,8 +16,11 @@ import (
 	"io/fs"
 	"sort"
 
+	"spore/builder/accounts"
 	"spore/builder/omit"
+	"spore/builder/replay"
 	"spore/builder/tree"
+	"spore/cluster/spec"
 )
 
 // Package is one unpacked Debian package.
@@ -28,8 +31,8 @@ type Package struct {
 	Status []byte
 	// Conffiles are absolute paths.
 	Conffiles []string
-	// Scripts are the maintainer scripts by name (preinst, postinst, prerm, postrm, triggers). They are never run; the
-	// recipe only looks whether one does something that no step replays.
+	// Scripts are files of the control archive by name: maintainer scripts, which are replayed and never run as
+	// programs, and config, templates and triggers.
 	Scripts map[string][]byte
 	// Entries yields the files in the order of the archive: absolute path and inode. Hard links are the same inode.
 	Entries func(yield func(path string, n *tree.Inode) error) error
@@ -73,14 +76,18 @@ type Options struct {
 	Hardware *omit.Kernel
 	// Keep is what the configuration puts back of what rules leave out.
 	Keep omit.Keep
+	// Scripts are the decisions of image.yaml about maintainer scripts, by package.
+	Scripts map[string]spec.ScriptDecision
+	// Debconf has answers in the place of debconf's defaults, by package and question.
+	Debconf map[string]map[string]string
 	// Units holds our systemd units, drop-ins and presets (*.preset): the units/ directory. May be nil.
 	Units fs.FS
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
 	Overlay fs.FS
 	// Agent is the program spore-agent. May be nil in tests.
 	Agent tree.Content
-	// Interpreters are what Interpreter returns for files of packages, by the SHA-256 of their data; whatever is not there is
-	// read. May be nil.
+	// Interpreters are what Interpreter returns for files of packages, by the SHA-256 of their data; whatever is not
+	// there is read. May be nil.
 	Interpreters map[[sha256.Size]byte]string
 	// Payloads are laid in after the overlay.
 	Payloads []Payload
@@ -89,6 +96,12 @@ type Options struct {
 	Programs []string
 	// Release fills os-release.
 	Release Release
+	// Locked are the ids of accounts.yaml. May be nil.
+	Locked *accounts.Locked
+	// Began is told of each step when it begins. May be nil.
+	Began func(step string)
+	// Named are the packages that image.yaml names: what the recipe leaves out of others stays of these.
+	Named []string
 }
 
 // Result is a composed root.
@@ -102,6 +115,8 @@ type Result struct {
 	Dropped map[string]bool
 	// Report says what each step did.
 	Report *Report
+	// Accounts are the users and groups of the root.
+	Accounts *accounts.DB
 }
 
 // build is the state that steps share.
@@ -112,11 +127,15 @@ type build struct {
 	programs map[string]bool
 	tree     *tree.Tree
 	boot     map[string]*tree.Inode
-	accounts *accounts
+	accounts *accounts.DB
+	replay   *replay.Replay
 	report   *Report
-	dropped  map[string]bool // packages whose files were taken out again
-	epoch    int64           // the time of the newest file of any package
+	dropped  map[string]bool     // packages whose files were taken out again
+	shipped  map[string][]string // the paths of each package
+	epoch    int64               // the time of the newest file of any package
 	step     string
+	started  map[string]bool // scripts of /etc that units start
+	sparing  bool            // what packages that image.yaml names have stays
 }
 
 // step is one named part of the recipe.
@@ -128,15 +147,15 @@ type step struct {
 // debianSteps do what dpkg and the maintainer scripts would have done.
 var debianSteps = []step{
 	{"usr-merge", usrMerge},
+	{"accounts", beginAccounts},
 	{"unpack", unpack},
-	{"scripts", checkScripts},
-	{"accounts", writeAccounts},
+	{"scripts", replayScripts},
+	{"decisions", takeDecisions},
+	{"owners", checkOwners},
 	{"made-files", makeFiles},
-	{"permissions", fixPermissions},
-	{"alternatives", linkAlternatives},
 	{"pam", writePAM},
 	{"ca-bundle", writeCABundle},
-	{"library-paths", checkLibraryPaths},
+	{"library-paths", linkLibraries},
 	{"module-indexes", writeModuleIndexes},
 }
 
@@ -154,12 +173,15 @@ var sporeSteps = []step{
 	{"credentials", shutCredentials},
 	{"release", writeRelease},
 	{"presets", applyPresets},
+	{"once", layOnce},
+	{"kill", layKill},
 	{"default-target", linkDefaultTarget},
 	{"dpkg-status", writeStatus},
 	{"var", emptyVar},
 	{"mount-points", makeMountPoints},
 	{"origins", fillOrigins},
 	{"check", checkTree},
+	{"privileged", checkPrivileged},
 	{"unit-programs", checkCommands},
 }
 
@@ -175,7 +197,7 @@ func Compose(packages []Package, o Options) (*Result, error) {
 	if err := b.run(sporeSteps); err != nil {
 		return nil, err
 	}
-	return &Result{Tree: b.tree, Boot: b.boot, Dropped: b.dropped, Report: b.report}, nil
+	return &Result{Tree: b.tree, Boot: b.boot, Dropped: b.dropped, Report: b.report, Accounts: b.accounts}, nil
 }
 
 func newBuild(packages []Package, o Options) (*build, error) {
@@ -191,6 +213,7 @@ func newBuild(packages []Package, o Options) (*build, error) {
 		boot:     map[string]*tree.Inode{},
 		report:   &Report{},
 		dropped:  map[string]bool{},
+		shipped:  map[string][]string{},
 	}
 	// The directories of base-files carry the modes that everything else relies on, so it goes first.
 	sort.SliceStable(b.packages, func(i, j int) bool {
@@ -216,6 +239,9 @@ func newBuild(packages []Package, o Options) (*build, error) {
 func (b *build) run(steps []step) error {
 	for _, s := range steps {
 		b.step = s.name
+		if b.opts.Began != nil {
+			b.opts.Began(s.name)
+		}
 		if err := s.run(b); err != nil {
 			return fmt.Errorf("step %s: %w", s.name, err)
 		}

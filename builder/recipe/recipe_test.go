@@ -112,15 +112,21 @@ func TestRefusedInputs(t *testing.T) {
 			"not a clean absolute path"},
 		"a version that os-release cannot hold": {[]Package{a}, Options{Release: Release{Version: "1\"\nX=1"}}, "os-release cannot hold"},
 		"a control paragraph without a name":    {[]Package{{Name: "a", Status: []byte("Version: 1\n"), Entries: a.Entries}}, Options{}, "does not begin with its name"},
-		"a library path that is not a default": {
-			[]Package{pkg("a", "", fileEntry("/etc/ld.so.conf.d/a.conf", "/opt/a\n", 0o644), fileEntry("/opt/a/liba.so", "", 0o644))},
-			Options{}, "adds /opt/a to the library path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compose(c.packages, c.options)
 			require.ErrorContains(t, err, c.message)
 		})
 	}
+}
+
+func TestLibrariesOfOtherDirectoriesAreFound(t *testing.T) {
+	r := compose(t, Options{}, pkg("a", "", fileEntry("/etc/ld.so.conf.d/a.conf", "# own\n/opt/a\n/usr/lib/x86_64-linux-gnu\n", 0o644),
+		fileEntry("/opt/a/liba.so.1", "own", 0o644), fileEntry("/opt/a/data", "", 0o644), fileEntry("/opt/a/libb.so.1", "other", 0o644),
+		fileEntry("/usr/lib/x86_64-linux-gnu/libb.so.1", "of the system", 0o644)))
+	require.Equal(t, "own", text(t, r.Tree, "/usr/lib/x86_64-linux-gnu/liba.so.1"))
+	require.Equal(t, "of the system", text(t, r.Tree, "/usr/lib/x86_64-linux-gnu/libb.so.1"))
+	require.False(t, r.Tree.Exists("/usr/lib/x86_64-linux-gnu/data"))
 }
 
 func TestKernelFlavours(t *testing.T) {

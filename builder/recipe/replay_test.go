@@ -7,91 +7,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"spore/builder/tree"
 )
 
-func TestPermissionsThatPostinstSets(t *testing.T) {
-	r, err := Debian([]Package{
-		pkg("mosquitto", "", dirEntry("/var/lib/mosquitto", 0o755)),
-		pkg("dbus-daemon", "", fileEntry("/usr/lib/dbus-1.0/dbus-daemon-launch-helper", "x", 0o755)),
-	}, Options{})
-	require.NoError(t, err)
-	n, err := r.Stat("/var/lib/mosquitto")
-	require.NoError(t, err)
-	require.Equal(t, [2]uint32{700, 0}, [2]uint32{n.UID, n.GID})
-	n, err = r.Stat("/usr/lib/dbus-1.0/dbus-daemon-launch-helper")
-	require.NoError(t, err)
-	require.Equal(t, uint32(0o4754), n.Mode)
-	require.Equal(t, uint32(990), n.GID)
-}
-
-func TestPermissionsAreOnlyForPackagesThatAreThere(t *testing.T) {
-	r, err := Debian([]Package{pkg("other", "", dirEntry("/var/lib/mosquitto", 0o755))}, Options{})
-	require.NoError(t, err)
-	n, err := r.Stat("/var/lib/mosquitto")
-	require.NoError(t, err)
-	require.Zero(t, n.UID)
-}
-
-func TestPermissionRowsNameAccountsOfTheTable(t *testing.T) {
-	a, err := loadAccounts()
-	require.NoError(t, err)
-	for _, p := range permissions {
-		if p.user != "" {
-			require.Contains(t, a.uid, p.user, p.path)
-		}
-		if p.group != "" {
-			require.Contains(t, a.gid, p.group, p.path)
-		}
-	}
-	for _, m := range madeFiles {
-		if m.gid != "" {
-			require.Contains(t, a.gid, m.gid, m.path)
-		}
-	}
-}
-
 func TestAlternativesTakeTheHighestPriority(t *testing.T) {
-	r, err := Debian([]Package{pkg("iptables", "",
-		fileEntry("/usr/sbin/iptables-legacy", "l", 0o755), fileEntry("/usr/sbin/iptables-nft", "n", 0o755)),
-		pkg("mawk", "", fileEntry("/usr/bin/mawk", "m", 0o755))}, Options{})
+	script := "update-alternatives --install /usr/sbin/iptables iptables /usr/sbin/iptables-legacy 10\n" +
+		"update-alternatives --install /usr/sbin/iptables iptables /usr/sbin/iptables-nft 20\n"
+	r, err := Debian([]Package{withScript(pkg("iptables", "",
+		fileEntry("/usr/sbin/iptables-legacy", "l", 0o755), fileEntry("/usr/sbin/iptables-nft", "n", 0o755)), "postinst", script)}, Options{})
 	require.NoError(t, err)
 	require.Equal(t, "n", text(t, r, "/usr/sbin/iptables"))
-	require.Equal(t, "m", text(t, r, "/usr/bin/awk"))
 	group, err := r.Lstat("/usr/sbin/iptables")
 	require.NoError(t, err)
 	require.Equal(t, "/etc/alternatives/iptables", group.Target)
-	require.False(t, r.Exists("/usr/bin/pager"))
-}
-
-func TestScriptsThatTheRecipeDoesNotReplay(t *testing.T) {
-	for name, c := range map[string]struct{ script, message string }{
-		"accounts":     {"set -e\nadduser --system foo\n", "postinst of package x calls adduser"},
-		"diversions":   {"dpkg-divert --add --rename /bin/foo\n", "calls dpkg-divert"},
-		"overrides":    {"dpkg-statoverride --update --add root foo 4755 /bin/foo\n", "calls dpkg-statoverride"},
-		"capabilities": {"  setcap cap_net_raw+ep /bin/ping\n", "calls setcap"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Compose([]Package{withScript(pkg("x", ""), "postinst", c.script)}, Options{})
-			require.ErrorContains(t, err, c.message)
-		})
-	}
-	for name, p := range map[string]Package{
-		"a comment":                     withScript(pkg("x", ""), "postinst", "# adduser is not called\n"),
-		"a removal":                     withScript(pkg("x", ""), "prerm", "adduser foo\n"),
-		"the end of a diversion":        withScript(pkg("x", ""), "postinst", "dpkg-divert --package x \\\n --remove /bin/x\n"),
-		"a file of adduser":             withScript(pkg("x", ""), "preinst", "mv /etc/adduser.conf /x # adduser x\n"),
-		"a package with rows":           withScript(pkg("mosquitto", ""), "postinst", "adduser mosquitto\n"),
-		"a diversion known as harmless": withScript(pkg("libc6", ""), "preinst", "dpkg-divert --add /lib64\n"),
-	} {
-		t.Run(name+" is no reason to stop", func(t *testing.T) {
-			require.Empty(t, compose(t, Options{}, p).Report.Notes())
-		})
-	}
-	r := compose(t, Options{}, withScript(pkg("x", ""), "postinst", "update-alternatives \\\n --install /bin/a a /bin/b 1\n"))
-	require.Len(t, r.Report.Notes(), 1)
-	require.Contains(t, r.Report.Notes()[0].Why, "calls update-alternatives")
 }
 
 func TestSubjectHashesAreThoseOfOpenSSL(t *testing.T) {
@@ -202,23 +129,4 @@ func FuzzPAM(f *testing.F) {
 		}
 		fillPAM("$auth_primary\n$auth_additional\n", []pamProfile{p}, "Auth", true)
 	})
-}
-
-func TestFilesThatPostinstMakes(t *testing.T) {
-	r, err := Debian([]Package{
-		pkg("base-files", "", dirEntry("/var/lock", 0o1777), fileEntry("/usr/share/base-files/profile", "profile", 0o644),
-			fileEntry("/usr/share/base-files/dot.profile", "", 0o644), fileEntry("/usr/share/base-files/dot.bashrc", "", 0o644),
-			fileEntry("/usr/share/base-files/motd", "", 0o644), fileEntry("/usr/share/base-files/info.dir", "", 0o644)),
-		pkg("debianutils", "", fileEntry("/usr/share/debianutils/shells", "# shells\n/bin/sh\n", 0o644)),
-		pkg("bash", "", fileEntry("/usr/share/debianutils/shells.d/bash", "/bin/bash\n/bin/rbash\n", 0o644)),
-		pkg("netbase", "", fileEntry("/etc/networks", "mine", 0o644)),
-	}, Options{})
-	require.NoError(t, err)
-	require.Equal(t, "profile", text(t, r, "/etc/profile"))
-	require.Equal(t, "# shells\n/bin/sh\n/usr/bin/sh\n/bin/bash\n/usr/bin/bash\n/bin/rbash\n/usr/bin/rbash\n", text(t, r, "/etc/shells"))
-	require.Equal(t, "mine", text(t, r, "/etc/networks"), "a file of the package stays")
-	n, err := r.Lstat("/var/lock")
-	require.NoError(t, err)
-	require.Equal(t, tree.Symlink, n.Type)
-	require.False(t, r.Exists("/etc/nsswitch.conf"), "its package is not there")
 }

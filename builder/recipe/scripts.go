@@ -1,128 +1,100 @@
 package recipe
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"regexp"
+	"path"
 	"slices"
-	"strings"
 
-	"spore/services/service"
+	"spore/builder/accounts"
+	"spore/builder/replay"
+	"spore/builder/replay/files"
 )
 
-// verb is a command of maintainer scripts whose effect is part of a root filesystem.
-type verb struct {
-	name   string
-	match  *regexp.Regexp // on one line without its comment
-	except *regexp.Regexp // lines that only ask or undo
-	// fatal ones stop the build when the recipe has no row for the package, because the image would be wrong without a
-	// word; the others are noted.
-	fatal bool
-	fix   string
-}
-
-var verbs = []verb{
-	{"adduser", regexp.MustCompile(`\b(adduser|addgroup|useradd|groupadd)\s`), nil, true,
-		"add its accounts to builder/recipe/accounts/table, with its name in the last field"},
-	{"dpkg-divert", regexp.MustCompile(`\bdpkg-divert\b`), regexp.MustCompile(`--(remove|list|listpackage|truename)\b`), true,
-		"look at what it diverts, and say in builder/recipe/scripts.go why that is not needed"},
-	{"dpkg-statoverride", regexp.MustCompile(`\bdpkg-statoverride\b.*--add`), nil, true,
-		"add a row to builder/recipe/permissions.go"},
-	{"setcap", regexp.MustCompile(`\bsetcap\s`), regexp.MustCompile(`command -v`), true,
-		"add a row to builder/recipe/permissions.go"},
-	{"update-alternatives", regexp.MustCompile(`\bupdate-alternatives\b.*--install`), nil, false,
-		"add a row to builder/recipe/alternatives.go"},
-	{"ucf", regexp.MustCompile(`\bucf\s`), nil, false,
-		"add a row to builder/recipe/madefiles.go"},
-	{"chown", regexp.MustCompile(`\b(chown|chgrp|chmod)\s`), nil, false,
-		"add a row to builder/recipe/permissions.go"},
-}
-
-// replayed says, for a package, which of its scripts' verbs need no more than the recipe does, and why.
-var replayed = map[string]map[string]string{
-	"base-files":              {"dpkg-divert": "protects the merged-/usr links during upgrades", "chown": "step made-files"},
-	"base-passwd":             {"chown": "of subuid and subgid, which stay away"},
-	"bash":                    {"update-alternatives": "of a manual page"},
-	"ca-certificates":         {"chown": "step made-files"},
-	"ca-certificates-java":    {"chown": "of a file of settings, during upgrades"},
-	"cpio":                    {"update-alternatives": "step alternatives"},
-	"dbus":                    {"dpkg-statoverride": "step permissions"},
-	"dbus-daemon":             {"dpkg-statoverride": "step permissions"},
-	"debianutils":             {"update-alternatives": "step alternatives"},
-	"gzip":                    {"dpkg-divert": "mends diversions of zutils during upgrades"},
-	"haproxy":                 {"chown": "of a script of SysV init, during upgrades"},
-	"iproute2":                {"setcap": "only when debconf is told to"},
-	"iptables":                {"update-alternatives": "step alternatives"},
-	"java-common":             {"chown": "step made-files"},
-	"kmod":                    {"chown": "of a file that is only a comment"},
-	"libc6":                   {"dpkg-divert": "protects the merged-/usr links during upgrades"},
-	"libext2fs2t64":           {"dpkg-divert": "protects the libraries during the move to /usr"},
-	"libreadline8t64":         {"dpkg-divert": "protects the libraries during the move to /usr"},
-	"libtirpc3t64":            {"dpkg-divert": "protects the libraries during the move to /usr"},
-	"mawk":                    {"update-alternatives": "step alternatives"},
-	"openjdk-21-jre-headless": {"update-alternatives": "step alternatives", "chown": "step made-files, by java-common"},
-	"passwd":                  {"adduser": "the group shadow has a fixed id"},
-	"python3.13-minimal":      {"chown": "of directories below /usr/local that stay away"},
-	"tar":                     {"update-alternatives": "step alternatives"},
-	"tpm-udev":                {"chown": "of a directory that the second half leaves out"},
-	"util-linux":              {"update-alternatives": "step alternatives"},
-}
-
-// checkScripts looks whether a maintainer script does something that no step replays.
-func checkScripts(b *build) error {
-	known, err := loadAccounts()
+// beginReplay prepares the replay of the maintainer scripts.
+func (b *build) beginReplay() error {
+	var packages []replay.Package
+	for i := range b.packages {
+		packages = append(packages, b.replayed(&b.packages[i]))
+	}
+	r, err := replay.New(packages, replay.Options{Tree: b.tree, Accounts: b.accounts, Answers: b.debconfAnswers(), OnNode: onNode()})
 	if err != nil {
 		return err
 	}
-	b.accounts = known
-	for i := range b.packages {
-		p := &b.packages[i]
-		names := make([]string, 0, len(p.Scripts))
-		for name := range p.Scripts {
-			if name == "preinst" || name == "postinst" {
-				names = append(names, name)
-			}
+	b.replay = r
+	return b.writeAccounts()
+}
+
+// writeAccounts writes passwd, group, shadow and gshadow.
+func (b *build) writeAccounts() error {
+	f := files.New(b.tree)
+	f.Origin, f.MTime = b.origin(), b.epoch
+	return b.accounts.Write(f)
+}
+
+// replayed is a package as the replay sees it.
+func (b *build) replayed(p *Package) replay.Package {
+	return replay.Package{
+		Name: p.Name, Version: p.Version, Status: p.Status, Conffiles: p.Conffiles, Scripts: p.Scripts,
+		Paths: func() []string { return b.shipped[p.Name] },
+		Skip:  b.opts.Scripts[p.Name].Skip,
+	}
+}
+
+// preinst replays what a package does before it is unpacked.
+func (b *build) preinst(p *Package) error {
+	r := b.replayed(p)
+	return b.replay.Preinst(context.Background(), &r)
+}
+
+// replayScripts replays what the packages do behind their unpacking.
+func replayScripts(b *build) error {
+	if err := b.replay.Configure(context.Background(), b.epoch); err != nil {
+		return err
+	}
+	if err := b.sysusers(); err != nil {
+		return err
+	}
+	if err := b.writeAccounts(); err != nil {
+		return err
+	}
+	for _, p := range b.replay.Changed() {
+		if n, err := b.tree.Lstat(p); err == nil {
+			b.note("script", p, "made or changed by a maintainer script: "+n.Origin)
+		} else {
+			b.note("script", p, "removed by a maintainer script")
 		}
-		slices.Sort(names)
-		for _, name := range names {
-			if err := b.checkScript(p, name, string(p.Scripts[name])); err != nil {
-				return err
-			}
-		}
+	}
+	for _, n := range b.replay.Notes() {
+		b.note("undone", "", fmt.Sprintf("a script of %s calls %s: %s", n.Package, n.Command, n.Why))
 	}
 	return nil
 }
 
-func (b *build) checkScript(p *Package, name, text string) error {
-	lines := strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n")
-	for _, v := range verbs {
-		known := isReplayed(p.Name, v.name)
-		if known || (v.name == "adduser" && b.accounts.hasPackage(p.Name)) || !v.in(lines) {
+// sysusers adds the accounts of sysusers.d(5) that no script has asked for: of a machine, systemd-sysusers makes them at
+// its start.
+func (b *build) sysusers() error {
+	const dir = "/usr/lib/sysusers.d"
+	var list []accounts.SysusersFile
+	for _, name := range b.tree.Children(dir) {
+		if path.Ext(name) != ".conf" {
 			continue
 		}
-		what := fmt.Sprintf("the %s of package %s calls %s, which the recipe does not replay: %s", name, p.Name, v.name, v.fix)
-		if v.fatal {
-			return errors.New(what)
+		p := path.Join(dir, name)
+		data, err := b.tree.ReadFile(p)
+		if err != nil {
+			return err
 		}
-		b.note("note", "", what)
+		list = append(list, accounts.SysusersFile{Name: p, Text: string(data)})
 	}
-	return nil
+	return b.accounts.SysusersFiles(list)
 }
 
-func (v verb) in(lines []string) bool {
-	for _, line := range lines {
-		if i := strings.Index(line, "#"); i == 0 || (i > 0 && (line[i-1] == ' ' || line[i-1] == '\t')) {
-			line = line[:i]
-		}
-		if v.match.MatchString(line) && (v.except == nil || !v.except.MatchString(line)) {
-			return true
-		}
-	}
-	return false
-}
+// named tells whether image.yaml names a package.
+func (b *build) named(name string) bool { return slices.Contains(b.opts.Named, name) }
 
-// isReplayed tells whether a row, here or of a service, says why a verb of a package's scripts needs no more.
-func isReplayed(name, verb string) bool {
-	_, known := replayed[name][verb]
-	return known || slices.ContainsFunc(debian(), func(d service.Debian) bool { return d.Package == name && d.Scripts[verb] != "" })
+// enabledByScript tells whether a script enables a unit of systemd, and masks none with its name.
+func (b *build) enabledByScript(unit string) bool {
+	u := b.replay.Units()[path.Base(unit)]
+	return u.Enabled && !u.Masked
 }

@@ -25,8 +25,12 @@ func unpack(b *build) error {
 	}
 	for i := range b.packages {
 		p := &b.packages[i]
+		if err := b.preinst(p); err != nil {
+			return err
+		}
 		copies := map[*tree.Inode]*tree.Inode{}
 		err := p.Entries(func(name string, n *tree.Inode) error {
+			b.shipped[p.Name] = append(b.shipped[p.Name], name)
 			return b.unpackEntry(p, name, n, owner, replaces, copies)
 		})
 		if err != nil {
@@ -41,6 +45,9 @@ func (b *build) unpackEntry(p *Package, name string, n *tree.Inode, owner map[st
 		return fmt.Errorf("entry %q is not a clean absolute path", name)
 	}
 	where, err := b.tree.Resolve(name)
+	if err == nil && n.Type != tree.Dir {
+		where = b.replay.Divert(p.Name, where)
+	}
 	if err != nil {
 		return err
 	}
@@ -54,6 +61,7 @@ func (b *build) unpackEntry(p *Package, name string, n *tree.Inode, owner map[st
 	if old != nil {
 		first := owner[where]
 		switch {
+		case first == "" && old.Type != tree.Dir && strings.HasPrefix(old.Origin, "script:"): // of a preinst
 		case first == "" && old.Type == n.Type && old.Target == n.Target: // the merged links, which base-files ships too
 		case old.Type == tree.Dir:
 			return fmt.Errorf("%s is a directory in %s, but not in this package", where, first)

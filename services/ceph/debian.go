@@ -7,7 +7,6 @@ import "spore/services/service"
 var debian = []service.Debian{
 	{
 		Package: "ceph-base",
-		Scripts: map[string]string{"chown": "of directories that our units make"},
 		Drop: []service.Drop{
 			{Path: "/etc/sudoers.d/ceph-smartctl", Why: "no sudo"},
 			{Path: "/usr/lib/x86_64-linux-gnu/rados-classes/libcls_lua.so*", Why: "no OSD loads it: clients' scripts do not run in OSDs"},
@@ -21,11 +20,6 @@ var debian = []service.Debian{
 	},
 	{
 		Package: "ceph-common",
-		Scripts: map[string]string{"chown": "step permissions"},
-		Owners: []service.Owner{
-			{Path: "/var/log/ceph", User: "ceph", Group: "ceph", Mode: 0o3770, Why: "the daemons write their logs there"},
-			{Path: "/var/lib/ceph", User: "ceph", Group: "ceph", Mode: 0o750, Why: "the daemons keep their data there"},
-		},
 		Drop: []service.Drop{
 			{Path: "/etc/ceph/rbdmap", Why: "images are mapped by whoever uses them"},
 			{Path: "/etc/default/ceph", Why: "our units run the programs"},
@@ -43,14 +37,6 @@ var debian = []service.Debian{
 			{Path: "/usr/sbin/mount.ceph", Why: "spore-rbd gives the kernel its options by itself"},
 			{Path: "/usr/sbin/mount.fuse.ceph", Why: "the kernel mounts CephFS"},
 		},
-	},
-	{
-		Package: "ceph-mds",
-		Scripts: map[string]string{"chown": "of a directory that nothing uses"},
-	},
-	{
-		Package: "ceph-mgr",
-		Scripts: map[string]string{"chown": "of a directory that nothing uses"},
 	},
 	{
 		Package: "ceph-mgr-modules-core",

@@ -37,12 +37,7 @@ func Service() service.Service {
 		UserSecrets: userSecrets,
 		Debian: []service.Debian{{
 			Package: "mosquitto",
-			Scripts: map[string]string{"chown": "step permissions"},
-			Owners: []service.Owner{
-				{Path: "/var/lib/mosquitto", User: "mosquitto", Why: "the broker writes its persistence there"},
-				{Path: "/var/log/mosquitto", User: "mosquitto", Why: "the broker writes its log there"},
-			},
-			Drop: []service.Drop{{Path: "/etc/mosquitto/*.example", Why: "documentation; one has verifiers of passwords"}},
+			Drop:    []service.Drop{{Path: "/etc/mosquitto/*.example", Why: "documentation; one has verifiers of passwords"}},
 		}},
 		Renewal: []service.Renewal{
 			{Program: "mosquitto", Leaves: service.Signals, Signal: "HUP"}, // net.c, net__load_certificates

@@ -211,6 +211,7 @@ func TestWhatDecidesAboutTheBytes(t *testing.T) {
 	w := newWorkshop(t)
 	t.Run("each condition alone changes nothing", func(t *testing.T) { testEachCondition(t, w) })
 	t.Run("a locked build is that of the lock and no other", func(t *testing.T) { testLocked(t, w) })
+	t.Run("ids of accounts stay", func(t *testing.T) { testAccounts(t, w) })
 	t.Logf("%.1f s of a processor", w.cpu.Seconds())
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/accounts"
 	cmdlock "spore/builder/cmd/lock"
 	"spore/builder/lock"
 )
@@ -22,6 +23,8 @@ func (w *workshop) locked(t *testing.T) string {
 	require.NoError(t, copyTree(filepath.Join(w.repo, "examples", "edge"), config))
 	r := w.lock(t, 0, config)
 	require.Equal(t, "made", r.State)
+	require.Empty(t, r.Accounts, "the table has all ids of the examples")
+	require.NoFileExists(t, filepath.Join(config, accounts.LockedFile))
 	return config
 }
 
@@ -43,6 +46,7 @@ func testLocked(t *testing.T, w *workshop) {
 	linkStore(t, w.prepared, store)
 	unlocked := w.outputs(t, trial{config: config, store: store})
 	require.Equal(t, sparseHash(t, filepath.Join(config, lock.Name)), unlocked["/"+lock.Name], "each build writes the lock that it would need")
+	require.NotContains(t, unlocked, "/"+accounts.LockedFile)
 
 	t.Run("ten years later, without an index and a network", func(t *testing.T) {
 		later := filepath.Join(w.dir, "later")

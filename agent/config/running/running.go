@@ -24,6 +24,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
+	"spore/agent/timesync"
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/services"
@@ -197,6 +198,7 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 	if err := environment.Write(m.Root.At(paths.Environment), c, n, node.Memory()); err != nil {
 		return err
 	}
+	units = present(units, m.Root.At(timesync.ChronySources))
 	bus, err := activate.Connect(ctx)
 	if err != nil {
 		return err
@@ -231,6 +233,18 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 	}
 	// Its line is made of what it read when it began.
 	return bus.Restart(ctx, "spore-agent.service")
+}
+
+// present are the units of a plan as this image has them: another program may set the clock. sources is where
+// timesync.ChronySources is.
+func present(units []string, sources string) []string {
+	out := slices.Clone(units)
+	for i, unit := range out {
+		if unit == timesync.Unit {
+			out[i] = timesync.Keeper(sources)
+		}
+	}
+	return out
 }
 
 // ChangeRecord changes the record of the last configuration, whichever runs.

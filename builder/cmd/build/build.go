@@ -55,7 +55,10 @@ set, else the date of the package archive.
 
 OUT/image.lock says what the image was made of. With --locked a build takes exactly what DIR/image.lock names, made by
 "spore lock"; if it would take anything else, it fails and names every difference. Without --locked that file is not
-read, and a build takes the newest versions.`,
+read, and a build takes the newest versions.
+
+Users and groups that packages make and spore does not know get the ids of DIR/accounts.yaml. A build names those that
+are not there, and writes OUT/accounts.yaml with all of them; with --locked it fails. DIR may be read-only.`,
 		Example: "  spore build configs -o out\n  spore build configs -o out --format disk,iso --offline\n  spore build configs -o out --locked",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -160,7 +163,11 @@ func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	for _, line := range [][2]string{{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance}, {"lock", r.Lock}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash}} {
+	for _, line := range [][2]string{
+		{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI},
+		{"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance},
+		{"lock", r.Lock}, {"accounts", r.Accounts}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash},
+	} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", line[0], line[1])
 		}

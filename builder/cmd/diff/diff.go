@@ -27,8 +27,9 @@ func Command() *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Compare two images: packages, programs, files, sizes",
 		Long: `Diff compares two images: Debian packages, payloads with the Go modules in them, container images, the kernel and
-its command line, files of the root and of the cluster part, and sizes as they are stored. It names files of the
-configuration that differ, and shows none of their content.
+its command line, files of the root and of the cluster part, and sizes as they are stored. It names programs with
+set-user-ID, set-group-ID or capabilities that are new, gone or changed. It names files of the configuration that
+differ, and shows none of their content.
 
 OLD and NEW are disk images, ISOs, folders for network boot or folders of outputs, in any combination.`,
 		Example: "  spore diff out.last out\n  spore diff old/spore.img out/spore.img --files\n  spore diff old out --json --exit-code",
@@ -75,6 +76,7 @@ func show(w io.Writer, d *compare.Diff, all bool) error {
 	list(t, "KERNEL ARGUMENT", d.Arguments, all)
 	list(t, "SECTION OF THE UKI", d.UKI, all)
 	list(t, "PACKAGE", d.Packages, true)
+	list(t, "SET-USER-ID, SET-GROUP-ID, CAPABILITIES", d.Privileged, true)
 	if len(d.Payloads) > 0 {
 		fmt.Fprintf(t, "\nPAYLOAD\tOLD\tNEW\n")
 	}

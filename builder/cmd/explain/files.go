@@ -18,12 +18,19 @@ const configDir = "/etc/cluster-config"
 var agentFiles = []string{
 	configDir + "/cluster.yaml", configDir + "/current-node.yaml", configDir + "/node-identity",
 	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/sysctl.d/90-spore-node.conf", "/etc/systemd/network/*",
-	"/etc/systemd/timesyncd.conf.d/10-spore.conf",
+}
+
+// timeFile names the time servers to the program that sets the clock (agent/systemfiles).
+func timeFile(packages []string) string {
+	if slices.Contains(packages, "chrony") {
+		return "/etc/chrony/sources.d/10-spore.sources"
+	}
+	return "/etc/systemd/timesyncd.conf.d/10-spore.conf"
 }
 
 // nodeFiles lists the files that the agent writes on a node, sorted. Of nodes/ it names the node's own only.
 func nodeFiles(c *cluster.Config, n *facts.Node, env map[string][]byte) []string {
-	out := slices.Clone(agentFiles)
+	out := append(slices.Clone(agentFiles), timeFile(c.Image.Packages))
 	for name := range c.Source() {
 		if strings.HasPrefix(name, "services/") || name == "nodes/"+n.Name+".yaml" {
 			out = append(out, path.Join(configDir, name))

@@ -9,7 +9,9 @@ import (
 	"io"
 	"strings"
 
+	"spore/builder/accounts"
 	"spore/cluster"
+	"spore/cluster/check"
 	"spore/cluster/regular"
 	"spore/pki/vault"
 )
@@ -20,16 +22,41 @@ var ErrConfig = errors.New("the configuration has errors")
 // Load reads and validates the configuration in dir, with the public half of the keys in the folder keys; empty is DIR.pki
 // where it exists. Warnings, notes and errors of the configuration are printed; with strict, warnings are errors.
 func Load(w io.Writer, dir, keys string, strict bool) (*cluster.Config, error) {
-	config, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
+	config, report, err := Check(dir, strict)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range report.Under(dir) {
 		fmt.Fprintln(w, p)
 	}
 	if report.Failed() {
 		return nil, ErrConfig
 	}
-	var err error
 	config.Public, err = readKeys(dir, keys, config.Cluster.ID)
 	return config, err
+}
+
+// Check reads and validates the configuration in dir, accounts.yaml too; with strict, warnings are errors.
+func Check(dir string, strict bool) (*cluster.Config, check.Report, error) {
+	config, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
+	_, more, err := Accounts(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return config, append(report, more...).Sorted(), nil
+}
+
+// Accounts are the ids of accounts.yaml, nil without that file. The report says what is wrong with it.
+func Accounts(c *cluster.Config) (*accounts.Locked, check.Report, error) {
+	if c.Accounts == nil {
+		return nil, nil, nil
+	}
+	fixed, err := accounts.Fixed()
+	if err != nil {
+		return nil, nil, err
+	}
+	locked, report := accounts.ParseLocked(c.Accounts, fixed)
+	return locked, report, nil
 }
 
 // readKeys reads the public half of the cluster's keys. A folder that was not named need not exist.

@@ -86,7 +86,8 @@ func TestGitIgnoresWhatCommandsWriteWithKeysInIt(t *testing.T) {
 			for _, name := range names {
 				require.True(t, ignores(name) || ignores(name+"/x"), name)
 			}
-			for _, name := range []string{"cluster.yaml", "services/mqtt.yaml", "nodes/edge-01.yaml", "image.yaml", "image.lock", "images/app.tar", "mqtt.crt", ".schema/mqtt.json"} {
+			for _, name := range []string{"cluster.yaml", "services/mqtt.yaml", "nodes/edge-01.yaml", "image.yaml", "image.lock",
+				"accounts.yaml", "images/app.tar", "mqtt.crt", ".schema/mqtt.json"} {
 				require.False(t, ignores(name), name)
 			}
 		})

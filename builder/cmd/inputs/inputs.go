@@ -74,6 +74,9 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 	if err != nil {
 		return o, err
 	}
+	if o.Accounts, _, err = folder.Accounts(o.Config); err != nil { // Load has checked it
+		return o, err
+	}
 	if o.Source, err = FindSource(f.source, r.Dir); err != nil {
 		return o, err
 	}

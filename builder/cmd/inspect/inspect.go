@@ -2,6 +2,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"spore/builder/image"
 	"spore/builder/manifest"
 	"spore/builder/pcr"
+	"spore/builder/privileged"
+	"spore/builder/rootfs"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
@@ -33,6 +36,8 @@ type Summary struct {
 	Programs []image.Program    `json:"programs"`
 	Cluster  Cluster            `json:"cluster"`
 	Manifest *manifest.Manifest `json:"manifest"`
+	// Privileged are files of the root with set-user-ID, set-group-ID or capabilities, as the root itself has them.
+	Privileged []privileged.File `json:"privileged"`
 }
 
 // Cluster is the part of the configuration that the summary shows.
@@ -57,7 +62,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
 		Short: "Show what an image contains: nodes, packages, programs, hashes, sizes",
-		Long: `Inspect shows what a disk image or an ISO holds.
+		Long: `Inspect shows what a disk image or an ISO holds. Of its programs it lists those with set-user-ID, set-group-ID
+or capabilities.
 
 With --size it shows what takes the space, in bytes as they are stored: by part, package, payload, directory and file.
 With --offline it looks for everything that could download something at run time, prints what it has checked, and fails
@@ -122,7 +128,20 @@ func Read(name string) (*Summary, error) {
 	if err := s.readManifest(root); err != nil {
 		return nil, fmt.Errorf("%s: read the manifest: %w", name, err)
 	}
+	if s.Privileged, err = readPrivileged(name); err != nil {
+		return nil, fmt.Errorf("%s: look for set-user-ID, set-group-ID and capabilities: %w", name, err)
+	}
 	return s, nil
+}
+
+// readPrivileged looks at the modes and attributes of all files, and at their origins.
+func readPrivileged(name string) ([]privileged.File, error) {
+	i, err := rootfs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer i.Close()
+	return i.Privileged()
 }
 
 // openImage opens a disk image and takes it apart.
@@ -266,11 +285,24 @@ func (s *Summary) print(w io.Writer) error {
 			}
 		}
 	}
+	printPrivileged(t, s.Privileged)
 	fmt.Fprintf(t, "\nPACKAGE\tVERSION\tSHA-256 OF THE .DEB\n")
 	for _, p := range s.Manifest.Packages {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
 	}
 	return t.Flush()
+}
+
+// printPrivileged shows what gives rights of its owner or group, or capabilities, to whoever starts it.
+func printPrivileged(w io.Writer, files []privileged.File) {
+	fmt.Fprintf(w, "\nSET-USER-ID, SET-GROUP-ID, CAPABILITIES\tMODE\tOWNER\tPACKAGE\n")
+	for _, f := range files {
+		what := strings.TrimSpace(f.Path + " " + f.Capabilities)
+		fmt.Fprintf(w, "%s\t%s\t%s:%s\t%s\n", what, f.Mode, f.Owner, f.Group, cmp.Or(f.Package, "-"))
+	}
+	if len(files) == 0 {
+		fmt.Fprintf(w, "none\t\t\t\n")
+	}
 }
 
 // boots says how an ISO is booted as a disc; as a disk it is by its partitions.

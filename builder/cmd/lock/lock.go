@@ -12,12 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/accounts"
 	"spore/builder/cmd/cachefolder"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
 	"spore/builder/lock"
 	"spore/builder/pipeline"
+	"spore/builder/store"
+	"spore/storage/atomicfile"
 )
 
 // States of a lock, as --json has them.
@@ -34,7 +37,12 @@ type Result struct {
 	// Lock is the path of the file.
 	Lock string `json:"lock"`
 	// State is "made", "updated", "up to date", "out of date" or "missing".
-	State    string        `json:"state"`
+	State string `json:"state"`
+	// Accounts is the path of accounts.yaml, AccountsState what became of it, as State says it; both are empty where the
+	// image needs none.
+	Accounts      string `json:"accounts,omitempty"`
+	AccountsState string `json:"accountsState,omitempty"`
+	// Changes are those of the lock, and behind them the new ids of users and groups.
 	Changes  []lock.Change `json:"changes"`
 	Packages int           `json:"packages"`
 	Programs int           `json:"programs"`
@@ -56,8 +64,13 @@ func Command(version string) *cobra.Command {
 with version and hash, the kernel, every program with its pins, the container images, and spore itself. It writes that
 to DIR/image.lock when there is no such file; commit it. "spore build --locked" then takes exactly what the file names.
 
-When the file exists, lock prints what would change and leaves the file as it is; --update writes the changes. Nothing
-is compiled, and no package is downloaded.`,
+When the file exists, lock prints what would change and leaves the file as it is; --update writes the changes.
+
+Where packages make users or groups that spore does not know, lock writes their ids to DIR/accounts.yaml; commit it too.
+It keeps the ids of packages that are gone.
+
+Nothing is compiled. Packages that the cache has never seen are downloaded, because their scripts say which users and
+groups there are.`,
 		Example: "  spore lock configs\n  spore lock configs --update\n  spore lock configs --check --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,28 +105,88 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 		return err
 	}
 	timeWanted := o.BuildTime
-	now, err := pipeline.Plan(cmd.Context(), o)
+	now, ids, err := pipeline.Plan(cmd.Context(), o)
+	if errors.Is(err, store.ErrDamaged) {
+		o.Progress.Printf("%v; it is made again", err)
+		now, ids, err = pipeline.Plan(cmd.Context(), o)
+	}
 	if err != nil {
 		return err
 	}
 	if err := o.Hashes.Save(); err != nil {
 		return err
 	}
-	r := Result{Lock: name, Changes: []lock.Change{}, Packages: len(now.Packages), Programs: len(now.Programs), Kernel: now.Kernel}
+	r := Result{
+		Lock: name, Changes: []lock.Change{}, Packages: len(now.Packages), Programs: len(now.Programs), Kernel: now.Kernel,
+	}
 	r.State = state(old, now, timeWanted, f)
 	if old != nil && r.State != upToDate {
 		r.Changes = lock.Diff(old, now)
 	}
-	if r.State == made || r.State == updated {
-		if err := now.Write(name); err != nil {
-			return err
-		}
+	r.addAccounts(dir, ids, o.Accounts != nil, f)
+	if err := write(r, now, ids); err != nil {
+		return err
 	}
 	if err := show(cmd.OutOrStdout(), r, f.json); err != nil {
 		return err
 	}
-	if f.check && r.State != upToDate {
-		return fmt.Errorf("%s is %s", name, r.State)
+	return r.checked(f)
+}
+
+// addAccounts says what becomes of accounts.yaml; there tells whether the folder has one.
+func (r *Result) addAccounts(dir string, ids *pipeline.IDs, there bool, f flags) {
+	if !there && ids.New.Empty() {
+		return
+	}
+	r.Accounts = filepath.Join(dir, accounts.LockedFile)
+	r.AccountsState = accountsState(r.State, there, !ids.New.Empty(), f)
+	r.Changes = append(r.Changes, ids.Changes()...)
+}
+
+// accountsState is what becomes of accounts.yaml beside a lock. A lock that is written has all of its ids there, because
+// a build that is held to it takes no new one.
+func accountsState(lockState string, there, fresh bool, f flags) string {
+	switch {
+	case !fresh:
+		return upToDate
+	case f.check && there:
+		return outdated
+	case f.check:
+		return missing
+	case !there:
+		return made
+	case f.update, lockState == made:
+		return updated
+	}
+	return outdated
+}
+
+// write writes what is to be written, accounts.yaml first: it goes without the lock, and the lock not without it.
+func write(r Result, now *lock.Lock, ids *pipeline.IDs) error {
+	if r.AccountsState == made || r.AccountsState == updated {
+		data, err := ids.All.Encode()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Replace(r.Accounts, data, 0o644, atomicfile.Whole); err != nil {
+			return err
+		}
+	}
+	if r.State == made || r.State == updated {
+		return now.Write(r.Lock)
+	}
+	return nil
+}
+
+// checked is the error of --check for what is to be written.
+func (r *Result) checked(f flags) error {
+	switch {
+	case !f.check:
+		return nil
+	case r.State != upToDate:
+		return fmt.Errorf("%s is %s", r.Lock, r.State)
+	case r.AccountsState != "" && r.AccountsState != upToDate:
+		return fmt.Errorf("%s is %s", r.Accounts, r.AccountsState)
 	}
 	return nil
 }
@@ -140,6 +213,14 @@ func show(w io.Writer, r Result, asJSON bool) error {
 	}
 	for _, c := range r.Changes {
 		fmt.Fprintln(w, c)
+	}
+	switch r.AccountsState {
+	case made, updated:
+		fmt.Fprintf(w, "%s %s; commit it\n", r.AccountsState, r.Accounts)
+	case outdated:
+		fmt.Fprintf(w, "%s was left as it is; spore lock --update writes these changes\n", r.Accounts)
+	case missing:
+		fmt.Fprintf(w, "%s is %s\n", r.Accounts, r.AccountsState)
 	}
 	switch r.State {
 	case made, updated:

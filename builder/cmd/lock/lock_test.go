@@ -3,13 +3,17 @@ package lock
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/accounts"
 	"spore/builder/cmd/exit"
 	"spore/builder/lock"
+	"spore/builder/pipeline"
 )
 
 func at(buildTime int64, kernel string) *lock.Lock {
@@ -40,6 +44,92 @@ func TestWhatBecomesOfALock(t *testing.T) {
 			require.Equal(t, c.want, state(c.old, c.now, c.timeWanted, c.flags))
 		})
 	}
+}
+
+func TestWhatBecomesOfTheIDsOfAccounts(t *testing.T) {
+	update, check := flags{update: true}, flags{check: true}
+	for name, c := range map[string]struct {
+		lockState    string
+		there, fresh bool
+		flags        flags
+		want         string
+	}{
+		"no new id":                               {outdated, true, false, update, upToDate},
+		"no file":                                 {upToDate, false, true, flags{}, made},
+		"no file beside a lock that is left":      {outdated, false, true, flags{}, made},
+		"no file, to check":                       {upToDate, false, true, check, missing},
+		"a new id":                                {upToDate, true, true, flags{}, outdated},
+		"a new id, to check":                      {outdated, true, true, check, outdated},
+		"a new id, to check, and no lock":         {missing, true, true, check, outdated},
+		"a new id, to update":                     {updated, true, true, update, updated},
+		"a new id, to update, and nothing else":   {upToDate, true, true, update, updated},
+		"a new id beside a lock that is made now": {made, true, true, flags{}, updated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, accountsState(c.lockState, c.there, c.fresh, c.flags))
+		})
+	}
+}
+
+// newIDs are those of a package that is new, beside the one that accounts.yaml has.
+func newIDs() *pipeline.IDs {
+	group := map[string]uint32{"_tcpdump": 512}
+	return &pipeline.IDs{
+		All: &accounts.Locked{Users: map[string]uint32{"_old": 300, "_tcpdump": 512}, Groups: group},
+		New: &accounts.Locked{Users: map[string]uint32{"_tcpdump": 512}, Groups: group},
+	}
+}
+
+func TestNewIDsAreChangesAndAreWrittenBeforeTheLock(t *testing.T) {
+	dir := t.TempDir()
+	r := Result{Lock: filepath.Join(dir, lock.Name), State: made, Changes: []lock.Change{}}
+	r.addAccounts(dir, newIDs(), false, flags{})
+	require.Equal(t, made, r.AccountsState)
+	require.Equal(t, "+ user _tcpdump 512", r.Changes[0].String())
+	require.Equal(t, "+ group _tcpdump 512", r.Changes[1].String())
+	require.NoError(t, write(r, at(1, "a"), newIDs()))
+	data, err := os.ReadFile(filepath.Join(dir, "accounts.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(data), "users:\n  _old: 300\n  _tcpdump: 512\ngroups:\n  _tcpdump: 512\n")
+	require.FileExists(t, r.Lock)
+	var out bytes.Buffer
+	require.NoError(t, show(&out, r, false))
+	require.Equal(t, "+ user _tcpdump 512\n+ group _tcpdump 512\nmade "+dir+"/accounts.yaml; commit it\n"+
+		"made "+dir+"/image.lock: 0 packages, 0 programs, kernel \n", out.String())
+
+	gone := filepath.Join(dir, "gone")
+	r = Result{
+		Lock: filepath.Join(dir, "other.lock"), State: made,
+		Accounts: filepath.Join(gone, "accounts.yaml"), AccountsState: made,
+	}
+	require.Error(t, write(r, at(1, "a"), newIDs()))
+	require.NoFileExists(t, r.Lock, "a lock without its ids would fail a later build")
+}
+
+func TestIDsAreLeftAsTheyAreWithoutUpdate(t *testing.T) {
+	dir := t.TempDir()
+	r := Result{Lock: filepath.Join(dir, lock.Name), State: upToDate, Changes: []lock.Change{}}
+	r.addAccounts(dir, newIDs(), true, flags{})
+	require.Equal(t, outdated, r.AccountsState)
+	require.NoError(t, write(r, at(1, "a"), newIDs()))
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	var out bytes.Buffer
+	require.NoError(t, show(&out, r, false))
+	require.Contains(t, out.String(), dir+"/accounts.yaml was left as it is; spore lock --update writes these changes\n")
+	require.NoError(t, r.checked(flags{}))
+	require.EqualError(t, r.checked(flags{check: true}), dir+"/accounts.yaml is out of date")
+}
+
+func TestAnImageWithoutAccountsOfItsOwnHasNoFileOfThem(t *testing.T) {
+	r := Result{State: upToDate, Changes: []lock.Change{}}
+	r.addAccounts("configs", &pipeline.IDs{All: &accounts.Locked{}, New: &accounts.Locked{}}, false, flags{update: true})
+	require.Equal(t, Result{State: upToDate, Changes: []lock.Change{}}, r)
+	require.NoError(t, r.checked(flags{check: true}))
+	var out bytes.Buffer
+	require.NoError(t, show(&out, r, true))
+	require.NotContains(t, out.String(), "accounts")
 }
 
 func TestWhatIsPrinted(t *testing.T) {

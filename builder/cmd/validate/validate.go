@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
-	"spore/cluster"
 	"spore/cluster/check"
-	"spore/cluster/regular"
 )
 
 // Result is what --json prints.
@@ -46,7 +45,10 @@ fail too with --strict; notes are worth knowing.`,
 }
 
 func run(w io.Writer, dir string, strict, asJSON bool) error {
-	c, report := cluster.Check(regular.Folder(dir), cluster.Options{Strict: strict})
+	c, report, err := folder.Check(dir, strict)
+	if err != nil {
+		return err
+	}
 	r := Result{!report.Failed(), len(c.Cluster.Nodes), report.Count(check.Error), report.Count(check.Warning), report.Under(dir)}
 	if asJSON {
 		if r.Problems == nil {

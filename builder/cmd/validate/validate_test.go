@@ -49,6 +49,19 @@ func TestTheExampleIsValid(t *testing.T) {
 	require.Contains(t, out, "../../../examples/edge is valid: 3 nodes, 0 warnings\n")
 }
 
+func TestIDsOfAccountsAreChecked(t *testing.T) {
+	dir := write(t, oneNode)
+	name := filepath.Join(dir, "accounts.yaml")
+	require.NoError(t, os.WriteFile(name, []byte("users: {a: 512}\ngroups: {}\n"), 0o644))
+	code, _, errs := spore(dir)
+	require.Equal(t, exit.OK, code, errs)
+	require.NoError(t, os.WriteFile(name, []byte("users:\n  a: 5120\n"), 0o644))
+	code, out, errs := spore(dir)
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, out, name+":2:6: error: the id 5120 of user a is not one that a build gives")
+	require.Contains(t, errs, "has 1 error")
+}
+
 func TestAWarningFailsOnlyWhenStrict(t *testing.T) {
 	dir := write(t, oneNode)
 	code, out, _ := spore(dir)

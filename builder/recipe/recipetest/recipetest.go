@@ -79,7 +79,7 @@ func loadDeb(file, spool string) (recipe.Package, error) {
 		return p, fmt.Errorf("dpkg-deb --control: %w: %s", err, out)
 	}
 	p.Scripts = map[string][]byte{}
-	for _, name := range []string{"preinst", "postinst", "prerm", "postrm", "triggers"} {
+	for _, name := range []string{"preinst", "postinst", "config", "templates", "triggers"} {
 		if data, err := os.ReadFile(filepath.Join(control, name)); err == nil {
 			p.Scripts[name] = data
 		}
