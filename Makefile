@@ -23,6 +23,8 @@ INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(
 # Of the machines of Kubernetes two get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
 VOLUMES_E2E    = TestPodsHaveVolumesOfCeph
+# Ten packages of Debian on machines; the boots of `make test` have two of them.
+APPLIANCES_E2E = TestAppliances
 # Clusters of masters, which form and elect; each run of the tests of containers has a network of its own.
 MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
 
@@ -33,7 +35,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,8 +60,8 @@ check: lint unit ## the fast part: formatting, vet, lint, unit tests
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	go vet -tags 'integration e2e' ./...
-	go tool staticcheck -tags 'integration e2e' ./...
+	go vet -tags 'integration e2e packages' ./...
+	go tool staticcheck -tags 'integration e2e packages' ./...
 	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./...
 
 unit:
@@ -116,7 +118,7 @@ test-kubernetes:
 	@$(STAGE) run "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
 
 test-boots:
-	@$(STAGE) run "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)' ./test/e2e
+	@$(STAGE) run "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)|$(APPLIANCES_E2E)' ./test/e2e
 
 test-masters:
 	@$(STAGE) run "several masters" $(GOTEST) -count=1 -tags e2e -timeout 40m -v -run '$(MASTERS_NSPAWN)' ./test/nspawn
@@ -139,6 +141,13 @@ soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
+
+packages: ## build 200 packages of Debian, compare each with what mmdebstrap makes of it, and write docs/packages.md; ONLY='nginx redis-server'
+	SPORE_PACKAGES='$(ONLY)' go test -count=1 -tags packages -timeout 4h -v -run '^TestPackagesOfTheList$$' ./test/packages
+	$(if $(ONLY),,@$(MAKE) --no-print-directory appliances)
+
+appliances: ## boot images with ten packages of Debian in QEMU, and ask each with its own client
+	$(E2E) -timeout 60m -run '$(APPLIANCES_E2E)' ./test/e2e
 
 pictures: image ## take the pictures in docs/pictures from a machine in QEMU, and draw the one of sizes
 	go run ./test/pictures $(OUT)/spore.img docs/pictures
@@ -177,7 +186,7 @@ deps: ## install what the tests need on Debian 12
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
 
-test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak: | $(OUT)/results
+test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak packages appliances: | $(OUT)/results
 
 $(OUT)/results:
 	@mkdir -p $@
