@@ -101,12 +101,16 @@ func within(limit float64) func(ours, mkosi, floor Usage) []Goal {
 // buildContests are the rows of the small image. The order matters: what is unchanged is built from what the last round left,
 // and the edits after it start from there.
 func buildContests(o *ours, m *mkosi, floor measurement) []*contest {
+	cold := &contest{what: coldRow, ours: o.cold, floor: floor, goals: coldGoals}
 	list := []*contest{
-		{what: coldRow, ours: o.cold, floor: floor, goals: coldGoals},
+		cold,
 		{what: "nothing changed", ours: o.unchanged, goals: within(0.1)},
 		{what: "`cluster.yaml` changed", ours: o.warm(o.editCluster), goals: within(0.3)},
 		{what: "one file of `overlay/` changed", ours: o.warm(o.editOverlay), goals: within(1)},
 		{what: "a package added", ours: o.added, goals: within(1.5)},
+		{what: "of the cold build: scripts of packages replayed", ours: o.replay, goals: func(ours, _, _ Usage) []Goal {
+			return []Goal{timesAtMost(ours.CPU, middle(cold.Samples["spore"]).CPU, 0.1, "1/10", "cold")}
+		}},
 	}
 	if m == nil {
 		return list

@@ -25,6 +25,8 @@ type Usage struct {
 	// Apart is a part of CPU that is told apart: what compiler and linker took of a build, and what kernel modules and initramfs
 	// took of the floor.
 	Apart time.Duration `json:"apart,omitempty"`
+	// Said is what the command printed.
+	Said string `json:"-"`
 }
 
 const (
@@ -55,7 +57,7 @@ func run(ctx context.Context, cmd *exec.Cmd, log io.Writer, env []string, dir st
 	ended, peak := make(chan struct{}), make(chan int64)
 	go func() { peak <- watch(cmd.Process.Pid, ended) }()
 	err := cmd.Wait()
-	u := Usage{Wall: time.Since(start)}
+	u := Usage{Wall: time.Since(start), Said: said.String()}
 	close(ended)
 	watched := <-peak
 	if ctx.Err() != nil {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -36,6 +37,8 @@ type ours struct {
 	// config and source are the copies, out is where images go, cache the warm cache: that of XDG_CACHE_HOME.
 	config, source, out, cache string
 	meter                      *compilerMeter
+	// scripts is what the replay of maintainer scripts took of the last cold build.
+	scripts time.Duration
 }
 
 // newOurs copies and builds once, which downloads and compiles what is needed.
@@ -127,11 +130,29 @@ func (o *ours) cold(ctx context.Context, _ int) (Usage, error) {
 	if err != nil {
 		return u, err
 	}
+	if o.scripts, err = scriptsOf(u.Said); err != nil {
+		return u, err
+	}
 	if u.Apart, err = o.meter.total(); err != nil {
 		return u, err
 	}
 	u.CPU -= u.Apart
 	return u, errors.Join(os.RemoveAll(cache), os.RemoveAll(out))
+}
+
+// scriptsOf finds the line of the replay of maintainer scripts in what a build said.
+func scriptsOf(said string) (time.Duration, error) {
+	for line := range strings.Lines(said) {
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "s" && f[2] == "scripts" {
+			return time.ParseDuration(f[0] + "s")
+		}
+	}
+	return 0, errors.New("the build has no line of the replay of scripts")
+}
+
+// replay is what the scripts took of the last cold build. One processor does this, so its time is that of the clock.
+func (o *ours) replay(context.Context, int) (Usage, error) {
+	return Usage{CPU: o.scripts, Wall: o.scripts}, nil
 }
 
 // warm does an edit and builds on a copy of the cache, so that each round finds what the first one found.

@@ -53,7 +53,7 @@ func TestTheColdBuildAloneRunsTheMeter(t *testing.T) {
 	b := &bench{work: t.TempDir(), log: io.Discard, self: "true"}
 	said := filepath.Join(b.work, "said")
 	b.spore = filepath.Join(b.work, "spore")
-	require.NoError(t, os.WriteFile(b.spore, fmt.Appendf(nil, "#!/bin/sh\ncommand -v go > '%s'\n", said), 0o755))
+	require.NoError(t, os.WriteFile(b.spore, fmt.Appendf(nil, "#!/bin/sh\ncommand -v go > '%s'\necho '0.01 s scripts of 1 packages replayed'\n", said), 0o755))
 	o := &ours{b: b, dir: t.TempDir(), cache: t.TempDir()}
 	var err error
 	o.meter, err = newCompilerMeter(o.dir, b.self)
@@ -126,4 +126,12 @@ func TestTheSourceTreeIsCopiedWithoutWhatIsMade(t *testing.T) {
 	for _, name := range []string{"out", ".git", "configs.pki", "bin"} {
 		require.NoDirExists(t, filepath.Join(to, name))
 	}
+}
+
+func TestTheReplayOfScriptsIsReadFromWhatABuildSays(t *testing.T) {
+	took, err := scriptsOf("   0.02 s  packages     218, kernel 6.12\n   0.07 s  scripts      of 218 packages replayed\n")
+	require.NoError(t, err)
+	require.Equal(t, 70*time.Millisecond, took)
+	_, err = scriptsOf("   0.02 s  packages\nscripts\n")
+	require.Error(t, err)
 }
