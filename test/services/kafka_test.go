@@ -137,7 +137,12 @@ func TestOneKafkaNode(t *testing.T) {
 		n.bootstrap()
 		ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 		defer cancel()
-		require.ErrorContains(t, l.client("sensor", old).Ping(ctx), "SASL_AUTHENTICATION_FAILED")
+		// The controller has the new password by now; the broker has it once it has read the metadata log so far.
+		var err error
+		for err == nil {
+			err = l.client("sensor", old).Ping(ctx)
+		}
+		require.ErrorContains(t, err, "SASL_AUTHENTICATION_FAILED")
 		require.NoError(t, l.client("sensor", "another one").Ping(ctx))
 	})
 }
