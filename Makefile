@@ -15,7 +15,7 @@ GOTEST := go run ./test/gotest
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl git openssl make \
-         maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools
+         maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools libcap2-bin
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
 INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
