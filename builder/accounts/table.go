@@ -3,7 +3,6 @@ package accounts
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -135,12 +134,6 @@ func (t *Table) UserID(name string) (uint32, bool) { id, ok := t.uid[name]; retu
 
 // GroupID is the id that the table gives a group.
 func (t *Table) GroupID(name string) (uint32, bool) { id, ok := t.gid[name]; return id, ok }
-
-// HasPackage reports whether a row is there because of a package's scripts.
-func (t *Table) HasPackage(name string) bool {
-	is := func(r row) bool { return slices.Contains(r.from, "deb:"+name) }
-	return slices.ContainsFunc(t.users, is) || slices.ContainsFunc(t.groups, is)
-}
 
 // CheckMaster compares the table with the files passwd.master and group.master of base-passwd, so that a new account
 // of Debian is seen. name is what errors call the file.

@@ -32,8 +32,6 @@ func TestTheTableItself(t *testing.T) {
 	require.Equal(t, uint32(993), id)
 	_, ok = a.UserID("nosuch")
 	require.False(t, ok)
-	require.True(t, a.HasPackage("chrony"))
-	require.False(t, a.HasPackage("coredns"), "a program is not a package")
 }
 
 func TestRefusedTables(t *testing.T) {

@@ -35,15 +35,8 @@ func checkOwners(b *build) error {
 			}
 		}
 	}
-	uids, gids := map[uint32]bool{}, map[uint32]bool{}
-	for _, u := range b.accounts.Users() {
-		uids[u.ID] = true
-	}
-	for _, g := range b.accounts.Groups() {
-		gids[g.ID] = true
-	}
 	return b.tree.Walk(func(p string, n *tree.Inode) error {
-		if !uids[n.UID] || !gids[n.GID] {
+		if !b.accounts.Owned(n.UID, n.GID) {
 			return fmt.Errorf("%s of %s belongs to %d:%d, and no account has these numbers", p, n.Origin, n.UID, n.GID)
 		}
 		return nil
