@@ -56,6 +56,7 @@ func TestAccountsAreCheckedWithTheConfiguration(t *testing.T) {
 		require.ErrorIs(t, err, ErrConfig)
 		require.Contains(t, out.String(), want)
 	}
+	require.NoError(t, os.WriteFile(name, nil, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), nil, 0o644))
 	out.Reset()
 	_, err = Load(&out, dir, "", false)
