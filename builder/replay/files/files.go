@@ -1,6 +1,6 @@
-// Package files is the filesystem of a maintainer script: the tree in memory with the bounds and refusals that data from
-// outside needs. Symbolic links lead no further than the root of the tree. Nothing of /proc and /sys exists, /dev has
-// the few devices that a shell redirects to, and neither device nodes nor files below these three can be made.
+// Package files is the filesystem of a maintainer script: the tree in memory with the bounds and refusals that data
+// from outside needs. Symbolic links lead no further than the root of the tree. Nothing of /proc and /sys exists, /dev
+// has the few devices that a shell redirects to, and neither device nodes nor files below these three can be made.
 package files
 
 import (
@@ -121,8 +121,8 @@ func (f *Files) ReadFile(p string) ([]byte, error) {
 	return f.readFile(p)
 }
 
-// WriteFile replaces the data of a regular file, which keeps its owner and mode, or makes one with this mode. A symbolic
-// link at the end of the path is followed.
+// WriteFile replaces the data of a regular file, which keeps its owner and mode, or makes one with this mode. A
+// symbolic link at the end of the path is followed.
 func (f *Files) WriteFile(p string, data []byte, mode uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -301,7 +301,7 @@ func (f *Files) writeFile(p string, data []byte, mode uint32) error {
 		return &fs.PathError{Op: "write", Path: p, Err: errors.New("not a regular file")}
 	}
 	n.Content, n.MTime = tree.Bytes(bytes.Clone(data)), f.MTime
-	f.touch(q, n)
+	f.touch(q)
 	return nil
 }
 
@@ -485,11 +485,11 @@ func (f *Files) change(p string, follow bool, fn func(n *tree.Inode)) error {
 		return err
 	}
 	fn(n)
-	f.touch(q, n)
+	f.touch(q)
 	return nil
 }
 
-func (f *Files) touch(p string, n *tree.Inode) { f.changed[p] = true }
+func (f *Files) touch(p string) { f.changed[p] = true }
 
 func (f *Files) add(p string, n *tree.Inode) error {
 	if n.Origin == "" {
@@ -514,78 +514,4 @@ func (f *Files) addInode(p string, n *tree.Inode) error {
 	}
 	f.changed[p] = true
 	return f.tree.Add(p, n)
-}
-
-// place resolves the path that is to be written, and refuses those that are outside of a root filesystem.
-func (f *Files) place(p string, follow bool) (string, error) {
-	if !path.IsAbs(p) || len(p) > maxPath || strings.ContainsRune(p, 0) {
-		return "", fmt.Errorf("%.200q is not an absolute path: %w", p, ErrRefused)
-	}
-	var q string
-	var err error
-	if follow {
-		q, err = f.tree.Follow(p)
-	} else {
-		q, err = f.tree.Resolve(p)
-	}
-	if err != nil {
-		return "", err
-	}
-	if q == "/" || hidden(q) || q == "/dev" || strings.HasPrefix(q, "/dev/") {
-		return "", fmt.Errorf("write %s: %w", p, ErrRefused)
-	}
-	return q, nil
-}
-
-// hidden tells whether a path is one of the kernel's filesystems, which no build has.
-func hidden(p string) bool {
-	p = path.Clean(p)
-	return strings.HasPrefix(p, "/proc/") || strings.HasPrefix(p, "/sys/") || p == "/proc" || p == "/sys"
-}
-
-// tooLong is the error for a path that no system call takes (PATH_MAX, path_resolution(7)): following it costs as much
-// as it is long.
-func tooLong(op, p string) error {
-	if len(p) <= maxPath {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: p[:100] + "…", Err: errors.New("file name too long")}
-}
-
-// special returns the inode of a device that a shell redirects to.
-func special(p string) *tree.Inode {
-	switch path.Clean(p) {
-	case "/dev":
-		return &tree.Inode{Type: tree.Dir, Mode: 0o755}
-	case "/dev/null":
-		return &tree.Inode{Type: tree.CharDevice, Mode: 0o666, Major: 1, Minor: 3}
-	}
-	return nil
-}
-
-// writer collects what is written to one file.
-type writer struct {
-	files *Files
-	path  string
-	mode  uint32
-	data  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (w *writer) Write(b []byte) (int, error) {
-	if int64(w.data.Len()+len(b)) > MaxRead {
-		return 0, fmt.Errorf("write %s: over %d bytes: %w", w.path, MaxRead, ErrBound)
-	}
-	if w.path == "/dev/null" {
-		return len(b), nil
-	}
-	return w.data.Write(b)
-}
-
-// Close implements io.Closer.
-func (w *writer) Close() error {
-	if w.path == "/dev/null" {
-		return nil
-	}
-	return w.files.WriteFile(w.path, w.data.Bytes(), w.mode)
 }
