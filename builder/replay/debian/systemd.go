@@ -26,16 +26,8 @@ func (t *Tools) systemdHelper(_ context.Context, c *command.Call) (int, error) {
 		return 0, nil
 	case "debian-installed":
 		return 1, nil // true only of a unit that an older version has installed
-	case "enable", "reenable":
-		if !user {
-			t.enable(units)
-		}
-		return 0, nil
-	case "disable":
-		t.disable(units)
-		return 0, nil
-	case "mask":
-		t.mask(units)
+	case "enable", "reenable", "disable", "mask":
+		t.decide(action, units, user)
 		return 0, nil
 	case "is-enabled":
 		return t.isEnabled(units), nil
@@ -43,6 +35,18 @@ func (t *Tools) systemdHelper(_ context.Context, c *command.Call) (int, error) {
 		return 0, nil
 	}
 	return c.Unknown(action)
+}
+
+// decide keeps what a script decides about units. Those of user managers do not count: images have none.
+func (t *Tools) decide(action string, units []string, user bool) {
+	switch {
+	case action == "disable":
+		t.disable(units)
+	case action == "mask":
+		t.mask(units)
+	case !user:
+		t.enable(units)
+	}
 }
 
 // isEnabled is the status of a question for units: 0 where a script has enabled one of them.
@@ -63,16 +67,8 @@ func (t *Tools) systemctl(_ context.Context, c *command.Call) (int, error) {
 	}
 	action, units := words[0], words[1:]
 	switch action {
-	case "enable", "reenable", "preset":
-		if !user {
-			t.enable(units)
-		}
-		return 0, nil
-	case "disable":
-		t.disable(units)
-		return 0, nil
-	case "mask":
-		t.mask(units)
+	case "enable", "reenable", "preset", "disable", "mask":
+		t.decide(action, units, user)
 		return 0, nil
 	case "unmask":
 		for _, u := range units {
