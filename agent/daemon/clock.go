@@ -57,14 +57,15 @@ func (a *agent) startedAt() time.Time {
 	return a.m.Now().Round(0).Add(-time.Duration(status.SinceBoot() * float64(time.Second)))
 }
 
-// clockIsKept tells whether a program keeps the clock. It has set it, and the kernel has heard from it in the last hours.
+// clockIsKept tells whether a program keeps the clock. It has set it, and the kernel has heard from it in the last
+// hours.
 func (a *agent) clockIsKept() bool {
 	kept, _, err := ntp.Kernel()
 	return err == nil && kept && a.clockWasSet()
 }
 
-// clockWasSet tells whether a time server has set the clock in this boot. chrony leaves no mark; what it sets, the kernel
-// takes for kept.
+// clockWasSet tells whether a time server has set the clock in this boot. chrony leaves no mark; what it sets, the
+// kernel takes for kept.
 func (a *agent) clockWasSet() bool {
 	if a.timeUnit() == timesync.Chrony {
 		kept, _, err := ntp.Kernel()

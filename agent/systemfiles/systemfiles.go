@@ -208,8 +208,8 @@ func chrony(servers []string) string {
 	return text
 }
 
-// timesyncd is a list for timesyncd.conf(5). timesyncd asks the servers in this order and stays with the first that answers; those
-// that DHCP gives come after them.
+// timesyncd is a list for timesyncd.conf(5). timesyncd asks the servers in this order and stays with the first that
+// answers; those that DHCP gives come after them.
 func timesyncd(servers []string) string {
 	if len(servers) == 0 {
 		return "# cluster.yaml names no time servers, and there is no node to ask.\n"

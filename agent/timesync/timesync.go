@@ -1,8 +1,9 @@
-// Package timesync understands what systemd-timesyncd says of itself. It is asked without a message bus, which the image does not
-// have: by the status text that it gives to systemd, and by the file that it touches when it has set the clock.
+// Package timesync understands what systemd-timesyncd says of itself. It is asked without a message bus, which the
+// image does not have: by the status text that it gives to systemd, and by the file that it touches when it has set the
+// clock.
 //
-// An image whose image.yaml names chrony has chrony in the place of timesyncd. It says nothing of itself here; the kernel knows
-// whether it keeps the clock.
+// An image whose image.yaml names chrony has chrony in the place of timesyncd. It says nothing of itself here; the
+// kernel knows whether it keeps the clock.
 package timesync
 
 import (
@@ -14,8 +15,8 @@ import (
 const (
 	// Unit is timesyncd.
 	Unit = "systemd-timesyncd.service"
-	// Chrony is the unit of chrony in Debian, and ChronySources a folder that only its package has. It reads a list of time
-	// servers there (chrony.conf(5), sourcedir).
+	// Chrony is the unit of chrony in Debian, and ChronySources a folder that only its package has. It reads a list of
+	// time servers there (chrony.conf(5), sourcedir).
 	Chrony, ChronySources = "chrony.service", "/etc/chrony/sources.d"
 	// Mark is there when timesyncd has set the clock in this boot (systemd-timesyncd.service(8)).
 	Mark = "/run/systemd/timesync/synchronized"

@@ -149,7 +149,7 @@ func (db *DB) AddMember(user, group string) error {
 	return nil
 }
 
-// RemoveMember takes a user out of a group; one that is not in it is no error.
+// RemoveMember takes a user out of a group; a user that is not in it stays out.
 func (db *DB) RemoveMember(user, group string) error {
 	if err := db.both(user, group); err != nil {
 		return err

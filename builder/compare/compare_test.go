@@ -46,7 +46,7 @@ func TestProgramsThatGiveRightsAreCompared(t *testing.T) {
 		{"/usr/bin/crontab", "2755 root:0 of b", "6755 root:0 of b"},
 		{"/usr/bin/passwd", "4755 root:0 of b", ""},
 		{"/usr/bin/sudo", "", "4111 root:0 of b"},
-	}, d.Privileged, "another version of /usr/bin/su alone is no difference")
+	}, d.Privileged, "another version alone of /usr/bin/su does not count")
 	d, err = Images(old, root("1", func(map[string]uint32) {}))
 	require.NoError(t, err)
 	require.Empty(t, d.Privileged)

@@ -23,8 +23,8 @@ const (
 	aboutVersion = "pack 2"
 )
 
-// scripts are the files of the control archive that are kept as text: maintainer scripts that install (deb-preinst(5) and its
-// siblings), questions (debconf-devel(7)) and triggers (deb-triggers(5)).
+// scripts are the files of the control archive that are kept as text: maintainer scripts that install (deb-preinst(5)
+// and its siblings), questions (debconf-devel(7)) and triggers (deb-triggers(5)).
 var scripts = []string{"preinst", "postinst", "config", "templates", "triggers"}
 
 // about is what the store keeps beside a pack.

@@ -122,7 +122,8 @@ func (b *build) tellNew(ids *accounts.Locked) error {
 	return nil
 }
 
-// writeIDs writes the accounts.yaml that the image needs, beside it. Where it needs none, that of an earlier build goes.
+// writeIDs writes the accounts.yaml that the image needs, beside it. Where it needs none, that of an earlier build
+// goes.
 func (b *build) writeIDs(write func(name string, fn func(w io.Writer) error) error) error {
 	if b.root.IDs.Empty() {
 		err := os.Remove(filepath.Join(b.Out, accounts.LockedFile))

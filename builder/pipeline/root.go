@@ -272,7 +272,8 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 	})
 }
 
-// showScripts makes a line of the replay of maintainer scripts, which is a step of the recipe: it should stay a small one.
+// showScripts makes a line of the replay of maintainer scripts, which is a step of the recipe: it should stay a small
+// one.
 func (b *build) showScripts(packages int) func(step string) {
 	var scripts *progress.Step
 	return func(step string) {

@@ -52,8 +52,8 @@ func Is(n *tree.Inode) bool {
 	return n.Mode&SetID != 0 || capable(n)
 }
 
-// capable reports whether capabilities are more than none: setcap(8) leaves an attribute with an empty set where it takes the last
-// away. One of an unknown form may be anything.
+// capable reports whether capabilities are more than none: setcap(8) leaves an attribute with an empty set where it
+// takes the last away. One of an unknown form may be anything.
 func capable(n *tree.Inode) bool {
 	value, ok := capabilities(n)
 	if !ok {

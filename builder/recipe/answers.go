@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// answer is what debconf is told in the place of the default of a package, unless image.yaml has another: with the default, a
-// script would make something of the node in the image.
+// answer is what debconf is told in the place of the default of a package, unless image.yaml has another: with the
+// default, a script would make something of the node in the image.
 type answer struct{ pkg, question, value, why string }
 
 var answers = []answer{

@@ -29,9 +29,9 @@ type unitCommand struct {
 	file, origin string
 }
 
-// checkCommands refuses a root in which a unit runs a program that is not there. It holds units of Debian packages to the
-// same as ours, but for what they mark as optional with "-", and for what they do when they end: they ask for packages that are
-// only suggested, and the daemon starts all the same. The report has a note of those.
+// checkCommands refuses a root in which a unit runs a program that is not there. It holds units of Debian packages to
+// the same as ours, but for what they mark as optional with "-", and for what they do when they end: they ask for
+// packages that are only suggested, and the daemon starts all the same. The report has a note of those.
 func checkCommands(b *build) error {
 	var problems []string
 	for _, name := range b.unitNames() {

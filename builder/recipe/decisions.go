@@ -71,14 +71,14 @@ func (b *build) decideMode(m spec.ScriptMode) error {
 	if m.Owner != "" {
 		id, ok := b.accounts.UserID(m.Owner)
 		if !ok {
-			return fmt.Errorf("there is no user %s", m.Owner)
+			return fmt.Errorf("the image lacks the user %s", m.Owner)
 		}
 		n.UID = id
 	}
 	if m.Group != "" {
 		id, ok := b.accounts.GroupID(m.Group)
 		if !ok {
-			return fmt.Errorf("there is no group %s", m.Group)
+			return fmt.Errorf("the image lacks the group %s", m.Group)
 		}
 		n.GID = id
 	}

@@ -246,8 +246,8 @@ func dropFiles(b *build) error {
 	return nil
 }
 
-// startedByUnits are the scripts of /etc/init.d and /etc/cron.* that units start, with the functions that those of init read. They
-// stay.
+// startedByUnits are the scripts of /etc/init.d and /etc/cron.* that units start, with the functions that those of init
+// read. They stay.
 func (b *build) startedByUnits() (map[string]bool, error) {
 	out := map[string]bool{}
 	for _, unit := range b.unitNames() {

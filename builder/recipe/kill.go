@@ -11,8 +11,8 @@ const killPath = "/usr/bin/kill"
 //go:embed kill.sh
 var killScript []byte
 
-// layKill gives an image kill(1) where one of its units calls it and no package has it. Units of Debian reload their daemons with
-// /bin/kill of procps, which no package depends on: a Debian without it is rare.
+// layKill gives an image kill(1) where one of its units calls it and no package has it. Units of Debian reload their
+// daemons with /bin/kill of procps, which no package depends on: a Debian without it is rare.
 func layKill(b *build) error {
 	if b.runnable(killPath) == "" || b.runnable("/bin/sh") != "" {
 		return nil

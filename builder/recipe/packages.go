@@ -34,7 +34,8 @@ var basePackages = []string{
 	"util-linux",              // fsck, blkid, agetty, nsenter
 }
 
-// replacements are packages that take the place of a base package, with which they conflict, when image.yaml names them.
+// replacements are packages that take the place of a base package, with which they conflict, when image.yaml names
+// them.
 var replacements = map[string][]string{
 	"systemd-timesyncd": {"chrony", "ntpsec", "openntpd"}, // one program sets the clock
 }

@@ -13,8 +13,8 @@ import (
 	"spore/builder/tree"
 )
 
-// privilege is a file that a package has with set-user-ID, set-group-ID or capabilities, or gives them to, and that every image
-// with the package may have.
+// privilege is a file that a package has with set-user-ID, set-group-ID or capabilities, or gives them to, and that
+// every image with the package may have.
 type privilege struct {
 	pkg, path string
 	// capabilities are those that it may have, in the words of setcap(8); with some it has no set-user-ID.

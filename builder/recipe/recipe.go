@@ -1,10 +1,10 @@
 // Package recipe composes the root filesystem of an image from Debian packages without running one of their scripts.
 //
-// It is a list of named steps over a tree in memory. The first half does what dpkg and the maintainer scripts would have
-// done (debianSteps), mostly by a replay of the scripts (package replay); a test compares its result with what
+// It is a list of named steps over a tree in memory. The first half does what dpkg and the maintainer scripts would
+// have done (debianSteps), mostly by a replay of the scripts (package replay); a test compares its result with what
 // mmdebstrap makes of the same packages. The second half turns that into a read-only appliance (sporeSteps): drops what
-// nothing uses, lays in our units, files and programs, applies presets, and moves what packages keep under /var to where
-// a read-only image can hold it. Every table that a step walks is in the file of that step.
+// nothing uses, lays in our units, files and programs, applies presets, and moves what packages keep under /var to
+// where a read-only image can hold it. Every table that a step walks is in the file of that step.
 //
 // It does not resolve or download packages, and it writes no filesystem.
 package recipe

@@ -71,8 +71,8 @@ func replayScripts(b *build) error {
 	return nil
 }
 
-// sysusers adds the accounts of sysusers.d(5) that no script has asked for: of a machine, systemd-sysusers makes them at
-// its start.
+// sysusers adds the accounts of sysusers.d(5) that no script has asked for: of a machine, systemd-sysusers makes them
+// at its start.
 func (b *build) sysusers() error {
 	const dir = "/usr/lib/sysusers.d"
 	var list []accounts.SysusersFile

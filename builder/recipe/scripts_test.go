@@ -90,7 +90,7 @@ func TestDecisionsStandForScripts(t *testing.T) {
 		message  string
 	}{
 		"a file that is not there":      {spec.ScriptDecision{Modes: []spec.ScriptMode{{Path: "/usr/bin/no", Mode: "0755"}}}, "/usr/bin/no"},
-		"an owner who is not there":     {spec.ScriptDecision{Modes: []spec.ScriptMode{{Path: "/usr/bin/a", Owner: "nosuch"}}}, "there is no user nosuch"},
+		"an owner who is not there":     {spec.ScriptDecision{Modes: []spec.ScriptMode{{Path: "/usr/bin/a", Owner: "nosuch"}}}, "the image lacks the user nosuch"},
 		"a link in the place of a file": {spec.ScriptDecision{Links: []spec.ScriptLink{{Path: "/usr/bin/a", Target: "/x"}}}, "the link /usr/bin/a is a file of deb:a_1 already"},
 	} {
 		t.Run(name, func(t *testing.T) {

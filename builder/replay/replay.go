@@ -1,7 +1,7 @@
 // Package replay does to a tree in memory what the maintainer scripts of Debian packages do in a chroot in which they
-// are installed for the first time (Debian Policy 6). It starts no process and reads nothing of the machine that builds;
-// the same packages give the same tree. What cannot be replayed is an error that names package, script, line and
-// command, and the key of image.yaml that takes the decision instead.
+// are installed for the first time (Debian Policy 6). It starts no process and reads nothing of the machine that
+// builds; the same packages give the same tree. What cannot be replayed is an error that names package, script, line
+// and command, and the key of image.yaml that takes the decision instead.
 package replay
 
 import (

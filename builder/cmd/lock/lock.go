@@ -143,8 +143,8 @@ func (r *Result) addAccounts(dir string, ids *pipeline.IDs, there bool, f flags)
 	r.Changes = append(r.Changes, ids.Changes()...)
 }
 
-// accountsState is what becomes of accounts.yaml beside a lock. A lock that is written has all of its ids there, because
-// a build that is held to it takes no new one.
+// accountsState is what becomes of accounts.yaml beside a lock. A lock that is written has all of its ids there,
+// because a build that is held to it takes no new one.
 func accountsState(lockState string, there, fresh bool, f flags) string {
 	switch {
 	case !fresh:

@@ -1,6 +1,6 @@
 // Package debian holds the commands of Debian's own tools that maintainer scripts call: dpkg and its helpers,
-// alternatives, diversions, overrides, debconf, ucf, and those that tell systemd of units. They do what they would do in
-// a chroot in which the packages are installed for the first time (Debian Policy 6, deb-systemd-helper(1p),
+// alternatives, diversions, overrides, debconf, ucf, and those that tell systemd of units. They do what they would do
+// in a chroot in which the packages are installed for the first time (Debian Policy 6, deb-systemd-helper(1p),
 // debconf-devel(7), ucf(1)).
 package debian
 
@@ -61,8 +61,8 @@ type OnNode struct {
 	Commands []string
 	// Says is what they print where a script asks for it. What the script makes of it is among Makes.
 	Says string
-	// Makes are the files that are there behind them, since scripts go on with these: they are empty and for root alone. Whoever
-	// lays the unit in removes them.
+	// Makes are the files that are there behind them, since scripts go on with these: they are empty and for root
+	// alone. Whoever lays the unit in removes them.
 	Makes []string
 }
 
@@ -73,8 +73,8 @@ type Unit struct {
 	Enabled, Masked bool
 }
 
-// New returns the tools of one replay. answers are those of debconf by package and question; onNode has, by package, the
-// commands that make secrets and that a unit runs on the node.
+// New returns the tools of one replay. answers are those of debconf by package and question; onNode has, by package,
+// the commands that make secrets and that a unit runs on the node.
 func New(f *files.Files, names Names, packages map[string]Package, answers map[string]map[string]string, onNode map[string]OnNode) *Tools {
 	return &Tools{
 		files: f, names: names, packages: packages,

@@ -370,8 +370,8 @@ func (t *Tools) listDiversions(c *command.Call, patterns []string) (int, error) 
 	return status, nil
 }
 
-// dpkgStatoverride is dpkg-statoverride(1). What it adds is given to the path now, where it is there: the same as on the
-// next unpacking.
+// dpkgStatoverride is dpkg-statoverride(1). What it adds is given to the path now, where it is there: the same as on
+// the next unpacking.
 func (t *Tools) dpkgStatoverride(_ context.Context, c *command.Call) (int, error) {
 	var words []string
 	action := ""

@@ -16,8 +16,8 @@ const lightyDir = "/etc/lighttpd"
 // lightyDepends is the line in which a module names others that it needs.
 var lightyDepends = regexp.MustCompile(`(?m)^#.*-\*- *depends: *(.*?) *-\*-`)
 
-// lightyEnable is lighty-enable-mod(1), which is written in Perl: links from conf-enabled to conf-available, of modules and of
-// those that they need.
+// lightyEnable is lighty-enable-mod(1), which is written in Perl: links from conf-enabled to conf-available, of modules
+// and of those that they need.
 func (t *Tools) lightyEnable(_ context.Context, c *command.Call) (int, error) {
 	status := 0
 	for names := slices.Clone(c.Args); len(names) > 0; names = names[1:] {

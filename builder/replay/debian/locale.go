@@ -13,8 +13,8 @@ import (
 // localeFile has the default locale of a machine (locale.conf(5)).
 const localeFile = "/etc/locale.conf"
 
-// updateLocale is update-locale(8), which is written in Perl: NAME=VALUE sets a variable of the default locale, NAME alone makes a
-// comment of its line.
+// updateLocale is update-locale(8), which is written in Perl: NAME=VALUE sets a variable of the default locale, NAME
+// alone makes a comment of its line.
 func (t *Tools) updateLocale(_ context.Context, c *command.Call) (int, error) {
 	data, err := t.files.ReadFile(localeFile)
 	if errors.Is(err, fs.ErrNotExist) {

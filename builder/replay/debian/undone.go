@@ -155,8 +155,8 @@ var undone = map[string]row{
 	"/usr/libexec/x86_64-linux-gnu/isa-support/test-SSE4.2":   {"every processor with x86-64 since 2011 has SSE4.2", 0, false},
 }
 
-// secrets are commands that make keys, certificates, ids or databases with passwords. What they make may be in no image:
-// each node has its own.
+// secrets are commands that make keys, certificates, ids or databases with passwords. What they make may be in no
+// image: each node has its own.
 var secrets = map[string]string{
 	"openssl":               "it makes keys or certificates",
 	"ssh-keygen":            "it makes keys",

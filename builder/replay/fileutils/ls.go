@@ -107,8 +107,8 @@ func (l *lister) sort(entries []entry) {
 	}
 }
 
-// byVersion compares names with their numbers as numbers, as -v does. Of names that differ in zeros before a number, the longer
-// one is first.
+// byVersion compares names with their numbers as numbers, as -v does. Of names that differ in zeros before a number,
+// the longer one is first.
 func byVersion(a, b string) int {
 	for x, y := a, b; x != "" && y != ""; {
 		m, n := digits(x), digits(y)

@@ -5,9 +5,9 @@ import "mvdan.cc/sh/v3/syntax"
 // keepErrexitFromLists rewrites "A && B" at the end of a compound command to "if A; then B; fi".
 //
 // With set -e, a compound command does not end the shell when its status is that of a list whose failure was ignored
-// (POSIX, Shell Command Language, set -e, third exception). The interpreter of mvdan.cc/sh (v3.14.1) looks at the status
-// alone and ends the script. What is rewritten has the status 0 when A fails, so the last command of a list, whose
-// status may be that of a function, stays as it is.
+// (POSIX, Shell Command Language, set -e, third exception). The interpreter of mvdan.cc/sh (v3.14.1) looks at the
+// status alone and ends the script. What is rewritten has the status 0 when A fails, so the last command of a list,
+// whose status may be that of a function, stays as it is.
 func keepErrexitFromLists(file *syntax.File) {
 	fixAll(file.Stmts)
 	syntax.Walk(file, func(n syntax.Node) bool {

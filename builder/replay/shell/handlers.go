@@ -91,8 +91,8 @@ func (l *level) call(ctx context.Context, args []string) ([]string, error) {
 	return args, nil
 }
 
-// owned answers the questions whether a file belongs to who asks: the interpreter would ask for the user who builds. Who
-// asks is root, or the user of su(1), which sets USER.
+// owned answers the questions whether a file belongs to who asks: the interpreter would ask for the user who builds.
+// Who asks is root, or the user of su(1), which sets USER.
 func (l *level) owned(hc interp.HandlerContext, args []string) []string {
 	out := slices.Clone(args)
 	for i := 1; i+1 < len(out); i++ {

@@ -7,8 +7,8 @@
 // every file and command. u-root's gosh is the same interpreter with a terminal, and the others that exist are toys or
 // run processes.
 //
-// What the interpreter itself would read from the host is closed in two places: prepare changes or refuses syntax before
-// a script runs, and call replaces builtins that look for programs on the host.
+// What the interpreter itself would read from the host is closed in two places: prepare changes or refuses syntax
+// before a script runs, and call replaces builtins that look for programs on the host.
 package shell
 
 import (

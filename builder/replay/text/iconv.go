@@ -15,8 +15,8 @@ import (
 // maxConverted bounds what iconv reads, in bytes.
 const maxConverted = 16 << 20
 
-// iconv is iconv(1) for what every character set writes in the same way: ASCII, and UTF-8 as itself. Of other text it says that it
-// cannot convert it, as it does where a set lacks a character.
+// iconv is iconv(1) for what every character set writes in the same way: ASCII, and UTF-8 as itself. Of other text it
+// says that it cannot convert it, as it does where a set lacks a character.
 func iconv(_ context.Context, c *command.Call) (int, error) {
 	options, operands, err := getopt.Parse(c, getopt.Spec{Short: "f:t:cs", Long: map[string]rune{"from-code": 'f', "to-code": 't', "silent": 's'}})
 	if err != nil {

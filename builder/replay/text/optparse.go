@@ -9,7 +9,8 @@ import (
 	"spore/builder/replay/text/getopt"
 )
 
-// getoptCommand is getopt(1) of util-linux: it prints the arguments of a script in order, options first, each quoted for eval.
+// getoptCommand is getopt(1) of util-linux: it prints the arguments of a script in order, options first, each quoted
+// for eval.
 func getoptCommand(_ context.Context, c *command.Call) (int, error) {
 	options, words, err := getopt.Parse(c, getopt.Spec{Short: "o:l:n:s:qQuaT", First: true, Long: map[string]rune{
 		"options": 'o', "longoptions": 'l', "name": 'n', "shell": 's', "quiet": 'q', "quiet-output": 'Q', "unquoted": 'u',

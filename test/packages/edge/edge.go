@@ -171,8 +171,8 @@ func (e *Edge) Version(name string) string {
 	return list[0].Version
 }
 
-// Compose makes the root of an image with the packages that Resolve found for these names. It is an error when the builder
-// or a maintainer script has put a secret there. The data of its files cannot be read any more.
+// Compose makes the root of an image with the packages that Resolve found for these names. It is an error when the
+// builder or a maintainer script has put a secret there. The data of its files cannot be read any more.
 func (e *Edge) Compose(ctx context.Context, list []apt.Package, named ...string) (*recipe.Result, error) {
 	opened, done, err := e.open(ctx, list)
 	if err != nil {
@@ -191,7 +191,8 @@ func (e *Edge) Compose(ctx context.Context, list []apt.Package, named ...string)
 	return composed, searchMade(composed.Tree)
 }
 
-// searchMade looks for secrets in all that was made here: the files of packages are in packs, what scripts wrote is in memory.
+// searchMade looks for secrets in all that was made here: the files of packages are in packs, what scripts wrote is in
+// memory.
 func searchMade(t *tree.Tree) error {
 	s := leak.New()
 	return t.Walk(func(p string, n *tree.Inode) error {
