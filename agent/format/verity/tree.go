@@ -14,8 +14,9 @@ type Tree struct {
 	leaves []byte
 }
 
-// ReadTree reads the tree behind the superblock of a volume whose hash device is r, and holds all of it to the root hash, in
-// hex. The kernel does the same block by block; whoever downloads wants to know before there is anything to map.
+// ReadTree reads the tree behind the superblock of a volume whose hash device is r, and holds all of it to the root
+// hash, in hex. The kernel does the same block by block; whoever downloads wants to know before there is anything to
+// map.
 func (v Volume) ReadTree(r io.ReaderAt, rootHash string) (*Tree, error) {
 	above, err := hex.DecodeString(rootHash)
 	if err != nil || len(above) != hashSize {
@@ -23,7 +24,7 @@ func (v Volume) ReadTree(r io.ReaderAt, rootHash string) (*Tree, error) {
 	}
 	block := v.HashBlock + 1
 	// On the disk the top level, of one block, comes first.
-	for _, n := range v.levels() {
+	for _, n := range levels(v.DataBlocks) {
 		level := make([]byte, n*BlockSize)
 		if got, err := r.ReadAt(level, block*BlockSize); got < len(level) {
 			return nil, fmt.Errorf("reading verity tree at block %d: %w", block, err)
@@ -41,17 +42,17 @@ func (v Volume) ReadTree(r io.ReaderAt, rootHash string) (*Tree, error) {
 }
 
 // levels are the numbers of hash blocks of each level, the top first.
-func (s Superblock) levels() []int64 {
+func levels(dataBlocks int64) []int64 {
 	var up []int64
-	for n := s.DataBlocks; n > 1; {
+	for n := dataBlocks; n > 1; {
 		n = (n + hashesPerBlock - 1) / hashesPerBlock
 		up = append([]int64{n}, up...)
 	}
 	return up
 }
 
-// Good tells whether block is the content of data block n, BlockSize bytes. Without a salt, or with one, it is hashed first
-// (hash type 1).
+// Good tells whether block is the content of data block n, BlockSize bytes. Without a salt, or with one, it is hashed
+// first (hash type 1).
 func (t *Tree) Good(n int64, block []byte) bool {
 	if n < 0 || (n+1)*hashSize > int64(len(t.leaves)) {
 		return false

@@ -101,21 +101,4 @@ func TestBadSuperblocksAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.message)
 		})
 	}
-	_, err := verity.Parse(good[:511])
-	require.ErrorContains(t, err, "511 bytes of 512")
-}
-
-func FuzzParse(f *testing.F) {
-	good, _ := format(f, 3, false)
-	f.Add(good[:512])
-	f.Add([]byte("verity\x00\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := verity.Parse(b)
-		if err != nil {
-			return
-		}
-		require.LessOrEqual(t, len(s.Salt), 256)
-		require.Positive(t, s.DataBlocks)
-		require.Less(t, s.TreeBlocks(), s.DataBlocks)
-	})
 }

@@ -1,8 +1,8 @@
 // Package verity makes the hash trees of dm-verity (Linux: Documentation/admin-guide/device-mapper/verity.rst; on disk:
 // the veritysetup format, hash type 1, version 1): SHA-256, data and hash blocks of 4096 bytes, a superblock before the tree.
 //
-// It leaves out every other hash, block size and hash type, forward error correction and signatures, and does not set up
-// a mapping: the machine does that.
+// It reads their superblocks, too. It leaves out every other hash, block size and hash type, forward error correction and
+// signatures, and does not set up a mapping: the machine does that.
 //
 // veritysetup makes the same trees, and the tests compare with it; it is a program, and a build needs none on its
 // host but Go.
