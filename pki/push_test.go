@@ -13,14 +13,18 @@ import (
 	wire "spore/wire/update"
 )
 
-func TestAConfigurationIsSignedByTheKeyOfBundlesAndCountsWithThem(t *testing.T) {
+func TestAnUpdateIsSignedByTheKeyOfBundlesAndCountsWithThem(t *testing.T) {
 	_, private, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	key, err := encodeKey(private)
 	require.NoError(t, err)
 	tree := &Tree{Cluster: "c", Serial: 4, Authorities: map[string]*Authority{SigningName: {Current: Generation{Key: key}}}}
 	hash := strings.Repeat("a", 64)
-	h := wire.Head{Nodes: []string{"a"}, RootHash: hash, ClusterHash: hash, Part: wire.Blob{Size: 1, SHA256: hash}, UKI: wire.Blob{Size: 1, SHA256: hash}}
+	blob := wire.Blob{Size: 1, SHA256: hash}
+	h := wire.Head{
+		Nodes: []string{"a"}, RootHash: hash, ClusterHash: hash, Part: blob, UKI: blob, Boot: blob,
+		Root: wire.Root{Size: 4096, Salt: hash, UUID: hash[:32], Index: blob}, Until: time.Unix(1_900_000_000, 5),
+	}
 	data, h, err := tree.SignUpdate(h, time.Unix(1_800_000_000, 5))
 	require.NoError(t, err)
 	require.EqualValues(t, 5, h.Serial)
@@ -28,6 +32,9 @@ func TestAConfigurationIsSignedByTheKeyOfBundlesAndCountsWithThem(t *testing.T) 
 	got, err := wire.Read(bufio.NewReader(bytes.NewReader(data)), []ed25519.PublicKey{private.Public().(ed25519.PublicKey)})
 	require.NoError(t, err)
 	require.Equal(t, "c", got.Cluster)
+	require.Equal(t, time.Unix(1_800_000_000, 0).UTC(), got.Issued)
+	require.Equal(t, time.Unix(1_900_000_000, 0).UTC(), got.Until)
+	require.Equal(t, h.Root, got.Root)
 
 	_, _, err = tree.SignUpdate(wire.Head{}, time.Unix(0, 0))
 	require.ErrorIs(t, err, wire.ErrForm)

@@ -49,6 +49,34 @@ func (r Refusal) Error() string { return fmt.Sprintf("it answers %d: %q", r.Stat
 
 // Ask asks a node, and returns its answer to read and close; an answer of another status than 200 to 299 is a Refusal.
 func (c *Client) Ask(ctx context.Context, node string, q Request) (io.ReadCloser, error) {
+	v, err := c.visit(node)
+	if err != nil {
+		return nil, err
+	}
+	v.transport.DisableKeepAlives = true
+	return v.Ask(ctx, q)
+}
+
+// Visit asks one node several questions on one connection.
+type Visit struct {
+	node      string
+	transport *http.Transport
+	client    http.Client
+}
+
+// visitIdle is how long a visit keeps a connection that nothing is asked on: a node has few seats.
+const visitIdle = 2 * time.Second
+
+// Visit begins a visit. What the client shows is that of now.
+func (c *Client) Visit(node string) (*Visit, error) {
+	v, err := c.visit(node)
+	if err == nil {
+		v.transport.MaxConnsPerHost, v.transport.IdleConnTimeout = 1, visitIdle
+	}
+	return v, err
+}
+
+func (c *Client) visit(node string) (*Visit, error) {
 	id, err := c.Identity()
 	if err != nil {
 		return nil, err
@@ -58,11 +86,20 @@ func (c *Client) Ask(ctx context.Context, node string, q Request) (io.ReadCloser
 		return nil, err
 	}
 	transport := &http.Transport{
-		TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		TLSClientConfig: config, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, node) },
 	}
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	u := url.URL{Scheme: "https", Host: net.JoinHostPort(node, strconv.Itoa(Port)), Path: q.Path, RawQuery: q.Query.Encode()}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Visit{node, transport, http.Client{Transport: transport, CheckRedirect: noRedirect}}, nil
+}
+
+// End closes the connection.
+func (v *Visit) End() { v.transport.CloseIdleConnections() }
+
+// Ask is Client.Ask.
+func (v *Visit) Ask(ctx context.Context, q Request) (io.ReadCloser, error) {
+	host := net.JoinHostPort(v.node, strconv.Itoa(Port))
+	u := url.URL{Scheme: "https", Host: host, Path: q.Path, RawQuery: q.Query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, q.Method, u.String(), q.Body)
 	if err != nil {
 		return nil, fmt.Errorf("internal error: %w", err)
@@ -70,7 +107,7 @@ func (c *Client) Ask(ctx context.Context, node string, q Request) (io.ReadCloser
 	for name, values := range q.Header {
 		req.Header[name] = values
 	}
-	res, err := client.Do(req)
+	res, err := v.client.Do(req)
 	if err != nil {
 		return nil, reason(err)
 	}
@@ -82,6 +119,16 @@ func (c *Client) Ask(ctx context.Context, node string, q Request) (io.ReadCloser
 	return res.Body, nil
 }
 
+// Read is Client.Read.
+func (v *Visit) Read(ctx context.Context, q Request, most int64) ([]byte, error) {
+	body, err := v.Ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return readAll(body, most)
+}
+
 // Read asks a node and returns its whole answer, which has at most so many bytes.
 func (c *Client) Read(ctx context.Context, node string, q Request, most int64) ([]byte, error) {
 	body, err := c.Ask(ctx, node, q)
@@ -89,6 +136,10 @@ func (c *Client) Read(ctx context.Context, node string, q Request, most int64) (
 		return nil, err
 	}
 	defer body.Close()
+	return readAll(body, most)
+}
+
+func readAll(body io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("read its answer: %w", reason(err))

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -104,6 +106,79 @@ type Status struct {
 	Waiting   map[string]string `json:"waiting"`
 	Problem   string            `json:"problem"`
 	Addresses []string          `json:"addresses"`
+	// Configuration says what runs; nil on a machine that does not say so.
+	Configuration *Configuration `json:"configuration"`
+	// Updates is what came of the node's last look for updates; nil where it takes nothing by itself.
+	Updates *Updates `json:"updates"`
+	// BuildTime is that of the image that runs, in Unix seconds; 0 where the machine does not say so.
+	BuildTime int64 `json:"buildTime"`
+	// Versions are those of its programs that keep data, by the name of the data; none where the machine does not say
+	// so.
+	Versions map[string]string `json:"versions"`
+}
+
+// Version names the image that runs: the beginning of its root hash, and when it was built.
+func (s Status) Version() string {
+	if s.Configuration == nil {
+		return ""
+	}
+	return Version(s.Configuration.RootHash, s.BuildTime)
+}
+
+// Version names an image by its root hash and its build time in Unix seconds, which may be 0 where it is not known.
+func Version(rootHash string, buildTime int64) string {
+	text := fmt.Sprintf("%.12s", rootHash)
+	if buildTime > 0 {
+		text += time.Unix(buildTime, 0).UTC().Format(" of 2006-01-02 15:04")
+	}
+	return text
+}
+
+// Configuration is which system a node runs: its root and its cluster part, and what else is on its disk.
+type Configuration struct {
+	// RootHash and ClusterHash are verity root hashes in hexadecimal.
+	RootHash    string `json:"rootHash"`
+	ClusterHash string `json:"clusterHash"`
+	// Serial is that of the update that runs; 0 when the image brought it.
+	Serial uint64 `json:"serial"`
+	// Trial says that it has yet to show that the node's roles come up with it.
+	Trial bool `json:"trial"`
+	// Staged is the cluster hash of what the next start takes, Other that of the entry beside the one that runs.
+	// StagedRoot and OtherRoot are their root hashes where they have another root than what runs. Live says that the
+	// running node took what is staged already.
+	Staged     string `json:"staged"`
+	StagedRoot string `json:"stagedRoot"`
+	Other      string `json:"other"`
+	OtherRoot  string `json:"otherRoot"`
+	Live       bool   `json:"live"`
+	// Loader says what is to be known of a new boot loader: that it is to be tried, or why it was not taken.
+	Loader string `json:"loader"`
+	// Problem says that the node went back, and why.
+	Problem string `json:"problem"`
+}
+
+// Updates is what came of a look for updates.
+type Updates struct {
+	// At is when, From where.
+	At   time.Time `json:"at"`
+	From string    `json:"from"`
+	// Problem says why nothing came of it; empty when the node runs or has staged what was there.
+	Problem string `json:"problem"`
+}
+
+// NotUp says what of the node's roles is not up; empty when all is.
+func (s Status) NotUp() string {
+	var out []string
+	for _, h := range s.Held {
+		out = append(out, "role "+h.Role+" is held")
+	}
+	for unit, state := range s.Services {
+		if state != "active" && state != "inactive" {
+			out = append(out, unit+" is "+state)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }
 
 // Held is a role that does not start, and why.
