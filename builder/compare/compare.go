@@ -65,14 +65,12 @@ func (d *Diff) Same() bool {
 
 // Images compares two images.
 func Images(old, fresh *rootfs.Image) (*Diff, error) {
-	d := &Diff{}
-	a, b := old.Manifest, fresh.Manifest
-	d.Image = values(
-		map[string]string{"kernel": a.Kernel, "suite": a.Suite, "build time": fmt.Sprint(a.BuildTime), "root hash": old.Root.Hash, "cluster hash": old.Cluster.Hash, "programs": strings.Join(a.Programs, " "), "requested packages": strings.Join(a.Requested, " ")},
-		map[string]string{"kernel": b.Kernel, "suite": b.Suite, "build time": fmt.Sprint(b.BuildTime), "root hash": fresh.Root.Hash, "cluster hash": fresh.Cluster.Hash, "programs": strings.Join(b.Programs, " "), "requested packages": strings.Join(b.Requested, " ")})
-	d.Packages = values(versions(a.Packages), versions(b.Packages))
-	d.Payloads = payloads(a.Payloads, b.Payloads)
-	d.Images = values(digests(a.Images), digests(b.Images))
+	d := Manifests(old.Manifest, fresh.Manifest)
+	hashes := func(i *rootfs.Image) map[string]string {
+		return map[string]string{"root hash": i.Root.Hash, "cluster hash": i.Cluster.Hash}
+	}
+	d.Image = append(d.Image, values(hashes(old), hashes(fresh))...)
+	slices.SortFunc(d.Image, func(a, b Value) int { return cmp.Compare(a.Name, b.Name) })
 	d.Arguments = values(arguments(old.UKI.Cmdline), arguments(fresh.UKI.Cmdline))
 	var err error
 	if d.Privileged, err = privileges(old, fresh); err != nil {
@@ -88,6 +86,22 @@ func Images(old, fresh *rootfs.Image) (*Diff, error) {
 		return nil, fmt.Errorf("compare the cluster parts: %w", err)
 	}
 	return d, d.sizes(old, fresh)
+}
+
+// Manifests compares what two images say of themselves: the kernel, packages, programs and container images.
+func Manifests(old, fresh *manifest.Manifest) *Diff {
+	image := func(m *manifest.Manifest) map[string]string {
+		return map[string]string{
+			"kernel": m.Kernel, "suite": m.Suite, "build time": fmt.Sprint(m.BuildTime),
+			"programs": strings.Join(m.Programs, " "), "requested packages": strings.Join(m.Requested, " "),
+		}
+	}
+	return &Diff{
+		Image:    values(image(old), image(fresh)),
+		Packages: values(versions(old.Packages), versions(fresh.Packages)),
+		Payloads: payloads(old.Payloads, fresh.Payloads),
+		Images:   values(digests(old.Images), digests(fresh.Images)),
+	}
 }
 
 func values(old, fresh map[string]string) []Value {

@@ -22,6 +22,7 @@ import (
 	"spore/builder/pipeline"
 	"spore/builder/secureboot"
 	"spore/builder/uki"
+	"spore/builder/updateset"
 )
 
 var formats = []string{"disk", "iso", "netboot"}
@@ -65,6 +66,20 @@ func requireAlone(t *testing.T, name string) {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
+}
+
+func TestAnImageWithoutAnIndexOfPiecesStaysSo(t *testing.T) {
+	before, after := small(load(t, example)), small(load(t, ttl(t)))
+	f := newFactory(t, before)
+	f.withoutIndex(t)
+	for _, format := range formats {
+		t.Run(format, func(t *testing.T) {
+			name := f.build(t, before, media.Keys{}, format, nil)
+			_, err := run(Options{Image: name, Config: after, Folder: os.DirFS(example)})
+			require.NoError(t, err)
+			requireSame(t, f.build(t, after, media.Keys{}, format, nil), name)
+		})
+	}
 }
 
 func TestAnImageThatHasTheConfigurationIsNotTouched(t *testing.T) {
@@ -142,6 +157,10 @@ func TestAWholeOutputFolderIsChanged(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, accounts.LockedFile), []byte("users: {a: 200}\n"), 0o644))
 		s := &Set{dir: dir, options: Options{Config: c}, Changes: []*Change{{media: m}}}
 		require.NoError(t, s.writeRest())
+		set, err := updateset.Of(updateset.Parts{Root: f.root.Squashfs, Tree: f.root.Verity, UKI: m.UKI, ClusterFile: m.ClusterFile, Loader: m.Loader})
+		require.NoError(t, err)
+		defer set.Close()
+		require.NoError(t, set.WriteFolder(context.Background(), filepath.Join(dir, pipeline.UpdateName)))
 		return dir
 	}
 	old, want := lay(false), lay(true)

@@ -21,10 +21,10 @@ import (
 	"spore/builder/tree"
 	"spore/builder/uki"
 	"spore/builder/uki/ukitest"
-	"spore/builder/verity"
 	"spore/cluster"
 	"spore/cluster/check"
 	"spore/services"
+	"spore/storage/verity"
 )
 
 const (
@@ -97,9 +97,17 @@ func program(content []byte, size uint32) []byte {
 type factory struct {
 	root media.Root
 	bios image.BIOS
+	// large is a program of the root.
+	large []byte
 }
 
 func newFactory(t testing.TB, config *cluster.Config) *factory {
+	t.Helper()
+	return newFactoryOf(t, config, bytes.Repeat([]byte("incompressible?"), 100_000))
+}
+
+// newFactoryOf is newFactory with another program in the root.
+func newFactoryOf(t testing.TB, config *cluster.Config, large []byte) *factory {
 	t.Helper()
 	isolinux := bytes.Repeat([]byte("isolinux"), 601)
 	copy(isolinux[64:], []byte{0xfb, 0xc0, 0x78, 0x70})
@@ -113,7 +121,8 @@ func newFactory(t testing.TB, config *cluster.Config) *factory {
 			Loader:    program(bytes.Repeat([]byte("loader"), 500), 0x3000),
 			BuildTime: buildTime,
 		},
-		bios: image.BIOS{MBR: bytes.Repeat([]byte("mbr code"), 54), ISOLinux: isolinux, Ldlinux: []byte("ldlinux")},
+		large: large,
+		bios:  image.BIOS{MBR: bytes.Repeat([]byte("mbr code"), 54), ISOLinux: isolinux, Ldlinux: []byte("ldlinux")},
 	}
 	f.makeRoot(t, config)
 	return f
@@ -133,7 +142,7 @@ func (f *factory) makeRoot(t testing.TB, config *cluster.Config) {
 	require.NoError(t, err)
 	files := tree.New()
 	require.NoError(t, files.Add(manifest.ImagePath, &tree.Inode{Type: tree.Regular, Mode: 0o644, Content: tree.Bytes(text)}))
-	require.NoError(t, files.Add("/usr/bin/large", &tree.Inode{Type: tree.Regular, Mode: 0o755, Content: tree.Bytes(bytes.Repeat([]byte("incompressible?"), 100_000))}))
+	require.NoError(t, files.Add("/usr/bin/large", &tree.Inode{Type: tree.Regular, Mode: 0o755, Content: tree.Bytes(f.large)}))
 
 	dir := t.TempDir()
 	root, err := os.Create(filepath.Join(dir, "root"))
@@ -146,8 +155,20 @@ func (f *factory) makeRoot(t testing.TB, config *cluster.Config) {
 	defer hashes.Close()
 	hash, _, err := verity.Format(root, linked.Size, hashes, verity.Derive(linked.ContentID[:]))
 	require.NoError(t, err)
+	index, err := linked.Pieces.EncodeBlocks()
+	require.NoError(t, err)
+	_, err = hashes.Write(index)
+	require.NoError(t, err)
 	f.root.Hash = fmt.Sprintf("%x", hash)
 	f.root.Squashfs, f.root.Verity = image.Source{Path: root.Name()}, image.Source{Path: hashes.Name()}
+}
+
+// withoutIndex makes the root one that an older spore built.
+func (f *factory) withoutIndex(t testing.TB) {
+	t.Helper()
+	root, err := os.Stat(f.root.Squashfs.Path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(f.root.Verity.Path, verity.HashSize(root.Size())))
 }
 
 // build writes an image as `spore build` does: disk, iso or netboot.

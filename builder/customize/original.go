@@ -18,10 +18,10 @@ import (
 	"spore/builder/media"
 	"spore/builder/secureboot"
 	"spore/builder/uki"
-	"spore/builder/verity"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/pki/authenticode"
+	"spore/storage/verity"
 )
 
 // original is an image that was built before.
@@ -141,7 +141,7 @@ func (o *original) readImage(size int64) error {
 	// The path leads to the file that is open, whatever is put in its place.
 	name := fmt.Sprintf("/proc/self/fd/%d", o.file.Fd())
 	o.root.Squashfs = image.Source{Path: name, Offset: o.info.Root.Offset, Size: padded(o.info.Root.Size)}
-	o.root.Verity = image.Source{Path: name, Offset: o.info.Root.HashOffset, Size: verity.HashSize(o.root.Squashfs.Size)}
+	o.root.Verity = image.Source{Path: name, Offset: o.info.Root.HashOffset, Size: verity.HashSize(o.root.Squashfs.Size) + o.info.Root.IndexSize}
 	if err := o.readManifest(o.file, o.info.Root); err != nil {
 		return fmt.Errorf("read the manifest: %w", err)
 	}

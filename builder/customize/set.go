@@ -16,6 +16,7 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/media"
 	"spore/builder/pipeline"
+	"spore/builder/updateset"
 )
 
 // members are the media in an output folder of `spore build`, in the order in which they are changed.
@@ -90,8 +91,9 @@ func (s *Set) Close() {
 	}
 }
 
-// Write writes all images, each whole or not at all, and what else is in the folder: the UKI alone, and the bills of
-// materials, which have the cluster's name. A provenance, which tells of the image before, is removed. An interrupted run is finished by the next.
+// Write writes all images, each whole or not at all, and what else is in the folder: the UKI alone, the bills of
+// materials, which have the cluster's name, and what nodes are updated from. A provenance, which tells of the image
+// before, is removed. An interrupted run is finished by the next.
 func (s *Set) Write(ctx context.Context) ([]*Result, error) {
 	if s.dir != "" && s.options.Output != "" {
 		if err := os.MkdirAll(s.options.Output, 0o755); err != nil {
@@ -112,7 +114,7 @@ func (s *Set) Write(ctx context.Context) ([]*Result, error) {
 	if s.dir == "" {
 		return out, nil
 	}
-	return out, s.writeRest()
+	return out, errors.Join(s.writeRest(), s.writeUpdate(ctx))
 }
 
 // writeRest brings the other files of the folder up to date. Manifest, lock and ids of accounts tell of the root alone,
@@ -154,12 +156,40 @@ func (s *Set) writeRest() error {
 	return errors.Join(errs...)
 }
 
+// writeUpdate brings the folder up to date that running nodes are updated from, if there is one.
+func (s *Set) writeUpdate(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(s.dir, pipeline.UpdateName)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c := s.Changes[0]
+	var loader []byte
+	for _, other := range s.Changes { // A folder for network boot has none.
+		if loader == nil {
+			loader = other.media.Loader
+		}
+	}
+	set, err := updateset.Of(updateset.Parts{
+		Root: c.original.root.Squashfs, Tree: c.original.root.Verity, UKI: c.media.UKI, ClusterFile: c.media.ClusterFile,
+		Loader: loader,
+	})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	return set.WriteFolder(ctx, s.destination(pipeline.UpdateName))
+}
+
+// destination is where a file of the folder is written.
+func (s *Set) destination(name string) string {
+	if s.options.Output != "" {
+		return filepath.Join(s.options.Output, name)
+	}
+	return filepath.Join(s.dir, name)
+}
+
 // update writes a file of the folder unless it is so already.
 func (s *Set) update(name string, data []byte) error {
-	dst := filepath.Join(s.dir, name)
-	if s.options.Output != "" {
-		dst = filepath.Join(s.options.Output, name)
-	}
+	dst := s.destination(name)
 	if old, err := os.ReadFile(dst); err == nil && bytes.Equal(old, data) {
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"spore/builder/uki"
 	"spore/storage/espfiles"
 	"spore/storage/fat"
+	"spore/storage/pieces"
 )
 
 const (
@@ -148,6 +149,48 @@ func TestInspectFindsAllParts(t *testing.T) {
 	require.Equal(t, UKIPath(o.UKI), info.UKIs[0].Path)
 	require.Equal(t, &Filesystem{Offset: 65 * mib, Size: squashfsSuper + 100000, HashOffset: 66 * mib}, info.Root)
 	require.Equal(t, &Filesystem{Offset: 67 * mib, Size: squashfsSuper + 5000, HashOffset: 67*mib + 8192}, info.Cluster)
+}
+
+func TestInspectFindsTheIndexOfThePieces(t *testing.T) {
+	index := pieces.Index{{Size: 100, Sum: pieces.Sum{1}}, {Size: 102400 - 100, Sum: pieces.Sum{2}}}
+	encoded, err := index.EncodeBlocks()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		index   []byte
+		size    int64
+		pieces  int
+		problem string
+	}{
+		"listed":  {encoded, 4096, 2, ""},
+		"none":    {make([]byte, 4096), 0, 0, ""},
+		"nothing": {nil, 0, 0, ""},
+		"damaged": {append(append([]byte{}, encoded[:12]...), make([]byte, 4084)...), 0, 0, "root-a: the index of pieces is malformed: a piece of 0 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			require.NoError(t, os.WriteFile(o.Verity.Path, append(verityTree(), tc.index...), 0o644))
+			info, err := inspect(t, build(t, o))
+			require.NoError(t, err)
+			require.Equal(t, tc.size, info.Root.IndexSize)
+			require.Equal(t, tc.pieces, info.Root.Pieces)
+			require.Zero(t, info.Cluster.IndexSize)
+			if tc.problem != "" {
+				require.Equal(t, []string{tc.problem}, info.Problems)
+				return
+			}
+			require.Empty(t, info.Problems)
+			if tc.size > 0 {
+				require.Equal(t, 66*mib+int64(len(verityTree())), info.Root.IndexOffset)
+			}
+		})
+	}
+}
+
+func TestATreeAndAnIndexThatDoNotFitTheirSlotAreRefused(t *testing.T) {
+	o := options(t)
+	require.NoError(t, os.WriteFile(o.Verity.Path, append(verityTree(), make([]byte, mib)...), 0o644))
+	_, err := Write(t.Context(), filepath.Join(t.TempDir(), "spore.img"), o)
+	require.ErrorContains(t, err, "verity has 2 MiB and its slot 1 MiB: raise slots.verity in image.yaml to 2 or more")
 }
 
 func TestSameInputsSameBytes(t *testing.T) {

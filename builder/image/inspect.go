@@ -13,6 +13,8 @@ import (
 	"spore/builder/uki"
 	"spore/storage/espfiles"
 	"spore/storage/fat"
+	"spore/storage/pieces"
+	"spore/storage/verity"
 )
 
 // Info is what Inspect finds in an image.
@@ -50,6 +52,11 @@ type Filesystem struct {
 	Size   int64 `json:"size"`
 	// HashOffset is where the verity superblock lies: behind the data, or at the beginning of a partition of its own.
 	HashOffset int64 `json:"hashOffset"`
+	// IndexOffset is where the index of the root's pieces lies (package pieces), behind the hash tree, and IndexSize
+	// its length with its padding; both are 0 where there is none. Pieces counts what it lists.
+	IndexOffset int64 `json:"indexOffset,omitempty"`
+	IndexSize   int64 `json:"indexSize,omitempty"`
+	Pieces      int   `json:"pieces,omitempty"`
 }
 
 // Bounds of what is listed.
@@ -222,6 +229,11 @@ func (i *Info) findFilesystems(r io.ReaderAt) {
 			i.note("%s: %v", p.Name, err)
 			continue
 		}
+		if v.kind == TypeRoot {
+			if err := fsys.readIndex(r); err != nil {
+				i.note("%s: %v", p.Name, err)
+			}
+		}
 		*v.into = fsys
 	}
 }
@@ -241,6 +253,20 @@ func readFilesystem(r io.ReaderAt, p Partition) (*Filesystem, error) {
 	}
 	padded := (int64(used) + verityBlock - 1) / verityBlock * verityBlock
 	return &Filesystem{Offset: p.Offset, Size: int64(used), HashOffset: p.Offset + padded}, nil
+}
+
+// readIndex looks for an index of pieces behind the hash tree. An older image has none.
+func (f *Filesystem) readIndex(r io.ReaderAt) error {
+	at := f.HashOffset + verity.HashSize((f.Size+verityBlock-1)/verityBlock*verityBlock)
+	if pieces.SizeAt(r, at) == 0 {
+		return nil
+	}
+	x, err := pieces.ReadAt(r, at)
+	if err != nil {
+		return err
+	}
+	f.IndexOffset, f.IndexSize, f.Pieces = at, x.BlocksSize(), len(x)
+	return nil
 }
 
 func checkVerity(r io.ReaderAt, off int64) error {

@@ -17,10 +17,11 @@ import (
 	"spore/builder/privileged"
 	"spore/builder/tree"
 	"spore/cluster/spec"
+	"spore/services/dataversion"
 )
 
 // ImagePath is where an image carries its own manifest, without the list of files.
-const ImagePath = "/usr/lib/spore/manifest.json"
+const ImagePath = dataversion.ManifestPath
 
 // Manifest describes one root filesystem.
 type Manifest struct {

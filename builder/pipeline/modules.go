@@ -28,7 +28,7 @@ func (b *build) kept() omit.Keep {
 
 // hardware is what a root has of the kernel's modules.
 type hardware struct {
-	// Indexes are depmod's files.
+	// Indexes are depmod's files, and the list of the modules of the initramfs.
 	Indexes map[string][]byte
 	// Omitted is what the root leaves out.
 	Omitted *omit.Kernel
@@ -134,7 +134,11 @@ func selectModules(m *kmod.Modules, keep omit.Keep, loaded []string) (*hardware,
 		return nil, err
 	}
 	indexes, err := kept.Files()
-	return &hardware{Indexes: indexes, Omitted: omitted}, err
+	if err != nil {
+		return nil, err
+	}
+	indexes[initrd.ListFile] = initrd.List(first)
+	return &hardware{Indexes: indexes, Omitted: omitted}, nil
 }
 
 // modprobe is how a unit loads a module: no options, one name.

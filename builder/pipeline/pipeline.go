@@ -21,6 +21,7 @@ import (
 	"spore/builder/oci"
 	"spore/builder/outfolder"
 	"spore/builder/progress"
+	"spore/builder/provenance"
 	"spore/builder/stamp"
 	"spore/builder/store"
 	"spore/cluster"
@@ -43,7 +44,7 @@ const (
 // Names are all names that Build gives to what it writes into the output folder.
 func Names() []string {
 	return []string{
-		DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, lock.Name,
+		DiskName, ISOName, UKIName, ManifestName, SBOMName, SPDXName, ProvenanceName, NetbootName, UpdateName, lock.Name,
 		accounts.LockedFile,
 	}
 }
@@ -96,6 +97,7 @@ type Result struct {
 	ISO        string `json:"iso,omitempty"`
 	Netboot    string `json:"netboot,omitempty"`
 	UKI        string `json:"uki,omitempty"`
+	Update     string `json:"update,omitempty"`
 	Manifest   string `json:"manifest"`
 	SBOM       string `json:"sbom"`
 	SPDX       string `json:"spdx"`
@@ -176,6 +178,9 @@ func Build(ctx context.Context, o Options) (*Result, error) {
 	if err := b.writeNetboot(ctx); err != nil {
 		return nil, err
 	}
+	if err := b.writeUpdate(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.writeManifest(); err != nil {
 		return nil, err
 	}
@@ -201,6 +206,9 @@ type build struct {
 	disk    string
 	iso     string
 	netboot string
+	update  string
+	// updateIndexes are the two files by which all others of the folder of an update are named.
+	updateIndexes []provenance.Resource
 	// mediaPackages are those that media have files of, beside the root.
 	mediaPackages []manifest.Package
 }
@@ -210,7 +218,7 @@ func (b *build) result() *Result {
 		Manifest: filepath.Join(b.Out, ManifestName), SBOM: filepath.Join(b.Out, SBOMName), Lock: filepath.Join(b.Out, lock.Name),
 		SPDX: filepath.Join(b.Out, SPDXName), Provenance: filepath.Join(b.Out, ProvenanceName),
 		RootHash: b.root.Hash, ClusterHash: b.media.ClusterHash, BuildTime: b.BuildTime, RootCached: b.root.cached,
-		Disk: b.disk, ISO: b.iso, Netboot: b.netboot,
+		Disk: b.disk, ISO: b.iso, Netboot: b.netboot, Update: b.update,
 	}
 	if !b.root.IDs.Empty() {
 		r.Accounts = filepath.Join(b.Out, accounts.LockedFile)

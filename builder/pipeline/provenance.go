@@ -73,7 +73,7 @@ func (b *build) parts() []provenance.Resource {
 		uki.Name = UKIName
 		out = append(out, uki)
 	}
-	return out
+	return append(out, b.updateIndexes...)
 }
 
 func hashed(name string, data []byte) provenance.Resource {

@@ -25,8 +25,8 @@ import (
 	"spore/builder/squashfs"
 	"spore/builder/store"
 	"spore/builder/tree"
-	"spore/builder/verity"
 	"spore/services"
+	"spore/storage/verity"
 )
 
 // Names of the objects that make up a root in the store.
@@ -351,7 +351,8 @@ func describePayload(p payload.Program) (manifest.Payload, error) {
 	return described, nil
 }
 
-// linkRoot writes squashfs and hash tree into the store. The data is hashed as it is written.
+// linkRoot writes squashfs and hash tree into the store, and the index of the pieces of the squashfs behind the tree.
+// The data is hashed as it is written.
 func (b *build) linkRoot(t *tree.Tree) error {
 	step := b.Progress.Step("link")
 	image, err := squashfs.Prepare(t, squashfs.Options{BuildTime: uint32(b.BuildTime), First: bootorder.Sort(t.Paths())})
@@ -370,15 +371,23 @@ func (b *build) linkRoot(t *tree.Tree) error {
 	step.Done()
 
 	step = b.Progress.Step("verity")
+	index, err := image.Pieces.EncodeBlocks()
+	if err != nil {
+		return fmt.Errorf("list the pieces of the root: %w", err)
+	}
 	err = b.Store.Put(b.root.object(objVerity), func(w *os.File) error {
 		hash, _, err := hasher.Finish(w)
+		if err != nil {
+			return err
+		}
 		b.root.Hash = fmt.Sprintf("%x", hash)
+		_, err = w.Write(index)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("hash the root: %w", err)
 	}
-	step.Note("root hash %.16s…", b.root.Hash)
+	step.Note("root hash %.16s…, %d pieces", b.root.Hash, len(image.Pieces))
 	step.Done()
 	return nil
 }

@@ -4,11 +4,12 @@
 package revocation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	"spore/builder/push"
+	"spore/wire/nodeapi"
 )
 
 // System is what an image starts: the root hashes of its root and of its cluster part.
@@ -17,7 +18,7 @@ type System struct{ Root, Cluster string }
 // Answer is what a node says, or why it says nothing.
 type Answer struct {
 	Node   string
-	Status push.Status
+	Status nodeapi.Status
 	Err    error
 }
 
@@ -49,12 +50,12 @@ func judge(revoked []System, a Answer) (text string, bricks bool) {
 	case c == nil:
 		return "does not say what it starts", false
 	}
-	gone := func(cluster string) bool {
+	gone := func(root, cluster string) bool {
 		return slices.ContainsFunc(revoked, func(s System) bool {
-			return s.Root != "" && s.Cluster != "" && strings.EqualFold(s.Root, c.RootHash) && strings.EqualFold(s.Cluster, cluster)
+			return s.Root != "" && s.Cluster != "" && strings.EqualFold(s.Root, root) && strings.EqualFold(s.Cluster, cluster)
 		})
 	}
-	runs, other := gone(c.ClusterHash), c.Other != "" && gone(c.Other)
+	runs, other := gone(c.RootHash, c.ClusterHash), c.Other != "" && gone(cmp.Or(c.OtherRoot, c.RootHash), c.Other)
 	switch {
 	case runs && (other || c.Other == ""):
 		return "would have nothing left to start: it runs what is to be revoked, and has no other image", true

@@ -40,8 +40,8 @@ type Range struct {
 	Size int64
 }
 
-// Others lists what an image has besides its filesystems, their hash trees and the files of the ESP: partition tables and
-// free room of a disk image, the files of a folder for network boot.
+// Others lists what an image has besides its filesystems, their hash trees and indexes and the files of the ESP:
+// partition tables and free room of a disk image, the files of a folder for network boot.
 func (i *Image) Others() ([]Range, error) {
 	if i.Info == nil {
 		return i.netbootFiles()
@@ -50,7 +50,7 @@ func (i *Image) Others() ([]Range, error) {
 	if err != nil {
 		return nil, err
 	}
-	used := i.Root.Size + i.Root.HashSize + i.Cluster.Size + i.Cluster.HashSize
+	used := i.Root.Size + i.Root.HashSize + i.Root.IndexSize + i.Cluster.Size + i.Cluster.HashSize
 	for _, f := range files {
 		used += f.Size
 	}

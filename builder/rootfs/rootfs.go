@@ -23,8 +23,9 @@ import (
 	"spore/builder/origins"
 	"spore/builder/uki"
 	"spore/builder/unsquash"
-	"spore/builder/verity"
 	"spore/cluster/spec"
+	"spore/storage/pieces"
+	"spore/storage/verity"
 )
 
 // Names in a folder of outputs, the first that is there is taken.
@@ -45,6 +46,8 @@ type Filesystem struct {
 	// Hash is the root hash of its hash tree, which has HashSize bytes.
 	Hash     string
 	HashSize int64
+	// IndexSize is what the index of pieces takes behind the hash tree, with its padding; 0 is that there is none.
+	IndexSize int64
 }
 
 // Image is an opened image. It may be used by one goroutine at a time.
@@ -57,6 +60,8 @@ type Image struct {
 	Info *image.Info
 
 	Root, Cluster Filesystem
+	// Pieces are what the root is made of, by the index behind its hash tree; nil is that an older spore wrote none.
+	Pieces pieces.Index
 	// UKI is what the firmware starts, with its size in bytes.
 	UKI     *uki.Info
 	UKISize int64
@@ -183,6 +188,12 @@ func (i *Image) openMedium() error {
 	if i.Root, err = openFilesystem(f, i.Name, i.Info.Root.Offset, i.Info.Root.Size, i.Info.RootHash); err != nil {
 		return fmt.Errorf("read the root: %w", err)
 	}
+	if i.Info.Root.IndexSize > 0 {
+		if i.Pieces, err = pieces.ReadAt(f, i.Info.Root.IndexOffset); err != nil {
+			return fmt.Errorf("read the root: %w", err)
+		}
+		i.Root.IndexSize = i.Pieces.BlocksSize()
+	}
 	if i.Cluster, err = openFilesystem(f, i.Name, i.Info.Cluster.Offset, i.Info.Cluster.Size, i.Info.ClusterHash); err != nil {
 		return fmt.Errorf("read the cluster part: %w", err)
 	}
@@ -223,6 +234,25 @@ func (i *Image) openNetboot() error {
 			return fmt.Errorf("%s: %w", v.file, err)
 		}
 	}
+	return i.openTree(filepath.Join(i.Name, media.NetbootVerity))
+}
+
+// openTree looks for the index of pieces behind the hash tree of a folder for network boot.
+func (i *Image) openTree(name string) error {
+	f, _, err := i.open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the files of the root are readable without it
+	}
+	if err != nil {
+		return err
+	}
+	if pieces.SizeAt(f, i.Root.HashSize) == 0 {
+		return nil
+	}
+	if i.Pieces, err = pieces.ReadAt(f, i.Root.HashSize); err != nil {
+		return fmt.Errorf("%s: %w", media.NetbootVerity, err)
+	}
+	i.Root.IndexSize = i.Pieces.BlocksSize()
 	return nil
 }
 

@@ -75,7 +75,11 @@ type Report struct {
 func Of(i *rootfs.Image) (*Report, error) {
 	r := &Report{Image: i.Name, Format: i.Format}
 	r.Root = root(i)
-	r.Parts = []Part{{"root", i.Root.Size}, {"hash tree of the root", i.Root.HashSize}, {"cluster part", i.Cluster.Size}, {"hash tree of the cluster part", i.Cluster.HashSize}, {"UKI", i.UKISize}}
+	r.Parts = []Part{{"root", i.Root.Size}, {"hash tree of the root", i.Root.HashSize}}
+	if i.Root.IndexSize > 0 {
+		r.Parts = append(r.Parts, Part{"index of the root's pieces", i.Root.IndexSize})
+	}
+	r.Parts = append(r.Parts, Part{"cluster part", i.Cluster.Size}, Part{"hash tree of the cluster part", i.Cluster.HashSize}, Part{"UKI", i.UKISize})
 	files, err := i.ESP()
 	if err != nil {
 		return nil, err

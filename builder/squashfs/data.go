@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash"
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"spore/storage/pieces"
 )
 
 // file says where the data of one regular file is, in a pack.
 type file struct {
 	size   int64
 	sum    [sha256.Size]byte
-	start  int64    // of the first block
-	blocks []uint32 // on-disk size of each block, with storedBlock; 0 is a block of zeros that takes no room
+	start  int64          // of the first block
+	blocks []uint32       // on-disk size of each block, with storedBlock; 0 is a block of zeros that takes no room
+	pieces []pieces.Piece // of the blocks as they are stored, see blocksInPiece
 	// frag numbers the fragment block that holds the whole file, or is -1. A file of one block or more has none: its short
 	// last block is a block of its own, so that reading a large file never decompresses its neighbours.
 	frag    int
@@ -33,11 +37,16 @@ func (f *file) stored() int64 {
 // fragment is one fragment block in a pack.
 type fragment struct {
 	start int64
-	size  uint32 // with storedBlock
+	size  uint32     // with storedBlock
+	sum   pieces.Sum // of the block as it is stored
 }
 
 // blockBytes is the number of bytes that a block takes.
 func blockBytes(size uint32) uint32 { return size &^ storedBlock }
+
+// blocksInPiece is how many blocks of a file are a piece at most: those of a mebibyte, counted from the beginning of
+// the file, so that a change in its middle leaves the pieces before it and, where nothing moved, those behind it.
+func blocksInPiece(blockSize int) int { return max(1, pieces.MaxPiece/blockSize) }
 
 // A dataWriter writes compressed blocks one after the other. Blocks are compressed in parallel and written in the order
 // in which they came, so that the bytes do not depend on the number of workers.
@@ -47,6 +56,7 @@ type dataWriter struct {
 	blockSize int
 	enc       *zstd.Encoder
 	window    int // how many blocks may be under way
+	piece     pieceHash
 
 	pending []*block
 	free    [][]byte
@@ -74,12 +84,36 @@ type block struct {
 	out     []byte // raw, or compressed into scratch where there is room
 	size    uint32
 	done    chan struct{}
-	place   func(off int64, size uint32)
+	place   func(off int64, b *block)
+}
+
+// pieceHash hashes the blocks of a piece as they are written. Those of a file come in their order, and nothing between
+// them.
+type pieceHash struct {
+	hash.Hash
+	of     *file
+	number int
+}
+
+// add adds the block of a number to the pieces of a file.
+func (p *pieceHash) add(f *file, block, inPiece int, stored []byte) {
+	if p.of != f || p.number != block/inPiece {
+		p.of, p.number = f, block/inPiece
+		p.Reset()
+		f.pieces = append(f.pieces, pieces.Piece{})
+	}
+	p.Write(stored)
+	last := &f.pieces[len(f.pieces)-1]
+	last.Size += int64(len(stored))
+	p.Sum(last.Sum[:0])
 }
 
 // newDataWriter writes to w, whose next byte has the offset off.
 func newDataWriter(w io.Writer, off int64, enc *zstd.Encoder, o PackOptions) *dataWriter {
-	return &dataWriter{w: w, off: off, blockSize: int(o.BlockSize), enc: enc, window: 4 * o.Concurrency, small: map[[sha256.Size]byte]*file{}}
+	return &dataWriter{
+		w: w, off: off, blockSize: int(o.BlockSize), enc: enc, window: 4 * o.Concurrency, piece: pieceHash{Hash: sha256.New()},
+		small: map[[sha256.Size]byte]*file{},
+	}
 }
 
 // add writes the data of one file. The result is complete only after finish.
@@ -131,11 +165,12 @@ func classOf(head []byte) int {
 func (d *dataWriter) addBlock(f *file, data []byte, class int, first bool) error {
 	i := len(f.blocks)
 	f.blocks = append(f.blocks, 0)
-	return d.submit(data, class, func(off int64, size uint32) {
+	return d.submit(data, class, func(off int64, b *block) {
 		if first {
 			f.start = off
 		}
-		f.blocks[i] = size
+		f.blocks[i] = b.size
+		d.piece.add(f, i, blocksInPiece(d.blockSize), b.out)
 	})
 }
 
@@ -169,8 +204,8 @@ func (d *dataWriter) addSmall(data []byte) (*file, error) {
 func (d *dataWriter) closeFragment(class int) error {
 	o := d.open[class]
 	d.open[class] = openFragment{}
-	return d.submit(o.data, class, func(off int64, size uint32) {
-		d.frags[o.id] = fragment{start: off, size: size}
+	return d.submit(o.data, class, func(off int64, b *block) {
+		d.frags[o.id] = fragment{start: off, size: b.size, sum: sha256.Sum256(b.out)}
 	})
 }
 
@@ -192,7 +227,7 @@ func (d *dataWriter) finish() error {
 }
 
 // submit starts to compress a block and writes the oldest ones where too many are under way.
-func (d *dataWriter) submit(raw []byte, class int, place func(off int64, size uint32)) error {
+func (d *dataWriter) submit(raw []byte, class int, place func(off int64, b *block)) error {
 	b := &block{raw: raw, done: make(chan struct{}), place: place}
 	d.pending = append(d.pending, b)
 	if class == classStored {
@@ -229,7 +264,7 @@ func (d *dataWriter) writeOldest() error {
 	if _, err := d.w.Write(b.out); err != nil {
 		return fmt.Errorf("write a block of %d bytes: %w", len(b.out), err)
 	}
-	b.place(d.off, b.size)
+	b.place(d.off, b)
 	d.off += int64(len(b.out))
 	d.free = append(d.free, b.raw[:d.blockSize])
 	if b.scratch != nil {

@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"spore/builder/tree"
+	"spore/storage/pieces"
 )
 
 // The index of a pack: numbers are unsigned varints, times signed ones, strings have their length before them.
 //
 //	origins    count, strings
-//	fragments  count, then start and size of each
+//	fragments  count, then start, size and SHA-256 of each as it is stored
 //	inodes     count, then of each: type, mode, uid, gid, mtime, origin, xattrs (count, then name and value of each), and
-//	           regular file: size, SHA-256, start, fragment+1, offset in it, and where it has no fragment the size of each block
+//	           regular file: size, SHA-256, start, fragment+1, offset in it, and where it has no fragment the size of each block,
+//	           and the SHA-256 of each piece (blocksInPiece) that is not empty, as it is stored
 //	           symbolic link: target
 //	           device: major, minor
 //	names      count, then path and inode of each
@@ -39,6 +42,7 @@ func encodeIndex(nodes []packNode, names []packName, frags []fragment) []byte {
 	for _, f := range frags {
 		e.uint(uint64(f.start))
 		e.uint(uint64(f.size))
+		e.b = append(e.b, f.sum[:]...)
 	}
 	e.uint(uint64(len(nodes)))
 	for _, n := range nodes {
@@ -82,6 +86,9 @@ func (e *indexEncoder) node(n packNode, origin uint64) {
 		e.uint(uint64(f.fragOff))
 		for _, b := range f.blocks {
 			e.uint(uint64(b))
+		}
+		for _, p := range f.pieces {
+			e.b = append(e.b, p.Sum[:]...)
 		}
 	case tree.Symlink:
 		e.string(in.Target)
@@ -152,6 +159,7 @@ func (d *indexDecoder) decode() (nodes []packNode, names []packName, frags []fra
 	}
 	for n := d.count(); n > 0 && d.err == nil; n-- {
 		f := fragment{start: int64(d.uint(math.MaxInt64)), size: d.blockField()}
+		copy(f.sum[:], d.bytes(len(f.sum)))
 		d.extent(f.start, int64(blockBytes(f.size)))
 		frags = append(frags, f)
 	}
@@ -226,6 +234,16 @@ func (d *indexDecoder) file(frags []fragment) *file {
 		f.blocks = append(f.blocks, d.blockField())
 	}
 	d.extent(f.start, f.stored())
+	for group := range slices.Chunk(f.blocks, blocksInPiece(int(d.blockSize))) {
+		var p pieces.Piece
+		for _, b := range group {
+			p.Size += int64(blockBytes(b))
+		}
+		if p.Size > 0 {
+			copy(p.Sum[:], d.bytes(len(p.Sum)))
+			f.pieces = append(f.pieces, p)
+		}
+	}
 	return f
 }
 

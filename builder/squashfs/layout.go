@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"spore/builder/tree"
+	"spore/storage/pieces"
 )
 
 // placement is where the data of a file is in the image.
@@ -39,8 +40,9 @@ type layout struct {
 	extents []extent
 	last    *Pack      // that the last extent is from
 	frags   []fragment // with their place in the image
-	order   []*file    // whose data is in the image, each once
-	end     int64      // of the data
+	pieces  pieces.Index
+	order   []*file // whose data is in the image, each once
+	end     int64   // of the data
 	fresh   *Pack
 	copied  int64 // bytes from packs
 	written int64 // bytes compressed now
@@ -171,17 +173,19 @@ func (l *layout) put(pl *placement) {
 			of := pl.pack.frags[f.frag]
 			id = uint32(len(l.frags))
 			l.compressed[key] = id
-			l.frags = append(l.frags, fragment{start: l.copy(pl.pack, of.start, int64(blockBytes(of.size))), size: of.size})
+			piece := pieces.Piece{Size: int64(blockBytes(of.size)), Sum: of.sum}
+			l.frags = append(l.frags, fragment{start: l.copy(pl.pack, of.start, piece), size: of.size})
 		}
 		pl.frag, pl.off = id, f.fragOff
 	case f.stored() > 0:
 		l.close()
-		pl.start = uint64(l.copy(pl.pack, f.start, f.stored()))
+		pl.start = uint64(l.copy(pl.pack, f.start, f.pieces...))
 	}
 }
 
-// repack puts a small file that is stored as it is into a fragment of the image's own: as such data needs no compressor,
-// what the tree has of a pack's fragment takes no more than its own bytes.
+// repack puts a small file that is stored as it is into a fragment of the image's own: as such data needs no
+// compressor, what the tree has of a pack's fragment takes no more than its own bytes. It is a piece, too, whose hash
+// is that of the file.
 func (l *layout) repack(pl *placement) {
 	if l.open != nil && int64(l.open.size)+pl.file.size > int64(l.blockSize) {
 		l.close()
@@ -191,7 +195,7 @@ func (l *layout) repack(pl *placement) {
 	}
 	pl.frag, pl.off = uint32(len(l.frags)), l.open.size
 	block, off := pl.source()
-	l.copy(pl.pack, block+int64(off), pl.file.size)
+	l.copy(pl.pack, block+int64(off), pieces.Piece{Size: pl.file.size, Sum: pl.file.sum})
 	l.open.size += uint32(pl.file.size)
 }
 
@@ -203,9 +207,11 @@ func (l *layout) close() {
 	}
 }
 
-// copy adds a part of a pack at the end of the image, and returns where it is.
-func (l *layout) copy(p *Pack, src, size int64) (at int64) {
+// copy adds pieces of a pack at the end of the image, and returns where they are.
+func (l *layout) copy(p *Pack, src int64, of ...pieces.Piece) (at int64) {
 	at = l.end
+	size := pieces.Index(of).Size()
+	l.pieces = append(l.pieces, of...)
 	l.end += size
 	if p == l.fresh {
 		l.written += size

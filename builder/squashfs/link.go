@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"spore/builder/tree"
+	"spore/storage/pieces"
 )
 
 // Options decide how an image is linked.
@@ -38,6 +39,9 @@ type Result struct {
 	// ContentID is a hash of all metadata and of the SHA-256 of all file data, known without reading the data again. Two
 	// images with the same id hold the same tree. It is no hash of the image's bytes.
 	ContentID [sha256.Size]byte
+	// Pieces are the hashes of all bytes of the image, in their order: the same file of the same package is the same
+	// pieces in another image. Those of packs are known without reading the data.
+	Pieces pieces.Index
 }
 
 // Link prepares and writes an image.
@@ -92,7 +96,7 @@ func prepare(t *tree.Tree, o Options) (*Image, error) {
 		Size: (used + padTo - 1) / padTo * padTo, Used: used, Copied: lay.copied, Fresh: lay.written, Shared: lay.shared,
 		Inodes: len(nodes), Fragments: len(lay.frags), ContentID: contentID(sb.encode(), tables, lay),
 	}
-	return assemble(res, lay, sb.encode(), options, tables, po.Concurrency), nil
+	return assemble(res, lay, append(sb.encode(), options...), tables, po.Concurrency), nil
 }
 
 // compressorOptions is the metadata block that follows the superblock where the level is not zstd's default of 15.

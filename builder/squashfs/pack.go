@@ -14,10 +14,10 @@ import (
 )
 
 // packFormat names the format of packs and what decides their bytes. It changes when either does.
-const packFormat = "squashfs pack 1, zstd default"
+const packFormat = "squashfs pack 2, zstd default"
 
 const (
-	packMagic  = "SPOREPK1"
+	packMagic  = "SPOREPK2"
 	packHeader = 16 // magic, block size, zero
 	packFooter = 64 // index offset, index length, SHA-256 of the index, data end, magic
 )

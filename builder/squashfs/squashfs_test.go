@@ -121,6 +121,7 @@ func linkFile(t testing.TB, tr *tree.Tree, o Options) (string, Result) {
 	st, err := f.Stat()
 	require.NoError(t, err)
 	require.Equal(t, res.Size, st.Size())
+	requirePieces(t, f, res)
 	return f.Name(), res
 }
 

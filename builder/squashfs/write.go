@@ -3,13 +3,16 @@ package squashfs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 
 	"golang.org/x/sync/errgroup"
 
 	"spore/builder/directio"
+	"spore/storage/pieces"
 )
 
 // writePiece is how many bytes are written at once: what is put together and hashed in the cache of a processor.
@@ -22,14 +25,22 @@ type Image struct {
 	concurrency int
 }
 
-// assemble puts the parts of an image behind each other.
-func assemble(res Result, l *layout, superblock, options, tables []byte, concurrency int) *Image {
+// assemble puts the parts of an image behind each other. The tables are pieces of the largest size: with any file that
+// is longer than before, nearly all of their blocks are others.
+func assemble(res Result, l *layout, head, tables []byte, concurrency int) *Image {
 	img := &Image{Result: res, concurrency: concurrency}
-	img.add(append(superblock, options...))
+	tables = append(tables, make([]byte, res.Size-res.Used)...)
+	img.add(head)
 	img.extents = append(img.extents, l.extents...)
-	img.add(append(tables, make([]byte, res.Size-res.Used)...))
+	img.add(tables)
+	img.Pieces = append(pieces.Index{pieceOf(head)}, l.pieces...)
+	for piece := range slices.Chunk(tables, pieces.MaxPiece) {
+		img.Pieces = append(img.Pieces, pieceOf(piece))
+	}
 	return img
 }
+
+func pieceOf(b []byte) pieces.Piece { return pieces.Piece{Size: int64(len(b)), Sum: sha256.Sum256(b)} }
 
 // add adds bytes at the end of what is there.
 func (img *Image) add(b []byte) {

@@ -1,8 +1,9 @@
 // Package spec holds the Go form of every file that a user edits: cluster.yaml, services/*.yaml, nodes/*.yaml and
 // image.yaml.
 //
-// The types carry YAML and JSON tags and the defaults of empty values: no parsing, no checks, no imports. Package cluster loads and
-// validates them, the JSON Schemas are generated from them, and the node reads them back as JSON from the cluster part.
+// The types carry YAML and JSON tags and the defaults of empty values: no parsing, no checks, no imports. Package
+// cluster loads and validates them, the JSON Schemas are generated from them, and the node reads them back as JSON from
+// the cluster part.
 package spec
 
 // Cluster is the file configs/cluster.yaml: the network, the services and the nodes of the cluster.
@@ -15,9 +16,14 @@ type Cluster struct {
 	Domain string `yaml:"domain" json:"domain"`
 	// Network is what all nodes share.
 	Network Network `yaml:"network" json:"network"`
-	// TrialMinutes is how long the roles of a node may take to come up with a configuration that was pushed to it, before it goes
-	// back to the one before, at most 1440; 10 when 0. slowMachine of kubernetes.yaml lengthens it.
+	// TrialMinutes is how long after the start of its kernel a node may take until its roles are up with what was pushed to
+	// it, before it goes back to what it had before, at most 1440; 10 when 0. slowMachine of kubernetes.yaml lengthens it.
 	TrialMinutes int `yaml:"trialMinutes,omitempty" json:"trialMinutes,omitempty"`
+	// TrialSettle is for how many minutes a node has to be up without a break with another root or kernel that was pushed to
+	// it, before it stays with it, at most 1440; 10 when 0. With another configuration alone, 20 seconds are enough.
+	TrialSettle int `yaml:"trialSettle,omitempty" json:"trialSettle,omitempty"`
+	// Updates has nodes look for updates by themselves; without it they take what is pushed to them alone.
+	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`
 	// Services lists the enabled services by name; each has its settings in services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
 	// State says how nodes keep their /var; a node's own file may say otherwise.
@@ -25,6 +31,21 @@ type Cluster struct {
 	// Nodes lists the machines.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
 }
+
+// Updates is where nodes look for updates. What they find waits for their next start.
+type Updates struct {
+	// From holds the addresses of folders that `spore push --output` made, http or https. The first one that answers
+	// counts, the others are asked for what it lacks.
+	From []string `yaml:"from" json:"from"`
+	// Every is the time between two looks in minutes, from 1 to 10080, which is a week; 60 when 0.
+	Every int `yaml:"every,omitempty" json:"every,omitempty"`
+}
+
+// MaxUpdatesEvery bounds Updates.Every in minutes, and DefaultUpdatesEvery is what 0 stands for.
+const (
+	MaxUpdatesEvery     = 7 * 24 * 60
+	DefaultUpdatesEvery = 60
+)
 
 // Network is the addressing that the nodes share.
 type Network struct {

@@ -6,10 +6,11 @@ const (
 	FormatISO     = "iso"
 	FormatNetboot = "netboot"
 	FormatUKI     = "uki"
+	FormatUpdate  = "update"
 )
 
 // Formats are all of them.
-var Formats = []string{FormatDisk, FormatISO, FormatNetboot, FormatUKI}
+var Formats = []string{FormatDisk, FormatISO, FormatNetboot, FormatUKI, FormatUpdate}
 
 // Image is the file configs/image.yaml: what the image is made of.
 type Image struct {
@@ -41,7 +42,7 @@ type Image struct {
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.
 	Slots Slots `yaml:"slots,omitempty" json:"slots"`
-	// Formats holds the outputs: disk, iso, netboot, uki.
+	// Formats holds the outputs: disk, iso, netboot, uki, update.
 	Formats []string `yaml:"formats,omitempty" json:"formats,omitempty"`
 }
 
@@ -61,7 +62,8 @@ type Slots struct {
 	ESP int `yaml:"esp,omitempty" json:"esp,omitempty"`
 	// Root is the size of each of the two root partitions, at least 2048.
 	Root int `yaml:"root,omitempty" json:"root,omitempty"`
-	// Verity is the size of each hash tree of a root partition, at least 32 and at least 1/127 of Root.
+	// Verity is the size of the room for each hash tree of a root partition and the index of its pieces, at least 32
+	// and at least 1/119 of Root.
 	Verity int `yaml:"verity,omitempty" json:"verity,omitempty"`
 	// Cluster is the size of each of the two cluster parts, at least 64.
 	Cluster int `yaml:"cluster,omitempty" json:"cluster,omitempty"`

@@ -164,7 +164,7 @@ func show(w io.Writer, r *pipeline.Result, asJSON bool) error {
 		return json.NewEncoder(w).Encode(r)
 	}
 	for _, line := range [][2]string{
-		{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI},
+		{"disk image", r.Disk}, {"ISO", r.ISO}, {"network boot", r.Netboot}, {"UKI", r.UKI}, {"update", r.Update},
 		{"manifest", r.Manifest}, {"SBOM", r.SBOM}, {"SBOM (SPDX)", r.SPDX}, {"provenance", r.Provenance},
 		{"lock", r.Lock}, {"accounts", r.Accounts}, {"root hash", r.RootHash}, {"cluster hash", r.ClusterHash},
 	} {

@@ -257,6 +257,7 @@ func (s *Summary) print(w io.Writer) error {
 	fmt.Fprintf(t, "built\t%s\n", time.Unix(s.Manifest.BuildTime, 0).UTC().Format(time.RFC3339))
 	fmt.Fprintf(t, "root hash\t%s\n", s.Image.RootHash)
 	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
+	fmt.Fprintf(t, "pieces\t%s\n", indexed(s.Image.Root))
 	fmt.Fprintf(t, "kernel\t%s\n", s.Manifest.Kernel)
 	if s.Image.ISO != nil {
 		fmt.Fprintf(t, "boots\t%s\n", boots(s.Image.ISO))
@@ -303,6 +304,14 @@ func printPrivileged(w io.Writer, files []privileged.File) {
 	if len(files) == 0 {
 		fmt.Fprintf(w, "none\t\t\t\n")
 	}
+}
+
+// indexed says what an update of a node to this root goes by.
+func indexed(root *image.Filesystem) string {
+	if root.IndexSize == 0 {
+		return "not listed: the image was built by an older spore"
+	}
+	return fmt.Sprintf("%d, listed in %d KiB", root.Pieces, root.IndexSize>>10)
 }
 
 // boots says how an ISO is booted as a disc; as a disk it is by its partitions.
