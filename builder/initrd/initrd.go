@@ -28,7 +28,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-4"
+	modulesStep = "initrd-modules-5"
 	initStep    = "initrd-init-2"
 )
 
@@ -129,7 +129,7 @@ var skeleton = []cpio.Record{
 var indexFiles = []string{"modules.alias", "modules.dep", "modules.softdep"}
 
 // ModulesArchive is the compressed archive of the skeleton and of the modules of Select, themselves decompressed, with
-// index files that name only them; and of the drivers of network cards, apart and as they are.
+// index files that name only them; and of the drivers of network cards and watchdogs, apart and as they are.
 func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte, error) {
 	selected, err := Select(m)
 	if err != nil {
@@ -160,7 +160,7 @@ func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte,
 		files[path.Join(dir, name)] = indexes[name]
 	}
 	files[path.Join(dir, "modules.builtin")] = builtinText(m.Builtin)
-	drivers, err := networkFiles(ctx, t, m, selected)
+	drivers, err := apartFiles(ctx, t, m, selected)
 	if err != nil {
 		return nil, err
 	}

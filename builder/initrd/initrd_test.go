@@ -110,6 +110,27 @@ func TestTheInitramfsHoldsWhatStage1Needs(t *testing.T) {
 	require.NotContains(t, files, modDir+"/kernel/drivers/crypto/padlock-sha.ko", "crypto cards are not for stage1")
 }
 
+// A node that is given another root believes the list: it names what stage1 can load for a disk, and nothing else.
+func TestTheListInTheRootNamesTheModulesOfTheInitramfs(t *testing.T) {
+	initrd, err := built(options(t))
+	require.NoError(t, err)
+	var want []string
+	for line := range strings.Lines(content(t, unpack(t, initrd), modDir+"/modules.dep")) {
+		file, _, _ := strings.Cut(line, ":")
+		want = append(want, strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".ko"), "-", "_"))
+	}
+	slices.Sort(want)
+
+	root, err := kmodtest.Tree(kmodtest.Kernel)
+	require.NoError(t, err)
+	m, err := kmod.Scan(context.Background(), root, kmodtest.Release, kmod.Part{})
+	require.NoError(t, err)
+	selected, err := Select(m)
+	require.NoError(t, err)
+	require.Contains(t, want, "virtio_blk")
+	require.Equal(t, strings.Join(want, "\n")+"\n", string(List(selected)))
+}
+
 func TestDirectoriesComeBeforeTheirContent(t *testing.T) {
 	seen := map[string]bool{".": true}
 	for _, r := range fileRecords(map[string][]byte{"a/b/c": nil, "a-b/c": nil, "a/b-c": nil}, 0o644) {
@@ -182,6 +203,34 @@ func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {
 	for _, index := range []string{"modules.dep", "modules.alias"} {
 		require.NotContains(t, content(t, files, modDir+"/"+index), "virtio_net", "a machine that starts from a disk would load it")
 	}
+}
+
+func TestDriversOfWatchdogsAreApartWithTheBridgesThatMakeTheirDevices(t *testing.T) {
+	kernel := append(slices.Clone(kmodtest.Kernel),
+		kmodtest.Module{Path: "kernel/drivers/watchdog/watchdog.ko", Exports: []string{"watchdog_register_device"}},
+		kmodtest.Module{Path: "kernel/drivers/watchdog/i6300esb.ko", Info: []string{"alias=pci:v00008086d000025AB*"}, Needs: []string{"watchdog_register_device"}},
+		kmodtest.Module{Path: "kernel/drivers/mfd/lpc_ich.ko", Info: []string{"alias=pci:v00008086d00002918*"}},
+		kmodtest.Module{Path: "kernel/drivers/watchdog/softdog.ko", Needs: []string{"watchdog_register_device"}})
+	o := options(t)
+	o.Tree = func() (*tree.Tree, error) { return kmodtest.Tree(kernel) }
+	initrd, err := built(o)
+	require.NoError(t, err)
+	files := unpack(t, initrd)
+
+	require.Equal(t, "../kernel/drivers/mfd/lpc_ich.ko:\n../kernel/drivers/watchdog/i6300esb.ko: ../kernel/drivers/watchdog/watchdog.ko\n"+
+		"../kernel/drivers/watchdog/watchdog.ko:\n", sortedLines(content(t, files, modDir+"/watchdog/modules.dep")))
+	aliases := content(t, files, modDir+"/watchdog/modules.alias")
+	require.Contains(t, aliases, "alias pci:v00008086d000025AB* i6300esb\n")
+	require.Contains(t, aliases, "alias pci:v00008086d00002918* lpc_ich\n")
+	require.NotContains(t, content(t, files, modDir+"/modules.alias"), "i6300esb", "no disk is behind it")
+	require.NotContains(t, files, modDir+"/kernel/drivers/watchdog/softdog.ko")
+}
+
+// sortedLines is a text with its lines in order.
+func sortedLines(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
 }
 
 func TestARebuildReadsNeitherModulesNorStage1(t *testing.T) {

@@ -40,9 +40,9 @@ var hardware = []string{
 	"loop",
 }
 
-// Names are the modules that an initramfs holds where the kernel has them, besides what they need and what implements the hash
-// of the root.
-func Names() []string { return slices.Concat(always, alwaysIfThere, hardware, network) }
+// Names are the modules that an initramfs holds where the kernel has them, besides what they need and what implements
+// the hash of the root.
+func Names() []string { return slices.Concat(always, alwaysIfThere, hardware, network, watchdogs) }
 
 // Always returns the names of the modules that stage1 has to load on every machine, in no need of order: the list
 // "modules" of stage1.json. What is built into this kernel is left out.
@@ -89,4 +89,19 @@ func Select(m *kmod.Modules) ([]*kmod.Module, error) {
 		names[i] = mod.Name
 	}
 	return m.Closure(names, hardware)
+}
+
+// ListFile is where, in the module directory of a root, the modules of its initramfs are listed: a node that is given
+// another root compares them with its disks before it starts it (package drivers of the agent).
+const ListFile = "modules.initramfs"
+
+// List is the content of ListFile: the names of modules, sorted, one a line. Drivers of network cards, of which no disk
+// has need, are not among them.
+func List(selected []*kmod.Module) []byte {
+	names := make([]string, len(selected))
+	for i, mod := range selected {
+		names[i] = mod.Name
+	}
+	slices.Sort(names)
+	return []byte(strings.Join(names, "\n") + "\n")
 }

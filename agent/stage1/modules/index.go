@@ -156,7 +156,7 @@ func (x *Index) Has(name string) bool {
 func (x *Index) Match(modalias string) []string {
 	var out []string
 	for _, a := range x.aliases {
-		if !strings.HasPrefix(modalias, a.prefix) || !glob(a.pattern[len(a.prefix):], modalias[len(a.prefix):]) {
+		if !a.matches(modalias) {
 			continue
 		}
 		if _, ok := x.dep[a.module]; ok {
@@ -164,6 +164,10 @@ func (x *Index) Match(modalias string) []string {
 		}
 	}
 	return out
+}
+
+func (a alias) matches(modalias string) bool {
+	return strings.HasPrefix(modalias, a.prefix) && glob(a.pattern[len(a.prefix):], modalias[len(a.prefix):])
 }
 
 // glob is fnmatch(3) with * ? and [..], as depmod's aliases use it. Only the last star is ever tried again, so its time is

@@ -164,6 +164,43 @@ func TestDepmodsFilesAreRead(t *testing.T) {
 	require.False(t, x.Has("xfs"))
 }
 
+func TestTheDriversOfAnotherKernel(t *testing.T) {
+	d := directory()
+	d["modules.builtin.modinfo"] = &fstest.MapFile{Data: []byte("virtio_pci.license=GPL\x00virtio_pci.alias=pci:v00001AF4d*\x00gone.alias=pci:*\x00broken\x00.alias=\x00")}
+	x, err := modules.ReadIndex(d)
+	require.NoError(t, err)
+	require.Empty(t, x.Drivers("pci:v00001AF4d00001042"))
+	require.NoError(t, x.ReadBuiltinAliases(d))
+	require.Equal(t, []string{"virtio_pci"}, x.Drivers("pci:v00001AF4d00001042"))
+	require.Empty(t, x.Match("pci:v00001AF4d00001042"), "there is nothing to load")
+	require.Equal(t, []string{"virtio_blk"}, x.Drivers("virtio:d00000002v00001AF4"))
+	require.True(t, x.BuiltIn("virtio-pci"))
+	require.False(t, x.BuiltIn("virtio_blk"))
+	require.True(t, x.Wants("ahci", "pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"), "whether its file is there or not")
+	require.False(t, x.Wants("virtio_blk", "pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"))
+
+	only := x.Only(map[string]bool{"uas": true, "nothing": true})
+	require.True(t, only.Has("uas"))
+	require.True(t, only.Has("virtio_pci"))
+	require.False(t, only.Has("virtio_blk"))
+	require.Empty(t, only.Drivers("virtio:d00000002v00001AF4"))
+	require.True(t, x.Has("virtio_blk"))
+
+	require.NoError(t, x.ReadBuiltinAliases(fstest.MapFS{}), "kernels before 5.2")
+	require.ErrorContains(t, x.ReadBuiltinAliases(fstest.MapFS{"modules.builtin.modinfo": {Data: make([]byte, 17<<20)}}), "more than 16777216 bytes")
+}
+
+func TestTheListOfTheInitramfs(t *testing.T) {
+	names, err := modules.ReadList(fstest.MapFS{modules.ListFile: {Data: []byte("dm-mod\nvirtio_blk\n\n")}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"dm_mod": true, "virtio_blk": true}, names)
+	names, err = modules.ReadList(fstest.MapFS{})
+	require.NoError(t, err)
+	require.Nil(t, names, "an image without the list")
+	_, err = modules.ReadList(fstest.MapFS{modules.ListFile: {Data: make([]byte, 17<<20)}})
+	require.ErrorContains(t, err, "more than 16777216 bytes")
+}
+
 func FuzzReadIndex(f *testing.F) {
 	d := directory()
 	f.Add(string(d["modules.dep"].Data), string(d["modules.alias"].Data), string(d["modules.softdep"].Data), "virtio:d00000002v00001AF4")
@@ -175,6 +212,28 @@ func FuzzReadIndex(f *testing.F) {
 		_ = l.LoadFor(modalias)
 		for _, name := range x.Match(modalias) {
 			require.True(t, x.Has(name))
+			require.True(t, x.Wants(name, modalias))
+		}
+	})
+}
+
+func FuzzBuiltinAliases(f *testing.F) {
+	f.Add("a.alias=pci:*\x00b.license=GPL\x00", "kernel/a.ko\n", "a\nb\n", "pci:v1")
+	f.Add(".alias=\x00\x00=\x00a.alias=[", "", "\n-\n", "")
+	f.Fuzz(func(t *testing.T, modinfo, builtin, list, modalias string) {
+		dir := fstest.MapFS{
+			"modules.dep": {Data: []byte("kernel/b.ko:\n")}, "modules.builtin": {Data: []byte(builtin)}, "modules.builtin.modinfo": {Data: []byte(modinfo)},
+			modules.ListFile: {Data: []byte(list)},
+		}
+		x, err := modules.ReadIndex(dir)
+		require.NoError(t, err)
+		require.NoError(t, x.ReadBuiltinAliases(dir))
+		names, err := modules.ReadList(dir)
+		require.NoError(t, err)
+		only := x.Only(names)
+		for _, name := range only.Drivers(modalias) {
+			require.Contains(t, x.Drivers(modalias), name)
+			require.True(t, names[name] || x.BuiltIn(name))
 		}
 	})
 }
