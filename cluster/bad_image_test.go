@@ -133,14 +133,14 @@ var badImage = []badInput{
 		"a root that outgrows its hash tree",
 		[]edit{{"image.yaml", "root: 2048", "root: 8192"}},
 		[]string{
-			`image.yaml:22:26: error: a root of 8192 MiB needs 66 MiB for its hash tree, and the slot verity has 32; write verity: 66`,
+			`image.yaml:22:26: error: a root of 8192 MiB needs 70 MiB for its hash tree and the index of its pieces, and the slot verity has 32; write verity: 70`,
 		},
 	},
 	{
 		"a format that is not built",
 		[]edit{{"image.yaml", "formats: [disk, uki]", "formats: [disk, vmdk]"}},
 		[]string{
-			`image.yaml:26:17: error: the format "vmdk" is unknown; write disk, iso, netboot or uki`,
+			`image.yaml:26:17: error: the format "vmdk" is unknown; write disk, iso, netboot, uki or update`,
 		},
 	},
 	{

@@ -31,6 +31,90 @@ var badNetwork = []badInput{
 		},
 	},
 	{
+		"a trial that settles for less than nothing",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\ntrialSettle: -1"}},
+		[]string{
+			`cluster.yaml:7:14: error: trialSettle -1 is out of bounds; write 0 to 1440`,
+		},
+	},
+	{
+		"a trial that settles for two days",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\ntrialSettle: 2880"}},
+		[]string{
+			`cluster.yaml:7:14: error: trialSettle 2880 is out of bounds; write 0 to 1440`,
+		},
+	},
+	{
+		"updates from nowhere",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: []"}},
+		[]string{
+			`cluster.yaml:8:9: error: there is no address of updates; write one such as https://updates.example/plant, or remove updates`,
+		},
+	},
+	{
+		"updates without where from",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  every: 60"}},
+		[]string{
+			`cluster.yaml:8:3: error: the key "from" is missing; add it and write [] for an empty list`,
+		},
+	},
+	{
+		"updates each week and a minute",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: [https://updates.example]\n  every: 10081"}},
+		[]string{
+			`cluster.yaml:9:10: error: every 10081 is out of bounds; write 0 to 10080`,
+		},
+	},
+	{
+		"updates from a folder of the machine",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: [/srv/updates]"}},
+		[]string{
+			`cluster.yaml:8:10: error: "/srv/updates" is not the address of a folder; write https://HOST/PATH or http://HOST/PATH`,
+		},
+	},
+	{
+		"updates by another protocol",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['ftp://updates.example/plant']"}},
+		[]string{
+			`cluster.yaml:8:10: error: "ftp://updates.example/plant" is not the address of a folder; write https://HOST/PATH or http://HOST/PATH`,
+		},
+	},
+	{
+		"updates with a password",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['https://anna:secret@updates.example']"}},
+		[]string{
+			`cluster.yaml:8:11: error: this line holds a URL with a user and password; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef`,
+		},
+	},
+	{
+		"updates with a user",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['https://anna@updates.example']"}},
+		[]string{
+			`cluster.yaml:8:10: error: the address of updates has a user; remove it: updates hold no secret and are signed`,
+		},
+	},
+	{
+		"updates from a search",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['https://updates.example/?plant']"}},
+		[]string{
+			`cluster.yaml:8:10: error: "https://updates.example/?plant" has a ? or a #, behind which no folder is; write https://HOST/PATH`,
+		},
+	},
+	{
+		"updates twice from one place",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['https://updates.example', 'https://updates.example']"}},
+		[]string{
+			`cluster.yaml:8:37: error: the address "https://updates.example" exists already, at cluster.yaml:8; remove one`,
+		},
+	},
+	{
+		"updates from nine places",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: ['http://u0', 'http://u1', 'http://u2', 'http://u3', 'http://u4', 'http://u5', 'http://u6', 'http://u7', 'http://u8']"}},
+		[]string{
+			`cluster.yaml:8:9: error: there are 9 addresses of updates, and 8 are the most; remove some`,
+		},
+	},
+	{
 		"a domain that is no DNS name",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant..example"}},
 		[]string{

@@ -1,15 +1,17 @@
 package cluster
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
 	"spore/cluster/check"
 	"spore/cluster/identity"
+	"spore/cluster/spec"
 	"spore/services"
 )
 
-// maxTrial bounds trialMinutes to a day.
+// maxTrial bounds trialMinutes and trialSettle to a day each.
 const maxTrial = 24 * 60
 
 func (k *checker) checkCluster() {
@@ -33,8 +35,48 @@ func (k *checker) checkCluster() {
 	k.checkServiceList()
 	k.checkState(src, c.State)
 	k.Between(check.In(src, "trialMinutes"), "trialMinutes", c.TrialMinutes, 0, maxTrial)
+	k.Between(check.In(src, "trialSettle"), "trialSettle", c.TrialSettle, 0, maxTrial)
+	k.checkUpdates()
 	if src.Has("nodes") && len(c.Nodes) == 0 {
 		k.Errorf(check.In(src, "nodes"), "there are no nodes; list at least one with its name and roles")
+	}
+}
+
+// maxUpdatesFrom bounds how many addresses a node tries in turn.
+const maxUpdatesFrom = 8
+
+// checkUpdates checks where nodes look for updates.
+func (k *checker) checkUpdates() {
+	u, p := k.Cluster.Updates, check.In(k.c.cluster, "updates")
+	if u == nil {
+		return
+	}
+	k.Between(p.Then("every"), "every", u.Every, 0, spec.MaxUpdatesEvery)
+	if k.c.cluster.Has("updates", "from") && len(u.From) == 0 {
+		k.Errorf(p.Then("from"), "there is no address of updates; write one such as https://updates.example/plant, or "+
+			"remove updates")
+	}
+	if len(u.From) > maxUpdatesFrom {
+		k.Errorf(p.Then("from"), "there are %d addresses of updates, and %d are the most; remove some", len(u.From),
+			maxUpdatesFrom)
+		return
+	}
+	seen := k.Unique()
+	for i, from := range u.From {
+		at := p.Then("from", i)
+		a, err := url.Parse(from)
+		switch {
+		case err != nil || a.Scheme != "http" && a.Scheme != "https" || a.Hostname() == "":
+			k.Errorf(at, "%q is not the address of a folder; write https://HOST/PATH or http://HOST/PATH", check.Clip(from))
+		case a.User != nil:
+			if _, has := a.User.Password(); !has { // A password is said of every file.
+				k.Errorf(at, "the address of updates has a user; remove it: updates hold no secret and are signed")
+			}
+		case a.RawQuery != "" || a.Fragment != "":
+			k.Errorf(at, "%q has a ? or a #, behind which no folder is; write https://HOST/PATH", check.Clip(from))
+		default:
+			seen.Add(at, "the address", from, "remove one")
+		}
 	}
 }
 

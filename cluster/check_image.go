@@ -166,7 +166,8 @@ func (k *checker) checkSlots(src *source) {
 	}
 	root, verity := max(s.Root, slotRoot), max(s.Verity, slotVerity)
 	// A hash tree of 32-byte hashes over 4096-byte blocks takes 1/128 + 1/128² + … = 1/127 of the data, and a superblock.
-	if need := root/127 + 2; root <= slotMost && verity < need {
-		k.Errorf(check.In(src, "slots", "root"), "a root of %d MiB needs %d MiB for its hash tree, and the slot verity has %d; write verity: %d", root, need, verity, need)
+	// Behind it is the index of the root's pieces: 36 bytes for each, which has 110 KiB in the shipped configuration.
+	if need := root/127 + root/2048 + 2; root <= slotMost && verity < need {
+		k.Errorf(check.In(src, "slots", "root"), "a root of %d MiB needs %d MiB for its hash tree and the index of its pieces, and the slot verity has %d; write verity: %d", root, need, verity, need)
 	}
 }

@@ -55,6 +55,7 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	shared := facts.Cluster{
 		Name: c.Cluster.Name, ID: strings.ToLower(c.Cluster.ID), Domain: c.Cluster.Domain, Network: c.Cluster.Network,
 		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
+		TrialSettle: c.Cluster.TrialSettle, Updates: c.Cluster.Updates,
 	}
 	files := map[string]spec.NodeFile{}
 	for _, f := range c.NodeFiles {

@@ -27,3 +27,10 @@ func TestATrialTakesAsLongAsTheSlowestServiceSays(t *testing.T) {
 		require.Equal(t, tt.want, TrialBound(&tt.cluster), name)
 	}
 }
+
+func TestAnotherSystemHasToLast(t *testing.T) {
+	for minutes, want := range map[int]time.Duration{0: 10 * time.Minute, 1: time.Minute, 60: time.Hour} {
+		c := facts.Cluster{TrialSettle: minutes, Services: spec.Services{&kubernetes.Settings{SlowMachine: 5}}}
+		require.Equal(t, want, TrialSettle(&c), minutes)
+	}
+}

@@ -38,6 +38,10 @@ type Cluster struct {
 	TimeNodes []TimeNode `json:"timeNodes,omitempty"`
 	// TrialMinutes is that of cluster.yaml; see TrialBound of package services.
 	TrialMinutes int `json:"trialMinutes,omitempty"`
+	// TrialSettle is that of cluster.yaml; see TrialSettle of package services.
+	TrialSettle int `json:"trialSettle,omitempty"`
+	// Updates is that of cluster.yaml; nil has the node take nothing by itself.
+	Updates *spec.Updates `json:"updates,omitempty"`
 	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
 	// image was built without keys, and no bundle is taken.
 	SigningKeys []string `json:"signingKeys,omitempty"`

@@ -65,6 +65,7 @@ func Service() service.Service {
 		Secrets: secrets,
 		Quorums: []service.Quorum{MonQuorum()},
 		Renewal: renewal,
+		Data:    data,
 		Live: []service.Live{
 			{Path: "members.ceph", Why: "monitors form a quorum"},
 			{Path: "services." + Name, Why: "monitors form a quorum"},

@@ -36,6 +36,7 @@ func Service() service.Service {
 				Ports: []service.Port{service.UDP(Port, "DNS").On(service.Node), service.TCP(Port, "DNS").On(service.Node)}},
 		},
 		Words: map[string]service.Word{"{aliases}": Aliases},
+		Data:  data,
 		Live: []service.Live{
 			{Path: "services." + Name + ".", Units: []string{unit}},
 			{Path: "hosts", Units: []string{unit}},

@@ -66,6 +66,7 @@ func Service() service.Service {
 			{Program: "kafka-bootstrap", Leaves: service.Restarts, Trust: map[string]service.Way{"kafka.crt": service.Restarts}},
 		},
 		Quorums: []service.Quorum{Quorum()},
+		Data:    data,
 		Live: []service.Live{
 			{Path: "members.kafka", Why: "controllers form a quorum"},
 			{Path: "services." + Name, Why: "brokers restart one after the other"},

@@ -116,6 +116,7 @@ func Service() service.Service {
 		Words:       words,
 		Quorums:     []service.Quorum{EtcdQuorum()},
 		Renewal:     renewal,
+		Data:        data,
 		Live: []service.Live{
 			{Path: "members.control-plane", Why: "masters form a quorum"},
 			{Path: "members.worker", Why: "the services of Kubernetes read it when they start"},

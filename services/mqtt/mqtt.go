@@ -42,6 +42,7 @@ func Service() service.Service {
 		Renewal: []service.Renewal{
 			{Program: "mosquitto", Leaves: service.Signals, Signal: "HUP"}, // net.c, net__load_certificates
 		},
+		Data:        data,
 		Live:        []service.Live{{Path: "services." + Name + ".", Units: []string{"mosquitto.service"}}},
 		Memory:      map[string]service.Memory{role: service.MiB(128)},
 		Environment: map[string]service.Variables{"mosquitto": variables},

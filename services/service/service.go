@@ -7,6 +7,7 @@ import (
 	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services/dataversion"
 )
 
 // Service is a row of the list. Only Name, Settings, Roles and Programs are never empty.
@@ -55,6 +56,9 @@ type Service struct {
 	Renewal []Renewal
 	// Quorums are its programs whose members agree before one of them makes data anew.
 	Quorums []Quorum
+	// Data is what its programs keep on a node, and which of their versions read it; a service that keeps nothing has a row that
+	// says so.
+	Data []dataversion.Row
 	// Live is what a running node takes at once of a new configuration.
 	Live []Live
 	// Slow is by how much the machines are slower than usual, as the settings say; nil where they say nothing of it. Time limits

@@ -1,0 +1,28 @@
+package services
+
+import (
+	"io"
+
+	"spore/services/dataversion"
+)
+
+// Data lists every kind of data that services keep on nodes, in the order of the list of services.
+func Data() []dataversion.Row {
+	var out []dataversion.Row
+	for _, s := range All() {
+		out = append(out, s.Data...)
+	}
+	return out
+}
+
+// DataVersions reads from the manifest of an image (dataversion.ManifestPath) which version it has of each program that
+// keeps data, by the name of the data: etcd → v3.6.16. An update carries them, signed.
+func DataVersions(manifest io.Reader) (map[string]string, error) {
+	return dataversion.ReadVersions(manifest, Data())
+}
+
+// WayBack judges the way back from a newer system to an older one, by the versions of each, for nodes with the roles;
+// for all nodes without any.
+func WayBack(newer, older map[string]string, roles []string) []dataversion.Way {
+	return dataversion.Back(Data(), newer, older, roles)
+}
