@@ -98,15 +98,15 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 			}
 		}
 		logs := nodeapi.Request{Path: nodeapi.LogsPath, Query: url.Values{"unit": {"kafka"}}}
-		push := nodeapi.Request{Method: "POST", Path: nodeapi.ConfigPath, Query: url.Values{"reboot": {"true"}}}
+		push := nodeapi.Request{Method: "POST", Path: nodeapi.UpdatePath, Query: url.Values{"reboot": {"true"}}}
 		_, _ = reader.Read(context.Background(), "kafka-1", logs, 1<<20)
 		said(` asks GET "/v1/logs?unit=kafka"`)
 		_, err = admin.Read(context.Background(), "kafka-1", push, 1<<20)
 		require.ErrorContains(t, err, "keep the update")
-		said(` asks POST "/v1/config?reboot=true"`)
+		said(` asks POST "/v1/update?reboot=true"`)
 		_, err = reader.Read(context.Background(), "kafka-1", push, 1<<20)
 		require.ErrorContains(t, err, "is for certificates of spore:admin")
-		said(`, which is refused: POST /v1/config is for certificates of spore:admin`)
+		said(`, which is refused: POST /v1/update is for certificates of spore:admin`)
 		own := machines["kafka-2"].Client()
 		_, err = read(&own, nodeapi.StatusPath)
 		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader")

@@ -1,5 +1,5 @@
 // Package answers is what the node's API answers to other nodes and to operators: status, health, the journal,
-// snapshots of etcd, the state of certificates and of quorums, and a place to leave a bundle or a configuration. It
+// snapshots of etcd, the state of certificates and of quorums, and a place to leave a bundle or an update. It
 // runs without privileges. Package api is the server.
 package answers
 
@@ -27,7 +27,9 @@ func rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 		statusRow(m),
 		logsRow(m),
 		healthRow(m, c, n),
-		configRow(m),
+		updateRow(m),
+		backRow(m),
+		piecesRow(m),
 	)
 }
 

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,18 +42,21 @@ func BrokersWithKeys(t *testing.T, addresses ...string) (map[string]*node.Machin
 	for i, name := range names {
 		config.Cluster.Nodes = append(config.Cluster.Nodes, spec.Node{Name: name, IPs: []string{addresses[i]}, Roles: []string{"kafka-broker"}})
 	}
-	files, err := cluster.Compile(config)
-	require.NoError(t, err)
 	c, nodes := cluster.Facts(config)
 	tree := pki.New(&c)
 	now := time.Now()
-	_, err = tree.Update(&c, nodes, pki.Options{Now: now, Random: rand.Reader})
+	_, err := tree.Update(&c, nodes, pki.Options{Now: now, Random: rand.Reader})
+	require.NoError(t, err)
+	signing, err := tree.Public().SigningKeys()
+	require.NoError(t, err)
+	for _, key := range signing {
+		config.Public.SigningKeys = append(config.Public.SigningKeys, base64.StdEncoding.EncodeToString(key))
+	}
+	files, err := cluster.Compile(config)
 	require.NoError(t, err)
 	for name, data := range tree.Public().Files() {
 		files[name] = data
 	}
-	keys, err := tree.Public().SigningKeys()
-	require.NoError(t, err)
 	out := map[string]*node.Machine{}
 	for i := range nodes {
 		m := node.New("spore-agent", paths.Root(t.TempDir()))
@@ -64,7 +68,7 @@ func BrokersWithKeys(t *testing.T, addresses ...string) (map[string]*node.Machin
 		Is(t, m, nodes[i].Name)
 		data, err := tree.BundleFor(&c, &nodes[i], now)
 		require.NoError(t, err)
-		b, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: c.ID, Node: nodes[i].Name, Keys: keys})
+		b, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: c.ID, Node: nodes[i].Name, Keys: signing})
 		require.NoError(t, err)
 		_, err = secrets.Install(m.Root.At(paths.Secrets), b.Secrets, activate.Secrets(&c, &nodes[i]))
 		require.NoError(t, err)

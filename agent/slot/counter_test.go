@@ -37,24 +37,24 @@ func TestARecordThatWasPutBackLetsNothingOlderIn(t *testing.T) {
 	tpm := &memory{id: "a", count: 70}
 	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
 	m.Counter = tpm
-	_, err := Stage(*m, newSystem.offer(t, 5, nil))
+	_, err := newSystem.push(t, m, 5, nil)
 	require.NoError(t, err)
 	older, err := ReadRecord(m.Record)
 	require.NoError(t, err)
 	require.Equal(t, &nvcounter.Bound{TPM: "a", Count: 70, Serial: 5}, older.Counted)
-	_, err = Stage(*m, second.offer(t, 8, nil))
+	_, err = second.push(t, m, 8, nil)
 	require.NoError(t, err)
 
 	writeRecord(m, older)
 	disk := newDisk(t, oldSystem)
 	m.Open = machineOf(t, disk, oldSystem).Open
-	_, err = Stage(*m, second.offer(t, 7, nil))
+	_, err = second.push(t, m, 7, nil)
 	require.ErrorContains(t, err, "is older (7) than the last one that this node's TPM has counted (8), although the node's state knows of 5 alone")
 	require.Empty(t, disk.ops)
-	_, err = Stage(*m, second.offer(t, 8, nil))
+	_, err = second.push(t, m, 8, nil)
 	require.NoError(t, err, "the last one is not older than itself")
 	writeRecord(m, older)
-	_, err = Stage(*m, second.offer(t, 9, nil))
+	_, err = second.push(t, m, 9, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 74, tpm.count)
 }
@@ -71,11 +71,11 @@ func TestTheRecordIsWrittenBeforeTheTPMCounts(t *testing.T) {
 		require.EqualValues(t, 5, r.Serial)
 		looked, tpm.fails = true, errors.New("power is lost")
 	}
-	_, err := Stage(*m, newSystem.offer(t, 5, nil))
+	_, err := newSystem.push(t, m, 5, nil)
 	require.ErrorContains(t, err, "power is lost")
 	require.True(t, looked)
 	tpm.before, tpm.fails = nil, nil
-	_, err = Stage(*m, newSystem.offer(t, 5, nil))
+	_, err = newSystem.push(t, m, 5, nil)
 	require.NoError(t, err, "the same is taken after the cut")
 	require.EqualValues(t, 71, tpm.count)
 }
@@ -84,13 +84,13 @@ func TestTheRecordIsWrittenBeforeTheTPMCounts(t *testing.T) {
 func TestWhatRunsIsTakenAgainAfterATrialThatFailed(t *testing.T) {
 	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
 	m.Counter = &memory{id: "a"}
-	_, err := Stage(*m, newSystem.offer(t, 5, nil))
+	_, err := newSystem.push(t, m, 5, nil)
 	require.NoError(t, err)
 	r, err := ReadRecord(m.Record)
 	require.NoError(t, err)
 	r.State = Failed
 	writeRecord(m, r)
-	got, err := Stage(*m, oldSystem.offer(t, 6, nil))
+	got, err := oldSystem.push(t, m, 6, nil)
 	require.NoError(t, err)
 	require.True(t, got.Unchanged)
 	r, err = ReadRecord(m.Record)
@@ -130,7 +130,7 @@ func TestATPMThatCountedAndDoesNotAnyMore(t *testing.T) {
 			m.Counter, m.NoCounter = tt.tpm, tt.no
 			last := Record{Serial: 4, ClusterHash: "x", Issued: at.Add(-time.Minute), State: Failed, Counted: tt.counted}
 			writeRecord(m, last)
-			_, err := Stage(*m, newSystem.offer(t, 5, func(h *update.Head) { h.Force, h.Issued = tt.force, tt.issued }))
+			_, err := newSystem.push(t, m, 5, func(h *update.Head) { h.Force, h.Issued = tt.force, tt.issued })
 			r, readErr := ReadRecord(m.Record)
 			require.NoError(t, readErr)
 			if tt.want != "" {

@@ -1,38 +1,92 @@
 package slot
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"path"
+	"slices"
 
+	"spore/agent/bootdisk"
+	"spore/pki/authenticode"
 	"spore/storage/fat"
 )
+
+// Dir is where entries are on the ESP.
+const Dir = "/EFI/Linux"
+
+// espReserve is kept free on the ESP, in bytes: for the loader's own files, and a bundle.
+const espReserve = 4 << 20
+
+// onESP is an entry on the ESP.
+type onESP struct {
+	Entry
+	file    fat.Entry
+	content *io.SectionReader
+	// root and cluster are the hashes that its command line names; empty when it is none of ours.
+	root, cluster string
+}
+
+// bad tells whether the loader does not start it by itself.
+func (e onESP) bad() bool { return e.Counted && e.Left == 0 }
+
+// entries are those on the ESP.
+type entries struct {
+	// running is the one that starts what runs; others are all others.
+	running onESP
+	others  []onESP
+	// room is what is free on the ESP, in bytes.
+	room int64
+}
+
+// newerThan tells whether the loader starts it rather than another one.
+func (e onESP) newerThan(other Entry) bool { return !e.bad() && e.generation() >= other.generation() }
+
+// readEntries lists the entries. Of two that start what runs, the counted one is the one that runs.
+func (m Machine) readEntries(f *fat.FS) (all entries, err error) {
+	if all.room, err = f.Free(); err != nil {
+		return all, err
+	}
+	list, err := f.List(Dir)
+	if err != nil {
+		return all, err
+	}
+	for _, file := range list {
+		name, ok := ParseEntry(file.Name)
+		if !ok || file.Dir {
+			continue
+		}
+		e := onESP{Entry: name, file: file}
+		if e.content, err = f.Open(file); err != nil {
+			return all, err
+		}
+		if e.root, e.cluster, err = named(e.content); err != nil {
+			return all, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		if !sameHash(e.root, m.Boot.RootHash) || !sameHash(e.cluster, m.Boot.ClusterHash) {
+			all.others = append(all.others, e)
+			continue
+		}
+		if all.running.content == nil || e.Counted {
+			all.running = e
+		}
+	}
+	return all, nil
+}
 
 // Running is the entry on the ESP that starts what runs.
 func (m Machine) Running() (Entry, error) {
 	var out Entry
 	err := m.withESP(func(e *fat.Editor) error {
-		list, err := e.List(Dir)
-		if err != nil {
-			return err
+		all, err := m.readEntries(e.FS)
+		if err == nil && all.running.content == nil {
+			err = fmt.Errorf("no entry in %s starts what runs", Dir)
 		}
-		for _, f := range list {
-			entry, ok := ParseEntry(f.Name)
-			if !ok || f.Dir {
-				continue
-			}
-			content, err := e.Open(f)
-			if err != nil {
-				return err
-			}
-			if runs, err := starts(content, m.Boot.RootHash, m.Boot.ClusterHash); err != nil {
-				return err
-			} else if runs && (out.Stem == "" || entry.Counted) {
-				out = entry
-			}
-		}
-		if out.Stem == "" {
-			return fmt.Errorf("no entry in %s starts what runs", Dir)
-		}
-		return nil
+		out = all.running.Entry
+		return err
 	})
 	return out, err
 }
@@ -62,6 +116,193 @@ func (m Machine) withESP(do func(*fat.Editor) error) error {
 	}
 	if err != nil {
 		return fmt.Errorf("the ESP %s: %w", m.Boot.ESP, err)
+	}
+	return nil
+}
+
+// look finds out what is on the ESP, and refuses what does not fit.
+func (w *writer) look(giveUp bool) error {
+	f := (*fat.FS)(nil)
+	var err error
+	if w.esp != nil {
+		f = w.esp.FS
+	} else if f, err = fat.Open(w.espDevice, w.espDevice.Size()); err != nil {
+		return fmt.Errorf("the ESP %s: %w", w.m.Boot.ESP, err)
+	}
+	w.files = f
+	if w.entries, err = w.m.readEntries(f); err != nil {
+		return fmt.Errorf("the ESP %s: %w", w.m.Boot.ESP, err)
+	}
+	running, room := w.entries.running, w.entries.room
+	for _, e := range w.entries.others {
+		room += e.file.Size
+	}
+	switch {
+	case running.content == nil:
+		return refuse("the ESP %s has no entry that starts what runs, so that there would be nothing to go back "+
+			"to: write the node anew with `spore flash`", w.m.Boot.ESP)
+	case running.bad():
+		return refuse("the entry that runs, %s, is marked as bad: it was started by hand; restart the machine, "+
+			"and push again", running.File())
+	case running.Counted:
+		return refuse("the entry that runs, %s, is on trial itself: wait until the node's roles are up with "+
+			"it", running.File())
+	case room < w.head.UKI.Size+espReserve:
+		return refuse("the ESP has room for %d MiB, and %d are needed: delete files on it that are not Spore's, "+
+			"or write the node anew with a larger slots.esp", room>>20, (w.head.UKI.Size+espReserve)>>20+1)
+	}
+	if back, ok := w.wayBack(); ok && !w.newRoot && w.newCluster && !giveUp {
+		return refuse("the node would lose its way back to the root %.16s…, which ran before: say "+
+			"--give-up-way-back when that is not needed any more", back.root)
+	}
+	return w.fit()
+}
+
+// wayBack is the entry of another root that ran before, where all that it starts is there.
+func (w *writer) wayBack() (onESP, bool) {
+	for _, e := range w.entries.others {
+		another := e.root != "" && !sameHash(e.root, w.m.Boot.RootHash)
+		if another && !e.Counted && !e.newerThan(w.entries.running.Entry) && w.startable(e) {
+			return e, true
+		}
+	}
+	return onESP{}, false
+}
+
+// startable tells whether the partition table has all that an entry starts.
+func (w *writer) startable(e onESP) bool {
+	wanted, err := bootdisk.WantedFor(e.root, e.cluster)
+	if err != nil {
+		return false
+	}
+	_, root := w.table.ByGUID(wanted.Root)
+	_, verity := w.table.ByGUID(wanted.Verity)
+	_, cluster := w.table.ByGUID(wanted.Cluster)
+	return root && verity && cluster
+}
+
+// sameSigners refuses a UKI that would not start, or to which the TPM would not open what it sealed for what runs.
+func (w *writer) sameSigners(s source) error {
+	running := w.entries.running.content
+	return cmp.Or(w.sameSigner(running, s), samePCRKey(running, s))
+}
+
+// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed,
+// and one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry
+// is not known of all firmware. A node that takes the configuration while it runs takes it before any firmware has
+// looked.
+func (w *writer) sameSigner(running *io.SectionReader, s source) error {
+	if !w.m.SecureBoot {
+		return nil
+	}
+	have, err := authenticode.Signers(s.UKI, s.UKI.Size())
+	if err != nil {
+		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
+	}
+	if hash, err := authenticode.HashOf(s.UKI, s.UKI.Size()); err != nil {
+		return fmt.Errorf("the UKI of the update: %w", err)
+	} else if slices.Contains(w.m.Revoked, hash) {
+		return refuse("this machine's firmware has the UKI of the update among those that it does not start " +
+			"(dbx): it was revoked; build a newer one")
+	}
+	if len(have) == 0 {
+		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with " +
+			"--secure-boot-key and --secure-boot-cert")
+	}
+	known, err := authenticode.Signers(running, running.Size())
+	if err != nil {
+		return fmt.Errorf("the UKI that runs: %w", err)
+	}
+	for _, c := range have {
+		if slices.ContainsFunc(known, c.Equal) {
+			return nil
+		}
+	}
+	return refuse("this machine has Secure Boot on, and the UKI of the update is signed by another certificate " +
+		"than the one that runs: sign it with the same key")
+}
+
+// samePCRKey refuses a UKI whose value of PCR 11 another key signs than that of what runs, or none: secrets that the
+// TPM bound to images of that key, such as that of an encrypted /var, would be out of reach.
+func samePCRKey(running io.ReaderAt, s source) error {
+	want, err := pcrKey(running)
+	if err != nil {
+		return fmt.Errorf("the UKI that runs: %w", err)
+	}
+	have, err := pcrKey(s.UKI)
+	if err != nil {
+		return fmt.Errorf("the UKI of the update: %w", err)
+	}
+	if len(want) > 0 && string(have) != string(want) {
+		return refuse("the UKI that runs has its value of the TPM's PCR 11 signed, and the UKI of the update not " +
+			"by the same key: the TPM would not open what it sealed; push with the same --pcr-key")
+	}
+	return nil
+}
+
+// clear removes entries of those that start something else than what runs.
+func (w *writer) clear(which func(onESP) bool) error {
+	var kept []onESP
+	for _, e := range w.entries.others {
+		if !which(e) {
+			kept = append(kept, e)
+			continue
+		}
+		w.m.Say("removing " + e.file.Name + " from the ESP")
+		if err := w.esp.Remove(Dir, e.file.Name); err != nil {
+			return fmt.Errorf("the ESP: %w", err)
+		}
+	}
+	w.entries.others = kept
+	return nil
+}
+
+func anyEntry(onESP) bool { return true }
+
+// writeEntry writes the UKI and reads it back from the disk.
+func (w *writer) writeEntry(s source, e Entry) error {
+	w.m.Say("writing " + e.File() + " to the ESP")
+	content := io.NewSectionReader(s.UKI, 0, s.UKI.Size())
+	if err := w.esp.Create(Dir, e.File(), s.UKI.Size(), content, w.m.Now()); err != nil {
+		return fmt.Errorf("the ESP: %w", err)
+	}
+	fresh, _ := w.espDevice.Fresh()
+	err := readBack(fresh, w.espDevice.Size(), path.Join(Dir, e.File()), s.Head.UKI.SHA256)
+	if err != nil {
+		// It may be what the loader starts next.
+		return errors.Join(fmt.Errorf("the UKI: %w", err), w.esp.Remove(Dir, e.File()))
+	}
+	return nil
+}
+
+func readBack(r io.ReaderAt, size int64, name, want string) error {
+	f, err := fat.Open(r, size)
+	if err != nil {
+		return err
+	}
+	list, err := f.List(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	e, ok := fat.Find(list, path.Base(name))
+	if !ok {
+		return errDiffers
+	}
+	content, err := f.Open(e)
+	if err != nil {
+		return err
+	}
+	return same(content, want)
+}
+
+// same compares what is on the disk with a hash.
+func same(r io.Reader, want string) error {
+	sum := sha256.New()
+	if _, err := io.CopyBuffer(sum, r, make([]byte, piece)); err != nil {
+		return fmt.Errorf("read it back: %w", err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != want {
+		return errDiffers
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/test/linktrap"
+	"spore/wire/update"
 )
 
 // take is all that root does with the spool of the node's API; it returns what root would act on.
@@ -18,7 +19,7 @@ func take(s Spool) string {
 	}
 	var b bytes.Buffer
 	_ = j.CopyTo(&b, 1<<10)
-	_ = j.Answer(Answer{Serial: 3})
+	_ = j.Answer(update.Answer{Serial: 3})
 	return b.String()
 }
 

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,10 +34,16 @@ type Record struct {
 	Issued time.Time `json:"issued,omitzero"`
 	// Counted binds Serial to the counter of the node's TPM; nil without one.
 	Counted *nvcounter.Bound `json:"counted,omitempty"`
-	// ClusterHash and RootHash are what the update starts, Previous the cluster part that ran when it came.
-	ClusterHash string `json:"clusterHash"`
-	RootHash    string `json:"rootHash"`
-	Previous    string `json:"previous"`
+	// ClusterHash and RootHash are what the update starts, Previous and PreviousRoot what ran when it came.
+	// PreviousRoot is empty in records of programs that knew no other root than RootHash.
+	ClusterHash  string `json:"clusterHash"`
+	RootHash     string `json:"rootHash"`
+	Previous     string `json:"previous"`
+	PreviousRoot string `json:"previousRoot,omitempty"`
+	// PreviousVersions are those of the services that keep data, in the root before.
+	PreviousVersions map[string]string `json:"previousVersions,omitempty"`
+	// NewKernel says that the update has another kernel, initramfs or microcode than what ran.
+	NewKernel bool `json:"newKernel,omitempty"`
 	// Entry is the stem of its entry on the ESP.
 	Entry string `json:"entry"`
 	State string `json:"state"`
@@ -52,10 +59,35 @@ type Record struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Is tells whether it is of a root and a cluster part.
+func (r Record) Is(rootHash, clusterHash string) bool {
+	return r.ClusterHash != "" && sameHash(r.ClusterHash, clusterHash) && sameHash(r.RootHash, rootHash)
+}
+
+// Follows tells whether a root and a cluster part are what ran before.
+func (r Record) Follows(rootHash, clusterHash string) bool {
+	return r.Previous != "" && sameHash(r.Previous, clusterHash) && sameHash(r.rootBefore(), rootHash)
+}
+
+// rootBefore is the root that ran before.
+func (r Record) rootBefore() string { return cmp.Or(r.PreviousRoot, r.RootHash) }
+
+// NewSystem tells whether the update has another root or kernel than what ran before.
+func (r Record) NewSystem() bool { return r.NewKernel || !sameHash(r.rootBefore(), r.RootHash) }
+
 // maxRecord bounds the file.
 const maxRecord = 1 << 20
 
-// ReadRecord reads the record; a node that was never pushed to has an empty one.
+// DamagedRecord is the error of a record that is there and cannot be read: what this node took last is not known.
+type DamagedRecord struct{ Err error }
+
+func (d DamagedRecord) Error() string {
+	return "this node's record of what was pushed to it last is damaged: " + d.Err.Error()
+}
+
+func (d DamagedRecord) Unwrap() error { return d.Err }
+
+// ReadRecord reads the record; a node that was never pushed to has an empty one. Its errors are DamagedRecord.
 func ReadRecord(path string) (Record, error) {
 	var r Record
 	data, err := atomicfile.ReadLimited(path, maxRecord)
@@ -66,7 +98,7 @@ func ReadRecord(path string) (Record, error) {
 		err = json.Unmarshal(data, &r)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("read what was pushed to this node last: %w", err)
+		return Record{}, DamagedRecord{err}
 	}
 	return r, nil
 }
@@ -89,13 +121,17 @@ type Info struct {
 	Serial uint64 `json:"serial,omitempty"`
 	// Trial says that it has yet to show that the node's roles come up with it.
 	Trial bool `json:"trial,omitempty"`
-	// Staged is the cluster part that the next start takes.
-	Staged string `json:"staged,omitempty"`
-	// Other is the cluster part of the entry beside the one that runs: what the loader starts next, or what there is to go
-	// back to.
-	Other string `json:"other,omitempty"`
+	// Staged is the cluster part that the next start takes, StagedRoot its root where it has another one.
+	Staged     string `json:"staged,omitempty"`
+	StagedRoot string `json:"stagedRoot,omitempty"`
+	// Other is the cluster part of the entry beside the one that runs: what the loader starts next, or what there is
+	// to go back to. OtherRoot is its root where it has another one.
+	Other     string `json:"other,omitempty"`
+	OtherRoot string `json:"otherRoot,omitempty"`
 	// Live says that the running node took it already.
 	Live bool `json:"live,omitempty"`
+	// Loader says what is to be known of a new boot loader.
+	Loader string `json:"loader,omitempty"`
 	// Problem says that the node went back to an earlier configuration, and why.
 	Problem string `json:"problem,omitempty"`
 }
@@ -109,37 +145,49 @@ func InfoOf(r Record, rootHash, clusterHash, bootID string, counted bool) *Info 
 	i := &Info{RootHash: rootHash, ClusterHash: clusterHash}
 	switch {
 	case r.ClusterHash == "":
-		// The record is on the state partition, which comes later than the first status: a push that asks then shall not take the
-		// start that is on trial for one that was kept.
+		// The record is on the state partition, which comes later than the first status: a push that asks then shall
+		// not take the start that is on trial for one that was kept.
 		i.Trial = counted
-	case r.ClusterHash == clusterHash:
-		i.Serial, i.Other = r.Serial, r.Previous
+	case r.Is(rootHash, clusterHash):
+		i.Serial = r.Serial
+		i.other(r.rootBefore(), r.Previous)
 		i.Trial = counted && r.State != Kept
-	case r.Previous == clusterHash:
-		i.Other = r.ClusterHash
+	case r.Follows(rootHash, clusterHash):
+		i.other(r.RootHash, r.ClusterHash)
 		i.notRunning(r, bootID)
 	} // Else another image was written to the disk since.
 	return i
+}
+
+// other says what is beside what runs.
+func (i *Info) other(rootHash, clusterHash string) {
+	i.Other = clusterHash
+	if clusterHash != "" && !sameHash(rootHash, i.RootHash) {
+		i.OtherRoot = rootHash
+	}
 }
 
 // notRunning says what became of the configuration that was pushed last.
 func (i *Info) notRunning(r Record, bootID string) {
 	switch {
 	case r.State == Failed && r.BootID == bootID:
-		i.Other = "" // Its entry was taken off.
+		i.Other, i.OtherRoot = "", "" // Its entry was taken off.
 		i.Problem = "the pushed configuration was taken back: " + r.Problem
 	case r.State == Failed:
 		i.Problem = "went back to this configuration: " + r.Problem
 	case r.BootID == bootID && r.State == Staged:
-		i.Staged, i.Live = r.ClusterHash, r.Live
+		i.Staged, i.StagedRoot, i.Live = r.ClusterHash, i.OtherRoot, r.Live
 	case r.BootID == bootID:
 	case r.State == Staging:
 		i.Problem = "the pushed configuration was not written to its end; push it again"
 	case r.State == OnTrial:
-		i.Problem = fmt.Sprintf("went back to this configuration: the pushed one was started %d times and neither came up nor said why", r.Starts)
+		i.Problem = fmt.Sprintf("went back to this configuration: the pushed one was started %d times and neither "+
+			"came up nor said why", r.Starts)
 	case r.State == Staged:
-		i.Problem = "went back to this configuration: the pushed one was not started, or got not as far as the node's state"
+		i.Problem = "went back to this configuration: the pushed one was not started, or got not as far as the " +
+			"node's state"
 	case r.State == Kept:
-		i.Problem = "this is the configuration before the one that was pushed last: the machine was not started with the newer one"
+		i.Problem = "this is the configuration before the one that was pushed last: the machine was not started " +
+			"with the newer one"
 	}
 }

@@ -1,53 +1,50 @@
-// Package slot puts a new configuration on the disk of a running node, for its next start: the cluster part into the slot that
-// does not run, and beside the image that runs another one on the ESP that starts it, named for boot counting (UAPI.1, Boot
-// Loader Specification). The root stays the one that runs.
+// Package slot puts an update on the disk of a running node, for its next start: the root and its hash tree, and the
+// cluster part, into partitions that do not run, and beside the image that runs another one on the ESP that starts
+// them, named for boot counting (UAPI.1, Boot Loader Specification). A root or a cluster part that runs already is
+// left where it is.
 //
-// In this order, each step flushed and read back before the next, a power cut at any point leaves a machine that starts what
-// ran before, or, once the last write is done, the new one:
+// An update comes in messages (package update) with pieces of it, and the node says which pieces it does not have. In
+// this order, each step flushed and read back before the next, a power cut at any point leaves a machine that starts
+// what ran before, or, once the last write is done, the new one; and the next message goes on where the last one was
+// cut off:
 //
-//  1. Entries on the ESP that start neither what runs go away: what they start is about to be overwritten.
-//  2. The cluster part is written into the free slot, and the slot gets the GUID that the new image looks for.
-//  3. The node's record says what is being staged.
-//  4. The new entry appears on the ESP with one write of one sector (package fat).
+//  1. Indexes, UKI and cluster part are kept in the working directory. What this machine would not start is refused.
+//  2. Entries on the ESP that start another root than what runs go away, and the partitions of the free root get
+//     GUIDs that nobody looks for: they are about to be overwritten.
+//  3. Pieces of the root are copied from the root that runs, and taken from messages. All of it is read back, and has
+//     to have the root hash that was signed. Its hash tree and its index are written.
+//  4. All entries go away that do not start what runs. The cluster part is written.
+//  5. The partitions get the GUIDs that the new image looks for, by one change of the table.
+//  6. A boot loader that differs from the one on the ESP is kept on the state partition, to be tried when the update
+//     has shown that it stays (package bootloader). The node's record says what is being staged.
+//  7. The new entry appears on the ESP with one write of one sector (package fat).
 //
-// What runs, its cluster part and its entry, are never written to.
+// What runs, its partitions and its entry, are never written to.
 package slot
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
 	"spore/agent/nvcounter"
 	"spore/agent/state"
 	"spore/pki/authenticode"
-	"spore/storage/fat"
-	"spore/storage/gpt"
+	"spore/wire/update"
 )
 
 // Tries is how often the loader starts a new configuration that does not say that it is good.
 const Tries = 3
 
-// Dir is where entries are on the ESP.
-const Dir = "/EFI/Linux"
-
-// espReserve is kept free on the ESP, in bytes: for the loader's own files, and a bundle.
-const espReserve = 4 << 20
-
-var typeCluster = gpt.MustParseGUID("6b0d4b7e-5c0a-4e0e-9d55-73706f726500")
-
 // Device is an open disk or partition.
 type Device interface {
 	Disk
-	// Fresh reads what is on the medium, past the host's memory; the note says why that is not possible, if it is not.
+	// Fresh reads what is on the medium, past the host's memory; the note says why that is not possible, if it is
+	// not.
 	Fresh() (r io.ReaderAt, note string)
 	Close() error
 }
@@ -66,8 +63,9 @@ type Machine struct {
 	Revoked []authenticode.Hash
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
-	// Record is the path of the node's record.
-	Record string
+	// Record is the path of the node's record, Work a directory for what has come of an update, Loader that of a boot
+	// loader that is to be tried (package bootloader).
+	Record, Work, Loader string
 	// Counter is that of the node's TPM, which knows of a record that was put back. Nil where it has none, or where
 	// NoCounter says why its TPM does not count.
 	Counter   nvcounter.Device
@@ -75,8 +73,17 @@ type Machine struct {
 	// BootID is that of the running kernel.
 	BootID string
 	Now    func() time.Time
+	// Synchronized says that a time server keeps the clock that Now tells.
+	Synchronized bool
 	// Down lists units of the node's roles that are not up.
 	Down []string
+	// Versions are those of the services that keep data, in the root that runs. Unsafe says what of the data that
+	// newer ones wrote older ones do not read on this node; empty for nothing. Nil asks nobody.
+	Versions map[string]string
+	Unsafe   func(newer, older map[string]string) string
+	// Look looks at a root on one device with its hash tree on another, which are whole, before anything starts it.
+	// What is refused ends the update, what is said is told. Nil looks at nothing.
+	Look func(root, tree, rootHash string) (refused, said []string)
 	// Say reports progress.
 	Say func(string)
 }
@@ -90,42 +97,300 @@ func refuse(format string, a ...any) error { return Refusal{fmt.Sprintf(format, 
 
 // Result says what was done.
 type Result struct {
+	// Lacks is what is missing before the update can be started; nil when nothing is.
+	Lacks *update.Lack
+	// Change says what the update makes different.
+	Change *update.Change
 	// Entry is the new image on the ESP.
-	Entry string `json:"entry"`
-	// Unchanged says that the node runs this configuration already, or has it staged; nothing was written.
-	Unchanged bool `json:"unchanged,omitempty"`
-	// Device is the slot that the cluster part was written to.
-	Device string `json:"-"`
+	Entry string
+	// Unchanged says that the node runs this already; nothing was written.
+	Unchanged bool
+	// Device is the slot that the cluster part was written to, where the root stays.
+	Device string
+	// NewRoot says that it takes a start.
+	NewRoot bool
 	// Note says how the medium was read back where that was not past the host's memory.
-	Note string `json:"note,omitempty"`
+	Note string
 }
 
-// Stage writes an update that OpenSource accepted. It can be cut off at any point and run again.
-func Stage(m Machine, s Source) (Result, error) {
-	r, err := ReadRecord(m.Record)
+// Stage takes a message, and writes the update when all of it is there. It can be cut off at any point and run again.
+func Stage(m Machine, msg *Message, wish Wish) (Result, error) {
+	r, damaged := ReadRecord(m.Record)
+	if damaged != nil && !msg.Head.Force {
+		return Result{}, refuse("%v; so it is not known which updates are older than what it took: push the newest "+
+			"folder again with --force, by which the node begins a new record", damaged)
+	}
+	taken, lost := m.counted(r)
+	if err := m.fits(msg.Head, wish, r, taken, lost); err != nil {
+		return Result{}, err
+	}
+	if damaged != nil {
+		m.Say(damaged.Error() + "; it is begun anew, as --force says")
+	}
+	if !sameHash(msg.Head.ClusterHash, m.Boot.ClusterHash) || !sameHash(msg.Head.RootHash, m.Boot.RootHash) {
+		return m.stage(msg, wish, r)
+	}
+	fresh, err := m.bringsLoader(msg.Head)
 	if err != nil {
 		return Result{}, err
 	}
-	taken, lost := m.counted(r)
-	if err := m.fits(s, r, taken, lost); err != nil {
-		return Result{}, err
+	var loader Result
+	if fresh {
+		if loader, err = m.stage(msg, wish, r); err != nil || loader.Lacks != nil || wish.DryRun {
+			return loader, err
+		}
 	}
-	if sameHash(s.Head.ClusterHash, m.Boot.ClusterHash) {
-		return m.alreadyRuns(s, r)
-	}
-	w, err := m.open()
+	out, err := m.alreadyRuns(msg.Head, wish, r)
+	out.Change = loader.Change
+	return out, err
+}
+
+// stage takes a message of an update of which something does not run yet.
+func (m Machine) stage(msg *Message, wish Wish, r Record) (Result, error) {
+	w, err := m.open(msg.Head, wish.DryRun)
 	if err != nil {
 		return Result{}, err
 	}
 	defer w.close()
-	if err := w.look(s); err != nil {
+	if err := w.look(wish.GiveUp); err != nil {
 		return Result{}, err
 	}
-	return w.write(s, r)
+	if entry, ok, err := w.isStaged(r, wish.Later); err != nil {
+		return Result{}, err
+	} else if ok {
+		return w.again(entry, r)
+	}
+	if err := w.data(); err != nil {
+		return Result{}, err
+	}
+	t, err := w.begin()
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.close()
+	out, err := t.run(msg, r)
+	var refused Refusal
+	if errors.As(err, &refused) && !wish.DryRun {
+		err = errors.Join(err, m.dropWork())
+	}
+	return out, err
 }
 
-// counted is the highest serial that the node took as far as its TPM knows; lost says why it does not know, although it
-// counted when the record was written.
+// data refuses a root whose programs do not read what those of the root that runs have written.
+func (w *writer) data() error {
+	if !w.newRoot || w.m.Unsafe == nil || w.head.Force {
+		return nil
+	}
+	if why := w.m.Unsafe(w.m.Versions, w.head.Root.Versions); why != "" {
+		return refuse("the update has older programs than what runs, and they would not read this node's data: %s; "+
+			"build with the versions that run or newer ones, or push with --force where the data may be lost", why)
+	}
+	return nil
+}
+
+// run takes the objects of a message, and writes the update where nothing lacks.
+func (t *transfer) run(msg *Message, r Record) (Result, error) {
+	w := t.w
+	if err := t.take(msg); err != nil {
+		return Result{}, err
+	}
+	lacks := t.lacks()
+	if w.dry {
+		change, err := w.change()
+		return Result{Lacks: lacks, Change: change, NewRoot: w.newRoot}, err
+	}
+	if lacks != nil {
+		return Result{Lacks: lacks, NewRoot: w.newRoot}, nil
+	}
+	return t.write(r)
+}
+
+// change says what the update makes different.
+func (w *writer) change() (*update.Change, error) {
+	runs, err := update.Sum(io.NewSectionReader(w.entries.running.content, 0, w.entries.running.content.Size()))
+	if err != nil {
+		return nil, fmt.Errorf("read the UKI that runs: %w", err)
+	}
+	c := &update.Change{Root: w.newRoot, UKI: runs != w.head.UKI, To: w.head.Root.Versions, Risks: w.risks}
+	if c.Loader, err = w.newLoader(); err != nil {
+		return nil, err
+	}
+	c.Loader = c.Loader || w.kept
+	if w.newRoot {
+		c.From = w.m.Versions
+	} else {
+		c.From = c.To
+	}
+	return c, nil
+}
+
+// write puts an update of which all pieces are there on the disk.
+func (t *transfer) write(r Record) (Result, error) {
+	w := t.w
+	s, err := t.source()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := w.sameSigners(s); err != nil {
+		return Result{}, err
+	}
+	if !w.newRoot && !w.newCluster {
+		change, err := w.change()
+		if err == nil {
+			err = w.keepLoader(s)
+		}
+		return Result{Change: change}, err
+	}
+	if t.root != nil {
+		if err := t.writeRoot(); err != nil {
+			return Result{}, err
+		}
+		if err := w.lookAtRoot(); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := w.clear(anyEntry); err != nil {
+		return Result{}, err
+	}
+	if w.newCluster {
+		if err := w.writeCluster(s); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := w.nameSystem(); err != nil {
+		return Result{}, err
+	}
+	if err := w.keepLoader(s); err != nil {
+		return Result{}, err
+	}
+	out, err := w.start(s, r)
+	if err == nil {
+		err = w.m.dropWork()
+	}
+	return out, err
+}
+
+// writeRoot holds the root in the free slot to its hash, and writes its hash tree.
+func (t *transfer) writeRoot() error {
+	w := t.w
+	w.m.Say("reading the root back")
+	tree, err := w.checkRoot()
+	if errors.Is(err, errDiffers) {
+		// Nobody shall take it for what its GUIDs say, if they do.
+		t.root.forget()
+		return errors.Join(fmt.Errorf("the root: all of its pieces were right when they were written, and "+
+			"together they do not have "+
+			"its root hash: %w, or push again", err), t.openSlot())
+	}
+	if err != nil {
+		return err
+	}
+	index, err := t.root.index.EncodeBlocks()
+	if err != nil {
+		return err
+	}
+	return w.writeVerity(tree, index)
+}
+
+// lookAtRoot refuses a root by what is in it.
+func (w *writer) lookAtRoot() error {
+	if w.m.Look == nil {
+		return nil
+	}
+	// Whoever looks has the kernel map them, which wants them for itself.
+	if err := errors.Join(w.root.Close(), w.verity.Close()); err != nil {
+		return err
+	}
+	w.root, w.verity = nil, nil
+	free := w.free
+	refused, said := w.m.Look(w.m.Partition(free.root.Number), w.m.Partition(free.verity.Number), w.head.RootHash)
+	if len(refused) > 0 && !w.head.Force {
+		return refuse("this machine would not come up with the update as it does now: %s; build an image with "+
+			"what is missing, or push with --force where that is as it should be", strings.Join(refused, "; "))
+	}
+	w.risks = append(refused, said...)
+	for _, risk := range w.risks {
+		w.m.Say(risk)
+	}
+	return nil
+}
+
+// start has the loader start the update next.
+func (w *writer) start(s source, r Record) (Result, error) {
+	there := []Entry{w.entries.running.Entry}
+	for _, e := range w.entries.others {
+		there = append(there, e.Entry)
+	}
+	e := newEntry(there, w.head.UKI.SHA256)
+	kernel, err := sameKernel(w.entries.running.content, s.UKI)
+	if err != nil {
+		return Result{}, err
+	}
+	b := w.m.Boot
+	fresh := Record{
+		Serial: max(w.head.Serial, r.Serial), Issued: w.head.Issued,
+		ClusterHash: w.head.ClusterHash, RootHash: w.head.RootHash,
+		Previous: b.ClusterHash, PreviousRoot: b.RootHash, PreviousVersions: w.m.Versions, NewKernel: !kernel,
+		Entry: e.Stem, State: Staging, BootID: w.m.BootID, Down: w.m.Down,
+	}
+	if err := w.m.keepRecord(&fresh, r); err != nil {
+		return Result{}, err
+	}
+	if err := w.writeEntry(s, e); err != nil {
+		return Result{}, err
+	}
+	fresh.State = Staged
+	change, err := w.change()
+	if err != nil {
+		return Result{}, err
+	}
+	out := Result{Entry: e.File(), Note: w.note, NewRoot: w.newRoot, Change: change}
+	if !w.newRoot {
+		out.Device = w.m.Partition(w.free.cluster.Number)
+	}
+	return out, fresh.Write(w.m.Record)
+}
+
+// isStaged tells whether the next start takes an update already. One of a configuration alone is written again: the
+// node that runs may be able to take it by now, unless that is left for later.
+func (w *writer) isStaged(r Record, later bool) (onESP, bool, error) {
+	h, b := w.head, w.m.Boot
+	if !w.newRoot && !later || r.State != Staged || !r.Is(h.RootHash, h.ClusterHash) || !r.Follows(b.RootHash, b.ClusterHash) {
+		return onESP{}, false, nil
+	}
+	for _, e := range w.entries.others {
+		if e.Stem != r.Entry || !e.newerThan(w.entries.running.Entry) || !w.startable(e) {
+			continue
+		}
+		got, err := update.Sum(e.content)
+		if err != nil {
+			return e, false, fmt.Errorf("the ESP: %w", err)
+		}
+		if got == h.UKI {
+			return e, true, nil
+		}
+	}
+	return onESP{}, false, nil
+}
+
+// again answers as when it was staged, and has an older one be refused from now on.
+func (w *writer) again(e onESP, r Record) (Result, error) {
+	out := Result{Entry: e.file.Name, NewRoot: w.newRoot}
+	if w.dry {
+		change, err := w.change()
+		out.Change = change
+		return out, err
+	}
+	if err := w.m.dropWork(); err != nil || r.Serial >= w.head.Serial {
+		return out, err
+	}
+	fresh := r
+	fresh.Serial, fresh.Issued = w.head.Serial, w.head.Issued
+	return out, w.m.keepRecord(&fresh, r)
+}
+
+// counted is the highest serial that the node took as far as its TPM knows; lost says why it does not know, although
+// it counted when the record was written.
 func (m *Machine) counted(r Record) (taken uint64, lost error) {
 	if m.Counter != nil {
 		if taken, m.NoCounter = nvcounter.Floor(m.Counter, r.Counted); m.NoCounter != nil {
@@ -142,73 +407,107 @@ func (m *Machine) counted(r Record) (taken uint64, lost error) {
 }
 
 // fits refuses what this machine cannot or may not take. taken and lost are what counted says.
-func (m Machine) fits(s Source, r Record, taken uint64, lost error) error {
-	b, h := m.Boot, s.Head
-	same := sameHash(h.ClusterHash, r.ClusterHash)
+func (m Machine) fits(h update.Head, wish Wish, r Record, taken uint64, lost error) error {
+	b := m.Boot
+	same := r.Is(h.RootHash, h.ClusterHash)
 	// Of two with one serial the keys were restored from a copy, and have signed another one since.
 	older := h.Serial < r.Serial || h.Serial == r.Serial && !same
 	switch {
 	case !strings.EqualFold(h.Cluster, m.Cluster):
-		return refuse("the configuration is of the cluster with the id %s, and this node belongs to %s", h.Cluster, m.Cluster)
+		return refuse("the update is of the cluster with the id %s, and this node belongs to "+
+			"%s", h.Cluster, m.Cluster)
 	case !slices.Contains(h.Nodes, m.Node):
-		return refuse("the configuration has no node %s: a machine that leaves the cluster is turned off, and starts again from another image", m.Node)
+		return refuse("the update has no node %s: a machine that leaves the cluster is turned off, and starts "+
+			"again from another image", m.Node)
 	case b.NetworkURL != "":
-		return refuse("this machine was started from the network (%s) and has no disk of its own to keep a configuration on: give the server the image with the new one (`spore customize`), and restart the machine", b.NetworkURL)
+		return refuse("this machine was started from the network (%s) and has no disk of its own to keep an "+
+			"update on: give the server the new image (`spore build`, `spore customize`), and restart the "+
+			"machine", b.NetworkURL)
 	case b.BootDisk.Path == "":
 		return refuse("it is not known which disk this machine was started from")
 	case b.BootDisk.Optical:
-		return refuse("this machine was started from the disc in %s, to which nothing can be written: start it from a disc with the new configuration, or install it (`spore-agent install`)", b.BootDisk.Path)
+		return refuse("this machine was started from the disc in %s, to which nothing can be written: start it "+
+			"from a disc with the new image, or install it (`spore-agent install`)", b.BootDisk.Path)
 	case !b.EFI || b.ESP == "":
-		return refuse("this machine was not started by UEFI firmware from an EFI partition, so that no start could be counted and a bad configuration would stay: write it anew with `spore flash`")
+		return refuse("this machine was not started by UEFI firmware from an EFI partition, so that no start " +
+			"could be counted and a bad update would stay: write it anew with `spore flash`")
 	case m.State.Kind != state.Partition:
 		return refuse("this node has no state partition and would forget what was pushed to it: %s", m.State.Warning)
-	case !sameHash(h.RootHash, b.RootHash):
-		return refuse("the configuration was made for another build of the image (root %.16s…, and %.16s… runs): name the image that this node was written from with --image, or write the node anew with `spore flash`", h.RootHash, b.RootHash)
+	case wish.Pull && !m.Synchronized:
+		return refuse("no time server keeps this node's clock, so that it is not known whether the update is " +
+			"still new: the node takes nothing by itself until then; an operator's push works (`spore push`)")
+	case wish.Pull && !h.Until.IsZero() && m.Now().After(h.Until):
+		return refuse("the update was to be taken until %s, and that is over: sign a newer one (`spore push "+
+			"--output`)", h.Until.Format(time.RFC3339))
+	case wish.Pull && same && h.Serial <= r.Serial && m.left(r):
+		return refuse("the node went back from this update (%d): it takes it by itself no more, and takes a newer "+
+			"one, or this one when it is pushed (`spore push`)", h.Serial)
 	case older && !h.Force:
-		return refuse("the configuration is older (%d) than the last one that this node took (%d): push its folder again, "+
+		return refuse("the update is older (%d) than the last one that this node took (%d): push its folder again, "+
 			"which signs it anew, with --force where the keys were restored from a copy", h.Serial, r.Serial)
 	case h.Serial < taken && !h.Force:
-		return refuse("the configuration is older (%d) than the last one that this node's TPM has counted (%d), "+
-			"although the node's state knows of %d alone: the state was put back to an older copy, or the TPM was cleared; "+
-			"push its folder again, which signs it anew, with --force where that is refused too", h.Serial, taken, r.Serial)
+		return refuse("the update is older (%d) than the last one that this node's TPM has counted (%d), "+
+			"although the node's state knows of %d alone: the state was put back to an older copy, or the TPM was "+
+			"cleared; "+
+			"push its folder again, which signs it anew, with --force where that is refused "+
+			"too", h.Serial, taken, r.Serial)
 	case lost != nil && !h.Force:
 		return refuse("the TPM that counted what this node took does not say how far it got: %v; "+
 			"mend that, or push with --force, by which the node trusts its state alone", lost)
 	// Whoever kept a file that was forced once could go back to it for ever.
 	case (older || h.Serial < taken || lost != nil) && !same && !h.Issued.After(r.Issued):
-		return refuse("the configuration was signed with --force at %s, and the last one that this node took after that (%s): "+
-			"push its folder again, which signs it anew", h.Issued.Format(time.RFC3339), r.Issued.Format(time.RFC3339))
+		return refuse("the update was signed with --force at %s, and the last one that this node took after that "+
+			"(%s): "+
+			"push its folder again, which signs it "+
+			"anew", h.Issued.Format(time.RFC3339), r.Issued.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// alreadyRuns records the serial of a configuration that runs, so that an older one is refused from now on.
-func (m Machine) alreadyRuns(s Source, r Record) (Result, error) {
+// left tells whether the update of the record was started, or was to be, and what runs is what was before it.
+func (m Machine) left(r Record) bool {
+	if !r.Follows(m.Boot.RootHash, m.Boot.ClusterHash) {
+		return false
+	}
+	switch r.State {
+	case Staging:
+		return false
+	case Staged:
+		return r.BootID != m.BootID
+	}
+	return true
+}
+
+// alreadyRuns records the serial of what runs, so that an older update is refused from now on.
+func (m Machine) alreadyRuns(h update.Head, wish Wish, r Record) (Result, error) {
 	out := Result{Entry: r.Entry, Unchanged: true}
-	if r.Serial == s.Head.Serial && sameHash(r.ClusterHash, s.Head.ClusterHash) {
+	same := r.Is(h.RootHash, h.ClusterHash)
+	// On trial, its record is the trial's.
+	if wish.DryRun || same && (r.Serial == h.Serial || r.State != Kept) {
 		return out, nil
 	}
-	if sameHash(r.ClusterHash, s.Head.ClusterHash) && r.State != Kept {
-		return out, nil // On trial: its record is the trial's.
-	}
-	w, err := m.open()
+	w, err := m.open(h, false)
 	if err != nil {
 		return Result{}, err
 	}
 	defer w.close()
-	// One that was staged and never started shall not be started by the next restart.
-	if err := w.look(s); err != nil {
+	if err := w.look(false); err != nil {
 		return Result{}, err
 	}
-	if err := w.clear(); err != nil {
+	running := w.entries.running.Entry
+	// One that was staged and never started shall not be started by the next restart. What ran before stays.
+	if err := w.clear(func(e onESP) bool { return e.newerThan(running) }); err != nil {
 		return Result{}, err
 	}
-	fresh := Record{
-		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
-		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
-		Entry: w.running.Stem, State: Kept, BootID: m.BootID,
+	if err := m.dropWork(); err != nil {
+		return Result{}, err
 	}
-	out.Entry = w.running.File()
+	fresh := Record{ClusterHash: h.ClusterHash, RootHash: h.RootHash, Entry: running.Stem}
+	if same {
+		fresh = r
+	}
+	fresh.Serial, fresh.Issued, fresh.State, fresh.BootID = max(h.Serial, r.Serial), h.Issued, Kept, m.BootID
+	out.Entry = running.File()
 	return out, m.keepRecord(&fresh, r)
 }
 
@@ -230,315 +529,4 @@ func (m Machine) keepRecord(fresh *Record, before Record) error {
 		return err
 	}
 	return nvcounter.Reach(m.Counter, b, fresh.Serial)
-}
-
-// writer is one run.
-type writer struct {
-	m          Machine
-	disk, slot Device
-	espDevice  Device
-	esp        *fat.Editor
-	number     int
-	running    Entry
-	entries    []Entry
-	files      []string
-	sizes      map[string]int64
-	note       string
-}
-
-// open opens the disk, the ESP and the slot that does not run.
-func (m Machine) open() (_ *writer, err error) {
-	w := &writer{m: m, sizes: map[string]int64{}}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
-	if w.disk, err = m.Open(m.Boot.BootDisk.Path, true); err != nil {
-		return nil, fmt.Errorf("open the boot disk: %w", err)
-	}
-	table, err := gpt.Read(w.disk, w.disk.Size(), w.disk.SectorSize())
-	if err != nil {
-		return nil, fmt.Errorf("the boot disk %s: %w", m.Boot.BootDisk.Path, err)
-	}
-	slot, err := freeSlot(table, m.Boot.ClusterHash, m.Boot.RootHash)
-	if err != nil {
-		return nil, err
-	}
-	w.number = slot.Number
-	if w.slot, err = m.Open(m.Partition(slot.Number), false); err != nil {
-		return nil, fmt.Errorf("open the free slot: %w", err)
-	}
-	if w.espDevice, err = m.Open(m.Boot.ESP, false); err != nil {
-		return nil, fmt.Errorf("open the ESP: %w", err)
-	}
-	if w.esp, err = fat.Edit(w.espDevice, w.espDevice.Size()); err != nil {
-		return nil, fmt.Errorf("the ESP %s: %w", m.Boot.ESP, err)
-	}
-	return w, nil
-}
-
-func (w *writer) close() {
-	for _, d := range []Device{w.slot, w.espDevice, w.disk} {
-		if d != nil {
-			d.Close()
-		}
-	}
-}
-
-// freeSlot is the partition for a cluster part that does not run.
-func freeSlot(t gpt.Table, clusterHash, rootHash string) (gpt.Partition, error) {
-	wanted, err := bootdisk.WantedFor(rootHash, clusterHash)
-	if err != nil {
-		return gpt.Partition{}, fmt.Errorf("what stage1 found: %w", err)
-	}
-	var free []gpt.Partition
-	runs := false
-	for _, p := range t.Partitions {
-		switch {
-		case p.Type == typeCluster && p.GUID == wanted.Cluster:
-			runs = true
-		case p.Type == typeCluster:
-			free = append(free, p)
-		}
-	}
-	switch {
-	case !runs:
-		return gpt.Partition{}, refuse("the boot disk has no partition with the configuration that runs: it was written anew since this machine was started; restart it first")
-	case len(free) == 0:
-		return gpt.Partition{}, refuse("the boot disk has no second slot for a configuration: there was no room for it when the machine started (see its status), so write the node anew with `spore flash`")
-	case len(free) > 1:
-		return gpt.Partition{}, refuse("the boot disk has %d partitions for configurations beside the one that runs, so that it is not known which is free", len(free))
-	}
-	return free[0], nil
-}
-
-// look finds out what is on the ESP, and refuses what does not fit.
-func (w *writer) look(s Source) error {
-	b := w.m.Boot
-	list, err := w.esp.List(Dir)
-	if err != nil {
-		return fmt.Errorf("the ESP: %w", err)
-	}
-	var mine []string
-	room := w.esp.Free()
-	for _, f := range list {
-		e, ok := ParseEntry(f.Name)
-		if !ok || f.Dir {
-			continue
-		}
-		content, err := w.esp.Open(f)
-		if err != nil {
-			return fmt.Errorf("the ESP: %w", err)
-		}
-		runs, err := starts(content, b.RootHash, b.ClusterHash)
-		if err != nil {
-			return fmt.Errorf("the ESP: %s: %w", f.Name, err)
-		}
-		if runs {
-			w.running, mine = e, append(mine, f.Name)
-			if err := errors.Join(w.sameSigner(content, s), samePCRKey(content, s)); err != nil {
-				return err
-			}
-			continue
-		}
-		w.entries, w.files = append(w.entries, e), append(w.files, f.Name)
-		room += f.Size
-	}
-	switch {
-	case len(mine) == 0:
-		return refuse("the ESP %s has no entry that starts what runs, so that there would be nothing to go back to: write the node anew with `spore flash`", b.ESP)
-	case w.running.Counted && w.running.Left == 0:
-		return refuse("the entry that runs, %s, is marked as bad: it was started by hand; restart the machine, and push again", w.running.File())
-	case w.running.Counted:
-		return refuse("the entry that runs, %s, is on trial itself: wait until the node's roles are up with it", w.running.File())
-	case s.Head.Part.Size > w.slot.Size():
-		return refuse("the cluster part has %d KiB and its slot %d: build with larger slots.cluster in image.yaml, and write the node anew", s.Head.Part.Size>>10, w.slot.Size()>>10)
-	case room < s.Head.UKI.Size+espReserve:
-		return refuse("the ESP has room for %d MiB, and %d are needed: delete files on it that are not Spore's, or write the node anew with a larger slots.esp", room>>20, (s.Head.UKI.Size+espReserve)>>20+1)
-	}
-	return nil
-}
-
-// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed,
-// and one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry is
-// not known of all firmware. A node that takes the configuration while it runs takes it before any firmware has looked.
-func (w *writer) sameSigner(running *io.SectionReader, s Source) error {
-	if !w.m.SecureBoot {
-		return nil
-	}
-	have, err := authenticode.Signers(s.UKI, s.UKI.Size())
-	if err != nil {
-		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
-	}
-	if hash, err := authenticode.HashOf(s.UKI, s.UKI.Size()); err != nil {
-		return fmt.Errorf("the UKI of the update: %w", err)
-	} else if slices.Contains(w.m.Revoked, hash) {
-		return refuse("this machine's firmware has the UKI of the update among those that it does not start (dbx): it was revoked; build a newer one")
-	}
-	if len(have) == 0 {
-		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with --secure-boot-key and --secure-boot-cert")
-	}
-	known, err := authenticode.Signers(running, running.Size())
-	if err != nil {
-		return fmt.Errorf("the UKI that runs: %w", err)
-	}
-	for _, c := range have {
-		if slices.ContainsFunc(known, c.Equal) {
-			return nil
-		}
-	}
-	return refuse("this machine has Secure Boot on, and the UKI of the update is signed by another certificate than the one that runs: sign it with the same key")
-}
-
-// samePCRKey refuses a UKI whose value of PCR 11 another key signs than that of what runs, or none: secrets that the TPM bound to
-// images of that key, such as that of an encrypted /var, would be out of reach.
-func samePCRKey(running io.ReaderAt, s Source) error {
-	want, err := pcrKey(running)
-	if err != nil {
-		return fmt.Errorf("the UKI that runs: %w", err)
-	}
-	have, err := pcrKey(s.UKI)
-	if err != nil {
-		return fmt.Errorf("the UKI of the update: %w", err)
-	}
-	if len(want) > 0 && string(have) != string(want) {
-		return refuse("the UKI that runs has its value of the TPM's PCR 11 signed, and the UKI of the update not by the same key: the TPM would not open what it sealed; push with the same --pcr-key")
-	}
-	return nil
-}
-
-// clear removes entries that start anything but what runs.
-func (w *writer) clear() error {
-	for _, f := range w.files {
-		w.m.Say("removing " + f + " from the ESP")
-		if err := w.esp.Remove(Dir, f); err != nil {
-			return fmt.Errorf("the ESP: %w", err)
-		}
-	}
-	w.files = nil
-	return nil
-}
-
-func (w *writer) write(s Source, r Record) (Result, error) {
-	if err := w.clear(); err != nil {
-		return Result{}, err
-	}
-	w.m.Say("writing the cluster part")
-	if err := w.writeSlot(s); err != nil {
-		return Result{}, err
-	}
-	e := newEntry(append(w.entries, w.running), s.Head.UKI.SHA256)
-	fresh := Record{
-		Serial: max(s.Head.Serial, r.Serial), Issued: s.Head.Issued,
-		ClusterHash: s.Head.ClusterHash, RootHash: s.Head.RootHash,
-		Previous: w.m.Boot.ClusterHash, Entry: e.Stem, State: Staging, BootID: w.m.BootID, Down: w.m.Down,
-	}
-	if err := w.m.keepRecord(&fresh, r); err != nil {
-		return Result{}, err
-	}
-	w.m.Say("writing " + e.File() + " to the ESP")
-	if err := w.writeEntry(s, e); err != nil {
-		return Result{}, err
-	}
-	fresh.State = Staged
-	return Result{Entry: e.File(), Note: w.note, Device: w.m.Partition(w.number)}, fresh.Write(w.m.Record)
-}
-
-// piece is how much is copied at once.
-const piece = 1 << 20
-
-// writeSlot writes the cluster part, reads it back, and names the partition by its hash.
-func (w *writer) writeSlot(s Source) error {
-	if err := copyAll(w.slot, s.Part); err != nil {
-		return fmt.Errorf("write the cluster part: %w", err)
-	}
-	fresh, note := w.slot.Fresh()
-	w.note = note
-	if err := same(io.NewSectionReader(fresh, 0, s.Part.Size()), s.Head.Part.SHA256); err != nil {
-		return fmt.Errorf("the cluster part: %w", err)
-	}
-	wanted, err := bootdisk.WantedFor(s.Head.RootHash, s.Head.ClusterHash)
-	if err != nil {
-		return err
-	}
-	if err := setGUID(w.disk, w.number, wanted.Cluster); err != nil {
-		return fmt.Errorf("the boot disk: %w", err)
-	}
-	onDisk, _ := w.disk.Fresh()
-	table, err := gpt.Read(onDisk, w.disk.Size(), w.disk.SectorSize())
-	if err != nil {
-		return fmt.Errorf("read the partition table back: %w", err)
-	}
-	if p, ok := table.ByGUID(wanted.Cluster); !ok || p.Number != w.number || table.Backup {
-		return fmt.Errorf("the partition table: %w", errDiffers)
-	}
-	return nil
-}
-
-// writeEntry writes the UKI and reads it back from the disk.
-func (w *writer) writeEntry(s Source, e Entry) error {
-	content := io.NewSectionReader(s.UKI, 0, s.UKI.Size())
-	if err := w.esp.Create(Dir, e.File(), s.UKI.Size(), content, w.m.Now()); err != nil {
-		return fmt.Errorf("the ESP: %w", err)
-	}
-	fresh, _ := w.espDevice.Fresh()
-	err := readBack(fresh, w.espDevice.Size(), path.Join(Dir, e.File()), s.Head.UKI.SHA256)
-	if err != nil {
-		// It may be what the loader starts next.
-		return errors.Join(fmt.Errorf("the UKI: %w", err), w.esp.Remove(Dir, e.File()))
-	}
-	return nil
-}
-
-func readBack(r io.ReaderAt, size int64, name, want string) error {
-	f, err := fat.Open(r, size)
-	if err != nil {
-		return err
-	}
-	list, err := f.List(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	e, ok := fat.Find(list, path.Base(name))
-	if !ok {
-		return errDiffers
-	}
-	content, err := f.Open(e)
-	if err != nil {
-		return err
-	}
-	return same(content, want)
-}
-
-var errDiffers = errors.New("the disk does not hold what was written to it; it is worn out, replace it")
-
-// same compares what is on the disk with a hash.
-func same(r io.Reader, want string) error {
-	sum := sha256.New()
-	if _, err := io.Copy(sum, r); err != nil {
-		return fmt.Errorf("read it back: %w", err)
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != want {
-		return errDiffers
-	}
-	return nil
-}
-
-func copyAll(dst Device, src *io.SectionReader) error {
-	buf := make([]byte, piece)
-	for at := int64(0); at < src.Size(); {
-		n, err := src.ReadAt(buf[:min(piece, src.Size()-at)], at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if n == 0 {
-			return io.ErrUnexpectedEOF
-		}
-		if _, err := dst.WriteAt(buf[:n], at); err != nil {
-			return err
-		}
-		at += int64(n)
-	}
-	return dst.Sync()
 }

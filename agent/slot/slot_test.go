@@ -2,7 +2,9 @@ package slot
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
+	"spore/storage/pieces"
+	"spore/test/faults"
 	"spore/test/testpe"
 	"spore/wire/update"
 )
@@ -23,7 +27,7 @@ func TestAPushedConfigurationIsStartedNextAndWhatRunsStays(t *testing.T) {
 	disk := newDisk(t, oldSystem)
 	m := machineOf(t, disk, oldSystem)
 	m.Down = []string{"kafka.service"}
-	got, err := Stage(*m, newSystem.offer(t, 7, nil))
+	got, err := newSystem.push(t, m, 7, nil)
 	require.NoError(t, err)
 	s, e := boots(t, disk, oldSystem, newSystem)
 	require.Equal(t, newSystem.hash, s.hash)
@@ -33,7 +37,7 @@ func TestAPushedConfigurationIsStartedNextAndWhatRunsStays(t *testing.T) {
 	r, err := ReadRecord(m.Record)
 	require.NoError(t, err)
 	require.Equal(t, Record{
-		Serial: 7, Issued: time.Unix(1_800_000_000, 0).UTC(), ClusterHash: newSystem.hash, RootHash: rootHash, Previous: oldSystem.hash, Entry: e.Stem, State: Staged, BootID: "boot", Down: m.Down,
+		Serial: 7, Issued: time.Unix(1_800_000_000, 0).UTC(), ClusterHash: newSystem.hash, RootHash: rootHash, Previous: oldSystem.hash, PreviousRoot: rootHash, Entry: e.Stem, State: Staged, BootID: "boot", Down: m.Down,
 	}, r)
 	require.Equal(t, newSystem.hash, InfoOf(r, rootHash, oldSystem.hash, "boot", false).Staged)
 }
@@ -44,7 +48,7 @@ func TestPushesFollowEachOther(t *testing.T) {
 	m := machineOf(t, disk, runs)
 	for i, text := range []string{"first", "second", "third", "fourth"} {
 		next := makeSystem(text, "")
-		got, err := Stage(*m, next.offer(t, uint64(i+1), nil))
+		got, err := next.push(t, m, uint64(i+1), nil)
 		require.NoError(t, err)
 		s, e := boots(t, disk, runs, next)
 		require.Equal(t, next.hash, s.hash)
@@ -65,29 +69,30 @@ func TestPushesFollowEachOther(t *testing.T) {
 func TestAPushThatReplacesAStagedOne(t *testing.T) {
 	disk := newDisk(t, oldSystem)
 	m := machineOf(t, disk, oldSystem)
-	_, err := Stage(*m, newSystem.offer(t, 1, nil))
+	_, err := newSystem.push(t, m, 1, nil)
 	require.NoError(t, err)
 	other := makeSystem("another one", "")
-	_, err = Stage(*m, other.offer(t, 2, nil))
+	_, err = other.push(t, m, 2, nil)
 	require.NoError(t, err)
 	s, _ := boots(t, disk, oldSystem, newSystem, other)
 	require.Equal(t, other.hash, s.hash)
 	require.Len(t, entriesOf(t, disk), 2)
 
-	got, err := Stage(*m, oldSystem.offer(t, 3, nil))
+	got, err := oldSystem.push(t, m, 3, nil)
 	require.NoError(t, err)
 	require.True(t, got.Unchanged, "what runs is pushed: what was staged is taken back")
 	s, _ = boots(t, disk, oldSystem, other)
 	require.Equal(t, oldSystem.hash, s.hash)
-	_, err = Stage(*m, newSystem.offer(t, 2, nil))
+	_, err = newSystem.push(t, m, 2, nil)
 	require.ErrorContains(t, err, "is older (2) than the last one that this node took (3)")
 }
 
 func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
+	newDisk(t, oldSystem) // It is made once, for all of those at once.
 	for name, prepare := range map[string]func(*testing.T, *medium, *Machine){
 		"a first push": func(*testing.T, *medium, *Machine) {},
 		"where another one is staged": func(t *testing.T, disk *medium, m *Machine) {
-			_, err := Stage(*m, makeSystem("another one", "").offer(t, 1, nil))
+			_, err := makeSystem("another one", "").push(t, m, 1, nil)
 			require.NoError(t, err)
 		},
 		"where a cut left the backup of the partition table alone": func(t *testing.T, disk *medium, m *Machine) {
@@ -95,6 +100,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			before := newDisk(t, oldSystem)
 			m := machineOf(t, before, oldSystem)
 			prepare(t, before, m)
@@ -104,8 +110,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 			disk := before.clone()
 			m = machineOf(t, disk, oldSystem)
 			require.NoError(t, os.WriteFile(m.Record, orEmpty(record), 0o600))
-			offer := newSystem.offer(t, 2, nil)
-			_, err = Stage(*m, offer)
+			_, err = newSystem.push(t, m, 2, nil)
 			require.NoError(t, err)
 			rng := rand.New(rand.NewPCG(3, 4))
 			var sawOld, sawNew bool
@@ -119,7 +124,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 
 					again := machineOf(t, after, oldSystem)
 					require.NoError(t, os.WriteFile(again.Record, orEmpty(record), 0o600))
-					_, err := Stage(*again, offer)
+					_, err := newSystem.push(t, again, 2, nil)
 					require.NoError(t, err, "cut at %d", n)
 					s, _ = boots(t, after, oldSystem, newSystem)
 					require.Equal(t, newSystem.hash, s.hash)
@@ -127,6 +132,7 @@ func TestAPowerCutAtAnyWriteLeavesWhatRanOrWhatIsPushed(t *testing.T) {
 				}
 			}
 			require.True(t, sawOld && sawNew)
+			faults.Tried(t, 3*len(disk.ops))
 		})
 	}
 }
@@ -148,15 +154,15 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 		disk   func(*testing.T, *medium)
 		want   string
 	}{
-		"another cluster":  {head: func(h *update.Head) { h.Cluster = "11111111-2222-4333-8444-555555555555" }, want: "is of the cluster with the id 11111111"},
-		"without the node": {head: func(h *update.Head) { h.Nodes = []string{"edge-02"} }, want: "has no node edge-01"},
-		"another root":     {change: func(m *Machine) { m.Boot.RootHash = strings.Repeat("b", 64) }, want: "was made for another build of the image"},
-		"an older one":     {head: func(h *update.Head) { h.Serial = 4 }, want: "is older (4) than the last one that this node took (5): push its folder again"},
-		"from the network": {change: func(m *Machine) { m.Boot.NetworkURL = "http://10.0.0.1/" }, want: "was started from the network (http://10.0.0.1/)"},
-		"from a disc":      {change: func(m *Machine) { m.Boot.BootDisk.Optical = true }, want: "was started from the disc"},
-		"without a disk":   {change: func(m *Machine) { m.Boot.BootDisk.Path = "" }, want: "not known which disk"},
-		"by a BIOS":        {change: func(m *Machine) { m.Boot.EFI = false }, want: "was not started by UEFI firmware"},
-		"without an ESP":   {change: func(m *Machine) { m.Boot.ESP = "" }, want: "was not started by UEFI firmware"},
+		"another cluster":                {head: func(h *update.Head) { h.Cluster = "11111111-2222-4333-8444-555555555555" }, want: "is of the cluster with the id 11111111"},
+		"without the node":               {head: func(h *update.Head) { h.Nodes = []string{"edge-02"} }, want: "has no node edge-01"},
+		"another system since the start": {change: func(m *Machine) { m.Boot.RootHash = strings.Repeat("b", 64) }, want: "has no partition with the root file system that runs"},
+		"an older one":                   {head: func(h *update.Head) { h.Serial = 4 }, want: "is older (4) than the last one that this node took (5): push its folder again"},
+		"from the network":               {change: func(m *Machine) { m.Boot.NetworkURL = "http://10.0.0.1/" }, want: "was started from the network (http://10.0.0.1/)"},
+		"from a disc":                    {change: func(m *Machine) { m.Boot.BootDisk.Optical = true }, want: "was started from the disc"},
+		"without a disk":                 {change: func(m *Machine) { m.Boot.BootDisk.Path = "" }, want: "not known which disk"},
+		"by a BIOS":                      {change: func(m *Machine) { m.Boot.EFI = false }, want: "was not started by UEFI firmware"},
+		"without an ESP":                 {change: func(m *Machine) { m.Boot.ESP = "" }, want: "was not started by UEFI firmware"},
 		"without state": {
 			change: func(m *Machine) { m.State = state.Info{Kind: state.Tmpfs, Warning: "no disk for state"} }, want: "would forget what was pushed to it: no disk for state",
 		},
@@ -206,7 +212,7 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 				tt.disk(t, disk)
 				disk.ops = nil
 			}
-			_, err := Stage(*m, pushed.offer(t, 6, tt.head))
+			_, err := pushed.push(t, m, 6, tt.head)
 			var r Refusal
 			require.ErrorAs(t, err, &r)
 			require.ErrorContains(t, err, tt.want)
@@ -238,13 +244,13 @@ func TestForceIsForOneTime(t *testing.T) {
 	}{
 		"a newer one":                           {Record{Serial: 1, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), ""},
 		"a newer one of a clock that went back": {Record{Serial: 1, ClusterHash: "x", Issued: at(9)}, 2, false, at(5), ""},
-		"the same again":                        {Record{Serial: 2, ClusterHash: newSystem.hash, Issued: at(5)}, 2, false, at(5), ""},
+		"the same again":                        {Record{Serial: 2, ClusterHash: newSystem.hash, RootHash: rootHash, Issued: at(5)}, 2, false, at(5), ""},
 		"an older one":                          {Record{Serial: 9, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), "is older (2) than the last one that this node took (9)"},
 		"another one of the same serial":        {Record{Serial: 2, ClusterHash: "x", Issued: at(0)}, 2, false, at(5), "is older (2) than the last one that this node took (2)"},
 		"an older one by force":                 {Record{Serial: 9, ClusterHash: "x", Issued: at(0)}, 2, true, at(5), ""},
 		"the same serial by force":              {Record{Serial: 2, ClusterHash: "x", Issued: at(0)}, 2, true, at(5), ""},
 		"by force where no time is known":       {Record{Serial: 9, ClusterHash: "x"}, 2, true, at(5), ""},
-		"the forced one again, after a cut":     {Record{Serial: 9, ClusterHash: newSystem.hash, Issued: at(5)}, 2, true, at(5), ""},
+		"the forced one again, after a cut":     {Record{Serial: 9, ClusterHash: newSystem.hash, RootHash: rootHash, Issued: at(5)}, 2, true, at(5), ""},
 		"a forced one that was kept":            {Record{Serial: 9, ClusterHash: "x", Issued: at(6)}, 2, true, at(5), "was signed with --force at 2027-01-15T08:00:05Z, and the last one"},
 		"a forced one of the same moment":       {Record{Serial: 9, ClusterHash: "x", Issued: at(5)}, 2, true, at(5), "was signed with --force"},
 	} {
@@ -252,7 +258,7 @@ func TestForceIsForOneTime(t *testing.T) {
 			disk := newDisk(t, oldSystem)
 			m := machineOf(t, disk, oldSystem)
 			writeRecord(m, tt.last)
-			_, err := Stage(*m, newSystem.offer(t, tt.serial, func(h *update.Head) { h.Force, h.Issued = tt.force, tt.issued }))
+			_, err := newSystem.push(t, m, tt.serial, func(h *update.Head) { h.Force, h.Issued = tt.force, tt.issued })
 			r, readErr := ReadRecord(m.Record)
 			require.NoError(t, readErr)
 			if tt.want != "" {
@@ -271,14 +277,78 @@ func TestForceIsForOneTime(t *testing.T) {
 func TestForceForWhatRunsDoesNotForgetTheSerial(t *testing.T) {
 	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
 	writeRecord(m, Record{Serial: 9, ClusterHash: "x", State: Failed})
-	got, err := Stage(*m, oldSystem.offer(t, 2, func(h *update.Head) { h.Force = true }))
+	got, err := oldSystem.push(t, m, 2, func(h *update.Head) { h.Force = true })
 	require.NoError(t, err)
 	require.True(t, got.Unchanged)
 	r, err := ReadRecord(m.Record)
 	require.NoError(t, err)
 	require.EqualValues(t, 9, r.Serial)
-	_, err = Stage(*m, newSystem.offer(t, 8, nil))
+	_, err = newSystem.push(t, m, 8, nil)
 	require.ErrorContains(t, err, "is older (8)")
+}
+
+// Nobody knows what a node took whose record is damaged: it takes the operator's word, and no other push.
+func TestADamagedRecordIsBegunAnewByTheOperatorsWord(t *testing.T) {
+	whole, err := json.Marshal(Record{Serial: 9, ClusterHash: "x", State: Kept})
+	require.NoError(t, err)
+	flipped := bytes.Clone(whole)
+	flipped[1] ^= 1
+	damages := map[string][]byte{
+		"a bit flipped": flipped, "cut short": whole[:len(whole)-1], "empty": {}, "zeros": make([]byte, len(whole)),
+		"something behind it": append(bytes.Clone(whole), '{'), "far too long": bytes.Repeat([]byte(" "), maxRecord+1),
+	}
+	faults.Tried(t, len(damages))
+	for name, content := range damages {
+		t.Run(name, func(t *testing.T) {
+			disk, tpm := newDisk(t, oldSystem), &memory{id: "a", count: 70}
+			m := machineOf(t, disk, oldSystem)
+			m.Counter = tpm
+			require.NoError(t, os.WriteFile(m.Record, content, 0o600))
+			var refused Refusal
+			_, err := newSystem.push(t, m, 12, nil)
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, "this node's record of what was pushed to it last is damaged: ")
+			require.ErrorContains(t, err, "push the newest folder again with --force")
+			require.Empty(t, disk.ops)
+			left, err := os.ReadFile(m.Record)
+			require.NoError(t, err)
+			require.Equal(t, content, left)
+
+			_, err = newSystem.push(t, m, 12, func(h *update.Head) { h.Force, h.Cluster = true, "other" })
+			require.ErrorContains(t, err, "is of the cluster")
+			_, err = newSystem.push(t, m, 12, func(h *update.Head) { h.Force = true })
+			require.NoError(t, err)
+			r, err := ReadRecord(m.Record)
+			require.NoError(t, err)
+			require.EqualValues(t, 12, r.Serial)
+			require.Equal(t, Staged, r.State)
+			_, err = newSystem.push(t, m, 11, nil)
+			require.ErrorContains(t, err, "is older (11)", "the new record counts")
+
+			// So does the TPM, which is bound to the new record.
+			_, err = makeSystem("after that", "").push(t, m, 14, nil)
+			require.NoError(t, err)
+			writeRecord(m, r)
+			_, err = newSystem.push(t, m, 13, nil)
+			require.ErrorContains(t, err, "this node's TPM has counted (14)")
+		})
+	}
+}
+
+// What runs is known by its record no more, and stays.
+func TestADamagedRecordOfWhatRuns(t *testing.T) {
+	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
+	require.NoError(t, os.WriteFile(m.Record, []byte("{"), 0o600))
+	_, err := oldSystem.push(t, m, 3, nil)
+	require.ErrorContains(t, err, "is damaged")
+	_, err = Back(*m, Wish{})
+	require.ErrorContains(t, err, "push its folder and image with --force instead")
+	got, err := oldSystem.push(t, m, 4, func(h *update.Head) { h.Force = true })
+	require.NoError(t, err)
+	require.True(t, got.Unchanged)
+	r, err := ReadRecord(m.Record)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, r.Serial)
 }
 
 func TestWhatIsTakenAllTheSame(t *testing.T) {
@@ -286,19 +356,19 @@ func TestWhatIsTakenAllTheSame(t *testing.T) {
 		runs, pushed := makeSystem("a", "the plant"), makeSystem("b", "the plant")
 		m := machineOf(t, newDisk(t, runs), runs)
 		m.SecureBoot = true
-		_, err := Stage(*m, pushed.offer(t, 2, nil))
+		_, err := pushed.push(t, m, 2, nil)
 		require.NoError(t, err)
 	})
 	t.Run("with the same key for PCR 11", func(t *testing.T) {
 		runs, pushed := makeSystem("a", "pcr key"), makeSystem("b", "pcr key")
-		_, err := Stage(*machineOf(t, newDisk(t, runs), runs), pushed.offer(t, 2, nil))
+		_, err := pushed.push(t, machineOf(t, newDisk(t, runs), runs), 2, nil)
 		require.NoError(t, err)
 	})
 	t.Run("twice", func(t *testing.T) {
 		disk := newDisk(t, oldSystem)
 		m := machineOf(t, disk, oldSystem)
 		for range 2 {
-			_, err := Stage(*m, newSystem.offer(t, 2, nil))
+			_, err := newSystem.push(t, m, 2, nil)
 			require.NoError(t, err)
 		}
 		require.Len(t, entriesOf(t, disk), 2)
@@ -319,7 +389,7 @@ func TestADiskThatKeepsSomethingElseIsFoundOut(t *testing.T) {
 			w.worn = path == worn
 			return w, err
 		}
-		_, err := Stage(*m, newSystem.offer(t, 2, nil))
+		_, err := newSystem.push(t, m, 2, nil)
 		require.ErrorContains(t, err, want)
 		s, _ := boots(t, disk, oldSystem)
 		require.Equal(t, oldSystem.hash, s.hash)
@@ -337,61 +407,107 @@ func (w *wornContent) WriteAt(b []byte, off int64) (int, error) {
 	return w.window.WriteAt(b, off)
 }
 
-func TestWhatWasChangedOnTheWayIsRefused(t *testing.T) {
-	good := newSystem.wire(t, 3, nil)
-	at := bytes.Index(good, newSystem.part)
-	flip := func(i int) []byte {
-		b := bytes.Clone(good)
-		b[i] ^= 1
-		return b
-	}
-	other := newSystem
-	other.hash = oldSystem.hash
-	swapped := newSystem
-	swapped.uki = oldSystem.uki
-	text := newSystem
-	text.uki = []byte("roothash=" + rootHash + " spore.clusterhash=" + newSystem.hash + " ")
-	// A UKI that starts something else, with the words where no signature covers them, or where stage1 does not look.
-	words := "roothash=" + rootHash + " spore.clusterhash=" + newSystem.hash + " "
-	smuggled := func(uki []byte) []byte {
-		s := newSystem
-		s.uki = uki
-		return s.wire(t, 3, nil)
-	}
-	old := "roothash=" + rootHash + " spore.clusterhash=" + oldSystem.hash + " "
-	sections := func(list ...testpe.Section) []byte { return testpe.Program(list...) }
-	broken := newSystem
-	broken.part = flip(at + 5000)[at : at+len(newSystem.part)]
+func TestWhatTheKeyDidNotSignIsNoUpdate(t *testing.T) {
+	good := newSystem.head(t, 3, nil)
 	for name, tt := range map[string]struct {
 		data []byte
 		keys []string
 		want string
 	}{
-		"a bit of the cluster part":      {flip(at + 100), signingKeys, "its cluster part was changed on the way"},
-		"a bit of the UKI":               {flip(len(good) - 1), signingKeys, "its UKI was changed on the way"},
-		"a byte less":                    {good[:len(good)-1], signingKeys, "it has"},
-		"a byte more":                    {append(bytes.Clone(good), 0), signingKeys, "it has"},
-		"an image without keys":          {good, nil, "was built without keys"},
-		"another key":                    {good, []string{"AAAA"}, "is not signed by this cluster"},
-		"a UKI of another cluster part":  {swapped.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
-		"a UKI with the words behind it": {smuggled(append(bytes.Clone(oldSystem.uki), words...)), signingKeys, "does not start its cluster part"},
-		"a UKI with the words in another section": {smuggled(sections(
-			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".osrel", Data: []byte(words)},
-		)), signingKeys, "does not start its cluster part"},
-		"a UKI with two command lines": {smuggled(sections(
-			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".cmdline", Data: []byte(words)},
-		)), signingKeys, "does not start its cluster part"},
-		"a UKI with both in one command line":    {smuggled(sections(testpe.Section{Name: ".cmdline", Data: []byte(old + words)})), signingKeys, "does not start its cluster part"},
-		"a UKI without a command line":           {smuggled(sections(testpe.Section{Name: ".osrel", Data: []byte(words)})), signingKeys, "does not start its cluster part"},
-		"a UKI that is none":                     {text.wire(t, 3, nil), signingKeys, "not a program that firmware starts"},
-		"a cluster part with another tree":       {broken.wire(t, 3, nil), signingKeys, "the cluster part of the update: block 1"},
-		"a head that names another cluster part": {other.wire(t, 3, nil), signingKeys, "does not start its cluster part"},
+		"an image without keys": {good, nil, "was built without keys"},
+		"another key":           {good, []string{"AAAA"}, "is not signed by this cluster"},
+		"another serial":        {bytes.Replace(good, []byte(`"serial":3`), []byte(`"serial":4`), 1), signingKeys, "is not signed by this cluster"},
+		"nothing":               {nil, signingKeys, "ends in its head"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := OpenSource(bytes.NewReader(tt.data), int64(len(tt.data)), tt.keys)
+			_, err := OpenMessage(bytes.NewReader(tt.data), tt.keys)
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+func TestAnObjectThatWasChangedOnTheWayIsAskedForAgain(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"a bit":          func(b []byte) []byte { b = bytes.Clone(b); b[len(b)/2] ^= 1; return b },
+		"a byte less":    func(b []byte) []byte { return b[:len(b)-1] },
+		"a byte more":    func(b []byte) []byte { return append(bytes.Clone(b), 0) },
+		"something else": func([]byte) []byte { return []byte("else") },
+	} {
+		for which := range 3 {
+			t.Run(fmt.Sprint(name, " ", which), func(t *testing.T) {
+				disk := newDisk(t, oldSystem)
+				m := machineOf(t, disk, oldSystem)
+				p := newSystem.withRoot(newRoot, "").pusher(t, 3, nil)
+				bad := pieces.SumOf(newSystem.withRoot(newRoot, "").objects(t)[[]int{0, 1, 2}[which]])
+				good := p.objects[bad]
+				p.objects[bad] = change(good)
+				_, err := p.run(t, m)
+				require.ErrorContains(t, err, "the node asks again for what it was sent")
+				s, _ := boots(t, disk, oldSystem)
+				require.Equal(t, oldSystem.hash, s.hash)
+
+				p.objects[bad] = good
+				_, err = p.run(t, m)
+				require.NoError(t, err)
+				s, _ = boots(t, disk, oldSystem, newSystem.withRoot(newRoot, ""))
+				require.Equal(t, newRoot.hash, s.root.hash)
+			})
+		}
+	}
+}
+
+func TestAnUpdateThatWouldNotStartIsRefused(t *testing.T) {
+	other := newSystem
+	other.hash = oldSystem.hash
+	swapped := newSystem
+	swapped.uki = oldSystem.uki
+	// A UKI that starts something else, with the words where no signature covers them, or where stage1 does not look.
+	words := "roothash=" + rootHash + " spore.clusterhash=" + newSystem.hash + " "
+	text := newSystem
+	text.uki = []byte(words)
+	smuggled := func(uki []byte) system {
+		s := newSystem
+		s.uki = uki
+		return s
+	}
+	old := "roothash=" + rootHash + " spore.clusterhash=" + oldSystem.hash + " "
+	sections := func(list ...testpe.Section) []byte { return testpe.Program(list...) }
+	broken := newSystem
+	broken.part = bytes.Clone(broken.part)
+	broken.part[5000] ^= 1
+	for name, tt := range map[string]struct {
+		system system
+		want   string
+	}{
+		"a UKI of another cluster part":  {swapped, "does not start its cluster part"},
+		"a UKI of another root":          {func() system { s := newSystem.withRoot(newRoot, ""); s.uki = newSystem.uki; return s }(), "does not start its cluster part"},
+		"a UKI with the words behind it": {smuggled(append(bytes.Clone(oldSystem.uki), words...)), "does not start its cluster part"},
+		"a UKI with the words in another section": {smuggled(sections(
+			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".osrel", Data: []byte(words)},
+		)), "does not start its cluster part"},
+		"a UKI with two command lines": {smuggled(sections(
+			testpe.Section{Name: ".cmdline", Data: []byte(old)}, testpe.Section{Name: ".cmdline", Data: []byte(words)},
+		)), "does not start its cluster part"},
+		"a UKI with both in one command line": {smuggled(sections(testpe.Section{Name: ".cmdline", Data: []byte(old + words)})), "does not start its cluster part"},
+		"a UKI without a command line":        {smuggled(sections(testpe.Section{Name: ".osrel", Data: []byte(words)})), "does not start its cluster part"},
+		"a UKI that is none":                  {text, "not a program that firmware starts"},
+		"a cluster part with another tree":    {broken, "the cluster part of the update: block 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := newDisk(t, oldSystem)
+			m := machineOf(t, disk, oldSystem)
+			_, err := tt.system.push(t, m, 3, nil)
+			var r Refusal
+			require.ErrorAs(t, err, &r)
+			require.ErrorContains(t, err, tt.want)
+			require.Empty(t, disk.ops)
+			require.NoDirExists(t, m.Work)
+		})
+	}
+	m := machineOf(t, newDisk(t, oldSystem), oldSystem)
+	got, err := other.push(t, m, 3, nil)
+	require.NoError(t, err)
+	require.True(t, got.Unchanged, "a head that names the cluster part that runs: nothing else of it is looked at")
 }
 
 func TestEntryNames(t *testing.T) {
@@ -423,7 +539,7 @@ func TestEntryNames(t *testing.T) {
 }
 
 func TestWhatTheStatusSaysOfEachState(t *testing.T) {
-	base := Record{Serial: 4, ClusterHash: "new", Previous: "old", BootID: "then", Starts: 2, Problem: "mosquitto.service did not come up"}
+	base := Record{Serial: 4, ClusterHash: "new", RootHash: "root", Previous: "old", BootID: "then", Starts: 2, Problem: "mosquitto.service did not come up"}
 	for name, tt := range map[string]struct {
 		state, runs, boot string
 		want              Info

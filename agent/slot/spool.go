@@ -16,50 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/storage/atomicfile"
+	"spore/wire/update"
 )
 
 // Wish is what is asked for besides.
 type Wish struct {
 	// By is who asks, for the journal.
 	By string `json:"by,omitempty"`
-	// Reboot restarts the machine when the configuration is written. Without it, the running node takes at once what it can.
+	// Reboot restarts the machine when the update is written. Without it, the running node takes at once what it can.
 	Reboot bool `json:"reboot,omitempty"`
-}
-
-// Answer is what became of an update.
-type Answer struct {
-	Node        string `json:"node,omitempty"`
-	Serial      uint64 `json:"serial,omitempty"`
-	ClusterHash string `json:"clusterHash,omitempty"`
-	Result
-	// Live says that the running node took it at once, and Restarted which units were restarted for that.
-	Live      bool     `json:"live,omitempty"`
-	Restarted []string `json:"restarted,omitempty"`
-	// Waits says what has to wait for the next start, and why.
-	Waits []string `json:"waits,omitempty"`
-	// Reboot says that the machine restarts now.
-	Reboot bool `json:"reboot,omitempty"`
-	// Error says why nothing became of it.
-	Error string `json:"error,omitempty"`
-}
-
-// Text is the answer for people.
-func (a Answer) Text() string {
-	switch {
-	case a.Error != "":
-		return a.Error
-	case a.Unchanged:
-		return fmt.Sprintf("configuration %d runs already (%s)", a.Serial, a.Entry)
-	case a.Live && len(a.Restarted) == 0:
-		return fmt.Sprintf("configuration %d is in effect and written (%s); no program had to be restarted", a.Serial, a.Entry)
-	case a.Live:
-		return fmt.Sprintf("configuration %d is in effect and written (%s); restarted %s", a.Serial, a.Entry, strings.Join(a.Restarted, ", "))
-	case len(a.Waits) > 0 && !a.Reboot:
-		return fmt.Sprintf("configuration %d is written (%s); the machine takes it at its next start, because of %s", a.Serial, a.Entry, strings.Join(a.Waits, "; "))
-	case a.Reboot:
-		return fmt.Sprintf("configuration %d is written (%s); the machine restarts with it now", a.Serial, a.Entry)
-	}
-	return fmt.Sprintf("configuration %d is written (%s); the machine takes it at its next start", a.Serial, a.Entry)
+	// DryRun writes nothing, and has what would be sent and changed be answered.
+	DryRun bool `json:"dryRun,omitempty"`
+	// GiveUp takes a configuration that takes the way back to another root away.
+	GiveUp bool `json:"giveUp,omitempty"`
+	// Pull says that the node fetched the update by itself: then it has to be new.
+	Pull bool `json:"pull,omitempty"`
+	// Later leaves the running node as it is, also where it could take the update at once.
+	Later bool `json:"later,omitempty"`
+	// Back asks for the system before instead of an update; there is no content.
+	Back bool `json:"back,omitempty"`
 }
 
 // Spool is the directory in which the API of the node, which may write to no disk, leaves updates for a unit of root:
@@ -107,9 +82,9 @@ func (s Spool) Put(r io.Reader, limit int64, w Wish) (id string, err error) {
 }
 
 // Answered takes the answer to an update; nil while there is none.
-func (s Spool) Answered(id string) (*Answer, error) {
+func (s Spool) Answered(id string) (*update.Answer, error) {
 	name := filepath.Join(string(s), id+".answer")
-	var a Answer
+	var a update.Answer
 	if err := atomicfile.ReadJSON(name, &a); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -125,15 +100,15 @@ func (s Spool) Drop(id string) {
 	}
 }
 
-// Next is the update that has waited longest; nil when there is none. The spool is another user's: names, links and content
-// may be anything.
+// Next is the update that has waited longest; nil when there is none. The spool is another user's: names, links and
+// content may be anything.
 func (s Spool) Next() (*Job, error) {
 	entries, err := os.ReadDir(string(s))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for pushed configurations: %w", err)
+		return nil, fmt.Errorf("look for updates: %w", err)
 	}
 	type waiting struct {
 		id   string
@@ -189,7 +164,7 @@ func (j *Job) Discard() {
 }
 
 // Answer leaves what became of it.
-func (j *Job) Answer(a Answer) error {
+func (j *Job) Answer(a update.Answer) error {
 	j.Discard()
 	return atomicfile.WriteJSON(filepath.Join(j.dir, j.id+".answer"), a)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/wire/nodeapi"
+	"spore/wire/update"
 )
 
 func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
@@ -34,7 +35,7 @@ func TestWhatIsPutIsTakenOnceAndAnswered(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, j.CopyTo(&b, 6))
 	require.Equal(t, "update", b.String())
-	require.NoError(t, j.Answer(Answer{Serial: 3, Result: Result{Entry: "x.efi"}}))
+	require.NoError(t, j.Answer(update.Answer{Serial: 3, Entry: "x.efi"}))
 	a, err = s.Answered(id)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, a.Serial)
@@ -60,7 +61,7 @@ func TestWhatIsNoUpdateInTheSpoolIsNotRead(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, Wish{}, j.Wish)
 			require.Error(t, j.CopyTo(&bytes.Buffer{}, 6))
-			require.NoError(t, j.Answer(Answer{Error: "no"}))
+			require.NoError(t, j.Answer(update.Answer{Error: "no"}))
 			none, err := s.Next()
 			require.NoError(t, err)
 			require.Nil(t, none, "it is not tried again and again")
@@ -77,8 +78,8 @@ func TestWhatIsNoUpdateInTheSpoolIsNotRead(t *testing.T) {
 }
 
 func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
-	for name, answer := range map[string]Answer{
-		"taken":   {Serial: 4, Result: Result{Entry: "x+3.efi"}, Reboot: true},
+	for name, answer := range map[string]update.Answer{
+		"taken":   {Serial: 4, Entry: "x+3.efi", Reboot: true},
 		"refused": {Error: "the update is refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,10 +94,10 @@ func TestTheAPIAnswersWithWhatBecameOfIt(t *testing.T) {
 				}
 			}()
 			w := httptest.NewRecorder()
-			r := httptest.NewRequest(http.MethodPost, "/v1/config?reboot=true", strings.NewReader("update"))
+			r := httptest.NewRequest(http.MethodPost, "/v1/update?reboot=true", strings.NewReader("update"))
 			Handler(s)(w, r, nodeapi.Caller{Name: "anna"})
 			require.Equal(t, http.StatusOK, w.Code)
-			var got Answer
+			var got update.Answer
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 			require.Equal(t, answer, got)
 		})
@@ -113,7 +114,7 @@ func TestAPushHasNoOtherParameters(t *testing.T) {
 	} {
 		s := Spool(t.TempDir())
 		w := httptest.NewRecorder()
-		Handler(s)(w, httptest.NewRequest(http.MethodPost, "/v1/config?"+query, strings.NewReader("update")), nodeapi.Caller{Name: "anna"})
+		Handler(s)(w, httptest.NewRequest(http.MethodPost, "/v1/update?"+query, strings.NewReader("update")), nodeapi.Caller{Name: "anna"})
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
 		require.Contains(t, w.Body.String(), want)
 		left, err := os.ReadDir(string(s))
@@ -123,8 +124,41 @@ func TestAPushHasNoOtherParameters(t *testing.T) {
 	for query, want := range map[string]bool{"": false, "reboot=false": false, "reboot=true": true} {
 		v, err := url.ParseQuery(query)
 		require.NoError(t, err)
-		w, err := parseWish(v)
-		require.NoError(t, err)
-		require.Equal(t, Wish{Reboot: want}, w)
+		var reboot bool
+		require.NoError(t, parseWish(v, flags{"reboot": &reboot}))
+		require.Equal(t, want, reboot)
 	}
+}
+
+func TestWhatIsAskedForReachesRoot(t *testing.T) {
+	for query, tt := range map[string]struct {
+		handler func(Spool) func(http.ResponseWriter, *http.Request, nodeapi.Caller)
+		want    Wish
+	}{
+		"dryRun=true":                    {Handler, Wish{By: "anna", DryRun: true}},
+		"reboot=true&giveUpWayBack=true": {Handler, Wish{By: "anna", Reboot: true, GiveUp: true}},
+		"":                               {BackHandler, Wish{By: "anna", Back: true}},
+		"dryRun=1":                       {BackHandler, Wish{By: "anna", Back: true, DryRun: true}},
+	} {
+		s := Spool(t.TempDir())
+		wishes := make(chan Wish, 1)
+		go func() {
+			for {
+				if j, err := s.Next(); err == nil && j != nil {
+					_ = j.Answer(update.Answer{Serial: 4})
+					wishes <- j.Wish
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		w := httptest.NewRecorder()
+		tt.handler(s)(w, httptest.NewRequest(http.MethodPost, "/x?"+query, strings.NewReader("")), nodeapi.Caller{Name: "anna"})
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+		require.Equal(t, tt.want, <-wishes)
+	}
+	w := httptest.NewRecorder()
+	BackHandler(Spool(t.TempDir()))(w, httptest.NewRequest(http.MethodPost, "/x?reboot=true", nil), nodeapi.Caller{})
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), `there is no parameter "reboot"`)
 }

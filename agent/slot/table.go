@@ -18,23 +18,25 @@ type Disk interface {
 	SectorSize() int
 }
 
-// setGUID gives a partition another GUID. The backup of the table is written and flushed before the primary, so that one of
+// setGUIDs gives partitions other GUIDs, by their numbers. The backup of the table is written and flushed before the primary, so that one of
 // the two is sound at any time; both name the same partitions in the same places, before and after. All else in the table
 // stays as it is, as other tools made it.
-func setGUID(d Disk, number int, guid gpt.GUID) error {
+func setGUIDs(d Disk, guids map[int]gpt.GUID) error {
 	t, err := gpt.Read(d, d.Size(), d.SectorSize())
 	if err != nil {
 		return err
 	}
 	if t.Backup {
-		return repair(d, t, number, guid)
+		return repair(d, t, guids)
 	}
 	header, entries, err := primary(d)
 	if err != nil {
 		return err
 	}
 	le, sector := binary.LittleEndian, int64(d.SectorSize())
-	copy(entries[int64(number-1)*int64(le.Uint32(header[84:]))+16:], guid.OnDisk())
+	for number, guid := range guids {
+		copy(entries[int64(number-1)*int64(le.Uint32(header[84:]))+16:], guid.OnDisk())
+	}
 	backup := int64(le.Uint64(header[32:]))
 	array := backup - (int64(len(entries))+sector-1)/sector
 	if array <= int64(le.Uint64(header[48:])) || (backup+1)*sector > d.Size() {
@@ -80,9 +82,9 @@ func writeCopy(d Disk, header, entries []byte, at, array int64) error {
 }
 
 // repair writes the table anew where a cut left only its backup: the primary first, since the backup is what is sound.
-func repair(d Disk, t gpt.Table, number int, guid gpt.GUID) error {
+func repair(d Disk, t gpt.Table, guids map[int]gpt.GUID) error {
 	for i := range t.Partitions {
-		if t.Partitions[i].Number == number {
+		if guid, ok := guids[t.Partitions[i].Number]; ok {
 			t.Partitions[i].GUID = guid
 		}
 	}

@@ -54,6 +54,8 @@ const timesyncd = "systemd-timesyncd.service"
 // table is looked at from the top where no service has a row for a setting; the first row that fits counts.
 var table = []row{
 	{path: "trialMinutes"},
+	{path: "trialSettle"},
+	{path: "updates."},
 	{path: "nodes"},
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},

@@ -83,6 +83,11 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"members.dns-server", "nodes"},
 		},
 		"a bound for the next trial": {change: func(in *Input) { in.Cluster.TrialMinutes = 3 }, changes: []string{"trialMinutes"}},
+		"where updates are": {
+			change:  func(in *Input) { in.Cluster.Updates = &spec.Updates{From: []string{"http://x"}, Every: 5} },
+			changes: []string{"updates.every", "updates.from"},
+		},
+		"how long the next trial lasts": {change: func(in *Input) { in.Cluster.TrialSettle = 3 }, changes: []string{"trialSettle"}},
 		"another master": {
 			base: master, change: func(in *Input) { in.Cluster.Members["control-plane"] = []string{"a", "b"} },
 			changes: []string{"members.control-plane"}, reboot: []string{"members.control-plane: masters form a quorum"},

@@ -6,11 +6,10 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"spore/agent/dm"
 	"spore/agent/format/squashfs"
 	"spore/agent/format/verity"
+	"spore/agent/verified"
 )
 
 // copyPart copies the files of a cluster part into memory. The slot is not held: the next configuration goes there. As
@@ -24,29 +23,12 @@ func copyPart(device, clusterHash, dir string) error {
 	if err != nil {
 		return err
 	}
-	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("check %s by its hash tree: %w", device, err)
-	}
-	defer control.Close()
-	name := fmt.Sprintf("spore-live-%d", os.Getpid())
-	node, err := dm.Create(control, name, "CRYPT-VERITY-"+clusterHash[:32]+"-"+name, target)
-	if err != nil {
-		return fmt.Errorf("check %s by its hash tree: %w", device, err)
-	}
 	mount := dir + ".mount"
-	err = os.MkdirAll(mount, 0o755)
-	if err == nil {
-		const flags = unix.MS_RDONLY | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
-		err = unix.Mount("/dev/"+node, mount, "squashfs", flags, "")
-	}
-	// From now on it goes away when it is unmounted, whatever becomes of this process.
-	gone := dm.Remove(control, name)
+	unmount, err := verified.Mount(target, fmt.Sprintf("spore-live-%d", os.Getpid()), clusterHash, mount)
 	if err != nil {
-		return errors.Join(fmt.Errorf("mount %s: %w", device, err), gone)
+		return fmt.Errorf("check %s by its hash tree: %w", device, err)
 	}
-	err = os.CopyFS(dir, os.DirFS(mount))
-	return errors.Join(err, unix.Unmount(mount, 0), os.Remove(mount), gone)
+	return errors.Join(os.CopyFS(dir, os.DirFS(mount)), unmount())
 }
 
 // targetOf is what the kernel is told of a cluster part: where it is, and where its hash tree, which follows its file

@@ -3,6 +3,7 @@ package staged
 import (
 	"os"
 
+	"spore/agent/bootloader"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -13,7 +14,14 @@ func Now(m *node.Machine) *slot.Info {
 	r, err := slot.ReadRecord(m.Root.At(paths.Update))
 	i := slot.InfoOf(r, m.Boot.RootHash, m.Boot.ClusterHash, m.BootID(), counted(m))
 	if i != nil && err != nil {
-		i.Problem = err.Error()
+		i.Problem = err.Error() + "; a push with --force begins a new one"
+	}
+	if i == nil {
+		return nil
+	}
+	loader, err := bootloader.Read(m.Root.At(paths.Loader))
+	if i.Loader = loader.Text(); err != nil {
+		i.Loader = err.Error()
 	}
 	return i
 }

@@ -1,6 +1,6 @@
-// Package staged takes a configuration for the next start, from a file or from the spool of the node's API: it is
-// looked at, written to the other slot (package slot), and taken at once where that can be (package running). It also
-// tells which configuration runs and which is staged.
+// Package staged takes an update for the next start, from a file or from the spool of the node's API: it is looked
+// at, written to the other slot (package slot), and taken at once where that can be (package running). It also tells
+// which configuration runs and which is staged.
 package staged
 
 import (
@@ -14,10 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/clock"
 	"spore/agent/config/running"
 	"spore/agent/dbx"
 	"spore/agent/detect"
 	"spore/agent/firmware"
+	"spore/agent/loader"
 	"spore/agent/node"
 	"spore/agent/nvcounter"
 	"spore/agent/paths"
@@ -31,7 +33,7 @@ import (
 	"spore/wire/update"
 )
 
-// File takes a configuration that `spore push --output` made, from a file.
+// File takes an update that `spore push --output` made, from a file.
 func File(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io.Writer) error {
 	m.ReadBoot()
 	f, err := os.Open(path)
@@ -43,8 +45,12 @@ func File(ctx context.Context, m *node.Machine, path string, o slot.Wish, out io
 	if r.Error != "" {
 		return errors.New(r.Error)
 	}
+	if r.Lacks != nil && !r.DryRun {
+		return fmt.Errorf("the file does not hold all that this node lacks (%d pieces of %d KiB): make it with "+
+			"`spore push --output FILE --root`, or push by the network", r.Lacks.Count, r.Lacks.Bytes>>10)
+	}
 	fmt.Fprintln(out, r.Text())
-	if o.Reboot && !r.Unchanged {
+	if r.Reboot {
 		return m.Restart(ctx)
 	}
 	return nil
@@ -64,7 +70,7 @@ func Spool(ctx context.Context, m *node.Machine) error {
 			return err
 		}
 		m.Say(fmt.Sprintf("pushed by %.64q: %s", job.Wish.By, r.Text()))
-		if job.Wish.Reboot && r.Error == "" && !r.Unchanged {
+		if r.Reboot {
 			// The answer has to be on its way before the network ends.
 			time.Sleep(2 * time.Second)
 			return m.Restart(ctx)
@@ -73,9 +79,12 @@ func Spool(ctx context.Context, m *node.Machine) error {
 }
 
 // takeJob copies an update to where the API's user cannot change it any more while it is looked at.
-func takeJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
-	fail := func(err error) slot.Answer { return slot.Answer{Error: err.Error()} }
+func takeJob(ctx context.Context, m *node.Machine, job *slot.Job) update.Answer {
+	fail := func(err error) update.Answer { return update.Answer{Error: err.Error()} }
 	defer job.Discard()
+	if job.Wish.Back {
+		return back(ctx, m, job.Wish)
+	}
 	if _, err := stateForPush(m); err != nil {
 		return fail(err)
 	}
@@ -85,8 +94,11 @@ func takeJob(ctx context.Context, m *node.Machine, job *slot.Job) slot.Answer {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := job.CopyTo(f, update.MaxSize); err != nil {
+	if err := job.CopyTo(f, update.MaxMessage); err != nil {
 		return fail(fmt.Errorf("keep the update: %w", err))
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fail(fmt.Errorf("read the update: %w", err))
 	}
 	return take(ctx, m, f, job.Wish)
 }
@@ -98,61 +110,76 @@ func stateForPush(m *node.Machine) (state.Info, error) {
 		return info, fmt.Errorf("it is not known what /var is: %w", err)
 	}
 	if info.Kind != state.Partition {
-		return info, slot.Refusal{Reason: "this node has no state partition and would forget what was pushed to it: " + info.Warning}
+		return info, slot.Refusal{Reason: "this node has no state partition and would forget what was pushed to " +
+			"it: " + info.Warning}
 	}
 	return info, nil
 }
 
 // take looks at an update and puts it on the disk.
-func take(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) slot.Answer {
+func take(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) update.Answer {
 	r, err := stage(ctx, m, f, o)
 	if err != nil {
-		return slot.Answer{Error: err.Error()}
+		return update.Answer{Error: err.Error()}
 	}
 	return r
 }
 
-func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.Answer, error) {
+func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (update.Answer, error) {
 	_, c, n, err := m.Node()
 	if err != nil {
-		return slot.Answer{}, err
+		return update.Answer{}, err
 	}
 	if n == nil {
-		return slot.Answer{}, fmt.Errorf("%w, and takes no configuration", detect.ErrUnmatched)
+		return update.Answer{}, fmt.Errorf("%w, and takes no update", detect.ErrUnmatched)
 	}
-	info, err := f.Stat()
+	msg, err := slot.OpenMessage(f, c.SigningKeys)
 	if err != nil {
-		return slot.Answer{}, err
+		return update.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
-	src, err := slot.OpenSource(f, info.Size(), c.SigningKeys)
-	if err != nil {
-		return slot.Answer{}, fmt.Errorf("the update is refused: %w; nothing was changed", err)
-	}
-	if src.Head.Force {
-		m.Say(src.Head.String())
+	h := msg.Head
+	if h.Force {
+		m.Say(h.String())
 	}
 	sm, err := machine(ctx, m, c, n)
 	if err != nil {
-		return slot.Answer{}, err
+		return update.Answer{}, err
 	}
 	endCounting := countBy(m, &sm)
-	r, err := slot.Stage(sm, src)
+	r, err := slot.Stage(sm, msg, o)
 	endCounting()
 	var refused slot.Refusal
 	if errors.As(err, &refused) {
 		err = fmt.Errorf("the update is refused: %w; nothing was changed", err)
 	}
 	if err != nil {
-		return slot.Answer{}, err
+		return update.Answer{}, err
 	}
-	a := slot.Answer{Node: n.Name, Serial: src.Head.Serial, ClusterHash: src.Head.ClusterHash, Result: r, Reboot: o.Reboot && !r.Unchanged}
+	a := update.Answer{
+		Node: n.Name, Serial: h.Serial, ClusterHash: h.ClusterHash, Lacks: r.Lacks, Change: r.Change,
+		Entry: r.Entry, Unchanged: r.Unchanged, Note: r.Note, DryRun: o.DryRun,
+	}
+	if o.DryRun || r.Lacks != nil {
+		return a, nil
+	}
+	// Of a new system and a new boot loader one is tried at a time. A loader that cannot be renewed holds no update back.
+	if err := loader.Step(ctx, m); err != nil {
+		m.Say("the boot loader: " + err.Error())
+	}
 	switch {
 	case r.Unchanged:
 		return a, running.End(ctx, m, n)
 	case o.Reboot:
+		a.Reboot = true
+		return a, nil
+	case o.Later:
+		a.Waits = []string{"updates: what the node fetches by itself is not taken while it runs"}
+		return a, nil
+	case r.Device == "":
+		a.Waits = []string{"its root: it is another one than what runs"}
 		return a, nil
 	}
-	p, err := running.Take(ctx, m, r.Device, src.Head.ClusterHash, n)
+	p, err := running.Take(ctx, m, r.Device, h.ClusterHash, n)
 	if err != nil {
 		return a, takeBack(m, sm, r.Entry, err)
 	}
@@ -166,7 +193,9 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (slot.
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.
 func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
-	return errors.Join(why, err, running.ChangeRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Failed, why.Error() }))
+	return errors.Join(why, err, running.ChangeRecord(m, func(r *slot.Record) {
+		r.State, r.Problem = slot.Failed, why.Error()
+	}))
 }
 
 // machine is this machine for package slot.
@@ -176,10 +205,19 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 		return slot.Machine{}, err
 	}
 	sm := slot.Machine{
-		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, Record: m.Root.At(paths.Update), BootID: m.BootID(), Now: m.Now, Say: m.Say,
+		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, BootID: m.BootID(), Now: m.Now, Say: m.Say,
+		Record: m.Root.At(paths.Update), Work: m.Root.At(paths.UpdateWork),
+		Loader: m.Root.At(paths.Loader),
 		Open: func(path string, whole bool) (slot.Device, error) {
 			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
 		},
+	}
+	sm.Versions = versions(m)
+	sm.Unsafe = func(newer, older map[string]string) string { return unsafeBack(newer, older, n.Roles) }
+	sm.Look = func(root, tree, rootHash string) (refused, said []string) { return lookAt(m, root, tree, rootHash) }
+	// Without a state the clock is not known to be kept.
+	if s, err := clock.ReadState(m.Root.At(paths.TimeState)); err == nil {
+		sm.Synchronized = s.Synchronized
 	}
 	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
