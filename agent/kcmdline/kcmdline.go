@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"spore/cluster/spec"
 	"spore/storage/gpt"
@@ -29,7 +30,14 @@ type Args struct {
 	// Slow is by how much the machine is slower than others (spore.slow=, 1 to spec.MaxSlow); 0 when nobody says. A
 	// rehearsal in emulation says it to all of its machines.
 	Slow int
+	// Watchdog is how long the hardware watchdog waits (systemd.watchdog_sec= of systemd, in whole seconds, 1 to
+	// 3600); 0 when nobody says, or with a form that only systemd knows. It is negative when the watchdog is to be left
+	// alone: off or 0, and where systemd is told to take another one (systemd.watchdog_device=).
+	Watchdog time.Duration
 }
+
+// maxWatchdog bounds Args.Watchdog, in seconds.
+const maxWatchdog = 3600
 
 // Parse reads Args. Both hashes must be there; one that is given twice must say the same.
 func Parse(line string) (Args, error) {
@@ -73,11 +81,39 @@ func Parse(line string) (Args, error) {
 			}
 		}
 	}
+	a.Watchdog = watchdogOf(words(line))
 	all := words(line)
 	if i := slices.Index(all, spec.EndOfWords); i >= 0 {
 		a.Outside = all[i+1:]
 	}
 	return a, nil
+}
+
+// watchdogOf reads Args.Watchdog. The last word counts, as for systemd.
+func watchdogOf(words []string) (d time.Duration) {
+	other := false
+	for _, word := range words {
+		if device, ok := strings.CutPrefix(word, "systemd.watchdog_device="); ok {
+			other = device != "" && device != "/dev/watchdog" && device != "/dev/watchdog0"
+		}
+		value, ok := strings.CutPrefix(word, "systemd.watchdog_sec=")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		switch {
+		case value == "off" || err == nil && n == 0:
+			d = -1
+		case err == nil && n >= 1 && n <= maxWatchdog:
+			d = time.Duration(n) * time.Second
+		default:
+			d = 0
+		}
+	}
+	if other {
+		return -1
+	}
+	return d
 }
 
 // words splits the line; quotes are taken away.

@@ -3,6 +3,7 @@ package kcmdline_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +72,23 @@ func TestHowSlowTheMachineIsIsTheLastThatIsSaid(t *testing.T) {
 	for _, bad := range []string{"", "0", "-1", "21", "fast", "1.5"} {
 		_, err := kcmdline.Parse(line + " spore.slow=" + bad)
 		require.ErrorContains(t, err, "spore.slow is \""+bad+"\"; write 1 to 20")
+	}
+}
+
+func TestHowLongTheWatchdogWaitsIsReadAsSystemdDoes(t *testing.T) {
+	line := "roothash=" + a + " spore.clusterhash=" + b
+	for text, want := range map[string]time.Duration{
+		"": 0, " systemd.watchdog_sec=20": 20 * time.Second, " systemd.watchdog_sec=20 systemd.watchdog_sec=90": 90 * time.Second, " systemd.watchdog_sec=3600": time.Hour,
+		" systemd.watchdog_sec=off": -1, " systemd.watchdog_sec=0": -1, " systemd.watchdog_sec=off systemd.watchdog_sec=5": 5 * time.Second,
+		" systemd.watchdog_device=/dev/watchdog1": -1, " systemd.watchdog_device=/dev/watchdog1 systemd.watchdog_sec=5": -1, " systemd.watchdog_device=/dev/watchdog0": 0,
+		" systemd.watchdog_device=/dev/watchdog1 systemd.watchdog_device=": 0, " systemd.watchdog_device=/dev/watchdog systemd.watchdog_sec=5": 5 * time.Second,
+		// What only systemd knows leaves stage1 with its own time.
+		" systemd.watchdog_sec=1min": 0, " systemd.watchdog_sec=default": 0, " systemd.watchdog_sec": 0, " systemd.watchdog_sec=": 0, " systemd.watchdog_sec=-5": 0,
+		" systemd.watchdog_sec=3601": 0, " systemd.watchdog_sec=99999999999999999999": 0, " xsystemd.watchdog_sec=5": 0,
+	} {
+		got, err := kcmdline.Parse(line + text)
+		require.NoError(t, err)
+		require.Equal(t, want, got.Watchdog, text)
 	}
 }
 

@@ -60,9 +60,14 @@ func New(program string, root paths.Root) *Machine {
 	return m
 }
 
-// restart has systemd restart the machine, which takes what was said last to the console and to the disk. Where systemd cannot
-// be asked it is done at once.
+// restartBound is how long systemd may take to begin a restart. One that hangs never answers.
+const restartBound = time.Minute
+
+// restart has systemd restart the machine, which takes what was said last to the console and to the disk. Where systemd
+// cannot be asked, or does not answer, it is done at once.
 func restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restartBound)
+	defer cancel()
 	bus, err := activate.Connect(ctx)
 	if err == nil {
 		defer bus.Close()

@@ -20,6 +20,7 @@ import (
 	"spore/agent/efi"
 	"spore/agent/kcmdline"
 	"spore/agent/stage1/modules"
+	"spore/agent/watchdog"
 	"spore/storage/gpt"
 )
 
@@ -40,7 +41,10 @@ type config struct {
 
 // boot is one run of stage1: what its steps hand on.
 type boot struct {
-	start       time.Duration
+	start time.Duration
+	// guard feeds the hardware watchdog. watched is closed when the search for one has ended; nil when nobody searches.
+	guard       *watchdog.Guard
+	watched     chan struct{}
 	kmsg        *os.File
 	sys         fs.FS
 	config      config
@@ -231,7 +235,10 @@ func (b *boot) writeBootInfo() (string, error) {
 	b.info.RootHash, b.info.ClusterHash = b.args.RootHash, b.args.ClusterHash
 	b.info.BuildTime, b.info.Slow = b.config.BuildTime, b.args.Slow
 	b.info.Stage1Start, b.info.Stage1End = b.start.Seconds(), sinceBoot().Seconds()
-	return "", bootinfo.Write(bootinfo.Path, b.info)
+	if err := bootinfo.Write(bootinfo.Path, b.info); err != nil {
+		return "", err
+	}
+	return "", bootinfo.LinkRoot("/", b.info)
 }
 
 func (b *boot) switchRoot() (string, error) {

@@ -59,6 +59,7 @@ const rebootAfter = 10 * time.Second
 
 // giveUp says what failed and what was seen, waits, and starts the machine again. It never returns.
 func (b *boot) giveUp(err error) {
+	b.guard.Alive() // And never again: a machine that cannot restart itself is left to its watchdog.
 	b.say(failure, "FAILED: %v", err)
 	b.say(failure, "command line: %s", b.commandLine)
 	if b.loader != nil {

@@ -116,6 +116,7 @@ func (b *boot) coldplug(wanted func(device string) bool) {
 }
 
 func (b *boot) loadFor(modalias string) {
+	b.guard.Alive()
 	if err := b.loader.LoadFor(modalias); err != nil {
 		b.say(warning, "device %s: %s", modalias, oneLine(err))
 	}
@@ -162,6 +163,7 @@ func (b *boot) findDisk() (string, error) {
 	start := sinceBoot()
 	last, said, told := start, "", false
 	for {
+		b.guard.Alive()
 		d, err := b.lookAtDisks()
 		if err != nil {
 			return "", err
@@ -216,6 +218,7 @@ func (b *boot) lookAtDisks() (bootdisk.Decision, error) {
 	b.seen, b.scanned = b.seen[:0], true
 	var drives []blockdev.Disk
 	for _, d := range disks {
+		b.guard.Alive()
 		if d.Optical {
 			drives = append(drives, d)
 			continue

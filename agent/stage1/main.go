@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"spore/agent/watchdog"
 )
 
 // step is one line of the recipe. do returns what to print when it is done; an empty text prints nothing.
@@ -24,6 +26,7 @@ type step struct {
 
 func main() {
 	b := &boot{start: sinceBoot()}
+	b.guard = watchdog.NewGuard(sinceBoot, func(s string) { b.say(warning, "%s", s) })
 	defer func() {
 		if p := recover(); p != nil {
 			b.giveUp(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
@@ -40,6 +43,7 @@ func main() {
 		{"mount /proc, /sys, /dev and /run", b.mountAPI},
 		{"read the configuration of stage1", b.readConfig},
 		{"read the kernel command line", b.readCommandLine},
+		{"look for a hardware watchdog", b.startWatchdog},
 		{"set the clock", b.raiseClock},
 		{"read the list of kernel modules", b.readModules},
 		{"read the EFI variables", b.readFirmware},
@@ -57,6 +61,7 @@ func main() {
 		{"hand over the credentials of firmware and hypervisor", b.handOverCredentials},
 		{"hand over the signature of PCR 11", b.handOverPCRSignature},
 		{"write the boot info", b.writeBootInfo},
+		{"hand over the hardware watchdog", b.handOverWatchdog},
 		{"switch to the root", b.switchRoot},
 	}))
 }
@@ -64,6 +69,7 @@ func main() {
 // run does the steps in order; it only returns with an error.
 func (b *boot) run(steps []step) error {
 	for _, s := range steps {
+		b.guard.Alive()
 		text, err := s.do()
 		if err != nil {
 			return fmt.Errorf("cannot %s: %w", s.name, err)

@@ -105,9 +105,14 @@ func without(cards []dhcp.Card, used dhcp.Card) []dhcp.Card {
 
 // fetchBy downloads by the card on which a DHCP server answers.
 func (b *boot) fetchBy(ctx context.Context, cards []dhcp.Card) (dhcp.Card, netroot.Files, error) {
+	// Both wait for long, and say for what at each try.
+	waiting := func(s string) {
+		b.guard.Alive()
+		b.say(notice, "%s", s)
+	}
 	lease, err := dhcp.Acquire(ctx, dhcp.Options{
 		Cards: cards, UUID: b.productUUID(), XID: rand.Uint32(), NeedURL: b.args.URL == "", Bound: leaseBound,
-		First: firstWait, Longest: longestWait / 2, Say: func(s string) { b.say(notice, "%s", s) },
+		First: firstWait, Longest: longestWait / 2, Say: waiting,
 	})
 	if err != nil {
 		return dhcp.Card{}, netroot.Files{}, err
@@ -133,7 +138,7 @@ func (b *boot) fetchBy(ctx context.Context, cards []dhcp.Card) (dhcp.Card, netro
 	dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true}}
 	files, err := netroot.Fetch(ctx, netroot.Options{
 		Base: url.Base(), Client: httpget.Client{Dial: dialer.DialContext, Idle: idleBound}, RootHash: b.args.RootHash, ClusterHash: b.args.ClusterHash,
-		Room: roomFor, Stall: stallBound, First: firstWait, Longest: longestWait, Say: func(s string) { b.say(notice, "%s", s) },
+		Room: roomFor, Stall: stallBound, First: firstWait, Longest: longestWait, Say: waiting,
 	})
 	b.info.ChosenBy = fmt.Sprintf("downloaded from %s by %s", url.Base(), lease.Card)
 	return lease.Card, files, err

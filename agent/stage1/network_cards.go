@@ -84,6 +84,7 @@ func (b *boot) awaitCards() ([]dhcp.Card, error) {
 	b.coldplugAll()
 	start, change, up, said := sinceBoot(), sinceBoot(), map[string]bool{}, ""
 	for {
+		b.guard.Alive()
 		b.pump(0)
 		drivers.load(b.sys, func(s string) { b.say(warning, "%s", s) })
 		wires := b.wires()

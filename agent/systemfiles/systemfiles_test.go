@@ -87,7 +87,8 @@ func TestWhatEveryMachineHasIsNotWrittenAgain(t *testing.T) {
 	every, pods := settings(t, string(data)), settings(t, podSysctl)
 	require.Equal(t, "1", every["net.ipv4.conf.all.arp_notify"])
 	require.Equal(t, "1", every["net.ipv4.conf.default.arp_notify"])
-	require.Len(t, pods, 12)
+	require.Equal(t, "1", every["kernel.panic_on_oops"], "kubelet asks for it")
+	require.Len(t, pods, 11)
 	for key := range every {
 		require.NotContains(t, pods, key)
 	}

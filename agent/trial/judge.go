@@ -12,11 +12,15 @@ import (
 	"spore/agent/slot"
 	"spore/agent/status"
 	"spore/agent/wait"
+	"spore/cluster/facts"
 	"spore/services"
 )
 
 // completeUnit is what others may order before themselves when they have a say in whether a start is good (bootup(7)).
 const completeUnit = "boot-complete.target"
+
+// loaderUnit renews the boot loader.
+const loaderUnit = "spore-loader.service"
 
 // giveBackBound is the longest that giving a try back may take while the machine ends.
 const giveBackBound = 20 * time.Second
@@ -38,18 +42,26 @@ func Judge(ctx context.Context, m *node.Machine) error {
 	return goBack(ctx, m, err)
 }
 
-// await waits until the node is up, within the bound of the configuration.
+// awaitUp waits until the node is up, within the bound of the configuration. Where the judge itself ended, systemd
+// starts it again: it begins anew, and has no more time, since the bound counts from the start of the kernel.
 func awaitUp(ctx context.Context, m *node.Machine) error {
 	c, err := m.Part.Cluster()
 	if err != nil {
 		return err
 	}
-	bus, err := activate.Connect(ctx)
+	bound := services.TrialBound(c)
+	// The connection ends with its context, and one that systemd does not take as well.
+	connected, cancel := context.WithTimeout(ctx, bound+services.TrialSettle(c)+lookBound)
+	defer cancel()
+	bus, err := activate.Connect(connected)
 	if err != nil {
 		return err
 	}
 	defer bus.Close()
-	o := Options{Bound: services.TrialBound(c), Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say}
+	o := Options{
+		Bound: bound, Settle: func() time.Duration { return settle(m, c) }, Clock: sinceBoot(),
+		Line: func() (status.Line, error) { return status.Last(m.Root) }, Systemd: bus.Conn(), Say: m.Say,
+	}
 	noted := false
 	o.Each = func() {
 		// The state partition comes while this waits.
@@ -58,9 +70,9 @@ func awaitUp(ctx context.Context, m *node.Machine) error {
 		}
 		noted = noteStart(m)
 	}
-	began := time.Now()
 	// Who this is shows when detection is done.
-	err = wait.Until(ctx, wait.Condition{For: "the machine to know which node it is", Bound: o.Bound, Met: func() bool {
+	left := max(0, o.Bound-o.Clock.Now())
+	err = wait.Until(ctx, wait.Condition{For: "the machine to know which node it is", Bound: left, Met: func() bool {
 		id, err := m.Identity()
 		return err == nil && id.Known()
 	}})
@@ -71,7 +83,7 @@ func awaitUp(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
-	o.Node, o.Roles, o.Bound = n.Name, n.Roles, o.Bound-time.Since(began)
+	o.Node, o.Roles = n.Name, n.Roles
 	o.Down = func() []string {
 		r, err := trialRecord(m)
 		if err != nil {
@@ -82,11 +94,28 @@ func awaitUp(ctx context.Context, m *node.Machine) error {
 	return Await(ctx, o)
 }
 
+// sinceBoot is the clock of trials.
+func sinceBoot() Clock {
+	return Clock{
+		Now:   func() time.Duration { return time.Duration(status.SinceBoot() * float64(time.Second)) },
+		Sleep: wait.Sleep,
+	}
+}
+
+// settle is how long everything has to be up without a break: where the root or the kernel is another one, programs are
+// new and have to last. The node's record says so, which lies on a partition that comes while the judge waits.
+func settle(m *node.Machine, c *facts.Cluster) time.Duration {
+	if r, err := trialRecord(m); err == nil && r.NewSystem() {
+		return services.TrialSettle(c)
+	}
+	return Settle
+}
+
 // trialRecord is the node's record, where it is of the configuration that runs.
 func trialRecord(m *node.Machine) (slot.Record, error) {
 	r, err := slot.ReadRecord(m.Root.At(paths.Update))
-	if err == nil && r.ClusterHash != m.Boot.ClusterHash {
-		err = errors.New("the node's record is of another configuration")
+	if err == nil && !r.Is(m.Boot.RootHash, m.Boot.ClusterHash) {
+		err = errors.New("the node's record is of another system")
 	}
 	return r, err
 }
@@ -118,7 +147,26 @@ func keep(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	m.Say("the configuration is good: " + e.File() + " stays")
-	return setRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Kept, "" })
+	if err := recordKept(m); err != nil {
+		return err
+	}
+	// What could not be tried beside a new system is tried next. It says itself what became of it.
+	if err := startAndAwait(ctx, loaderUnit); err != nil {
+		m.Say("the boot loader: " + err.Error())
+	}
+	return nil
+}
+
+// recordKept writes that what runs is kept. A damaged record is no reason to judge again: the entry has no counter any
+// more, and the operator's next push begins a new record.
+func recordKept(m *node.Machine) error {
+	err := setRecord(m, func(r *slot.Record) { r.State, r.Problem = slot.Kept, "" })
+	var damaged slot.DamagedRecord
+	if errors.As(err, &damaged) {
+		m.Say(err.Error())
+		return nil
+	}
+	return err
 }
 
 // goBack marks the entry that runs as bad and restarts the machine: the loader then takes the one before.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
+	"spore/cluster/facts"
 	"spore/storage/fat"
 	"spore/test/testpe"
 )
@@ -42,7 +44,7 @@ func onTrial(t *testing.T, file string) *node.Machine {
 	require.NoError(t, os.WriteFile(m.Root.At("/esp"), data, 0o600))
 	require.NoError(t, os.MkdirAll(m.Root.At("/proc/sys/kernel/random"), 0o755))
 	require.NoError(t, os.WriteFile(m.Root.At(paths.BootID), []byte("this-boot\n"), 0o600))
-	require.NoError(t, slot.Record{Serial: 3, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.Root.At(paths.Update)))
+	require.NoError(t, slot.Record{Serial: 3, RootHash: trialRoot, ClusterHash: trialHash, Previous: trialBefore, State: slot.Staged, BootID: "before"}.Write(m.Root.At(paths.Update)))
 	return m
 }
 
@@ -83,6 +85,24 @@ func TestAStartOnTrialIsCountedOnce(t *testing.T) {
 	require.Equal(t, r, record(t, m))
 }
 
+func TestAStartThatIsGoodIsKeptAlsoWhereItsRecordIsDamaged(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	require.NoError(t, recordKept(m))
+	require.Equal(t, slot.Kept, record(t, m).State)
+
+	var said []string
+	m.Say = func(s string) { said = append(said, s) }
+	require.NoError(t, os.WriteFile(m.Root.At(paths.Update), []byte("{'"), 0o600))
+	require.False(t, noteStart(m))
+	require.Equal(t, Settle, settle(m, &facts.Cluster{}))
+	require.NoError(t, recordKept(m), "it is not judged again, until the unit has failed too often and restarts the machine")
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "is damaged")
+	left, err := os.ReadFile(m.Root.At(paths.Update))
+	require.NoError(t, err)
+	require.Equal(t, "{'", string(left))
+}
+
 // What a restart in the trial costs: nothing when it is on purpose.
 func TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose(t *testing.T) {
 	for before, after := range map[string]string{
@@ -109,4 +129,32 @@ func TestAnESPWithoutTheEntryThatRunsIsAnError(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
 	m.Boot.ClusterHash = "b2"
 	require.ErrorContains(t, giveBack(m), "no entry in /EFI/Linux starts what runs")
+}
+
+func TestANewSystemHasToLastLongerThanAConfiguration(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
+	three := &facts.Cluster{TrialSettle: 3}
+	require.Equal(t, Settle, settle(m, three))
+	for name, change := range map[string]func(*slot.Record){
+		"another root":   func(r *slot.Record) { r.PreviousRoot = "f0" },
+		"another kernel": func(r *slot.Record) { r.NewKernel = true },
+	} {
+		r := record(t, m)
+		before := r
+		change(&r)
+		require.NoError(t, r.Write(m.Root.At(paths.Update)))
+		require.Equal(t, 3*time.Minute, settle(m, three), name)
+		require.Equal(t, 10*time.Minute, settle(m, &facts.Cluster{}), name)
+		require.NoError(t, before.Write(m.Root.At(paths.Update)))
+	}
+	require.NoError(t, os.Remove(m.Root.At(paths.Update)))
+	require.Equal(t, Settle, settle(m, three), "the state partition is not there yet")
+}
+
+func TestTheClockOfTrialsBeganWithTheKernel(t *testing.T) {
+	c := sinceBoot()
+	before := c.Now()
+	require.Positive(t, before)
+	require.NoError(t, c.Sleep(context.Background(), 5*time.Millisecond))
+	require.Greater(t, c.Now(), before)
 }

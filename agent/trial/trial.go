@@ -1,8 +1,9 @@
-// Package trial judges a start with a configuration that was pushed to the node: it is good when all that the node is there for
-// has been up for a while, and bad when that takes longer than its bound (systemd's "automatic boot assessment", of which the
-// counting is the boot loader's).
+// Package trial judges a start with a configuration that was pushed to the node: it is good when all that the node is
+// there for has been up for a while, and bad when that takes longer than its bound (systemd's "automatic boot
+// assessment", of which the counting is the boot loader's).
 //
-// It asks for no more than what was up before: a unit that had failed already when the configuration came says nothing of it.
+// It asks for no more than what was up before: a unit that had failed already when the configuration came says nothing
+// of it.
 package trial
 
 import (
@@ -20,11 +21,21 @@ import (
 	"spore/agent/wait"
 )
 
-// Settle is how long everything has to be up without a break. A program that ends again and again is up in between.
+// Settle is how long everything has to be up without a break with another configuration. A program that ends again and
+// again is up in between. With another root or kernel it is longer (services.TrialSettle).
 const Settle = 20 * time.Second
 
-// every is how often it is looked.
-const every = time.Second
+const (
+	// every is how often it is looked.
+	every = time.Second
+	// lookBound is how long systemd may take to answer in one look. One that hangs never does, and this is what ends a
+	// start with it on a machine without a hardware watchdog.
+	lookBound = 30 * time.Second
+)
+
+// agentUnit starts the roles and says how the node is. It is not among what its own line tells of, which stays as it
+// was when it ended last.
+const agentUnit = "spore-agent.service"
 
 // Systemd is what is asked; a *dbus.Conn is one.
 type Systemd interface {
@@ -32,16 +43,27 @@ type Systemd interface {
 	GetUnitTypePropertyContext(ctx context.Context, unit, unitType, name string) (*dbus.Property, error)
 }
 
+// Clock is the time since the kernel was started (CLOCK_BOOTTIME). It goes on while the judge is started again, and
+// nobody sets it.
+type Clock struct {
+	Now   func() time.Duration
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
 // Options say what is judged.
 type Options struct {
 	// Node is the node's name, Roles are those that it has.
 	Node  string
 	Roles []string
-	// Down lists units and roles that were not up before. It is asked at each look, since the node's record lies on a partition
-	// that comes while this waits. May be nil.
+	// Down lists units and roles that were not up before. It is asked at each look, since the node's record lies on a
+	// partition that comes while this waits. May be nil.
 	Down func() []string
-	// Bound is how long it may take, Settle how long it has to last; the package's when 0.
-	Bound, Settle time.Duration
+	// Bound is how long after the start of the kernel everything has to be up, for Settle without a break. A judge that
+	// is started again has no more time.
+	Bound time.Duration
+	// Settle is asked at each look, as Down is. May be nil: the package's.
+	Settle func() time.Duration
+	Clock  Clock
 	// Line reads the last status line.
 	Line    func() (status.Line, error)
 	Systemd Systemd
@@ -54,53 +76,132 @@ type Options struct {
 // Await returns nil when everything has been up for long enough. Its error says what is not up after the bound
 // (wait.ErrBound), or that the context ended.
 func Await(ctx context.Context, o Options) error {
-	if o.Settle == 0 {
-		o.Settle = Settle
+	if o.Settle == nil {
+		o.Settle = func() time.Duration { return Settle }
 	}
-	var since time.Time
-	var before uint64
-	said, missing := "", []string{"anything is known of the node"}
-	err := wait.Until(ctx, wait.Condition{For: "the node's roles", Bound: o.Bound, Every: every, Met: func() bool {
+	var s steady
+	said := ""
+	for {
 		if o.Each != nil {
 			o.Each()
 		}
-		var restarts uint64
-		missing, restarts = o.look(ctx)
-		if text := strings.Join(missing, ", "); text != said {
+		p := o.lookWithin(ctx, min(lookBound, o.Bound))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if text := strings.Join(p.missing, ", "); text != said {
 			said = text
 			if text != "" {
 				o.Say("on trial: waiting until " + text)
 			}
 		}
-		if len(missing) > 0 || restarts != before || since.IsZero() {
-			since, before = time.Now(), restarts
-			if len(missing) > 0 {
-				since = time.Time{}
-			}
-			return false
+		now, settle := o.Clock.Now(), o.Settle()
+		s.see(now, p)
+		if len(p.missing) == 0 && now-s.since >= settle {
+			return nil
 		}
-		return time.Since(since) >= o.Settle
-	}})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case len(missing) == 0:
-		missing = []string{fmt.Sprintf("everything stays up for %s", o.Settle)}
+		if s.late(now, o.Bound) {
+			if s.broke != "" {
+				p.missing = append(p.missing, fmt.Sprintf("everything stays up for %s (%s ended)", settle, s.broke))
+			} else if len(p.missing) == 0 {
+				p.missing = []string{fmt.Sprintf("everything stays up for %s", settle)}
+			}
+			text := strings.Join(p.missing, ", ")
+			return fmt.Errorf("waited %s until %s: %w", now.Round(time.Second), text, wait.ErrBound)
+		}
+		if err := o.Clock.Sleep(ctx, every); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("waited %s until %s: %w", o.Bound.Round(time.Second), strings.Join(missing, ", "), wait.ErrBound)
 }
 
-// look lists what is not up, each to end a sentence that begins "waiting until", and counts how often programs were started
-// again.
-func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
+// lookWithin is look with a bound.
+func (o Options) lookWithin(ctx context.Context, bound time.Duration) picture {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return o.look(ctx)
+}
+
+// planned is how long a program may be away when somebody restarts it on purpose: longer than systemd waits for one by
+// default, to end and to start (90 seconds each, systemd-system.conf(5)).
+const planned = 3 * time.Minute
+
+// picture is what one look shows.
+type picture struct {
+	// missing lists what is not up, each to end a sentence that begins "waiting until".
+	missing []string
+	// moving says that all of it is being started or stopped by a job: nothing has ended by itself.
+	moving bool
+	// restarts is how often each program was started again because it had ended by itself (systemd.service(5),
+	// Restart=).
+	restarts map[string]uint64
+}
+
+// steady is since when everything is up.
+type steady struct {
+	up    bool
+	since time.Duration
+	// away is since when a restart on purpose has been going on; 0 when there is none.
+	away time.Duration
+	// broke is the program that ended by itself last, after all had been up.
+	broke    string
+	restarts map[string]uint64
+}
+
+// see takes a look into account. A program that was started again after it had ended by itself is a break, and one that
+// is restarted on purpose is none.
+func (s *steady) see(now time.Duration, p picture) {
+	ended := s.ended(p.restarts)
+	if s.up && ended != "" {
+		s.up, s.broke = false, ended
+	}
+	switch {
+	case len(p.missing) == 0:
+		s.away = 0
+		if !s.up {
+			s.up, s.since = true, now
+		}
+	case s.up && p.moving:
+		if s.away == 0 {
+			s.away = now
+		}
+		s.up = now-s.away < planned
+	default:
+		s.up = false
+	}
+}
+
+// ended names a program that was started again since the last look; empty without any.
+func (s *steady) ended(restarts map[string]uint64) string {
+	out := ""
+	for _, unit := range slices.Sorted(maps.Keys(restarts)) {
+		if before, known := s.restarts[unit]; known && restarts[unit] > before {
+			out = unit
+		}
+	}
+	s.restarts = restarts
+	return out
+}
+
+// late says that it is not up within the bound, or that it was not for good.
+func (s *steady) late(now, bound time.Duration) bool {
+	if s.up {
+		return s.since > bound
+	}
+	return now >= bound
+}
+
+// look asks how everything is.
+func (o Options) look(ctx context.Context) picture {
+	p := picture{restarts: map[string]uint64{}}
 	l, err := o.Line()
 	if err != nil {
-		return []string{"the agent says how the node is"}, 0
+		p.missing = []string{"the agent says how the node is"}
+		return p
 	}
 	if l.Node != o.Node {
-		return []string{fmt.Sprintf("the machine is node %s (it is %s)", o.Node, cmp.Or(l.Node, "none"))}, 0
+		p.missing = []string{fmt.Sprintf("the machine is node %s (it is %s)", o.Node, cmp.Or(l.Node, "none"))}
+		return p
 	}
 	var down []string
 	if o.Down != nil {
@@ -116,41 +217,64 @@ func (o Options) look(ctx context.Context) (missing []string, restarts uint64) {
 				why = h.Reason
 			}
 		}
-		missing = append(missing, fmt.Sprintf("role %s is started (%s)", role, why))
+		p.missing = append(p.missing, fmt.Sprintf("role %s is started (%s)", role, why))
 	}
-	for _, unit := range slices.Sorted(maps.Keys(l.Services)) {
-		if slices.Contains(down, unit) {
+	p.moving = len(p.missing) == 0
+	for _, name := range append(slices.Sorted(maps.Keys(l.Services)), agentUnit) {
+		if slices.Contains(down, name) {
 			continue
 		}
-		state, again := o.unit(ctx, unit)
-		restarts += again
-		if state != "" {
-			missing = append(missing, fmt.Sprintf("%s is up (%s)", unit, state))
+		u := o.unit(ctx, name)
+		p.restarts[name] = u.restarts
+		if u.state != "" {
+			p.missing = append(p.missing, fmt.Sprintf("%s is up (%s)", name, u.state))
+			p.moving = p.moving && u.moving
 		}
 	}
-	return missing, restarts
+	return p
 }
 
-// unit is the state of a unit that is not up; empty when it is, or when its conditions say that it has nothing to do here.
-func (o Options) unit(ctx context.Context, name string) (state string, restarts uint64) {
+// unitState is how a unit is.
+type unitState struct {
+	// state is empty when it is up, or when its conditions say that it has nothing to do here.
+	state string
+	// moving says that a job starts or stops it, and that it has not ended by itself.
+	moving   bool
+	restarts uint64
+}
+
+func (o Options) unit(ctx context.Context, name string) (u unitState) {
 	p, err := o.Systemd.GetUnitPropertiesContext(ctx, name)
 	if err != nil {
-		return "unknown: " + err.Error(), 0
+		return unitState{state: "unknown: " + err.Error()}
 	}
 	active, _ := p["ActiveState"].(string)
 	sub, _ := p["SubState"].(string)
 	if strings.HasSuffix(name, ".service") {
 		if v, err := o.Systemd.GetUnitTypePropertyContext(ctx, name, "Service", "NRestarts"); err == nil {
 			n, _ := v.Value.Value().(uint32)
-			restarts = uint64(n)
+			u.restarts = uint64(n)
 		}
 	}
 	met, known := p["ConditionResult"].(bool)
 	tried, _ := p["ConditionTimestamp"].(uint64)
 	if active == "active" || active == "inactive" && known && !met && tried > 0 {
-		return "", restarts
+		return u
 	}
-	return active + ", " + sub, restarts
+	u.state = active + ", " + sub
+	u.moving = hasJob(p) && active != "failed" && sub != "auto-restart"
+	return u
+}
+
+// hasJob says whether a job of a unit is queued or runs (org.freedesktop.systemd1(5), Job): its number, and an object
+// path.
+func hasJob(properties map[string]any) bool {
+	job, _ := properties["Job"].([]any)
+	if len(job) == 0 {
+		return false
+	}
+	number, _ := job[0].(uint32)
+	return number != 0
 }
 
 // NotUp lists units and roles of a status line that are not up, for Options.Down.

@@ -55,6 +55,8 @@ type Config struct {
 	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same folder is
 	// the same TPM at the next start. The machine has none when it is empty.
 	TPM string
+	// Watchdog gives the machine a hardware watchdog, which resets it; without it, it has none that does.
+	Watchdog bool
 	// RTC is the time of the clock at start, in QEMU's form 2006-01-02T15:04:05; the host's when empty.
 	RTC string
 	// Reboots lets the guest reset itself; otherwise a reset ends QEMU.
@@ -83,6 +85,16 @@ type Disk struct {
 	BootIndex int
 	// WriteLog records every write in this file (QEMU's blklogwrites driver); it is made anew.
 	WriteLog string
+	// Errors are places that the disk cannot read or write (QEMU's blkdebug driver).
+	Errors []DiskError
+}
+
+// DiskError is a place where each request ends with EIO.
+type DiskError struct {
+	// Write says that writes fail there, else reads do.
+	Write bool
+	// At is the offset in bytes; requests that touch its sector of 512 bytes fail.
+	At int64
 }
 
 // NIC is a virtio network card on a user-mode network of its own, with others on one hub, or on a network of the host.
@@ -141,8 +153,10 @@ type Forward struct {
 // scratch is a folder of one start: the sockets, and what QEMU reads once.
 type scratch string
 
-func (s scratch) qmp() string { return filepath.Join(string(s), "qmp") }
-func (s scratch) tpm() string { return filepath.Join(string(s), "tpm") }
+func (s scratch) qmp() string      { return filepath.Join(string(s), "qmp") }
+func (s scratch) tpm() string      { return filepath.Join(string(s), "tpm") }
+func (s scratch) events() string   { return filepath.Join(string(s), "events") }
+func (s scratch) debugger() string { return filepath.Join(string(s), "debugger") }
 func (s scratch) credential(i int) string {
 	return filepath.Join(string(s), fmt.Sprintf("credential-%d", i))
 }
@@ -178,6 +192,10 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 	if !c.Reboots {
 		args = append(args, "-no-reboot")
 	}
+	args = append(args, c.watchdogArgs()...)
+	if c.hasDebugger() {
+		args = append(args, debuggerArgs(s)...)
+	}
 	if c.RTC != "" {
 		args = append(args, "-rtc", "base="+c.RTC)
 	}
@@ -210,7 +228,17 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 	return append(args, c.Args...), nil
 }
 
-// args builds the block graph of a disk: file, format and, where asked for, the driver that records writes.
+// watchdogArgs are those of the watchdog. The board has one of its own, which in QEMU before 8.0 does nothing and in
+// later ones resets the machine: it does nothing here, so that a machine is the same in all of them.
+func (c Config) watchdogArgs() []string {
+	args := []string{"-global", "ICH9-LPC.noreboot=true"}
+	if c.Watchdog {
+		args = append(args, "-device", "i6300esb,id=watchdog", "-action", "watchdog=reset")
+	}
+	return args
+}
+
+// args builds the block graph of a disk: file, format and, where asked for, the drivers that fail and that record writes.
 func (d Disk) args(i int) []string {
 	format := d.Format
 	if format == "" {
@@ -220,6 +248,15 @@ func (d Disk) args(i int) []string {
 	args := []string{
 		"-blockdev", fmt.Sprintf("driver=file,node-name=%s-file,filename=%s%s", node, escape(d.Path), d.readOnly()),
 		"-blockdev", fmt.Sprintf("driver=%s,node-name=%s,file=%s-file%s", format, node, node, d.readOnly()),
+	}
+	if len(d.Errors) > 0 {
+		driver := fmt.Sprintf("driver=blkdebug,node-name=%s-errors,image=%s", node, node)
+		for j, e := range d.Errors {
+			kind := map[bool]string{true: "write", false: "read"}[e.Write]
+			driver += fmt.Sprintf(",inject-error.%d.event=none,inject-error.%d.iotype=%s,inject-error.%d.sector=%d", j, j, kind, j, e.At/512)
+		}
+		args = append(args, "-blockdev", driver)
+		node += "-errors"
 	}
 	if d.WriteLog != "" {
 		args = append(args,

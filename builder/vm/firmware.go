@@ -53,7 +53,7 @@ func (c Config) bootArgs() ([]string, error) {
 	}
 	return append(args,
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code,
-		"-drive", "if=pflash,format=raw,file="+c.VarsPath()), nil
+		"-drive", "if=pflash,format=raw,file="+escape(c.VarsPath())), nil
 }
 
 // makeVars copies the variables that the machine begins with, unless it has some.

@@ -26,7 +26,10 @@ func TestFirmware(t *testing.T) {
 			require.NotContains(t, line, s, firmware)
 		}
 	}
-	_, err := Config{Name: "m", Dir: t.TempDir(), Firmware: "coreboot"}.bootArgs()
+	args, err := Config{Name: "a,b", Dir: t.TempDir()}.bootArgs()
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(args, " "), "/a,,b.vars.fd", "a comma would end the option")
+	_, err = Config{Name: "m", Dir: t.TempDir(), Firmware: "coreboot"}.bootArgs()
 	require.ErrorContains(t, err, `unknown firmware "coreboot"`)
 }
 

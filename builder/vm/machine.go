@@ -82,9 +82,17 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := m.connect(ctx, s.qmp()); err != nil {
+	if m.qmp, err = m.connect(ctx, s.qmp()); err != nil {
 		m.Kill()
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(m.stderr.String()+"\n"+m.tpm.said()))
+	}
+	if c.hasDebugger() {
+		events, err := m.connect(ctx, s.events())
+		if err != nil {
+			m.Kill()
+			return nil, err
+		}
+		go watchResets(events, s.debugger())
 	}
 	// The monitor greets when the machine is made, so all is read.
 	if err := s.forget(); err != nil {
@@ -147,24 +155,23 @@ func (m *Machine) run(s scratch) error {
 	return nil
 }
 
-// connect waits for the monitor's socket.
-func (m *Machine) connect(ctx context.Context, socket string) error {
+// connect waits for a monitor's socket.
+func (m *Machine) connect(ctx context.Context, socket string) (*qmp, error) {
 	deadline := time.Now().Add(endTimeout)
 	for {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
-			m.qmp, err = newQMP(conn)
-			return err
+			return newQMP(conn)
 		}
 		select {
 		case <-m.done:
-			return errors.New("QEMU ended at once")
+			return nil, errors.New("QEMU ended at once")
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("connect to the monitor: %w", err)
+			return nil, fmt.Errorf("connect to the monitor: %w", err)
 		}
 	}
 }

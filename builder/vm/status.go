@@ -53,6 +53,14 @@ type Status struct {
 		Wrong        bool   `json:"wrong"`
 		Problem      string `json:"problem"`
 	} `json:"clock"`
+	// Watchdog is the hardware watchdog of the machine: its driver's name for it, how long it waits, and whether its
+	// timer runs.
+	Watchdog *struct {
+		Identity string `json:"identity"`
+		Seconds  int    `json:"seconds"`
+		Held     bool   `json:"held"`
+		HasReset bool   `json:"hasReset"`
+	} `json:"watchdog"`
 	System string `json:"system"`
 	// Conflicts are addresses that other machines have.
 	Conflicts []struct {

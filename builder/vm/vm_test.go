@@ -79,19 +79,30 @@ func TestUnderABIOSTheProcessorSaysWhatTheKernelIsNotTold(t *testing.T) {
 	require.Equal(t, "host", Accel{Name: "kvm", CPU: "host"}.withoutArguments().CPU)
 }
 
+func TestOnlyAWatchdogThatWasAskedForResetsAMachine(t *testing.T) {
+	for _, watchdog := range []bool{true, false} {
+		args, err := Config{Name: "m", Dir: t.TempDir(), Accel: Accel{Name: "tcg", CPU: "max"}, Watchdog: watchdog}.commandLine(scratch(t.TempDir()), nil)
+		require.NoError(t, err)
+		line := strings.Join(args, " ")
+		require.Contains(t, line, "-global ICH9-LPC.noreboot=true", "the board's own watchdog")
+		require.Equal(t, watchdog, strings.Contains(line, "-device i6300esb,id=watchdog -action watchdog=reset"))
+	}
+}
+
 func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	accel, err := DetectAccel(ctx)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	m, err := Start(ctx, Config{
-		Name: "empty", Dir: dir, Accel: accel, Memory: 256,
+		Name: "empty", Dir: dir, Accel: accel, Memory: 256, Reboots: true,
 		SMBIOS: SMBIOS{Serial: "SN,1", UUID: "6f1c2f0e-8a52-4a53-9d8c-1f6a0f3b7c11", Credentials: map[string][]byte{"a": []byte("b"), "long": bytes.Repeat([]byte("x"), 5000)}},
 	})
 	require.NoError(t, err)
 	t.Cleanup(m.Kill)
 
-	line, _, err := m.Console.AwaitMatch(ctx, 0, regexp.MustCompile(`No bootable option|UEFI Interactive Shell|Start PXE|EFI Shell`))
+	firmware := regexp.MustCompile(`No bootable option|UEFI Interactive Shell|Start PXE|EFI Shell`)
+	line, _, err := m.Console.AwaitMatch(ctx, 0, firmware)
 	require.NoError(t, err)
 	require.Positive(t, line.CPU)
 	require.True(t, m.Running())
@@ -104,6 +115,7 @@ func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
 	_, _, err = m.Console.AwaitMatch(short, 0, regexp.MustCompile("never"))
 	require.ErrorContains(t, err, "waiting for a line that matches never")
 
+	goesOnAfterAReset(ctx, t, m, firmware)
 	require.ErrorContains(t, m.Monitor("no-such-command", nil, nil), "CommandNotFound")
 	require.NoError(t, m.Quit())
 	require.False(t, m.Running())
@@ -414,6 +426,7 @@ func TestDisksOfEveryKindAreMade(t *testing.T) {
 		{Bus: "scsi", Serial: strings.Repeat("S", 36)}, {Bus: "scsi", WWN: "0x5000c500a1b2c3d4", Vendor: "SEAGATE", Model: "ST4000"},
 		{Bus: "sata", Model: "Samsung_SSD_860", Serial: "S3Z"}, {Bus: "nvme", EUI: "0x0025385b71b0a1b2"},
 		{Bus: "nvme", UUID: "3a5b8f0e-0000-4000-8000-00000000000b", Serial: "N1"},
+		{Errors: []DiskError{{Write: true, At: 4096}, {At: 8192}}},
 	}
 	dir := t.TempDir()
 	for i := range disks {

@@ -142,6 +142,8 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 		Disks: disks, NICs: nics, Network: s.folder.Network(),
 		SMBIOS: vm.SMBIOS{Serial: node.Serial, UUID: node.UUID, Credentials: m.credentials, KernelArguments: words},
 	}
+	// Where code is emulated, a machine can wait for its turn for longer than its watchdog does.
+	c.Watchdog = !accel.Emulates()
 	if s.flags.tpm {
 		c.TPM = filepath.Join(m.state.Dir, "tpm")
 	}
