@@ -241,17 +241,25 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// globalVendor is that of the boot manager's variables (UEFI 2.10, section 3.3).
+const globalVendor = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+func putVariable(t *testing.T, vars, name string, data []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(vars, name+"-"+globalVendor), append([]byte{7, 0, 0, 0}, data...), 0o644))
+}
+
 func variable(t *testing.T, vars, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(vars, name+"-"+globalVendor))
 	require.NoError(t, err)
-	require.EqualValues(t, attributes, binary.LittleEndian.Uint32(data))
+	require.EqualValues(t, 7, binary.LittleEndian.Uint32(data))
 	return data[4:]
 }
 
 func TestTheDiskBecomesTheFirstBootEntry(t *testing.T) {
 	vars := t.TempDir()
-	put := func(name string, data []byte) { require.NoError(t, write(vars, name, data)) }
+	put := func(name string, data []byte) { putVariable(t, vars, name, data) }
 	put("Boot0000", []byte("the stick"))
 	put("Boot0002", []byte("the network"))
 	put("BootNext", []byte{7, 0})
@@ -280,7 +288,7 @@ func TestBootEntriesThatCannotBeChangedAreAnError(t *testing.T) {
 	_, err := Register(filepath.Join(t.TempDir(), "none"), "x", gpt.Partition{}, 512, false)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	vars := t.TempDir()
-	require.NoError(t, write(vars, "BootOrder", []byte{1}))
+	putVariable(t, vars, "BootOrder", []byte{1})
 	_, err = Register(vars, "x", gpt.Partition{}, 512, false)
 	require.ErrorContains(t, err, "BootOrder: 1 bytes")
 }

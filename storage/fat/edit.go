@@ -279,6 +279,55 @@ func (e *Editor) create(dir, name string, size int64, content io.Reader, when ti
 	return e.place(at, append(entries, last...))
 }
 
+// Replace gives a file that is there another content, by the one write of the directory entry that names it: a cut leaves the
+// content before, or the new one.
+func (e *Editor) Replace(dir, name string, size int64, content io.Reader, when time.Time) error {
+	if err := e.replace(dir, name, size, content, when); err != nil {
+		return fmt.Errorf("replace %s/%s: %w", dir, name, err)
+	}
+	return nil
+}
+
+func (e *Editor) replace(dir, name string, size int64, content io.Reader, when time.Time) error {
+	if size < 1 || size > 1<<32-1 {
+		return fmt.Errorf("%d bytes are not the size of a file with content", size)
+	}
+	d, err := e.directory(dir)
+	if err != nil {
+		return err
+	}
+	f, there := d.find(name)
+	switch {
+	case !there:
+		return fs.ErrNotExist
+	case f.Dir:
+		return errors.New("it is a directory")
+	}
+	clusters, err := e.allocate(size)
+	if err != nil {
+		return err
+	}
+	if err := e.fill(clusters, size, content); err != nil {
+		return err
+	}
+	changed := map[int64]bool{}
+	e.take(clusters, changed)
+	if err := e.writeTable(changed); err != nil {
+		return err
+	}
+	at := f.places[len(f.places)-1]
+	entry := make([]byte, dirEntrySize)
+	if _, err := e.dev.ReadAt(entry, at); err != nil {
+		return fmt.Errorf("read the directory: %w", err)
+	}
+	copy(entry[20:], entryOf("", 0, clusters[0], size, fatTime(when))[20:])
+	if err := e.place(at, entry); err != nil {
+		return err
+	}
+	// What the content before had is given back.
+	return e.reclaim()
+}
+
 // fill writes the content into clusters, and flushes it.
 func (e *Editor) fill(clusters []uint32, size int64, content io.Reader) error {
 	buf := make([]byte, e.cluster)

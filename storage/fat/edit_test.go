@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/storage/fat"
+	"spore/test/faults"
 )
 
 // memory is a disk that keeps a record of its writes; those since the last flush may be lost.
@@ -157,6 +158,9 @@ func TestFilesAreMadeRenamedAndRemoved(t *testing.T) {
 			}
 			require.Less(t, free-e.Free(), int64(64<<10), "the directory has grown, and nothing else is taken")
 			require.Equal(t, e.Free(), edit(t, m).Free())
+			read, err := e.FS.Free()
+			require.NoError(t, err)
+			require.Equal(t, e.Free(), read)
 		})
 	}
 }
@@ -170,13 +174,22 @@ func TestWhatCannotBeDoneChangesNothing(t *testing.T) {
 		do   func() error
 		want error
 	}{
-		"a file that is there":       {func() error { return e.Create("/EFI/Linux", "SPORE_0123456789ab.efi", 0, none, time.Time{}) }, fs.ErrExist},
-		"no directory":               {func() error { return e.Create("/nothing", "x", 0, none, time.Time{}) }, fs.ErrNotExist},
-		"more than there is room":    {func() error { return e.Create("/EFI/Linux", "x.efi", 65*mib, none, time.Time{}) }, fat.ErrFull},
-		"a source that is too short": {func() error { return e.Create("/EFI/Linux", "x.efi", 9, none, time.Time{}) }, io.EOF},
-		"a name with a slash":        {func() error { return e.Create("/EFI/Linux", "a/b", 0, none, time.Time{}) }, nil},
-		"removing what is not there": {func() error { return e.Remove("/EFI/Linux", "x") }, fs.ErrNotExist},
-		"removing a directory":       {func() error { return e.Remove("/EFI", "Linux") }, nil},
+		"a file that is there":        {func() error { return e.Create("/EFI/Linux", "SPORE_0123456789ab.efi", 0, none, time.Time{}) }, fs.ErrExist},
+		"no directory":                {func() error { return e.Create("/nothing", "x", 0, none, time.Time{}) }, fs.ErrNotExist},
+		"more than there is room":     {func() error { return e.Create("/EFI/Linux", "x.efi", 65*mib, none, time.Time{}) }, fat.ErrFull},
+		"a source that is too short":  {func() error { return e.Create("/EFI/Linux", "x.efi", 9, none, time.Time{}) }, io.EOF},
+		"a name with a slash":         {func() error { return e.Create("/EFI/Linux", "a/b", 0, none, time.Time{}) }, nil},
+		"removing what is not there":  {func() error { return e.Remove("/EFI/Linux", "x") }, fs.ErrNotExist},
+		"removing a directory":        {func() error { return e.Remove("/EFI", "Linux") }, nil},
+		"replacing what is not there": {func() error { return e.Replace("/EFI/Linux", "x", 1, strings.NewReader("x"), time.Time{}) }, fs.ErrNotExist},
+		"replacing a directory":       {func() error { return e.Replace("/EFI", "Linux", 1, strings.NewReader("x"), time.Time{}) }, nil},
+		"replacing by nothing":        {func() error { return e.Replace("/EFI/Linux", "spore_0123456789ab.efi", 0, none, time.Time{}) }, nil},
+		"replacing without room": {func() error {
+			return e.Replace("/EFI/Linux", "spore_0123456789ab.efi", 65*mib, none, time.Time{})
+		}, fat.ErrFull},
+		"replacing by a short source": {func() error {
+			return e.Replace("/EFI/Linux", "spore_0123456789ab.efi", 9, none, time.Time{})
+		}, io.EOF},
 		"renaming to another's name": {func() error { return e.Rename("/EFI/Linux", "spore_0123456789ab.efi", "spore_0123456789ab.efi/") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,6 +254,46 @@ func TestAfterAPowerCutEachFileIsOldOrNew(t *testing.T) {
 					}
 				}
 			}
+			faults.Tried(t, 2*len(m.ops))
+		})
+	}
+}
+
+// A file whose content is replaced has the one before or the new one after a cut at any write, and always one.
+func TestAfterAPowerCutAReplacedFileHasOneContentWhole(t *testing.T) {
+	before, after := strings.Repeat("old loader", 900), strings.Repeat("new loader", 1100)
+	for name, path := range map[string]string{"short name": "/EFI/BOOT/BOOTX64.EFI", "long name": "/EFI/systemd/systemd-bootx64.efi"} {
+		t.Run(name, func(t *testing.T) {
+			m := makeDisk(t, fat.Options{Size: 64 * mib, Files: []fat.File{file(path, before), file("/loader/loader.conf", "timeout 0")}})
+			disk, others := bytes.Clone(m.data), content(t, m.data)
+			delete(others, path)
+			free := edit(t, m).Free()
+			do := func(m *memory) error {
+				return edit(t, m).Replace(filepath.Dir(path), filepath.Base(path), int64(len(after)), strings.NewReader(after), time.Time{})
+			}
+			require.NoError(t, do(m))
+			require.Equal(t, after, content(t, m.data)[path])
+			require.Less(t, free-edit(t, m).Free(), int64(len(after)), "the room of the content before is free again")
+			requireSound(t, m.data)
+			rng, seen := rand.New(rand.NewPCG(3, 4)), map[string]int{}
+			for n := range m.ops {
+				for range 2 {
+					data := cut(disk, m.ops, n+1, rng)
+					got := content(t, data)
+					require.Contains(t, []string{before, after}, got[path], "cut at %d", n)
+					seen[got[path]]++
+					delete(got, path)
+					require.Equal(t, others, got, "cut at %d", n)
+					again := &memory{data: data}
+					require.NoError(t, do(again))
+					require.Equal(t, content(t, m.data), content(t, again.data), "cut at %d", n)
+					if n%5 == 0 {
+						requireSound(t, again.data)
+					}
+				}
+			}
+			require.Len(t, seen, 2)
+			faults.Tried(t, 2*len(m.ops))
 		})
 	}
 }
@@ -265,6 +318,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		_ = e.Create("/EFI/Linux", name, 5, strings.NewReader("12345"), time.Time{})
 		_ = e.Rename("/EFI/Linux", name, name+"x")
+		_ = e.Replace("/EFI/Linux", name+"x", 3, strings.NewReader("abc"), time.Time{})
 		_ = e.Remove("/EFI/Linux", "spore_0123456789ab.efi")
 	})
 }

@@ -26,6 +26,9 @@ const (
 	dirEntrySize = 32
 )
 
+// tableBlock is how many bytes of the allocation table are read at once.
+const tableBlock = 4096
+
 // Attributes of a directory entry, and the marks of its first byte.
 const (
 	attrLabel     = 0x08
@@ -77,22 +80,46 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 // chain follows the clusters of a file for at most limit bytes; a longer or a circular chain is an error.
 func (f *FS) chain(first uint32, limit int64) ([]int64, error) {
 	var out []int64
+	// A read past the host's memory costs as much for a block of the table as for 4 bytes of it.
+	block, at := make([]byte, tableBlock), int64(-1)
 	for c := first; ; {
 		if c < 2 || c >= f.clusters+2 {
 			return nil, fmt.Errorf("%w: a chain leads to cluster %d", ErrUnsound, c)
 		}
 		out = append(out, f.data+int64(c-2)*f.cluster)
-		var next [4]byte
-		if _, err := f.r.ReadAt(next[:], f.table+int64(c)*4); err != nil {
-			return nil, fmt.Errorf("read FAT: %w", err)
+		if from := int64(c) * 4 / tableBlock * tableBlock; from != at {
+			// The last block may be part of one.
+			block = block[:min(tableBlock, (int64(f.clusters)+2)*4-from)]
+			if _, err := f.r.ReadAt(block, f.table+from); err != nil {
+				return nil, fmt.Errorf("read FAT: %w", err)
+			}
+			at = from
 		}
-		if c = binary.LittleEndian.Uint32(next[:]) & 0x0fffffff; c >= 0x0ffffff8 {
+		if c = binary.LittleEndian.Uint32(block[int64(c)*4-at:]) & 0x0fffffff; c >= 0x0ffffff8 {
 			return out, nil
 		}
 		if int64(len(out))*f.cluster >= limit || len(out) > int(f.clusters) {
 			return nil, fmt.Errorf("%w: a chain is longer than its file", ErrUnsound)
 		}
 	}
+}
+
+// Free is the room for content in bytes, as the allocation table has it: clusters that a cut left without a file count as used.
+func (f *FS) Free() (int64, error) {
+	buf := make([]byte, 64<<10)
+	var n int64
+	for at, end := f.table+8, f.table+(int64(f.clusters)+2)*4; at < end; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), end-at)]
+		if _, err := f.r.ReadAt(buf, at); err != nil {
+			return 0, fmt.Errorf("read FAT: %w", err)
+		}
+		for i := 0; i < len(buf); i += 4 {
+			if binary.LittleEndian.Uint32(buf[i:])&0x0fffffff == 0 {
+				n++
+			}
+		}
+	}
+	return n * f.cluster, nil
 }
 
 // Entry is a file or directory.
@@ -281,7 +308,7 @@ func (c *chainReader) ReadAt(p []byte, off int64) (int, error) {
 			return done, io.EOF
 		}
 		run := int64(1) // neighbours are read at once
-		for i+run < int64(len(c.offsets)) && c.offsets[i+run] == c.offsets[i]+run*c.f.cluster {
+		for run*c.f.cluster-in < int64(len(p)-done) && i+run < int64(len(c.offsets)) && c.offsets[i+run] == c.offsets[i]+run*c.f.cluster {
 			run++
 		}
 		n := int(min(int64(len(p)-done), run*c.f.cluster-in))
