@@ -7,6 +7,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -28,6 +29,8 @@ const (
 	headerBound = 30 * time.Second
 	// usualBound is for a whole request and its answer where the row says nothing else.
 	usualBound = time.Minute
+	// usualStall is how long a body may bring nothing where the row says nothing else.
+	usualStall = time.Minute
 	maxHeader  = 16 << 10
 	// usualAtOnce is how many requests of one row are answered at once.
 	usualAtOnce = 64
@@ -47,6 +50,9 @@ type Row struct {
 	// Bound is how long reading the request and answering it may take; 0 is a minute. A handler that answers for longer
 	// moves the deadline by itself (http.ResponseController).
 	Bound time.Duration
+	// Stall is how long nothing of the body may come; 0 is a minute. Whoever is cut off from the node in the middle of
+	// a body does not keep the others from asking for as long as Bound.
+	Stall time.Duration
 	// AtOnce is how many of these are answered at once; 0 is the usual. Others are told to come again.
 	AtOnce int
 	// Ended lets nodes ask whose certificate has ended. The handler must not take their names for proved (Caller.Ended).
@@ -184,10 +190,36 @@ func (s *Server) guard(row Row) http.Handler {
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, row.Body)
+		body := &steady{ReadCloser: r.Body, control: control, stall: cmp.Or(row.Stall, usualStall), until: until}
+		r.Body = http.MaxBytesReader(w, body, row.Body)
 		s.trace(row, r, caller, "")
 		row.Handle(w, r, caller)
 	})
+}
+
+// steady is a body that ends with an error when nothing of it comes for a while.
+type steady struct {
+	io.ReadCloser
+	control *http.ResponseController
+	stall   time.Duration
+	// until is the end of the whole request.
+	until time.Time
+}
+
+func (s *steady) Read(b []byte) (int, error) {
+	end := time.Now().Add(s.stall)
+	if end.After(s.until) {
+		end = s.until
+	}
+	if err := s.control.SetReadDeadline(end); err != nil {
+		return 0, err
+	}
+	n, err := s.ReadCloser.Read(b)
+	// Behind the body the server looks whether the asker is still there, and takes a deadline for his end.
+	if failed := s.control.SetReadDeadline(s.until); err == nil {
+		err = failed
+	}
+	return n, err
 }
 
 // trace says who asks what. A name and an address may hold anything: the line is quoted.

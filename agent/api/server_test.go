@@ -380,6 +380,57 @@ func TestASlowAskerIsCutOff(t *testing.T) {
 	}
 }
 
+// A line that breaks without a word, in the middle of a push, does not keep the others out for as long as a push may take.
+func TestABodyThatStopsGivesItsRoomToOthers(t *testing.T) {
+	row := says(http.MethodPost, "/x", nodeapi.Admin)
+	row.Body, row.Bound, row.Stall, row.AtOnce = 100, time.Hour, 2*time.Second, 1
+	read := make(chan error, 1)
+	row.Handle = func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
+		_, err := io.ReadAll(r.Body)
+		read <- err
+		time.Sleep(3 * time.Second) // The answer may take longer than that.
+		if r.Context().Err() == nil {
+			fmt.Fprint(w, "taken")
+		}
+	}
+	b := newBench(t, row)
+	id := b.issue("anna", organizations("spore:admin"))
+	ask := func(body io.Reader) (string, error) {
+		return b.ask(id, nodeapi.Request{Method: "POST", Path: "/x", Body: body})
+	}
+	body, stuck := io.Pipe()
+	defer stuck.Close()
+	go func() { _, _ = ask(body) }()
+	_, err := stuck.Write([]byte("x"))
+	require.NoError(t, err)
+	select {
+	case err := <-read:
+		require.ErrorContains(t, err, "timeout")
+	case <-time.After(time.Minute):
+		require.FailNow(t, "whoever sends nothing holds the row for ever")
+	}
+
+	slowly := func() io.Reader {
+		slow, writes := io.Pipe()
+		go func() {
+			defer writes.Close()
+			for range 6 {
+				time.Sleep(500 * time.Millisecond)
+				_, _ = writes.Write([]byte("x"))
+			}
+		}()
+		return slow
+	}
+	var text string
+	require.Eventually(t, func() bool {
+		text, err = ask(slowly())
+		return err == nil || !strings.Contains(err.Error(), "503")
+	}, 40*time.Second, 100*time.Millisecond)
+	require.NoError(t, err)
+	require.NoError(t, <-read, "what comes slowly is taken")
+	require.Equal(t, "taken", text)
+}
+
 func TestAServerWithoutCertificateDoesNotStart(t *testing.T) {
 	s := &Server{Identity: func() (nodeapi.Identity, error) { return nodeapi.Identity{}, nil }, Now: time.Now}
 	require.ErrorContains(t, s.Serve(context.Background(), nil), "has no certificate")

@@ -36,6 +36,7 @@ import (
 	"spore/agent/status"
 	"spore/agent/wait"
 	"spore/agent/watch"
+	"spore/agent/watchdog"
 	"spore/cluster/facts"
 	"spore/services"
 	"spore/storage/atomicfile"
@@ -66,6 +67,7 @@ type agent struct {
 	cluster *facts.Cluster
 	node    *facts.Node
 	clock   timekeeper
+	updates lookout
 	line    status.Line
 	last    status.Line
 	units   []string
@@ -115,7 +117,7 @@ func (a *agent) begin() {
 	} else {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
-	l.MachineID = a.m.Boot.MachineID
+	l.MachineID, l.BuildTime = a.m.Boot.MachineID, a.m.Boot.BuildTime
 	l.BootDisk = cmp.Or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
 	a.beginClock()
@@ -361,6 +363,7 @@ func (a *agent) follow(ctx context.Context) error {
 			a.renew(ctx)
 		case <-probeTick.C:
 			a.probeAgain(ctx)
+			a.lookForUpdates(ctx)
 		case <-clockTick.C:
 			a.rememberClock()
 		}
@@ -371,7 +374,7 @@ func (a *agent) follow(ctx context.Context) error {
 func (a *agent) report(ctx context.Context) error {
 	l := &a.line
 	l.Disks = disks.All(a.m)
-	l.Configuration = staged.Now(a.m)
+	l.Configuration, l.Updates = staged.Now(a.m), a.looked()
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, disks.OSDUnits(l.Disks)))
 	if err != nil {
 		return err
@@ -382,7 +385,8 @@ func (a *agent) report(ctx context.Context) error {
 	}
 	l.System, l.Failed, l.Services = p.System, append([]string{}, p.Failed...), p.Units
 	l.Conflicts, l.Waiting = identity.Conflicts(a.m), a.m.Waiting()
-	l.Clock = a.clockState(ctx)
+	l.Clock, l.Versions = a.clockState(ctx), a.versions()
+	l.Watchdog = watchdog.Read(os.DirFS(a.m.Root.At("/")))
 	if l.Firmware != nil && l.Firmware.PCR11 == "" {
 		// The TPM's driver may come after the agent has begun. What it holds stays the same from then on.
 		l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
