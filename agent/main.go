@@ -24,7 +24,9 @@ import (
 	"spore/agent/identity"
 	"spore/agent/images"
 	"spore/agent/install"
+	"spore/agent/loader"
 	"spore/agent/node"
+	"spore/agent/pull"
 	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
 	"spore/agent/revoke"
@@ -185,10 +187,12 @@ func table(m *node.Machine) command.Table {
 		},
 		{
 			Name:    "stage-config",
-			About:   "take a new configuration for the next start, as `spore push --output` made it",
+			About:   "take an update for the next start, as `spore push --output` made it",
 			Example: "spore-agent stage-config --reboot /run/plant.update",
 			Read: func(a *command.Args) command.Run {
 				reboot := a.Bool("reboot", "restart the machine then")
+				dry := a.Bool("dry-run", "write nothing, and say what would be done")
+				giveUp := a.Bool("give-up-way-back", "also where the node then cannot go back to another root")
 				spool := a.Bool("spool", "take what came by the node's API; for spore-stage.service")
 				words := a.Words("FILE", 0, 1)
 				return func(ctx context.Context) error {
@@ -198,8 +202,37 @@ func table(m *node.Machine) command.Table {
 					case *spool:
 						return staged.Spool(ctx, m)
 					}
-					return staged.File(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot}, os.Stdout)
+					return staged.File(ctx, m, (*words)[0], slot.Wish{Reboot: *reboot, DryRun: *dry, GiveUp: *giveUp}, os.Stdout)
 				}
+			},
+		},
+		{
+			Name:    "update",
+			About:   "fetch an update from a web server or a folder, for the next start",
+			Example: "spore-agent update --from https://updates.example/plant",
+			Read: func(a *command.Args) command.Run {
+				from := a.String("from", "URL|DIR", "the folder that `spore push --output DIR` made; without it, "+
+					"those of updates in cluster.yaml")
+				reboot := a.Bool("reboot", "restart the machine then")
+				dry := a.Bool("dry-run", "write nothing, and say what would be done")
+				return func(ctx context.Context) error {
+					switch {
+					case *from == "" && (*reboot || *dry):
+						return command.Wrongly("--reboot and --dry-run are for --from")
+					case *from == "":
+						return pull.Look(ctx, m)
+					}
+					return pull.Run(ctx, m, *from, slot.Wish{Reboot: *reboot, DryRun: *dry}, os.Stdout)
+				}
+			},
+		},
+		{
+			Name:    "back",
+			About:   "go back to the system before, and restart the machine",
+			Example: "spore-agent back --dry-run",
+			Read: func(a *command.Args) command.Run {
+				dry := a.Bool("dry-run", "write nothing, and say what would be started")
+				return func(ctx context.Context) error { return staged.Back(ctx, m, slot.Wish{DryRun: *dry}, os.Stdout) }
 			},
 		},
 		{
@@ -211,6 +244,11 @@ func table(m *node.Machine) command.Table {
 			Name:  "revoke",
 			About: "have the firmware take the revoked images that the configuration names",
 			Read:  plain(m, revoke.Run),
+		},
+		{
+			Name:  "loader",
+			About: "try the boot loader that an update brought at the next start, or stay with one that was tried",
+			Read:  plain(m, loader.Run),
 		},
 		{
 			Name:  "time",

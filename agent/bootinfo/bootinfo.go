@@ -4,7 +4,9 @@ package bootinfo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -20,6 +22,10 @@ const (
 	EtcDir = "/run/spore/etc"
 	// NetworkDir is the tmpfs that holds the image of a machine that was booted from the network.
 	NetworkDir = "/run/spore/image"
+	// RootData and RootTree lead to the partitions of the root and of its hash tree, for units that are given them open
+	// (OpenFile= of systemd.service(5)).
+	RootData = "/run/spore/root-data"
+	RootTree = "/run/spore/root-tree"
 	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
 	Delivered = "/run/spore/delivered/bundle"
 )
@@ -117,6 +123,19 @@ func Write(path string, info Info) error {
 	}
 	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing boot info: %w", err)
+	}
+	return nil
+}
+
+// LinkRoot makes RootData and RootTree under a directory that stands for /.
+func LinkRoot(root string, info Info) error {
+	for name, device := range map[string]string{RootData: info.RootPart, RootTree: info.VerityPart} {
+		if device == "" {
+			continue
+		}
+		if err := os.Symlink(device, filepath.Join(root, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("writing boot info: %w", err)
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"unicode/utf16"
 
 	"spore/storage/gpt"
@@ -72,6 +73,24 @@ func loaderPartition(vars fs.FS) (gpt.GUID, error) {
 		return gpt.GUID{}, fmt.Errorf("EFI variable LoaderDevicePartUUID: %w", err)
 	}
 	return g, nil
+}
+
+// LoaderImage is the file of the boot loader that started the machine, with slashes, and the PARTUUID of the partition that it
+// was read from (systemd's Boot Loader Interface, LoaderImageIdentifier and LoaderDevicePartUUID).
+func LoaderImage(vars fs.FS) (string, gpt.GUID, error) {
+	partition, err := loaderPartition(vars)
+	if err != nil {
+		return "", partition, err
+	}
+	data, err := variable(vars, "LoaderImageIdentifier", loaderVendor)
+	if err != nil {
+		return "", partition, err
+	}
+	image, _, err := utf16z(data)
+	if err != nil {
+		return "", partition, fmt.Errorf("EFI variable LoaderImageIdentifier: %w", err)
+	}
+	return strings.ReplaceAll(image, `\`, "/"), partition, nil
 }
 
 func bootOption(vars fs.FS) (string, Path, error) {

@@ -19,8 +19,10 @@ import (
 	"spore/agent/delivery"
 	"spore/agent/firmware"
 	"spore/agent/paths"
+	"spore/agent/pull/looked"
 	"spore/agent/slot"
 	"spore/agent/state"
+	"spore/agent/watchdog"
 	"spore/storage/atomicfile"
 )
 
@@ -47,8 +49,16 @@ type Line struct {
 	Bundle *delivery.Info `json:"bundle,omitempty"`
 	// Configuration says which one runs, and what became of one that was pushed; there is none where stage1 did not run.
 	Configuration *slot.Info `json:"configuration,omitempty"`
+	// Updates is what came of the node's last look for updates; there is none where it takes nothing by itself.
+	Updates *looked.Last `json:"updates,omitempty"`
+	// BuildTime is that of the image that runs, in Unix seconds.
+	BuildTime int64 `json:"buildTime,omitempty"`
+	// Versions are those of its programs that keep data (services.DataVersions), once the machine is up.
+	Versions map[string]string `json:"versions,omitempty"`
 	// Firmware says how the machine was started; there is none on one without UEFI.
 	Firmware *firmware.Info `json:"firmware,omitempty"`
+	// Watchdog is the hardware watchdog; there is none where the kernel has no driver of one.
+	Watchdog *watchdog.Info `json:"watchdog,omitempty"`
 	// Clock says who keeps the clock.
 	Clock *clock.State `json:"clock,omitempty"`
 	// System is what `systemctl is-system-running` says.

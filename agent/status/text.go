@@ -17,7 +17,9 @@ import (
 	"spore/agent/paths"
 	"spore/agent/sealed"
 	"spore/agent/slot"
+	"spore/agent/watchdog"
 	"spore/storage/atomicfile"
+	"spore/wire/nodeapi"
 )
 
 // configurationText says which configuration runs.
@@ -34,7 +36,11 @@ func configurationText(i slot.Info) string {
 		if i.Live {
 			when = "in effect already, and at the next start"
 		}
-		out += fmt.Sprintf("; %.16s… %s", i.Staged, when)
+		with := ""
+		if i.StagedRoot != "" {
+			with = fmt.Sprintf(" with the root %.16s…", i.StagedRoot)
+		}
+		out += fmt.Sprintf("; %.16s…%s %s", i.Staged, with, when)
 	}
 	return out
 }
@@ -72,13 +78,23 @@ func Text(l Line) string {
 		}
 	}
 	if l.Configuration != nil {
+		row("image", "%s", nodeapi.Version(l.Configuration.RootHash, l.BuildTime))
 		row("config", "%s", configurationText(*l.Configuration))
 		if l.Configuration.Problem != "" {
 			row("", "%s", l.Configuration.Problem)
 		}
+		if l.Configuration.Loader != "" {
+			row("", "%s", l.Configuration.Loader)
+		}
+	}
+	if l.Updates != nil {
+		row("updates", "%s", l.Updates.Text())
 	}
 	if l.Firmware != nil {
 		row("firmware", "%s", firmwareText(*l.Firmware))
+	}
+	if l.Watchdog != nil {
+		row("watchdog", "%s", watchdogText(*l.Watchdog))
 	}
 	if l.Clock != nil {
 		row("clock", "%s", clockText(*l.Clock))
@@ -127,6 +143,20 @@ func firmwareText(f firmware.Info) string {
 	}
 	if f.PCR11 != "" {
 		out += ", PCR 11 " + f.PCR11
+	}
+	return out
+}
+
+// watchdogText says which watchdog there is.
+func watchdogText(w watchdog.Info) string {
+	out := cmp.Or(w.Identity, "without a name")
+	if w.Held {
+		out += fmt.Sprintf(", restarts the machine when it hangs for %d s", w.Seconds)
+	} else {
+		out += ", not in use"
+	}
+	if w.HasReset {
+		out += "; it has done so before this start"
 	}
 	return out
 }

@@ -9,8 +9,8 @@ import (
 
 	"spore/builder/squashfs"
 	"spore/builder/tree"
-	"spore/builder/verity"
 	"spore/cluster"
+	"spore/storage/verity"
 )
 
 // Part is a finished cluster part.

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"spore/storage/gpt"
+	"spore/storage/pieces"
 )
 
 // Superblocks of squashfs (Documentation/filesystems/squashfs.rst) and of hash trees (cryptsetup's on-disk format of
@@ -18,8 +19,8 @@ const (
 	hashesInBlock = block / 32
 )
 
-// Used is how much of a partition of a type and size has a meaning: a filesystem and its hash tree say where they end, and
-// nobody ever reads what is behind. Anything else counts whole.
+// Used is how much of a partition of a type and size has a meaning: a filesystem, its hash tree and the index of its
+// pieces say where they end, and nobody ever reads what is behind. Anything else counts whole.
 func Used(r io.ReaderAt, kind gpt.GUID, size int64) int64 {
 	if kind != typeRoot && kind != typeVerity && kind != typeCluster {
 		return size
@@ -35,6 +36,7 @@ func Used(r io.ReaderAt, kind gpt.GUID, size int64) int64 {
 	}
 	if tree, ok := treeSize(r, end); ok {
 		end += tree
+		end += pieces.SizeAt(r, end)
 	}
 	if end == 0 || end > size {
 		return size

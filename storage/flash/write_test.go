@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/storage/gpt"
+	"spore/test/faults"
 )
 
 const (
@@ -265,6 +266,7 @@ func TestWhereverItIsCutOffTheDiskIsWholeOrDoesNotBoot(t *testing.T) {
 			require.Positive(t, unbootable)
 			require.Positive(t, complete)
 			require.Equal(t, startBoots, old > 0)
+			faults.Tried(t, 3*(len(m.ops)+1))
 			t.Logf("%d operations: %d cuts left the old system, %d none, %d the new one", len(m.ops), old, unbootable, complete)
 		})
 	}
@@ -283,6 +285,7 @@ func TestAnErrorOfTheDiskEndsTheRun(t *testing.T) {
 		require.ErrorIs(t, err, errPulled)
 		require.Len(t, m.ops, n, "nothing is done after the error")
 	}
+	faults.Tried(t, len(clean.ops))
 }
 
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {

@@ -65,8 +65,8 @@ func (g GUID) String() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// fromDisk converts the mixed-endian form on disk (UEFI specification, appendix A).
-func fromDisk(b []byte) GUID {
+// FromDisk converts the mixed-endian form on disk (UEFI specification, appendix A).
+func FromDisk(b []byte) GUID {
 	var g GUID
 	copy(g[:], b)
 	g[0], g[1], g[2], g[3] = g[3], g[2], g[1], g[0]
@@ -195,7 +195,7 @@ func (d disk) header(lba int64) (header, error) {
 		return header{}, fmt.Errorf("the header in sector %d claims to be in sector %d", lba, le.Uint64(b[24:]))
 	}
 	return header{
-		disk: fromDisk(b[56:72]), alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),
+		disk: FromDisk(b[56:72]), alternate: le.Uint64(b[32:]), arrayLBA: le.Uint64(b[72:]), count: le.Uint32(b[80:]), entrySize: le.Uint32(b[84:]), arraySum: le.Uint32(b[88:]),
 	}, nil
 }
 
@@ -223,7 +223,7 @@ func parseEntries(array []byte, entrySize int, sectors int64, sectorSize int) (T
 	var t Table
 	le := binary.LittleEndian
 	for n := 1; len(array) > 0; n, array = n+1, array[entrySize:] {
-		p := Partition{Number: n, Type: fromDisk(array[:16]), GUID: fromDisk(array[16:32])}
+		p := Partition{Number: n, Type: FromDisk(array[:16]), GUID: FromDisk(array[16:32])}
 		if p.Type == (GUID{}) {
 			continue
 		}

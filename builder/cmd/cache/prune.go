@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/cachefolder"
+	"spore/builder/cmd/duration"
 	"spore/builder/cmd/exit"
 	"spore/builder/store"
 )
@@ -37,7 +35,7 @@ It may run during builds. What a running build has used stays.`,
 				}
 			}
 			if olderThan != "" {
-				if o.Unused, err = age(olderThan); err != nil {
+				if o.Unused, err = duration.Parse(olderThan); err != nil {
 					return exit.Usage(fmt.Errorf("--older-than: %w", err))
 				}
 			}
@@ -82,21 +80,4 @@ func printPruned(w io.Writer, p store.Pruned, dry bool) error {
 		fmt.Fprintf(w, "%d more could not be removed, because %d running builds or other commands use them\n", p.InUse, p.Sessions)
 	}
 	return nil
-}
-
-// age reads a time such as 30d or 12h.
-func age(text string) (time.Duration, error) {
-	bad := fmt.Errorf("%.40q is not a time; write for instance 30d or 12h", text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n == 0 {
-			return 0, bad
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, bad
-	}
-	return d, nil
 }

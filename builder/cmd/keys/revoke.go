@@ -18,7 +18,6 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/signing"
 	"spore/builder/image"
-	"spore/builder/push"
 	"spore/builder/revocation"
 	"spore/builder/secureboot"
 	"spore/builder/uki"
@@ -153,7 +152,7 @@ func starts(cmd *cobra.Command, f reach.Flags, dir string) ([]revocation.Answer,
 		return nil, err
 	}
 	var out []revocation.Answer
-	for _, a := range reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) (s push.Status, err error) {
+	for _, a := range reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) (s nodeapi.Status, err error) {
 		data, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
 		if err == nil {
 			err = json.Unmarshal(data, &s)

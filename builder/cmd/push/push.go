@@ -2,19 +2,18 @@
 package push
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/ask"
+	"spore/builder/cmd/duration"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
@@ -26,80 +25,123 @@ import (
 	"spore/builder/push"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
-	"spore/services"
 	"spore/wire/nodeapi"
 )
 
-const (
-	// sendBound is the longest that a node may take with an update.
-	sendBound = time.Hour
-	// restartBound is what two restarts of a machine may take besides the trial: server firmware takes minutes.
-	restartBound = 20 * time.Minute
-	// askEvery is how often a node that restarts is asked.
-	askEvery = 5 * time.Second
-	// maxAnswer bounds what a node answers, in bytes.
-	maxAnswer = 1 << 20
-)
+// valid is for how long nodes may take an update by themselves, unless --valid says something else.
+const valid = "90d"
 
 type flags struct {
-	reach                       reach.Flags
-	signing                     signing.Flags
-	image, output               string
-	reboot, force, strict, json bool
-	trustUnsigned               bool
-	without                     []string
+	reach                reach.Flags
+	signing              signing.Flags
+	image, output        string
+	root                 bool
+	reboot, dryRun, back bool
+	giveUpWayBack        bool
+	was, valid           string
+	force, strict, json  bool
+	trustUnsigned        bool
+	without              []string
+	lifetime             time.Duration
+}
+
+// outside is what comes from outside of the command.
+type outside struct {
+	now func() time.Time
+	// somebody tells whether there is a person to ask, in a terminal.
+	somebody func() bool
+	in       io.Reader
 }
 
 // Command returns the command.
 func Command() *cobra.Command {
+	return command(outside{now: time.Now, somebody: ask.Somebody, in: os.Stdin})
+}
+
+func command(world outside) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "push [DIR]",
-		Short: "Update the configuration of running nodes over the network",
-		Long: `Push makes the cluster part and the UKI of the configuration in DIR (configs when left out), signs both with the
-cluster's key, and sends them to the nodes, one after the other. Each node checks them and writes them beside the
-running ones, for its next start. When the running node can apply the whole change, it does so at once; otherwise it
-says what has to wait for the restart, and why.
+		Short: "Update running nodes over the network: configuration, root and kernel",
+		Long: `Push makes running nodes be what the configuration in DIR (configs when left out) and the image in out say. It makes the
+cluster part and the UKI of the configuration, signs these and the root of the image with the cluster's key, and sends
+each node what it lacks. A node checks every piece, and writes all of it beside what runs, for its next start. When the
+running node can apply the whole change, it does so at once; otherwise it says what has to wait for the restart, and
+why. A new root or kernel always waits.
 
-The root stays as it is, so the image must already contain everything that the configuration needs: --image names the
-image that the nodes were written from. If that image is signed for Secure Boot, give its key; an image that the
-certificate of that key has not signed is refused (see --trust-unsigned).
+The image must contain everything that the configuration needs. --image names another one than out. If it is signed for
+Secure Boot, give its key; an image that the certificate of that key has not signed is refused (see --trust-unsigned).
+
+With --dry-run nothing is written: each node says what would change and what it lacks. --was OLD names the image that
+the nodes run, to list the packages and programs that differ.
 
 With --reboot each node restarts, and the next one follows when it is up. A node restarts only while the other nodes
-with the same role are up. A node whose roles do not start in time goes back to its previous configuration by itself,
-and push ends there.
+with the same role are up. A node whose roles do not start in time goes back to its previous system by itself, and push
+ends there. With --back the nodes return to the system before, in the same way.
 
-A node refuses a configuration that is older than its last one. When the keys were restored from an old copy, everything
-that they sign counts as older: with --force nodes accept it, if it was signed later than their last one. With --output
-nothing is sent: the file is for ` + "`spore-agent stage-config FILE`" + ` on a node.`,
-		Example: "  spore push configs --reboot\n  spore push configs --node edge-01\n  spore push configs --output edge.update",
-		Args:    exit.Args(cobra.MaximumNArgs(1)),
+A transfer that was interrupted goes on where it stopped when the command is run again. A node refuses an update that
+is older than its last one. When the keys were restored from an old copy, everything that they sign counts as older:
+with --force nodes accept it, if it was signed later than their last one. With --output nothing is sent: a file is for
+` + "`spore-agent stage-config FILE`" + ` on a node, and a folder for a web server or a stick.`,
+		Example: "  spore push configs --dry-run\n  spore push configs --reboot\n  spore push configs --node edge-01\n" +
+			"  spore push configs --back --node edge-01\n  spore push configs --output edge.update\n  spore push configs --output update/",
+		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := inputs.Dir(args)
-			if len(f.without) > 0 && !f.reboot {
-				return exit.Usage(errors.New("--without is about restarts; give --reboot too"))
+			if err := f.check(); err != nil {
+				return exit.Usage(err)
 			}
-			if f.output != "" && f.reboot {
-				return exit.Usage(errors.New("--output sends nothing; leave --reboot out"))
-			}
-			return run(cmd, filepath.Clean(dir), f)
+			return run(cmd, world, filepath.Clean(inputs.Dir(args)), f)
 		},
 	}
 	f.reach.Register(cmd, true)
 	f.signing.Register(cmd)
 	signing.TrustUnsigned(cmd, &f.trustUnsigned)
-	cmd.Flags().StringVar(&f.image, "image", "out", "the image that the nodes were written from, or the output folder of spore build")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the signed update to this file, and send nothing")
-	cmd.Flags().BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
-	cmd.Flags().StringSliceVar(&f.without, "without", nil, "restart nodes although these nodes, which share roles with them, are down: NODE,NODE")
-	cmd.Flags().BoolVar(&f.force, "force", false, "have nodes accept it although their last one has a higher number")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the result as JSON")
+	flags := cmd.Flags()
+	flags.StringVar(&f.image, "image", "out", "the image that the nodes are to run, or the output folder of spore build")
+	flags.StringVarP(&f.output, "output", "o", "",
+		"send nothing; write the signed update to this file, or into this folder (a name that ends in /, or a folder that is there)")
+	flags.BoolVar(&f.root, "root", false, "with --output FILE: include the whole root, for a node that runs another one")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing; show what would change on each node, and what it lacks")
+	flags.StringVar(&f.was, "was", "",
+		"with --dry-run: the image that the nodes run, or its output folder, to list the packages that differ")
+	flags.BoolVar(&f.reboot, "reboot", false, "restart the nodes, one after the other")
+	flags.BoolVar(&f.back, "back", false, "have the nodes return to the system before, one after the other")
+	flags.BoolVar(&f.giveUpWayBack, "give-up-way-back", false,
+		"let nodes take an update after which they cannot return to the root before")
+	flags.StringSliceVar(&f.without, "without", nil,
+		"restart nodes although these nodes, which share roles with them, are down: NODE,NODE")
+	flags.StringVar(&f.valid, "valid", valid, "for how long nodes may take the update by themselves, such as 30d or 12h")
+	flags.BoolVar(&f.force, "force", false, "have nodes accept it although their last one has a higher number")
+	flags.BoolVar(&f.strict, "strict", false, "treat warnings of the configuration as errors")
+	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
 	return cmd
 }
 
-func run(cmd *cobra.Command, dir string, f flags) error {
-	u, err := prepare(cmd, dir, f)
+// check refuses flags that contradict each other, and reads what is text.
+func (f *flags) check() (err error) {
+	switch {
+	case len(f.without) > 0 && !f.reboot && !f.back:
+		return errors.New("--without is about restarts; give --reboot or --back too")
+	case f.output != "" && (f.reboot || f.dryRun || f.back || f.giveUpWayBack):
+		return errors.New("--output sends nothing; leave --reboot, --dry-run, --back and --give-up-way-back out")
+	case f.root && f.output == "":
+		return errors.New("--root is about files; give --output FILE too")
+	case f.was != "" && !f.dryRun:
+		return errors.New("--was is for a list of differences; give --dry-run too")
+	case f.back && (f.reboot || f.force || f.giveUpWayBack || f.was != ""):
+		return errors.New("--back sends nothing and restarts in any case; leave --reboot, --force, --give-up-way-back and --was out")
+	}
+	if f.lifetime, err = duration.Parse(f.valid); err != nil {
+		return fmt.Errorf("--valid: %w", err)
+	}
+	return nil
+}
+
+func run(cmd *cobra.Command, world outside, dir string, f flags) error {
+	if f.back {
+		return goBack(cmd, dir, f)
+	}
+	u, err := prepare(cmd, world, dir, f)
 	if err != nil {
 		return err
 	}
@@ -110,30 +152,18 @@ func run(cmd *cobra.Command, dir string, f flags) error {
 	if f.output != "" {
 		return save(cmd, u, f)
 	}
-	c, err := f.reach.Open(cmd, dir, nodeapi.Admin)
+	n, err := openNodes(cmd, dir, f)
 	if err != nil {
 		return err
 	}
-	all := f.reach
-	all.Nodes = nil
-	everybody, err := all.Open(cmd, dir, nodeapi.Admin)
-	if err != nil {
-		return err
+	if f.dryRun {
+		return n.preview(cmd, u)
 	}
-	for _, name := range f.without {
-		if _, err := facts.Find(everybody.Nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
-			return exit.Usage(fmt.Errorf("--without %s: %w", name, err))
-		}
-	}
-	answers, err := rollout(cmd, c, everybody, u, f).Run(cmd.Context())
-	if f.json {
-		return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(answers), err)
-	}
-	return err
+	return n.push(cmd, world, u)
 }
 
 // prepare makes the update, and keeps the folder of keys, which counts what it signs.
-func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
+func prepare(cmd *cobra.Command, world outside, dir string, f flags) (*push.Update, error) {
 	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.reach.PKI, f.strict)
 	if err != nil {
 		return nil, err
@@ -148,13 +178,12 @@ func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
 	}
 	v, err := keys.Open(pki, f.reach.PassphraseFile, f.reach.Identity)
 	if err != nil {
-		return nil, fmt.Errorf("open the cluster's keys, which sign configurations: %w", err)
+		return nil, fmt.Errorf("open the cluster's keys, which sign updates: %w", err)
 	}
 	defer v.Close()
 	u, err := push.Make(push.Options{
 		Image: f.image, Config: config, Folder: regular.Folder(dir), Keys: signers, TrustUnsigned: f.trustUnsigned, Force: f.force,
-		Tree: v.Tree, Now: time.Now(),
-		Progress: progress.New(cmd.ErrOrStderr(), time.Now),
+		Valid: f.lifetime, Tree: v.Tree, Now: world.now(), Progress: progress.New(cmd.ErrOrStderr(), time.Now),
 	})
 	var refused *customize.Refused
 	if errors.As(err, &refused) {
@@ -172,61 +201,48 @@ func prepare(cmd *cobra.Command, dir string, f flags) (*push.Update, error) {
 	return u, nil
 }
 
-// save writes the update to a file.
+// save writes the update to a file or a folder.
 func save(cmd *cobra.Command, u *push.Update, f flags) error {
-	out, err := os.Create(f.output)
+	what, err := f.output, error(nil)
+	if isFolder(f.output) {
+		what, err = filepath.Clean(f.output), u.WriteFolder(cmd.Context(), filepath.Clean(f.output))
+	} else {
+		err = u.WriteFile(f.output, f.root)
+	}
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, u.Content())
-	if err = errors.Join(err, out.Close()); err != nil {
-		return err
-	}
 	if f.json {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"file": f.output, "serial": u.Head.Serial, "clusterHash": u.Head.ClusterHash})
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
+			"file": what, "serial": u.Head.Serial, "rootHash": u.Head.RootHash, "clusterHash": u.Head.ClusterHash,
+		})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: configuration %d, cluster hash %s\n", f.output, u.Head.Serial, u.Head.ClusterHash)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: update %d, root %s, cluster hash %s\n",
+		what, u.Head.Serial, nodeapi.Version(u.Head.RootHash, u.Head.Root.BuildTime), u.Head.ClusterHash)
 	return err
 }
 
-func rollout(cmd *cobra.Command, c, everybody *reach.Cluster, u *push.Update, f flags) push.Rollout {
-	query := url.Values{}
-	if f.reboot {
-		query.Set("reboot", "true")
-	}
-	return push.Rollout{
-		Nodes: targets(c.Nodes), All: targets(everybody.Nodes), ClusterHash: u.Head.ClusterHash, Reboot: f.reboot, Without: f.without, Every: askEvery,
-		Bound: services.TrialBound(&c.Facts) + restartBound,
-		Ask: func(ctx context.Context, node string) (s push.Status, err error) {
-			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-			defer cancel()
-			data, err := c.Client.Read(ctx, node, nodeapi.Request{Path: nodeapi.StatusPath}, maxAnswer)
-			if err == nil {
-				err = json.Unmarshal(data, &s)
-			}
-			return s, err
-		},
-		Send: func(ctx context.Context, node string) (a push.Answer, err error) {
-			ctx, cancel := context.WithTimeout(ctx, sendBound)
-			defer cancel()
-			data, err := c.Client.Read(ctx, node, nodeapi.Request{Method: "POST", Path: nodeapi.ConfigPath, Query: query, Body: u.Content()}, maxAnswer)
-			if err == nil {
-				err = json.Unmarshal(data, &a)
-			}
-			return a, err
-		},
-		Say: func(node, text string) {
-			if !f.json {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", strings.TrimSpace(node), text)
-			}
-		},
-	}
+// isFolder tells whether a name is that of a folder: one that is there, or one that says so.
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir() || os.IsPathSeparator(name[len(name)-1])
 }
 
-func targets(nodes []facts.Node) []push.Target {
-	var out []push.Target
-	for _, n := range nodes {
-		out = append(out, push.Target{Name: n.Name, Roles: n.Roles})
+// goBack has the nodes return to the system before.
+func goBack(cmd *cobra.Command, dir string, f flags) error {
+	n, err := openNodes(cmd, dir, f)
+	if err != nil {
+		return err
 	}
-	return out
+	return n.back(cmd)
+}
+
+// checkWithout makes sure that the nodes exist which may be down.
+func (f flags) checkWithout(everybody *reach.Cluster, dir string) error {
+	for _, name := range f.without {
+		if _, err := facts.Find(everybody.Nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return exit.Usage(fmt.Errorf("--without %s: %w", name, err))
+		}
+	}
+	return nil
 }

@@ -37,8 +37,16 @@ func TestWhatIsRefused(t *testing.T) {
 	}{
 		"two folders":               {[]string{"a", "b"}, exit.Misuse, "accepts at most 1 arg(s)"},
 		"a file and a restart":      {[]string{example, "-o", "x", "--reboot"}, exit.Misuse, "--output sends nothing"},
+		"a dry run of a file":       {[]string{example, "-o", "x", "--dry-run"}, exit.Misuse, "--output sends nothing"},
+		"a file of the way back":    {[]string{example, "-o", "x", "--back"}, exit.Misuse, "--output sends nothing"},
+		"a root without a file":     {[]string{example, "--root"}, exit.Misuse, "--root is about files"},
+		"an image of nothing":       {[]string{example, "--was", "out.last"}, exit.Misuse, "--was is for a list of differences"},
+		"a way back by force":       {[]string{example, "--back", "--force"}, exit.Misuse, "--back sends nothing"},
+		"spared without a restart":  {[]string{example, "--without", "edge-01"}, exit.Misuse, "--without is about restarts"},
+		"for no time":               {[]string{example, "--valid", "0d"}, exit.Misuse, "--valid: \"0d\" is not a time; write for instance 30d or 12h"},
+		"a way back without keys":   {[]string{example, "--back"}, exit.Failed, "find a certificate to ask the nodes with"},
 		"a folder without files":    {[]string{t.TempDir()}, exit.Failed, "the configuration has errors"},
-		"no keys":                   {[]string{example}, exit.Failed, "open the cluster's keys, which sign configurations"},
+		"no keys":                   {[]string{example}, exit.Failed, "open the cluster's keys, which sign updates"},
 		"a folder of other keys":    {[]string{example, "--pki", t.TempDir()}, exit.Failed, "read the cluster's keys"},
 		"a key without certificate": {[]string{example, "--secure-boot-key", "x"}, exit.Misuse, "--secure-boot-key and --secure-boot-cert go together"},
 	} {
@@ -65,7 +73,7 @@ func TestWhatCannotBeMade(t *testing.T) {
 	}{
 		"the keys of another cluster": {text, "other", keys, "the keys are of the cluster with the id other"},
 		"without keys":                {text, config.Cluster.ID, cluster.Public{}, "name their folder with --pki"},
-		"no image":                    {filepath.Join(empty, "nothing"), config.Cluster.ID, keys, "name the image that the nodes were written from with --image"},
+		"no image":                    {filepath.Join(empty, "nothing"), config.Cluster.ID, keys, "name the image that the nodes are to run with --image"},
 		"a folder without image":      {empty, config.Cluster.ID, keys, "has no image; with --image name the image"},
 		"a text":                      {text, config.Cluster.ID, keys, "it has no partition table"},
 	} {

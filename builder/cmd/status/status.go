@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,8 @@ func Command() *cobra.Command {
 		Use:   "status [DIR]",
 		Short: "Show the status of the nodes of a running cluster",
 		Long: `Status asks the nodes of the cluster in DIR (configs when left out), all at the same time, and shows one line for each:
-the state of its system, its roles, and what is wrong. With --json it prints each node's whole status line.
+the state of its system, the image and the update that run, its roles, what its next start would take, and what is
+wrong. With --json it prints each node's whole status line.
 
 It fails when a node does not answer, and says why.`,
 		Example: "  spore status\n  spore status configs --node edge-01 --json\n  spore status configs --address edge-01=127.0.0.1:48643",
@@ -106,14 +108,15 @@ func printJSON(w io.Writer, answers []reach.Answer[line]) error {
 
 func printTable(w io.Writer, answers []reach.Answer[line]) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSYSTEM\tROLES\tADDRESSES\tREMARKS")
+	fmt.Fprintln(t, "NODE\tSYSTEM\tVERSION\tROLES\tADDRESSES\tREMARKS")
 	for _, a := range answers {
 		if a.Err != nil {
-			fmt.Fprintf(t, "%s\t-\t-\t-\t%s\n", a.Node.Name, nodeapi.Harmless(a.Err.Error()))
+			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t%s\n", a.Node.Name, nodeapi.Harmless(a.Err.Error()))
 			continue
 		}
 		s := a.Value.status
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", a.Node.Name, column(s.System), column(s.Roles...), column(s.Addresses...), column(remarks(s)...))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Node.Name, column(s.System), column(version(s)...), column(s.Roles...),
+			column(s.Addresses...), column(remarks(s)...))
 	}
 	return t.Flush()
 }
@@ -127,11 +130,29 @@ func column(parts ...string) string {
 	return nodeapi.Harmless(text)
 }
 
-// remarks is what is not as it should be.
+// version is the image that runs, and the update that brought its configuration.
+func version(s nodeapi.Status) []string {
+	var out []string
+	if text := s.Version(); text != "" {
+		out = append(out, text)
+	}
+	if c := s.Configuration; c != nil && c.Serial > 0 {
+		out = append(out, fmt.Sprintf("update %d", c.Serial))
+	}
+	return out
+}
+
+// remarks is what a person should know: what comes, and what is not as it should be.
 func remarks(s nodeapi.Status) []string {
 	var out []string
 	if s.Problem != "" {
 		out = append(out, s.Problem)
+	}
+	if s.Configuration != nil {
+		out = append(out, systemRemarks(*s.Configuration)...)
+	}
+	if u := s.Updates; u != nil && u.Problem != "" {
+		out = append(out, "looked for updates at "+u.At.UTC().Format(time.RFC3339)+": "+u.Problem)
 	}
 	for _, h := range s.Held {
 		out = append(out, h.Role+" is held: "+h.Reason)
@@ -146,6 +167,27 @@ func remarks(s nodeapi.Status) []string {
 		if is := s.Services[unit]; is == "activating" {
 			out = append(out, unit+" is "+is)
 		}
+	}
+	return out
+}
+
+// systemRemarks is what becomes of the system that runs, and what became of the one that was pushed.
+func systemRemarks(c nodeapi.Configuration) []string {
+	var out []string
+	if c.Trial {
+		out = append(out, "on trial")
+	}
+	switch {
+	case c.StagedRoot != "":
+		out = append(out, "starts the root "+nodeapi.Version(c.StagedRoot, 0)+" next")
+	case c.Staged != "" && !c.Live:
+		out = append(out, "starts another configuration next")
+	}
+	if c.Problem != "" {
+		out = append(out, c.Problem)
+	}
+	if c.Loader != "" {
+		out = append(out, c.Loader)
 	}
 	return out
 }
