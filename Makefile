@@ -35,7 +35,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,6 @@ check: lint unit ## the fast part: formatting, vet, lint, unit tests
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	go vet ./...
 	go vet -tags 'integration e2e packages' ./...
 	go tool staticcheck -tags 'integration e2e packages' ./...
 	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./...
@@ -136,11 +135,15 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 shipped: bin/spore ## boot all six machines of configs/, and do with them what README and docs/rehearse.md say
 	$(E2E) -timeout 4h ./test/shipped
 
-soak: ## the long counts: 30 power cuts, 30 kills of flash, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
-	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed' ./test/e2e
+soak: faults ## the fault matrix, and the long counts: 30 power cuts, 30 kills of flash, ten minutes at a passphrase, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole
+	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed|AskedForOnTheConsole' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole' ./test/nspawn
+
+# A run that leaves a row out, or in which one ends otherwise, leaves the page as it is.
+faults: ## run all rows of the fault matrix, and write docs/faults.md
+	SPORE_FAULTS=all SPORE_FAULTS_PAGE=$(abspath docs/faults.md) $(E2E) -timeout 6h -run '^TestTheFaultMatrix$$' ./test/e2e
 
 packages: ## build 200 packages of Debian, compare each with what mmdebstrap makes of it, and write docs/packages.md; ONLY='nginx redis-server'
 	SPORE_PACKAGES='$(ONLY)' go test -count=1 -tags packages -timeout 4h -v -run '^TestPackagesOfTheList$$' ./test/packages
@@ -159,7 +162,7 @@ bootorder: image ## record in QEMU in which order a boot reads the files of the 
 
 # A run that leaves something out writes its page beside the caches: that in docs is of a whole one.
 bench: PAGE = $(if $(SKIP),$(OUT)/bench,docs)
-bench: ## measure builds and boots beside mkosi and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale
+bench: ## measure builds, boots and updates and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale,updates
 	@mkdir -p $(OUT)/bench
 	go build -o $(OUT)/bench/bench ./test/bench
 	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench -page $(PAGE)/performance.md -pictures $(PAGE)/pictures
@@ -186,7 +189,7 @@ deps: ## install what the tests need on Debian 12
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
 
-test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak packages appliances: | $(OUT)/results
+test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak faults packages appliances: | $(OUT)/results
 
 $(OUT)/results:
 	@mkdir -p $@

@@ -1,0 +1,90 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// root is the source tree, seen from the package that runs the matrix.
+const root = "../.."
+
+// Test is a row that a test beside the code stands for: it cuts or disturbs the real step at each of its writes and
+// flushes, on a disk of its own, and fails where the machine would not be what want says. pkg is the package, such
+// as ./agent/slot, and pattern what go test -run takes. The test says by Tried how many faults it tried. Unit tests
+// run it in each run.
+func Test[L any](doing Doing, happens string, want State, pkg, pattern string) Row[L] {
+	return Row[L]{Doing: doing, Happens: happens, Want: want, Own: pkg + " " + pattern, Run: func(t *testing.T, _ L) Outcome {
+		t.Helper()
+		cmd := exec.Command("go", "test", "-count=1", "-v", "-run", pattern, pkg)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s of %s: %v\n%s", pattern, pkg, err, out)
+			return Outcome{}
+		}
+		tried, passed := counts(string(out))
+		if passed == 0 {
+			t.Errorf("%s of %s ran no test:\n%s", pattern, pkg, out)
+			return Outcome{}
+		}
+		o := Outcome{After: want, Note: fmt.Sprintf("%s, %s", strings.TrimPrefix(pkg, "./"), plural(passed, "case"))}
+		if tried > 0 {
+			o.Note = fmt.Sprintf("%s, %s", strings.TrimPrefix(pkg, "./"), plural(tried, "fault"))
+		}
+		return o
+	}}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// mark begins the line by which a test says how many faults it tried.
+const mark = "faults tried: "
+
+// Tried says how many faults a test tried; the page has the sum.
+func Tried(t *testing.T, n int) {
+	t.Helper()
+	t.Logf("%s%d", mark, n)
+}
+
+var (
+	triedLine  = regexp.MustCompile(mark + `(\d+)$`)
+	passedLine = regexp.MustCompile(`^ *--- PASS: (\S+)`)
+)
+
+// counts reads the output of go test -v: how many faults were tried, and how many tests without parts of their own
+// passed.
+func counts(output string) (tried, passed int) {
+	var names []string
+	lines := bufio.NewScanner(strings.NewReader(output))
+	for lines.Scan() {
+		if m := triedLine.FindStringSubmatch(lines.Text()); m != nil {
+			n, err := strconv.Atoi(m[1])
+			if err == nil {
+				tried += n
+			}
+		}
+		if m := passedLine.FindStringSubmatch(lines.Text()); m != nil {
+			names = append(names, m[1])
+		}
+	}
+	for _, name := range names {
+		leaf := true
+		for _, other := range names {
+			leaf = leaf && !strings.HasPrefix(other, name+"/")
+		}
+		if leaf {
+			passed++
+		}
+	}
+	return tried, passed
+}
