@@ -25,8 +25,8 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/squashfs"
 	"spore/builder/tree"
-	"spore/builder/verity"
 	"spore/builder/xz"
+	"spore/storage/verity"
 )
 
 // floorCommand is the subcommand that does the floor's work; it is not for people.

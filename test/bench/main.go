@@ -63,7 +63,7 @@ func dispatch() (int, error) {
 	var f flags
 	flag.IntVar(&f.rounds, "rounds", 3, "how often everything is measured; the page has medians")
 	flag.StringVar(&f.full, "full", "", "a configuration folder to measure besides examples/edge, such as configs")
-	flag.StringVar(&f.skip, "skip", "", "what to leave out, with commas: mkosi, floor, builds, boots, scale")
+	flag.StringVar(&f.skip, "skip", "", "what to leave out, with commas: mkosi, floor, builds, boots, scale, updates")
 	flag.StringVar(&f.work, "work", "out/bench", "folder for caches, images and logs")
 	flag.StringVar(&f.page, "page", "docs/performance.md", "the page to write")
 	flag.StringVar(&f.pictures, "pictures", "docs/pictures", "folder for the pictures of the page")
@@ -102,6 +102,8 @@ var subcommands = map[string]func(ctx context.Context, args []string) (int, erro
 		return failed(runFloor(ctx, args[0]))
 	},
 	detectCommand: func(_ context.Context, args []string) (int, error) { return failed(runDetect(args)) },
+	stageCommand:  func(_ context.Context, args []string) (int, error) { return failed(runStage(args)) },
+	hashCommand:   func(_ context.Context, args []string) (int, error) { return failed(runHash(args)) },
 }
 
 func failed(err error) (int, error) {
@@ -112,7 +114,7 @@ func failed(err error) (int, error) {
 }
 
 // parts are what can be left out.
-var parts = []string{"mkosi", "floor", "builds", "boots", "scale"}
+var parts = []string{"mkosi", "floor", "builds", "boots", "scale", "updates"}
 
 func parseSkip(text string) (map[string]bool, error) {
 	skip := map[string]bool{}
@@ -208,14 +210,24 @@ func (b *bench) fill(ctx context.Context, p *page, f flags, skip map[string]bool
 			return err
 		}
 	}
+	images := []*ours{edge}
 	if f.full != "" {
 		full, err := newOurs(ctx, b, "full", f.full)
 		if err != nil {
 			return err
 		}
-		cold, relink := fullContests(b, full)
-		// The compiler works for minutes each time, and what is of interest is the memory.
-		if err := errors.Join(hold(ctx, b, []*contest{cold}, 1), hold(ctx, b, []*contest{relink}, b.rounds), keep(cold, relink)); err != nil {
+		images = append(images, full)
+		if !skip["builds"] {
+			cold, relink := fullContests(b, full)
+			// The compiler works for minutes each time, and what is of interest is the memory.
+			err := errors.Join(hold(ctx, b, []*contest{cold}, 1), hold(ctx, b, []*contest{relink}, b.rounds), keep(cold, relink))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if !skip["updates"] {
+		if p.updates, err = b.updates(ctx, images); err != nil {
 			return err
 		}
 	}

@@ -32,8 +32,8 @@ const addedPackage = "strace"
 // ours builds with spore, from copies of the source tree and of a configuration that it may change, and with caches of its own.
 type ours struct {
 	b *bench
-	// name tells the configurations apart; dir is theirs below the work folder.
-	name, dir string
+	// name tells the configurations apart; dir is theirs below the work folder, from what was copied.
+	name, dir, from string
 	// config and source are the copies, out is where images go, cache the warm cache: that of XDG_CACHE_HOME.
 	config, source, out, cache string
 	meter                      *compilerMeter
@@ -45,7 +45,7 @@ type ours struct {
 func newOurs(ctx context.Context, b *bench, name, config string) (*ours, error) {
 	dir := filepath.Join(b.work, name)
 	o := &ours{
-		b: b, name: name, dir: dir, config: filepath.Join(dir, "config"), source: filepath.Join(dir, "source"), out: filepath.Join(dir, "out"),
+		b: b, name: name, dir: dir, from: config, config: filepath.Join(dir, "config"), source: filepath.Join(dir, "source"), out: filepath.Join(dir, "out"),
 		cache: filepath.Join(dir, "cache"),
 	}
 	for _, d := range []string{o.config, o.source, o.out} {

@@ -96,6 +96,7 @@ type page struct {
 	rows    []Row
 	spans   []Span
 	scale   []Scale
+	updates []Update
 }
 
 // Names of the pictures.
@@ -174,6 +175,9 @@ ratios: the seconds depend on this machine.
 	if len(p.scale) > 0 {
 		fmt.Fprintf(&b, "\n## Many nodes\n\n%s\n![](%s/%s)\n\n%s", scaleTable(p.scale), pictures, scalePicture, scaleText)
 	}
+	if len(p.updates) > 0 {
+		fmt.Fprintf(&b, "\n## Updates\n\n%s\n%s\n%s\n%s\n%s", updateTable(p.updates), updateText, nodeTable(p.updates), nodeText, updateNotes(p.updates))
+	}
 	return b.String()
 }
 
@@ -221,4 +225,18 @@ come before. In this boot systemd writes these times to the console, so it is sl
 const scaleText = `Each cluster has nodes that are known by their network cards, and the two services of ` + "`examples/edge`" + `. Build is
 ` + "`spore build`" + ` after an edit of ` + "`cluster.yaml`" + `: the cluster part changes and the root comes from the cache. Detect is
 what the agent does on a node: it finds the node in the index of the cluster part and reads its compiled configuration.
+`
+
+const updateText = `A node that runs the older image takes that of today; **sent** are all objects that it asks for, with both indexes of
+pieces. **packages take** is what the packages that changed take in the image of today: their compressed blocks in the
+root, and for the kernel its own section of the UKI; a Debian package holds more than an image takes of it. The goal of
+a small package, and of both, is 1.2 times that and 1 MiB, and that of the kernel 1.2 times. An image that was built
+again, of the downloads alone, has to send nothing. An updater that sends images sends the last but one column.
+`
+
+const nodeText = `The node is the agent's own code on a disk that is a file, with one process for each message as on a machine: it reads
+what it runs, copies what the new root has of it, writes what came, reads the root back and makes its hash tree.
+**hashing** is one process that reads the root of the image from the same file system, past the host's memory as the
+node reads back, and makes its SHA-256. Both are processor time, user and system, in turn, the median of the rounds;
+memory is the most of any round.
 `
