@@ -98,7 +98,11 @@ func (s suite) run(focus []string, more ...string) ([]spec, error) {
 func newSuite(t *testing.T) suite {
 	t.Helper()
 	dir := t.TempDir()
-	s := suite{t: t, program: filepath.Join(dir, "suite"), kubectl: filepath.Join(dir, "usr", "bin", "kubectl"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	// It stays for the next run: to link it takes longer than to run some of its tests.
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	s := suite{t: t, program: filepath.Join(cache, "spore-tests", "conformance-suite"), kubectl: filepath.Join(dir, "usr", "bin", "kubectl"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	require.NoError(t, os.MkdirAll(filepath.Dir(s.program), 0o755))
 	// As payloads are compiled, so that both share the compiler's cache.
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", payload.WithoutDWARF, "-ldflags", "-s -w", "-o", s.program, ".")
 	build.Dir, build.Env = "suite", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")

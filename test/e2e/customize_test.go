@@ -54,19 +54,19 @@ func TestACustomizedImageIsWhatABuildWritesAndBoots(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(built, pipeline.ProvenanceName)))
 	requireSameFiles(t, built, customized)
 
-	path := filepath.Join(t.TempDir(), "disk.img")
-	require.NoError(t, vm.Copy(filepath.Join(customized, filepath.Base(suite.image)), path, diskSize))
-	c := edge("customized", bootDisk(path))
+	c := edge("customized", disc(filepath.Join(customized, filepath.Base(suite.iso))))
 	c.SMBIOS = delivering("edge-01", renamedBundle(t, "edge-01", "edge-eins"))
 	g := boot(t, c)
-	s := g.running()
+	var s vm.Status
+	t.Run("an ISO boots as a disc under UEFI", func(t *testing.T) { s = runsFromADisc(t, g) })
 	t.Run("its serial number makes it the node", func(t *testing.T) {
 		requireMatched(t, s, "edge-01", "serial", strings.ToLower(testSerial))
 	})
-	require.Equal(t, "partition", s.State.Kind)
+	requireServes(t, g, edgeIP, "edge-01") // Its certificate is of before.
 	addr, err := g.Address("udp", edgeIP+":53")
 	require.NoError(t, err)
 	for name, want := range map[string]client.Answer{
+		"mqtt-01":    {Code: "NOERROR", Authoritative: true, Records: []string{"A " + mqttIP}},
 		"edge-eins":  {Code: "NOERROR", Authoritative: true, Records: []string{"A " + edgeIP}},
 		"customized": {Code: "NOERROR", Authoritative: true, Records: []string{"A 10.77.0.99"}},
 	} {

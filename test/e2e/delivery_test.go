@@ -375,12 +375,16 @@ func TestAnEncryptedBundleIsAskedForOnTheConsole(t *testing.T) {
 	require.NoError(t, err)
 	c := edge("passphrase", bootDisk(overlay(t)))
 	c.SMBIOS, c.Memory = delivering("edge-01", data), 512
+	c.Watchdog = true
 	g := boot(t, c)
 
 	s := g.settled()
 	require.Equal(t, []string{"dns-server"}, s.Roles, "who needs no secret does not wait")
 	require.Len(t, s.Held, 1, s.Raw)
 	require.Contains(t, s.Bundle.Problem, "waiting for the passphrase")
+	require.NotNil(t, s.Watchdog, s.Raw)
+	require.True(t, s.Watchdog.Held, s.Raw)
+	g.nobodyTypes()
 	// Somebody else's line may have ended that of the question, and be the one that was just seen.
 	g.answer(0, `Passphrase of the secret bundle of edge-01:`, "a wrong one")
 	g.awaitLine(`the passphrase was wrong`)

@@ -24,16 +24,13 @@ const apiPort = edgeIP + ":8643"
 
 // answersItsOperator asks edge-01 through a forwarded port, with the program and the keys that an operator has.
 func answersItsOperator(t *testing.T, g *guest) {
-	builder := filepath.Join(t.TempDir(), "spore")
-	out, err := exec.Command("go", "build", "-o", builder, sourceTree+"/builder").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	at, err := g.Address("tcp", apiPort)
 	require.NoError(t, err)
 	ask := func(command string, args ...string) (out, errs string, ok bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", "edge-01=" + at, "--timeout", "30s"}, args...)
-		cmd := exec.CommandContext(ctx, builder, all...)
+		cmd := exec.CommandContext(ctx, flashTool(t), all...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
@@ -43,7 +40,7 @@ func answersItsOperator(t *testing.T, g *guest) {
 
 	text, errs, ok := ask("status", "--node", "edge-01")
 	require.True(t, ok, errs)
-	require.Regexp(t, `edge-01 +running +dns-server, mqtt-broker +`+edgeIP, text)
+	require.Regexp(t, `edge-01 +running +[0-9a-f]{12} of [0-9 :-]{16} +dns-server, mqtt-broker +`+edgeIP, text)
 	text, errs, ok = ask("health", "--node", "edge-01", "--json")
 	require.True(t, ok, errs)
 	var found struct {

@@ -95,7 +95,7 @@ func onESPOf(t *testing.T, disk, name string, data []byte) {
 func TestEncryptedState(t *testing.T) {
 	t.Parallel()
 	// The console is in the signed image: from outside nobody gets it, as this test shows.
-	signed := buildSigned(t, addition{"\nstate: {encrypt: tpm2}\n", []string{"spore.console"}, []string{suite.image}})
+	signed := buildSigned(t, addition{lines: "\nstate: {encrypt: tpm2}\n", words: []string{"spore.console"}, revoked: []string{suite.image}})
 	data := suite.bundle(t, "edge-01")
 	image := signed.disk
 	recovery := opened(t, data, "edge-01").Secrets["state-recovery-key"]

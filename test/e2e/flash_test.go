@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,26 +29,6 @@ const (
 	// innerDisk is the serial number of the disk that is installed on.
 	innerDisk = "INNER001"
 )
-
-// tool is the program spore, built once.
-var tool struct {
-	sync.Once
-	path string
-	out  []byte
-	err  error
-}
-
-func flashTool(t *testing.T) string {
-	t.Helper()
-	tool.Do(func() {
-		tool.path = filepath.Join(filepath.Dir(suite.image), "spore")
-		cmd := exec.Command("go", "build", "-o", tool.path, "./builder")
-		cmd.Dir = sourceTree
-		tool.out, tool.err = cmd.CombinedOutput()
-	})
-	require.NoError(t, tool.err, "%s", tool.out)
-	return tool.path
-}
 
 // emptyFile is a file that stands for a disk.
 func emptyFile(t *testing.T, size int64) string {

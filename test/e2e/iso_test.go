@@ -29,39 +29,50 @@ func (g *guest) found() vm.Status {
 	return g.await("a status line with a node and its state", func(s vm.Status) bool { return s.Node != "" && s.State.Kind != "" })
 }
 
+// Under UEFI a disc is booted in TestACustomizedImageIsWhatABuildWritesAndBoots.
 func TestAnISOBootsAsADisc(t *testing.T) {
-	for name, firmware := range map[string]string{"under UEFI": vm.UEFI, "under a BIOS": vm.BIOS} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := boot(t, edgeOn(t, newBroker(t), "disc", firmware, vm.Disk{Path: suite.iso, CDROM: true, BootIndex: 1}))
-			if firmware == vm.BIOS {
-				g.awaitLine(`spore stage1: .*started by a BIOS, from the medium with the partition`)
-			}
-			g.awaitLine(`spore stage1: .*boot disk /dev/sr0 `)
-			s := g.running()
-			require.Equal(t, "edge-01", s.Node)
-			require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
-			require.Equal(t, "tmpfs", s.State.Kind)
-			require.False(t, s.State.Refused, "roles need not wait: there never was any state")
-			require.Contains(t, s.State.Warning, "booted from the disc in /dev/sr0, which can keep nothing")
-			require.Contains(t, s.State.Warning, "its content will be lost")
-			requireServes(t, g, edgeIP, "edge-01")
-			checkDNS(t, g, edgeIP)
-		})
-	}
+	t.Parallel()
+	t.Run("under a BIOS", func(t *testing.T) {
+		g := boot(t, edgeOn(t, newBroker(t), "disc", vm.BIOS, disc(suite.iso)))
+		g.awaitLine(`spore stage1: .*started by a BIOS, from the medium with the partition`)
+		runsFromADisc(t, g)
+		requireServes(t, g, edgeIP, "edge-01")
+		checkDNS(t, g, edgeIP)
+	})
 }
 
-// TestAnISOWrittenToAStick boots the same stick twice: what the first boot writes must not keep the second from starting.
+// disc is an ISO in a drive.
+func disc(iso string) vm.Disk { return vm.Disk{Path: iso, CDROM: true, BootIndex: 1} }
+
+// runsFromADisc waits until edge-01 runs its roles from a disc, and keeps nothing.
+func runsFromADisc(t *testing.T, g *guest) vm.Status {
+	t.Helper()
+	g.awaitLine(`spore stage1: .*boot disk /dev/sr0 `)
+	s := g.running()
+	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+	require.Equal(t, "tmpfs", s.State.Kind)
+	require.False(t, s.State.Refused, "roles need not wait: there never was any state")
+	require.Contains(t, s.State.Warning, "booted from the disc in /dev/sr0, which can keep nothing")
+	require.Contains(t, s.State.Warning, "its content will be lost")
+	return s
+}
+
+// TestAnISOWrittenToAStick boots the same stick twice: what the first boot writes must not keep the second from
+// starting. The machine is one that only the network knows.
 func TestAnISOWrittenToAStickBootsUnderUEFIAndABIOSAndKeepsItsState(t *testing.T) {
 	t.Parallel()
 	stick := filepath.Join(t.TempDir(), "stick.img")
 	require.NoError(t, vm.Copy(suite.iso, stick, diskSize))
-	medium := vm.Disk{Path: stick, USB: true, Serial: "STICK001", BootIndex: 1}
-	b := newBroker(t)
+	machine := func(name, firmware string) vm.Config {
+		c := stranger(name, "4", dnsIP, "dns-01", vm.Disk{Path: stick, USB: true, Serial: "STICK001", BootIndex: 1})
+		c.Firmware, c.NICs[0].Forwards = firmware, append(c.NICs[0].Forwards, forwards(dnsOwnIP)...)
+		return c
+	}
 
-	g := boot(t, edgeOn(t, b, "stick-uefi", vm.UEFI, medium))
-	s := g.found()
-	require.Equal(t, "edge-01", s.Node)
+	g := boot(t, machine("stick-uefi", vm.UEFI))
+	s := g.running()
+	t.Run("a DNS node is found by its DHCP hostname", func(t *testing.T) { isFoundByItsDHCPHostname(t, g, s) })
 	require.Contains(t, s.BootDisk, "STICK001")
 	require.Equal(t, "partition", s.State.Kind, s.Raw)
 	require.Empty(t, s.State.Warning, "there is room for a second system")
@@ -75,10 +86,10 @@ func TestAnISOWrittenToAStickBootsUnderUEFIAndABIOSAndKeepsItsState(t *testing.T
 	}
 	require.Equal(t, readMBR(t, suite.iso), readMBR(t, stick), "what a BIOS boots is as it was")
 
-	g = boot(t, edgeOn(t, b, "stick-bios", vm.BIOS, medium))
+	g = boot(t, machine("stick-bios", vm.BIOS))
 	g.awaitLine(`spore stage1: .*started by a BIOS, from the medium with the partition`)
 	s = g.found()
-	require.Equal(t, "edge-01", s.Node)
+	require.Equal(t, "dns-01", s.Node)
 	require.Contains(t, s.BootDisk, "STICK001")
 	require.Equal(t, "partition", s.State.Kind, s.Raw)
 	g.off()

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	plan "spore/builder/rehearsal"
 	"spore/builder/vm"
 	"spore/test/chance"
 	"spore/test/client"
@@ -24,9 +25,11 @@ import (
 )
 
 const (
-	kafkaIP    = "10.77.0.41"
-	kafkaMAC   = "52:54:00:77:00:41"
-	kafkaTopic = "measurements"
+	kafkaIP    = "10.77.0.14"
+	kafkaMAC   = "52:54:00:77:00:14"
+	kafkaTopic = "measurements.line-1"
+	// kafkaAddress is what the broker tells its clients to connect to.
+	kafkaAddress = kafkaIP + ":9092"
 	// kafkaDiskSize is that of the data disk in bytes.
 	kafkaDiskSize = 2 << 30
 	// kafkaLimit bounds what a client waits for an emulated broker.
@@ -35,10 +38,10 @@ const (
 	kafkaRecords = 300
 )
 
-// kafkaPasswords are those of the users.
-var kafkaPasswords = map[string]string{"admin": "admin #1", "sensor": "sensor-pässword"}
+// kafkaPasswords are those of the users. The sensor writes, and the historian reads.
+var kafkaPasswords = map[string]string{"admin": "admin #1", "sensor": "sensor-pässword", "historian": "historian's"}
 
-// kafkaMachine is the machine of testdata/kafka.
+// kafkaMachine is kafka-01 of configs/.
 type kafkaMachine struct {
 	*plant
 	t      *testing.T
@@ -59,7 +62,7 @@ func newKafkaMachine(t *testing.T) *kafkaMachine {
 	for user, password := range kafkaPasswords {
 		secrets["kafka-password-"+user] = password
 	}
-	p, err := buildPlant("test/e2e/testdata/kafka", t.TempDir(), secrets)
+	p, err := buildPlant("configs", t.TempDir(), secrets, "disk")
 	require.NoError(t, err)
 	return &kafkaMachine{plant: p, t: t, bundle: p.bundle(t, "kafka-01")}
 }
@@ -76,13 +79,21 @@ func (k *kafkaMachine) disks() (system, data string) {
 	return system, data
 }
 
+// memory is what spore boot gives the machine, in MiB.
+func (k *kafkaMachine) memory() int {
+	k.t.Helper()
+	n, err := k.node("kafka-01")
+	require.NoError(k.t, err)
+	return plan.Memory(&k.cluster, n)
+}
+
 // boot starts the machine; a log of the writes to each disk goes beside it where logged is set.
 func (k *kafkaMachine) boot(name, system, data string, logged bool) *guest {
 	k.t.Helper()
 	c := vm.Config{
-		Name: name, SMBIOS: vm.SMBIOS{Serial: "KAFKA-TEST", UUID: "3a5b8f0e-0000-4000-8000-000000000041", Credentials: map[string][]byte{"spore.bundle": k.bundle}},
+		Name: name, Memory: k.memory(), SMBIOS: vm.SMBIOS{Serial: "KAFKA-TEST", UUID: "3a5b8f0e-0000-4000-8000-000000000041", Credentials: map[string][]byte{"spore.bundle": k.bundle}},
 		// The data is behind a controller whose driver nothing else needs.
-		Disks: []vm.Disk{bootDisk(system), {Path: data, Serial: "KAFKA-DATA", Bus: "sata"}},
+		Disks: []vm.Disk{bootDisk(system), {Path: data, Serial: "KAFKA-01-DATA", Bus: "sata"}},
 		NICs:  []vm.NIC{{MAC: kafkaMAC, Net: network, DHCPStart: "10.77.0.60", Forwards: []vm.Forward{{Protocol: "tcp", Guest: kafkaIP + ":9092"}}}},
 	}
 	if logged {
@@ -124,8 +135,11 @@ func (k *kafkaMachine) as(g *guest, user, password string) client.KafkaOptions {
 	address, err := g.Address("tcp", kafkaIP+":9092")
 	require.NoError(k.t, err)
 	return client.KafkaOptions{
-		Seeds: []string{kafkaIP + ":9092"}, Roots: k.authority(k.t, "kafka"), User: user, Password: password,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		Seeds: []string{kafkaAddress}, Roots: k.authority(k.t, "kafka"), User: user, Password: password,
+		Dial: func(ctx context.Context, network, to string) (net.Conn, error) {
+			if to != kafkaAddress {
+				return nil, fmt.Errorf("the broker has its clients connect to %s", to)
+			}
 			return (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, network, address)
 		},
 	}
@@ -140,6 +154,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	k.serving(g, "first boot, which forms the cluster")
 	ctx := k.bounded()
 	admin, sensor := k.as(g, "admin", kafkaPasswords["admin"]), k.as(g, "sensor", kafkaPasswords["sensor"])
+	historian := k.as(g, "historian", kafkaPasswords["historian"])
 
 	t.Run("a topic is made, written and read", func(t *testing.T) {
 		c, err := client.NewKafka(admin)
@@ -153,7 +168,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 		require.NoError(t, err)
 		defer s.Close()
 		require.NoError(t, s.ProduceSync(ctx, &kgo.Record{Topic: kafkaTopic, Value: []byte("0")}).FirstErr())
-		got, err := client.ReadLedger(k.bounded(), sensor, kafkaTopic)
+		got, err := client.ReadLedger(k.bounded(), historian, kafkaTopic)
 		require.NoError(t, err)
 		require.Equal(t, map[int]int{0: 1}, got)
 	})
@@ -200,8 +215,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 
 	g = k.boot("kafka-after-cut", afterSystem, afterData, false)
 	k.serving(g, "boot after the power cut, without the archive")
-	sensor = k.as(g, "sensor", kafkaPasswords["sensor"])
-	got, err := client.ReadLedger(k.bounded(), sensor, kafkaTopic)
+	got, err := client.ReadLedger(k.bounded(), k.as(g, "historian", kafkaPasswords["historian"]), kafkaTopic)
 	require.NoError(t, err)
 	for number := range acknowledged {
 		require.Contains(t, got, number, "record %d was acknowledged", number)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -18,9 +19,9 @@ import (
 // Scenario 3: machines and disks that are not what one hoped for.
 
 // stickAndDisk are a memory stick and a disk with the same image.
-func stickAndDisk(t *testing.T, first string) []vm.Disk {
+func stickAndDisk(t *testing.T, disk vm.Disk, first string) []vm.Disk {
 	t.Helper()
-	disk, stick := bootDisk(overlay(t)), bootDisk(overlay(t))
+	stick := bootDisk(overlay(t))
 	disk.BootIndex, stick.BootIndex = 2, 2
 	stick.USB, stick.Serial = true, "STICK001"
 	if first == "stick" {
@@ -37,7 +38,7 @@ func stickAndDisk(t *testing.T, first string) []vm.Disk {
 
 func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
 	t.Parallel()
-	c := stranger("unknown", "5", "10.77.0.70", "nobody", stickAndDisk(t, "stick")...)
+	c := stranger("unknown", "5", "10.77.0.70", "nobody", stickAndDisk(t, bootDisk(overlay(t)), "stick")...)
 	c.SMBIOS = vm.SMBIOS{Serial: "SN-0815", UUID: "3a5b8f0e-0000-4000-8000-0000000000ff"}
 	g := boot(t, c)
 	s := g.settled()
@@ -58,9 +59,10 @@ func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
 
 func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
 	t.Parallel()
-	// It has the card of edge-01, and the firmware chooses mqtt-01.
+	// It has the card of edge-01, and the firmware chooses mqtt-01. The disk has a flipped byte in a program that it
+	// never reads.
 	c := edge("disk-and-stick", vm.Disk{})
-	c.Disks = stickAndDisk(t, "disk")
+	c.Disks = stickAndDisk(t, damagedBroker(t), "disk")
 	c.SMBIOS.KernelArguments = []string{"spore.node=dns-01"}
 	c.SMBIOS.Credentials = map[string][]byte{"spore.node": []byte("mqtt-01")}
 	g := boot(t, c)
@@ -70,36 +72,44 @@ func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
 	})
 	require.Contains(t, s.BootDisk, "DISK0001")
 	require.Equal(t, "partition", s.State.Kind)
+	t.Run("a flipped byte of a program that it never reads shows nothing", func(t *testing.T) {
+		_, seen := g.Console.Find(0, regexp.MustCompile(corrupted))
+		require.False(t, seen)
+	})
 }
 
-func TestAStatePartitionOfAnotherClusterIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	disk := rawCopy(t)
+// leavesForeignStateAlone boots a raw disk with the image on which state of another cluster is, with variables of the
+// firmware, and returns the status line of the machine.
+func leavesForeignStateAlone(t *testing.T, disk, vars string) vm.Status {
+	t.Helper()
 	p := addForeignState(t, disk)
 	before, err := vm.HashRange(disk, p.Start, p.Size)
 	require.NoError(t, err)
 
 	c := stranger("foreign-state", "6", "10.77.0.71", "", bootDisk(disk))
-	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+	c.Vars, c.SMBIOS = vars, newBroker(t).bundle(t, "edge-01")
 	c.SMBIOS.Credentials["spore.node"] = []byte("edge-01")
 	g := boot(t, c)
 	s := g.settled()
 	t.Run("an SMBIOS credential chooses the node", func(t *testing.T) {
 		requireMatched(t, s, "edge-01", "smbios", "edge-01")
 	})
-	require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
-	require.True(t, s.State.Refused)
-	require.Contains(t, s.State.Warning, p.UUID)
-	require.Contains(t, s.State.Warning, "spore-agent state adopt")
-	require.Contains(t, s.State.Warning, "spore-agent reset --disk DISK0001")
-	g.off()
+	t.Run("a state partition of another cluster is left alone", func(t *testing.T) {
+		require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
+		require.True(t, s.State.Refused)
+		require.Contains(t, s.State.Warning, p.UUID)
+		require.Contains(t, s.State.Warning, "spore-agent state adopt")
+		require.Contains(t, s.State.Warning, "spore-agent reset --disk DISK0001")
+		g.off()
 
-	after, err := vm.HashRange(disk, p.Start, p.Size)
-	require.NoError(t, err)
-	require.Equal(t, before, after, "its bytes are as they were")
-	again, err := vm.FindPartition(disk, p.Name)
-	require.NoError(t, err)
-	require.Equal(t, p, again, "its entry in the table is as it was")
+		after, err := vm.HashRange(disk, p.Start, p.Size)
+		require.NoError(t, err)
+		require.Equal(t, before, after, "its bytes are as they were")
+		again, err := vm.FindPartition(disk, p.Name)
+		require.NoError(t, err)
+		require.Equal(t, p, again, "its entry in the table is as it was")
+	})
+	return s
 }
 
 // addForeignState makes the state partition of another cluster on the disk, with a file on it.

@@ -39,9 +39,7 @@ func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	g.awaitLine(`UUID +3a5b8f0e-0000-4000-8000-0000000000fe`)
 	g.awaitLine(`macs: \["` + mac + `"\]`)
 
-	path, err := program()
-	require.NoError(t, err)
-	text, err := exec.Command(path, "approve", out, "--json").Output()
+	text, err := exec.Command(flashTool(t), "approve", out, "--json").Output()
 	require.NoError(t, err)
 	var state netboot.State
 	require.NoError(t, json.Unmarshal(text, &state))
@@ -52,7 +50,7 @@ func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	require.Empty(t, state.Machines[0].Node)
 
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "  - name: dns-01\n", "  - name: dns-01\n    macs: [\"" + mac + "\"]\n"})
-	said, err := exec.Command(path, "customize", filepath.Join(out, "netboot"), "--config", configs, "--pki", suite.dir).CombinedOutput()
+	said, err := exec.Command(flashTool(t), "customize", filepath.Join(out, "netboot"), "--config", configs, "--pki", suite.dir).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	g.awaitLine(`Spore: this machine is dns-01 of cluster plant, by its mac ` + mac)
 	g.awaitLine(`spore stage1:.*the image comes from the network: the kernel command line says spore\.url=http://` + serverIP + `/`)

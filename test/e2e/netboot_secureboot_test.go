@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,45 +16,13 @@ import (
 	"spore/pki/attest"
 )
 
-// Scenario: PXE under Secure Boot. A machine whose firmware takes our keys alone starts the iPXE of the folder, and
-// that the UKI; with the iPXE as Debian has it, it starts nothing.
-
-// signedFolders are the disk image and the folder for network boot of the suite's configuration, signed by keys of
-// their own.
-func signedFolders(t *testing.T) (out string) {
-	t.Helper()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "edge")
-	require.NoError(t, os.CopyFS(config, os.DirFS(filepath.Join(sourceTree, "examples/edge"))))
-	// As in buildSigned: the UKI takes no words from outside.
-	if words := suite.accel.KernelArguments; len(words) > 0 {
-		f, err := os.OpenFile(filepath.Join(config, "image.yaml"), os.O_APPEND|os.O_WRONLY, 0)
-		require.NoError(t, err)
-		_, err = fmt.Fprintf(f, "kernelArguments: [%s]\n", strings.Join(words, ", "))
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	out, keys := filepath.Join(dir, "out"), filepath.Join(dir, "keys")
-	require.NoError(t, spore("keys", "init", keys, "--plain"))
-	require.NoError(t, spore("build", config, "-o", out, "--pki", suite.dir, "--format", "disk,netboot", "--enroll", "if-safe",
-		"--secure-boot-key", filepath.Join(keys, "db.key"), "--secure-boot-cert", filepath.Join(keys, "db.crt"), "--pcr-key", filepath.Join(keys, "pcr.key")))
-	return out
-}
-
-func TestPXEUnderSecureBoot(t *testing.T) {
-	t.Parallel()
-	out := signedFolders(t)
-	c := edge("pxe-keys", bootDisk(copyOf(t, filepath.Join(out, "spore.img"))))
-	c.Firmware, c.Dir, c.Reboots = vm.SecureBoot, t.TempDir(), true
-	g := boot(t, c)
-	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
-	g.running()
-	g.off()
-
+// testPXE is a machine whose firmware takes our keys alone, in these variables. It starts the iPXE of an output folder,
+// and that the UKI; with the iPXE as Debian has it, it starts nothing.
+func testPXE(t *testing.T, out, vars string) {
 	byPXE := func(t *testing.T, name string) *guest {
 		w := newWire(t)
 		w.serve(out, "full")
-		m := vm.Config{Name: name, Firmware: vm.SecureBoot, Vars: c.VarsPath(), Dir: t.TempDir(), TPM: filepath.Join(t.TempDir(), "tpm"), Args: w.card(edgeMAC, true)}
+		m := vm.Config{Name: name, Firmware: vm.SecureBoot, Vars: vars, Dir: t.TempDir(), TPM: filepath.Join(t.TempDir(), "tpm"), Args: w.card(edgeMAC, true)}
 		return w.boot(m)
 	}
 	t.Run("the signed iPXE starts the signed image", func(t *testing.T) {
@@ -79,10 +45,8 @@ func TestPXEUnderSecureBoot(t *testing.T) {
 // measured, and get its bundle for that.
 func provesWhatItStarted(t *testing.T, g *guest, out, fingerprint string) {
 	t.Helper()
-	path, err := program()
-	require.NoError(t, err)
 	approve := func(args ...string) (string, error) {
-		said, err := exec.Command(path, append([]string{"approve", out}, args...)...).CombinedOutput()
+		said, err := exec.Command(flashTool(t), append([]string{"approve", out}, args...)...).CombinedOutput()
 		return string(said), err
 	}
 	said, err := approve("--json")

@@ -169,23 +169,10 @@ func (w *wire) boot(c vm.Config) (g *guest) {
 	return g
 }
 
-// program is `spore`, compiled once.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(suite.image), "spore")
-	cmd := exec.Command("go", "build", "-o", path, "./builder")
-	cmd.Dir = sourceTree
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // serve runs `spore serve` for an output folder, with a mode of DHCP, until the returned function is called or the test ends.
 func (w *wire) serve(out, mode string, args ...string) (stop func()) {
 	w.t.Helper()
-	path, err := program()
-	require.NoError(w.t, err)
-	stop = w.daemon(w, exec.Command(path, append([]string{"serve", out, "--interface", bridge, "--dhcp", mode}, args...)...))
+	stop = w.daemon(w, exec.Command(flashTool(w.t), append([]string{"serve", out, "--interface", bridge, "--dhcp", mode}, args...)...))
 	require.Eventually(w.t, func() (answers bool) {
 		w.in(func() {
 			c, err := net.DialTimeout("tcp", serverIP+":80", time.Second)
@@ -274,9 +261,7 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 	require.Equal(t, "mqtt-broker", s.Held[0].Role)
 	require.Contains(t, s.Held[0].Reason, s.Bundle.Fingerprint, "it says what to do")
 
-	path, err := program()
-	require.NoError(t, err)
-	said, err := exec.Command(path, "approve", out, s.Bundle.Fingerprint, "--pki", suite.dir).CombinedOutput()
+	said, err := exec.Command(flashTool(t), "approve", out, s.Bundle.Fingerprint, "--pki", suite.dir).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	s = g.await("the roles that waited for the approval", func(s vm.Status) bool {
 		return s.Bundle.Serial > 0 && len(s.Held) == 0 && s.Services["mosquitto.service"] == "active"
@@ -310,10 +295,8 @@ func TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer(t *testing.
 	require.NoError(t, os.WriteFile(disk, nil, 0o600))
 	require.NoError(t, os.Truncate(disk, diskSize))
 	w.dnsmasq("")
-	path, err := program()
-	require.NoError(t, err)
 	w.in(func() {
-		said, err := exec.Command(path, "serve", out, "--interface", bridge, "--dhcp", "full").CombinedOutput()
+		said, err := exec.Command(flashTool(t), "serve", out, "--interface", bridge, "--dhcp", "full").CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(said), dnsmasqIP+" gives out addresses on "+bridge+" already; use --dhcp proxy beside it")
 	})

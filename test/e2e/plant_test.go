@@ -20,6 +20,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/vault"
+	"spore/test/program"
 )
 
 // plant is an image, what its configuration says, and the keys that it was built with.
@@ -36,9 +37,24 @@ type plant struct {
 	keys *pki.Tree
 }
 
+// compiled is the path of the program spore, which is compiled once.
+var compiled = sync.OnceValues(func() (string, error) { return program.Spore(sourceTree) })
+
+// flashTool is that path, for commands that a test runs as an operator does: flash, serve, boot and others.
+func flashTool(t *testing.T) string {
+	t.Helper()
+	path, err := compiled()
+	require.NoError(t, err)
+	return path
+}
+
 // spore runs a command of the builder from the source tree.
 func spore(args ...string) error {
-	cmd := exec.Command("go", append([]string{"run", "./builder"}, args...)...)
+	path, err := compiled()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, args...)
 	cmd.Dir = sourceTree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("spore %s: %w\n%s", args[0], err, out)

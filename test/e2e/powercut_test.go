@@ -25,7 +25,6 @@ import (
 // Scenario 5: the power goes during the first boot.
 
 const (
-	defaultCuts = 3
 	// settleTime is given to the first boot after its roles run, so that the log holds the last of its writes: ext4
 	// commits every 5 seconds, and the kernel writes back what is older than 30.
 	settleTime = 35 * time.Second
@@ -43,12 +42,16 @@ func setting(t *testing.T, name string, def uint64) uint64 {
 	return n
 }
 
+// The fault matrix has such cuts, too, and make test draws some of them.
 func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
 	t.Parallel()
-	cuts, seed := int(setting(t, "SPORE_SOAK", defaultCuts)), chance.Seed(t)
+	cuts, seed := int(setting(t, "SPORE_SOAK", 0)), chance.Seed(t)
+	if cuts == 0 {
+		t.Skip("elsewhere: make soak; the fault matrix has rows of it")
+	}
 	b := newBroker(t)
 	dir := t.TempDir()
-	log, machineID := recordFirstBoot(t, b, dir)
+	log, machineID := recordFirstBoot(t, b, dir, diskSize)
 	t.Logf("%d writes in the first boot", log.Writes())
 
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -76,11 +79,14 @@ func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
 	})
 }
 
-// recordFirstBoot boots edge-01 for the first time and returns the log of its disk.
-func recordFirstBoot(t *testing.T, b broker, dir string) (*powercut.Log, string) {
+// recordFirstBoot boots edge-01 for the first time and returns the log of its disk of a size in bytes, which is
+// first-boot.img in the folder.
+func recordFirstBoot(t *testing.T, b broker, dir string, size int64) (*powercut.Log, string) {
 	t.Helper()
 	path := filepath.Join(dir, "writes.log")
-	disk := bootDisk(rawCopy(t))
+	image := filepath.Join(dir, "first-boot.img")
+	require.NoError(t, vm.Copy(suite.image, image, size))
+	disk := bootDisk(image)
 	disk.WriteLog = path
 	c := edge("first-boot", disk)
 	c.SMBIOS = b.bundle(t, "edge-01")

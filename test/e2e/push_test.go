@@ -40,11 +40,12 @@ func configurationOf(t *testing.T, s vm.Status) pushed {
 func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 	t.Parallel()
 	good := editedConfigs(t, [3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: pushed\n    addresses: [10.77.0.98]\n  - name: mqtt\n"})
-	// The node's bundle has no such password, so that the role of the broker cannot start.
+	// The node's bundle has no such password, so that the role of the broker cannot start. The bound counts from the start of the
+	// kernel, and an emulated machine has its state only after a minute.
 	bad := editedConfigs(t,
 		[3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: bad\n    addresses: [10.77.0.97]\n  - name: mqtt\n"},
 		[3]string{"services/mqtt.yaml", "{secretRef: mqtt-password-operator}", "{secretRef: mqtt-password-nobody}"},
-		[3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 1\n"},
+		[3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 2\n"},
 	)
 	builder := filepath.Join(t.TempDir(), "spore")
 	out, err := exec.Command("go", "build", "-o", builder, sourceTree+"/builder").CombinedOutput()

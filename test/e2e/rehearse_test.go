@@ -45,6 +45,26 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	require.Equal(t, "mac", edge.Matched.By)
 	require.Equal(t, "ip", mqtt.Matched.By, "each is known by what its DHCP server says")
 
+	t.Run("a node that only the network knows serves with its own secrets", func(t *testing.T) {
+		require.Equal(t, mqttIP, mqtt.Matched.Value)
+		require.Equal(t, 2, mqtt.Matched.Phase)
+		require.Equal(t, []string{"mqtt-broker"}, mqtt.Roles, "its own role and no other")
+		require.NotContains(t, mqtt.Services, "coredns.service")
+		require.Contains(t, mqtt.Addresses, mqttIP)
+		op, err := client.DialMQTT(client.MQTTOptions{
+			Address: both.Address("mqtt-01", "8883/tcp"), ServerName: "mqtt-01.plant.example", Roots: suite.authority(t, "mqtt"),
+			ID: "rehearsal", User: "operator", Password: passwords["operator"],
+		})
+		require.NoError(t, err)
+		defer op.Close()
+		require.NoError(t, op.Subscribe("commands/#"))
+		require.NoError(t, op.Publish("commands/a", "1", false))
+		m, err := op.Await("commands/a", time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, client.Message{Payload: "1"}, m)
+		_, err = both.Proxy().Dial("tcp", mqttIP+":53")
+		require.ErrorContains(t, err, "connection refused", "it is no DNS server")
+	})
 	t.Run("ports of this host lead to the nodes", func(t *testing.T) {
 		a, err := client.Ask("udp", both.Address("edge-01", "53/udp"), "mqtt-01.plant.example", "A")
 		require.NoError(t, err)
@@ -210,11 +230,7 @@ func withoutHostTime(t *testing.T) {
 
 func newRehearsal(t *testing.T) *rehearsal {
 	t.Helper()
-	r := &rehearsal{t: t, bin: filepath.Join(t.TempDir(), "spore"), out: t.TempDir()}
-	build := exec.Command("go", "build", "-o", r.bin, "./builder")
-	build.Dir = sourceTree
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	r := &rehearsal{t: t, bin: flashTool(t), out: t.TempDir()}
 	require.NoError(t, os.Symlink(suite.image, filepath.Join(r.out, "spore.img")))
 	return r
 }

@@ -46,11 +46,12 @@ type signedImage struct {
 }
 
 // addition is what a signed image has besides the suite's configuration: lines of cluster.yaml, words for the kernel,
-// and images that its machines start no more.
+// images that its machines start no more, and formats besides disk and uki.
 type addition struct {
 	lines   string
 	words   []string
 	revoked []string
+	formats string
 }
 
 // buildSigned makes keys and the image of the suite's configuration, signed. Under Secure Boot systemd's stub takes no
@@ -76,7 +77,7 @@ func buildSigned(t *testing.T, more addition) signedImage {
 	if len(more.revoked) > 0 {
 		require.NoError(t, spore(append([]string{"keys", "revoke", "--offline", "--keys", i.keys, "-o", filepath.Join(config, "dbx.auth")}, more.revoked...)...))
 	}
-	require.NoError(t, spore("build", config, "-o", filepath.Dir(i.disk), "--pki", suite.dir, "--format", "disk,uki",
+	require.NoError(t, spore("build", config, "-o", filepath.Dir(i.disk), "--pki", suite.dir, "--format", "disk,uki"+more.formats,
 		"--secure-boot-key", filepath.Join(i.keys, "db.key"), "--secure-boot-cert", filepath.Join(i.keys, "db.crt"),
 		"--pcr-key", filepath.Join(i.keys, "pcr.key"), "--enroll", "if-safe"))
 	return i
@@ -131,7 +132,7 @@ func requireRefusal(t *testing.T, g *guest, pattern string) {
 
 func TestSecureBoot(t *testing.T) {
 	t.Parallel()
-	image := buildSigned(t, addition{})
+	image := buildSigned(t, addition{formats: ",netboot"})
 	f, err := os.Open(image.uki)
 	require.NoError(t, err)
 	predicted, err := pcr.Predict(f)
@@ -201,13 +202,12 @@ func TestSecureBoot(t *testing.T) {
 	})
 	// That the one that is not signed starts there is what all the other tests show.
 	t.Run("without Secure Boot the changed one starts", func(t *testing.T) {
-		off := edge("secureboot-off", bootDisk(changed))
-		off.Vars = switchedOff(t, enrolled)
-		at := startOf(t, boot(t, off).await("a status line", func(s vm.Status) bool { return s.Node == "edge-01" })).Firmware
+		at := startOf(t, leavesForeignStateAlone(t, changed, switchedOff(t, enrolled))).Firmware
 		require.False(t, at.SecureBoot)
 		require.False(t, at.SetupMode, "the keys are there")
 		require.Equal(t, "none", at.Lockdown)
 	})
+	t.Run("PXE", func(t *testing.T) { testPXE(t, filepath.Dir(image.disk), enrolled) })
 }
 
 // switchedOff is the firmware's variables with the switch of its setup off (SecurityPkg of EDK II, SecureBootEnable).

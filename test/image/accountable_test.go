@@ -61,6 +61,7 @@ func TestAnImageIsAccountable(t *testing.T) {
 			r, err := size.Of(i)
 			require.NoError(t, err)
 			requireWhole(t, i, r)
+			requireIndexed(t, i)
 		}
 	})
 	t.Run("every file has the origin that the manifest beside the image says", func(t *testing.T) {
@@ -141,6 +142,7 @@ func TestAnImageIsAccountable(t *testing.T) {
 			paths = append(paths, f.Change+" "+f.Path)
 		}
 		require.Equal(t, []string{"changed /etc/systemd/system/mosquitto.service", "added /usr/share/pods", "added /usr/share/pods/x.yaml"}, paths)
+		requireMostlyShared(t, disk, openImage(t, fetching))
 		require.Empty(t, d.Packages)
 		require.Empty(t, d.Cluster)
 		_, code = command(t, spore, "diff", out, fetching, "--exit-code")
@@ -184,6 +186,32 @@ func requireWhole(t *testing.T, i *rootfs.Image, r *size.Report) {
 		sum += p.Bytes
 	}
 	require.Equal(t, i.UKISize, sum)
+}
+
+// requireIndexed makes sure that the index behind the hash tree lists all bytes of the root.
+func requireIndexed(t *testing.T, i *rootfs.Image) {
+	t.Helper()
+	require.Equal(t, i.Root.Size, i.Pieces.Size())
+	f, err := os.Open(i.Root.File)
+	require.NoError(t, err)
+	defer f.Close()
+	at := i.Root.Offset
+	for n, p := range i.Pieces {
+		content := make([]byte, p.Size)
+		_, err := f.ReadAt(content, at)
+		require.NoError(t, err)
+		require.True(t, p.Same(content), "piece %d at %d", n, at)
+		at += p.Size
+	}
+}
+
+// requireMostlyShared makes sure that a root whose packages are those of another one has its pieces but for tables and
+// what is made at the build.
+func requireMostlyShared(t *testing.T, from, to *rootfs.Image) {
+	t.Helper()
+	fresh := to.Pieces.Beyond(from.Pieces).Size()
+	require.NotZero(t, fresh)
+	require.Less(t, fresh, int64(768<<10))
 }
 
 func requireOffline(t *testing.T, i *rootfs.Image) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,12 @@ func (w *workshop) outputs(t *testing.T, c trial) map[string]string {
 	t.Helper()
 	text, err := w.try(t, &c)
 	require.NoError(t, err, "%s", text)
+	return w.hashes(t, c)
+}
+
+// hashes are those of what a build wrote, by path. They are all that is kept of it.
+func (w *workshop) hashes(t *testing.T, c trial) map[string]string {
+	t.Helper()
 	out := c.out
 	if !filepath.IsAbs(out) {
 		out = filepath.Join(c.dir, out)
@@ -215,8 +222,16 @@ func TestWhatDecidesAboutTheBytes(t *testing.T) {
 	t.Logf("%.1f s of a processor", w.cpu.Seconds())
 }
 
-// testEachCondition varies one thing at a time that must not matter, and compares every file that is written. What is varied
-// for compilers as well, and all at once, is TestTheSameInputsGiveTheSameBytes.
+// condition is one thing that must not matter. apply adds it to a trial, which has others of its group already, or
+// none; it returns why this machine cannot have it, if so.
+type condition struct {
+	name  string
+	apply func(t *testing.T, c *trial) (unable string)
+}
+
+// testEachCondition varies things that must not matter, and compares every file that is written. The conditions of a
+// group are varied together: when the bytes are the same, none of them matters; when they are not, each is tried alone.
+// What is varied for compilers as well, and all at once, is TestTheSameInputsGiveTheSameBytes.
 func testEachCondition(t *testing.T, w *workshop) {
 	first := trial{store: filepath.Join(w.dir, "first")}
 	linkStore(t, w.prepared, first.store)
@@ -224,99 +239,151 @@ func testEachCondition(t *testing.T, w *workshop) {
 	for _, name := range []string{"/spore.img", "/spore.iso", "/spore.efi", "/spore.manifest.json", "/spore.cdx.json", "/" + lock.Name} {
 		require.Contains(t, want, name)
 	}
+	t.Run("again, with the root from the store", func(t *testing.T) { require.Equal(t, want, w.outputs(t, first)) })
+	for _, group := range w.conditions() {
+		w.testGroup(t, group, want)
+	}
+}
 
-	copied := func(t *testing.T, parent string) trial {
-		to := filepath.Join(parent, "another place", "with a longer name")
-		require.NoError(t, copyTree(w.repo, to))
-		return trial{source: to, config: filepath.Join(to, "examples", "edge")}
+// testGroup varies the conditions of a group.
+func (w *workshop) testGroup(t *testing.T, group []condition, want map[string]string) {
+	var all trial
+	unable := map[string]string{}
+	for _, c := range group {
+		unable[c.name] = c.apply(t, &all)
+	}
+	text, err := w.try(t, &all)
+	same := err == nil
+	if same {
+		same = maps.Equal(want, w.hashes(t, all))
+	} else {
+		t.Log(text, err)
+	}
+	for _, c := range group {
+		t.Run(c.name, func(t *testing.T) {
+			if unable[c.name] != "" {
+				t.Skip(unable[c.name])
+			}
+			if !same {
+				var alone trial
+				c.apply(t, &alone)
+				require.Equal(t, want, w.outputs(t, alone))
+			}
+		})
+	}
+	require.True(t, same, "together they matter")
+}
+
+// conditions are all, in groups. What comes first in a group stands on an untouched trial.
+func (w *workshop) conditions() [][]condition {
+	// copied has the trial use a copy of the source, below a folder.
+	copied := func(t *testing.T, c *trial, parent string) {
+		c.source = filepath.Join(parent, "another place", "with a longer name")
+		require.NoError(t, copyTree(w.repo, c.source))
+		c.config = filepath.Join(c.source, "examples", "edge")
 	}
 	// each calls fn for every file and folder of a copy.
-	each := func(t *testing.T, c trial, fn func(p string, d fs.DirEntry) error) trial {
+	each := func(t *testing.T, c *trial, fn func(p string, d fs.DirEntry) error) {
+		if c.source == "" {
+			copied(t, c, t.TempDir())
+		}
 		require.NoError(t, filepath.WalkDir(c.source, func(p string, d fs.DirEntry, err error) error {
 			if err != nil || d.Type()&fs.ModeSymlink != 0 {
 				return err
 			}
 			return fn(p, d)
 		}))
-		return c
 	}
-	dated := func(year int) func(*testing.T) trial {
-		return func(t *testing.T) trial {
+	dated := func(year int) func(*testing.T, *trial) string {
+		return func(t *testing.T, c *trial) string {
 			date := time.Date(year, 2, 29, 1, 2, 3, 4, time.UTC)
-			return each(t, copied(t, t.TempDir()), func(p string, _ fs.DirEntry) error { return os.Chtimes(p, date, date) })
+			each(t, c, func(p string, _ fs.DirEntry) error { return os.Chtimes(p, date, date) })
+			return ""
 		}
 	}
-	with := func(env ...string) func(*testing.T) trial {
-		return func(*testing.T) trial { return trial{env: append(os.Environ(), env...)} }
-	}
-	asRoot := func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			t.Skip("only root can")
+	with := func(env ...string) func(*testing.T, *trial) string {
+		return func(_ *testing.T, c *trial) string {
+			if c.env == nil {
+				c.env = os.Environ()
+			}
+			c.env = append(c.env, env...)
+			return ""
 		}
 	}
-
-	for _, c := range []struct {
-		name  string
-		trial func(t *testing.T) trial
-	}{
-		{"again, with the root from the store", func(*testing.T) trial { return first }},
-		{"folder of source and configuration", func(t *testing.T) trial { return copied(t, t.TempDir()) }},
-		{"output folder, working directory and names relative to it", func(t *testing.T) trial {
-			return trial{dir: filepath.Join(w.repo, "examples"), config: "edge", source: "..", out: relative(t, filepath.Join(w.repo, "examples"), filepath.Join(t.TempDir(), "an output"))}
+	before := func(program ...string) func(*testing.T, *trial) string {
+		return func(_ *testing.T, c *trial) string {
+			c.before = append(c.before, program...)
+			return ""
+		}
+	}
+	return [][]condition{{
+		{"folder of source and configuration", func(t *testing.T, c *trial) string {
+			copied(t, c, t.TempDir())
+			return ""
 		}},
-		{"user", func(t *testing.T) trial {
-			asRoot(t)
-			openPath(t, w.dir)
-			c := copied(t, w.dir)
-			c.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOTOOLCHAIN=local"}
-			c.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}
-			return c
-		}},
-		{"umask 077", func(*testing.T) trial { return trial{before: []string{"sh", "-c", `umask 077 && exec "$@"`, "sh"}} }},
-		{"umask 000", func(*testing.T) trial { return trial{before: []string{"sh", "-c", `umask 000 && exec "$@"`, "sh"}} }},
-		{"source that was checked out under another umask", func(t *testing.T) trial {
-			return each(t, copied(t, t.TempDir()), func(p string, d fs.DirEntry) error {
+		{"source that was checked out under another umask", func(t *testing.T, c *trial) string {
+			each(t, c, func(p string, d fs.DirEntry) error {
 				info, err := d.Info()
 				if err != nil {
 					return err
 				}
 				return os.Chmod(p, info.Mode().Perm()&0o700)
 			})
+			return ""
 		}},
-		{"order of files in a folder", func(t *testing.T) trial {
+		{"files from 1980", dated(1980)},
+		{"umask 077", before("sh", "-c", `umask 077 && exec "$@"`, "sh")},
+		{"time zone", with("TZ=Pacific/Chatham")},
+		{"sixteen processors", with("GOMAXPROCS=16", "GOGC=20")},
+	}, {
+		{"order of files in a folder", func(t *testing.T, c *trial) string {
 			// Filesystem in memory list what was made last first; others go by a hash.
 			dir, err := os.MkdirTemp("/dev/shm", "spore-order-")
 			if err != nil {
-				t.Skip(err)
+				return err.Error()
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
-			return copied(t, dir)
+			copied(t, c, dir)
+			return ""
 		}},
-		{"files from 1980", dated(1980)},
 		{"files from the future", dated(2096)},
-		{"time zone", with("TZ=Pacific/Chatham")},
+		{"umask 000", before("sh", "-c", `umask 000 && exec "$@"`, "sh")},
 		{"locale", with("LC_ALL=tr_TR.UTF-8", "LANG=tr_TR.UTF-8", "LANGUAGE=tr")},
-		{"clock, three days ahead", func(*testing.T) trial { return trial{before: []string{w.clock, "72h"}} }},
 		{"one processor", with("GOMAXPROCS=1")},
-		{"sixteen processors", with("GOMAXPROCS=16", "GOGC=20")},
-		{"host name", func(t *testing.T) trial {
-			asRoot(t)
-			return trial{
-				before: []string{"sh", "-c", `hostname another.example && test "$(hostname)" = another.example && exec "$@"`, "sh"},
-				attr:   &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS},
-			}
-		}},
-		{"home, and hardly any environment", func(t *testing.T) trial {
-			return trial{env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GOTOOLCHAIN=local"}}
-		}},
 		{"settings of compilers, packagers and shells", with(
 			"GOFLAGS=-tags=other", "GOARCH=arm64", "GOAMD64=v3", "CGO_ENABLED=1", "CFLAGS=-O0", "DEB_BUILD_OPTIONS=nocheck", "DEBIAN_FRONTEND=dialog",
 			"USER=somebody", "LOGNAME=somebody", "TERM=dumb", "COLUMNS=20", "TMPDIR=/var/tmp", "POSIXLY_CORRECT=1")},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			require.Equal(t, want, w.outputs(t, c.trial(t)))
-		})
-	}
+	}, {
+		{"home, and hardly any environment", func(t *testing.T, c *trial) string {
+			c.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GOTOOLCHAIN=local"}
+			return ""
+		}},
+		{"output folder, working directory and names relative to it", func(t *testing.T, c *trial) string {
+			c.dir, c.config, c.source = filepath.Join(w.repo, "examples"), "edge", ".."
+			c.out = relative(t, c.dir, filepath.Join(t.TempDir(), "an output"))
+			return ""
+		}},
+		{"clock, three days ahead", before(w.clock, "72h")},
+		{"host name", func(_ *testing.T, c *trial) string {
+			if os.Geteuid() != 0 {
+				return "only root can"
+			}
+			c.before = append(c.before, "sh", "-c", `hostname another.example && test "$(hostname)" = another.example && exec "$@"`, "sh")
+			c.attr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS}
+			return ""
+		}},
+	}, {
+		{"user", func(t *testing.T, c *trial) string {
+			if os.Geteuid() != 0 {
+				return "only root can"
+			}
+			openPath(t, w.dir)
+			copied(t, c, w.dir)
+			c.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOTOOLCHAIN=local"}
+			c.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}
+			return ""
+		}},
+	}}
 }
 
 // relative is a path as seen from a folder.

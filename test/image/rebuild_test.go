@@ -21,6 +21,7 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/pipeline"
 	"spore/services"
+	"spore/test/program"
 )
 
 // buildSpore compiles the program under test.
@@ -28,11 +29,8 @@ func buildSpore(t *testing.T) (repo, spore string) {
 	t.Helper()
 	repo, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	spore = filepath.Join(t.TempDir(), "spore")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", spore, "./builder")
-	cmd.Dir = repo
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	spore, err = program.Spore(repo)
+	require.NoError(t, err)
 	return repo, spore
 }
 

@@ -48,7 +48,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	require.NoError(t, os.WriteFile(spore, program, 0o755))
 
 	first := filepath.Join(work, "first")
-	here := []string{spore, "build", filepath.Join(repo, "examples", "edge"), "-o", first, "--format", "disk,iso,netboot,uki", "--source", repo, "--update"}
+	here := []string{spore, "build", filepath.Join(repo, "examples", "edge"), "-o", first, "--format", "disk,iso,netboot,uki,update", "--source", repo, "--update"}
 
 	elsewhere := filepath.Join(work, "elsewhere", "a folder")
 	require.NoError(t, copyTree(repo, elsewhere))
@@ -57,7 +57,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	second := filepath.Join(home, "second")
 	// umask has no field in SysProcAttr, so the shell sets it.
 	there := []string{"sh", "-c", `umask 077 && exec "$@"`, "sh",
-		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,iso,netboot,uki", "--source", elsewhere, "--cache", filepath.Join(home, "store"), "--update"}
+		spore, "build", filepath.Join(elsewhere, "examples", "edge"), "-o", second, "--format", "disk,iso,netboot,uki,update", "--source", elsewhere, "--cache", filepath.Join(home, "store"), "--update"}
 	gocache := otherCompilerCache(t)
 	as := &syscall.SysProcAttr{}
 	if os.Geteuid() == 0 {
@@ -88,7 +88,7 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	}
 
 	names := []string{"spore.img", "spore.iso", "spore.efi", "spore.manifest.json", "spore.cdx.json", "spore.spdx.json", "spore.provenance.json", lock.Name}
-	for _, pattern := range []string{"netboot/*.*", "netboot/ipxe/*", "netboot/vmlinuz", "netboot/initrd", "netboot/cmdline"} {
+	for _, pattern := range []string{"netboot/*.*", "netboot/ipxe/*", "netboot/vmlinuz", "netboot/initrd", "netboot/cmdline", "update/*.index", "update/pieces/*"} {
 		found, err := filepath.Glob(filepath.Join(first, pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)

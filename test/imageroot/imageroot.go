@@ -12,9 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"spore/storage/gpt"
+	"spore/test/program"
 )
 
 const (
@@ -34,20 +34,19 @@ type Root struct{ dir string }
 
 // Make builds the image of a configuration from the source tree and unpacks it into a folder that is there.
 func Make(ctx context.Context, source, configs, dir string) (*Root, error) {
-	program, out := filepath.Join(dir, "spore"), filepath.Join(dir, "out")
-	configs, err := filepath.Abs(configs)
+	spore, err := program.Spore(source)
 	if err != nil {
 		return nil, err
 	}
-	for _, args := range [][]string{
-		{"go", "build", "-o", program, "./builder"},
-		{program, "build", configs, "-o", out, "--format", "disk"},
-	} {
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Dir = source
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, said)
-		}
+	configs, err = filepath.Abs(configs)
+	if err != nil {
+		return nil, err
+	}
+	out := filepath.Join(dir, "out")
+	cmd := exec.CommandContext(ctx, spore, "build", configs, "-o", out, "--format", "disk")
+	cmd.Dir = source
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("spore build %s: %w\n%s", configs, err, said)
 	}
 	r := &Root{dir: filepath.Join(dir, "root")}
 	if err := r.unpack(ctx, filepath.Join(out, "spore.img")); err != nil {

@@ -27,6 +27,7 @@ import (
 	"spore/agent/clock"
 	"spore/agent/health"
 	"spore/agent/journal"
+	"spore/agent/slot"
 	"spore/agent/status"
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/exit"
@@ -198,21 +199,24 @@ func edge() status.Line {
 
 func TestStatusShowsEachNodeAndWhyOneDoesNotAnswer(t *testing.T) {
 	d := newDesk(t)
-	d.serve("edge-01", edge(), nil)
+	updated := edge()
+	updated.BuildTime = 1_790_000_000
+	updated.Configuration = &slot.Info{RootHash: "617fc5cacd6329937fc5cacd63299361", ClusterHash: "fbab57222e31e539", Serial: 7}
+	d.serve("edge-01", updated, nil)
 	broker := edge()
 	broker.Roles, broker.Waiting, broker.Failed = []string{"kafka-broker"}, map[string]string{"kafka": "waiting for kafka-02"}, []string{"a.service"}
 	d.serve("kafka-01", broker, nil)
 
 	code, out, errs := d.ask("status", "--node", "edge-01", "--node", "kafka-01")
 	require.Equal(t, exit.OK, code, errs)
-	require.Equal(t, `NODE      SYSTEM   ROLES                    ADDRESSES   REMARKS
-kafka-01  running  kafka-broker             10.77.0.16  kafka: waiting for kafka-02, a.service failed
-edge-01   running  mqtt-broker, dns-server  10.77.0.16  -
+	require.Equal(t, `NODE      SYSTEM   VERSION                                     ROLES                    ADDRESSES   REMARKS
+kafka-01  running  -                                           kafka-broker             10.77.0.16  kafka: waiting for kafka-02, a.service failed
+edge-01   running  617fc5cacd63 of 2026-09-21 14:13, update 7  mqtt-broker, dns-server  10.77.0.16  -
 `, out)
 
 	code, out, errs = d.ask("status", "--node", "edge-01", "--node", "storage-01")
 	require.Equal(t, exit.Failed, code)
-	require.Contains(t, out, "storage-01  -        -                        -           no answer: connect: connection refused\n")
+	require.Contains(t, out, "storage-01  -        -                                           -                        -           no answer: connect: connection refused\n")
 	require.Contains(t, out, "edge-01     running")
 	require.Equal(t, "spore status: 1 of 2 nodes do not answer\n", errs)
 

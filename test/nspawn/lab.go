@@ -36,6 +36,7 @@ import (
 	"spore/pki/vault"
 	"spore/storage/gpt"
 	"spore/test/chance"
+	"spore/test/program"
 )
 
 // bridge is the switch that all nodes and the test are plugged into.
@@ -72,8 +73,10 @@ type Lab struct {
 	t       *testing.T
 	// root and part are the unpacked root and cluster part.
 	root, part string
-	options    Options
-	dir        string
+	// program is the path of spore, which an operator has.
+	program string
+	options Options
+	dir     string
 	// random chooses when the power goes.
 	random *rand.Rand
 }
@@ -115,8 +118,11 @@ func (l *Lab) build(o Options, dir string) {
 	l.t.Helper()
 	configs, err := filepath.Abs(o.Configs)
 	require.NoError(l.t, err)
-	program := filepath.Join(dir, "spore")
-	l.onHost(o.Source, "go", "build", "-o", program, "./builder")
+	l.program, err = program.SporeBy(o.Source, func(folder, name string, args ...string) error {
+		l.onHost(folder, name, args...)
+		return nil
+	})
+	require.NoError(l.t, err)
 	keys := filepath.Join(dir, "keys")
 	args := []string{"pki", "init", configs, "--plain", "--dir", keys}
 	for name, value := range o.Secrets {
@@ -124,11 +130,11 @@ func (l *Lab) build(o Options, dir string) {
 		require.NoError(l.t, os.WriteFile(file, []byte(value), 0o600))
 		args = append(args, "--secret", name+"="+file)
 	}
-	l.onHost(o.Source, program, args...)
+	l.onHost(o.Source, l.program, args...)
 	if o.Age > 0 {
 		l.age(keys, o)
 	}
-	l.onHost(o.Source, program, "build", configs, "-o", filepath.Join(dir, "out"), "--pki", keys, "--format", "disk")
+	l.onHost(o.Source, l.program, "build", configs, "-o", filepath.Join(dir, "out"), "--pki", keys, "--format", "disk")
 	v, err := vault.Open(keys, vault.Keys{})
 	require.NoError(l.t, err)
 	l.Keys = v.Tree
@@ -193,7 +199,7 @@ func (l *Lab) Reconfigure(configs string) {
 	require.NoError(l.t, err)
 	out, err := os.MkdirTemp(l.dir, "out")
 	require.NoError(l.t, err)
-	l.onHost(l.options.Source, filepath.Join(l.dir, "spore"), "build", absolute, "-o", out, "--pki", filepath.Join(l.dir, "keys"), "--format", "disk")
+	l.onHost(l.options.Source, l.program, "build", absolute, "-o", out, "--pki", filepath.Join(l.dir, "keys"), "--format", "disk")
 	// Nodes that run have the former one mounted.
 	l.part = filepath.Join(out, "cluster")
 	l.unpack(filepath.Join(out, "spore.img"), map[int]string{clusterPart: l.part})

@@ -108,7 +108,7 @@ func (l *Lab) rotate(ctx context.Context, authority string) (string, bool) {
 	configs, err := filepath.Abs(l.options.Configs)
 	require.NoError(l.t, err)
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(l.dir, "spore"), "pki", "rotate-ca", authority, configs, "--dir", filepath.Join(l.dir, "keys"), "--live", "--settle", "3s")
+	cmd := exec.CommandContext(ctx, l.program, "pki", "rotate-ca", authority, configs, "--dir", filepath.Join(l.dir, "keys"), "--live", "--settle", "3s")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
 	l.t.Logf("$ spore pki rotate-ca %s --live\n%s", authority, &out)

@@ -24,16 +24,17 @@ import (
 	"spore/pki/bundle"
 	"spore/pki/vault"
 	"spore/services/kubernetes/etcd/snapshot"
+	"spore/test/program"
 	"spore/wire/nodeapi"
 )
 
 // TestTheOperatorFetchesTheNewestSnapshot runs the command against a master's API, with the operator's own folder.
 func TestTheOperatorFetchesTheNewestSnapshot(t *testing.T) {
 	dir := t.TempDir()
-	program, keys := filepath.Join(dir, "spore"), filepath.Join(dir, "keys")
-	out, err := exec.Command("go", "build", "-o", program, "../../builder").CombinedOutput()
-	require.NoError(t, err, string(out))
-	out, err = exec.Command(program, "pki", "init", "testdata/kubernetes", "--plain", "--dir", keys).CombinedOutput()
+	keys := filepath.Join(dir, "keys")
+	spore, err := program.Spore("../..")
+	require.NoError(t, err)
+	out, err := exec.Command(spore, "pki", "init", "testdata/kubernetes", "--plain", "--dir", keys).CombinedOutput()
 	require.NoError(t, err, string(out))
 
 	d := snapshot.Dir{Path: filepath.Join(dir, "master")}
@@ -52,7 +53,7 @@ func TestTheOperatorFetchesTheNewestSnapshot(t *testing.T) {
 	}
 	address := serveSnapshots(t, keys, d)
 	run := func(args ...string) (string, string, error) {
-		cmd := exec.Command(program, append([]string{"snapshots", "testdata/kubernetes", "--pki", keys, "--address", "master-01=" + address}, args...)...)
+		cmd := exec.Command(spore, append([]string{"snapshots", "testdata/kubernetes", "--pki", keys, "--address", "master-01=" + address}, args...)...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()

@@ -17,6 +17,7 @@ import (
 
 	"spore/builder/oci"
 	"spore/test/kubecluster"
+	"spore/test/program"
 	"spore/test/rehearse"
 )
 
@@ -47,10 +48,10 @@ func newSite(t *testing.T, name, configs string) *site {
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(dir))
 	s := &site{t: t, outer: t, dir: dir}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(s.dir, "bin", "spore"), "./builder")
-	build.Dir = sourceTree
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	spore, err := program.Spore(sourceTree)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "bin"), 0o755))
+	require.NoError(t, os.Link(spore, filepath.Join(s.dir, "bin", "spore")))
 	require.NoError(t, os.CopyFS(filepath.Join(s.dir, "configs"), os.DirFS(filepath.Join(sourceTree, configs))))
 	s.addHello()
 	programs := filepath.Join(s.dir, "programs")

@@ -20,7 +20,7 @@ import (
 )
 
 // newer are settings that the systemd of the image (257) knows and that of Debian 12 (252) does not.
-var newer = regexp.MustCompile(`Unknown key '(ImportCredential|LogFilterPatterns|RestartSteps|RestartMaxDelaySec)' in section`)
+var newer = regexp.MustCompile(`Unknown key '(ImportCredential|OpenFile|LogFilterPatterns|RestartMode|RestartSteps|RestartMaxDelaySec)' in section`)
 
 // TestSystemdAcceptsEveryUnit lets systemd load the units beside its own, with stand-ins for the programs.
 func TestSystemdAcceptsEveryUnit(t *testing.T) {
@@ -64,6 +64,18 @@ func TestEveryRoleHasItsTarget(t *testing.T) {
 			}
 			require.FileExists(t, filepath.Join("../../units", p.Unit))
 		}
+	}
+}
+
+// A judge that ends is started again and is no failure at once: a failure restarts the machine, as a judge does that
+// ends again and again.
+func TestTheJudgeOfATrialIsStartedAgain(t *testing.T) {
+	data, err := os.ReadFile("../../units/spore-trial.service")
+	require.NoError(t, err)
+	for _, line := range []string{
+		"Restart=on-failure", "RestartMode=direct", "StartLimitIntervalSec=1h", "StartLimitBurst=5", "FailureAction=reboot",
+	} {
+		require.Contains(t, string(data), "\n"+line+"\n")
 	}
 }
 
@@ -210,8 +222,8 @@ func all(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these programs that
-// their units do not take.
+// What a unit takes from the files in /etc/cluster-config/environment is in them, and nothing is in those of these
+// programs that their units do not take.
 func TestUnitsReadTheEnvironmentFilesOfTheNode(t *testing.T) {
 	c := &facts.Cluster{Network: spec.Network{ServiceCIDRs: []string{"10.79.0.0/16"}}, Services: spec.Services{&kubernetes.Settings{}, &kafka.Settings{}},
 		Members: map[string][]string{"control-plane": {"all-01"}, "kafka-broker": {"all-01"}}}
