@@ -1,6 +1,6 @@
-// Command spore-agent makes a machine the node that it is: it finds out which one, derives everything under /etc, gives it
-// its state, starts its roles and says how it is. docs/how-it-works.md tells the order. Here is the table of its commands;
-// what they do lies in the packages below.
+// Command spore-agent makes a machine the node that it is: it finds out which one, derives everything under /etc, gives
+// it its state, starts its roles and says how it is. docs/how-it-works.md tells the order. Here is the table of its
+// commands; what they do lies in the packages below.
 package main
 
 import (

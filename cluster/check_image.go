@@ -22,8 +22,8 @@ var (
 	}
 )
 
-// keepable are the directories of which keepPaths may put something back. What packages have elsewhere, such as units and
-// rules of tmpfiles.d, decides how a machine starts.
+// keepable are the directories of which keepPaths may put something back. What packages have elsewhere, such as units
+// and rules of tmpfiles.d, decides how a machine starts.
 var keepable = []string{
 	"/usr/bin/", "/usr/games/", "/usr/include/", "/usr/lib/firmware/", "/usr/lib/jvm/", "/usr/lib/modules/", "/usr/lib/x86_64-linux-gnu/",
 	"/usr/sbin/", "/usr/share/",

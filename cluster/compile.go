@@ -14,9 +14,9 @@ import (
 	"spore/services"
 )
 
-// Compile returns the files of the cluster part by their path in it: the source as the user wrote it, and the compiled form
-// that package facts describes. The same configuration gives the same bytes. The configuration is one that Validate found
-// no error in; what cannot be compiled all the same is an error.
+// Compile returns the files of the cluster part by their path in it: the source as the user wrote it, and the compiled
+// form that package facts describes. The same configuration gives the same bytes. The configuration is one that
+// Validate found no error in; what cannot be compiled all the same is an error.
 func Compile(c *Config) (map[string][]byte, error) {
 	out := c.Source()
 	shared, nodes := Facts(c)

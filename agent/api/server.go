@@ -1,9 +1,9 @@
-// Package api is the node's API: what this node answers to the other nodes of its cluster and to its operator (protocol:
-// package nodeapi). It is a table of rows {method, path, who may ask, handler}; everything that holds for all of them is
-// here: certificates, rights, and the bounds of what one asker can take up.
+// Package api is the node's API: what this node answers to the other nodes of its cluster and to its operator
+// (protocol: package nodeapi). It is a table of rows {method, path, who may ask, handler}; everything that holds for
+// all of them is here: certificates, rights, and the bounds of what one asker can take up.
 //
-// The server runs without privileges. What takes root it leaves to a unit of root, by a socket or by a directory that a path
-// unit looks at.
+// The server runs without privileges. What takes root it leaves to a unit of root, by a socket or by a directory that a
+// path unit looks at.
 package api
 
 import (

@@ -380,7 +380,8 @@ func TestASlowAskerIsCutOff(t *testing.T) {
 	}
 }
 
-// A line that breaks without a word, in the middle of a push, does not keep the others out for as long as a push may take.
+// A line that breaks without a word, in the middle of a push, does not keep the others out for as long as a push may
+// take.
 func TestABodyThatStopsGivesItsRoomToOthers(t *testing.T) {
 	row := says(http.MethodPost, "/x", nodeapi.Admin)
 	row.Body, row.Bound, row.Stall, row.AtOnce = 100, time.Hour, 2*time.Second, 1

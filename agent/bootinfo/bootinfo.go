@@ -1,5 +1,5 @@
-// Package bootinfo is what stage1, the init of the initramfs, tells the main system about how the machine came up: which
-// disk it was booted from, where the verified partitions are, what the ESP said. It is one JSON file under /run.
+// Package bootinfo is what stage1, the init of the initramfs, tells the main system about how the machine came up:
+// which disk it was booted from, where the verified partitions are, what the ESP said. It is one JSON file under /run.
 package bootinfo
 
 import (
@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// Paths under /run that stage1 leaves to the main system. All of them live on the tmpfs that moves along on switch root.
+// Paths under /run that stage1 leaves to the main system. All of them live on the tmpfs that moves along on switch
+// root.
 const (
 	// Path is where the Info is.
 	Path = "/run/spore/boot.json"
@@ -43,11 +44,11 @@ const maxSize = 64 << 10
 type Info struct {
 	// BootDisk is the disk that root and cluster part came from; empty when they came from the network.
 	BootDisk Disk `json:"bootDisk"`
-	// NetworkURL is the folder of a server that they came from, with a slash at its end; empty when they came from a disk. It
-	// was not authenticated: what came from it was checked by its hashes.
+	// NetworkURL is the folder of a server that they came from, with a slash at its end; empty when they came from a disk.
+	// It was not authenticated: what came from it was checked by its hashes.
 	NetworkURL string `json:"networkURL,omitempty"`
-	// ESP, RootPart, VerityPart and ClusterPart are device nodes of partitions on BootDisk, or of the image in memory. ESP is
-	// empty when the disk has none.
+	// ESP, RootPart, VerityPart and ClusterPart are device nodes of partitions on BootDisk, or of the image in memory. ESP
+	// is empty when the disk has none.
 	ESP         string `json:"esp"`
 	RootPart    string `json:"rootPart"`
 	VerityPart  string `json:"verityPart"`
@@ -70,7 +71,8 @@ type Info struct {
 	Stage1End   float64 `json:"stage1End"`
 	// EFI says that the machine was started by UEFI firmware (not a direct kernel boot).
 	EFI bool `json:"efi"`
-	// Slow is by how much the machine is slower than others, as whoever started it says: 1 to spec.MaxSlow; 0 when nobody does.
+	// Slow is by how much the machine is slower than others, as whoever started it says: 1 to spec.MaxSlow; 0 when nobody
+	// does.
 	Slow int `json:"slow,omitempty"`
 	// ChosenBy says in words why BootDisk is the one.
 	ChosenBy string `json:"chosenBy"`

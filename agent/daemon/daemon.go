@@ -239,7 +239,8 @@ func (a *agent) rebundle(ctx context.Context) error {
 	return a.startRoles(ctx, addressBound)
 }
 
-// renew starts the renewal where it cannot wait for its timer: a certificate has ended, or programs have yet to take what came.
+// renew starts the renewal where it cannot wait for its timer: a certificate has ended, or programs have yet to take
+// what came.
 func (a *agent) renew(ctx context.Context) {
 	s, err := (&renewal.File{Path: a.m.Root.At(paths.Renewal)}).Read()
 	if err == nil && (len(s.Pending) > 0 || !s.Ends.IsZero() && !a.m.Now().Before(s.Ends)) {
@@ -250,8 +251,8 @@ func (a *agent) renew(ctx context.Context) {
 	}
 }
 
-// awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same when
-// that takes too long: a program may do without, and says so itself.
+// awaitAddresses waits until the node has its addresses, since its programs listen on them. They start all the same
+// when that takes too long: a program may do without, and says so itself.
 func (a *agent) awaitAddresses(ctx context.Context, bound time.Duration) {
 	done := make(chan struct{})
 	defer close(done)

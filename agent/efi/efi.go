@@ -1,5 +1,5 @@
-// Package efi reads the EFI variables that say what a machine was booted from, and finds the disk of an EFI device path in
-// sysfs (UEFI specification 2.10, sections 3.1.3, 3.3 and 10.3; systemd's Boot Loader Interface).
+// Package efi reads the EFI variables that say what a machine was booted from, and finds the disk of an EFI device path
+// in sysfs (UEFI specification 2.10, sections 3.1.3, 3.3 and 10.3; systemd's Boot Loader Interface).
 //
 // It writes no variable. What it reads is outside data and bounded.
 package efi
@@ -75,8 +75,8 @@ func loaderPartition(vars fs.FS) (gpt.GUID, error) {
 	return g, nil
 }
 
-// LoaderImage is the file of the boot loader that started the machine, with slashes, and the PARTUUID of the partition that it
-// was read from (systemd's Boot Loader Interface, LoaderImageIdentifier and LoaderDevicePartUUID).
+// LoaderImage is the file of the boot loader that started the machine, with slashes, and the PARTUUID of the partition
+// that it was read from (systemd's Boot Loader Interface, LoaderImageIdentifier and LoaderDevicePartUUID).
 func LoaderImage(vars fs.FS) (string, gpt.GUID, error) {
 	partition, err := loaderPartition(vars)
 	if err != nil {

@@ -32,8 +32,8 @@ func memFile(path, content string) fat.File {
 	return fat.File{Path: path, Size: int64(len(content)), Content: strings.NewReader(content)}
 }
 
-// mediumOf is a stick as a machine leaves it: with a second slot, with state, and with what systemd-boot writes. When disc is
-// set, it is a disc: parts as large as their content, and the ESP behind them.
+// mediumOf is a stick as a machine leaves it: with a second slot, with state, and with what systemd-boot writes. When
+// disc is set, it is a disc: parts as large as their content, and the ESP behind them.
 func mediumOf(t *testing.T, disc bool) []byte {
 	t.Helper()
 	const espSize = 64 * mib

@@ -23,7 +23,8 @@ type Args struct {
 	RootHash, ClusterHash string
 	// URL is the folder, or a file in it, that has the image when it comes from the network; empty when nobody says.
 	URL string
-	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware does.
+	// Loader is the PARTUUID of the ESP of the medium that a BIOS started; zero when nobody says. Under UEFI the firmware
+	// does.
 	Loader gpt.GUID
 	// Outside are the words behind those of the image: somebody else gave them.
 	Outside []string

@@ -1,6 +1,6 @@
-// Package node is this machine for all commands of spore-agent and spore-etcd: its root, what stage1 found, its cluster part,
-// which node it is, the secrets of the unit that a command runs in, how other nodes are asked, and how it is said what is
-// waited for. What a command does with these lies in a package of its own.
+// Package node is this machine for all commands of spore-agent and spore-etcd: its root, what stage1 found, its cluster
+// part, which node it is, the secrets of the unit that a command runs in, how other nodes are asked, and how it is said
+// what is waited for. What a command does with these lies in a package of its own.
 package node
 
 import (

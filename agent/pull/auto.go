@@ -26,9 +26,9 @@ import (
 // keepFor is how long pieces are kept for other nodes after the update runs.
 const keepFor = 24 * time.Hour
 
-// Look looks for an update where cluster.yaml says (updates.from), and has it taken for the next start. What the cluster
-// has of it already comes from its nodes. An update that is not there, or not taken, is no error: it is said where the
-// status finds it.
+// Look looks for an update where cluster.yaml says (updates.from), and has it taken for the next start. What the
+// cluster has of it already comes from its nodes. An update that is not there, or not taken, is no error: it is said
+// where the status finds it.
 func Look(ctx context.Context, m *node.Machine) error {
 	c, n, err := m.Self()
 	if err != nil {

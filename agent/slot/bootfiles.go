@@ -12,7 +12,8 @@ import (
 	"spore/wire/update"
 )
 
-// bootFiles are the working files of UKI, cluster part and boot loader, of which an index lists the pieces as of one file.
+// bootFiles are the working files of UKI, cluster part and boot loader, of which an index lists the pieces as of one
+// file.
 type bootFiles struct {
 	files [3]*os.File
 	sizes [3]int64

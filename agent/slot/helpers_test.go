@@ -322,7 +322,8 @@ type pusher struct {
 	wish    Wish
 	// sent are the objects that were sent.
 	sent [][]byte
-	// most is how many messages are sent before the pusher is killed; 0 is any number. batch is how many objects are in one.
+	// most is how many messages are sent before the pusher is killed; 0 is any number. batch is how many objects are in
+	// one.
 	most, batch int
 }
 

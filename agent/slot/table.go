@@ -18,9 +18,9 @@ type Disk interface {
 	SectorSize() int
 }
 
-// setGUIDs gives partitions other GUIDs, by their numbers. The backup of the table is written and flushed before the primary, so that one of
-// the two is sound at any time; both name the same partitions in the same places, before and after. All else in the table
-// stays as it is, as other tools made it.
+// setGUIDs gives partitions other GUIDs, by their numbers. The backup of the table is written and flushed before the
+// primary, so that one of the two is sound at any time; both name the same partitions in the same places, before and
+// after. All else in the table stays as it is, as other tools made it.
 func setGUIDs(d Disk, guids map[int]gpt.GUID) error {
 	t, err := gpt.Read(d, d.Size(), d.SectorSize())
 	if err != nil {

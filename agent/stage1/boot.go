@@ -199,8 +199,8 @@ func (b *boot) overlayEtc() (string, error) {
 	return "laid a volatile overlay over /etc", err
 }
 
-// mountTmp mounts what tmp.mount would, with its options: systemd takes it for that unit, and a process less is started, which on
-// a slow machine costs more than half a second.
+// mountTmp mounts what tmp.mount would, with its options: systemd takes it for that unit, and a process less is
+// started, which on a slow machine costs more than half a second.
 func (b *boot) mountTmp() (string, error) {
 	return "", mountAt("tmpfs", sysroot+"/tmp", "tmpfs", "mode=1777,size=50%,nr_inodes=1m", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_STRICTATIME)
 }

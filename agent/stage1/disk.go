@@ -52,9 +52,9 @@ func (b *boot) readModules() (string, error) {
 	return "", err
 }
 
-// loadModules loads the fixed list and, beside it, what the devices ask for that are there already: those on the way to the
-// disk of the firmware's boot option, or, when it names no hardware, all. So a controller with empty ports need not be waited
-// for when the disk is elsewhere: udev loads the drivers of all others, beside the start of the main system.
+// loadModules loads the fixed list and, beside it, what the devices ask for that are there already: those on the way to
+// the disk of the firmware's boot option, or, when it names no hardware, all. So a controller with empty ports need not
+// be waited for when the disk is elsewhere: udev loads the drivers of all others, beside the start of the main system.
 func (b *boot) loadModules() (string, error) {
 	fixed := make(chan error, 1)
 	go func() { fixed <- b.loadFixed() }()
@@ -71,8 +71,8 @@ func (b *boot) loadModules() (string, error) {
 	return "loaded " + strings.Join(b.loader.Loaded(), " "), nil
 }
 
-// loadFixed loads the modules of the configuration, whatever becomes of one of them. A panic becomes an error: in a goroutine
-// it would take the machine with it.
+// loadFixed loads the modules of the configuration, whatever becomes of one of them. A panic becomes an error: in a
+// goroutine it would take the machine with it.
 func (b *boot) loadFixed() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -250,8 +250,8 @@ func readTable(d blockdev.Disk) (gpt.Table, error) {
 	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
-// addPartitions tells the kernel of partitions, as partx(8) does, where it found none itself: it does not use the backup of
-// a damaged table. Those that it has already stay. Nothing is written.
+// addPartitions tells the kernel of partitions, as partx(8) does, where it found none itself: it does not use the
+// backup of a damaged table. Those that it has already stay. Nothing is written.
 func (b *boot) addPartitions(s bootdisk.Seen) {
 	b.say(warning, "adding the partitions of /dev/%s by its table (backup: %t)", s.Disk.Name, s.Table.Backup)
 	f, err := os.Open("/dev/" + s.Disk.Name)

@@ -51,8 +51,8 @@ func (b *boot) findImage() (string, error) {
 	return b.findDisk()
 }
 
-// fromNetwork says why the image is to come from the network; empty when it is on a disk. A boot loader that was read from
-// a disk decides: a word that is left on its command line must not send a machine to a server.
+// fromNetwork says why the image is to come from the network; empty when it is on a disk. A boot loader that was read
+// from a disk decides: a word that is left on its command line must not send a machine to a server.
 func (b *boot) fromNetwork() string {
 	switch {
 	case b.firmware.LoaderPartition != (gpt.GUID{}):
@@ -65,8 +65,8 @@ func (b *boot) fromNetwork() string {
 	return ""
 }
 
-// fetchImage gets an address, downloads the image and makes block devices of it. Then it leaves the cards as they were, for
-// networkd to begin anew.
+// fetchImage gets an address, downloads the image and makes block devices of it. Then it leaves the cards as they were,
+// for networkd to begin anew.
 func (b *boot) fetchImage(ctx context.Context) (string, error) {
 	cards, err := b.awaitCards()
 	if err != nil {

@@ -74,8 +74,8 @@ func (d *cardDrivers) load(sys fs.FS, say func(string)) {
 	}
 }
 
-// awaitCards loads the drivers, brings all cards up and waits for a carrier on the one that the firmware used, or on any. The
-// cards are in the order in which they are wanted.
+// awaitCards loads the drivers, brings all cards up and waits for a carrier on the one that the firmware used, or on
+// any. The cards are in the order in which they are wanted.
 func (b *boot) awaitCards() ([]dhcp.Card, error) {
 	drivers, err := newCardDrivers()
 	if err != nil {
@@ -130,7 +130,8 @@ func (b *boot) wires() []wire {
 	return out
 }
 
-// wiresReady tells whether to ask now: the firmware's card has a carrier, or another has and no card has come for a while.
+// wiresReady tells whether to ask now: the firmware's card has a carrier, or another has and no card has come for a
+// while.
 func wiresReady(wires []wire, firmware string, quiet time.Duration) bool {
 	for _, w := range wires {
 		if w.carrier && (macText(w.MAC) == firmware || quiet >= cardQuiet) {

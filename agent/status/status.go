@@ -1,5 +1,5 @@
-// Package status is the line that says how the machine is: one JSON object that begins with {"spore":1, and that tests and
-// operators read from the console, the journal or `spore-agent status`.
+// Package status is the line that says how the machine is: one JSON object that begins with {"spore":1, and that tests
+// and operators read from the console, the journal or `spore-agent status`.
 package status
 
 import (

@@ -151,8 +151,8 @@ func TestTheCurrentNodeFollowsTheConfiguration(t *testing.T) {
 	require.Equal(t, "/run/spore/node.yaml", target())
 }
 
-// Whoever reads current-node.yaml finds a document of the same form on every node: the shortest one that the builder takes for
-// a node without a file, with the same result.
+// Whoever reads current-node.yaml finds a document of the same form on every node: the shortest one that the builder
+// takes for a node without a file, with the same result.
 func TestANodeWithoutAFileIsToldItsDefaults(t *testing.T) {
 	in := input(t)
 	require.NoError(t, Write(in))

@@ -1,5 +1,5 @@
-// Package clusterpart makes the cluster part of an image: the configuration and its compiled form as a small squashfs with
-// its dm-verity hash area directly behind it, in one partition.
+// Package clusterpart makes the cluster part of an image: the configuration and its compiled form as a small squashfs
+// with its dm-verity hash area directly behind it, in one partition.
 package clusterpart
 
 import (

@@ -1,5 +1,5 @@
-// Package compare tells two images from each other: packages, payloads with what they are made of, files of the root and of
-// the cluster part, which of them give rights of somebody else, sizes, the kernel and its command line.
+// Package compare tells two images from each other: packages, payloads with what they are made of, files of the root
+// and of the cluster part, which of them give rights of somebody else, sizes, the kernel and its command line.
 //
 // Of configuration it names the files that differ and shows none of their content.
 package compare

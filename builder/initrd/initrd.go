@@ -47,8 +47,8 @@ type Options struct {
 	Part kmod.Part
 	// Tree gives the tree with the module directory; it is called only when the store has no archive of this kernel.
 	Tree func() (*tree.Tree, error)
-	// Init reads the static binary of stage1, and InitID identifies its content; it is read only when the store has no archive
-	// of it.
+	// Init reads the static binary of stage1, and InitID identifies its content; it is read only when the store has no
+	// archive of it.
 	Init   func() ([]byte, error)
 	InitID string
 	// Config is stage1.json.
@@ -88,8 +88,8 @@ func Build(ctx context.Context, o Options) (uki.Content, error) {
 	return padded(modules, init, uki.Bytes(config)), nil
 }
 
-// padded is archives one after the other, and zeros up to the alignment of an uncompressed archive: systemd-stub appends
-// some.
+// padded is archives one after the other, and zeros up to the alignment of an uncompressed archive: systemd-stub
+// appends some.
 func padded(archives ...uki.Content) uki.Content {
 	const alignment = 4
 	all := uki.Joined(archives)
@@ -266,6 +266,6 @@ func Compress(plain []byte) ([]byte, error) {
 // level costs about a second once per kernel, and the firmware reads every byte on every boot.
 const level = zstd.SpeedBestCompression
 
-// small is the size in bytes up to which an archive is not worth the tables of that level: to clear them takes longer than all
-// else in a build that finds the other archives in the store.
+// small is the size in bytes up to which an archive is not worth the tables of that level: to clear them takes longer
+// than all else in a build that finds the other archives in the store.
 const small = 64 << 10

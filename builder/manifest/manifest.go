@@ -1,5 +1,5 @@
-// Package manifest says where every byte of an image comes from: a list of packages, payloads and files with their hashes.
-// Package sbom writes the same as bills of materials.
+// Package manifest says where every byte of an image comes from: a list of packages, payloads and files with their
+// hashes. Package sbom writes the same as bills of materials.
 package manifest
 
 import (
@@ -48,7 +48,8 @@ type Manifest struct {
 	Scripts  map[string]spec.ScriptDecision `json:"scripts,omitempty"`
 	Debconf  map[string]map[string]string   `json:"debconf,omitempty"`
 	Payloads []Payload                      `json:"payloads"`
-	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container image.
+	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container
+	// image.
 	BootPayloads []Payload `json:"bootPayloads,omitempty"`
 	// MediaPackages are Debian packages of which media have files beside the root, such as an ISO's boot loader for BIOS.
 	MediaPackages []Package `json:"mediaPackages,omitempty"`
@@ -72,16 +73,16 @@ type Package struct {
 	Size   int64  `json:"size"`
 	// License is the SPDX licence expression of its machine-readable copyright file; empty where it has none.
 	License string `json:"license,omitempty"`
-	// FilesIn counts the package's files, links and devices that the image has, the UKI included; FilesOut those that it has
-	// not: left out, or replaced by another package.
+	// FilesIn counts the package's files, links and devices that the image has, the UKI included; FilesOut those that it
+	// has not: left out, or replaced by another package.
 	FilesIn  int `json:"filesIn,omitempty"`
 	FilesOut int `json:"filesOut,omitempty"`
 	// Absent says that all its files were left out and dpkg's status does not list it: it was an input, and is no part.
 	Absent bool `json:"absent,omitempty"`
 }
 
-// Payload is one program that is not a Debian package: built from pinned source, the agent included; or a jar, or a file
-// beside jars.
+// Payload is one program that is not a Debian package: built from pinned source, the agent included; or a jar, or a
+// file beside jars.
 type Payload struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"`
@@ -89,8 +90,8 @@ type Payload struct {
 	// SHA256 is the hash of the program in hexadecimal.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// Main is the module of a Go program's main package, and GoVersion the toolchain that compiled it, such as go1.26.1, whose
-	// standard library is in it.
+	// Main is the module of a Go program's main package, and GoVersion the toolchain that compiled it, such as go1.26.1,
+	// whose standard library is in it.
 	Main      *Module  `json:"main,omitempty"`
 	GoVersion string   `json:"goVersion,omitempty"`
 	Modules   []Module `json:"modules,omitempty"`
@@ -164,8 +165,8 @@ func Files(t *tree.Tree) []File {
 	return out
 }
 
-// GoPayload describes a Go program of size bytes by the build information that its linker left in it. version is that of the
-// payload; empty takes the main module's.
+// GoPayload describes a Go program of size bytes by the build information that its linker left in it. version is that
+// of the payload; empty takes the main module's.
 func GoPayload(name, version, path string, program io.ReaderAt, size int64) (Payload, error) {
 	info, err := buildinfo.Read(io.NewSectionReader(program, 0, size))
 	if err != nil {
@@ -195,8 +196,8 @@ func FilePayload(name, version, path string, r io.ReaderAt, size int64) (Payload
 	return Payload{Name: name, Path: path, Version: version, SHA256: hex.EncodeToString(h.Sum(nil)), Size: size}, nil
 }
 
-// Contained are the packages that have files in the image or beside it on its media, each once; absent ones are not among
-// them.
+// Contained are the packages that have files in the image or beside it on its media, each once; absent ones are not
+// among them.
 func (m Manifest) Contained() []Package {
 	all := slices.DeleteFunc(slices.Clone(m.Packages), func(p Package) bool { return p.Absent })
 	for _, p := range m.MediaPackages {

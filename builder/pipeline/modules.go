@@ -34,8 +34,8 @@ type hardware struct {
 	Omitted *omit.Kernel
 }
 
-// chooseHardware chooses the modules of the root, and with them the firmware; the packages are read only when the store does
-// not know them.
+// chooseHardware chooses the modules of the root, and with them the firmware; the packages are read only when the store
+// does not know them.
 func (b *build) chooseHardware(ctx context.Context, opened []*packs.Pack) (*hardware, error) {
 	loaded, err := b.loadedModules()
 	if err != nil {
@@ -119,7 +119,8 @@ func haveFirmware(opened []*packs.Pack) (bool, error) {
 	return false, nil
 }
 
-// selectModules applies the rules. The modules of the initramfs, and those that are loaded by name, stay whatever rules say.
+// selectModules applies the rules. The modules of the initramfs, and those that are loaded by name, stay whatever rules
+// say.
 func selectModules(m *kmod.Modules, keep omit.Keep, loaded []string) (*hardware, error) {
 	first, err := initrd.Select(m)
 	if err != nil {

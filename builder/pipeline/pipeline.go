@@ -1,10 +1,10 @@
-// Package pipeline builds an image from a configuration folder: it is the order in which the other packages of the builder
-// work, and what is kept between builds.
+// Package pipeline builds an image from a configuration folder: it is the order in which the other packages of the
+// builder work, and what is kept between builds.
 //
 //	config ─ packages ─ programs ─ root ─ cluster part ─ UKI ─ disk
 //
-// Everything up to the root is a function of the package list, the programs and our own files, and is kept in the store; a
-// build in which only the configuration changed starts at the cluster part.
+// Everything up to the root is a function of the package list, the programs and our own files, and is kept in the
+// store; a build in which only the configuration changed starts at the cluster part.
 package pipeline
 
 import (
@@ -69,8 +69,8 @@ type Options struct {
 	Registry oci.Registry
 	// Keys sign what machines start; none is fine.
 	Keys media.Keys
-	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to be
-	// one that gives the packages of the lock (see Pins).
+	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to
+	// be one that gives the packages of the lock (see Pins).
 	Locked *lock.Lock
 	// Accounts are the ids of accounts.yaml. May be nil.
 	Accounts *accounts.Locked

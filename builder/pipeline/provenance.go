@@ -59,8 +59,8 @@ func (b *build) writeProvenance(m manifest.Manifest, written []provenance.Resour
 		func(f *os.File) error { return provenance.Write(f, p) })
 }
 
-// parts are what every medium of an image is made of, by the hashes by which machines trust them. They are known already: to
-// hash a disk image would take longer than to make it.
+// parts are what every medium of an image is made of, by the hashes by which machines trust them. They are known
+// already: to hash a disk image would take longer than to make it.
 func (b *build) parts() []provenance.Resource {
 	uki := provenance.Resource{Name: "unified kernel image", Algorithm: provenance.SHA256, Digest: hex.EncodeToString(b.media.UKISum[:])}
 	out := []provenance.Resource{
@@ -154,7 +154,8 @@ func (b *build) signing() ([]provenance.Resource, error) {
 	return out, nil
 }
 
-// resolved are all things with a hash of their own that the image was made of, and the Go toolchains, which have none here.
+// resolved are all things with a hash of their own that the image was made of, and the Go toolchains, which have none
+// here.
 func (b *build) resolved(m manifest.Manifest) ([]provenance.Resource, error) {
 	var out []provenance.Resource
 	for _, s := range b.Archive.Suites() {

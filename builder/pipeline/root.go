@@ -52,7 +52,8 @@ const (
 type root struct {
 	// Hash is the root hash of the verity tree in hexadecimal.
 	Hash string `json:"hash"`
-	// Manifest is that of the root without its files: they are an object of their own, which nobody but writeManifest reads.
+	// Manifest is that of the root without its files: they are an object of their own, which nobody but writeManifest
+	// reads.
 	Manifest manifest.Manifest `json:"manifest"`
 	// Boot are the SHA-256 sums of what boots it, in hexadecimal, by the names of the objects: most roots have the same.
 	Boot map[string]string `json:"boot"`
@@ -323,8 +324,8 @@ func (b *build) described(p payload.Program) (manifest.Payload, error) {
 	})
 }
 
-// describePayload says what a file of a payload is made of. The largest programs have more than a hundred megabytes and are never
-// whole in memory.
+// describePayload says what a file of a payload is made of. The largest programs have more than a hundred megabytes and
+// are never whole in memory.
 func describePayload(p payload.Program) (manifest.Payload, error) {
 	f, err := os.Open(p.Path)
 	if err != nil {

@@ -255,8 +255,8 @@ func system(s nodeapi.Status) string {
 	return strings.ToLower(s.Configuration.RootHash + " " + s.Configuration.ClusterHash)
 }
 
-// await waits until the node runs what it is to run and is done with its trial. was is its status before it was sent that:
-// what it says there of an earlier update it may say again until it has restarted.
+// await waits until the node runs what it is to run and is done with its trial. was is its status before it was sent
+// that: what it says there of an earlier update it may say again until it has restarted.
 func (r Rollout) await(ctx context.Context, n Target, was nodeapi.Status) error {
 	bound, before := r.Bound, system(was)
 	old := ""

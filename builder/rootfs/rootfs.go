@@ -1,8 +1,8 @@
-// Package rootfs opens what `spore build` wrote, a disk image, an ISO, a folder for network boot or a folder of outputs, and
-// gives the filesystems in it with what the image says of itself: manifest, origins, hashes, command line.
+// Package rootfs opens what `spore build` wrote, a disk image, an ISO, a folder for network boot or a folder of
+// outputs, and gives the filesystems in it with what the image says of itself: manifest, origins, hashes, command line.
 //
-// It reads only the image: nothing beside it is needed, and nothing in it is checked against its hash tree. A manifest beside
-// the image is taken for the origins of files where the image is older than its own table of them.
+// It reads only the image: nothing beside it is needed, and nothing in it is checked against its hash tree. A manifest
+// beside the image is taken for the origins of files where the image is older than its own table of them.
 package rootfs
 
 import (

@@ -17,8 +17,8 @@ import (
 	"spore/builder/unsquash"
 )
 
-// A squashfs with flagOptions has the options of its compressor behind the superblock; zstd's are one number in a metadata block
-// of its own (squashfs_fs.h, squashfs_comp_opts).
+// A squashfs with flagOptions has the options of its compressor behind the superblock; zstd's are one number in a
+// metadata block of its own (squashfs_fs.h, squashfs_comp_opts).
 const (
 	flagOptions = 0x0400
 	optionsSize = 6
@@ -199,8 +199,8 @@ func list(of map[string]*Item) []Item {
 
 func larger(a, b Item) int { return cmp.Compare(b.Bytes, a.Bytes) }
 
-// Stored gives, for each entry of an image, the bytes that its data takes, and of a file whose data another one has, what
-// it would take. Names of one inode have the same values.
+// Stored gives, for each entry of an image, the bytes that its data takes, and of a file whose data another one has,
+// what it would take. Names of one inode have the same values.
 func Stored(img *unsquash.Image) (stored, duplicate []int64) {
 	stored, duplicate = make([]int64, len(img.Entries)), make([]int64, len(img.Entries))
 	ends := newEnds(img)

@@ -53,10 +53,10 @@ type layout struct {
 	open       *fragment               // of files that are stored as they are, in frags once it is closed; nil is none
 }
 
-// place decides what is copied and to where, and sets placed of each regular file. The files of first come first, in that
-// order; what has no data, or shares a block that is there already, takes no place. All others come by pack, in the order in
-// which the tree names those, each in its own order, with what nobody wants left out; fresh comes last. Files with the same
-// data share it.
+// place decides what is copied and to where, and sets placed of each regular file. The files of first come first, in
+// that order; what has no data, or shares a block that is there already, takes no place. All others come by pack, in
+// the order in which the tree names those, each in its own order, with what nobody wants left out; fresh comes last.
+// Files with the same data share it.
 func place(nodes []*node, first []string, fresh *Pack, blockSize uint32, at int64) (*layout, error) {
 	packs := packOrder(nodes, fresh)
 	users := map[*Pack][]*node{}
@@ -108,8 +108,8 @@ func packOrder(nodes []*node, fresh *Pack) []*Pack {
 	return append(packs, fresh)
 }
 
-// share finds what is to be placed of a pack, in the order of the pack, and gives each of its files a placement: its own, or
-// that of a file with the same data.
+// share finds what is to be placed of a pack, in the order of the pack, and gives each of its files a placement: its
+// own, or that of a file with the same data.
 func (l *layout) share(p *Pack, users []*node, known map[[sha256.Size]byte]*placement) ([]*placement, error) {
 	var mine []*placement
 	for _, n := range users {
@@ -131,8 +131,8 @@ func (l *layout) share(p *Pack, users []*node, known map[[sha256.Size]byte]*plac
 	return mine, nil
 }
 
-// before orders the files of a pack by where their data is; those that repack takes come last, as they would only make each
-// other's fragments shorter between others.
+// before orders the files of a pack by where their data is; those that repack takes come last, as they would only make
+// each other's fragments shorter between others.
 func (pl *placement) before(other *placement) bool {
 	if a, b := pl.repacked(), other.repacked(); a != b {
 		return b

@@ -21,8 +21,8 @@ type Options struct {
 	BlockSize uint32
 	// Concurrency is how many copies and compressions run at once; 0 means GOMAXPROCS. The bytes do not depend on it.
 	Concurrency int
-	// First are paths of regular files whose data comes first, in this order; the data of the others lies behind. A path that
-	// the tree does not have is passed over.
+	// First are paths of regular files whose data comes first, in this order; the data of the others lies behind. A path
+	// that the tree does not have is passed over.
 	First []string
 }
 
@@ -53,9 +53,9 @@ func Link(w io.WriterAt, t *tree.Tree, o Options) (Result, error) {
 	return img.Result, img.Write(w)
 }
 
-// Prepare makes a squashfs image of zstd blocks of a tree. Regular files whose Content is a *PackedContent cost a copy of
-// their blocks when it is written; all others are compressed now and held in memory until then. A tree that squashfs cannot
-// hold is an error that names the path.
+// Prepare makes a squashfs image of zstd blocks of a tree. Regular files whose Content is a *PackedContent cost a copy
+// of their blocks when it is written; all others are compressed now and held in memory until then. A tree that squashfs
+// cannot hold is an error that names the path.
 func Prepare(t *tree.Tree, o Options) (*Image, error) {
 	img, err := prepare(t, o)
 	if err != nil {

@@ -40,8 +40,8 @@ func (o PackOptions) withDefaults() (PackOptions, error) {
 	return o, checkBlockSize(o.BlockSize)
 }
 
-// Format names everything besides its files that decides the bytes of a pack: it belongs into the key under which a pack
-// is cached.
+// Format names everything besides its files that decides the bytes of a pack: it belongs into the key under which a
+// pack is cached.
 func (o PackOptions) Format() string {
 	if o.BlockSize == 0 {
 		o.BlockSize = DefaultBlockSize
@@ -90,7 +90,8 @@ func NewPackWriter(w io.Writer, o PackOptions) (*PackWriter, error) {
 }
 
 // Add puts one inode at an absolute, clean path. The data of a regular file is read from data to its end; where data is
-// nil it is what n.Content holds, or nothing. The inode is copied and its Content is not kept. A path may come only once.
+// nil it is what n.Content holds, or nothing. The inode is copied and its Content is not kept. A path may come only
+// once.
 func (p *PackWriter) Add(name string, n *tree.Inode, data io.Reader) error {
 	if err := p.add(name, n, data); err != nil {
 		return fmt.Errorf("pack %s: %w", name, err)

@@ -52,8 +52,8 @@ func (img *Image) add(b []byte) {
 	img.extents = append(img.extents, extent{from: bytes.NewReader(b), end: int64(len(b)), dst: at})
 }
 
-// Write writes the image: each byte once, in pieces whose offset, length and memory are multiples of 4096, several at a time
-// and in no order.
+// Write writes the image: each byte once, in pieces whose offset, length and memory are multiples of 4096, several at a
+// time and in no order.
 func (img *Image) Write(w io.WriterAt) error {
 	g, ctx := errgroup.WithContext(context.Background())
 	buffers := make(chan []byte, img.concurrency)

@@ -1,8 +1,9 @@
-// Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and its
-// serial console is captured line by line with the wall time and the CPU time at which each line came.
+// Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and
+// its serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
-// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking, so that it needs no privilege but for a card on a
-// network of the host. It does not build images and knows nothing of what they hold but the status line of spore-agent.
+// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking, so that it needs no privilege but for a card
+// on a network of the host. It does not build images and knows nothing of what they hold but the status line of
+// spore-agent.
 package vm
 
 import (
@@ -52,8 +53,8 @@ type Config struct {
 	Display bool
 	// SMBIOS is what the machine says about itself.
 	SMBIOS SMBIOS
-	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same folder is
-	// the same TPM at the next start. The machine has none when it is empty.
+	// TPM is the folder of the machine's TPM 2.0, which swtpm emulates; it is made when it is not there, and the same
+	// folder is the same TPM at the next start. The machine has none when it is empty.
 	TPM string
 	// Watchdog gives the machine a hardware watchdog, which resets it; without it, it has none that does.
 	Watchdog bool
@@ -103,8 +104,8 @@ type NIC struct {
 	// the machines at their other ends. It is not to share a hub with cards of several machines, as it answers for every
 	// address that it sees a connection to.
 	MAC string
-	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver, where Gateway
-	// and Nameserver are empty.
+	// Net is the network, such as 10.77.0.0/24; its second address is the gateway and the third the nameserver, where
+	// Gateway and Nameserver are empty.
 	Net, Gateway, Nameserver string
 	// DHCPStart is the address that DHCP gives; Hostname what it says in option 12.
 	DHCPStart, Hostname string
@@ -116,11 +117,11 @@ type NIC struct {
 	Forwards []Forward
 	// Hub, from 1, joins the cards with the same number to one network: that of the first of them. 0 is no hub.
 	Hub int
-	// Links join the card's network with others. A card with Hub has any number of them beside its own network; one without
-	// is on its one link alone.
+	// Links join the card's network with others. A card with Hub has any number of them beside its own network; one
+	// without is on its one link alone.
 	Links []Link
-	// Tap is a TAP device of the host that the card is plugged into, and into nothing else. It must be there, and whoever starts
-	// the machine may use it (root, or its owner).
+	// Tap is a TAP device of the host that the card is plugged into, and into nothing else. It must be there, and whoever
+	// starts the machine may use it (root, or its owner).
 	Tap string
 }
 
@@ -238,7 +239,8 @@ func (c Config) watchdogArgs() []string {
 	return args
 }
 
-// args builds the block graph of a disk: file, format and, where asked for, the drivers that fail and that record writes.
+// args builds the block graph of a disk: file, format and, where asked for, the drivers that fail and that record
+// writes.
 func (d Disk) args(i int) []string {
 	format := d.Format
 	if format == "" {
@@ -305,7 +307,8 @@ func (d Disk) device(args []string, i int, node string) ([]string, string) {
 	}
 	device := "virtio-blk-pci,drive=" + node
 	if d.WriteLog != "" {
-		// QEMU makes one request of up to IOV_MAX pieces, to which the log adds one: that write fails, and leaves a hole in the log.
+		// QEMU makes one request of up to IOV_MAX pieces, to which the log adds one: that write fails, and leaves a hole in
+		// the log.
 		device += ",request-merging=off"
 	}
 	return args, device

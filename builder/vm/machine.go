@@ -176,8 +176,8 @@ func (m *Machine) connect(ctx context.Context, socket string) (*qmp, error) {
 	}
 }
 
-// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel gives a port
-// that was closed to the next who asks.
+// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel
+// gives a port that was closed to the next who asks.
 func freePorts(nics []NIC) ([]int, error) {
 	var ports []int
 	for _, n := range nics {

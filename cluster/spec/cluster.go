@@ -16,11 +16,12 @@ type Cluster struct {
 	Domain string `yaml:"domain" json:"domain"`
 	// Network is what all nodes share.
 	Network Network `yaml:"network" json:"network"`
-	// TrialMinutes is how long after the start of its kernel a node may take until its roles are up with what was pushed to
-	// it, before it goes back to what it had before, at most 1440; 10 when 0. slowMachine of kubernetes.yaml lengthens it.
+	// TrialMinutes is how long after the start of its kernel a node may take until its roles are up with what was pushed
+	// to it, before it goes back to what it had before, at most 1440; 10 when 0. slowMachine of kubernetes.yaml lengthens
+	// it.
 	TrialMinutes int `yaml:"trialMinutes,omitempty" json:"trialMinutes,omitempty"`
-	// TrialSettle is for how many minutes a node has to be up without a break with another root or kernel that was pushed to
-	// it, before it stays with it, at most 1440; 10 when 0. With another configuration alone, 20 seconds are enough.
+	// TrialSettle is for how many minutes a node has to be up without a break with another root or kernel that was pushed
+	// to it, before it stays with it, at most 1440; 10 when 0. With another configuration alone, 20 seconds are enough.
 	TrialSettle int `yaml:"trialSettle,omitempty" json:"trialSettle,omitempty"`
 	// Updates has nodes look for updates by themselves; without it they take what is pushed to them alone.
 	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`

@@ -153,7 +153,8 @@ func Service() service.Service {
 	}
 }
 
-// address is the first of cluster.yaml, by which the others know the node; validation sees to it that nodes of Kubernetes have one.
+// address is the first of cluster.yaml, by which the others know the node; validation sees to it that nodes of
+// Kubernetes have one.
 func address(n *facts.Node) string {
 	if len(n.IPs) == 0 {
 		return ""

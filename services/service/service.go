@@ -1,6 +1,6 @@
 // Package service has the types of a row of the list of services (package services): all that the builder and the agent
-// have to know of a service. A row is data and small functions; whoever works on it walks the list and knows no service by
-// its name.
+// have to know of a service. A row is data and small functions; whoever works on it walks the list and knows no service
+// by its name.
 package service
 
 import (
@@ -22,8 +22,8 @@ type Service struct {
 	Settings func() spec.Settings
 	// Check finds what is wrong with the settings, which are in k.Services; file is where they were read.
 	Check func(k *check.Checker, file check.File)
-	// Members finds what is wrong with how many nodes have its roles; listed is the place of its name in cluster.yaml. Without
-	// that name it is not asked. What k.Services has of it may be nothing, where its file is broken or missing.
+	// Members finds what is wrong with how many nodes have its roles; listed is the place of its name in cluster.yaml.
+	// Without that name it is not asked. What k.Services has of it may be nothing, where its file is broken or missing.
 	Members func(k *check.Checker, listed check.Place)
 	// NeedsRoles says that Members reports a service of which no node has a role; otherwise that is a warning.
 	NeedsRoles bool
@@ -31,8 +31,8 @@ type Service struct {
 	Nodes func(k *check.Checker)
 	// NodeFile finds what is wrong with what is meant for it in the file of a node, whether cluster.yaml lists it or not.
 	NodeFile func(k *check.Checker, node int, f check.NodeFile)
-	// Files are the files of the configuration folder that the settings, which s has, name. k.Files tells Check what is wrong
-	// with each of them.
+	// Files are the files of the configuration folder that the settings, which s has, name. k.Files tells Check what is
+	// wrong with each of them.
 	Files func(s spec.Services) []string
 	// Disks has, by the use of a disk that a node's file may say, the role whose nodes have such disks.
 	Disks map[string]string
@@ -56,13 +56,13 @@ type Service struct {
 	Renewal []Renewal
 	// Quorums are its programs whose members agree before one of them makes data anew.
 	Quorums []Quorum
-	// Data is what its programs keep on a node, and which of their versions read it; a service that keeps nothing has a row that
-	// says so.
+	// Data is what its programs keep on a node, and which of their versions read it; a service that keeps nothing has a
+	// row that says so.
 	Data []dataversion.Row
 	// Live is what a running node takes at once of a new configuration.
 	Live []Live
-	// Slow is by how much the machines are slower than usual, as the settings say; nil where they say nothing of it. Time limits
-	// of the whole node follow the largest.
+	// Slow is by how much the machines are slower than usual, as the settings say; nil where they say nothing of it. Time
+	// limits of the whole node follow the largest.
 	Slow func(s spec.Services) int
 	// Memory is, by role, what a machine of a rehearsal is given.
 	Memory map[string]Memory
@@ -85,8 +85,8 @@ type Part struct {
 // Variables are environment variables of a program. memory is the machine's in bytes, 0 where nobody has seen it yet.
 type Variables func(c *facts.Cluster, n *facts.Node, memory uint64) map[string]string
 
-// Word is a word in braces: all texts that it stands for on a node. One that stands for several stands alone in a text. It
-// works where the service is off, too: other services may use it.
+// Word is a word in braces: all texts that it stands for on a node. One that stands for several stands alone in a text.
+// It works where the service is off, too: other services may use it.
 type Word func(c *facts.Cluster, n *facts.Node) []string
 
 // Live is a row of what a running node takes of a new configuration.

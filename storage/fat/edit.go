@@ -21,13 +21,13 @@ type Device interface {
 // ErrFull is in the error for what does not fit.
 var ErrFull = errors.New("there is not enough room on it")
 
-// Editor changes files of a filesystem that nobody has mounted, so that a loss of power at any write leaves each file as it
-// was or as it is to be: a file appears with the one write of the sector that has its directory entries, when content and
-// chain are on the medium, and disappears with one such write before its clusters are given back. What a cut leaves is
-// clusters that belong to no file; the next Edit gives them back.
+// Editor changes files of a filesystem that nobody has mounted, so that a loss of power at any write leaves each file
+// as it was or as it is to be: a file appears with the one write of the sector that has its directory entries, when
+// content and chain are on the medium, and disappears with one such write before its clusters are given back. What a
+// cut leaves is clusters that belong to no file; the next Edit gives them back.
 //
-// Kernels promise no such thing: a file that vfat renames is two files with one chain for a moment, and who removes one of
-// them after a cut takes the content from the other.
+// Kernels promise no such thing: a file that vfat renames is two files with one chain for a moment, and who removes one
+// of them after a cut takes the content from the other.
 type Editor struct {
 	*FS
 	dev    Device
@@ -43,8 +43,8 @@ const maxTable = 16 << 20
 
 const badCluster = 0x0ffffff7
 
-// Edit opens a filesystem of size bytes, makes its copies of the allocation table alike and gives back clusters that belong to
-// no file.
+// Edit opens a filesystem of size bytes, makes its copies of the allocation table alike and gives back clusters that
+// belong to no file.
 func Edit(dev Device, size int64) (*Editor, error) {
 	f, err := Open(dev, size)
 	if err != nil {
@@ -279,8 +279,8 @@ func (e *Editor) create(dir, name string, size int64, content io.Reader, when ti
 	return e.place(at, append(entries, last...))
 }
 
-// Replace gives a file that is there another content, by the one write of the directory entry that names it: a cut leaves the
-// content before, or the new one.
+// Replace gives a file that is there another content, by the one write of the directory entry that names it: a cut
+// leaves the content before, or the new one.
 func (e *Editor) Replace(dir, name string, size int64, content io.Reader, when time.Time) error {
 	if err := e.replace(dir, name, size, content, when); err != nil {
 		return fmt.Errorf("replace %s/%s: %w", dir, name, err)
@@ -391,7 +391,8 @@ func (e *Editor) remove(dir, name string) error {
 	return e.reclaim()
 }
 
-// forget takes a file out of its directory. Where its entries lie in two sectors, the one that makes it a file goes first.
+// forget takes a file out of its directory. Where its entries lie in two sectors, the one that makes it a file goes
+// first.
 func (e *Editor) forget(f record) error {
 	for i := len(f.places) - 1; i >= 0; {
 		start := f.places[i] - f.places[i]%e.sector
@@ -412,8 +413,8 @@ func (e *Editor) forget(f record) error {
 	return nil
 }
 
-// Rename gives a file another name in its directory. Where the entries of the old name do not lie in one sector, a cut may
-// leave both names for the one content; Remove knows that.
+// Rename gives a file another name in its directory. Where the entries of the old name do not lie in one sector, a cut
+// may leave both names for the one content; Remove knows that.
 func (e *Editor) Rename(dir, from, to string) error {
 	if err := e.rename(dir, from, to); err != nil {
 		return fmt.Errorf("rename %s/%s to %s: %w", dir, from, to, err)
@@ -573,8 +574,8 @@ func (e *Editor) scan(first uint32) (*dir, error) {
 	return d, nil
 }
 
-// room is a place for n entries in one sector. What lies behind the end of the directory may be anything, and is cleared
-// before the end moves. A directory that has no such place grows by a cluster.
+// room is a place for n entries in one sector. What lies behind the end of the directory may be anything, and is
+// cleared before the end moves. A directory that has no such place grows by a cluster.
 func (e *Editor) room(d *dir, n int) (int64, error) {
 	if int64(n)*dirEntrySize > e.sector {
 		return 0, errors.New("the name is too long to be written at once")

@@ -205,7 +205,8 @@ func TestWhatCannotBeDoneChangesNothing(t *testing.T) {
 	require.ErrorIs(t, e.Rename("/EFI/Linux", "x.efi", "spore_0123456789ab.efi"), fs.ErrExist)
 }
 
-// After a cut at any write each file is as it was or as it is to be, and the next Edit leaves nothing that fsck.fat finds.
+// After a cut at any write each file is as it was or as it is to be, and the next Edit leaves nothing that fsck.fat
+// finds.
 func TestAfterAPowerCutEachFileIsOldOrNew(t *testing.T) {
 	const counted, good = "spore_1000000000001_0123456789cd+2-1.efi", "spore_1000000000001_0123456789cd.efi"
 	text := strings.Repeat("new kernel", 400)

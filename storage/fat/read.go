@@ -104,7 +104,8 @@ func (f *FS) chain(first uint32, limit int64) ([]int64, error) {
 	}
 }
 
-// Free is the room for content in bytes, as the allocation table has it: clusters that a cut left without a file count as used.
+// Free is the room for content in bytes, as the allocation table has it: clusters that a cut left without a file count
+// as used.
 func (f *FS) Free() (int64, error) {
 	buf := make([]byte, 64<<10)
 	var n int64

@@ -174,7 +174,8 @@ func junk() *mem {
 	return m
 }
 
-// firmware is the table that firmware takes: the primary, else the backup in the last sector (UEFI 2.10, section 5.3.2).
+// firmware is the table that firmware takes: the primary, else the backup in the last sector (UEFI 2.10, section
+// 5.3.2).
 func firmware(data []byte) gpt.Table {
 	t, err := gpt.Read(bytes.NewReader(data), int64(len(data)), 512)
 	if err != nil {

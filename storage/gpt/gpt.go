@@ -1,8 +1,8 @@
-// Package gpt reads and encodes GUID partition tables (UEFI specification 2.10, section 5.3). Everything it reads is outside
-// data: sizes are bounded and both checksums must be right.
+// Package gpt reads and encodes GUID partition tables (UEFI specification 2.10, section 5.3). Everything it reads is
+// outside data: sizes are bounded and both checksums must be right.
 //
-// It does not write to disks: in which order the copies of a table are replaced is for whoever replaces them. It does not
-// read the protective MBR.
+// It does not write to disks: in which order the copies of a table are replaced is for whoever replaces them. It does
+// not read the protective MBR.
 //
 // github.com/diskfs/go-diskfs, by which the builder writes its tables and against which the tests hold this package,
 // adds 0.5 MB to a program, eight times what this does. It replaces both copies by itself, and gives new GUIDs where
@@ -110,9 +110,9 @@ func (t Table) ByGUID(g GUID) (Partition, bool) {
 	return Partition{}, false
 }
 
-// Read reads the table of a disk of size bytes whose logical sectors have sectorSize bytes (512 or 4096). When the primary
-// table is damaged, as after a power cut while it was written, it takes the backup: where a sound primary header says that
-// it is, or in the last sector. Read returns ErrNone when there is none of these.
+// Read reads the table of a disk of size bytes whose logical sectors have sectorSize bytes (512 or 4096). When the
+// primary table is damaged, as after a power cut while it was written, it takes the backup: where a sound primary
+// header says that it is, or in the last sector. Read returns ErrNone when there is none of these.
 func Read(r io.ReaderAt, size int64, sectorSize int) (Table, error) {
 	if sectorSize != 512 && sectorSize != 4096 {
 		return Table{}, fmt.Errorf("sectors of %d bytes: only 512 and 4096 are supported", sectorSize)

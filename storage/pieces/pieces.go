@@ -1,5 +1,6 @@
-// Package pieces is the index of what is copied in pieces: the size and the SHA-256 of each piece of a file, in their order.
-// Of a new root, a node copies the pieces that the root which runs has as well, and asks for the others by their hashes.
+// Package pieces is the index of what is copied in pieces: the size and the SHA-256 of each piece of a file, in their
+// order. Of a new root, a node copies the pieces that the root which runs has as well, and asks for the others by their
+// hashes.
 //
 // An index is binary:
 //
@@ -8,8 +9,9 @@
 //	sizes       4 bytes each, big-endian
 //	hashes      32 bytes each
 //
-// The pieces follow each other without a gap from the first byte of the file. An index is not trusted for being there: who
-// copies a piece compares its hash, and the whole has a hash of its own. Whatever makes pieces decides where they end.
+// The pieces follow each other without a gap from the first byte of the file. An index is not trusted for being there:
+// who copies a piece compares its hash, and the whole has a hash of its own. Whatever makes pieces decides where they
+// end.
 package pieces
 
 import (

@@ -14,8 +14,8 @@ const programPiece = 256 << 10
 // maxSections bounds those of a program.
 const maxSections = 256
 
-// OfProgram makes the index of a PE file such as a unified kernel image: its sections (kernel, initramfs, command line …) begin
-// pieces of their own, so that one that is as before has the pieces of before wherever it is.
+// OfProgram makes the index of a PE file such as a unified kernel image: its sections (kernel, initramfs, command line
+// …) begin pieces of their own, so that one that is as before has the pieces of before wherever it is.
 func OfProgram(r io.ReaderAt, size int64) (Index, error) {
 	f, err := pe.NewFile(io.NewSectionReader(r, 0, size))
 	if err != nil {

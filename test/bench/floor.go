@@ -32,8 +32,8 @@ import (
 // floorCommand is the subcommand that does the floor's work; it is not for people.
 const floorCommand = "floor"
 
-// minCoverage is how much of the image's file data the floor must have met in packages and programs, so that an image whose
-// files come from elsewhere is not held against a floor that left them out.
+// minCoverage is how much of the image's file data the floor must have met in packages and programs, so that an image
+// whose files come from elsewhere is not held against a floor that left them out.
 const minCoverage = 0.95
 
 // FloorWork is what the floor works on.
@@ -49,13 +49,14 @@ type FloorWork struct {
 	Temp string `json:"temp"`
 }
 
-// apartSuffix is of the file beside the work that says what kernel modules and initramfs took, in nanoseconds of processors.
+// apartSuffix is of the file beside the work that says what kernel modules and initramfs took, in nanoseconds of
+// processors.
 const apartSuffix = ".apart"
 
-// floor does the decompression and compression that no builder gets around, and nothing else: first what packages and files
-// take, then what kernel modules and initramfs take, whose processor time it returns. It resolves, checks, lays out and writes
-// no image. Decoders, encoders and hash are those of the builder, and so are the number of packages at a time and their order,
-// the largest first.
+// floor does the decompression and compression that no builder gets around, and nothing else: first what packages and
+// files take, then what kernel modules and initramfs take, whose processor time it returns. It resolves, checks, lays
+// out and writes no image. Decoders, encoders and hash are those of the builder, and so are the number of packages at a
+// time and their order, the largest first.
 func floor(ctx context.Context, w FloorWork, says io.Writer) (apart time.Duration, err error) {
 	modules, err := floorOfFiles(ctx, w, says)
 	if err != nil {
@@ -111,8 +112,9 @@ func floorOfKernel(ctx context.Context, modules [][]byte, initramfs string) erro
 	return group.Wait()
 }
 
-// floorOfFiles decompresses all packages, compresses the data of the files that are in the image in blocks of the image's size and
-// at its level, and makes the hash tree over what came out. It returns the modules that were compressed with xz.
+// floorOfFiles decompresses all packages, compresses the data of the files that are in the image in blocks of the
+// image's size and at its level, and makes the hash tree over what came out. It returns the modules that were
+// compressed with xz.
 func floorOfFiles(ctx context.Context, w FloorWork, says io.Writer) ([][]byte, error) {
 	inImage, want, err := imageFiles(w.Manifest)
 	if err != nil {
@@ -225,8 +227,8 @@ func (c *compressor) program(path string) error {
 	return c.file(f, make([]byte, squashfs.DefaultBlockSize))
 }
 
-// file compresses one file. The head of data that is compressed already, such as that of kernel modules, says so, and the
-// builder does not try it again; neither does the floor.
+// file compresses one file. The head of data that is compressed already, such as that of kernel modules, says so, and
+// the builder does not try it again; neither does the floor.
 func (c *compressor) file(r io.Reader, block []byte) error {
 	var packed []byte
 	stored := false
@@ -274,8 +276,8 @@ func (c *compressor) write(data []byte, read int) error {
 	return nil
 }
 
-// imageFiles are the regular files of an image, and how large they are together. Names of one file are counted once each,
-// which is why the coverage need not be whole.
+// imageFiles are the regular files of an image, and how large they are together. Names of one file are counted once
+// each, which is why the coverage need not be whole.
 func imageFiles(path string) (map[string]bool, int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Program bench measures what images cost to build and to boot, and writes docs/performance.md: our builder, Debian's mkosi and
-// a floor that no builder gets under, in one run and in turn, as processor time of whole trees of processes. `make bench` runs
-// it from the root of the project.
+// Program bench measures what images cost to build and to boot, and writes docs/performance.md: our builder, Debian's
+// mkosi and a floor that no builder gets under, in one run and in turn, as processor time of whole trees of processes.
+// `make bench` runs it from the root of the project.
 package main
 
 import (

@@ -29,7 +29,8 @@ import (
 // addedPackage is the one that the package rows add. It needs one library that is in no image otherwise.
 const addedPackage = "strace"
 
-// ours builds with spore, from copies of the source tree and of a configuration that it may change, and with caches of its own.
+// ours builds with spore, from copies of the source tree and of a configuration that it may change, and with caches of
+// its own.
 type ours struct {
 	b *bench
 	// name tells the configurations apart; dir is theirs below the work folder, from what was copied.
@@ -79,8 +80,8 @@ func newOurs(ctx context.Context, b *bench, name, config string) (*ours, error) 
 	return o, o.download(ctx)
 }
 
-// download brings the package that is added, and what it needs, into the cache as they are downloaded, and nothing that is made
-// of them.
+// download brings the package that is added, and what it needs, into the cache as they are downloaded, and nothing that
+// is made of them.
 func (o *ours) download(ctx context.Context) error {
 	cache, out := filepath.Join(o.dir, "download-cache"), filepath.Join(o.dir, "download-out")
 	if err := errors.Join(os.RemoveAll(cache), clone(o.cache, cache, everything), o.editPackages(true)); err != nil {
@@ -112,9 +113,9 @@ func (o *ours) buildWith(ctx context.Context, env []string, cache, out string, a
 	return run(ctx, cmd, o.b.log, env, "", true)
 }
 
-// cold builds with downloads alone in the cache, into a new folder. What the go command takes is metered, and not counted: the
-// compiler is not what is compared. No other build is metered: the builder reads its Go version from the go command's own file,
-// and would have to run the meter for it, twice.
+// cold builds with downloads alone in the cache, into a new folder. What the go command takes is metered, and not
+// counted: the compiler is not what is compared. No other build is metered: the builder reads its Go version from the
+// go command's own file, and would have to run the meter for it, twice.
 func (o *ours) cold(ctx context.Context, _ int) (Usage, error) {
 	cache, out := filepath.Join(o.dir, "cold-cache"), filepath.Join(o.dir, "cold-out")
 	if err := errors.Join(os.RemoveAll(cache), os.RemoveAll(out)); err != nil {
@@ -173,8 +174,8 @@ func (o *ours) warm(edit func(round int) error) func(context.Context, int) (Usag
 	}
 }
 
-// unchanged builds twice, on the cache itself, and measures the second time. What an earlier measurement has edited is in the
-// first.
+// unchanged builds twice, on the cache itself, and measures the second time. What an earlier measurement has edited is
+// in the first.
 func (o *ours) unchanged(ctx context.Context, _ int) (Usage, error) {
 	if _, err := o.build(ctx, o.cache, o.out); err != nil {
 		return Usage{}, err
@@ -212,7 +213,8 @@ func (o *ours) editCluster(round int) error {
 	return os.WriteFile(path, changed, 0o644)
 }
 
-// editOverlay changes a file that is laid into the image as it is, to what no earlier run has left a root of in the cache.
+// editOverlay changes a file that is laid into the image as it is, to what no earlier run has left a root of in the
+// cache.
 func (o *ours) editOverlay(round int) error {
 	path := filepath.Join(o.source, "overlay", "etc", "bench")
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(o.b.edit(round)+"\n"), 0o644))
@@ -247,7 +249,8 @@ func (o *ours) manifest() (manifest.Manifest, error) {
 	return m, json.Unmarshal(text, &m)
 }
 
-// floorWork names what the floor works on: the downloads of the last build, and the programs, which are taken out of its image.
+// floorWork names what the floor works on: the downloads of the last build, and the programs, which are taken out of
+// its image.
 func (o *ours) floorWork(ctx context.Context) (string, error) {
 	m, err := o.manifest()
 	if err != nil {
@@ -352,8 +355,9 @@ func unsquash(ctx context.Context, image string, offset int64, name, path string
 // everything and downloaded choose files of a cache.
 func everything(string, string) (bool, error) { return true, nil }
 
-// downloaded is what came from outside: an object whose name is the hash of its content (package store), and all that is no
-// object, which is what was last seen of the mirrors. Everything else was made, and its name is the hash of what it was made of.
+// downloaded is what came from outside: an object whose name is the hash of its content (package store), and all that
+// is no object, which is what was last seen of the mirrors. Everything else was made, and its name is the hash of what
+// it was made of.
 func downloaded(rel, path string) (bool, error) {
 	parts := strings.Split(filepath.ToSlash(rel), "/")
 	if len(parts) < 3 || parts[len(parts)-3] != "objects" {
@@ -371,8 +375,8 @@ func downloaded(rel, path string) (bool, error) {
 	return hex.EncodeToString(h.Sum(nil)) == parts[len(parts)-2]+parts[len(parts)-1], nil
 }
 
-// clone makes a copy of a folder with the files that keep accepts. Files of objects, which nobody writes to, are further names
-// of the same; all others are copied.
+// clone makes a copy of a folder with the files that keep accepts. Files of objects, which nobody writes to, are
+// further names of the same; all others are copied.
 func clone(from, to string, keep func(rel, path string) (bool, error)) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package drivers holds what the builder writes of a kernel's modules against what a node reads of it before it starts another
-// root: they share no code.
+// Package drivers holds what the builder writes of a kernel's modules against what a node reads of it before it starts
+// another root: they share no code.
 package drivers
 
 import (

@@ -140,8 +140,8 @@ type dataDisk struct {
 	OSD                     *int
 }
 
-// watcher asks for the state of Ceph until all is well, and prints "well", or the last state after four minutes. It is one
-// program that asks often: each start of ceph(8) costs an emulated machine five seconds of its processor.
+// watcher asks for the state of Ceph until all is well, and prints "well", or the last state after four minutes. It is
+// one program that asks often: each start of ceph(8) costs an emulated machine five seconds of its processor.
 const watcher = `python3 -c 'import json,rados,time; ` +
 	`c=rados.Rados(conffile="/run/ceph-bootstrap/ceph.conf",conf={"rados_mon_op_timeout":"60"}); c.connect(timeout=60); ` +
 	`ask=lambda: json.loads(c.mon_command(json.dumps({"prefix":"status","format":"json"}),b"")[1]); ` +
@@ -241,8 +241,9 @@ const sharedAt = "/run/shared"
 // keyring is where the key of the user of Kubernetes is kept, which outlives the power cut as the user does.
 const keyring = "/var/tmp/kubernetes.keyring"
 
-// shares has the user of Kubernetes make a volume in the file system, as ceph(8) would with "fs subvolumegroup create" and "fs
-// subvolume create", and prints what came of each and then its folder. It is one program: each start of ceph(8) is dear.
+// shares has the user of Kubernetes make a volume in the file system, as ceph(8) would with "fs subvolumegroup create"
+// and "fs subvolume create", and prints what came of each and then its folder. It is one program: each start of ceph(8)
+// is dear.
 const shares = `python3 -c 'import json,os,rados; ` +
 	`admin=rados.Rados(conffile="/run/ceph-bootstrap/ceph.conf"); admin.connect(timeout=60); ` +
 	`key=admin.mon_command(json.dumps({"prefix":"auth get","entity":"client.kubernetes-cephfs"}),b""); ` +
@@ -252,15 +253,15 @@ const shares = `python3 -c 'import json,os,rados; ` +
 	`print(key[0], ask(user,"fs subvolumegroup create")[0], ask(user,"fs subvolume create",sub_name="shared",size=%d)[0]); ` +
 	`print(ask(admin,"fs subvolume getpath",sub_name="shared")[1].decode())'; sync /var/tmp`
 
-// mount mounts a folder of the file system by the kernel as the user of Kubernetes, with the options of payloads/spore-rbd, and
-// returns what is said, and the exit status.
+// mount mounts a folder of the file system by the kernel as the user of Kubernetes, with the options of
+// payloads/spore-rbd, and returns what is said, and the exit status.
 func (s *storage) mount(folder string, more ...string) string {
 	return s.sh("mkdir -p " + sharedAt + "; mount -i -t ceph -o " + strings.Join(append(more, "mon_addr=10.77.0.31:3300,ms_mode=secure,recover_session=clean,secret"), ",") + "=$(sed -n 's/.*key = //p' " + keyring + ") " +
 		"kubernetes-cephfs@$(sed -n 's/^fsid *= *//p' /run/ceph-bootstrap/ceph.conf).files=" + folder + " " + sharedAt + "; echo $?")
 }
 
-// mountWhenServed mounts the folder as soon as there is a server for it, as Kubernetes does. After a loss of power the server
-// takes over from what it was before and waits for the clients of then; the kernel does not wait with it.
+// mountWhenServed mounts the folder as soon as there is a server for it, as Kubernetes does. After a loss of power the
+// server takes over from what it was before and waits for the clients of then; the kernel does not wait with it.
 func (s *storage) mountWhenServed() {
 	s.t.Helper()
 	end := time.Now().Add(cephStep)

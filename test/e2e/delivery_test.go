@@ -111,8 +111,8 @@ func opened(t *testing.T, data []byte, node string) bundle.Bundle {
 	return b
 }
 
-// requireNothingLeft makes sure that neither the ESP nor the state partition of a raw disk holds anything of a bundle that
-// can be read, nor anything that looks like a secret.
+// requireNothingLeft makes sure that neither the ESP nor the state partition of a raw disk holds anything of a bundle
+// that can be read, nor anything that looks like a secret.
 func requireNothingLeft(t *testing.T, disk string, data []byte, node string) {
 	t.Helper()
 	s := leak.New()
@@ -145,8 +145,8 @@ func requireServes(t *testing.T, g *guest, ip, node string) {
 	require.Equal(t, client.Message{Payload: "1"}, m)
 }
 
-// A stick brings the bundle to a machine without a TPM. The first boot is recorded; the power goes after each of the writes
-// of the removal, and one of these disks, chosen by the seed, is booted.
+// A stick brings the bundle to a machine without a TPM. The first boot is recorded; the power goes after each of the
+// writes of the removal, and one of these disks, chosen by the seed, is booted.
 func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 	t.Parallel()
 	older, data := suite.bundle(t, "edge-01"), suite.bundle(t, "edge-01")
@@ -244,8 +244,8 @@ func replay(t *testing.T, log *powercut.Log, cut powercut.Cut, path string) {
 	require.NoError(t, f.Close())
 }
 
-// removal finds the writes to the ESP that the running system made, counted from 1. Those before the first write elsewhere
-// are the boot loader's.
+// removal finds the writes to the ESP that the running system made, counted from 1. Those before the first write
+// elsewhere are the boot loader's.
 func removal(t *testing.T, log *powercut.Log, disk string) (first, last int) {
 	t.Helper()
 	esp, err := vm.FindPartition(disk, "esp")
@@ -269,8 +269,8 @@ func removal(t *testing.T, log *powercut.Log, disk string) (first, last int) {
 	return first, last
 }
 
-// A machine that DHCP alone knows is brought its bundle on its stick, and has a TPM. The power goes as soon as the bundle is
-// sealed.
+// A machine that DHCP alone knows is brought its bundle on its stick, and has a TPM. The power goes as soon as the
+// bundle is sealed.
 func TestABundleIsSealedToTheTPM(t *testing.T) {
 	t.Parallel()
 	data := suite.bundle(t, "mqtt-01")
@@ -319,7 +319,8 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 	})
 }
 
-// A bundle that is not for this node, or not as it was signed. The seed chooses which; package bundle's tests have them all.
+// A bundle that is not for this node, or not as it was signed. The seed chooses which; package bundle's tests have them
+// all.
 func TestABundleThatIsNotTheNodesOwnIsRefused(t *testing.T) {
 	t.Parallel()
 	own, other := suite.bundle(t, "edge-01"), suite.bundle(t, "mqtt-01")

@@ -40,8 +40,8 @@ const (
 	encryptedCuts = 2
 )
 
-// requireProcessorsAES makes sure that the volume is encrypted with the processor's AES instructions: the kernel keeps the
-// implementation that it had when the volume was opened, and the one without them is ten times slower.
+// requireProcessorsAES makes sure that the volume is encrypted with the processor's AES instructions: the kernel keeps
+// the implementation that it had when the volume was opened, and the one without them is ten times slower.
 func requireProcessorsAES(t *testing.T, g *guest) {
 	t.Helper()
 	var driver, used string
@@ -279,8 +279,8 @@ func TestEncryptedState(t *testing.T) {
 	})
 }
 
-// requireUnreadable makes sure that the disk has nothing of what is in /var that could be read, and that its volume is what
-// it should be.
+// requireUnreadable makes sure that the disk has nothing of what is in /var that could be read, and that its volume is
+// what it should be.
 func requireUnreadable(t *testing.T, disk string, data []byte, recovery string) {
 	t.Helper()
 	part, err := vm.FindPartition(disk, "spore-state")
@@ -309,8 +309,8 @@ func requireUnreadable(t *testing.T, disk string, data []byte, recovery string) 
 	}
 }
 
-// withRevoked is a disk with the image, on which the kernel of the suite's image is in the place of its own: revoked, and
-// signed with the same key.
+// withRevoked is a disk with the image, on which the kernel of the suite's image is in the place of its own: revoked,
+// and signed with the same key.
 func (i signedImage) withRevoked(t *testing.T) string {
 	t.Helper()
 	read := func(path string) []byte {

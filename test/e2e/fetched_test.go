@@ -25,8 +25,8 @@ import (
 	"spore/wire/update"
 )
 
-// A node that is told where updates are takes one by itself, for its next start, and gives other nodes pieces of the root
-// that it runs.
+// A node that is told where updates are takes one by itself, for its next start, and gives other nodes pieces of the
+// root that it runs.
 func TestANodeTakesAnUpdateByItself(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, serveTime(t))

@@ -170,8 +170,8 @@ func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
 		kills, took.Round(time.Millisecond), old, none, complete)
 }
 
-// A stick for one node is flashed, booted as a memory stick in a machine whose card is another node's, and flashed again
-// with another build's content.
+// A stick for one node is flashed, booted as a memory stick in a machine whose card is another node's, and flashed
+// again with another build's content.
 func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 	t.Parallel()
 	spore, stick := flashTool(t), emptyFile(t, smallDisk)
@@ -210,8 +210,9 @@ func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 	require.Equal(t, p.Size, again.Size)
 }
 
-// The image is started from a disc where the suite builds one, else from a stick, installs itself, and starts from the disk: once
-// beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs, not that of the disc.
+// The image is started from a disc where the suite builds one, else from a stick, installs itself, and starts from the
+// disk: once beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs,
+// not that of the disc.
 func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	t.Parallel()
 	inner := emptyFile(t, smallDisk)

@@ -15,7 +15,8 @@ import (
 	"spore/builder/vm"
 )
 
-// Scenario 4: one flipped byte. What becomes of machines that read it are rows of the fault matrix (faults_boot_test.go).
+// Scenario 4: one flipped byte. What becomes of machines that read it are rows of the fault matrix
+// (faults_boot_test.go).
 
 const (
 	mosquittoPath = "/usr/sbin/mosquitto"

@@ -25,8 +25,8 @@ func isFoundByItsDHCPHostname(t *testing.T, g *guest, s vm.Status) {
 	checkDNS(t, g, dnsOwnIP)
 }
 
-// requireNobodyListens makes sure that the kernel of a guest refused a connection: QEMU had accepted it, and cuts it off then. A
-// guest that is silent, and a server that answers something else, are errors of another kind.
+// requireNobodyListens makes sure that the kernel of a guest refused a connection: QEMU had accepted it, and cuts it
+// off then. A guest that is silent, and a server that answers something else, are errors of another kind.
 func requireNobodyListens(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)

@@ -203,7 +203,8 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	g.off() // While records are under way.
 	acknowledged := ledger.Stop()
 
-	// The power goes with the last write that the disks were sent. Of those that they had not been told to flush, some are lost.
+	// The power goes with the last write that the disks were sent. Of those that they had not been told to flush, some are
+	// lost.
 	seed := chance.Seed(t)
 	systemLog, dataLog := readLog(t, system+".writes"), readLog(t, data+".writes")
 	afterSystem, afterData := k.disks()

@@ -17,13 +17,15 @@ import (
 	"spore/test/client"
 )
 
-// TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS on a network whose DHCP server does what docs/netboot.md
-// says. The operator adds the machine to the configuration while it waits; nobody touches the machine or the server.
+// TestAnUnknownMachineIsShownAndStartsWhenItIsKnown is a machine with a BIOS on a network whose DHCP server does what
+// docs/netboot.md says. The operator adds the machine to the configuration while it waits; nobody touches the machine
+// or the server.
 func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
 	t.Parallel()
 	mac := foreignMAC + "7"
 	w, out := newWire(t), netbootFolder(t)
-	// The card's own iPXE is told to load ours, as plain PXE is: the two cannot be told apart by what they say of themselves.
+	// The card's own iPXE is told to load ours, as plain PXE is: the two cannot be told apart by what they say of
+	// themselves.
 	again := w.dnsmasq("dhcp-boot=undionly.kpxe,," + serverIP + "\n")
 	w.serve(out, "off")
 	g := w.boot(vm.Config{Name: "bios", Firmware: vm.BIOS, SMBIOS: vm.SMBIOS{Serial: "SN-4711", UUID: "3a5b8f0e-0000-4000-8000-0000000000fe"}, Args: []string{

@@ -73,8 +73,8 @@ func (w *wire) ip(commands ...string) {
 // dnsmasqIP is the address of the DHCP server that is there already.
 const dnsmasqIP = "10.77.0.1"
 
-// dnsmasq is that server: Debian's dnsmasq on a machine of its own, which gives edge-01 its address and others one of a range. config are
-// further lines of its configuration, and again starts it anew with others.
+// dnsmasq is that server: Debian's dnsmasq on a machine of its own, which gives edge-01 its address and others one of a
+// range. config are further lines of its configuration, and again starts it anew with others.
 func (w *wire) dnsmasq(config string) (again func(config string)) {
 	w.t.Helper()
 	own := &wire{t: w.t}
@@ -100,7 +100,8 @@ func (w *wire) dnsmasq(config string) (again func(config string)) {
 	}
 }
 
-// daemon runs a program on a network until the returned function is called, or the test ends; what it said is shown when that failed.
+// daemon runs a program on a network until the returned function is called, or the test ends; what it said is shown
+// when that failed.
 func (w *wire) daemon(on *wire, cmd *exec.Cmd) (stop func()) {
 	w.t.Helper()
 	var said lockedBuffer
@@ -128,8 +129,8 @@ func ownNamespace(t *testing.T) *os.File {
 	return f
 }
 
-// inThread runs body in a thread that has its own network namespace back afterwards. The thread stays: programs that are
-// started from it die with it (prctl(2), PR_SET_PDEATHSIG).
+// inThread runs body in a thread that has its own network namespace back afterwards. The thread stays: programs that
+// are started from it die with it (prctl(2), PR_SET_PDEATHSIG).
 func inThread(t *testing.T, body func()) {
 	runtime.LockOSThread()
 	own := ownNamespace(t)
@@ -151,7 +152,8 @@ func (w *wire) in(body func()) {
 	})
 }
 
-// card is a machine's network card on the wire, from which the firmware boots: by HTTP alone or, with pxe, by PXE alone.
+// card is a machine's network card on the wire, from which the firmware boots: by HTTP alone or, with pxe, by PXE
+// alone.
 func (w *wire) card(mac string, pxe bool) []string {
 	args := []string{
 		"-netdev", "tap,id=wire,ifname=" + tap + ",script=no,downscript=no",
@@ -169,7 +171,8 @@ func (w *wire) boot(c vm.Config) (g *guest) {
 	return g
 }
 
-// serve runs `spore serve` for an output folder, with a mode of DHCP, until the returned function is called or the test ends.
+// serve runs `spore serve` for an output folder, with a mode of DHCP, until the returned function is called or the test
+// ends.
 func (w *wire) serve(out, mode string, args ...string) (stop func()) {
 	w.t.Helper()
 	stop = w.daemon(w, exec.Command(flashTool(w.t), append([]string{"serve", out, "--interface", bridge, "--dhcp", mode}, args...)...))
@@ -273,8 +276,8 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 	require.Empty(t, s.Failed)
 }
 
-// TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer begins with the firmware's PXE, which loads iPXE, and a server that has
-// one byte wrong.
+// TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer begins with the firmware's PXE, which loads iPXE, and
+// a server that has one byte wrong.
 func TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer(t *testing.T) {
 	t.Parallel()
 	w, out := newWire(t), netbootFolder(t)
@@ -318,8 +321,8 @@ func TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer(t *testing.
 	require.Equal(t, "partition", s.State.Kind, s.Raw)
 	require.Contains(t, s.Services, "coredns.service")
 
-	// The firmware prefers the card again, as QEMU tells it at each start, and is to go on to its next choice and not into its menu.
-	// That is HTTP boot here, and not the disk: QEMU ranks all that a card can do together.
+	// The firmware prefers the card again, as QEMU tells it at each start, and is to go on to its next choice and not into
+	// its menu. That is HTTP boot here, and not the disk: QEMU ranks all that a card can do together.
 	require.NoError(t, g.Reset())
 	g.awaitLine(`Spore: edge-01 is installed and starts from its disk`)
 	g.awaitLine(`BdsDxe: failed to start \S+ "UEFI PXEv4`)

@@ -62,9 +62,9 @@ func spore(args ...string) error {
 	return nil
 }
 
-// buildPlant makes the keys of a configuration and builds its image, as an operator does; both come into the folder dir. The path of
-// the configuration is seen from the source tree.
-// secrets are those that the operator brings; formats are those of the configuration when none are given.
+// buildPlant makes the keys of a configuration and builds its image, as an operator does; both come into the folder
+// dir. The path of the configuration is seen from the source tree. secrets are those that the operator brings; formats
+// are those of the configuration when none are given.
 func buildPlant(configs, dir string, secrets map[string]string, formats ...string) (*plant, error) {
 	p, err := makeKeys(configs, dir, secrets)
 	if err != nil {

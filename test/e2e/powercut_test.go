@@ -102,8 +102,8 @@ func recordFirstBoot(t *testing.T, b broker, dir string, size int64) (*powercut.
 	return log, s.MachineID
 }
 
-// bootAfter boots a disk that went through the cut. Whole means: the node runs all its roles on its state partition, and
-// keeps what it is given.
+// bootAfter boots a disk that went through the cut. Whole means: the node runs all its roles on its state partition,
+// and keeps what it is given.
 func bootAfter(t *testing.T, b broker, log *powercut.Log, cut powercut.Cut) (vm.Status, time.Duration) {
 	t.Helper()
 	path := rawCopy(t)

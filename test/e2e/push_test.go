@@ -35,13 +35,13 @@ func configurationOf(t *testing.T, s vm.Status) pushed {
 	return p
 }
 
-// One machine, started four times: as it was installed, with a good configuration, which it took before while it ran, with a bad
-// one, and with the good one again.
+// One machine, started four times: as it was installed, with a good configuration, which it took before while it ran,
+// with a bad one, and with the good one again.
 func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 	t.Parallel()
 	good := editedConfigs(t, [3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: pushed\n    addresses: [10.77.0.98]\n  - name: mqtt\n"})
-	// The node's bundle has no such password, so that the role of the broker cannot start. The bound counts from the start of the
-	// kernel, and an emulated machine has its state only after a minute.
+	// The node's bundle has no such password, so that the role of the broker cannot start. The bound counts from the start
+	// of the kernel, and an emulated machine has its state only after a minute.
 	bad := editedConfigs(t,
 		[3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: bad\n    addresses: [10.77.0.97]\n  - name: mqtt\n"},
 		[3]string{"services/mqtt.yaml", "{secretRef: mqtt-password-operator}", "{secretRef: mqtt-password-nobody}"},

@@ -217,7 +217,8 @@ func exitCode(err error) int {
 	return -1
 }
 
-// withoutHostTime makes sure that no time server of this host answers the machines: they reach its loopback by their gateway.
+// withoutHostTime makes sure that no time server of this host answers the machines: they reach its loopback by their
+// gateway.
 func withoutHostTime(t *testing.T) {
 	t.Helper()
 	suite.hostTime.Lock()
@@ -235,8 +236,8 @@ func newRehearsal(t *testing.T) *rehearsal {
 	return r
 }
 
-// takeSlots waits until a number of machines may run, and lets others run until the test or release ends. It never has some of
-// them while it waits for more: two that do so would wait for ever.
+// takeSlots waits until a number of machines may run, and lets others run until the test or release ends. It never has
+// some of them while it waits for more: two that do so would wait for ever.
 func takeSlots(t *testing.T, n int) (release func()) {
 	t.Helper()
 	have := 0

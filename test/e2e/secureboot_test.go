@@ -83,8 +83,8 @@ func buildSigned(t *testing.T, more addition) signedImage {
 	return i
 }
 
-// changed is a disk with the image in which one letter of the UKI is another: in the title that boot menus show, so that
-// the rest of it works as before.
+// changed is a disk with the image in which one letter of the UKI is another: in the title that boot menus show, so
+// that the rest of it works as before.
 func (i signedImage) changed(t *testing.T) string {
 	t.Helper()
 	uki, err := os.ReadFile(i.uki)

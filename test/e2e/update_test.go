@@ -38,8 +38,8 @@ func systemOf(t *testing.T, s vm.Status) system {
 	return out
 }
 
-// olderImage builds the image of a configuration as it was with an older kernel and an older OpenSSL. It returns the image,
-// the release of its kernel and that of the suite's image.
+// olderImage builds the image of a configuration as it was with an older kernel and an older OpenSSL. It returns the
+// image, the release of its kernel and that of the suite's image.
 func olderImage(t *testing.T, configs string) (image, oldKernel, newKernel string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,8 +79,9 @@ func imageWithBroker(t *testing.T, configs, line string) string {
 	return filepath.Join(dir, "spore.img")
 }
 
-// A machine that was installed with an older kernel and an older OpenSSL gets those of today, serves its clients again and
-// has lost nothing; from a root that does not come up it returns by itself, and from a good one because somebody says so.
+// A machine that was installed with an older kernel and an older OpenSSL gets those of today, serves its clients again
+// and has lost nothing; from a root that does not come up it returns by itself, and from a good one because somebody
+// says so.
 func TestASystemIsUpdatedAndReturnsFromABadOne(t *testing.T) {
 	t.Parallel()
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 3\ntrialSettle: 1\n"})

@@ -20,8 +20,8 @@ import (
 // What hangs is reset by the hardware watchdog, and what waits is not.
 
 const (
-	// earlyWatch is how long the watchdogs of machines wait where stage1 alone runs: an emulated machine on a busy host can
-	// stand still for ten seconds.
+	// earlyWatch is how long the watchdogs of machines wait where stage1 alone runs: an emulated machine on a busy host
+	// can stand still for ten seconds.
 	earlyWatch = 20 * time.Second
 	// resetLimit is for a reset by a watchdog, until the kernel starts again.
 	resetLimit = watchdog.Timeout + bootLimit

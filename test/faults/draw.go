@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Draw chooses rows by a seed, as many as the budget of CPU time allows: rows are tried in an order by chance, and
-// one that does not fit any more is left out. At least one row is drawn. Rows with a test of their own, and rows
-// that boot no machine, are never drawn: each run has them anyway. Nor are those with Row.Soak. shared is what the machines of Row.Shares cost,
-// once each. The answer is sorted.
+// Draw chooses rows by a seed, as many as the budget of CPU time allows: rows are tried in an order by chance, and one
+// that does not fit any more is left out. At least one row is drawn. Rows with a test of their own, and rows that boot
+// no machine, are never drawn: each run has them anyway. Nor are those with Row.Soak. shared is what the machines of
+// Row.Shares cost, once each. The answer is sorted.
 func Draw[L any](rows []Row[L], seed uint64, budget time.Duration, shared map[string]time.Duration) []int {
 	var able []int
 	for i, r := range rows {

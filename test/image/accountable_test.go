@@ -34,7 +34,8 @@ func openImage(t *testing.T, name string) *rootfs.Image {
 	return i
 }
 
-// TestAnImageIsAccountable asks each form of a real image where its files come from, what takes its room and what fetches.
+// TestAnImageIsAccountable asks each form of a real image where its files come from, what takes its room and what
+// fetches.
 func TestAnImageIsAccountable(t *testing.T) {
 	t.Parallel()
 	repo, spore := buildSpore(t)

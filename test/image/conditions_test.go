@@ -30,8 +30,8 @@ import (
 // TestTheSameInputsGiveTheSameBytes.
 const comparedFormats = "disk,iso,uki"
 
-// workshop is where builds are compared. A store of it has what an image is made of (downloads, compiled programs, compressed
-// packages), and no root: each build composes and links its own.
+// workshop is where builds are compared. A store of it has what an image is made of (downloads, compiled programs,
+// compressed packages), and no root: each build composes and links its own.
 type workshop struct {
 	repo, spore, clock string
 	// dir is on the filesystem of the cache, prepared the store that others are copies of.
@@ -66,7 +66,8 @@ func newWorkshop(t *testing.T) *workshop {
 	return w
 }
 
-// linkStore copies a store, its objects by hard links: they never change. Notes are small, and only their owner may read them.
+// linkStore copies a store, its objects by hard links: they never change. Notes are small, and only their owner may
+// read them.
 func linkStore(t *testing.T, from, to string) {
 	t.Helper()
 	for _, part := range []string{"objects", "notes"} {

@@ -51,9 +51,9 @@ func measuredBuild(t *testing.T, spore, repo, config, out string) (r pipeline.Re
 	return r, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// TestAnEditOfTheConfigurationCostsACopy holds the second build after an edit of cluster.yaml to a second of a processor and what
-// the same machine takes to copy a file of that size, and makes sure that only what depends on the edit has changed. The time by
-// the clock is that of a machine that does other things as well.
+// TestAnEditOfTheConfigurationCostsACopy holds the second build after an edit of cluster.yaml to a second of a
+// processor and what the same machine takes to copy a file of that size, and makes sure that only what depends on the
+// edit has changed. The time by the clock is that of a machine that does other things as well.
 func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	repo, spore := buildSpore(t)
 	work := t.TempDir()
@@ -78,8 +78,9 @@ func TestAnEditOfTheConfigurationCostsACopy(t *testing.T) {
 	require.NotEqual(t, before.ClusterHash, after.ClusterHash)
 }
 
-// TestARebuildCostsWhatChanged builds again after edits of each kind, and holds the processor's time to three times what it is to
-// be: nothing, a file of overlay/, a package. What is made after an edit has the bytes of a build that knew nothing before.
+// TestARebuildCostsWhatChanged builds again after edits of each kind, and holds the processor's time to three times
+// what it is to be: nothing, a file of overlay/, a package. What is made after an edit has the bytes of a build that
+// knew nothing before.
 func TestARebuildCostsWhatChanged(t *testing.T) {
 	repo, spore := buildSpore(t)
 	work := t.TempDir()

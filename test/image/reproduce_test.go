@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package image builds the image of examples/edge and looks at what comes out: the same bytes under conditions that must not
-// matter, a short way after an edit, what `spore inspect` says of it, and that nothing secret is in it.
+// Package image builds the image of examples/edge and looks at what comes out: the same bytes under conditions that
+// must not matter, a short way after an edit, what `spore inspect` says of it, and that nothing secret is in it.
 package image
 
 import (
@@ -27,12 +27,12 @@ import (
 // otherUser is nobody of Debian.
 const otherUser = 65534
 
-// TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and a compiler cache of its
-// own, with another umask, time zone, locale and a single processor, and compares every output file with those of a build
-// here. The other tests have the other processor in the meantime.
+// TestTheSameInputsGiveTheSameBytes builds it as another user, in another folder, from an empty store and a compiler
+// cache of its own, with another umask, time zone, locale and a single processor, and compares every output file with
+// those of a build here. The other tests have the other processor in the meantime.
 //
-// The compiler cache stays for the next run: it has only what that other user compiled, and Go compiles again whatever a pin,
-// the toolchain or an edit changed. SPORE_COLD=1 empties it before.
+// The compiler cache stays for the next run: it has only what that other user compiled, and Go compiles again whatever
+// a pin, the toolchain or an edit changed. SPORE_COLD=1 empties it before.
 func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 	t.Parallel()
 	repo, built := buildSpore(t)
@@ -74,8 +74,8 @@ func TestTheSameInputsGiveTheSameBytes(t *testing.T) {
 		// Modules are inputs, verified by go.sum; downloading them twice would prove nothing.
 		"GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOPROXY=" + goEnv(t, "GOPROXY"), "GOSUMDB=" + goEnv(t, "GOSUMDB"), "GOTOOLCHAIN=" + goEnv(t, "GOTOOLCHAIN"),
 	}
-	// The archive is an input, and it moves on: twice a day something is published. Both ask it, the long build first; when it
-	// moved in between, both ask again, and what they compiled is there by then.
+	// The archive is an input, and it moves on: twice a day something is published. Both ask it, the long build first;
+	// when it moved in between, both ask again, and what they compiled is there by then.
 	for round := 1; ; round++ {
 		cmd := exec.Command(there[0], there[1:]...)
 		cmd.Dir, cmd.Env, cmd.SysProcAttr = home, env, as
@@ -157,7 +157,8 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// passages are the folders that tests opened for other users, until the last of these tests ends: they run side by side.
+// passages are the folders that tests opened for other users, until the last of these tests ends: they run side by
+// side.
 var passages struct {
 	mu   sync.Mutex
 	dirs map[string]passage
@@ -206,8 +207,8 @@ func closePath(dir string) {
 	os.Chmod(dir, p.mode)
 }
 
-// copyTree copies the working files of the repository, readable by everybody. Of the operator's folders it takes the public
-// half.
+// copyTree copies the working files of the repository, readable by everybody. Of the operator's folders it takes the
+// public half.
 func copyTree(from, to string) error {
 	skip := map[string]bool{".git": true, "out": true, "bin": true}
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {

@@ -1,8 +1,9 @@
-// Package imageroot runs single programs of an image on the machine of the test: the very files that the builder put into the root,
-// with the libraries beside them, by the image's own dynamic linker (ld.so(8)). It needs neither root nor a boot.
+// Package imageroot runs single programs of an image on the machine of the test: the very files that the builder put
+// into the root, with the libraries beside them, by the image's own dynamic linker (ld.so(8)). It needs neither root
+// nor a boot.
 //
-// The kernel, /proc, /dev, /etc/passwd and the network are the test's machine's. What a program's unit makes of its surroundings
-// is for the tests that boot the image.
+// The kernel, /proc, /dev, /etc/passwd and the network are the test's machine's. What a program's unit makes of its
+// surroundings is for the tests that boot the image.
 package imageroot
 
 import (
@@ -90,8 +91,8 @@ func startOf(image string) (int64, error) {
 	return 0, fmt.Errorf("it has no partition %d", rootPart)
 }
 
-// relink has absolute links lead to where they lead in the image, and not to what the machine has there: Debian's Java has its
-// settings under /etc.
+// relink has absolute links lead to where they lead in the image, and not to what the machine has there: Debian's Java
+// has its settings under /etc.
 func (r *Root) relink() error {
 	return filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() != fs.ModeSymlink {
@@ -111,8 +112,8 @@ func (r *Root) relink() error {
 // At is where a path of the image lies.
 func (r *Root) At(path string) string { return filepath.Join(r.dir, path) }
 
-// Program makes a command of the same name that runs a program of the image, and returns its path. In PATH, its folder has what
-// calls the program by its name call this one.
+// Program makes a command of the same name that runs a program of the image, and returns its path. In PATH, its folder
+// has what calls the program by its name call this one.
 func (r *Root) Program(path string) (string, error) {
 	at, err := filepath.EvalSymlinks(r.At(path))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package nspawn runs the nodes of a cluster as containers of systemd-nspawn: the root and the cluster part of an image that
-// the builder made, with the units, the agent and the programs that are in it. What a machine gives its node, a container
-// gives it as well: a network card with the node's MAC, by which the agent knows it, the bundle as a credential of the
-// firmware, a volatile /etc with the machine id of stage1, and a /var that outlives a loss of power.
+// Package nspawn runs the nodes of a cluster as containers of systemd-nspawn: the root and the cluster part of an image
+// that the builder made, with the units, the agent and the programs that are in it. What a machine gives its node, a
+// container gives it as well: a network card with the node's MAC, by which the agent knows it, the bundle as a
+// credential of the firmware, a volatile /etc with the machine id of stage1, and a /var that outlives a loss of power.
 //
 // It leaves out what containers do not have. The firmware, the kernel and stage1 are the host's or nobody's. The one
 // disk of a node is mounted by the host, so that spore-state.service and the mount of var.mount are replaced, and
@@ -81,8 +81,8 @@ type Lab struct {
 	random *rand.Rand
 }
 
-// New builds the image of a configuration with keys of its own, unpacks it and lays the network. No node runs yet. Only one
-// lab can be there at a time. The test is skipped where it may not make namespaces.
+// New builds the image of a configuration with keys of its own, unpacks it and lays the network. No node runs yet. Only
+// one lab can be there at a time. The test is skipped where it may not make namespaces.
 func New(t *testing.T, o Options) *Lab {
 	t.Helper()
 	if os.Getenv(stageVariable) != stageTests {
@@ -185,7 +185,8 @@ func (l *Lab) onHost(folder, name string, args ...string) {
 	require.NoError(l.t, err, "%s %v\n%s", name, args, out)
 }
 
-// Reconfigure gives every node another configuration of the same nodes, and what it is to have of the keys, at its next start.
+// Reconfigure gives every node another configuration of the same nodes, and what it is to have of the keys, at its next
+// start.
 func (l *Lab) Reconfigure(configs string) {
 	l.t.Helper()
 	config, report := cluster.LoadDir(configs)
@@ -282,14 +283,16 @@ func plug(port string) error {
 	return netlink.LinkSetUp(end)
 }
 
-// cut removes a cable, if there is one. A card would otherwise live until the kernel has taken down its container's network.
+// cut removes a cable, if there is one. A card would otherwise live until the kernel has taken down its container's
+// network.
 func cut(port string) {
 	if end, err := netlink.LinkByName(port); err == nil {
 		_ = netlink.LinkDel(end)
 	}
 }
 
-// Step is a subtest in which what cannot be done ends the subtest. Those that follow stand on it, so that the test ends with it.
+// Step is a subtest in which what cannot be done ends the subtest. Those that follow stand on it, so that the test ends
+// with it.
 func (l *Lab) Step(name string, step func(t *testing.T)) {
 	l.t.Helper()
 	outer := l.t

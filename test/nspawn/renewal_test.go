@@ -32,9 +32,9 @@ var programsOfMasters = []string{
 	"cluster-dns.service", "calico-controllers.service", "kubernetes-bootstrap.service", "kube-balancer.service", "kubernetes-api.service",
 }
 
-// TestAClusterThatWasOffForAYearComesBack: the keys of the cluster are more than a year old, and all certificates of its nodes have
-// ended. A container has its host's clock, so the keys are what is old and not the clock. Then two authorities are replaced while
-// clients connect all the time.
+// TestAClusterThatWasOffForAYearComesBack: the keys of the cluster are more than a year old, and all certificates of
+// its nodes have ended. A container has its host's clock, so the keys are what is old and not the clock. Then two
+// authorities are replaced while clients connect all the time.
 func TestAClusterThatWasOffForAYearComesBack(t *testing.T) {
 	l := New(t, Options{
 		Source: "../..", Configs: "testdata/renewal", Secrets: map[string]string{"mqtt-password-operator": edgePassword},
@@ -115,14 +115,14 @@ func (l *Lab) rotate(ctx context.Context, authority string) (string, bool) {
 	return out.String(), err == nil
 }
 
-// replace rotates an authority while clients connect to both brokers all the time. They trust what the operator exports, before each
-// phase what it is then.
+// replace rotates an authority while clients connect to both brokers all the time. They trust what the operator
+// exports, before each phase what it is then.
 func (l *Lab) replace(t *testing.T, authority string) {
 	var mu sync.Mutex
 	asked, served := 0, map[string]bool{}
 	var failed []string
-	// The operator gives clients the new authority beside the old one in phase 1 and takes the old one away in phase 3: what
-	// public.json says at any time.
+	// The operator gives clients the new authority beside the old one in phase 1 and takes the old one away in phase 3:
+	// what public.json says at any time.
 	roots := func() *x509.CertPool {
 		public, err := vault.ReadPublic(filepath.Join(l.dir, "keys"))
 		if err != nil {

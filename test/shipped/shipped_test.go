@@ -1,10 +1,11 @@
 //go:build e2e
 
-// Package shipped does with configs/ what README.md and docs/rehearse.md tell a user to do, word for word: the commands are
-// looked up there. All six machines run the one image, in QEMU, on a network that this host enters by one proxy alone.
+// Package shipped does with configs/ what README.md and docs/rehearse.md tell a user to do, word for word: the commands
+// are looked up there. All six machines run the one image, in QEMU, on a network that this host enters by one proxy
+// alone.
 //
-// One addition is made to the configuration, as docs/kubernetes.md says: the container image of test/hello, which runs in the
-// pods. SPORE_RESULTS is a folder for the table.
+// One addition is made to the configuration, as docs/kubernetes.md says: the container image of test/hello, which runs
+// in the pods. SPORE_RESULTS is a folder for the table.
 package shipped
 
 import (

@@ -40,8 +40,8 @@ type site struct {
 }
 
 // newSite copies a configuration of the project into a folder of that name, and adds to it what runs in pods, as
-// docs/kubernetes.md says. It is in the source tree, from which images are built, and stays there to be looked at. Tests that run
-// side by side name different folders, with short names: sockets are in them.
+// docs/kubernetes.md says. It is in the source tree, from which images are built, and stays there to be looked at.
+// Tests that run side by side name different folders, with short names: sockets are in them.
 func newSite(t *testing.T, name, configs string) *site {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(sourceTree, "out", "shipped", name))
@@ -83,8 +83,8 @@ func (s *site) addHello() {
 	require.NoError(s.t, os.WriteFile(settings, []byte(edited), 0o644))
 }
 
-// documented returns a command that stands in a document of the project, with replacements made, in pairs. It fails where the
-// document says something else: what is tested is what is written there.
+// documented returns a command that stands in a document of the project, with replacements made, in pairs. It fails
+// where the document says something else: what is tested is what is written there.
 func (s *site) documented(document, command string, replacements ...string) string {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(sourceTree, document))

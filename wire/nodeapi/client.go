@@ -21,7 +21,8 @@ const (
 
 // Client asks nodes.
 type Client struct {
-	// Identity reads what the client shows. It is read for every question: a certificate may be renewed while somebody waits.
+	// Identity reads what the client shows. It is read for every question: a certificate may be renewed while somebody
+	// waits.
 	Identity func() (Identity, error)
 	// Addresses lists where a node is asked, in this order: hosts or addresses, with a port where it is not Port.
 	Addresses func(node string) ([]string, error)

@@ -2,7 +2,8 @@ package nodeapi
 
 const (
 	// UpdatePath takes a message of an update (package update) as the body of a POST, from an administrator. Its answer is
-	// JSON (update.Answer): what became of it, or what the node lacks yet. The query may say reboot, dryRun and giveUpWayBack.
+	// JSON (update.Answer): what became of it, or what the node lacks yet. The query may say reboot, dryRun and
+	// giveUpWayBack.
 	UpdatePath = "/v1/update"
 	// BackPath has the node go back to the system before: POST without a body, from an administrator. Its answer is an
 	// update.Answer. The query may say dryRun.

@@ -12,8 +12,8 @@ import (
 // batch is how many bytes of objects are sent at once.
 const batch = 16 << 20
 
-// Bounds of what a node may ask for: so often in turn without that it lacks less, and in all so many times what it said to lack
-// at most.
+// Bounds of what a node may ask for: so often in turn without that it lacks less, and in all so many times what it said
+// to lack at most.
 const (
 	maxRounds = 3
 	maxAgain  = 4
@@ -31,8 +31,8 @@ type Transfer struct {
 	Progress func(lacks Lack, sent int64)
 }
 
-// Run sends the head, then what the node lacks, until it lacks nothing or refuses. An answer with an error of the node is no
-// error. It can be cut off at any point and run again: the node asks for what it does not have then.
+// Run sends the head, then what the node lacks, until it lacks nothing or refuses. An answer with an error of the node
+// is no error. It can be cut off at any point and run again: the node asks for what it does not have then.
 func (t Transfer) Run(ctx context.Context) (Answer, error) {
 	var objects [][]byte
 	var sent, before, most int64

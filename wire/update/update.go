@@ -1,14 +1,14 @@
-// Package update is the wire format of an update of running nodes: a signed line (package signedline), the head as canonical
-// JSON in one line, and behind it any number of objects of what the head names.
+// Package update is the wire format of an update of running nodes: a signed line (package signedline), the head as
+// canonical JSON in one line, and behind it any number of objects of what the head names.
 //
 //	spore-update 2 KEYID SIGNATURE
 //	{"cluster":…,"nodes":[…],"issued":…,"until":…,"serial":…,"rootHash":…,"clusterHash":…,"root":{…},"boot":{…},"part":{…},"uki":{…},"loader":{…}}
 //	LENGTH CONTENT LENGTH CONTENT …
 //
-// The signature is over the JSON, which names all that an update is made of: by the hash of its index (package pieces) the
-// root, and by that of another index the unified kernel image (UKI) and the cluster part. An object is an index or a piece of
-// one; it is known by its SHA-256 alone, so that a node takes it from wherever it comes. Whoever sends an update sends the
-// head, is told which objects the node does not have, and sends those (Transfer).
+// The signature is over the JSON, which names all that an update is made of: by the hash of its index (package pieces)
+// the root, and by that of another index the unified kernel image (UKI) and the cluster part. An object is an index or
+// a piece of one; it is known by its SHA-256 alone, so that a node takes it from wherever it comes. Whoever sends an
+// update sends the head, is told which objects the node does not have, and sends those (Transfer).
 //
 // It holds no secret. What is in the cluster part, and whether the UKI starts it, is for whoever makes it.
 package update
@@ -68,8 +68,8 @@ type Blob struct {
 type Root struct {
 	// Size is that of the data in bytes, a multiple of 4096.
 	Size int64 `json:"size"`
-	// Salt and UUID are those of the superblock of its hash tree, in lower-case hexadecimal: of them and the data a node makes
-	// the tree.
+	// Salt and UUID are those of the superblock of its hash tree, in lower-case hexadecimal: of them and the data a node
+	// makes the tree.
 	Salt string `json:"salt"`
 	UUID string `json:"uuid"`
 	// Index is the index of its pieces.
@@ -87,15 +87,16 @@ type Head struct {
 	Nodes   []string `json:"nodes"`
 	// Issued is when it was made, in whole seconds of UTC.
 	Issued time.Time `json:"issued"`
-	// Until is when it is no news any more, in whole seconds of UTC: a node whose clock is synchronised does not take it by
-	// itself after that. The zero time is never.
+	// Until is when it is no news any more, in whole seconds of UTC: a node whose clock is synchronised does not take it
+	// by itself after that. The zero time is never.
 	Until time.Time `json:"until,omitzero"`
 	// Serial counts what the cluster's key signs; a newer update has the higher one.
 	Serial uint64 `json:"serial"`
 	// Force has nodes take it whose last one has a higher serial, as long as it was issued after that one. It is signed
 	// like the rest: nobody else can have a node go back.
 	Force bool `json:"force,omitempty"`
-	// RootHash is the root that the UKI starts, ClusterHash the cluster part: verity root hashes in lower-case hexadecimal.
+	// RootHash is the root that the UKI starts, ClusterHash the cluster part: verity root hashes in lower-case
+	// hexadecimal.
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
 	Root        Root   `json:"root"`

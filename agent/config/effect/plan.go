@@ -1,8 +1,10 @@
-// Package effect says what of a new configuration a running node can take at once, and what it takes at its next start, and why.
+// Package effect says what of a new configuration a running node can take at once, and what it takes at its next start,
+// and why.
 //
-// The table is short on purpose. What is taken at once is what one program reads when it starts and nothing else of the node
-// stands on: settings of the MQTT broker and of the DNS server, names and addresses of other nodes, resolvers, time servers. Who
-// the node is, its network and disks, and all that forms a quorum wait for a start, which is judged and taken back as a whole.
+// The table is short on purpose. What is taken at once is what one program reads when it starts and nothing else of the
+// node stands on: settings of the MQTT broker and of the DNS server, names and addresses of other nodes, resolvers,
+// time servers. Who the node is, its network and disks, and all that forms a quorum wait for a start, which is judged
+// and taken back as a whole.
 package effect
 
 import (

@@ -2,8 +2,8 @@
 // modules.dep(5)). It reads the text indexes of a /lib/modules/VERSION directory and nothing else.
 //
 // u-root's kmodule is not used: it has no aliases and no soft dependencies, and its decompressors (zstd, xz, gzip) are
-// more than half of the size that stage1 has without them. Modules of the initramfs are not compressed; the kernel itself
-// decompresses those of the root (CONFIG_MODULE_DECOMPRESS).
+// more than half of the size that stage1 has without them. Modules of the initramfs are not compressed; the kernel
+// itself decompresses those of the root (CONFIG_MODULE_DECOMPRESS).
 package modules
 
 import (
@@ -170,8 +170,8 @@ func (a alias) matches(modalias string) bool {
 	return strings.HasPrefix(modalias, a.prefix) && glob(a.pattern[len(a.prefix):], modalias[len(a.prefix):])
 }
 
-// glob is fnmatch(3) with * ? and [..], as depmod's aliases use it. Only the last star is ever tried again, so its time is
-// bounded by the product of both lengths.
+// glob is fnmatch(3) with * ? and [..], as depmod's aliases use it. Only the last star is ever tried again, so its time
+// is bounded by the product of both lengths.
 func glob(pattern, s string) bool {
 	starPattern, starS, haveStar := "", "", false
 	for {

@@ -97,8 +97,8 @@ func (s *session) run(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// openDoor opens the way of this host's programs into the network. Machines run as well without it, so that its absence is
-// an error only where its address was given.
+// openDoor opens the way of this host's programs into the network. Machines run as well without it, so that its absence
+// is an error only where its address was given.
 func (s *session) openDoor(network context.Context) error {
 	address, mac, err := rehearsal.Station(s.cluster, s.nodes)
 	if err == nil {
@@ -165,8 +165,8 @@ func (s *session) start(ctx context.Context, m *machine, accel vm.Accel) error {
 	return nil
 }
 
-// emulated is by how much machines count as slower than others where their code is emulated: times of leases and heartbeats that
-// are meant for a processor would end while the machine that holds them waits for its turn.
+// emulated is by how much machines count as slower than others where their code is emulated: times of leases and
+// heartbeats that are meant for a processor would end while the machine that holds them waits for its turn.
 const emulated = 5
 
 // pace is what all machines are told of how slow they are, and then what the user tells them, which wins.
@@ -177,7 +177,8 @@ func (s *session) pace(accel vm.Accel) []string {
 	return append([]string{fmt.Sprintf("spore.slow=%d", emulated)}, s.flags.words...)
 }
 
-// cpus is the number of processors of each machine. Where code is emulated, several machines cost the least with one each.
+// cpus is the number of processors of each machine. Where code is emulated, several machines cost the least with one
+// each.
 func (s *session) cpus(accel vm.Accel) int {
 	switch {
 	case s.flags.cpus > 0:
@@ -219,8 +220,8 @@ func available(meminfo string) (int, bool) {
 	return 0, false
 }
 
-// show tells of all machines until they have ended, or until they are ready where that is asked for. One console is shown,
-// and gets what is typed.
+// show tells of all machines until they have ended, or until they are ready where that is asked for. One console is
+// shown, and gets what is typed.
 func (s *session) show(ctx context.Context) error {
 	ctx, enough := context.WithCancelCause(ctx)
 	defer enough(nil)

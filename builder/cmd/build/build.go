@@ -126,8 +126,9 @@ func run(cmd *cobra.Command, dir, version string, f flags) (err error) {
 	return show(cmd.OutOrStdout(), result, f.json)
 }
 
-// What the Go runtime may hold before it collects at every opportunity, in bytes, and by how many percent the heap may grow until
-// then. An edit's build holds little, and ends before a collection would pay; a cold one of a large image stays below the limit.
+// What the Go runtime may hold before it collects at every opportunity, in bytes, and by how many percent the heap may
+// grow until then. An edit's build holds little, and ends before a collection would pay; a cold one of a large image
+// stays below the limit.
 const (
 	memoryLimit = 220 << 20
 	heapGrowth  = 400
