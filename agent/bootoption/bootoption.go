@@ -36,7 +36,7 @@ const (
 // active has the firmware try an option of the boot order by itself (LOAD_OPTION_ACTIVE).
 const active = 1
 
-// ErrOther is an option that is none of a file on a GPT partition.
+// ErrOther is the error for an option that starts something else than a file on a GPT partition.
 var ErrOther = errors.New("the boot option does not start a file from a GPT partition")
 
 // Encode is the option as firmware keeps it.

@@ -65,7 +65,7 @@ func (v Variables) find(option []byte) (number uint16, there bool, err error) {
 			return n, false, nil
 		}
 	}
-	return 0, false, errors.New("there is no free boot entry: delete some in the firmware's setup")
+	return 0, false, errors.New("all boot entries are in use: delete some in the firmware's setup")
 }
 
 // First makes an option the first of the boot order.
@@ -103,7 +103,7 @@ func (v Variables) IsNext(number uint16) (bool, error) {
 	return err == nil && bytes.Equal(data, binary.LittleEndian.AppendUint16(nil, number)), err
 }
 
-// Forget removes an option, and has the firmware not take it at the next start. It is no error where there is none.
+// Forget removes an option, and has the firmware not take it at the next start. An option that is gone already is fine.
 func (v Variables) Forget(o Option) error {
 	number, there, err := v.find(o.Encode())
 	if err != nil || !there {

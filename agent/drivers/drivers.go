@@ -91,7 +91,7 @@ func moduleDir(root fs.FS, release string) (string, error) {
 type Machine struct {
 	// Sys is /sys.
 	Sys fs.FS
-	// Boot is the disk that the machine was booted from; empty when that is none.
+	// Boot is the disk that the machine was booted from; empty when it was booted from something else.
 	Boot string
 	// State is the device that /var is on, empty where it is in memory; Data are those of services.
 	State string
