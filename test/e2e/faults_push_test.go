@@ -266,13 +266,7 @@ func cutInAPush(t *testing.T, l *faultLab) faults.Outcome {
 	c := l.machine(t, "cut-push", bootDisk(path))
 	c.Reboots = true
 	s := l.start(t, c)
-	o := s.whole(true)
-	code := s.name("staged")
-	require.Contains(t, []string{"NOERROR", "NXDOMAIN"}, code)
-	o.Note = map[string]string{"NOERROR": "runs what was pushed", "NXDOMAIN": "runs what ran before"}[code]
-	if code == "NOERROR" {
-		s.kept()
-	}
+	o := s.eitherSystem(t, "staged")
 	s.pki = l.laterKeys(t)
 	s.pushes("after-cut")
 	o.After = faults.Either
@@ -370,4 +364,18 @@ func fillESP(t *testing.T, disk string, free int64) {
 	size := e.Free() - free
 	require.Positive(t, size)
 	require.NoError(t, e.Create("/loader", "of somebody", size, io.LimitReader(letters{}, size), time.Unix(1_800_000_000, 0)))
+}
+
+// eitherSystem is the outcome of a machine that runs what ran before, or what was pushed and is kept: the latter alone
+// has the DNS record.
+func (s *subject) eitherSystem(t *testing.T, record string) faults.Outcome {
+	t.Helper()
+	o := s.whole(true)
+	code := s.name(record)
+	require.Contains(t, []string{"NOERROR", "NXDOMAIN"}, code)
+	o.Note = map[string]string{"NOERROR": "runs what was pushed", "NXDOMAIN": "runs what ran before"}[code]
+	if code == "NOERROR" {
+		s.kept()
+	}
+	return o
 }
