@@ -42,7 +42,7 @@ func trialRows() []faultRow {
 		{Doing: faults.WayBack, Happens: "power cut when the machine is about to go back", Want: faults.Before, CPU: 4*aBoot + 40*time.Second, Soak: true, Run: cutOnTheWayBack},
 		ownTest(faults.WayBack, "a role cannot start: its secret is missing", faults.Before, "TestAPushedConfigurationIsTakenAndABadOneComesBackByItself", TestAPushedConfigurationIsTakenAndABadOneComesBackByItself),
 		unit(faults.WayBack, "power cut at each write that marks an entry", faults.FileWhole, "./storage/fat", "^TestAfterAPowerCutEachFileIsOldOrNew$/^rename$"),
-		trial("a role flaps: each look finds it up, and it was started again", "^TestAProgramThatEndsAgainAndAgainIsNotUp$", faults.Before),
+		trial("a role flaps: each look finds it up, and it was started again", "^TestHowLongATrialLasts$/^(a_role_that_falls_over_every_nine_minutes|an_agent_that_crashes_again_and_again)$", faults.Before),
 		trial("roles that fail, are held, stop, or are another node's", "^TestWhatIsUpAndWhatIsNot$", faults.Before),
 		trial("roles that come up late, and units that are slow", "^TestRolesThatComeUpLateAreWaitedFor$", faults.New),
 		trial("a restart on purpose in each of the three tries", "^TestATryIsGivenBackWhenTheMachineIsRestartedOnPurpose$", faults.New),

@@ -88,6 +88,8 @@ type Row[L any] struct {
 	// it wants yet.
 	Soak bool
 	Run  func(t *testing.T, l L) Outcome
+	// pkg and pattern are those of Test.
+	pkg, pattern string
 }
 
 // name is the row as a part of a test's name.

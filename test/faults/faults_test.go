@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,28 @@ func TestRowsAreDrawnBySeedWithinTheBudget(t *testing.T) {
 	require.Len(t, drawnOnce, 4, "each comes up")
 	require.Len(t, Draw(rows, 1, 0, shared), 1, "one at least")
 	require.Empty(t, Draw(rows[4:], 1, time.Hour, shared))
+}
+
+func TestARowThatNamesATestThatIsGoneIsFound(t *testing.T) {
+	tree := fstest.MapFS{
+		"agent/slot/slot_test.go": {Data: []byte("package slot\n\nfunc TestACut(t *testing.T) {}\nfunc helper() {}\n")},
+		"agent/slot/more_test.go": {Data: []byte("package slot\n\nfunc TestARecordThatIsDamaged(t *testing.T) {}\n")},
+	}
+	for pattern, want := range map[string]string{
+		"^TestACut$":                            "",
+		"^TestACut$/^at_each_write$":            "",
+		"^TestARecord":                          "",
+		"^(TestACut|TestARecordThatIsDamaged)$": "",
+		"^TestAFlush$":                          `row "push of configuration, a": agent/slot has no test TestAFlush; name the one that shows it now`,
+		"^(TestACut|TestAFlush)$":               `row "push of configuration, a": agent/slot has no test TestAFlush; name the one that shows it now`,
+	} {
+		err := checkTests(tree, append(someRows(), Test[int](Push, "a", New, "./agent/slot", pattern)))
+		if want == "" {
+			require.NoError(t, err, pattern)
+			continue
+		}
+		require.EqualError(t, err, want, pattern)
+	}
 }
 
 func TestARowThatEndsOtherwiseIsWrong(t *testing.T) {

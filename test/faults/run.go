@@ -42,6 +42,9 @@ func (m Matrix[L]) Run(t *testing.T) {
 	if err := Check(m.Rows); err != nil {
 		t.Fatal(err)
 	}
+	if err := checkTests(os.DirFS(root), m.Rows); err != nil {
+		t.Fatal(err)
+	}
 	seed, all := chance.Seed(t), os.Getenv(AllVariable) != ""
 	chosen := make([]int, len(m.Rows))
 	for i := range chosen {

@@ -3,8 +3,11 @@ package faults
 import (
 	"bufio"
 	"fmt"
+	"io/fs"
 	"os/exec"
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +21,7 @@ const root = "../.."
 // as ./agent/slot, and pattern what go test -run takes. The test says by Tried how many faults it tried. Unit tests
 // run it in each run.
 func Test[L any](doing Doing, happens string, want State, pkg, pattern string) Row[L] {
-	return Row[L]{Doing: doing, Happens: happens, Want: want, Own: pkg + " " + pattern, Run: func(t *testing.T, _ L) Outcome {
+	return Row[L]{Doing: doing, Happens: happens, Want: want, Own: pkg + " " + pattern, pkg: pkg, pattern: pattern, Run: func(t *testing.T, _ L) Outcome {
 		t.Helper()
 		cmd := exec.Command("go", "test", "-count=1", "-v", "-run", pattern, pkg)
 		cmd.Dir = root
@@ -38,6 +41,53 @@ func Test[L any](doing Doing, happens string, want State, pkg, pattern string) R
 		}
 		return o
 	}}
+}
+
+var (
+	testOf     = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testsNamed = regexp.MustCompile(`Test\w+`)
+)
+
+// checkTests says which rows of Test name a test that is not beside the code any more. tree is the source tree.
+func checkTests[L any](tree fs.FS, rows []Row[L]) error {
+	known := map[string][]string{}
+	for _, r := range rows {
+		if r.pkg == "" {
+			continue
+		}
+		dir := path.Clean(r.pkg)
+		if known[dir] == nil {
+			names, err := testsIn(tree, dir)
+			if err != nil {
+				return fmt.Errorf("row %q: read the tests of %s: %w", r.name(), dir, err)
+			}
+			known[dir] = names
+		}
+		for _, name := range testsNamed.FindAllString(r.pattern, -1) {
+			if !slices.ContainsFunc(known[dir], func(s string) bool { return strings.HasPrefix(s, name) }) {
+				return fmt.Errorf("row %q: %s has no test %s; name the one that shows it now", r.name(), dir, name)
+			}
+		}
+	}
+	return nil
+}
+
+func testsIn(tree fs.FS, dir string) ([]string, error) {
+	files, err := fs.Glob(tree, path.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, f := range files {
+		text, err := fs.ReadFile(tree, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range testOf.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return names, nil
 }
 
 func plural(n int, what string) string {
