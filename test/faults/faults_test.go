@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -109,13 +111,13 @@ func TestTablesOfRowsThatCannotBeAPageAreRefused(t *testing.T) {
 
 func TestThePageHasEveryRowUnderWhatTheMachineDid(t *testing.T) {
 	list := []Seen{
-		{Doing: Push, Happens: "power cut", Want: Either, Outcome: &Outcome{After: Either, Note: "agent/slot, 900 faults"}},
-		{Doing: FirstBoot, Happens: "power cut", Want: Whole, Outcome: &Outcome{After: Whole, Took: 20 * time.Second, CPU: 26 * time.Second}},
+		{Doing: Push, Happens: "power cut", Want: Either, Outcome: &Outcome{After: Either, Note: "agent/slot, 900 faults"}, Day: "2026-11-25", Seed: 7},
+		{Doing: FirstBoot, Happens: "power cut", Want: Whole, Outcome: &Outcome{After: Whole, Took: 20 * time.Second, CPU: 26 * time.Second}, Day: "2026-11-24", Seed: 7},
 	}
 	require.True(t, whole(list))
-	text := Page(list, time.Date(2026, 11, 25, 18, 0, 0, 0, time.UTC), 7, "tcg")
+	text := Page(list, "tcg")
 	for _, want := range []string{
-		"# Faults\n", "all\n2 rows", "the table of 2026-11-25, with SPORE_SEED=7", "used\n26 CPU seconds",
+		"# Faults\n", "all\n2 rows", "ran on 2026-11-24 and 2026-11-25, with SPORE_SEED=7.", "used\n26 CPU seconds",
 		"\n## First boot\n\n| what happens | the machine after | seconds | lost | seen |\n|---|---|--:|---|---|\n| power cut | runs all its roles | 20 | nothing |  |\n\n## Push of configuration\n",
 		"| power cut | " + string(Either) + " | – | nothing | agent/slot, 900 faults |\n",
 	} {
@@ -164,6 +166,53 @@ func TestOnlyAWholeRunWritesThePage(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "This page lists what was done")
 	require.Contains(t, kept, "Fault matrix: 8 of 8 rows")
+}
+
+// A run that breaks off, or in which rows end otherwise, goes on where it was.
+func TestARunGoesOnWithTheRowsThatAreNotAsTheyShouldBe(t *testing.T) {
+	dir := t.TempDir()
+	page, kept := filepath.Join(dir, "faults.md"), filepath.Join(dir, "faults.jsonl")
+	t.Setenv(PageVariable, page)
+	t.Setenv(RecordVariable, kept)
+	t.Setenv(AllVariable, "rest")
+	now := chance.Seed(t)
+	earlier := record{path: kept}
+	seen := func(happens string, after State, wrong string) Seen {
+		return Seen{Doing: Push, Happens: happens, Outcome: &Outcome{After: after}, Wrong: wrong, Day: "2026-11-24"}
+	}
+	for _, s := range []Seen{
+		seen("a", New, ""), seen("b", New, ""), seen("c", Before, "the machine did not take it"), seen("d", New, "the test failed"),
+		seen("e", New, ""), seen("e", Before, "the machine did not take it"), seen("f", Before, "x"), seen("f", New, ""),
+		seen("a row that is gone", New, ""), seen("h", Before, ""),
+	} {
+		s.Seed = now
+		require.NoError(t, earlier.add(s))
+	}
+	f, err := os.OpenFile(kept, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString(`{"Row":"push of configuration, g","Outc`)
+	require.NoError(t, errors.Join(err, f.Close()))
+
+	var ran []string
+	rows := someRows()
+	for i := range rows {
+		rows[i].Run = func(*testing.T, int) Outcome {
+			ran = append(ran, rows[i].Happens)
+			return Outcome{After: New}
+		}
+	}
+	m := Matrix[int]{Rows: rows, Lab: func(*testing.T) int { return 0 }, Keep: func(string) {}, Accel: "none"}
+	t.Run("the rest", m.Run)
+	require.ElementsMatch(t, []string{"c", "d", "e", "g", "h"}, ran,
+		"what ended otherwise, was cut, or is not what the row wants now")
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "ran on 2026-11-24 and "+today()+fmt.Sprintf(", with SPORE_SEED=%d.", now))
+
+	ran = nil
+	m.Lab = func(*testing.T) int { panic("no row needs it") }
+	t.Run("nothing", m.Run)
+	require.Empty(t, ran)
 }
 
 func TestWhatATestSaysIsCounted(t *testing.T) {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,7 +16,13 @@ type Seen struct {
 	Outcome *Outcome
 	// Wrong says what is not as it should be.
 	Wrong string
+	// Day is when it ran, YYYY-MM-DD, and Seed that of the run.
+	Day  string
+	Seed uint64
 }
+
+// name is that of the row.
+func (s Seen) name() string { return string(s.Doing) + ", " + s.Happens }
 
 // Whole says that all rows of a table ran and are as they should be: only then it becomes the page.
 func whole(list []Seen) bool {
@@ -63,12 +70,15 @@ func (s Seen) line() string {
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// Page is docs/faults.md: the table of a run of all rows, with its day and its seed. accel is how code ran.
-func Page(list []Seen, day time.Time, seed uint64, accel string) string {
+// Page is docs/faults.md: the table of all rows, with the days and the seeds of their runs. accel is how code ran.
+func Page(list []Seen, accel string) string {
 	var cpu time.Duration
+	var days, seeds []string
 	for _, s := range list {
 		if s.Outcome != nil {
 			cpu += s.Outcome.CPU
+			days = append(days, s.Day)
+			seeds = append(seeds, fmt.Sprintf("SPORE_SEED=%d", s.Seed))
 		}
 	}
 	return fmt.Sprintf(`# Faults
@@ -77,10 +87,20 @@ This page lists what was done to machines, and what they were after that. Tests 
 %d rows, and writes the page only when every row ran and every machine ended as the row demands. `+"`make test`"+` draws
 some of the rows in each run, by a seed that it prints ([how](development.md#the-fault-matrix)).
 
-This is the table of %s, with SPORE_SEED=%d. The machines ran in QEMU (%s), and used
+The rows ran on %s, with %s. The machines ran in QEMU (%s), and used
 %.0f CPU seconds. "Seconds" counts from the fault, or from the power-on after it, until the machine is what the row says;
 an emulated machine beside others is slow. "Lost" is what somebody was told is kept, and is gone. In a row without
 seconds that names a package, the real code of that step worked on a disk of the test that was cut, or returned errors,
 at each of its writes and flushes.
-%s`, len(list), day.UTC().Format(time.DateOnly), seed, accel, cpu.Seconds(), Table(list))
+%s`, len(list), each(days), each(seeds), accel, cpu.Seconds(), Table(list))
+}
+
+// each has each text once, sorted, in words.
+func each(list []string) string {
+	slices.Sort(list)
+	list = slices.Compact(list)
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
