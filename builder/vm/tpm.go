@@ -57,7 +57,9 @@ func startTPM(dir, socket string) (*tpm, error) {
 	}
 	defer f.Close()
 	t := &tpm{done: make(chan struct{})}
-	t.cmd = exec.Command(swtpm, "socket", "--tpm2", "--tpmstate", "dir="+dir, "--ctrl", "type=unixio,fd=3")
+	// The state is in the working directory: swtpm has no way to write a path with a comma.
+	t.cmd = exec.Command(swtpm, "socket", "--tpm2", "--tpmstate", "dir=.", "--ctrl", "type=unixio,fd=3")
+	t.cmd.Dir = dir
 	t.cmd.ExtraFiles = []*os.File{f}
 	t.cmd.Stdout, t.cmd.Stderr = &t.stderr, &t.stderr
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

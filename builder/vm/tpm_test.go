@@ -21,7 +21,7 @@ func TestTheSameFolderIsTheSameTPM(t *testing.T) {
 	dir := t.TempDir()
 	first := endorsementKey(t, filepath.Join(dir, "a", "tpm"))
 	require.Equal(t, first, endorsementKey(t, filepath.Join(dir, "a", "tpm")))
-	require.NotEqual(t, first, endorsementKey(t, filepath.Join(dir, "b", "tpm")))
+	require.NotEqual(t, first, endorsementKey(t, filepath.Join(dir, "b, with a comma", "tpm")))
 }
 
 // endorsementKey starts the TPM of a folder as QEMU does (swtpm_ioctls(3)), asks it for a key, and ends it.

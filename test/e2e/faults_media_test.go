@@ -38,7 +38,7 @@ func installationRows() []faultRow {
 		unit(faults.Installation, "the transfer from the server breaks, the server is gone for a while, or sends wrong blocks", faults.Whole, "./agent/stage1/netroot", "^Test(ATransferThatBreaksGoesOnWhereItWas|AServerThatIsGoneForAWhileIsWaitedFor|ABlockThatCameWrongOnceIsAskedForAgain|NothingButTheImageOfThisKernelIsAccepted)$"),
 		ownTest(faults.Installation, "the program that flashes is killed", faults.Flashed, "TestAFlashThatIsKilledLeavesNoStickThatBootsHalf", TestAFlashThatIsKilledLeavesNoStickThatBootsHalf),
 		ownTest(faults.Installation, "the medium stays in the machine, and the firmware starts it again", faults.Whole, "TestAnInstalledMachineStartsWithoutTheMedium", TestAnInstalledMachineStartsWithoutTheMedium),
-		{Doing: faults.Installation, Happens: "power cut in the middle of it", Want: faults.Whole, CPU: 4 * aBoot, Soak: true, Run: cutInAnInstallation},
+		{Doing: faults.Installation, Happens: "power cut in the middle of it", Want: faults.Whole, CPU: 4 * aBoot, Run: cutInAnInstallation},
 	}
 }
 
@@ -53,7 +53,7 @@ func deliveryRows() []faultRow {
 		unit(faults.Delivery, "power cut at each step of the removal", faults.Sealed, "./agent/medium", "^TestARemovalThatIsCutAnywhereIsFinishedLater$"),
 		unit(faults.Delivery, "a write that was cut has left a file beside the sealed bundle", faults.Sealed, "./agent/sealed", "^TestWhatAWriteThatWasCutLeftIsRemoved$"),
 		unit(faults.Delivery, "the medium cannot be written", faults.Sealed, "./agent/medium", "^TestAMediumThatCannotBeMountedIsSaid$"),
-		{Doing: faults.Delivery, Happens: "a bit flipped in the sealed bundle, and the medium has none any more", Want: faults.Partly, CPU: aBoot, Soak: true, Run: flippedBundle},
+		{Doing: faults.Delivery, Happens: "a bit flipped in the sealed bundle, and the medium has none any more", Want: faults.Partly, CPU: aBoot, Run: flippedBundle},
 	}
 }
 

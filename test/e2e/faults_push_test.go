@@ -53,15 +53,15 @@ func pushRows() []faultRow {
 		unit(faults.Update, "the disk does not keep the new boot loader", faults.Before, "./agent/bootloader", "^TestADiskThatDoesNotTakeTheNewLoaderKeepsTheOldOne$"),
 		ownTest(faults.Update, "the new boot loader ends at once", faults.Before, "TestABootLoaderIsRenewedAndABadOneIsNotTaken", TestABootLoaderIsRenewedAndABadOneIsNotTaken),
 		{Doing: faults.Push, Happens: "the line breaks in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: lineBreaks(false)},
-		{Doing: faults.Push, Happens: "the operator's cable is pulled out in the middle", Want: faults.Before, CPU: aPush, Shares: running, Soak: true, Run: lineBreaks(true)},
-		{Doing: faults.Push, Happens: "the operator's program is killed in the middle", Want: faults.Before, CPU: aPush, Shares: running, Soak: true, Run: operatorKilled},
+		{Doing: faults.Push, Happens: "the operator's cable is pulled out in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: lineBreaks(true)},
+		{Doing: faults.Push, Happens: "the operator's program is killed in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: operatorKilled},
 		{Doing: faults.Push, Happens: "the kernel kills the node's API in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: apiKilled},
 		{Doing: faults.Push, Happens: "the kernel kills the program that writes it", Want: faults.New, CPU: aPush, Shares: running, Run: stageKilled},
 		{Doing: faults.Push, Happens: "two operators at once", Want: faults.New, CPU: aPush, Shares: running, Run: twoAtOnce},
 		{Doing: faults.Push, Happens: "a role cannot start with it, and the node takes it at once", Want: faults.Before, CPU: aPush, Shares: running, Run: badAtOnce},
-		{Doing: faults.Push, Happens: "power cut at a write of the cluster part, the tables or the ESP", Want: faults.Either, CPU: aBoot + 5*time.Second, Shares: stagedDisk, Soak: true, Run: cutInAPush},
-		{Doing: faults.Push, Happens: "the disk cannot write in the free slot", Want: faults.Before, CPU: aBoot + 5*time.Second, Soak: true, Run: slotCannotBeWritten},
-		{Doing: faults.Push, Happens: "the ESP is full", Want: faults.Refused, CPU: aBoot + 5*time.Second, Soak: true, Run: fullESP},
+		{Doing: faults.Push, Happens: "power cut at a write of the cluster part, the tables or the ESP", Want: faults.Either, CPU: aBoot + 5*time.Second, Shares: stagedDisk, Run: cutInAPush},
+		{Doing: faults.Push, Happens: "the disk cannot write in the free slot", Want: faults.Before, CPU: aBoot + 5*time.Second, Run: slotCannotBeWritten},
+		{Doing: faults.Push, Happens: "the ESP is full", Want: faults.Refused, CPU: aBoot + 5*time.Second, Run: fullESP},
 	}
 }
 
@@ -195,9 +195,9 @@ func badAtOnce(t *testing.T, l *faultLab) faults.Outcome {
 
 // stagedSystem is what a push without a restart has left.
 type stagedSystem struct {
-	// disk has it, log is what was written to the disk since it was l.installed.
-	disk string
-	log  *powercut.Log
+	// disk has it, vars the firmware's variables, log is what was written to the disk since it was l.installed.
+	disk, vars string
+	log        *powercut.Log
 	// first and last are the writes of the push.
 	first, last int
 }
@@ -219,6 +219,8 @@ func (l *faultLab) theStaged(t *testing.T) *stagedSystem {
 	s.pushes("staged")
 	time.Sleep(6 * time.Second) // ext4 commits every five: the node's record is on the disk.
 	s.off()
+	st.vars = filepath.Join(l.dir, "staged.vars.fd")
+	require.NoError(t, vm.Copy(s.Config.VarsPath(), st.vars, 0))
 	// The log is read long after this row has ended.
 	data, err := os.ReadFile(d.WriteLog)
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func (s *subject) answer1() error {
 
 func servingRows() []faultRow {
 	return []faultRow{
-		{Doing: faults.Serving, Happens: "power cut; the disk loses what it had not flushed", Want: faults.Whole, CPU: aBoot, Soak: true, Run: cutWhileItServes},
+		{Doing: faults.Serving, Happens: "power cut; the disk loses what it had not flushed", Want: faults.Whole, CPU: aBoot, Run: cutWhileItServes},
 		{Doing: faults.Serving, Happens: "the kernel kills the broker", Want: faults.Whole, CPU: aTouch, Shares: running, Run: killed("mosquitto.service")},
 		{Doing: faults.Serving, Happens: "the kernel kills the DNS server", Want: faults.Whole, CPU: aTouch, Shares: running, Run: killed("coredns.service")},
 		{Doing: faults.Serving, Happens: "the kernel kills the agent", Want: faults.Whole, CPU: aTouch, Shares: running, Run: killed("spore-agent.service")},
@@ -87,8 +87,8 @@ func servingRows() []faultRow {
 		{Doing: faults.Serving, Happens: "the clock jumps to 2106 and back", Want: faults.Whole, CPU: aTouch, Shares: running, Run: clockJumps},
 		{Doing: faults.Serving, Happens: "the machine stands still for twenty seconds, as a virtual one that is moved", Want: faults.Whole, CPU: aTouch, Shares: running, Run: standsStill},
 		{Doing: faults.Serving, Happens: "/var is full", Want: faults.Whole, CPU: aTouch, Shares: running, Run: fullState},
-		{Doing: faults.Serving, Happens: "the kernel panics", Want: faults.Whole, CPU: 2 * aBoot, Soak: true, Run: panics},
-		{Doing: faults.Serving, Happens: "the first program, systemd, is killed by a signal", Want: faults.Whole, CPU: 2 * aBoot, Soak: true, Run: systemdDies},
+		{Doing: faults.Serving, Happens: "the kernel panics", Want: faults.Whole, CPU: 2 * aBoot, Run: panics},
+		{Doing: faults.Serving, Happens: "the first program, systemd, is killed by a signal", Want: faults.Whole, CPU: 2 * aBoot, Run: systemdDies},
 	}
 }
 

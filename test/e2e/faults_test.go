@@ -159,7 +159,7 @@ func (s *subject) whole(kept bool) faults.Outcome {
 	require.Equal(s.t, []string{"dns-server", "mqtt-broker"}, st.Roles, st.Raw)
 	require.Empty(s.t, st.Held, st.Raw)
 	require.Equal(s.t, "partition", st.State.Kind, st.Raw)
-	return faults.Outcome{After: faults.Whole, Took: took, Lost: s.serves(kept), CPU: s.CPU()}
+	return faults.Outcome{After: faults.Whole, Took: took, Lost: s.serves(kept)}
 }
 
 // serves asks the DNS server and the broker, and says what is lost.
@@ -192,10 +192,9 @@ func (s *subject) name(name string) string {
 	return a.Code
 }
 
-// end turns the machine off, and adds what it used to what was seen.
+// end turns the machine off and hands on what was seen.
 func (s *subject) end(o faults.Outcome) faults.Outcome {
 	s.t.Helper()
-	o.CPU = s.CPU()
 	s.off()
 	return o
 }
@@ -207,7 +206,7 @@ func (s *subject) stops(line string) faults.Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
 	require.NoError(s.t, s.Wait(ctx), "it resets the machine by itself, which ends QEMU here")
-	o := faults.Outcome{After: faults.Stops, Took: time.Since(s.began), CPU: s.CPU()}
+	o := faults.Outcome{After: faults.Stops, Took: time.Since(s.began)}
 	for _, st := range s.Console.Statuses(0) {
 		require.NotEqual(s.t, "running", st.System, st.Raw)
 	}

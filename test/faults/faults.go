@@ -67,8 +67,6 @@ type Outcome struct {
 	Lost string
 	// Note is what else a reader wants to know, such as the number of cuts.
 	Note string
-	// CPU is what the machines used.
-	CPU time.Duration
 }
 
 // Row is one line of the matrix. L is what all rows of a run share.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Seen is a row with what it saw; nil when it did not come to an end.
@@ -72,11 +71,9 @@ func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // Page is docs/faults.md: the table of all rows, with the days and the seeds of their runs. accel is how code ran.
 func Page(list []Seen, accel string) string {
-	var cpu time.Duration
 	var days, seeds []string
 	for _, s := range list {
 		if s.Outcome != nil {
-			cpu += s.Outcome.CPU
 			days = append(days, s.Day)
 			seeds = append(seeds, fmt.Sprintf("SPORE_SEED=%d", s.Seed))
 		}
@@ -87,12 +84,15 @@ This page lists what was done to machines, and what they were after that. Tests 
 %d rows, and writes the page only when every row ran and every machine ended as the row demands. `+"`make test`"+` draws
 some of the rows in each run, by a seed that it prints ([how](development.md#the-fault-matrix)).
 
-The rows ran on %s, with %s. The machines ran in QEMU (%s), and used
-%.0f CPU seconds. "Seconds" counts from the fault, or from the power-on after it, until the machine is what the row says;
-an emulated machine beside others is slow. "Lost" is what somebody was told is kept, and is gone. In a row without
-seconds that names a package, the real code of that step worked on a disk of the test that was cut, or returned errors,
-at each of its writes and flushes.
-%s`, len(list), each(days), each(seeds), accel, cpu.Seconds(), Table(list))
+The rows ran on %s,
+with %s.
+The machines ran in QEMU (%s).
+
+"Seconds" counts from the fault, or from the power-on after it, until the machine is what the row says; an emulated
+machine beside others is slow. "Lost" is what somebody was told is kept, and is gone. In a row without seconds that
+names a package, the real code of that step worked on a disk of the test that was cut, or returned errors, at each of
+its writes and flushes.
+%s`, len(list), each(days), each(seeds), accel, Table(list))
 }
 
 // each has each text once, sorted, in words.
