@@ -38,7 +38,8 @@ type writer struct {
 	// root, verity and cluster are the free partitions, where the update needs them.
 	root, verity, cluster Device
 	espDevice             Device
-	esp                   *fat.Editor
+	// esp is nil until the ESP is changed.
+	esp *fat.Editor
 	// files are those on the ESP.
 	files *fat.FS
 	// kept says that the boot loader of the update is kept, to be tried.
@@ -94,13 +95,20 @@ func (m Machine) open(head update.Head, dry bool) (_ *writer, err error) {
 	if w.espDevice, err = m.Open(b.ESP, false); err != nil {
 		return nil, fmt.Errorf("open the ESP: %w", err)
 	}
-	if dry {
-		return w, nil
-	}
-	if w.esp, err = fat.Edit(w.espDevice, w.espDevice.Size()); err != nil {
-		return nil, fmt.Errorf("the ESP %s: %w", b.ESP, err)
-	}
 	return w, nil
+}
+
+// edit opens the ESP for changes, which gives back what a cut left of it. Most messages only bring pieces.
+func (w *writer) edit() (*fat.Editor, error) {
+	if w.esp != nil {
+		return w.esp, nil
+	}
+	e, err := fat.Edit(w.espDevice, w.espDevice.Size())
+	if err != nil {
+		return nil, fmt.Errorf("the ESP %s: %w", w.m.Boot.ESP, err)
+	}
+	w.esp = e
+	return e, nil
 }
 
 func (w *writer) close() {
@@ -210,8 +218,12 @@ func (w *writer) part(p gpt.Partition) *io.SectionReader {
 	return io.NewSectionReader(w.disk, p.Start, p.Size)
 }
 
-// piece is how much is copied at once.
-const piece = 1 << 20
+// piece is how much is copied at once, bulk how much of a root: whoever waits for a disk that often costs more than the
+// memory.
+const (
+	piece = 1 << 20
+	bulk  = 2 << 20
+)
 
 var errDiffers = errors.New("the disk does not hold what was written to it; it is worn out, replace it")
 

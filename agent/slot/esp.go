@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"path"
 	"slices"
@@ -122,20 +123,21 @@ func (m Machine) withESP(do func(*fat.Editor) error) error {
 
 // look finds out what is on the ESP, and refuses what does not fit.
 func (w *writer) look(giveUp bool) error {
-	f := (*fat.FS)(nil)
 	var err error
-	if w.esp != nil {
-		f = w.esp.FS
-	} else if f, err = fat.Open(w.espDevice, w.espDevice.Size()); err != nil {
+	if w.files, err = fat.Open(w.espDevice, w.espDevice.Size()); err != nil {
 		return fmt.Errorf("the ESP %s: %w", w.m.Boot.ESP, err)
 	}
-	w.files = f
-	if w.entries, err = w.m.readEntries(f); err != nil {
+	if w.entries, err = w.m.readEntries(w.files); err != nil {
 		return fmt.Errorf("the ESP %s: %w", w.m.Boot.ESP, err)
 	}
-	running, room := w.entries.running, w.entries.room
-	for _, e := range w.entries.others {
-		room += e.file.Size
+	running, room := w.entries.running, w.room()
+	if room < w.head.UKI.Size+espReserve && !w.dry {
+		e, err := w.edit()
+		if err != nil {
+			return err
+		}
+		w.entries.room = e.Free()
+		room = w.room()
 	}
 	switch {
 	case running.content == nil:
@@ -156,6 +158,15 @@ func (w *writer) look(giveUp bool) error {
 			"--give-up-way-back when that is not needed any more", back.root)
 	}
 	return w.fit()
+}
+
+// room is what an image on the ESP may have, in bytes: what is free, and what other entries than the running one have.
+func (w *writer) room() int64 {
+	room := w.entries.room
+	for _, e := range w.entries.others {
+		room += e.file.Size
+	}
+	return room
 }
 
 // wayBack is the entry of another root that ran before, where all that it starts is there.
@@ -249,7 +260,11 @@ func (w *writer) clear(which func(onESP) bool) error {
 			continue
 		}
 		w.m.Say("removing " + e.file.Name + " from the ESP")
-		if err := w.esp.Remove(Dir, e.file.Name); err != nil {
+		esp, err := w.edit()
+		if err != nil {
+			return err
+		}
+		if err := esp.Remove(Dir, e.file.Name); err != nil {
 			return fmt.Errorf("the ESP: %w", err)
 		}
 	}
@@ -262,17 +277,43 @@ func anyEntry(onESP) bool { return true }
 // writeEntry writes the UKI and reads it back from the disk.
 func (w *writer) writeEntry(s source, e Entry) error {
 	w.m.Say("writing " + e.File() + " to the ESP")
-	content := io.NewSectionReader(s.UKI, 0, s.UKI.Size())
-	if err := w.esp.Create(Dir, e.File(), s.UKI.Size(), content, w.m.Now()); err != nil {
+	// It is held to its hash before it has a name: the loader starts the newest one.
+	content := &held{from: io.NewSectionReader(s.UKI, 0, s.UKI.Size()), left: s.UKI.Size(), sum: sha256.New(), want: s.Head.UKI.SHA256}
+	esp, err := w.edit()
+	if err != nil {
+		return err
+	}
+	if err := esp.Create(Dir, e.File(), s.UKI.Size(), content, w.m.Now()); err != nil {
 		return fmt.Errorf("the ESP: %w", err)
 	}
 	fresh, _ := w.espDevice.Fresh()
-	err := readBack(fresh, w.espDevice.Size(), path.Join(Dir, e.File()), s.Head.UKI.SHA256)
+	err = readBack(fresh, w.espDevice.Size(), path.Join(Dir, e.File()), s.Head.UKI.SHA256)
 	if err != nil {
 		// It may be what the loader starts next.
-		return errors.Join(fmt.Errorf("the UKI: %w", err), w.esp.Remove(Dir, e.File()))
+		return errors.Join(fmt.Errorf("the UKI: %w", err), esp.Remove(Dir, e.File()))
 	}
 	return nil
+}
+
+// held reads content that has a hash; where it has another one, an error stands in the place of its end.
+type held struct {
+	from io.Reader
+	left int64
+	sum  hash.Hash
+	want string
+}
+
+// errNotHeld is the error for content that was right as it came, and is not any more.
+var errNotHeld = errors.New("it is not what was signed")
+
+func (h *held) Read(b []byte) (int, error) {
+	n, err := h.from.Read(b)
+	h.sum.Write(b[:n])
+	h.left -= int64(n)
+	if h.left == 0 && n > 0 && hex.EncodeToString(h.sum.Sum(nil)) != h.want {
+		return 0, errNotHeld
+	}
+	return n, err
 }
 
 func readBack(r io.ReaderAt, size int64, name, want string) error {

@@ -203,6 +203,7 @@ func (w window) Sync() error                  { return w.m.Sync() }
 func (w window) Size() int64                  { return w.size }
 func (w window) SectorSize() int              { return 512 }
 func (w window) Fresh() (io.ReaderAt, string) { return w, "" }
+func (w window) Through() io.WriterAt         { return w }
 func (w window) Close() error                 { return nil }
 
 // system is a root and a configuration with the image that starts it.

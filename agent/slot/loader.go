@@ -84,3 +84,20 @@ func (w *writer) keepLoader(s source) error {
 	w.kept = differs
 	return bootloader.Keep(w.m.Loader, content, w.head.RootHash, w.head.ClusterHash, again)
 }
+
+// fallBack gives the firmware boot options for the case that the first one does not start. A machine whose firmware
+// does not keep them waits for a person in that case, and takes the update all the same.
+func (w *writer) fallBack() {
+	if w.m.Vars == "" {
+		return
+	}
+	err := fmt.Errorf("the boot disk does not have the EFI partition %s", w.m.Boot.ESP)
+	for _, p := range w.table.Partitions {
+		if w.m.Partition(p.Number) == w.m.Boot.ESP {
+			err = bootloader.Fallbacks(w.m.Vars, p, w.disk.SectorSize())
+		}
+	}
+	if err != nil {
+		w.m.Say("the firmware has nothing to start where the boot loader does not: " + err.Error())
+	}
+}

@@ -183,3 +183,46 @@ func TestAMachineThatSomethingElseStartsTakesTheUpdateWithoutTheLoader(t *testin
 	require.True(t, got.Unchanged)
 	require.Equal(t, bootloader.Record{}, loaderRecord(t, m))
 }
+
+// The firmware has more than one option from the moment on that the loader may meet what it cannot start.
+func TestTheFirmwareHasFurtherOptionsBeforeAnUpdateIsStarted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		current []byte
+		want    int
+		said    string
+	}{
+		"as it started the machine":         {[]byte{3, 0}, 4, ""},
+		"by an option that is not in order": {[]byte{9, 0}, 1, "BootOrder does not have Boot0009"},
+		"firmware that does not say":        {nil, 1, "it is not known which boot option the firmware takes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const vendor = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+			m := loaderMachine(t)
+			m.Vars = t.TempDir()
+			put := func(name string, data []byte) {
+				require.NoError(t, os.WriteFile(filepath.Join(m.Vars, name+vendor), append([]byte{7, 0, 0, 0}, data...), 0o600))
+			}
+			put("BootOrder", []byte{3, 0})
+			if tt.current != nil {
+				put("BootCurrent", tt.current)
+			}
+			var said []string
+			m.Say = func(s string) { said = append(said, s) }
+			disk := diskOf(t, m)
+			disk.each = func() {
+				got, err := os.ReadFile(filepath.Join(m.Vars, "BootOrder"+vendor))
+				require.NoError(t, err)
+				if len(entriesOf(t, disk)) > 1 {
+					require.Len(t, got, 4+2*tt.want, "before the entry of the update")
+				}
+			}
+			_, err := newSystem.withLoader(t, 2, espLoader, nil).run(t, m)
+			require.NoError(t, err, "the update is taken in any case")
+			require.Len(t, entriesOf(t, disk), 2)
+			require.Contains(t, strings.Join(said, "\n"), tt.said)
+			if tt.said == "" {
+				require.NotContains(t, strings.Join(said, "\n"), "the firmware has nothing to start")
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package slot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"debug/pe"
 	"encoding/base64"
@@ -51,30 +52,38 @@ type source struct {
 	Part, UKI, Loader *io.SectionReader
 }
 
-// hold holds UKI, cluster part and boot loader to the hashes of the head.
+// hold holds cluster part and boot loader to the hashes of the head.
 func (s source) hold() error {
-	for _, c := range []struct {
-		what string
-		from io.Reader
-		want update.Blob
-	}{{"cluster part", s.Part, s.Head.Part}, {"UKI", s.UKI, s.Head.UKI}, {"boot loader", s.Loader, s.Head.Loader}} {
-		if c.want == (update.Blob{}) {
-			continue
-		}
-		got, err := update.Sum(c.from)
-		if err != nil {
-			return fmt.Errorf("read the update: %w", err)
-		}
-		if got != c.want {
-			return fmt.Errorf("its pieces do not make up the %s that was signed: %w", c.what, update.ErrForm)
-		}
+	return cmp.Or(s.holdTo("cluster part", s.Part, s.Head.Part), s.holdTo("boot loader", s.Loader, s.Head.Loader))
+}
+
+// holdUKI holds the UKI to its hash.
+func (s source) holdUKI() error { return s.holdTo("UKI", s.UKI, s.Head.UKI) }
+
+func (s source) holdTo(what string, content *io.SectionReader, want update.Blob) error {
+	if want == (update.Blob{}) {
+		return nil
+	}
+	got, err := update.Sum(io.NewSectionReader(content, 0, content.Size()))
+	if err != nil {
+		return fmt.Errorf("read the update: %w", err)
+	}
+	if got != want {
+		return fmt.Errorf("its pieces do not make up the %s that was signed: %w", what, update.ErrForm)
 	}
 	return nil
 }
 
-// check makes sure that the UKI starts what the head says, and that the cluster part is what the UKI will hold it to:
-// what the kernel would refuse is to be refused here.
+// check refuses a UKI that does not start what the head says, and a cluster part that is not what the UKI will hold it
+// to: what the kernel would refuse is to be refused here.
 func (s source) check() error {
+	if err := s.sound(); err != nil {
+		return Refusal{err.Error()}
+	}
+	return nil
+}
+
+func (s source) sound() error {
 	h := s.Head
 	if _, err := pe.NewFile(s.UKI); err != nil {
 		return fmt.Errorf("the UKI of the update is not a program that firmware starts: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"spore/storage/pieces"
 	"spore/storage/verity"
 	"spore/wire/update"
 )
@@ -32,9 +33,9 @@ func (w *writer) checkRoot() (*verity.Hasher, error) {
 	}
 	fresh, note := w.root.Fresh()
 	w.note = note
-	buf := make([]byte, piece)
+	buf := make([]byte, bulk)
 	for at := int64(0); at < h.Root.Size; at += int64(len(buf)) {
-		buf = buf[:min(piece, h.Root.Size-at)]
+		buf = buf[:min(bulk, h.Root.Size-at)]
 		if n, err := fresh.ReadAt(buf, at); n < len(buf) {
 			return nil, fmt.Errorf("read the root back: %w", err)
 		}
@@ -50,6 +51,23 @@ func (w *writer) checkRoot() (*verity.Hasher, error) {
 		return nil, errDiffers
 	}
 	return tree, nil
+}
+
+// dropWrong has all pieces that the free slot does not hold be asked for, and tells how many those are.
+func (t *transfer) dropWrong() (wrong int, err error) {
+	fresh, _ := t.w.root.Fresh()
+	buf := make([]byte, pieces.MaxPiece)
+	for i, p := range t.root.index {
+		b := buf[:p.Size]
+		if n, _ := fresh.ReadAt(b, t.root.find.Offset(i)); n == len(b) && p.Same(b) {
+			continue
+		}
+		t.root.unmark(i)
+		wrong++
+	}
+	// From now on a root that is not right is the disk's fault.
+	t.root.unheld = false
+	return wrong, t.root.save()
 }
 
 // writeVerity writes the hash tree of the root, and behind it the index of its pieces, for the update that comes

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"bytes"
+	"errors"
 	"io"
 
 	"spore/agent/bootdisk"
@@ -14,15 +15,16 @@ import (
 func (t *transfer) searchBoot() error {
 	w := t.w
 	content := w.entries.running.content
-	x, err := pieces.OfProgram(content, content.Size())
-	if err == nil {
-		err = t.copy(t.boot, content, pieces.NewFinder(x), x)
-	} else {
-		w.m.Say("of the UKI that runs nothing is taken: " + err.Error())
-		err = nil
+	var failed error
+	err := pieces.EachOfProgram(content, content.Size(), func(piece []byte) error {
+		failed = t.boot.putAll(pieces.SumOf(piece), piece)
+		return failed
+	})
+	if failed != nil {
+		return failed
 	}
 	if err != nil {
-		return err
+		w.m.Say("not all of the UKI that runs can be taken: " + err.Error())
 	}
 	// Where the pieces of these end is not known: one in the same place counts.
 	if err := t.samePlace(w.part(w.runningCluster()), w.head.UKI.Size); err != nil {
@@ -66,34 +68,8 @@ func (w *writer) runningCluster() gpt.Partition {
 	return p
 }
 
-// copy copies the pieces of a share that something else has too, of which it is known where. Each is held to its
-// hash. What cannot be read is not there.
-func (t *transfer) copy(s *share, from io.ReaderAt, find *pieces.Finder, index pieces.Index) error {
-	buf := make([]byte, pieces.MaxPiece)
-	for i, p := range s.index {
-		if s.has(i) {
-			continue
-		}
-		for _, n := range find.Find(p.Sum) {
-			if index[n].Size != p.Size {
-				continue
-			}
-			b := buf[:p.Size]
-			if s.out != nil {
-				if got, _ := from.ReadAt(b, find.Offset(int(n))); got < len(b) || !p.Same(b) {
-					continue
-				}
-			}
-			if err := s.put(i, b); err != nil {
-				return err
-			}
-			break
-		}
-	}
-	return nil
-}
-
-// searchRoot copies the pieces of the root that runs.
+// searchRoot copies the pieces of the root that runs. They are held to no hash of their own: that of the whole root, of
+// what the slot holds in the end, covers them all, and almost always they are right.
 func (t *transfer) searchRoot() error {
 	w := t.w
 	x, err := w.runningIndex()
@@ -106,11 +82,73 @@ func (t *transfer) searchRoot() error {
 		}
 		w.m.Say("copying what the root that runs has of the new one")
 	}
-	if err := t.copy(t.root, w.part(w.runs.root), pieces.NewFinder(x), x); err != nil {
-		return err
+	// What is copied is read once, and the root that runs has its own in the host's memory.
+	disk, _ := w.disk.Fresh()
+	from := io.NewSectionReader(disk, w.runs.root.Start, w.runs.root.Size)
+	for _, r := range t.root.runs(x) {
+		if err := t.root.copy(from, r); err != nil {
+			return err
+		}
 	}
 	t.root.searched = true
 	return t.root.save()
+}
+
+// run is what two files have in common: so many pieces from the number first on, which follow each other from an
+// offset of the other file on, too.
+type run struct {
+	first, count int
+	from, size   int64
+}
+
+// runs are the pieces that are not there and that another file has by its index. None is longer than what is written
+// until the progress is kept.
+func (s *share) runs(other pieces.Index) (list []run) {
+	find := pieces.NewFinder(other)
+	next := 0 // The piece of the other file that follows the last run.
+	for i, p := range s.index {
+		if s.has(i) {
+			continue
+		}
+		if last := len(list) - 1; last >= 0 && list[last].first+list[last].count == i && next < len(other) &&
+			other[next] == p && list[last].size < saveEvery {
+			list[last].count++
+			list[last].size += p.Size
+			next++
+			continue
+		}
+		if at := find.Find(p.Sum); len(at) > 0 && other[at[0]].Size == p.Size {
+			list = append(list, run{i, 1, find.Offset(int(at[0])), p.Size})
+			next = int(at[0]) + 1
+		}
+	}
+	return list
+}
+
+// copy copies a run of another file. What cannot be read is not there.
+func (s *share) copy(from io.ReaderAt, r run) error {
+	s.unheld = s.out != nil
+	err := s.write(from, r.from, s.find.Offset(r.first), r.size)
+	var failed unread
+	switch {
+	case errors.As(err, &failed) && r.count > 1:
+		for i := r.first; i < r.first+r.count; i++ {
+			size := s.index[i].Size
+			if err := s.copy(from, run{i, 1, r.from, size}); err != nil {
+				return err
+			}
+			r.from += size
+		}
+		return nil
+	case errors.As(err, &failed):
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := r.first; i < r.first+r.count; i++ {
+		s.mark(i)
+	}
+	return s.saveSome()
 }
 
 // runningIndex is the index of the root that runs, behind its hash tree. It is not trusted.

@@ -11,13 +11,17 @@
 //  1. Indexes, UKI and cluster part are kept in the working directory. What this machine would not start is refused.
 //  2. Entries on the ESP that start another root than what runs go away, and the partitions of the free root get
 //     GUIDs that nobody looks for: they are about to be overwritten.
-//  3. Pieces of the root are copied from the root that runs, and taken from messages. All of it is read back, and has
-//     to have the root hash that was signed. Its hash tree and its index are written.
+//  3. Pieces of the root are copied from the root that runs, and taken from messages. What comes is held to its hash as
+//     it comes. What is copied is not: all of it is read back, and has to have the root hash that was signed, and where
+//     it has another one the wrong pieces are looked for, and come from elsewhere. Its hash tree and its index are
+//     written.
 //  4. All entries go away that do not start what runs. The cluster part is written.
 //  5. The partitions get the GUIDs that the new image looks for, by one change of the table.
 //  6. A boot loader that differs from the one on the ESP is kept on the state partition, to be tried when the update
-//     has shown that it stays (package bootloader). The node's record says what is being staged.
-//  7. The new entry appears on the ESP with one write of one sector (package fat).
+//     has shown that it stays (package bootloader). The firmware is given boot options for the case that the first
+//     does not start. The node's record says what is being staged.
+//  7. The new entry appears on the ESP with one write of one sector (package fat). It has the hash that was signed
+//     before it has a name, and is read back.
 //
 // What runs, its partitions and its entry, are never written to.
 package slot
@@ -46,6 +50,8 @@ type Device interface {
 	// Fresh reads what is on the medium, past the host's memory; the note says why that is not possible, if it is
 	// not.
 	Fresh() (r io.ReaderAt, note string)
+	// Through writes past the host's memory, as far as blocks are written whole. Sync flushes that, too.
+	Through() io.WriterAt
 	Close() error
 }
 
@@ -66,6 +72,8 @@ type Machine struct {
 	// Record is the path of the node's record, Work a directory for what has come of an update, Loader that of a boot
 	// loader that is to be tried (package bootloader).
 	Record, Work, Loader string
+	// Vars is the directory of efivarfs; empty for a machine whose firmware keeps no boot options.
+	Vars string
 	// Counter is that of the node's TPM, which knows of a record that was put back. Nil where it has none, or where
 	// NoCounter says why its TPM does not count.
 	Counter   nvcounter.Device
@@ -207,11 +215,11 @@ func (t *transfer) run(msg *Message, r Record) (Result, error) {
 
 // change says what the update makes different.
 func (w *writer) change() (*update.Change, error) {
-	runs, err := update.Sum(io.NewSectionReader(w.entries.running.content, 0, w.entries.running.content.Size()))
+	another, err := w.anotherUKI()
 	if err != nil {
-		return nil, fmt.Errorf("read the UKI that runs: %w", err)
+		return nil, err
 	}
-	c := &update.Change{Root: w.newRoot, UKI: runs != w.head.UKI, To: w.head.Root.Versions, Risks: w.risks}
+	c := &update.Change{Root: w.newRoot, UKI: another, To: w.head.Root.Versions, Risks: w.risks}
 	if c.Loader, err = w.newLoader(); err != nil {
 		return nil, err
 	}
@@ -224,6 +232,20 @@ func (w *writer) change() (*update.Change, error) {
 	return c, nil
 }
 
+// anotherUKI tells whether the UKI of the update is another one than the one that runs. One that starts something else
+// is: its command line names that.
+func (w *writer) anotherUKI() (bool, error) {
+	runs := w.entries.running.content
+	if w.newRoot || w.newCluster || runs.Size() != w.head.UKI.Size {
+		return true, nil
+	}
+	sum, err := update.Sum(io.NewSectionReader(runs, 0, runs.Size()))
+	if err != nil {
+		return false, fmt.Errorf("read the UKI that runs: %w", err)
+	}
+	return sum != w.head.UKI, nil
+}
+
 // write puts an update of which all pieces are there on the disk.
 func (t *transfer) write(r Record) (Result, error) {
 	w := t.w
@@ -232,11 +254,12 @@ func (t *transfer) write(r Record) (Result, error) {
 		return Result{}, err
 	}
 	if err := w.sameSigners(s); err != nil {
-		return Result{}, err
+		return Result{}, t.orKeptWrong(s, err)
 	}
 	if !w.newRoot && !w.newCluster {
 		change, err := w.change()
 		if err == nil {
+			w.fallBack()
 			err = w.keepLoader(s)
 		}
 		return Result{Change: change}, err
@@ -244,6 +267,9 @@ func (t *transfer) write(r Record) (Result, error) {
 	if t.root != nil {
 		if err := t.writeRoot(); err != nil {
 			return Result{}, err
+		}
+		if lacks := t.lacks(); lacks != nil {
+			return Result{Lacks: lacks, NewRoot: w.newRoot}, nil
 		}
 		if err := w.lookAtRoot(); err != nil {
 			return Result{}, err
@@ -263,18 +289,27 @@ func (t *transfer) write(r Record) (Result, error) {
 	if err := w.keepLoader(s); err != nil {
 		return Result{}, err
 	}
+	w.fallBack()
 	out, err := w.start(s, r)
-	if err == nil {
-		err = w.m.dropWork()
+	if err != nil {
+		return out, t.orKeptWrong(s, err)
 	}
-	return out, err
+	return out, w.m.dropWork()
 }
 
-// writeRoot holds the root in the free slot to its hash, and writes its hash tree.
+// writeRoot holds the root in the free slot to its hash, and writes its hash tree. Where pieces were copied from the
+// root that runs and do not make up the new one, the wrong ones are found, and are lacking again: they come from
+// elsewhere then, and each is held to its hash.
 func (t *transfer) writeRoot() error {
 	w := t.w
 	w.m.Say("reading the root back")
 	tree, err := w.checkRoot()
+	if errors.Is(err, errDiffers) && t.root.unheld {
+		w.m.Say("the new root is not right: looking for pieces that the root that runs does not have as its index says")
+		if wrong, err := t.dropWrong(); wrong > 0 || err != nil {
+			return err
+		}
+	}
 	if errors.Is(err, errDiffers) {
 		// Nobody shall take it for what its GUIDs say, if they do.
 		t.root.forget()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -396,8 +397,25 @@ func TestADiskThatKeepsSomethingElseIsFoundOut(t *testing.T) {
 	}
 }
 
+// What a cut left on the ESP without a name is no reason to refuse an update.
+func TestRoomThatACutLeftTakenIsGivenBack(t *testing.T) {
+	before := newDisk(t, oldSystem)
+	disk := before.clone()
+	e := editESP(t, disk)
+	n := e.Free() - 4<<20
+	content := bytes.NewReader(make([]byte, n))
+	require.NoError(t, e.Create("/loader", "of somebody", n, content, time.Unix(1_800_000_000, 0)))
+	disk = disk.cut(before, len(disk.ops)-2, nil) // All is there but its name.
+	m := machineOf(t, disk, oldSystem)
+	_, err := both.push(t, m, 2, nil)
+	require.NoError(t, err)
+	boots(t, disk, both)
+}
+
 // wornContent keeps directories and tables, and loses a bit of what is in files.
 type wornContent struct{ window }
+
+func (w *wornContent) Through() io.WriterAt { return w }
 
 func (w *wornContent) WriteAt(b []byte, off int64) (int, error) {
 	b = bytes.Clone(b)

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,8 @@ type transfer struct {
 	// boot is of UKI, cluster part and boot loader; root is nil where the update has the root that runs.
 	boot, root *share
 	files      *bootFiles
-	// opened says that the free slot may be written to; held that UKI and cluster part were held to their hashes.
-	opened, held bool
+	// opened says that the free slot may be written to.
+	opened bool
 }
 
 // begun is what the working directory remembers of the update that is on its way.
@@ -74,7 +75,7 @@ func (w *writer) begin() (_ *transfer, err error) {
 		return t, nil
 	}
 	if t.root != nil {
-		t.root.out = w.root
+		t.root.out, t.root.atOnce = pastMemory{w.root}, bulk
 	}
 	t.files, err = openBootFiles(dir, h, t.boot.left < len(t.boot.index))
 	t.boot.out = t.files
@@ -177,18 +178,13 @@ func (t *transfer) object(content []byte) error {
 			continue
 		}
 		was := s.left
-		for _, i := range s.find.Find(sum) {
-			if s.has(int(i)) || s.index[i].Size != int64(len(content)) {
-				continue
-			}
-			if s == t.root {
-				if err := t.openSlot(); err != nil {
-					return err
-				}
-			}
-			if err := s.put(int(i), content); err != nil {
+		if s == t.root && s.lacks(sum, int64(len(content))) {
+			if err := t.openSlot(); err != nil {
 				return err
 			}
+		}
+		if err := s.putAll(sum, content); err != nil {
+			return err
 		}
 		if was > 0 && s.left == 0 {
 			if err := t.advance(); err != nil {
@@ -220,42 +216,46 @@ func (t *transfer) advance() error {
 	return nil
 }
 
-// checkBoot refuses a UKI that this machine would not start, before anything of the disk is written.
+// checkBoot refuses a UKI that this machine would not start, before anything of the disk is written. Its pieces were
+// held to their hashes as they came; all of it is held to the signed one where it is started from, on the ESP.
 func (t *transfer) checkBoot() error {
-	s, err := t.source()
-	if err != nil {
+	if err := t.boot.save(); err != nil {
 		return err
 	}
-	if err := t.w.sameSigners(s); err != nil {
-		return err
+	s := t.files.source(t.w.head)
+	if err := cmp.Or(s.check(), t.w.sameSigners(s)); err != nil {
+		return t.orKeptWrong(s, err)
 	}
 	t.boot.checked = true
 	return t.boot.save()
 }
 
-// source is the UKI, the cluster part and the boot loader of the update, held to their hashes and to each other.
+// source is the UKI, the cluster part and the boot loader of the update, held to each other.
 func (t *transfer) source() (source, error) {
 	if err := t.boot.save(); err != nil {
 		return source{}, err
 	}
 	s := t.files.source(t.w.head)
-	if !t.held {
-		if err := s.hold(); err != nil {
-			// The pieces were right, or the disk lost some: they are asked for again.
-			t.boot.forget()
-			return source{}, err
-		}
-		t.held = true
-	}
-	if err := s.check(); err != nil {
-		return source{}, Refusal{err.Error()}
+	if err := cmp.Or(s.hold(), s.check()); err != nil {
+		return source{}, t.orKeptWrong(s, err)
 	}
 	return s, nil
 }
 
+// orKeptWrong is the error of something that is wrong with UKI, cluster part or boot loader, or another one where they
+// are not what was signed: their pieces were right as they came, so that the working files have lost something. All of
+// them are asked for again then.
+func (t *transfer) orKeptWrong(s source, err error) error {
+	if kept := cmp.Or(s.hold(), s.holdUKI()); kept != nil {
+		t.boot.forget()
+		return kept
+	}
+	return err
+}
+
 // forget has all pieces be asked for again.
 func (s *share) forget() {
-	s.progress = newProgress(len(s.index))
+	s.progress, s.kept = newProgress(len(s.index)), nil
 	os.Remove(s.file(".progress"))
 }
 

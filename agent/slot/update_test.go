@@ -217,6 +217,9 @@ func TestAPowerCutAtAnyPointOfAnUpdateOfTheRoot(t *testing.T) {
 		"where a cut left the backup of the partition table alone": {system: both, prepare: func(t *testing.T, disk *medium, m *Machine) {
 			disk.put(make([]byte, 512), 512)
 		}},
+		"where two pieces are copied wrong": {system: both, prepare: func(t *testing.T, disk *medium, m *Machine) {
+			swapped(t, disk)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -572,7 +575,10 @@ func TestProgressThatIsNoneIsNoProgress(t *testing.T) {
 	for _, i := range []int{0, 3, 10, 3} {
 		p.mark(i)
 	}
-	p.searched = true
+	p.mark(7)
+	p.unmark(7)
+	p.unmark(1)
+	p.searched, p.unheld = true, true
 	require.Equal(t, 8, p.left)
 	good := p.encode(key)
 	again, ok := parseProgress(good, key, 11)
@@ -581,7 +587,8 @@ func TestProgressThatIsNoneIsNoProgress(t *testing.T) {
 	change := func(at int, to byte) []byte { b := bytes.Clone(good); b[at] = to; return b }
 	for name, bad := range map[string][]byte{
 		"nothing": nil, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0), "another magic": change(0, 'x'),
-		"of something else": change(8, 2), "an unknown flag": change(progressHead-1, 4), "a piece that is not there": change(len(good)-1, 8),
+		"of something else": change(8, 2), "an unknown flag": change(progressHead-1, 8),
+		"a piece that is not there": change(len(good)-1, 8),
 	} {
 		got, ok := parseProgress(bad, key, 11)
 		require.False(t, ok, name)

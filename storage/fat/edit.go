@@ -18,6 +18,10 @@ type Device interface {
 	Sync() error
 }
 
+// through is what a Device may have besides: a way to write past the host's memory, which Sync flushes, too. The
+// content of files is written so, which takes a processor less than half as long.
+type through interface{ Through() io.WriterAt }
+
 // ErrFull is in the error for what does not fit.
 var ErrFull = errors.New("there is not enough room on it")
 
@@ -43,6 +47,13 @@ const maxTable = 16 << 20
 
 const badCluster = 0x0ffffff7
 
+// How many bytes of content are written at once where they are neighbours, and how many of a table are read; no
+// cluster is larger.
+const (
+	atOnce      = 1 << 20
+	tableAtOnce = 64 << 10
+)
+
 // Edit opens a filesystem of size bytes, makes its copies of the allocation table alike and gives back clusters that
 // belong to no file.
 func Edit(dev Device, size int64) (*Editor, error) {
@@ -62,12 +73,14 @@ func Edit(dev Device, size int64) (*Editor, error) {
 	for i := range int64(b[16]) {
 		e.tables = append(e.tables, f.table+i*int64(le.Uint32(b[36:]))*e.sector)
 	}
-	raw := make([]byte, (int64(f.clusters)+2)*4)
-	if _, err := dev.ReadAt(raw, f.table); err != nil {
-		return nil, fmt.Errorf("read FAT: %w", err)
-	}
-	for i := 0; i < len(raw); i += 4 {
-		e.entries = append(e.entries, le.Uint32(raw[i:]))
+	e.entries = make([]uint32, int64(f.clusters)+2)
+	err = e.readTable(f.table, func(at int64, block []byte) {
+		for i := range e.entries[at : at+int64(len(block)/4)] {
+			e.entries[at+int64(i)] = le.Uint32(block[4*i:])
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := e.reclaim(); err != nil {
 		return nil, err
@@ -99,22 +112,35 @@ func (e *Editor) reclaim() error {
 			e.set(uint32(c), 0, changed)
 		}
 	}
-	there := make([]byte, e.sector)
-	for at := int64(0); at < int64(len(e.entries))*4; at += e.sector {
-		want := e.tableSector(at / e.sector)
-		for _, table := range e.tables[1:] {
-			if _, err := e.dev.ReadAt(there, table+at); err != nil {
-				return fmt.Errorf("read FAT: %w", err)
+	for _, table := range e.tables[1:] {
+		err := e.readTable(table, func(at int64, block []byte) {
+			for i, v := range e.entries[at : at+int64(len(block)/4)] {
+				if binary.LittleEndian.Uint32(block[4*i:]) != v {
+					changed[4*(at+int64(i))/e.sector] = true
+				}
 			}
-			if string(there[:len(want)]) != string(want) {
-				changed[at/e.sector] = true
-			}
+		})
+		if err != nil {
+			return err
 		}
 	}
 	if len(changed) == 0 {
 		return nil
 	}
 	return e.writeTable(changed)
+}
+
+// readTable reads a copy of the table: the entries from a number on, as they are on the device.
+func (e *Editor) readTable(table int64, each func(at int64, block []byte)) error {
+	buf := make([]byte, tableAtOnce)
+	for at, count := int64(0), int64(len(e.entries)); at < count; at += tableAtOnce / 4 {
+		block := buf[:min(tableAtOnce, 4*(count-at))]
+		if _, err := e.dev.ReadAt(block, table+4*at); err != nil {
+			return fmt.Errorf("read FAT: %w", err)
+		}
+		each(at, block)
+	}
+	return nil
 }
 
 // mark marks the clusters of a directory and all that is in it.
@@ -328,19 +354,30 @@ func (e *Editor) replace(dir, name string, size int64, content io.Reader, when t
 	return e.reclaim()
 }
 
-// fill writes the content into clusters, and flushes it.
+// fill writes the content into clusters, and flushes it. Neighbours are written at once.
 func (e *Editor) fill(clusters []uint32, size int64, content io.Reader) error {
-	buf := make([]byte, e.cluster)
-	for _, c := range clusters {
-		n := min(size, e.cluster)
-		clear(buf)
-		if _, err := io.ReadFull(content, buf[:n]); err != nil {
+	out := io.WriterAt(e.dev)
+	if d, ok := e.dev.(through); ok {
+		out = d.Through()
+	}
+	buf := make([]byte, max(e.cluster, atOnce))
+	for len(clusters) > 0 {
+		run := 1
+		most := min(len(clusters), int(int64(len(buf))/e.cluster))
+		for run < most && clusters[run] == clusters[0]+uint32(run) {
+			run++
+		}
+		part := buf[:int64(run)*e.cluster]
+		n := min(size, int64(len(part)))
+		clear(part[n:])
+		if _, err := io.ReadFull(content, part[:n]); err != nil {
 			return fmt.Errorf("read the content: %w", err)
 		}
-		if _, err := e.dev.WriteAt(buf, e.data+int64(c-2)*e.cluster); err != nil {
+		if _, err := out.WriteAt(part, e.data+int64(clusters[0]-2)*e.cluster); err != nil {
 			return fmt.Errorf("write the content: %w", err)
 		}
 		size -= n
+		clusters = clusters[run:]
 	}
 	return e.sync()
 }

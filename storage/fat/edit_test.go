@@ -165,6 +165,56 @@ func TestFilesAreMadeRenamedAndRemoved(t *testing.T) {
 	}
 }
 
+// Neighbours are written at once, and where there are no more the next place is found.
+func TestALargeFileFillsWhatIsFree(t *testing.T) {
+	for name, o := range map[string]fat.Options{
+		"a cluster a sector": {Size: 64 * mib, Files: espFiles},
+		"clusters of 4 KiB":  {Size: 320 * mib, Files: espFiles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := makeDisk(t, o)
+			e := edit(t, m)
+			want := content(t, m.data)
+			rng := rand.New(rand.NewPCG(1, 2))
+			create := func(name string, size int) {
+				text := make([]byte, size)
+				for i := range text {
+					text[i] = byte(rng.Uint32())
+				}
+				require.NoError(t, e.Create("/EFI/Linux", name, int64(size), bytes.NewReader(text), time.Now()))
+				want["/EFI/Linux/"+name] = string(text)
+			}
+			for i := range 8 {
+				create(fmt.Sprintf("small%d", i), 300_000)
+			}
+			for i := 0; i < 8; i += 2 {
+				require.NoError(t, e.Remove("/EFI/Linux", fmt.Sprintf("small%d", i)))
+				delete(want, fmt.Sprintf("/EFI/Linux/small%d", i))
+			}
+			m.ops = nil
+			create("large", 5*mib+1)
+			require.Less(t, len(m.ops), 200)
+			require.Equal(t, want, content(t, m.data))
+			requireSound(t, m.data)
+		})
+	}
+}
+
+func TestACopyOfTheTableThatDiffersIsMended(t *testing.T) {
+	m := makeDisk(t, fat.Options{Size: 64 * mib, Files: espFiles})
+	good := bytes.Clone(m.data)
+	reserved, sectors := int(m.data[14])|int(m.data[15])<<8, int(m.data[36])|int(m.data[37])<<8
+	table := (reserved + sectors) * 512
+	for _, at := range []int{table, table + 70_000, table + 400_001} {
+		copy(m.data, good)
+		m.ops = nil
+		m.data[at] ^= 1
+		edit(t, m)
+		require.True(t, bytes.Equal(good, m.data), at)
+		require.NotEmpty(t, m.ops)
+	}
+}
+
 func TestWhatCannotBeDoneChangesNothing(t *testing.T) {
 	m := makeDisk(t, fat.Options{Size: 64 * mib, Files: espFiles})
 	before := bytes.Clone(m.data)

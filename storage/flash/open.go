@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +63,7 @@ func open(path string, flags int) (*File, error) {
 		d.f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if d.direct, err = os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0); err != nil {
+	if d.direct, err = os.OpenFile(path, flags&unix.O_ACCMODE|unix.O_DIRECT, 0); err != nil {
 		d.note = "read back through the host's memory, since " + path + " cannot be read past it (O_DIRECT)"
 	}
 	return d, nil
@@ -115,6 +116,11 @@ func (d *File) Fresh() (io.ReaderAt, string) {
 	return dropped{d}, d.note
 }
 
+// Through writes past the host's memory what of a write is whole blocks of 4096 bytes of the disk, and is as a write of
+// WriteAt for what is not, and where the disk cannot be written so. Sync flushes both. It is for large content that
+// nobody reads soon: the copy to the host's memory is most of what a write costs a processor.
+func (d *File) Through() io.WriterAt { return through{d} }
+
 // Reread has the kernel look for the partitions of the disk again, where something waits for them; that they are in use is no
 // error, since nothing has to read them now.
 func (d *File) Reread() {
@@ -138,8 +144,19 @@ func (d *File) Close() error {
 // direct reads past the page cache (open(2), O_DIRECT), which wants everything aligned.
 type direct struct{ d *File }
 
-// ReadAt implements io.ReaderAt.
+// ReadAt implements io.ReaderAt. What is aligned is read to where it is wanted; else whole blocks are read first.
 func (r direct) ReadAt(b []byte, off int64) (int, error) {
+	if off%alignment == 0 && len(b)%alignment == 0 && isAligned(b) {
+		n, err := r.d.readBlocks(b, off)
+		if err == nil && n < len(b) {
+			err = io.EOF
+		}
+		return n, err
+	}
+	return r.unaligned(b, off)
+}
+
+func (r direct) unaligned(b []byte, off int64) (int, error) {
 	d := r.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,9 +172,24 @@ func (r direct) ReadAt(b []byte, off int64) (int, error) {
 			return 0, fmt.Errorf("take memory to read: %w", err)
 		}
 	}
-	got := int64(0)
-	for got < need {
-		n, err := unix.Pread(int(d.direct.Fd()), d.buf[got:need], from+got)
+	got, err := d.readBlocks(d.buf[:need], from)
+	if err != nil {
+		return 0, err
+	}
+	n := copy(b, d.buf[min(off-from, int64(got)):got])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// isAligned tells whether memory begins where the kernel takes it for a block.
+func isAligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%alignment == 0 }
+
+// readBlocks reads whole blocks into aligned memory. Fewer are read at the end of the disk.
+func (d *File) readBlocks(b []byte, off int64) (got int, err error) {
+	for got < len(b) {
+		n, err := unix.Pread(int(d.direct.Fd()), b[got:], off+int64(got))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -167,15 +199,50 @@ func (r direct) ReadAt(b []byte, off int64) (int, error) {
 		if n == 0 {
 			break
 		}
-		if got += int64(n); n%alignment != 0 {
+		if got += n; n%alignment != 0 {
 			break // The end: the last sectors of a disk may be no whole 4096 bytes.
 		}
 	}
-	n := copy(b, d.buf[min(off-from, got):got])
-	if n < len(b) {
-		return n, io.EOF
+	return got, nil
+}
+
+// through writes past the page cache, as far as it can.
+type through struct{ d *File }
+
+// WriteAt implements io.WriterAt. The kernel keeps what is written in both ways apart by pages of its memory, and no
+// page is smaller than a block here.
+func (t through) WriteAt(b []byte, off int64) (int, error) {
+	head := min(int64(len(b)), (alignment-off%alignment)%alignment)
+	end := head + (int64(len(b))-head)/alignment*alignment
+	done := 0
+	for _, part := range []struct {
+		b     []byte
+		write func([]byte, int64) (int, error)
+	}{{b[:head], t.d.f.WriteAt}, {b[head:end], t.d.writeBlocks}, {b[end:], t.d.f.WriteAt}} {
+		if len(part.b) == 0 {
+			continue
+		}
+		n, err := part.write(part.b, off+int64(done))
+		if done += n; err != nil {
+			return done, err
+		}
 	}
-	return n, nil
+	return done, nil
+}
+
+// writeBlocks writes whole blocks past the page cache. What is refused so is written as any other: some filesystems
+// open a file so, and refuse to write it.
+func (d *File) writeBlocks(b []byte, off int64) (int, error) {
+	if d.direct == nil || !isAligned(b) {
+		return d.f.WriteAt(b, off)
+	}
+	n, err := d.direct.WriteAt(b, off)
+	if errors.Is(err, unix.EINVAL) {
+		var rest int
+		rest, err = d.f.WriteAt(b[n:], off+int64(n))
+		n += rest
+	}
+	return n, err
 }
 
 // dropped asks the kernel to forget what it has in memory before it reads.

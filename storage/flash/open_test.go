@@ -56,6 +56,55 @@ func TestReadsPastTheHostsMemoryAreOfAnyPlaceAndLength(t *testing.T) {
 	require.Error(t, readFull(fresh, make([]byte, 1), 4*mebi))
 }
 
+func TestWritesPastTheHostsMemoryAreOfAnyPlaceAndLength(t *testing.T) {
+	dirs := map[string]string{"on a disk": t.TempDir()}
+	if shm, err := os.MkdirTemp("/dev/shm", "spore-flash-*"); err == nil {
+		t.Cleanup(func() { os.RemoveAll(shm) })
+		dirs["where the file system may have none"] = shm
+	}
+	for name, dir := range dirs {
+		t.Run(name, func(t *testing.T) {
+			name := filepath.Join(dir, "disk.img")
+			want := noise(4, 3*mebi+512)
+			require.NoError(t, os.WriteFile(name, want, 0o600))
+			f, err := Open(name)
+			require.NoError(t, err)
+			defer f.Close()
+			content := noise(5, 2*mebi+1)
+			for i, w := range [][2]int{
+				{0, 512}, {512, 512}, {1000, 5000}, {4096, 4096}, {0, mebi}, {17, mebi}, {4096, mebi + 1},
+				{8191, 2}, {2*mebi + 17, mebi}, {9, 0},
+			} {
+				from := i % 2 // Memory that is aligned, and some that is not.
+				b := content[from : from+w[1]]
+				n, err := f.Through().WriteAt(b, int64(w[0]))
+				require.NoError(t, err, "%v", w)
+				require.Equal(t, len(b), n)
+				copy(want[w[0]:], b)
+				if i == 4 { // What was written through the memory is not lost.
+					_, err = f.WriteAt([]byte("here"), 4090)
+					require.NoError(t, err)
+					copy(want[4090:], "here")
+				}
+			}
+			require.NoError(t, f.Sync())
+			fresh, _ := f.Fresh()
+			got := make([]byte, len(want))
+			require.NoError(t, readFull(fresh, got, 0))
+			require.True(t, bytes.Equal(want, got))
+			require.NoError(t, readFull(f, got, 0))
+			require.True(t, bytes.Equal(want, got))
+		})
+	}
+	f, err := OpenRead(fileOf(t, t.TempDir()))
+	require.NoError(t, err)
+	defer f.Close()
+	for _, size := range []int{10, 8192} {
+		_, err := f.Through().WriteAt(make([]byte, size), 0)
+		require.Error(t, err, "it was opened to be read")
+	}
+}
+
 func TestWhereThereIsNoDirectReadingItIsSaid(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "spore-flash-*")
 	if err != nil {

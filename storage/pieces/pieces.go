@@ -10,8 +10,8 @@
 //	hashes      32 bytes each
 //
 // The pieces follow each other without a gap from the first byte of the file. An index is not trusted for being there:
-// who copies a piece compares its hash, and the whole has a hash of its own. Whatever makes pieces decides where they
-// end.
+// who takes a piece from outside compares its hash, and the whole has a hash of its own. Whatever makes pieces decides
+// where they end.
 package pieces
 
 import (
@@ -152,10 +152,27 @@ func notEOF(err error) error {
 // Cut makes the index of size bytes of r: a piece ends at each of the offsets, which rise, and a longer one after every
 // limit bytes.
 func Cut(r io.ReaderAt, size int64, at []int64, limit int64) (Index, error) {
-	if limit < 1 || limit > MaxPiece {
-		return nil, fmt.Errorf("internal error: pieces of %d bytes", limit)
-	}
 	var x Index
+	if err := cut(r, size, at, limit, x.add); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// add adds a piece with this content.
+func (x *Index) add(content []byte) error {
+	if len(*x) == MaxCount {
+		return fmt.Errorf("more than %d pieces", MaxCount)
+	}
+	*x = append(*x, Piece{int64(len(content)), sha256.Sum256(content)})
+	return nil
+}
+
+// cut reads the pieces of Cut one after the other.
+func cut(r io.ReaderAt, size int64, at []int64, limit int64, each func(content []byte) error) error {
+	if limit < 1 || limit > MaxPiece {
+		return fmt.Errorf("internal error: pieces of %d bytes", limit)
+	}
 	buf := make([]byte, limit)
 	for from := int64(0); from < size; {
 		for len(at) > 0 && at[0] <= from {
@@ -167,15 +184,14 @@ func Cut(r io.ReaderAt, size int64, at []int64, limit int64) (Index, error) {
 		}
 		b := buf[:to-from]
 		if n, err := r.ReadAt(b, from); n < len(b) {
-			return nil, fmt.Errorf("read %d bytes at %d: %w", len(b), from, notEOF(err))
+			return fmt.Errorf("read %d bytes at %d: %w", len(b), from, notEOF(err))
 		}
-		if len(x) == MaxCount {
-			return nil, fmt.Errorf("more than %d pieces", MaxCount)
+		if err := each(b); err != nil {
+			return err
 		}
-		x = append(x, Piece{int64(len(b)), sha256.Sum256(b)})
 		from = to
 	}
-	return x, nil
+	return nil
 }
 
 // Same tells whether content is the piece.

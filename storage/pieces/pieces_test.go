@@ -3,10 +3,14 @@ package pieces
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/test/testpe"
 )
 
 func some(t *testing.T) (data []byte, x Index) {
@@ -41,6 +45,39 @@ func TestPiecesEndWhereTheyAreToldAndAfterTheLimit(t *testing.T) {
 	require.ErrorContains(t, err, "unexpected EOF")
 	_, err = Cut(bytes.NewReader(data), 1, nil, MaxPiece+1)
 	require.ErrorContains(t, err, "internal error")
+}
+
+func TestThePiecesOfAProgramBeginWithItsSections(t *testing.T) {
+	kernel := bytes.Repeat([]byte("kernel "), 100_000)
+	program := testpe.Program(
+		testpe.Section{Name: ".cmdline", Data: []byte("quiet")}, testpe.Section{Name: ".linux", Data: kernel})
+	x, err := OfProgram(bytes.NewReader(program), int64(len(program)))
+	require.NoError(t, err)
+	require.Equal(t, int64(len(program)), x.Size())
+	require.True(t, slices.ContainsFunc(x, func(p Piece) bool { return p.Same(kernel[:programPiece]) }))
+	var all []byte
+	var sums []Sum
+	each := func(content []byte) error {
+		all = append(all, content...)
+		sums = append(sums, SumOf(content))
+		return nil
+	}
+	require.NoError(t, EachOfProgram(bytes.NewReader(program), int64(len(program)), each))
+	require.Equal(t, program, all)
+	for i, p := range x {
+		require.Equal(t, p.Sum, sums[i])
+	}
+
+	stop := errors.New("stop")
+	err = EachOfProgram(bytes.NewReader(program), int64(len(program)), func([]byte) error { return stop })
+	require.ErrorIs(t, err, stop)
+	err = EachOfProgram(bytes.NewReader(program), int64(len(program))+1, each)
+	require.ErrorContains(t, err, "unexpected EOF")
+	x, err = OfProgram(bytes.NewReader(program), int64(len(program))+1)
+	require.ErrorContains(t, err, "unexpected EOF")
+	require.Nil(t, x)
+	_, err = OfProgram(bytes.NewReader(kernel), int64(len(kernel)))
+	require.ErrorContains(t, err, "cut a program into pieces")
 }
 
 func TestAnIndexIsReadAsItWasWritten(t *testing.T) {

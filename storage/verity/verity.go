@@ -92,6 +92,10 @@ type Hasher struct {
 	o      Options
 	blocks int64
 	leaves []byte // the lowest level, or the root hash where a single block has none
+	// made are the levels from the lowest to the top, and root their hash, once Finish was called.
+	finished bool
+	made     [][]byte
+	root     [sha256.Size]byte
 }
 
 // NewHasher begins the tree of dataSize bytes, a multiple of BlockSize and at least one block.
@@ -144,7 +148,8 @@ func (h *Hasher) readFrom(data io.ReaderAt) error {
 	return g.Wait()
 }
 
-// Finish writes superblock and tree as Format does, once all blocks were handed over; that one was not is an error.
+// Finish writes superblock and tree as Format does, once all blocks were handed over; that one was not is an error. It
+// can be called again, and nothing is handed over after it.
 func (h *Hasher) Finish(hash io.Writer) (root [sha256.Size]byte, hashSize int64, err error) {
 	fail := func(err error) ([sha256.Size]byte, int64, error) {
 		return [sha256.Size]byte{}, 0, fmt.Errorf("make a verity tree: %w", err)
@@ -154,16 +159,19 @@ func (h *Hasher) Finish(hash io.Writer) (root [sha256.Size]byte, hashSize int64,
 			return fail(fmt.Errorf("internal error: block %d of %d was not hashed", i, h.blocks))
 		}
 	}
-	tree, root := h.tree()
+	if !h.finished {
+		h.made, h.root = h.tree()
+		h.finished = true
+	}
 	if err := write(hash, superblock(h.blocks, h.o)); err != nil {
 		return fail(err)
 	}
-	for _, level := range slices.Backward(tree) { // the top comes first
+	for _, level := range slices.Backward(h.made) { // the top comes first
 		if err := write(hash, level); err != nil {
 			return fail(err)
 		}
 	}
-	return root, HashSize(h.blocks * BlockSize), nil
+	return h.root, HashSize(h.blocks * BlockSize), nil
 }
 
 // tree returns the levels from the lowest to the top.

@@ -235,7 +235,8 @@ again, of the downloads alone, has to send nothing. An updater that sends images
 `
 
 const nodeText = `The node is the agent's own code on a disk that is a file, with one process for each message as on a machine: it reads
-what it runs, copies what the new root has of it, writes what came, reads the root back and makes its hash tree.
+what it runs, copies what the new root has of it, writes what came, reads the root back and makes its hash tree. Before,
+the file has the blocks of the free root, is flushed, and is out of the host's memory.
 **hashing** is one process that reads the root of the image from the same file system, past the host's memory as the
 node reads back, and makes its SHA-256. Both are processor time, user and system, in turn, the median of the rounds;
 memory is the most of any round.

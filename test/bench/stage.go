@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"spore/agent/bootinfo"
 	"spore/agent/slot"
 	"spore/agent/state"
@@ -155,6 +157,8 @@ func (d partition) Fresh() (io.ReaderAt, string) {
 	return io.NewSectionReader(r, d.p.Start, d.p.Size), note
 }
 
+func (d partition) Through() io.WriterAt { return io.NewOffsetWriter(d.File.Through(), d.p.Start) }
+
 // addSecondSlots makes the file of an image the disk of a node: behind its partitions come those of the second
 // system, as systemd-repart makes them.
 func addSecondSlots(path string) error {
@@ -202,6 +206,32 @@ func addSecondSlots(path string) error {
 		}
 	}
 	return f.Close()
+}
+
+// settle makes the file as a disk that was there before: so many bytes of the free root have their blocks, nothing
+// waits to be written, and the host's memory has none of it. On a node none of this is the work of who takes an update.
+func settle(path string, root int64) error {
+	table, err := readTable(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	zeros := make([]byte, mib)
+	for _, p := range table.Partitions {
+		for at := int64(0); p.Name == secondSlots["root-a"] && at < root; at += mib {
+			if _, err := f.WriteAt(zeros[:min(mib, root-at)], p.Start+at); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
 }
 
 const (

@@ -348,7 +348,8 @@ func (p *publisher) newNode(ctx context.Context, w StageWork, image string) erro
 	if err != nil {
 		return err
 	}
-	return errors.Join(addSecondSlots(w.Disk), os.RemoveAll(w.State), os.MkdirAll(w.State, 0o755),
+	return errors.Join(addSecondSlots(w.Disk), settle(w.Disk, p.set.RootPieces.Size()),
+		os.RemoveAll(w.State), os.MkdirAll(w.State, 0o755),
 		os.WriteFile(w.file(), text, 0o644))
 }
 
