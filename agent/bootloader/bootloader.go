@@ -9,8 +9,11 @@
 //
 //  1. The new loader is on the state partition (Keep).
 //  2. It is written to the ESP under a name of its own, and read back; a boot option names it; BootNext names that.
-//  3. After the start it takes the place of the old one, in both places where the ESP has one, and is read back.
-//  4. The boot option and the file of its own go away.
+//  3. After the start it takes the place of the old one, and is read back. The boot option and the file of its own go
+//     away.
+//  4. The ESP has a second copy of the loader, which the firmware takes where it cannot load the first (Fallbacks). It
+//     stays the old one until the first copy has started the machine. So one of the two is always a loader that has
+//     started it, whatever the disk did with the other.
 //
 // Step can be cut off at any point and run again.
 package bootloader
@@ -149,7 +152,10 @@ func (m Machine) open(r Record) (_ *disk, err error) {
 }
 
 func (d *disk) step() error {
-	if d.r.State == Kept || d.r.State == Failed {
+	switch d.r.State {
+	case Kept:
+		return d.second()
+	case Failed:
 		return d.clean()
 	}
 	if d.r.State == Proved {
@@ -218,6 +224,10 @@ func (d *disk) try() error {
 	}
 	if err := d.m.startable(content, running); err != nil {
 		return d.fail(err.Error())
+	}
+	// The update that brought it may have been taken by an agent that gave none.
+	if err := Fallbacks(d.m.Vars, d.option.Partition, d.option.SectorSize); err != nil {
+		d.m.Say("the firmware has nothing to start where the boot loader does not: " + err.Error())
 	}
 	if err := d.offer(content); err != nil {
 		// Nothing was lost, and the next start tries again.
@@ -333,20 +343,102 @@ func (d *disk) adopt() error {
 			return err
 		}
 	}
-	for _, name := range []string{DefaultPath, SystemdPath} {
-		old, err := d.read(d.esp.FS, name)
-		if errors.Is(err, fs.ErrNotExist) && name != DefaultPath {
-			continue
+	old, unread := d.read(d.esp.FS, DefaultPath)
+	d.r.Placed = d.m.BootID
+	if err := d.become(Proved, ""); err != nil {
+		return err
+	}
+	if err := d.put(DefaultPath, content); err != nil {
+		// What the firmware starts by itself has to be whole.
+		if unread == nil {
+			err = errors.Join(err, d.put(DefaultPath, old))
+		}
+		return err
+	}
+	return d.keep()
+}
+
+// second has the second copy of the loader follow the first, once that one has started the machine. Where the second
+// copy did, the first is written once more when it was damaged, and is the one before again when it is whole and does
+// not start from its place.
+func (d *disk) second() error {
+	if err := d.withdrawn(); err != nil {
+		return err
+	}
+	first, err := d.read(d.esp.FS, DefaultPath)
+	if err != nil {
+		d.m.Say(err.Error()) // What cannot be read is not the new one.
+		first = nil
+	}
+	content, err := d.r.content(d.m.Dir)
+	if err != nil {
+		d.m.Say(err.Error())
+		return d.clean()
+	}
+	bySecond, fellBack := d.startedFrom(SystemdPath), d.fellBack()
+	switch {
+	case d.r.Placed == d.m.BootID:
+		return nil
+	case !d.r.of(first) && bySecond:
+		d.m.Say("the firmware could not load the new boot loader, which was damaged on the ESP; it is written once more")
+		d.r.Placed = d.m.BootID
+		return errors.Join(d.become(Kept, ""), d.put(DefaultPath, content))
+	case !d.r.of(first):
+		return d.clean() // Somebody wrote another one.
+	case bySecond && fellBack:
+		old, err := d.read(d.esp.FS, SystemdPath)
+		if err == nil {
+			err = d.put(DefaultPath, old)
 		}
 		if err != nil {
 			return err
 		}
-		if err := d.put(name, content); err != nil {
-			// What the firmware starts by itself has to be whole.
-			return errors.Join(err, d.put(name, old))
+		return d.fail("the firmware started it once, and does not start it from its place")
+	case !d.startedFrom(DefaultPath) && !(bySecond && d.startedAsAlways()):
+		return nil // Nothing shows that the first copy starts: the second one stays until something does.
+	}
+	if err := d.alike(content); err != nil {
+		return err
+	}
+	return d.clean()
+}
+
+// alike gives the second copy of the loader, where the ESP has one, the content of the first, which has started the
+// machine.
+func (d *disk) alike(content []byte) error {
+	_, err := d.read(d.esp.FS, SystemdPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.put(SystemdPath, content)
+}
+
+// fellBack tells whether the firmware took the second copy because the first one did not start.
+func (d *disk) fellBack() bool {
+	for i, f := range fallbacks {
+		if f.file != SystemdPath {
+			continue
+		}
+		if by, err := d.vars().Started(fallback(i, d.option.Partition, d.option.SectorSize)); err == nil && by {
+			return true
 		}
 	}
-	return d.keep()
+	return false
+}
+
+// startedAsAlways tells whether the firmware took what it takes first at each start, and no person or failure chose.
+func (d *disk) startedAsAlways() bool {
+	first, err := d.vars().IsFirst()
+	return err == nil && first
+}
+
+// startedFrom tells whether the loader that started the machine is a file on the ESP.
+func (d *disk) startedFrom(name string) bool {
+	image, from, err := efi.LoaderImage(os.DirFS(d.m.Vars))
+	return err == nil && from == d.option.Partition.GUID && strings.EqualFold(image, name)
 }
 
 // keep ends the trial of a loader that the firmware starts by itself.
@@ -355,7 +447,7 @@ func (d *disk) keep() error {
 	if err := d.become(Kept, ""); err != nil {
 		return err
 	}
-	return d.clean()
+	return d.second()
 }
 
 // fail ends the trial of a loader that is not taken.
@@ -363,6 +455,16 @@ func (d *disk) fail(why string) error {
 	d.m.Say("the boot loader stays the one before: " + why)
 	if err := d.become(Failed, why); err != nil {
 		return err
+	}
+	if d.startedFrom(DefaultPath) && d.r.Placed != d.m.BootID {
+		// The loader before it may have come so shortly before that its second copy did not follow.
+		first, err := d.read(d.esp.FS, DefaultPath)
+		if err == nil {
+			err = d.alike(first)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return d.clean()
 }
@@ -378,15 +480,23 @@ func (d *disk) become(state, problem string) error {
 
 // clean removes what the trial needed; the content on the state partition goes last.
 func (d *disk) clean() error {
+	if err := d.withdrawn(); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(d.m.Dir, contentName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the new boot loader: %w", err)
+	}
+	return nil
+}
+
+// withdrawn removes the boot option and the file of the trial.
+func (d *disk) withdrawn() error {
 	if err := d.vars().Forget(d.option); err != nil {
 		return err
 	}
 	err := d.esp.Remove(path.Dir(NextPath), path.Base(NextPath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the ESP: %w", err)
-	}
-	if err := os.Remove(filepath.Join(d.m.Dir, contentName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the new boot loader: %w", err)
 	}
 	return nil
 }

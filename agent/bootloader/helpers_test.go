@@ -259,23 +259,37 @@ func (c *computer) start(t *testing.T, good ...[]byte) []byte {
 		}
 		return nil
 	}
+	// try starts what an option names.
+	try := func(number []byte) []byte {
+		option, err := os.ReadFile(filepath.Join(c.Vars, bootoption.Name(binary.LittleEndian.Uint16(number))+globalVendor))
+		if err != nil {
+			return nil
+		}
+		o, err := bootoption.Parse(option[4:], 512)
+		require.NoError(t, err)
+		require.Equal(t, espGUID, o.Partition.GUID)
+		require.EqualValues(t, espAt, o.Partition.Start)
+		require.EqualValues(t, espSize, o.Partition.Size)
+		current := append([]byte{6, 0, 0, 0}, number[:2]...)
+		require.NoError(t, os.WriteFile(filepath.Join(c.Vars, "BootCurrent"+globalVendor), current, 0o600))
+		return started(o.File)
+	}
 	nextFile := filepath.Join(c.Vars, "BootNext"+globalVendor)
 	next, err := os.ReadFile(nextFile)
 	if err == nil {
 		require.NoError(t, os.Remove(nextFile))
-		option, err := os.ReadFile(filepath.Join(c.Vars, bootoption.Name(binary.LittleEndian.Uint16(next[4:]))+globalVendor))
-		if err == nil && !c.forgets {
-			o, err := bootoption.Parse(option[4:], 512)
-			require.NoError(t, err)
-			require.Equal(t, espGUID, o.Partition.GUID)
-			require.EqualValues(t, espAt, o.Partition.Start)
-			require.EqualValues(t, espSize, o.Partition.Size)
-			if data := started(o.File); data != nil {
-				return data
-			}
+		if data := try(next[4:]); data != nil && !c.forgets {
+			return data
 		}
 	} else {
 		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	if order, err := os.ReadFile(filepath.Join(c.Vars, "BootOrder"+globalVendor)); err == nil {
+		for order = order[4:]; len(order) > 0; order = order[2:] {
+			if data := try(order); data != nil {
+				return data
+			}
+		}
 	}
 	data := started(DefaultPath)
 	require.NotNil(t, data, "the firmware has nothing to start: the machine is bricked")
@@ -304,9 +318,19 @@ func (c *computer) requireEnd(t *testing.T, state string, loader []byte) {
 	require.Nil(t, c.file(t, NextPath))
 	require.Equal(t, []byte("a UKI"), c.file(t, "/EFI/Linux/spore_0123456789ab.efi"))
 	require.NoFileExists(t, filepath.Join(c.Dir, contentName))
-	names, err := filepath.Glob(filepath.Join(c.Vars, "Boot*"))
-	require.NoError(t, err)
-	require.Empty(t, names)
+	for _, pattern := range []string{"Boot[0-9A-F][0-9A-F][0-9A-F][0-9A-F]-*", "BootNext-*"} {
+		names, err := filepath.Glob(filepath.Join(c.Vars, pattern))
+		require.NoError(t, err)
+		require.Empty(t, names)
+	}
+}
+
+// again starts the machine once more, and does what there is to do.
+func (c *computer) again(t *testing.T, good ...[]byte) []byte {
+	t.Helper()
+	by := c.start(t, good...)
+	require.NoError(t, c.Step())
+	return by
 }
 
 // files are those of a directory with their content.

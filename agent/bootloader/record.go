@@ -41,6 +41,9 @@ type Record struct {
 	State       string `json:"state"`
 	// BootID is that of the kernel that told the firmware to start it.
 	BootID string `json:"bootID,omitempty"`
+	// Placed is the boot in which a loader took the place of the one before: the second copy on the ESP, of which the
+	// firmware has an option behind the first (Fallbacks), stays what it was until the first has started the machine.
+	Placed string `json:"placed,omitempty"`
 	// Offered says that the firmware may have a boot option for it, or for one that came before it and was not judged.
 	Offered bool `json:"offered,omitempty"`
 	// Problem says why it failed, or why it still waits.
@@ -93,7 +96,7 @@ func Keep(dir string, content []byte, rootHash, clusterHash string, again bool) 
 	if err != nil {
 		return err
 	}
-	fresh.Offered = r.Offered
+	fresh.Offered, fresh.Placed = r.Offered, r.Placed
 	if r.SHA256 == fresh.SHA256 && !again {
 		fresh.State, fresh.BootID, fresh.Problem = r.State, r.BootID, r.Problem
 		if fresh == r {

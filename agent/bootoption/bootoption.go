@@ -94,6 +94,13 @@ func Parse(b []byte, sectorSize int) (Option, error) {
 	return o, nil
 }
 
+// is tells whether an option that the firmware keeps is this one. Firmware may write options anew, with data of its own
+// behind the path; what they are called and what they start stays.
+func (o Option) is(kept []byte) bool {
+	p, err := Parse(kept, o.SectorSize)
+	return err == nil && p.Description == o.Description && p.Partition.GUID == o.Partition.GUID && strings.EqualFold(p.File, o.File)
+}
+
 // text is UTF-16 with a zero at its end.
 func text(s string) []byte {
 	var out []byte

@@ -113,6 +113,59 @@ func TestAnOptionIsForTheNextStartAndIsForgotten(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, bootoption.Name(number)+vendor))
 }
 
+func TestOptionsStandBehindTheOneThatStartsTheMachine(t *testing.T) {
+	for name, tt := range map[string]struct {
+		order       []byte
+		first       uint16
+		want        []byte
+		complaining string
+	}{
+		"behind the only one":            {[]byte{1, 0}, 1, []byte{1, 0, 5, 0, 6, 0}, ""},
+		"before others":                  {[]byte{3, 0, 1, 0, 4, 0}, 1, []byte{3, 0, 1, 0, 5, 0, 6, 0, 4, 0}, ""},
+		"there already":                  {[]byte{1, 0, 5, 0, 6, 0, 4, 0}, 1, []byte{1, 0, 5, 0, 6, 0, 4, 0}, ""},
+		"there, behind another one":      {[]byte{3, 0, 5, 0, 6, 0, 1, 0}, 1, []byte{3, 0, 5, 0, 6, 0, 1, 0}, ""},
+		"there, with nothing in front":   {[]byte{5, 0, 6, 0, 1, 0}, 1, []byte{1, 0, 5, 0, 6, 0}, ""},
+		"in another order":               {[]byte{6, 0, 1, 0, 5, 0}, 1, []byte{1, 0, 5, 0, 6, 0}, ""},
+		"one of them starts the machine": {[]byte{1, 0, 5, 0, 4, 0}, 5, []byte{1, 0, 5, 0, 6, 0, 4, 0}, ""},
+		"what starts it is not in it":    {[]byte{3, 0}, 1, []byte{3, 0}, "does not have Boot0001"},
+		"half a number":                  {[]byte{3}, 1, []byte{3}, "BootOrder: 1 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, dir, "BootOrder", tt.order...)
+			err := bootoption.Variables(dir).Behind(tt.first, []uint16{5, 6})
+			require.Equal(t, tt.want, get(t, dir, "BootOrder"))
+			if tt.complaining != "" {
+				require.ErrorContains(t, err, tt.complaining)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	require.ErrorContains(t, bootoption.Variables(t.TempDir()).Behind(1, []uint16{5}), "does not have Boot0001")
+}
+
+func TestWhichOptionStartedTheMachine(t *testing.T) {
+	dir := t.TempDir()
+	v := bootoption.Variables(dir)
+	_, err := v.Started(some)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	put(t, dir, "BootCurrent", 3, 0)
+	_, err = v.Started(some)
+	require.ErrorIs(t, err, fs.ErrNotExist, "an option that is gone")
+	put(t, dir, "Boot0003", some.Encode()...)
+	for description, want := range map[string]bool{some.Description: true, "else": false} {
+		o := some
+		o.Description = description
+		is, err := v.Started(o)
+		require.NoError(t, err)
+		require.Equal(t, want, is)
+	}
+	put(t, dir, "BootCurrent", 3)
+	_, err = v.Current()
+	require.ErrorContains(t, err, "BootCurrent: 1 bytes")
+}
+
 func TestFirmwareThatKeepsNoVariables(t *testing.T) {
 	v := bootoption.Variables(filepath.Join(t.TempDir(), "none"))
 	_, err := v.Add(some)

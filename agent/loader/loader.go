@@ -10,19 +10,13 @@ import (
 
 	"spore/agent/bootloader"
 	"spore/agent/dbx"
+	"spore/agent/efi"
 	"spore/agent/firmware"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/storage/atomicfile"
-)
-
-const (
-	// efivars is where the kernel shows the firmware's variables.
-	efivars = "/sys/firmware/efi/efivars"
-	// counted is there when the loader counts this start, because its system is on trial.
-	counted = efivars + "/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 )
 
 // Run does what can be done now.
@@ -46,7 +40,7 @@ func Step(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	bm := bootloader.Machine{
-		Disk: m.Boot.BootDisk.Path, ESP: m.Boot.ESP, Vars: m.Root.At(efivars), Dir: dir, BootID: m.BootID(), Settled: settled,
+		Disk: m.Boot.BootDisk.Path, ESP: m.Boot.ESP, Vars: m.Root.At(paths.EFIVars), Dir: dir, BootID: m.BootID(), Settled: settled,
 		Now: m.Now, Say: m.Say,
 		Open: func(path string, whole bool) (bootloader.Device, error) {
 			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
@@ -54,7 +48,7 @@ func Step(ctx context.Context, m *node.Machine) error {
 	}
 	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f != nil {
 		bm.SecureBoot = f.SecureBoot
-		if bm.Revoked, err = dbx.Revoked(m.Root.At(efivars)); err != nil {
+		if bm.Revoked, err = dbx.Revoked(m.Root.At(paths.EFIVars)); err != nil {
 			return err
 		}
 	}
@@ -90,7 +84,7 @@ func settled(m *node.Machine, loader bootloader.Record) (bool, error) {
 	if r.BootID == m.BootID() && (r.State == slot.Staging || r.State == slot.Staged) {
 		return false, nil
 	}
-	if _, err := os.Stat(m.Root.At(counted)); err != nil {
+	if !efi.Counted(os.DirFS(m.Root.At(paths.EFIVars))) {
 		return true, nil // The loader counts what is on trial.
 	}
 	return r.Is(m.Boot.RootHash, m.Boot.ClusterHash) && r.State == slot.Kept, nil

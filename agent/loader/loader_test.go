@@ -57,7 +57,7 @@ func TestALoaderIsTriedWhenTheSystemThatBroughtItStays(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(m.Root.At(paths.Update)), 0o755))
 			require.NoError(t, tt.record.Write(m.Root.At(paths.Update)))
 			if tt.counted {
-				nodetest.Put(t, m, counted, "x")
+				nodetest.Put(t, m, filepath.Join(paths.EFIVars, "LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"), "x")
 			}
 			got, err := settled(m, of)
 			require.NoError(t, err)

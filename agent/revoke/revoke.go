@@ -15,6 +15,7 @@ import (
 	"spore/agent/bootinfo"
 	"spore/agent/bundle"
 	"spore/agent/dbx"
+	"spore/agent/efi"
 	"spore/agent/firmware"
 	"spore/agent/luks"
 	"spore/agent/node"
@@ -32,9 +33,6 @@ import (
 // eventLog is what the firmware measured of this start.
 const eventLog = "/sys/kernel/security/tpm0/binary_bios_measurements"
 
-// bootCount is there when the loader counts this start, because its configuration is on trial.
-const bootCount = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-
 // Run has the firmware take the revoked images that the configuration names.
 func Run(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
@@ -49,7 +47,7 @@ func Run(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return fmt.Errorf("%s of the configuration: %w", facts.RevokedFile, err)
 	}
-	if _, err := os.Stat(m.Root.At(bootCount)); err == nil {
+	if efi.Counted(os.DirFS(m.Root.At(paths.EFIVars))) {
 		m.Say("the configuration is on trial: the firmware gets the revoked images that it names at the next start")
 		return nil
 	}
@@ -58,7 +56,7 @@ func Run(ctx context.Context, m *node.Machine) error {
 		return nil
 	}
 	machine := dbx.Machine{
-		Vars: m.Root.At("/sys/firmware/efi/efivars"), Programs: func() (map[string]authenticode.Hash, error) { return espPrograms(m) }, Say: m.Say,
+		Vars: m.Root.At(paths.EFIVars), Programs: func() (map[string]authenticode.Hash, error) { return espPrograms(m) }, Say: m.Say,
 		Start: func() (tpm.Digest, []byte, error) {
 			start, err := volume.Measured(m)
 			if err != nil {

@@ -30,6 +30,7 @@ func TestTheFirmwareGetsNoListWhereItWouldDoHarm(t *testing.T) {
 	require.NoError(t, Run(t.Context(), m))
 	require.Contains(t, strings.Join(said, "\n"), "Secure Boot is off: the firmware gets no revoked images")
 	nodetest.Put(t, m, nodetest.SecureBoot, "\x06\x00\x00\x00\x01")
+	bootCount := filepath.Join(paths.EFIVars, "LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
 	nodetest.Put(t, m, bootCount, "x")
 	require.NoError(t, Run(t.Context(), m))
 	require.Contains(t, strings.Join(said, "\n"), "the configuration is on trial")

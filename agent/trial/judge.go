@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"spore/agent/activate"
+	"spore/agent/efi"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -28,6 +30,10 @@ const giveBackBound = 20 * time.Second
 // Judge judges a start that the boot loader counts: it makes the configuration the one to stay with, or has the machine
 // go back. Where the machine is restarted on purpose meanwhile, the try is given back.
 func Judge(ctx context.Context, m *node.Machine) error {
+	if !efi.Counted(os.DirFS(m.Root.At(paths.EFIVars))) {
+		m.Say("the loader counted an entry that it could not start; what runs is not on trial")
+		return nil
+	}
 	m.ReadBoot()
 	if m.Boot.ESP == "" {
 		return errors.New("it is not known which ESP the machine was started from")

@@ -71,6 +71,28 @@ func record(t *testing.T, m *node.Machine) slot.Record {
 	return r
 }
 
+func TestWhatRanBeforeIsNotJudgedWhereTheLoaderCouldNotStartWhatItCounted(t *testing.T) {
+	m := onTrial(t, "spore_1000000000001_0123456789cd+0-3.efi")
+	said := ""
+	m.Say = func(s string) { said += s }
+	vars := m.Root.At(paths.EFIVars)
+	require.NoError(t, os.MkdirAll(vars, 0o755))
+	variable := func(name, text string) {
+		data := []byte{6, 0, 0, 0}
+		for _, b := range []byte(text + "\x00") {
+			data = append(data, b, 0)
+		}
+		require.NoError(t, os.WriteFile(vars+"/"+name+"-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", data, 0o600))
+	}
+	variable("LoaderBootCountPath", `\EFI\Linux\spore_1000000000001_0123456789cd+0-3.efi`)
+	variable("LoaderEntrySelected", "spore_0123456789ab.efi")
+	require.NoError(t, Judge(t.Context(), m))
+	require.Contains(t, said, "what runs is not on trial")
+	require.Equal(t, slot.Staged, record(t, m).State)
+	variable("LoaderEntrySelected", "spore_1000000000001_0123456789cd.efi")
+	require.ErrorContains(t, Judge(t.Context(), m), "it is not known which ESP", "that one is judged")
+}
+
 func TestAStartOnTrialIsCountedOnce(t *testing.T) {
 	m := onTrial(t, "spore_1000000000001_0123456789cd+2-1.efi")
 	require.True(t, noteStart(m))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/dbus"
 
+	"spore/agent/activate"
 	"spore/agent/status"
 	"spore/agent/wait"
 )
@@ -39,6 +40,7 @@ const agentUnit = "spore-agent.service"
 
 // Systemd is what is asked; a *dbus.Conn is one.
 type Systemd interface {
+	activate.Services
 	GetUnitPropertiesContext(ctx context.Context, unit string) (map[string]any, error)
 	GetUnitTypePropertyContext(ctx context.Context, unit, unitType, name string) (*dbus.Property, error)
 }
@@ -236,7 +238,8 @@ func (o Options) look(ctx context.Context) picture {
 
 // unitState is how a unit is.
 type unitState struct {
-	// state is empty when it is up, or when its conditions say that it has nothing to do here.
+	// state is empty when it is up, when it is a oneshot that did its work, or when its conditions say that it has
+	// nothing to do here.
 	state string
 	// moving says that a job starts or stops it, and that it has not ended by itself.
 	moving   bool
@@ -261,20 +264,12 @@ func (o Options) unit(ctx context.Context, name string) (u unitState) {
 	if active == "active" || active == "inactive" && known && !met && tried > 0 {
 		return u
 	}
-	u.state = active + ", " + sub
-	u.moving = hasJob(p) && active != "failed" && sub != "auto-restart"
-	return u
-}
-
-// hasJob says whether a job of a unit is queued or runs (org.freedesktop.systemd1(5), Job): its number, and an object
-// path.
-func hasJob(properties map[string]any) bool {
-	job, _ := properties["Job"].([]any)
-	if len(job) == 0 {
-		return false
+	if active == "inactive" && !activate.HasJob(p) && activate.Done(ctx, o.Systemd, name) {
+		return u
 	}
-	number, _ := job[0].(uint32)
-	return number != 0
+	u.state = active + ", " + sub
+	u.moving = activate.HasJob(p) && active != "failed" && sub != "auto-restart"
+	return u
 }
 
 // NotUp lists units and roles of a status line that are not up, for Options.Down.

@@ -21,6 +21,7 @@ type unit struct {
 	active   string
 	sub      string
 	skipped  bool
+	done     bool
 	restarts uint32
 	job      uint32
 }
@@ -44,6 +45,17 @@ func (s systemd) GetUnitTypePropertyContext(_ context.Context, name, _, _ string
 		return nil, errors.New("no such unit")
 	}
 	return &dbus.Property{Name: "NRestarts", Value: godbus.MakeVariant(s[name].restarts)}, nil
+}
+
+func (s systemd) GetUnitTypePropertiesContext(_ context.Context, name, _ string) (map[string]any, error) {
+	if s[name] == nil {
+		return nil, errors.New("no such unit")
+	}
+	kind := "simple"
+	if s[name].done {
+		kind = "oneshot"
+	}
+	return map[string]any{"Type": kind, "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
 }
 
 func line() status.Line {
@@ -96,6 +108,11 @@ func (hung) GetUnitPropertiesContext(ctx context.Context, _ string) (map[string]
 	return nil, ctx.Err()
 }
 
+func (hung) GetUnitTypePropertiesContext(ctx context.Context, _, _ string) (map[string]any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 func TestASystemdThatHangsEndsTheTrialAtItsBound(t *testing.T) {
 	o, _ := options(nil, nil)
 	o.Systemd, o.Bound = hung{}, 300*time.Millisecond
@@ -113,11 +130,16 @@ func TestWhatIsUpAndWhatIsNot(t *testing.T) {
 		down  []string
 		want  string
 	}{
-		"all is up":                         {},
-		"a unit that fails":                 {units: func(s systemd) { s["mosquitto.service"].active = "failed" }, want: "mosquitto.service is up (failed, sub)"},
-		"a unit that is started again":      {units: func(s systemd) { s["mosquitto.service"].active = "activating" }, want: "mosquitto.service is up (activating, sub)"},
-		"a unit that had failed before":     {units: func(s systemd) { s["mosquitto.service"].active = "failed" }, down: []string{"mosquitto.service"}},
-		"a unit that has nothing to do":     {units: func(s systemd) { s["mosquitto.service"] = &unit{active: "inactive", skipped: true} }},
+		"all is up":                     {},
+		"a unit that fails":             {units: func(s systemd) { s["mosquitto.service"].active = "failed" }, want: "mosquitto.service is up (failed, sub)"},
+		"a unit that is started again":  {units: func(s systemd) { s["mosquitto.service"].active = "activating" }, want: "mosquitto.service is up (activating, sub)"},
+		"a unit that had failed before": {units: func(s systemd) { s["mosquitto.service"].active = "failed" }, down: []string{"mosquitto.service"}},
+		"a unit that has nothing to do": {units: func(s systemd) { s["mosquitto.service"] = &unit{active: "inactive", skipped: true} }},
+		"a oneshot that did its work":   {units: func(s systemd) { s["mosquitto.service"] = &unit{active: "inactive", done: true} }},
+		"a oneshot that is to work again": {units: func(s systemd) { s["mosquitto.service"] = &unit{active: "inactive", done: true, job: 3} },
+			want: "mosquitto.service is up (inactive, sub)"},
+		"a oneshot at its work": {units: func(s systemd) { s["mosquitto.service"] = &unit{active: "activating", done: true} },
+			want: "mosquitto.service is up (activating, sub)"},
 		"a unit that was stopped":           {units: func(s systemd) { s["mosquitto.service"].active = "inactive" }, want: "mosquitto.service is up (inactive, sub)"},
 		"an agent that is started again":    {units: func(s systemd) { s[agentUnit].active = "activating" }, want: "spore-agent.service is up (activating, sub)"},
 		"an agent that failed":              {units: func(s systemd) { s[agentUnit].active = "failed" }, want: "spore-agent.service is up (failed, sub)"},

@@ -1,0 +1,41 @@
+package efi
+
+import (
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// counter is that of a file's name while starts are counted (UAPI.1, Boot Loader Specification, "Boot counting").
+var counter = regexp.MustCompile(`\+[0-9]+(-[0-9]+)?(\.efi|\.conf)$`)
+
+// Counted tells whether the boot loader counts this start (systemd-boot(7), LoaderBootCountPath), because the entry
+// that it started is on trial. vars is the directory of efivarfs.
+//
+// The variable is there until the machine is reset. Where the loader could not start the entry, and the firmware
+// started the loader once more, it tells of that entry, and LoaderEntrySelected of the one that runs.
+func Counted(vars fs.FS) bool {
+	counted, err := loaderText(vars, "LoaderBootCountPath")
+	if err != nil {
+		_, err := fs.Stat(vars, "LoaderBootCountPath-"+loaderVendor)
+		return err == nil // One that cannot be read counts.
+	}
+	selected, err := loaderText(vars, "LoaderEntrySelected")
+	return err != nil || stem(counted) == stem(selected)
+}
+
+// stem is the name of an entry's file without folder and counter.
+func stem(path string) string {
+	name := strings.ToLower(path[strings.LastIndexAny(path, `\/`)+1:])
+	return counter.ReplaceAllString(name, "$2")
+}
+
+// loaderText is a variable of the boot loader that is a text.
+func loaderText(vars fs.FS, name string) (string, error) {
+	data, err := variable(vars, name, loaderVendor)
+	if err != nil {
+		return "", err
+	}
+	text, _, err := utf16z(data)
+	return text, err
+}
