@@ -35,6 +35,16 @@ func rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 
 // Serve answers other nodes and operators until it is stopped.
 func Serve(ctx context.Context, m *node.Machine) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", nodeapi.Port))
+	if err != nil {
+		return fmt.Errorf("answer nodes and operators: %w", err)
+	}
+	return ServeOn(ctx, m, l)
+}
+
+// ServeOn is Serve on a listener, which it closes.
+func ServeOn(ctx context.Context, m *node.Machine, l net.Listener) error {
+	defer l.Close()
 	c, n, err := m.Self()
 	if err != nil {
 		return err
@@ -43,10 +53,6 @@ func Serve(ctx context.Context, m *node.Machine) error {
 		return err
 	}
 	server := api.Server{Rows: rows(m, c, n), Now: m.Now, Say: m.Say, Identity: m.OwnIdentity}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", nodeapi.Port))
-	if err != nil {
-		return fmt.Errorf("answer nodes and operators: %w", err)
-	}
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS=answering other nodes and the operator"); err != nil {
 		m.Say(err.Error())
 	}

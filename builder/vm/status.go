@@ -78,21 +78,23 @@ type Status struct {
 	Times map[string]float64 `json:"times"`
 	// CPU is the agent's own, in milliseconds.
 	CPU float64 `json:"cpu"`
-	// Raw is the line.
+	// Raw is the line, from its first brace to its last.
 	Raw string `json:"-"`
 }
 
-// ParseStatus finds a status line in a line of the console. Kernel messages can cut into one: such a line is none.
+// ParseStatus finds a status line in a line of the console. Kernel messages can cut into one: such a line is none. One
+// that follows it is not part of it.
 func ParseStatus(line string) (Status, bool) {
 	i := strings.Index(line, statusPrefix)
 	if i < 0 {
 		return Status{}, false
 	}
 	var s Status
-	if err := json.NewDecoder(strings.NewReader(line[i:])).Decode(&s); err != nil {
+	d := json.NewDecoder(strings.NewReader(line[i:]))
+	if err := d.Decode(&s); err != nil {
 		return Status{}, false
 	}
-	s.Raw = line[i:]
+	s.Raw = line[i:][:d.InputOffset()]
 	return s, true
 }
 

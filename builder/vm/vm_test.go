@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -331,6 +332,10 @@ func TestStatusLines(t *testing.T) {
 	require.Equal(t, "mac", s.Matched.By)
 	require.Equal(t, "tmpfs", s.State.Kind)
 	require.Equal(t, 9.5, s.Times["running"])
+	again, ok := ParseStatus(full + "[   93.557338] clocksource: what the kernel says at the same time")
+	require.True(t, ok)
+	require.Equal(t, s.Raw, again.Raw)
+	require.True(t, json.Valid([]byte(s.Raw)), s.Raw)
 	for _, bad := range []string{"", "spore", `{"spore":1,"node":[  3.1] usb 1-1: new device`, `{"spore":2,"node":"a"}`} {
 		_, ok := ParseStatus(bad)
 		require.False(t, ok, bad)

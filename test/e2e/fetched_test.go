@@ -20,13 +20,16 @@ import (
 
 	"spore/builder/vm"
 	"spore/pki/bundle"
+	"spore/storage/fat"
 	"spore/storage/pieces"
+	"spore/test/client"
 	"spore/wire/nodeapi"
 	"spore/wire/update"
 )
 
 // A node that is told where updates are takes one by itself, for its next start, and gives other nodes pieces of the
-// root that it runs.
+// root that it runs. The update brings another root and another boot loader: at the next start the root is on trial
+// with the loader before, and when it stays, the loader is the next to be tried.
 func TestANodeTakesAnUpdateByItself(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, serveTime(t))
@@ -39,6 +42,7 @@ func TestANodeTakesAnUpdateByItself(t *testing.T) {
 		"cluster.yaml", "domain: plant.example\n",
 		fmt.Sprintf("domain: plant.example\n\nupdates:\n  from: [\"http://10.77.0.2:%s\"]\n  every: 1\n", u.Port()),
 	}
+	from[2] += "\ntrialMinutes: 3\ntrialSettle: 1\n"
 	old := editedConfigs(t, from)
 	fresh := editedConfigs(t, from,
 		[3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: fetched\n    addresses: [10.77.0.98]\n  - name: mqtt\n"})
@@ -46,16 +50,20 @@ func TestANodeTakesAnUpdateByItself(t *testing.T) {
 	require.NoError(t, spore("customize", suite.image, "--config", old, "--pki", suite.dir, "-o", image))
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	require.NoError(t, vm.Copy(image, disk, diskSize))
-	require.NoError(t, spore("push", fresh, "--image", suite.image, "--pki", suite.dir, "--output", folder+"/", "--root"))
+	require.NoError(t, spore("push", fresh, "--image", anotherSystem(t, fresh), "--pki", suite.dir,
+		"--output", folder+"/", "--root"))
 
 	c := edge("fetched", bootDisk(disk))
-	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+	b := newBroker(t)
+	c.SMBIOS, c.Reboots = b.bundle(t, "edge-01"), true
 	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 	g := boot(t, c)
-	g.running()
+	first := systemOf(t, g.running()).Configuration
+	require.NoError(t, b.mustDial(t, g, edgeIP, "edge-01", "sensor").Publish("sensors/line", "acknowledged before", true))
 	type looked struct {
 		Updates struct {
 			Serial          uint64 `json:"serial"`
+			Outside         int64  `json:"outside"`
 			Result, Problem string
 		} `json:"updates"`
 	}
@@ -70,8 +78,46 @@ func TestANodeTakesAnUpdateByItself(t *testing.T) {
 	p := configurationOf(t, s).Configuration
 	require.NotEmpty(t, p.Staged, s.Raw)
 	require.False(t, p.Live, "it waits for a start")
+	require.NotZero(t, l.Updates.Outside)
+	require.Less(t, l.Updates.Outside, int64(32<<20), "it has the rest of the root already")
+	t.Logf("%d KiB of the update came from the web server", l.Updates.Outside>>10)
+	require.Contains(t, loaderOf(t, s), "is tried at the restart after its system has shown that it stays")
 
 	asksAsAnotherNode(t, g, folder)
+
+	require.NoError(t, g.Reset())
+	s = g.await("a status line of another root", func(s vm.Status) bool {
+		return systemOf(t, s).Configuration.RootHash != first.RootHash && s.System == "running"
+	})
+	require.Equal(t, l.Updates.Serial, systemOf(t, s).Configuration.Serial)
+	checkDNS(t, g, edgeIP)
+	m := b.mustDial(t, g, edgeIP, "edge-01", "operator")
+	require.NoError(t, m.Subscribe("sensors/#"))
+	got, err := m.Await("sensors/line", time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, client.Message{Payload: "acknowledged before", Retained: true}, got)
+	g.awaitLine(`spore-agent: the configuration is good`)
+	g.awaitLine(`the new boot loader is tried at the next start`)
+	g.await("a status line that tells of it", func(s vm.Status) bool {
+		return !systemOf(t, s).Configuration.Trial && strings.Contains(loaderOf(t, s), "is tried at the next start")
+	})
+}
+
+// anotherSystem builds the image of a configuration with one file more in its root, and with another boot loader.
+func anotherSystem(t *testing.T, configs string) string {
+	t.Helper()
+	image := imageOfSource(t, configs, func(source string) {
+		file := filepath.Join(source, "overlay/usr/lib/sysctl.d/99-fetched.conf")
+		require.NoError(t, os.WriteFile(file, []byte("# fetched\n"), 0o644))
+	})
+	withESP(t, image, func(e *fat.Editor) {
+		loader := append(fileOnESP(t, e, loaderPath), bytes.Repeat([]byte("renewed "), 64)...)
+		for _, name := range []string{loaderPath, loaderTwin} {
+			dir, base, when := filepath.Dir(name), filepath.Base(name), time.Unix(1_800_000_000, 0)
+			require.NoError(t, e.Replace(dir, base, int64(len(loader)), bytes.NewReader(loader), when))
+		}
+	})
+	return image
 }
 
 // asksAsAnotherNode asks the node for a piece of the root that it runs, by the certificate of another one.

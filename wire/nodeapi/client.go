@@ -26,6 +26,8 @@ type Client struct {
 	Identity func() (Identity, error)
 	// Addresses lists where a node is asked, in this order: hosts or addresses, with a port where it is not Port.
 	Addresses func(node string) ([]string, error)
+	// Dial connects to an address over TCP; that of net.Dialer when it is nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Request is one question.
@@ -157,6 +159,10 @@ func (c *Client) dial(ctx context.Context, node string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	dial := c.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
 	err = errors.New("it has no address")
 	for i, a := range addresses {
 		// An address that swallows packets must leave time for the next.
@@ -166,7 +172,7 @@ func (c *Client) dial(ctx context.Context, node string) (net.Conn, error) {
 			each, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i+1))
 		}
 		var conn net.Conn
-		conn, err = new(net.Dialer).DialContext(each, "tcp", withPort(a))
+		conn, err = dial(each, "tcp", withPort(a))
 		cancel()
 		if err == nil {
 			return conn, nil
