@@ -18,12 +18,13 @@ import (
 )
 
 // hasItsModulesInTheCloudKernel builds examples/kubernetes, whose kernel is Debian's for virtual machines, while the nodes run the
-// one for all machines: whatever of the network they have loaded is in that one, too.
+// one for all machines: whatever of the network they have loaded is in that one, too. It comes after the update: both
+// kernels are of one version then.
 func (l *lab) hasItsModulesInTheCloudKernel(t *testing.T) {
 	dir := t.TempDir()
 	_, err := buildPlant("examples/kubernetes", dir, nil, "uki")
 	require.NoError(t, err)
-	own, cloud := modulesOf(t, filepath.Dir(l.image)), modulesOf(t, dir)
+	own, cloud := modulesOf(t, l.next), modulesOf(t, dir)
 	for _, pod := range []string{lookMaster, lookWorker} {
 		loaded, err := l.in(pod, "cat", "/proc/modules")
 		require.NoError(t, err)
@@ -48,16 +49,22 @@ func networking(loaded string, places map[string]string) []string {
 // modulesOf are the modules of the image in a folder, by the names that the kernel has for them, with their places in it.
 func modulesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "spore.manifest.json"))
-	require.NoError(t, err)
-	var m manifest.Manifest
-	require.NoError(t, json.Unmarshal(data, &m))
 	out := map[string]string{}
-	for _, f := range m.Files {
+	for _, f := range manifestOf(t, dir).Files {
 		_, place, ok := strings.Cut(f.Path, "/kernel/")
 		if name, _, module := strings.Cut(path.Base(place), ".ko"); ok && module && strings.HasPrefix(f.Path, "/usr/lib/modules/") {
 			out[strings.ReplaceAll(name, "-", "_")] = place
 		}
 	}
 	return out
+}
+
+// manifestOf is the manifest of the image in a folder.
+func manifestOf(t *testing.T, dir string) manifest.Manifest {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "spore.manifest.json"))
+	require.NoError(t, err)
+	var m manifest.Manifest
+	require.NoError(t, json.Unmarshal(data, &m))
+	return m
 }

@@ -28,7 +28,7 @@ import (
 const (
 	// The machines are those of configs/: the worker keeps a part of Ceph's data, storage-01 the other.
 	masterMAC, masterIP = "52:54:00:77:00:11", "10.77.0.11"
-	workerMAC           = "52:54:00:77:00:13"
+	workerMAC, workerIP = "52:54:00:77:00:13", "10.77.0.13"
 	keeperMAC           = "52:54:00:77:00:15"
 	masterName          = "master-01"
 	workerName          = "worker-02"
@@ -54,9 +54,14 @@ type lab struct {
 	t, outer *testing.T
 	dir, bin string
 	// disks is the folder of Ceph's disks.
-	disks         string
-	image, config string
-	observer      *observer
+	disks string
+	// image is what the disks are written with, next the folder of the image that the nodes are updated to.
+	image, next, config string
+	// nextRoot is the root hash of that image, as the nodes say it.
+	nextRoot string
+	// volumeFile is what a pod has written into a volume before the power cut.
+	volumeFile struct{ path, sum string }
+	observer   *observer
 	// keeper is the machine with Ceph's monitor and the half of its data that the worker has not.
 	master, worker, keeper *guest
 	masterDisk             vm.Disk
@@ -70,14 +75,15 @@ type lab struct {
 	rtc string
 }
 
-// newLab makes keys and an image. SPORE_LAB names a folder that is kept and used again: for work on the tests themselves.
+// newLab makes keys and images. SPORE_LAB names a folder that is kept and used again: for work on the tests themselves.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, outer: t, dir: os.Getenv("SPORE_LAB")}
 	if l.dir == "" {
 		l.dir = t.TempDir()
 	}
-	l.image, l.config = filepath.Join(l.dir, "out", "spore.img"), filepath.Join(l.dir, "kubeconfig")
+	l.image, l.next = filepath.Join(l.dir, "older", "spore.img"), filepath.Join(l.dir, "out")
+	l.config = filepath.Join(l.dir, "kubeconfig")
 	if _, err := os.Stat(l.image); err != nil {
 		l.build()
 	}
@@ -92,16 +98,20 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// build is what a user does, with an image of the test's, the observer as nameserver, and the factor of emulated machines.
+// build is what a user does, with an image of the test's, the observer as nameserver, the factor of emulated machines,
+// and a short trial. The machines begin with an older image, as somebody built it some weeks before.
 func (l *lab) build() {
 	plant := filepath.Join(l.dir, "plant")
 	require.NoError(l.t, os.CopyFS(plant, os.DirFS(filepath.Join(sourceTree, "configs"))))
 	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.16]", "nameservers: ["+observerIP.String()+"]")
+	l.edit(filepath.Join(plant, "cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	l.edit(filepath.Join(plant, "services", "kubernetes.yaml"), "# slowMachine: 5", "slowMachine: 5")
 	l.addHello(plant)
+	l.addManifest(plant)
 	l.spore("pki", "init", plant, "--plain")
 	l.spore("pki", "bundle", plant, "--all", "-o", filepath.Join(l.dir, "bundles"))
-	l.spore("build", plant, "-o", filepath.Join(l.dir, "out"), "--pki", plant+".pki")
+	l.spore("build", plant, "-o", l.next, "--pki", plant+".pki")
+	olderImage(l.t, filepath.Dir(l.image), plant, plant+".pki")
 }
 
 // addHello has the nodes of a configuration bring the image of test/hello.
@@ -155,7 +165,10 @@ func (l *lab) bootMaster() {
 		Name: masterName, Memory: 3072, RTC: l.rtc, Disks: []vm.Disk{l.masterDisk}, SMBIOS: l.smbios(masterName),
 		NICs: []vm.NIC{
 			{MAC: masterMAC, Links: []vm.Link{l.masterLink}},
-			{Net: network, Hub: 1, Links: []vm.Link{l.gateway}, Forwards: []vm.Forward{{Protocol: "tcp", Guest: apiEnd}}},
+			{Net: network, Hub: 1, Links: []vm.Link{l.gateway}, Forwards: []vm.Forward{
+				{Protocol: "tcp", Guest: apiEnd},
+				{Protocol: "tcp", Guest: nodeEnds[masterName]}, {Protocol: "tcp", Guest: nodeEnds[workerName]},
+			}},
 		},
 	})
 	api, err := l.master.Address("tcp", apiEnd)

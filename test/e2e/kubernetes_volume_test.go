@@ -35,19 +35,44 @@ spec:
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 `
 
-// hasAVolume has a pod write into a new volume, whose two copies are on the worker and on storage-01, and read it again. It comes
-// after the power cut: the worker's part of Ceph has outlived that.
-func (l *lab) hasAVolume(t *testing.T) {
+// fillsAVolume has a pod write into a new volume.
+func (l *lab) fillsAVolume(*testing.T) {
 	l.apply(keeping)
 	l.must("wait", "--for=condition=Ready", "pod/keeper", "--timeout="+kubeLimit.String())
-	path, want := "/data/first", ""
+	l.volumeFile.path, l.volumeFile.sum = l.fill("/data/first")
+}
+
+// fill writes a file into the volume. It returns its name and the hash of what it has.
+func (l *lab) fill(path string) (name, sum string) {
+	l.t.Helper()
 	l.within(kubeStep, "a file is written", func() (err error) {
-		want, err = l.in("default/keeper", "fill", path, "8388608")
+		sum, err = l.in("default/keeper", "fill", path, "8388608")
 		if err != nil && strings.Contains(err.Error(), "file exists") {
 			path += "-again" // A try before was cut short: the file was not acknowledged.
 		}
 		return err
 	})
+	return path, sum
+}
+
+// has reads a file of the volume.
+func (l *lab) has(path, sum string) {
+	l.t.Helper()
+	l.within(kubeLimit, "the file is read", func() error {
+		got, err := l.in("default/keeper", "sum", path)
+		if err == nil {
+			require.Equal(l.t, sum, got, path)
+		}
+		return err
+	})
+}
+
+// keepsItsVolume has the pod read what it wrote before the power cut and the update, and write again. The volume has
+// two copies, on the worker and on storage-01: the worker's part of Ceph has outlived both.
+func (l *lab) keepsItsVolume(t *testing.T) {
+	require.NotEmpty(t, l.volumeFile.sum, "it was written")
+	l.has(l.volumeFile.path, l.volumeFile.sum)
+	path, sum := l.fill("/data/second")
 	l.keeper.t = t
 	l.keeper.awaitShell()
 	// Each ceph is a Python that compiles its modules; emulated, that is most of what it does.
@@ -74,12 +99,6 @@ func (l *lab) hasAVolume(t *testing.T) {
 	}
 	slices.Sort(hosts)
 	require.Equal(t, []string{keeperName, workerName}, hosts)
-	l.within(kubeStep, "the file is read", func() error {
-		got, err := l.in("default/keeper", "sum", path)
-		if err == nil {
-			require.Equal(t, want, got, path)
-		}
-		return err
-	})
+	l.has(path, sum)
 	t.Logf("CPU-s at the end: %.0f, %.0f and %.0f", l.master.CPU().Seconds(), l.worker.CPU().Seconds(), l.keeper.CPU().Seconds())
 }

@@ -38,11 +38,10 @@ func systemOf(t *testing.T, s vm.Status) system {
 	return out
 }
 
-// olderImage builds the image of a configuration as it was with an older kernel and an older OpenSSL. It returns the
-// image, the release of its kernel and that of the suite's image.
-func olderImage(t *testing.T, configs string) (image, oldKernel, newKernel string) {
+// olderImage builds, in a folder, the image of a configuration and its keys as it was with an older kernel and an older
+// OpenSSL. It returns the image, the release of its kernel and that of an image of today.
+func olderImage(t *testing.T, dir, configs, keys string) (image, oldKernel, newKernel string) {
 	t.Helper()
-	dir := t.TempDir()
 	folder := filepath.Join(dir, "configs")
 	require.NoError(t, os.CopyFS(folder, os.DirFS(configs)))
 	require.NoError(t, spore("lock", folder))
@@ -53,7 +52,7 @@ func olderImage(t *testing.T, configs string) (image, oldKernel, newKernel strin
 	require.NoError(t, err)
 	t.Logf("the update brings %v", changed)
 	require.NoError(t, older.Write(name))
-	require.NoError(t, spore("build", folder, "-o", dir, "--pki", suite.dir, "--locked", "--format", "disk"))
+	require.NoError(t, spore("build", folder, "-o", dir, "--pki", keys, "--locked", "--format", "disk"))
 	return filepath.Join(dir, "spore.img"), older.Kernel, now.Kernel
 }
 
@@ -65,16 +64,24 @@ func brokenImage(t *testing.T, configs string) string {
 // imageWithBroker builds an image in which a line stands in place of the ExecStart= of the broker's unit.
 func imageWithBroker(t *testing.T, configs, line string) string {
 	t.Helper()
+	return imageOfSource(t, configs, func(source string) {
+		unit := filepath.Join(source, "units", "mosquitto.service")
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		changed := regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllString(string(text), line)
+		require.NotEqual(t, string(text), changed)
+		require.NoError(t, os.WriteFile(unit, []byte(changed), 0o644))
+	})
+}
+
+// imageOfSource builds an image from a source that is not quite this one.
+func imageOfSource(t *testing.T, configs string, change func(source string)) string {
+	t.Helper()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
 	out, err := exec.Command("sh", "-c", "cd "+sourceTree+" && git ls-files -z | cpio -0 -pdm --quiet "+source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	unit := filepath.Join(source, "units", "mosquitto.service")
-	text, err := os.ReadFile(unit)
-	require.NoError(t, err)
-	changed := regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllString(string(text), line)
-	require.NotEqual(t, string(text), changed)
-	require.NoError(t, os.WriteFile(unit, []byte(changed), 0o644))
+	change(source)
 	require.NoError(t, spore("build", configs, "-o", dir, "--pki", suite.dir, "--format", "disk", "--source", source))
 	return filepath.Join(dir, "spore.img")
 }
@@ -85,7 +92,7 @@ func imageWithBroker(t *testing.T, configs, line string) string {
 func TestASystemIsUpdatedAndReturnsFromABadOne(t *testing.T) {
 	t.Parallel()
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 3\ntrialSettle: 1\n"})
-	older, oldKernel, newKernel := olderImage(t, configs)
+	older, oldKernel, newKernel := olderImage(t, t.TempDir(), configs, suite.dir)
 	builder := filepath.Join(t.TempDir(), "spore")
 	out, err := exec.Command("go", "build", "-o", builder, sourceTree+"/builder").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -92,7 +92,7 @@ func (c *Cluster) Public(name string) ([]byte, error) {
 
 // Secret is an entry of a node's bundle that a program is given.
 func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
-	row, ok := services.LookupProgram(program)
+	row, ok := services.Ours().LookupProgram(program)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a program", program)
 	}
@@ -105,7 +105,7 @@ func (c *Cluster) Secret(node, program, ref string) ([]byte, error) {
 
 // Render is what a program's unit does on a node, in the runtime directory dir; secrets lie where its unit has them.
 func (c *Cluster) Render(n *facts.Node, program, dir string) (map[string]rendering.File, error) {
-	row, ok := services.LookupProgram(program)
+	row, ok := services.Ours().LookupProgram(program)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a program", program)
 	}

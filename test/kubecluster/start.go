@@ -149,7 +149,7 @@ func (r *Running) awaitAPI(ctx context.Context) error {
 }
 
 func (r *Running) start(name string) error {
-	row, ok := services.LookupProgram(name)
+	row, ok := services.Ours().LookupProgram(name)
 	if !ok {
 		return errors.New("it is not a program")
 	}
