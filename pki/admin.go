@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -49,11 +50,12 @@ func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.D
 	if err := t.isFor(c); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(Leaves(), func(l service.LeafRow) bool { return l.Name == name })
+	leaves := Leaves(services.Of(c))
+	i := slices.IndexFunc(leaves, func(l service.LeafRow) bool { return l.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("internal error: the table has no row %s", name)
 	}
-	row := Leaves()[i]
+	row := leaves[i]
 	a := t.Authorities[row.Authority]
 	if a == nil {
 		return nil, fmt.Errorf("there is no authority %s; enable kubernetes, give a node the role control-plane, and run `spore pki renew`", row.Authority)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -94,7 +95,7 @@ func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
 	for _, w := range wants {
 		rows[certRow(w.id)] = true
 	}
-	for _, l := range Leaves() {
+	for _, l := range Leaves(services.Ours()) {
 		require.True(t, l.Made == service.OnNode || tree.Authorities[l.Authority] == nil || rows[l.Name], "%s is checked", l.Name)
 	}
 }
@@ -117,7 +118,7 @@ func verifyBoth(t *testing.T, tree *Tree, w want, leaf string) {
 		require.Equal(t, good, err == nil, "openssl, %s: %s", purpose, out)
 	}
 	// Whoever verifies trusts the authority for the purpose alone, and no other authority's leaves pass.
-	for _, row := range Authorities() {
+	for _, row := range Authorities(services.Ours()) {
 		if row.Kind != service.CA || row.Name == RootName || tree.Authorities[row.Name] == nil {
 			continue
 		}
@@ -131,7 +132,7 @@ func verifyBoth(t *testing.T, tree *Tree, w want, leaf string) {
 func TestEveryAuthorityIsWhatTheTableSays(t *testing.T) {
 	tree, c, _ := made(t)
 	root := tree.Authorities[RootName].Current.Certificate
-	for _, row := range Authorities() {
+	for _, row := range Authorities(services.Ours()) {
 		if row.Service != "" && !c.Services.Has(row.Service) {
 			continue
 		}

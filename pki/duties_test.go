@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/pki/bundle"
+	"spore/services"
 	"spore/services/kubernetes"
 	"spore/services/service"
 )
@@ -209,7 +210,7 @@ func TestAMasterDoesItsDutiesWithItsBundle(t *testing.T) {
 		require.False(t, master.presents(d), d.name)
 		require.True(t, master.signs(t, d), d.name)
 	}
-	for _, row := range Authorities() {
+	for _, row := range Authorities(services.Ours()) {
 		if row.Kind == service.CA && row.Name != RootName && tree.Authorities[row.Name] != nil {
 			usage := server
 			if row.Usage&service.Server == 0 {
@@ -237,7 +238,7 @@ func TestNobodyButAMasterDoesAMastersDuties(t *testing.T) {
 				require.False(t, other.signs(t, d), d.name)
 			}
 			require.False(t, other.signsTokens(t))
-			for _, row := range Authorities() {
+			for _, row := range Authorities(services.Ours()) {
 				if row.Kind != service.CA {
 					continue
 				}

@@ -1,11 +1,9 @@
 package pki
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	"spore/cluster/facts"
 	"spore/services"
@@ -18,31 +16,29 @@ import (
 //	{node} {hostname} {fqdn} {domain}    names
 //	{ips}                                the node's addresses
 func expand(text string, c *facts.Cluster, n *facts.Node) []string {
-	if of, ok := words()[text]; ok {
-		return slices.DeleteFunc(slices.Clone(of(c, n)), func(s string) bool { return s == "" })
+	for _, words := range []map[string]service.Word{everyWord, services.Of(c).Words()} {
+		if of, ok := words[text]; ok {
+			return slices.DeleteFunc(slices.Clone(of(c, n)), func(s string) bool { return s == "" })
+		}
 	}
-	for word, of := range words() {
-		if strings.Contains(text, word) {
-			text = strings.ReplaceAll(text, word, strings.Join(of(c, n), ""))
+	for _, words := range []map[string]service.Word{everyWord, services.Of(c).Words()} {
+		for word, of := range words {
+			if strings.Contains(text, word) {
+				text = strings.ReplaceAll(text, word, strings.Join(of(c, n), ""))
+			}
 		}
 	}
 	return some(text)
 }
 
-// words are those of every cluster, and of the services.
-var words = sync.OnceValue(func() map[string]service.Word {
-	out := map[string]service.Word{
-		"{node}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Name} },
-		"{hostname}": func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Hostname} },
-		"{fqdn}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.FQDN} },
-		"{domain}":   func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Domain} },
-		"{ips}":      func(_ *facts.Cluster, n *facts.Node) []string { return n.IPs },
-	}
-	for _, s := range services.All() {
-		maps.Copy(out, s.Words)
-	}
-	return out
-})
+// everyWord has the words of every cluster.
+var everyWord = map[string]service.Word{
+	"{node}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Name} },
+	"{hostname}": func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.Hostname} },
+	"{fqdn}":     func(_ *facts.Cluster, n *facts.Node) []string { return []string{n.FQDN} },
+	"{domain}":   func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Domain} },
+	"{ips}":      func(_ *facts.Cluster, n *facts.Node) []string { return n.IPs },
+}
 
 // expandOne is expand for a text that gives one.
 func expandOne(text string, c *facts.Cluster, n *facts.Node) string {

@@ -32,7 +32,7 @@ func sixNodes(t testing.TB) (*facts.Cluster, []facts.Node) {
 
 // hasRole tells whether the service of a role is one that the six-node cluster has.
 func hasRole(c *facts.Cluster, role string) bool {
-	r, ok := services.Lookup(role)
+	r, ok := services.Of(c).Lookup(role)
 	return ok && c.Services.Has(r.Service)
 }
 

@@ -3,9 +3,12 @@ package pki
 import (
 	"crypto/ed25519"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -19,7 +22,7 @@ type Public struct {
 	Name    string `json:"name"`
 	// Revision is that of the tree.
 	Revision uint64 `json:"revision,omitempty"`
-	// Authorities is in the order of the table.
+	// Authorities is in the order of the table, those of roles of the configuration behind it by their names.
 	Authorities []PublicAuthority `json:"authorities"`
 }
 
@@ -36,7 +39,7 @@ type PublicAuthority struct {
 // Public returns the public half of the tree.
 func (t *Tree) Public() Public {
 	p := Public{Version: TreeVersion, Cluster: t.Cluster, Name: t.Name, Revision: t.Revision}
-	for _, row := range Authorities() {
+	for _, row := range t.rows(services.Ours()) {
 		a := t.Authorities[row.Name]
 		if a == nil {
 			continue
@@ -54,6 +57,25 @@ func (t *Tree) Public() Public {
 	}
 	return p
 }
+
+// rows are those of the table that a list of services gives, and behind them what the tree has besides, by name: authorities
+// of roles that a configuration has, or had, of its own.
+func (t *Tree) rows(l *services.List) []service.AuthorityRow {
+	out := Authorities(l)
+	known := map[string]bool{}
+	for _, row := range out {
+		known[row.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Authorities)) {
+		if !known[name] {
+			out = append(out, service.AuthorityRow{Name: name, Kind: service.CA, Service: unlisted})
+		}
+	}
+	return out
+}
+
+// unlisted is the service of an authority that no row of a list has; no service has this name.
+const unlisted = "-"
 
 // generations lists what is trusted, the one that signs first.
 func (a *Authority) generations() []*Generation {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -31,9 +32,9 @@ func (a *Authority) Phase() Phase {
 	return Steady
 }
 
-func (t *Tree) authority(name string) (service.AuthorityRow, *Authority, error) {
+func (t *Tree) authority(name string, l *services.List) (service.AuthorityRow, *Authority, error) {
 	var known []string
-	for _, row := range Authorities() {
+	for _, row := range t.rows(l) {
 		if t.Authorities[row.Name] == nil {
 			continue
 		}
@@ -51,9 +52,12 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 	if err := t.isFor(c); err != nil {
 		return err
 	}
-	row, a, err := t.authority(name)
+	row, a, err := t.authority(name, services.Of(c))
 	if err != nil {
 		return err
+	}
+	if row.Service == unlisted {
+		return fmt.Errorf("no role of the configuration has the authority %s any more, so there is nothing to replace", name)
 	}
 	if p := a.Phase(); p != Steady {
 		return fmt.Errorf("%s is being rotated already and is %s; go on with `spore pki rotate-ca %s`", name, p, name)
@@ -85,7 +89,7 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 // Switch makes the next generation sign. Update then makes again all that the current one signed. It is for the time when
 // every node runs an image that trusts both.
 func (t *Tree) Switch(name string) error {
-	_, a, err := t.authority(name)
+	_, a, err := t.authority(name, services.Ours())
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func (t *Tree) Switch(name string) error {
 
 // Withdraw takes back what Introduce did.
 func (t *Tree) Withdraw(name string) error {
-	_, a, err := t.authority(name)
+	_, a, err := t.authority(name, services.Ours())
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (t *Tree) Finish(name string, c *facts.Cluster, nodes []facts.Node) error {
 	if err := t.isFor(c); err != nil {
 		return err
 	}
-	_, a, err := t.authority(name)
+	_, a, err := t.authority(name, services.Ours())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -65,7 +66,7 @@ func (t *Tree) Show(c *facts.Cluster, nodes []facts.Node, now time.Time) ([]Line
 
 func (t *Tree) showAuthorities(c *facts.Cluster, now time.Time) []Line {
 	var out []Line
-	for _, row := range Authorities() {
+	for _, row := range t.rows(services.Of(c)) {
 		a := t.Authorities[row.Name]
 		if a == nil {
 			if enabled(c, row.Service) {

@@ -16,14 +16,14 @@ const (
 //
 // Masters hold the keys of all but the root, which stays with the operator: they issue certificates that ran out while
 // nobody brought new bundles. (signing is no CA: with its key a master could write bundles for others.)
-func Authorities() []service.AuthorityRow {
+func Authorities(l *services.List) []service.AuthorityRow {
 	master := []string{"control-plane"}
 	rows := []service.AuthorityRow{
 		{Name: RootName, Kind: service.CA, Title: "Spore root CA"},
 		{Name: SigningName, Kind: service.Signer}, // signs the bundles
 		{Name: "agent", Kind: service.CA, Title: "Spore node agent CA", Usage: service.Server | service.Client},
 	}
-	for _, s := range services.All() {
+	for _, s := range l.All() {
 		for _, r := range s.Authorities {
 			r.Service = s.Name
 			rows = append(rows, r)
@@ -38,7 +38,7 @@ func Authorities() []service.AuthorityRow {
 }
 
 // Leaves is the table of end-entity certificates, with the rows of the services.
-func Leaves() []service.LeafRow {
+func Leaves(l *services.List) []service.LeafRow {
 	every, operator := []string{service.EveryNode}, []string{service.OperatorOnly}
 	rows := []service.LeafRow{
 		{Name: "agent", Authority: "agent", Roles: every, CommonName: "{node}", Organization: []string{"spore:nodes"}, SANs: service.HostNames, Usage: service.Server | service.Client},
@@ -46,7 +46,7 @@ func Leaves() []service.LeafRow {
 		{Name: "node-admin", Authority: "agent", Roles: operator, CommonName: "node-admin", Organization: []string{"spore:admin"}, Usage: service.Client},
 		{Name: "node-reader", Authority: "agent", Roles: operator, CommonName: "node-reader", Organization: []string{"spore:reader"}, Usage: service.Client},
 	}
-	for _, s := range services.All() {
+	for _, s := range l.All() {
 		rows = append(rows, s.Leaves...)
 	}
 	for i := range rows {
@@ -62,11 +62,11 @@ func Leaves() []service.LeafRow {
 }
 
 // Secrets is the table of secrets that are no certificates, with the rows of the services.
-func Secrets() []service.SecretRow {
+func Secrets(l *services.List) []service.SecretRow {
 	rows := []service.SecretRow{
 		{Name: "state-recovery-key", Roles: []string{service.EveryNode}, Each: service.OneNode, Form: service.FormRecovery},
 	}
-	for _, s := range services.All() {
+	for _, s := range l.All() {
 		for _, r := range s.Secrets {
 			r.Service = s.Name
 			rows = append(rows, r)

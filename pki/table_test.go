@@ -19,14 +19,14 @@ import (
 )
 
 func authorityRow(t *testing.T, name string) service.AuthorityRow {
-	i := slices.IndexFunc(Authorities(), func(a service.AuthorityRow) bool { return a.Name == name })
+	i := slices.IndexFunc(Authorities(services.Ours()), func(a service.AuthorityRow) bool { return a.Name == name })
 	require.GreaterOrEqual(t, i, 0, "authority %s", name)
-	return Authorities()[i]
+	return Authorities(services.Ours())[i]
 }
 
 func TestEveryAuthorityIsWhole(t *testing.T) {
 	seen := map[string]bool{}
-	for i, a := range Authorities() {
+	for i, a := range Authorities(services.Ours()) {
 		require.True(t, bundle.ValidName(a.Name), a.Name)
 		require.False(t, seen[a.Name], a.Name)
 		seen[a.Name] = true
@@ -35,7 +35,7 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 		require.Equal(t, len(a.Issuers) > 0, a.Key != "", "%s: whoever issues has an entry for the key", a.Name)
 		require.LessOrEqual(t, len(a.Title), 60, "ub-common-name is 64 (RFC 5280, appendix A.1)")
 		for _, r := range a.Users {
-			role, ok := services.Lookup(r)
+			role, ok := services.Ours().Lookup(r)
 			require.True(t, ok, r)
 			require.Equal(t, a.Service, role.Service, "%s: %s is a role of its service", a.Name, r)
 		}
@@ -43,7 +43,7 @@ func TestEveryAuthorityIsWhole(t *testing.T) {
 }
 
 func TestMastersAloneIssueAndNeverForTheRoot(t *testing.T) {
-	for _, a := range Authorities() {
+	for _, a := range Authorities(services.Ours()) {
 		switch a.Name {
 		case RootName, SigningName:
 			require.Empty(t, a.Issuers, "no node ever holds the key of %s", a.Name)
@@ -59,7 +59,7 @@ func TestMastersAloneIssueAndNeverForTheRoot(t *testing.T) {
 
 func TestEveryLeafIsWhole(t *testing.T) {
 	seen := map[string]bool{}
-	for _, l := range Leaves() {
+	for _, l := range Leaves(services.Ours()) {
 		require.False(t, seen[l.Name], l.Name)
 		seen[l.Name] = true
 		a := authorityRow(t, l.Authority)
@@ -74,7 +74,7 @@ func TestEveryLeafIsWhole(t *testing.T) {
 			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
-			role, ok := services.Lookup(r)
+			role, ok := services.Ours().Lookup(r)
 			require.True(t, ok, "%s: %s", l.Name, r)
 			require.Equal(t, r, role.Name, "the table uses canonical names")
 			require.Equal(t, a.Service, role.Service, "%s: the authority is of the role's service", l.Name)
@@ -85,7 +85,7 @@ func TestEveryLeafIsWhole(t *testing.T) {
 
 func TestEverySecretIsWhole(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range Secrets() {
+	for _, s := range Secrets(services.Ours()) {
 		if s.From != "" {
 			require.True(t, seen[s.From], "%s: what it derives from stands before it", s.Name)
 		}
@@ -96,7 +96,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 			if r == service.EveryNode || r == service.OperatorOnly {
 				continue
 			}
-			role, ok := services.Lookup(r)
+			role, ok := services.Ours().Lookup(r)
 			require.True(t, ok, "%s: %s", s.Name, r)
 			if slices.Contains([]string{"ceph-fsid", "ceph-kubernetes-rbd-key", "ceph-kubernetes-cephfs-node-key"}, s.Name) && role.Service == "kubernetes" {
 				continue // a client of one service that runs on the nodes of another
@@ -109,7 +109,7 @@ func TestEverySecretIsWhole(t *testing.T) {
 // A role whose program waits for secrets would wait for ever when no row gave it them.
 func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range services.Roles() {
+	for _, r := range services.Ours().Roles() {
 		if !hasRole(c, r.Name) {
 			continue // services.TestEveryEntryOfAProgramIsMadeBySomeRow looks at it.
 		}
@@ -130,13 +130,13 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 			gets[e.Name] = true
 		}
 		for _, name := range r.Programs {
-			p, _ := services.LookupProgram(name)
+			p, _ := services.Ours().LookupProgram(name)
 			for _, entry := range p.Secrets {
 				require.True(t, gets[entry], "%s: %s is given %s", r.Name, p.Name, entry)
 			}
 			if p.NeedsSecrets {
-				own := slices.ContainsFunc(Leaves(), func(l service.LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
-					slices.ContainsFunc(Secrets(), func(s service.SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
+				own := slices.ContainsFunc(Leaves(services.Ours()), func(l service.LeafRow) bool { return slices.Contains(l.Roles, r.Name) }) ||
+					slices.ContainsFunc(Secrets(services.Ours()), func(s service.SecretRow) bool { return slices.Contains(s.Roles, r.Name) })
 				require.True(t, own, r.Name)
 			}
 		}
@@ -146,7 +146,7 @@ func TestEveryRoleGetsTheSecretsThatItsProgramsNeed(t *testing.T) {
 // A program that waited for an entry that no table gives its nodes would wait for ever.
 func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 	c, nodes := sixNodes(t)
-	for _, r := range services.Roles() {
+	for _, r := range services.Ours().Roles() {
 		if !hasRole(c, r.Name) {
 			continue // services.TestEveryEntryOfAProgramIsMadeBySomeRow looks at it.
 		}
@@ -165,7 +165,7 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 			share = append(share, e.Name)
 		}
 		for _, name := range r.Programs {
-			p, _ := services.LookupProgram(name)
+			p, _ := services.Ours().LookupProgram(name)
 			require.Subset(t, share, p.Secrets, "%s of role %s", name, r.Name)
 		}
 	}
@@ -201,7 +201,7 @@ func TestTheShareOfEachRole(t *testing.T) {
 		"dns-server":       {},
 	}
 	c, nodes := sixNodes(t)
-	for _, r := range services.Roles() {
+	for _, r := range services.Ours().Roles() {
 		require.Equal(t, hasRole(c, r.Name), wants[r.Name] != nil, r.Name)
 	}
 	for role, want := range wants {

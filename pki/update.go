@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"spore/cluster/facts"
+	"spore/cluster/role"
+	"spore/services"
 	"spore/services/ceph/cephx"
 	"spore/services/service"
 )
@@ -18,7 +20,7 @@ import (
 type Change struct {
 	// ID is the authority's name, or the ID of the leaf or secret.
 	ID string `json:"id"`
-	// Did is made, renewed, replaced or dropped.
+	// Did is made, renewed, replaced, kept (under another ID) or dropped.
 	Did string `json:"did"`
 	// Why says the reason.
 	Why string `json:"why"`
@@ -88,7 +90,7 @@ func (t *Tree) isFor(c *facts.Cluster) error {
 func (u *updater) did(id, did, why string) { u.changes = append(u.changes, Change{id, did, why}) }
 
 func (u *updater) authorities() error {
-	for _, row := range Authorities() {
+	for _, row := range Authorities(services.Of(u.c)) {
 		a := u.tree.Authorities[row.Name]
 		switch {
 		case a == nil && !enabled(u.c, row.Service):
@@ -319,7 +321,12 @@ func (u *updater) reason(l Leaf, by signer) (did, why string, err error) {
 
 func (u *updater) secrets(shares []Share) error {
 	given, allowed := maps.Clone(u.o.Given), map[string]bool{}
-	changed, seen := map[string]bool{}, map[string]bool{}
+	changed, seen, wanted := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, s := range shares {
+		for _, e := range s.Secrets {
+			wanted[e.ID] = true
+		}
+	}
 	for _, s := range shares { // the operator's first: others derive from them
 		for _, e := range s.Secrets {
 			if seen[e.ID] {
@@ -333,6 +340,7 @@ func (u *updater) secrets(shares []Share) error {
 			if isGiven && e.Row.Given {
 				delete(given, e.Name)
 			}
+			u.rename(e, wanted, changed)
 			if err := u.secret(e, value, isGiven && e.Row.Given, changed); err != nil {
 				return fmt.Errorf("secret %s: %w", e.ID, err)
 			}
@@ -342,6 +350,45 @@ func (u *updater) secrets(shares []Share) error {
 		return fmt.Errorf("no secret %q can be brought; these can: %s", name, strings.Join(slices.Sorted(maps.Keys(allowed)), ", "))
 	}
 	return nil
+}
+
+// rename has a password that users share keep its value when another of the rows that name it makes it now: which one
+// it is changes with the roles of the configuration (maker). It takes the ID away from the row before, so that a value
+// that is replaced later does not come back with that row.
+func (u *updater) rename(e Entry, wanted, changed map[string]bool) {
+	if u.tree.Secrets[e.ID] != nil || e.Row.Each != service.OneUser || e.From != "" {
+		return
+	}
+	from := ""
+	for _, id := range slices.Sorted(maps.Keys(u.tree.Secrets)) {
+		row, ref, _ := strings.Cut(id, "/")
+		if ref != e.Name || wanted[id] || !passedOn(services.Of(u.c), row, e.Row) {
+			continue
+		}
+		if from == "" || u.tree.Secrets[id].Made.After(u.tree.Secrets[from].Made) {
+			from = id
+		}
+	}
+	if from == "" {
+		return
+	}
+	u.tree.Secrets[e.ID] = u.tree.Secrets[from]
+	delete(u.tree.Secrets, from)
+	changed[e.ID] = true
+	u.did(e.ID, "kept", "it was "+from)
+}
+
+// passedOn tells whether what a row made, of which only the name may be left, is what another one makes now. One of the
+// two is of a role of the configuration's own: services of ours do not share.
+func passedOn(l *services.List, name string, now service.SecretRow) bool {
+	all := Secrets(l)
+	i := slices.IndexFunc(all, func(r service.SecretRow) bool { return r.Name == name })
+	if i < 0 {
+		return strings.HasSuffix(name, role.SettingsEnding) && now.Form == service.FormPassword
+	}
+	own := l.OwnNames()
+	return all[i].Each == service.OneUser && all[i].Form == now.Form && all[i].From == "" &&
+		(slices.Contains(own, all[i].Service) || slices.Contains(own, now.Service))
 }
 
 func (u *updater) secret(e Entry, value Hidden, given bool, changed map[string]bool) error {
@@ -390,6 +437,12 @@ func (u *updater) makeSecret(e Entry, from Hidden) (Hidden, error) {
 	if e.Row.Entity != "" {
 		key, err := cephx.ForNode(string(from), e.Row.Entity, e.Node)
 		return Hidden(key), err
+	}
+	if e.Row.Form == service.FormGiven {
+		return "", fmt.Errorf("nobody but you has it; bring it with --secret %s=FILE", e.Name)
+	}
+	if e.Row.Form == service.FormPassword && e.Row.Length > 0 {
+		return draw(u.o.Random, e.Row.Alphabet, e.Row.Length)
 	}
 	make, ok := forms[e.Row.Form]
 	if !ok {

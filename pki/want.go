@@ -59,7 +59,7 @@ func plays(rowRoles []string, n *facts.Node) bool {
 }
 
 // depends tells whether a node works with an authority. Whoever issues for it does.
-func depends(a service.AuthorityRow, n *facts.Node) bool {
+func depends(l *services.List, a service.AuthorityRow, n *facts.Node) bool {
 	if plays(a.Issuers, n) {
 		return true
 	}
@@ -67,7 +67,7 @@ func depends(a service.AuthorityRow, n *facts.Node) bool {
 		return plays(a.Users, n)
 	}
 	return a.Service == "" || slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := services.Lookup(name)
+		r, ok := l.Lookup(name)
 		return ok && r.Service == a.Service
 	})
 }
@@ -75,8 +75,9 @@ func depends(a service.AuthorityRow, n *facts.Node) bool {
 // ShareOf returns what the tables give to a node.
 func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 	var s Share
-	for _, a := range Authorities() {
-		if !enabled(c, a.Service) || !depends(a, n) {
+	l := services.Of(c)
+	for _, a := range Authorities(l) {
+		if !enabled(c, a.Service) || !depends(l, a, n) {
 			continue
 		}
 		s.Authorities = append(s.Authorities, a)
@@ -84,15 +85,15 @@ func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 			s.Issues = append(s.Issues, a)
 		}
 	}
-	for _, row := range Leaves() {
+	for _, row := range Leaves(l) {
 		if !plays(row.Roles, n) || !enabled(c, row.With) || !slices.ContainsFunc(s.Authorities, func(a service.AuthorityRow) bool { return a.Name == row.Authority }) {
 			continue
 		}
 		s.Leaves = append(s.Leaves, fill(row, c, n))
 	}
-	for _, row := range Secrets() {
+	for _, row := range Secrets(l) {
 		if plays(row.Roles, n) && enabled(c, row.Service) {
-			s.Secrets = append(s.Secrets, entries(row, c, n)...)
+			s.add(entries(row, c, n))
 		}
 	}
 	return s, s.unique(n)
@@ -101,22 +102,32 @@ func ShareOf(c *facts.Cluster, n *facts.Node) (Share, error) {
 // ShareOfOperator returns what the tables keep for the operator alone.
 func ShareOfOperator(c *facts.Cluster) Share {
 	var s Share
-	for _, a := range Authorities() {
+	l := services.Of(c)
+	for _, a := range Authorities(l) {
 		if enabled(c, a.Service) {
 			s.Authorities = append(s.Authorities, a)
 		}
 	}
-	for _, row := range Leaves() {
+	for _, row := range Leaves(l) {
 		if slices.Contains(row.Roles, service.OperatorOnly) && slices.ContainsFunc(s.Authorities, func(a service.AuthorityRow) bool { return a.Name == row.Authority }) {
 			s.Leaves = append(s.Leaves, fill(row, c, &facts.Node{}))
 		}
 	}
-	for _, row := range Secrets() {
+	for _, row := range Secrets(l) {
 		if slices.Contains(row.Roles, service.OperatorOnly) && enabled(c, row.Service) {
-			s.Secrets = append(s.Secrets, entries(row, c, &facts.Node{})...)
+			s.add(entries(row, c, &facts.Node{}))
 		}
 	}
 	return s
+}
+
+// add adds secrets, of which one that several services name is there once.
+func (s *Share) add(list []Entry) {
+	for _, e := range list {
+		if !slices.ContainsFunc(s.Secrets, func(o Entry) bool { return o.ID == e.ID }) {
+			s.Secrets = append(s.Secrets, e)
+		}
+	}
 }
 
 func fill(row service.LeafRow, c *facts.Cluster, n *facts.Node) Leaf {
@@ -138,7 +149,8 @@ func entries(row service.SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	case service.OneUser:
 		var out []Entry
 		for _, ref := range userSecrets(row.Service, c) {
-			e := Entry{Row: row, ID: row.Name + "/" + ref, Name: ref}
+			maker := maker(row, ref, c)
+			e := Entry{Row: maker, ID: maker.Name + "/" + ref, Name: ref}
 			if row.From != "" {
 				e.From = row.From + "/" + ref
 			}
@@ -149,9 +161,28 @@ func entries(row service.SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	return []Entry{{Row: row, ID: row.Name, Name: row.Entry, From: row.From}}
 }
 
+// maker is the row that makes the entry that a user's row names. Where the settings of a role of the configuration's own
+// name what those of another service name too, it is the first of their rows: a password that one checks and the other
+// says, such as that of a gateway, is one secret for both.
+func maker(row service.SecretRow, ref string, c *facts.Cluster) service.SecretRow {
+	l := services.Of(c)
+	if !slices.Contains(l.OwnNames(), row.Service) {
+		return row
+	}
+	all := Secrets(l)
+	i := slices.IndexFunc(all, func(other service.SecretRow) bool {
+		return other.Each == service.OneUser && other.Form == row.Form && enabled(c, other.Service) &&
+			slices.Contains(userSecrets(other.Service, c), ref)
+	})
+	if i < 0 {
+		return row
+	}
+	return all[i]
+}
+
 // userSecrets lists the entries that the users of a service name, each once, in their order.
 func userSecrets(name string, c *facts.Cluster) []string {
-	s, _ := services.Find(name)
+	s, _ := services.Of(c).Find(name)
 	if s.UserSecrets == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ func portsTable() string {
 		program service.Program
 	}
 	var rows []row
-	for _, p := range slices.Concat(Programs(), System()) {
+	for _, p := range slices.Concat(Ours().Programs(), System()) {
 		for _, port := range p.Ports {
 			rows = append(rows, row{port, p})
 		}

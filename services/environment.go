@@ -48,7 +48,7 @@ func Environment(c *facts.Cluster, n *facts.Node, memory uint64) map[string][]by
 
 // variables are those of a program, of the service that has it.
 func variables(c *facts.Cluster, n *facts.Node, program string, memory uint64) map[string]string {
-	for _, s := range All() {
+	for _, s := range Of(c).all {
 		if of := s.Environment[program]; of != nil && c.Services.Has(s.Name) {
 			return of(c, n, memory)
 		}

@@ -59,7 +59,7 @@ func TestANodeHasTheFilesOfItsProgramsOnly(t *testing.T) {
 	files := Environment(c, n, 1<<30)
 	require.Contains(t, files, "coredns.env")
 	require.NotContains(t, files, "mosquitto.env")
-	require.Equal(t, []string{"ceph-osd.target", "dns.target"}, NodeTargets(n))
+	require.Equal(t, []string{"ceph-osd.target", "dns.target"}, NodeTargets(c, n))
 }
 
 // What the units of these programs take from their files, with ${NAME} as a word of the command line.
@@ -111,7 +111,7 @@ func TestUnitsFindTheirSettings(t *testing.T) {
 
 func TestNodesOfKubernetesRunPods(t *testing.T) {
 	for role, want := range map[string]bool{"worker": true, "control-plane": true, "mqtt-broker": false, "dns-server": false} {
-		require.Equal(t, want, RunsPods(&facts.Node{Roles: []string{role}}), role)
+		require.Equal(t, want, RunsPods(&facts.Cluster{}, &facts.Node{Roles: []string{role}}), role)
 	}
 }
 

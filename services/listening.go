@@ -11,7 +11,7 @@ import (
 // Members returns the names of the nodes that do what a role is for: those with the role, else those with the role that
 // stands in for it.
 func Members(c *facts.Cluster, role string) []string {
-	if r, ok := Lookup(role); ok && len(c.Members[role]) == 0 && r.StandIn != "" {
+	if r, ok := Of(c).Lookup(role); ok && len(c.Members[role]) == 0 && r.StandIn != "" {
 		return c.Members[r.StandIn]
 	}
 	return c.Members[role]
@@ -35,7 +35,7 @@ func nodePorts(c *facts.Cluster, n *facts.Node, ports []service.Port) []service.
 // portOf is the number that a setting with a port gives; 0 when its service is off.
 func portOf(c *facts.Cluster, setting string) int {
 	name, key, _ := strings.Cut(setting, ".")
-	if s, ok := Find(name); ok && s.Port != nil && c.Services.Has(name) {
+	if s, ok := Of(c).Find(name); ok && s.Port != nil && c.Services.Has(name) {
 		return s.Port(c.Services, key)
 	}
 	return 0

@@ -32,7 +32,7 @@ func TestAPortOfASettingHasItsNumber(t *testing.T) {
 	require.Equal(t, []string{"8883/tcp"}, portsOf(c, n, "mosquitto"))
 	mqtt.Of(c.Services).Port = 1884
 	require.Equal(t, []string{"1884/tcp"}, portsOf(c, n, "mosquitto"))
-	row, _ := LookupProgram("mosquitto")
+	row, _ := Ours().LookupProgram("mosquitto")
 	require.Equal(t, mqtt.DefaultPort, row.Ports[0].First, "the table stays what it is")
 }
 

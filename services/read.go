@@ -9,20 +9,31 @@ import (
 	"spore/cluster/facts"
 )
 
-// ReadCluster reads what package cluster compiled of the whole cluster (facts.ClusterFile), with the settings of each service
-// in the service's own type.
-func ReadCluster(data []byte, c *facts.Cluster) error {
+// ReadCluster reads what package cluster compiled of the whole cluster (facts.ClusterFile), with the settings of each
+// service in the service's own type. The rows of a configuration's own services come from the same file.
+func ReadCluster(data []byte, c *facts.Cluster) error { return readCluster(data, c, readDefinition) }
+
+// readCluster is ReadCluster with what reads a role of the configuration's own.
+func readCluster(data []byte, c *facts.Cluster, definition func([]byte) (Definition, error)) error {
 	type fields facts.Cluster // without the methods of facts.Cluster
 	var all = struct {
 		*fields
-		// Services stands before the field of the same name in Cluster.
+		// These stand before the fields of the same names in Cluster.
 		Services map[string]json.RawMessage `json:"services"`
+		Roles    json.RawMessage            `json:"roles"`
 	}{fields: (*fields)(c)}
-	c.Services = nil
+	c.Services, c.Roles = nil, nil
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err
 	}
-	for _, s := range All() {
+	if len(all.Roles) > 0 && string(all.Roles) != "null" {
+		l, err := readOwn(all.Roles, definition)
+		if err != nil {
+			return err
+		}
+		c.Roles = l.Facts()
+	}
+	for _, s := range Of(c).all {
 		text, ok := all.Services[s.Name]
 		if !ok || string(text) == "null" {
 			continue

@@ -14,7 +14,7 @@ import (
 
 func TestSettingsComeBackInTheirOwnTypes(t *testing.T) {
 	want := facts.Cluster{Name: "plant", Members: map[string][]string{"mqtt-broker": {"a"}}}
-	for _, s := range All() {
+	for _, s := range Ours().All() {
 		want.Services.Set(s.Settings())
 	}
 	mqtt.Of(want.Services).Port = 1884

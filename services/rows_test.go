@@ -14,7 +14,7 @@ import (
 // A row speaks of its own roles and programs: of others it would be forgotten when they change.
 func TestARowSpeaksOfItsOwnRolesAndPrograms(t *testing.T) {
 	words := map[string]bool{}
-	for _, s := range All() {
+	for _, s := range Ours().All() {
 		t.Run(s.Name, func(t *testing.T) {
 			require.NotEmpty(t, s.Roles)
 			require.NotEmpty(t, s.Programs)
@@ -67,7 +67,7 @@ func TestARowSpeaksOfItsOwnRolesAndPrograms(t *testing.T) {
 			}
 		})
 	}
-	_, ok := Find("sendmail")
+	_, ok := Ours().Find("sendmail")
 	require.False(t, ok)
 }
 
@@ -81,7 +81,7 @@ func TestTheFormatChangesWithTheSettingsOfAService(t *testing.T) {
 // A program that is given an entry that no row makes would wait for ever.
 func TestEveryEntryOfAProgramIsMadeBySomeRow(t *testing.T) {
 	made := map[string]bool{"agent-certificate": true, "agent-key": true} // Those of package pki, which every node has.
-	for _, s := range All() {
+	for _, s := range Ours().All() {
 		for _, a := range s.Authorities {
 			made[a.Name+"-ca-key"], made[a.Key] = true, true
 		}
@@ -93,7 +93,7 @@ func TestEveryEntryOfAProgramIsMadeBySomeRow(t *testing.T) {
 		}
 	}
 	made["agent-ca-key"] = true
-	for _, p := range Programs() {
+	for _, p := range Ours().Programs() {
 		for _, entry := range p.Secrets {
 			require.True(t, made[entry], "%s is given %s", p.Name, entry)
 		}

@@ -13,22 +13,22 @@ import (
 
 func TestEveryNameAndAliasIsUniqueAndFound(t *testing.T) {
 	seen := map[string]bool{}
-	for _, r := range Roles() {
+	for _, r := range Ours().Roles() {
 		for _, name := range append([]string{r.Name}, r.Aliases...) {
 			require.False(t, seen[name], name)
 			seen[name] = true
-			got, ok := Lookup(name)
+			got, ok := Ours().Lookup(name)
 			require.True(t, ok)
 			require.Equal(t, r.Name, got.Name)
 		}
 		require.NotEmpty(t, r.Service)
 		require.Regexp(t, `^[a-z-]+\.target$`, r.Target)
 		for _, p := range r.Programs {
-			_, ok := LookupProgram(p)
+			_, ok := Ours().LookupProgram(p)
 			require.True(t, ok, "%s of role %s is in the program table", p, r.Name)
 		}
 	}
-	_, ok := Lookup("mainframe")
+	_, ok := Ours().Lookup("mainframe")
 	require.False(t, ok)
 }
 
@@ -39,7 +39,7 @@ func TestTheContractOfRolesAndTargets(t *testing.T) {
 		"kafka-broker": "kafka.target", "kafka-controller": "kafka.target", "ceph-mon": "ceph-mon.target", "ceph-osd": "ceph-osd.target",
 		"mqtt-broker": "mqtt.target", "dns-server": "dns.target",
 	} {
-		r, ok := Lookup(role)
+		r, ok := Ours().Lookup(role)
 		require.True(t, ok, role)
 		require.Equal(t, target, r.Target)
 	}
@@ -50,12 +50,12 @@ func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 	for _, p := range EveryNode() {
 		used[p] = true
 	}
-	for _, r := range Roles() {
+	for _, r := range Ours().Roles() {
 		for _, p := range r.Programs {
 			used[p] = true
 		}
 	}
-	for _, p := range Programs() {
+	for _, p := range Ours().Programs() {
 		require.True(t, used[p.Name], p.Name)
 		require.NotEmpty(t, p.Unit)
 		require.NotEmpty(t, p.User)
@@ -64,13 +64,13 @@ func TestEveryProgramBelongsToARoleOrToEveryNode(t *testing.T) {
 		}
 		require.Equal(t, p.WaitsForSecrets(), len(p.Secrets) > 0 || p.Name == "mosquitto", "%s: a program without secrets of its own waits for none; mosquitto's are named by its settings", p.Name)
 	}
-	_, ok := LookupProgram("sendmail")
+	_, ok := Ours().LookupProgram("sendmail")
 	require.False(t, ok)
 }
 
 // A node may have any roles together.
 func TestPortsWithFixedNumbersNeverMeet(t *testing.T) {
-	all := slices.Concat(Programs(), System())
+	all := slices.Concat(Ours().Programs(), System())
 	for _, p := range all {
 		for _, port := range p.Ports {
 			require.Contains(t, []string{"tcp", "udp"}, port.Protocol, p.Name)
@@ -125,17 +125,17 @@ func TestAPortIsWrittenAsPeopleReadIt(t *testing.T) {
 }
 
 func TestAControlPlaneRunsAllThatAWorkerRuns(t *testing.T) {
-	master, _ := Lookup("master")
-	worker, _ := Lookup("worker")
+	master, _ := Ours().Lookup("master")
+	worker, _ := Ours().Lookup("worker")
 	require.Subset(t, master.Programs, worker.Programs)
 	require.Equal(t, worker.Programs, master.Programs[len(master.Programs)-len(worker.Programs):])
 }
 
 func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	names := func(role string, services ...string) []string {
-		r, _ := Lookup(role)
+		r, _ := Ours().Lookup(role)
 		var out []string
-		for _, p := range ProgramsOf(r, func(s string) bool { return slices.Contains(services, s) }) {
+		for _, p := range Ours().ProgramsOf(r, func(s string) bool { return slices.Contains(services, s) }) {
 			out = append(out, p.Name)
 		}
 		return out
@@ -150,9 +150,9 @@ func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 	require.Contains(t, names("ceph-mon", "ceph", ceph.PartCephFS), "ceph-mds")
 	require.NotContains(t, names("worker", "ceph", ceph.PartCephFS), "cephfs-node", "Kubernetes is given none of them")
 	require.Contains(t, names("worker", "ceph", ceph.PartCephFS, ceph.PartCephFSVolumes), "cephfs-node")
-	for _, p := range Programs() {
+	for _, p := range Ours().Programs() {
 		if p.With != "" {
-			known := slices.ContainsFunc(All(), func(s service.Service) bool {
+			known := slices.ContainsFunc(Ours().All(), func(s service.Service) bool {
 				return s.Name == p.With || slices.ContainsFunc(s.Parts, func(part service.Part) bool { return part.Name == p.With })
 			})
 			require.True(t, known, "%s is for %s", p.Name, p.With)
@@ -161,9 +161,9 @@ func TestProgramsForASecondServiceAreThereWithItAlone(t *testing.T) {
 }
 
 func TestEntriesOfCertificatesComeInPairs(t *testing.T) {
-	p, _ := LookupProgram("kube-scheduler")
+	p, _ := Ours().LookupProgram("kube-scheduler")
 	require.Equal(t, []string{"kube-scheduler-certificate", "kube-scheduler-key", "kube-scheduler-server-certificate", "kube-scheduler-server-key"}, p.Secrets)
-	p, _ = LookupProgram("kube-apiserver")
+	p, _ = Ours().LookupProgram("kube-apiserver")
 	require.Contains(t, p.Secrets, "etcd-encryption-key")
 	require.NotContains(t, p.Secrets, "etcd-encryption-key-key")
 }

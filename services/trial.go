@@ -36,7 +36,7 @@ func TrialSettle(c *facts.Cluster) time.Duration {
 // least 1.
 func slow(c *facts.Cluster) int {
 	out := 1
-	for _, s := range All() {
+	for _, s := range Of(c).all {
 		if s.Slow != nil && c.Services.Has(s.Name) {
 			out = max(out, s.Slow(c.Services))
 		}

@@ -19,7 +19,7 @@ const wayBackPage = "../docs/way-back.md"
 func wayBackTable() string {
 	var b bytes.Buffer
 	b.WriteString("| data | where | version of | read by | source |\n|---|---|---|---|---|\n")
-	for _, r := range Data() {
+	for _, r := range Ours().Data() {
 		of := "payload `" + r.Payload + "`"
 		if r.Package != "" {
 			of = "package `" + r.Package + "`"
@@ -50,7 +50,7 @@ func TestTheDocumentedWaysBackAreThoseOfTheRows(t *testing.T) {
 // Every service says what it keeps, or that it keeps nothing: who adds one has to think of it.
 func TestEveryServiceSaysWhatItKeeps(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range All() {
+	for _, s := range Ours().All() {
 		require.NotEmpty(t, s.Data, "%s has no row of what it keeps", s.Name)
 		kept := map[string]bool{}
 		for _, r := range s.Data {
@@ -68,7 +68,7 @@ func TestEveryServiceSaysWhatItKeeps(t *testing.T) {
 			}
 			require.True(t, kept[r.Name], "no program of %s carries what %s is of", s.Name, r.Name)
 			for _, role := range r.Roles {
-				found, ok := Lookup(role)
+				found, ok := Ours().Lookup(role)
 				require.True(t, ok && found.Service == s.Name && found.Name == role, "%s: %s", r.Name, role)
 			}
 			require.NotEmpty(t, r.Roles, r.Name)
@@ -118,7 +118,7 @@ func TestWhichVersionsReadWhatNewerOnesWrote(t *testing.T) {
 		{"coredns", "v1.15.0", "v1.12.0", safe, "keeps nothing"},
 		{"coredns", "main", "v1.12.0", safe, "keeps nothing"},
 	} {
-		ways := WayBack(map[string]string{tt.data: tt.newer}, map[string]string{tt.data: tt.older}, nil)
+		ways := Ours().WayBack(map[string]string{tt.data: tt.newer}, map[string]string{tt.data: tt.older}, nil)
 		require.Len(t, ways, 1, tt.data)
 		require.Equal(t, tt.want, ways[0].Verdict, "%s", ways[0])
 		require.Contains(t, ways[0].Why, tt.why)
@@ -135,7 +135,7 @@ func TestANodeIsAskedOnlyForTheDataOfItsRoles(t *testing.T) {
 		"control-plane": "etcd unsafe, kubernetes safe, kubelet unknown", "dns-server": "", "ceph-mon": "",
 	} {
 		var got []string
-		for _, w := range WayBack(newer, older, []string{role}) {
+		for _, w := range Ours().WayBack(newer, older, []string{role}) {
 			got = append(got, w.Data+" "+w.Verdict.String())
 		}
 		require.Equal(t, want, strings.Join(got, ", "), role)
@@ -143,7 +143,7 @@ func TestANodeIsAskedOnlyForTheDataOfItsRoles(t *testing.T) {
 }
 
 func TestTheVersionsOfAnImage(t *testing.T) {
-	got, err := DataVersions(strings.NewReader(`{"packages":[{"name":"ceph-base","version":"18.2.7+ds-1+deb13u1"},{"name":"mosquitto","version":"2.0.21-1"}],
+	got, err := Ours().DataVersions(strings.NewReader(`{"packages":[{"name":"ceph-base","version":"18.2.7+ds-1+deb13u1"},{"name":"mosquitto","version":"2.0.21-1"}],
 		"payloads":[{"name":"etcd","version":"v3.6.16"},{"name":"kubernetes","version":"v1.36.3"},{"name":"containerd/containerd","version":"v2.4.2"},
 		{"name":"containerd/containerd-shim-runc-v2","version":"v2.4.2"},{"name":"coredns","version":"v1.15.0"},
 		{"name":"kafka/kafka-tool","version":"4.3.1"},{"name":"kafka/lz4-java-1.10.2.jar","version":"1.10.2","artifact":{"name":"lz4-java"}}]}`))

@@ -58,6 +58,16 @@ func (b *Bus) Restart(ctx context.Context, unit string) error {
 	return nil
 }
 
+// TryRestart enqueues a restart job for a unit that runs, and does nothing with one that does not.
+func (b *Bus) TryRestart(ctx context.Context, unit string) error {
+	ctx, cancel := context.WithTimeout(ctx, busBound)
+	defer cancel()
+	if _, err := b.conn.TryRestartUnitContext(ctx, unit, "replace", nil); err != nil {
+		return fmt.Errorf("restart %s: %w", unit, err)
+	}
+	return nil
+}
+
 // Reload enqueues a reload of a running unit.
 func (b *Bus) Reload(ctx context.Context, unit string) error {
 	ctx, cancel := context.WithTimeout(ctx, busBound)

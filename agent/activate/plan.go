@@ -46,7 +46,7 @@ func Plan(in Input) (start, targets []string, held []Held) {
 			held = append(held, Held{name, reason})
 			continue
 		}
-		role, _ := services.Lookup(name)
+		role, _ := services.Of(in.Cluster).Lookup(name)
 		start, targets = append(start, name), append(targets, role.Target)
 	}
 	return start, targets, held
@@ -56,7 +56,7 @@ func Plan(in Input) (start, targets []string, held []Held) {
 func (in Input) Units() []string {
 	var out []string
 	for _, name := range services.EveryNode() {
-		program, _ := services.LookupProgram(name)
+		program, _ := services.Of(in.Cluster).LookupProgram(name)
 		if in.Unit(program.Unit) && !slices.ContainsFunc(program.Secrets, func(ref string) bool { return !in.Have(name, ref) }) {
 			out = append(out, program.Unit)
 		}
@@ -66,7 +66,7 @@ func (in Input) Units() []string {
 
 // reason says why a role does not start; empty when it does.
 func (in Input) reason(name string) string {
-	role, ok := services.Lookup(name)
+	role, ok := services.Of(in.Cluster).Lookup(name)
 	if !ok || !in.Unit(role.Target) {
 		return "this image does not carry it; build one in which its service is enabled"
 	}
@@ -128,11 +128,11 @@ func HaveIn(dir string) func(program, ref string) bool {
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range services.EveryNode() {
-		program, _ := services.LookupProgram(name)
+		program, _ := services.Of(c).LookupProgram(name)
 		out[name] = slices.Clone(program.Secrets)
 	}
 	for _, name := range n.Roles {
-		role, _ := services.Lookup(name)
+		role, _ := services.Of(c).Lookup(name)
 		for _, program := range services.RolePrograms(c, role) {
 			for _, ref := range needs(c, role, program) {
 				if !slices.Contains(out[program.Name], ref) {

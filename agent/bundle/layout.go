@@ -51,7 +51,7 @@ func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpa
 	if err := readable(filepath.Dir(t.m.Root.At(paths.Renewal))); err != nil {
 		return err
 	}
-	plan := renewal.Plan(share, changed, others, renewal.ProgramsOf(t.cluster, t.node))
+	plan := renewal.Plan(services.Of(t.cluster), share, changed, others, renewal.ProgramsOf(t.cluster, t.node))
 	return (&renewal.File{Path: t.m.Root.At(paths.Renewal)}).Change(func(s *renewal.State) {
 		now := renewal.Clock()
 		if len(changed) > 0 || len(others) > 0 {
@@ -108,7 +108,7 @@ func readable(dir string) error {
 
 // layInbox makes the folder in which the API's server leaves a bundle that the operator sends.
 func (t *taker) layInbox() error {
-	row, _ := services.LookupProgram(node.APIProgram)
+	row, _ := services.Of(t.cluster).LookupProgram(node.APIProgram)
 	group, err := t.m.Group(row.User)
 	if err != nil {
 		return fmt.Errorf("make the folder for bundles that are sent: %w", err)
@@ -135,7 +135,7 @@ func (t *taker) layLive(share pki.Share, have map[string]string, wanted map[stri
 				files[ref] = text
 			}
 		}
-		row, ok := services.LookupProgram(program)
+		row, ok := services.Of(t.cluster).LookupProgram(program)
 		if !ok || len(files) == 0 {
 			continue
 		}

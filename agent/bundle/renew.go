@@ -22,6 +22,7 @@ import (
 	"spore/agent/renewal"
 	"spore/agent/wait"
 	"spore/pki"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -124,7 +125,7 @@ func (t *taker) apply(ctx context.Context, state *renewal.File) error {
 	defer bus.Close()
 	client := t.m.Client()
 	a := renewal.Applier{
-		Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.Say, Sleep: wait.Sleep, Every: turnEvery,
+		Services: services.Of(t.cluster), Node: t.node.Name, File: state, Units: systemd{bus}, Say: t.m.Say, Sleep: wait.Sleep, Every: turnEvery,
 		Others: func(program string) []string { return renewal.Others(t.cluster, t.node, program) },
 		Urgent: func(string) bool { return !s.Ends.IsZero() && t.m.Now().After(s.Ends.Add(-urgent)) },
 		Ask: func(ctx context.Context, node string) (r nodeapi.Renewal, err error) {

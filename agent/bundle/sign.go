@@ -8,6 +8,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/renewal"
 	"spore/pki"
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -35,12 +36,12 @@ func signRequest(m *node.Machine, request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := map[string]string{}
-	for _, a := range pki.Authorities() {
+	rows, keys := pki.Authorities(services.Of(c)), map[string]string{}
+	for _, a := range rows {
 		keys[a.Name] = a.Key
 	}
 	trusted := map[string]string{}
-	for _, a := range pki.Authorities() {
+	for _, a := range rows {
 		if text, err := m.Part.Public(a.Name + ".crt"); err == nil && a.Kind == service.CA {
 			trusted[a.Name] = string(text)
 		}

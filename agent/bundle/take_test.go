@@ -95,7 +95,7 @@ func TestABundleLetsTheRolesStart(t *testing.T) {
 
 func TestABundleIsTakenByAnImageThatLacksOneOfItsPrograms(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
-	row, ok := services.LookupProgram("mosquitto")
+	row, ok := services.Ours().LookupProgram("mosquitto")
 	require.True(t, ok)
 	m.Group = func(name string) (int, error) {
 		if name == row.User {

@@ -3,6 +3,7 @@
 package clusterpart
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,31 @@ func (p Part) Hosts() ([]byte, error) {
 		return nil, fmt.Errorf("read the cluster part: %w", err)
 	}
 	return data, nil
+}
+
+// Manifests reads the objects that the masters apply; none where the configuration has none. The bytes are those that
+// were read.
+func (p Part) Manifests() ([]facts.Manifest, []byte, error) {
+	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, facts.ManifestsFile), facts.MaxManifests)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the cluster part: %w", err)
+	}
+	var out []facts.Manifest
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // Numbers go to the API server as they were written.
+	if err := d.Decode(&out); err != nil {
+		return nil, nil, fmt.Errorf("read the cluster part: %s: %w", facts.ManifestsFile, err)
+	}
+	return out, data, nil
+}
+
+// HasManifests tells whether there are objects that the masters apply.
+func (p Part) HasManifests() bool {
+	_, err := os.Stat(filepath.Join(p.Dir, facts.ManifestsFile))
+	return err == nil
 }
 
 // Public reads a file of the public half of the cluster's keys, such as kubernetes-client.crt.

@@ -1,6 +1,7 @@
 package clusterpart
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,4 +37,27 @@ func TestWhoeverStartsTheMachineSaysHowSlowItIs(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, kubernetes.Of(got.Services).Slow(), name)
 	}
+}
+
+func TestManifestsAreReadAsTheyWereWritten(t *testing.T) {
+	p := Part{Dir: t.TempDir()}
+	objects, data, err := p.Manifests()
+	require.NoError(t, err)
+	require.Empty(t, objects, "a configuration without any has no file")
+	require.Empty(t, data)
+
+	file := filepath.Join(p.Dir, facts.ManifestsFile)
+	text := `[{"file":"manifests/a.yaml","line":3,"object":{"kind":"ConfigMap","n":9007199254740993}}]` + "\n"
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	objects, data, err = p.Manifests()
+	require.NoError(t, err)
+	require.Equal(t, text, string(data))
+	again, err := json.Marshal(objects)
+	require.NoError(t, err)
+	require.Equal(t, text, string(again)+"\n", "large numbers too")
+
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o644))
+	_, _, err = p.Manifests()
+	require.ErrorContains(t, err, "read the cluster part: compiled/manifests.json: ")
 }

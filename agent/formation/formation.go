@@ -61,18 +61,18 @@ import (
 // Service is a quorum service.
 type Service = service.Quorum
 
-// Services are the quorum services, which the rows of the services name.
-func Services() []Service {
+// Services are the quorum services, which the rows of a list of services name.
+func Services(l *services.List) []Service {
 	var out []Service
-	for _, s := range services.All() {
+	for _, s := range l.All() {
 		out = append(out, s.Quorums...)
 	}
 	return out
 }
 
 // Lookup finds a quorum service by its name.
-func Lookup(name string) (Service, bool) {
-	for _, s := range Services() {
+func Lookup(l *services.List, name string) (Service, bool) {
+	for _, s := range Services(l) {
 		if s.Name == name {
 			return s, true
 		}

@@ -21,7 +21,7 @@ func writeNetwork(m *node.Machine, c *facts.Cluster, n *facts.Node, used []arp.U
 	}
 	o := network.Options{
 		Current: map[string]bool{}, Withheld: map[netip.Addr]bool{}, SendHostname: n != nil, AskNTP: len(c.Network.NTPServers) == 0,
-		Pods: n != nil && services.RunsPods(n),
+		Pods: n != nil && services.RunsPods(c, n),
 	}
 	for _, card := range cards {
 		if !card.Permanent {

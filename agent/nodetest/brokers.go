@@ -34,6 +34,14 @@ func Brokers(t *testing.T, addresses ...string) map[string]*node.Machine {
 // BrokersWithKeys is Brokers, with what the operator has.
 func BrokersWithKeys(t *testing.T, addresses ...string) (map[string]*node.Machine, *facts.Cluster, *pki.Tree) {
 	t.Helper()
+	return BrokersOf(t, func(*cluster.Config) {}, addresses...)
+}
+
+// BrokersOf is BrokersWithKeys of a configuration that is changed before.
+func BrokersOf(
+	t *testing.T, change func(*cluster.Config), addresses ...string,
+) (map[string]*node.Machine, *facts.Cluster, *pki.Tree) {
+	t.Helper()
 	config := &cluster.Config{
 		Cluster:  spec.Cluster{Name: "plant", ID: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Domain: "plant.example", Services: []string{"kafka"}},
 		Services: spec.Services{&kafka.Settings{}},
@@ -42,6 +50,7 @@ func BrokersWithKeys(t *testing.T, addresses ...string) (map[string]*node.Machin
 	for i, name := range names {
 		config.Cluster.Nodes = append(config.Cluster.Nodes, spec.Node{Name: name, IPs: []string{addresses[i]}, Roles: []string{"kafka-broker"}})
 	}
+	change(config)
 	c, nodes := cluster.Facts(config)
 	tree := pki.New(&c)
 	now := time.Now()

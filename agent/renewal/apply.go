@@ -26,9 +26,11 @@ type Units interface {
 
 // Applier has the programs of a node take what is new.
 type Applier struct {
-	Node  string
-	File  *File
-	Units Units
+	// Services is the list of the cluster.
+	Services *services.List
+	Node     string
+	File     *File
+	Units    Units
 	// Others are the nodes that a program takes turns with.
 	Others func(program string) []string
 	// Ask asks another node how far it is.
@@ -51,7 +53,7 @@ func (a *Applier) Apply(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		name := next(s.Names(), tried)
+		name := a.next(s.Names(), tried)
 		if name == "" {
 			return errors.Join(failed...)
 		}
@@ -66,10 +68,10 @@ func (a *Applier) Apply(ctx context.Context) error {
 }
 
 // next is the first that was not tried, those that take no turns before those that do.
-func next(names []string, tried map[string]bool) string {
+func (a *Applier) next(names []string, tried map[string]bool) string {
 	for _, turns := range []bool{false, true} {
 		for _, name := range names {
-			if !tried[name] && turns == (rowOf(name).Turns != "") {
+			if !tried[name] && turns == (rowOf(a.Services, name).Turns != "") {
 				return name
 			}
 		}
@@ -78,7 +80,7 @@ func next(names []string, tried map[string]bool) string {
 }
 
 func (a *Applier) one(ctx context.Context, name string, p Pending) error {
-	program, ok := services.LookupProgram(name)
+	program, ok := a.Services.LookupProgram(name)
 	if !ok || strings.Contains(program.Unit, "@.") {
 		return a.done(name, p, false)
 	}
@@ -92,7 +94,7 @@ func (a *Applier) one(ctx context.Context, name string, p Pending) error {
 		p.Way = service.Restarts
 	}
 	if p.Way == service.Signals {
-		if err := a.Units.Reload(ctx, program.Unit, rowOf(name).Signal); err != nil {
+		if err := a.Units.Reload(ctx, program.Unit, rowOf(a.Services, name).Signal); err != nil {
 			return err
 		}
 		a.Say(name + " was told to read its certificates again")

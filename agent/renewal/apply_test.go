@@ -31,7 +31,7 @@ func TestEveryProgramThatHasCertificatesIsInTheTable(t *testing.T) {
 		}
 	}
 	rows := map[string]int{}
-	for _, r := range Programs() {
+	for _, r := range Programs(services.Ours()) {
 		rows[r.Program]++
 		require.Equal(t, r.Leaves == service.Signals || slices.Contains(waysOf(r), service.Signals), r.Signal != "", r.Program)
 		for file := range r.Trust {
@@ -39,11 +39,11 @@ func TestEveryProgramThatHasCertificatesIsInTheTable(t *testing.T) {
 		}
 	}
 	for name, n := range rows {
-		_, ok := services.LookupProgram(name)
+		_, ok := services.Ours().LookupProgram(name)
 		require.True(t, ok, name)
 		require.Equal(t, 1, n, name)
 	}
-	for _, program := range services.Programs() {
+	for _, program := range services.Ours().Programs() {
 		if slices.ContainsFunc(program.Secrets, func(ref string) bool { return entries[ref] }) {
 			require.Contains(t, rows, program.Name, "say in Programs how %s takes a new certificate", program.Name)
 		}
@@ -79,11 +79,11 @@ func TestThePlanNamesThoseThatDoNotTakeItByThemselves(t *testing.T) {
 		"whom the API server trusts, by itself": {nil, []string{"front-proxy.crt"}, map[string]service.Way{}},
 		"an authority of others":                {nil, []string{"mqtt.crt", "kafka.crt"}, map[string]service.Way{}},
 	} {
-		got := Plan(master, tt.secrets, tt.trust, programs("master-01"))
+		got := Plan(services.Ours(), master, tt.secrets, tt.trust, programs("master-01"))
 		require.Equal(t, tt.want, got, name)
 	}
-	require.Equal(t, map[string]service.Way{"mosquitto": service.Signals}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate"}}, nil, programs("edge-01")))
-	require.Equal(t, map[string]service.Way{"mosquitto": service.Restarts}, Plan(edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate", "mqtt-password-sensor"}}, nil, programs("edge-01")))
+	require.Equal(t, map[string]service.Way{"mosquitto": service.Signals}, Plan(services.Ours(), edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate"}}, nil, programs("edge-01")))
+	require.Equal(t, map[string]service.Way{"mosquitto": service.Restarts}, Plan(services.Ours(), edge, map[string][]string{"mosquitto": {"mqtt-tls-certificate", "mqtt-password-sensor"}}, nil, programs("edge-01")))
 }
 
 // fleet is a few nodes with one program each, in one process.
@@ -166,7 +166,8 @@ func (f *fleet) applier(name string) *Applier {
 		}
 	}
 	return &Applier{
-		Node: name, File: f.files[name], Units: &machine{f, name, 50}, Others: func(string) []string { return others }, Ask: f.ask,
+		Services: services.Ours(),
+		Node:     name, File: f.files[name], Units: &machine{f, name, 50}, Others: func(string) []string { return others }, Ask: f.ask,
 		Urgent: func(string) bool { return false }, Say: func(s string) { f.t.Log(name + ": " + s) }, Every: time.Millisecond,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			select {

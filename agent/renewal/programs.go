@@ -15,19 +15,19 @@ import (
 // taken by a restart, always.
 //
 // What it says of a program was read in the program's source and is tried by test/services.
-func Programs() []service.Renewal {
+func Programs(l *services.List) []service.Renewal {
 	rows := []service.Renewal{
 		{Program: "api", Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Reads}}, // reads both for each connection
 	}
-	for _, s := range services.All() {
+	for _, s := range l.All() {
 		rows = append(rows, s.Renewal...)
 	}
 	return rows
 }
 
 // rowOf is a program's row; one that is not in the table is started again for whatever is new.
-func rowOf(program string) service.Renewal {
-	for _, r := range Programs() {
+func rowOf(l *services.List, program string) service.Renewal {
+	for _, r := range Programs(l) {
 		if r.Program == program {
 			return r
 		}
@@ -48,10 +48,10 @@ func Entries(share pki.Share) map[string]bool {
 
 // Plan says how the programs of a node take what is new: secrets by program, and files of paths.Trust. Programs that read by
 // themselves are not in it.
-func Plan(share pki.Share, secrets map[string][]string, trust, programs []string) map[string]service.Way {
+func Plan(l *services.List, share pki.Share, secrets map[string][]string, trust, programs []string) map[string]service.Way {
 	leaves, out := Entries(share), map[string]service.Way{}
 	for _, name := range programs {
-		row, way := rowOf(name), service.Reads
+		row, way := rowOf(l, name), service.Reads
 		for _, ref := range secrets[name] {
 			if leaves[ref] {
 				way = max(way, row.Leaves)
@@ -76,7 +76,7 @@ func ProgramsOf(c *facts.Cluster, n *facts.Node) []string {
 		out[name] = true
 	}
 	for _, name := range n.Roles {
-		role, _ := services.Lookup(name)
+		role, _ := services.Of(c).Lookup(name)
 		for _, p := range services.RolePrograms(c, role) {
 			out[p.Name] = true
 		}
@@ -86,11 +86,11 @@ func ProgramsOf(c *facts.Cluster, n *facts.Node) []string {
 
 // Others are the other nodes that a program takes turns with.
 func Others(c *facts.Cluster, n *facts.Node, program string) []string {
-	turns := rowOf(program).Turns
+	turns := rowOf(services.Of(c), program).Turns
 	if turns == "" {
 		return nil
 	}
-	role, _ := services.Lookup(turns)
+	role, _ := services.Of(c).Lookup(turns)
 	members := slices.Concat(c.Members[turns], c.Members[role.StandIn])
 	slices.Sort(members)
 	return slices.DeleteFunc(slices.Compact(members), func(name string) bool { return name == n.Name })

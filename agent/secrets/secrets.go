@@ -88,7 +88,11 @@ func prune(dir string, keep map[string]bool) (gone []string, err error) {
 // Refs lists the secrets that the settings of a service name, sorted, each once.
 func Refs(settings any) []string {
 	var out []string
-	walk(reflect.ValueOf(settings), &out)
+	if own, ok := settings.(spec.Referring); ok {
+		out = slices.Clone(own.SecretRefs())
+	} else {
+		walk(reflect.ValueOf(settings), &out)
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -58,7 +58,7 @@ func Write(in Input) error {
 	}
 	maps.Copy(files, timeFiles(in))
 	if in.Node != nil {
-		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Node)
+		files["/etc/sysctl.d/90-spore-node.conf"] = sysctl(in.Cluster, in.Node)
 		files[paths.ClusterConfig+"/node-identity"] = in.Node.Name + "\n"
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -224,10 +224,10 @@ func timesyncd(servers []string) string {
 var podSysctl string
 
 // sysctl is sysctl.d(5): what the node's roles want, then what its file in nodes/ says, which wins.
-func sysctl(n *facts.Node) string {
+func sysctl(c *facts.Cluster, n *facts.Node) string {
 	var b strings.Builder
 	b.WriteString("# Written by spore-agent at each boot.\n")
-	if services.RunsPods(n) {
+	if services.RunsPods(c, n) {
 		b.WriteString(podSysctl)
 	}
 	for _, k := range slices.Sorted(maps.Keys(n.Sysctl)) {

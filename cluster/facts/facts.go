@@ -8,6 +8,8 @@
 //	/firmware/dbx.auth                               the images that machines with Secure Boot start no more, where there are any
 //	/compiled/nodes/NAME.json                        Node
 //	/compiled/identity.index                         sorted identity index (package identity)
+//	/manifests/**                                    the Kubernetes objects, as the user wrote them
+//	/compiled/manifests.json                         those objects for the masters (Manifest), where there are any
 //	/compiled/hosts                                  one line a node: address, FQDN, hostname (hosts(5))
 //	/pki/*                                           certificates and public keys that the nodes trust
 package facts
@@ -21,6 +23,7 @@ const (
 	NodeDir       = "compiled/nodes"
 	IdentityIndex = "compiled/identity.index"
 	HostsFile     = "compiled/hosts"
+	ManifestsFile = "compiled/manifests.json"
 )
 
 // Cluster is what is the same on every node.
@@ -30,6 +33,8 @@ type Cluster struct {
 	Domain   string        `json:"domain"`
 	Network  spec.Network  `json:"network"`
 	Services spec.Services `json:"services"`
+	// Roles are those that the configuration has of its own; nil without any.
+	Roles Roles `json:"roles,omitempty"`
 	// Nodes is the number of nodes.
 	Nodes int `json:"nodes"`
 	// Members lists the node names of each role, sorted.
@@ -45,6 +50,14 @@ type Cluster struct {
 	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
 	// image was built without keys, and no bundle is taken.
 	SigningKeys []string `json:"signingKeys,omitempty"`
+}
+
+// Roles are the roles that a configuration has of its own, with the list of services in which they have rows. Package
+// services has the type (services.List) and reads them from JSON: a row speaks of a Cluster, so that this package cannot
+// know it.
+type Roles interface {
+	// OwnNames are the names of the services that they are of.
+	OwnNames() []string
 }
 
 // Node is what one node is told about itself.

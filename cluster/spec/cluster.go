@@ -25,7 +25,8 @@ type Cluster struct {
 	TrialSettle int `yaml:"trialSettle,omitempty" json:"trialSettle,omitempty"`
 	// Updates has nodes look for updates by themselves; without it they take what is pushed to them alone.
 	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`
-	// Services lists the enabled services by name; each has its settings in services/NAME.yaml.
+	// Services lists the enabled services by name, those of roles/NAME.yaml too; each has its settings in
+	// services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
 	// State says how nodes keep their /var; a node's own file may say otherwise.
 	State *State `yaml:"state,omitempty" json:"state,omitempty"`
@@ -80,6 +81,6 @@ type Node struct {
 	Serial string `yaml:"serial,omitempty" json:"serial,omitempty"`
 	// UUID is the system UUID that SMBIOS type 1 reports.
 	UUID string `yaml:"uuid,omitempty" json:"uuid,omitempty"`
-	// Roles names what the node does.
+	// Roles names what the node does: roles of Spore's services, and those of roles/NAME.yaml.
 	Roles []string `yaml:"roles" json:"roles"`
 }

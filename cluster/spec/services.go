@@ -21,11 +21,18 @@ type Settings interface {
 	Service() string
 }
 
+// Referring are settings that tell which entries of the bundle they name, since the configuration declares their keys and
+// no field of their type is a SecretRef.
+type Referring interface {
+	SecretRefs() []string
+}
+
 // Services holds the settings of the enabled services, in the order of the list of services; a service that is not enabled
-// has none. It knows no service: Of finds settings by their type, and package services reads them from JSON.
+// has none. It knows no service: Get finds settings by the name of their service, Of by the type that one service has for
+// itself, and package services reads them from JSON. Services that a configuration has of its own share a type.
 type Services []Settings
 
-// Of returns the settings of the type T, which is a service's own, or nil where the service is not enabled.
+// Of returns the settings of the type T, which no other service has, or nil where the service is not enabled.
 func Of[T any](s Services) *T {
 	for _, one := range s {
 		if found, ok := any(one).(*T); ok {
@@ -38,11 +45,17 @@ func Of[T any](s Services) *T {
 // Get returns the settings of a service; nil when it has none.
 func (s Services) Get(service string) Settings {
 	for _, one := range s {
-		if one.Service() == service && !reflect.ValueOf(one).IsNil() {
+		if one.Service() == service && !isNil(one) {
 			return one
 		}
 	}
 	return nil
+}
+
+// isNil tells whether settings are a nil pointer.
+func isNil(one Settings) bool {
+	v := reflect.ValueOf(one)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Has tells whether a service has settings.

@@ -57,3 +57,28 @@ func TestSettingsAreNotReadWithoutTheirTypes(t *testing.T) {
 	var s Services
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"one":{"port":5}}`), &s), "services.ReadCluster")
 }
+
+// declared is a type that two services share.
+type declared struct {
+	name  string
+	Value int `json:"value"`
+}
+
+func (d *declared) Service() string { return d.name }
+
+func TestServicesWithOneTypeAreToldApartByTheirNames(t *testing.T) {
+	a, b := &declared{"a", 1}, &declared{"b", 2}
+	s := Services{a, &one{Port: 5}, b}
+	require.Same(t, a, s.Get("a"))
+	require.Same(t, b, s.Get("b"))
+	s.Set(&declared{"b", 3})
+	require.Equal(t, 1, s.Get("a").(*declared).Value)
+	require.Equal(t, 3, s.Get("b").(*declared).Value)
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	require.Equal(t, `{"a":{"value":1},"one":{"port":5},"b":{"value":3}}`, string(text))
+	s.Remove("a")
+	require.False(t, s.Has("a"))
+	require.True(t, s.Has("b"))
+	require.Equal(t, 5, Of[one](s).Port)
+}

@@ -67,7 +67,8 @@ func Service() service.Service {
 		Renewal: renewal,
 		Data:    data,
 		Live: []service.Live{
-			{Path: "members.ceph", Why: "monitors form a quorum"},
+			{Path: "members." + roleMon, Why: "monitors form a quorum"},
+			{Path: "members." + roleOSD, Why: "monitors form a quorum"},
 			{Path: "services." + Name, Why: "monitors form a quorum"},
 			// Monitors give each node of Kubernetes its key of Ceph.
 			{Path: "members.control-plane", Units: []string{bootstrap}},

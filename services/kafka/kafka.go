@@ -68,7 +68,8 @@ func Service() service.Service {
 		Quorums: []service.Quorum{Quorum()},
 		Data:    data,
 		Live: []service.Live{
-			{Path: "members.kafka", Why: "controllers form a quorum"},
+			{Path: "members." + Broker, Why: "controllers form a quorum"},
+			{Path: "members." + Controller, Why: "controllers form a quorum"},
 			{Path: "services." + Name, Why: "brokers restart one after the other"},
 		},
 		Memory:      map[string]service.Memory{Broker: service.MiB(1024)},

@@ -121,6 +121,7 @@ func Service() service.Service {
 			{Path: "members.control-plane", Why: "masters form a quorum"},
 			{Path: "members.worker", Why: "the services of Kubernetes read it when they start"},
 			{Path: "services." + Name, Why: "its services stand on each other"},
+			{Path: "manifests/", Units: []string{"kubernetes-bootstrap.service"}},
 		},
 		Memory: map[string]service.Memory{
 			master: service.MiB(2560),

@@ -12,7 +12,7 @@ import (
 	"spore/services/rendering"
 )
 
-// Renderings are how the configuration of each program is rendered, by the names of services.Programs.
+// Renderings are how the configuration of each program is rendered, by the names of services.List.Programs.
 func Renderings() map[string]rendering.Func {
 	out := map[string]rendering.Func{}
 	for _, of := range []map[string]rendering.Func{

@@ -115,6 +115,9 @@ type SecretRow struct {
 	Entity string
 	// Given allows the user to bring the value.
 	Given bool
+	// Length and Alphabet are how many letters a password has, and which; where Length is 0, it is as FormPassword says.
+	Length   int
+	Alphabet string
 }
 
 // Forms of secrets.
@@ -127,4 +130,5 @@ const (
 	FormSCRAM    = "scram credential" // as kafka-storage.sh format --add-scram takes it, without the name
 	FormAge      = "age identity"     // X25519 (C2SP, age.md), as age-keygen writes it
 	FormRecovery = "recovery key"     // systemd-cryptenroll(1): 256 bits in eight groups of modhex
+	FormGiven    = "given"            // nobody makes it up: the user brings it
 )

@@ -91,7 +91,8 @@ type Word func(c *facts.Cluster, n *facts.Node) []string
 
 // Live is a row of what a running node takes of a new configuration.
 type Live struct {
-	// Path is a setting of the compiled configuration, such as services.dns.ttl; whatever begins with it is meant.
+	// Path is a setting of the compiled configuration, such as services.dns.ttl, with all that is in it. One that ends
+	// with a dot or a slash means what begins with it.
 	Path string
 	// Units are restarted where the node runs them.
 	Units []string

@@ -190,7 +190,7 @@ func etcdHasItsOwnAuthority(e Evidence) error {
 // noLeafFor holds when the table of keys has no certificate of that name.
 func noLeafFor(name string) func(Evidence) error {
 	return func(Evidence) error {
-		for _, l := range pki.Leaves() {
+		for _, l := range pki.Leaves(services.Ours()) {
 			if l.Name == name {
 				return fmt.Errorf("the table of keys has `%s`", name)
 			}
@@ -202,7 +202,7 @@ func noLeafFor(name string) func(Evidence) error {
 // noMasters holds when no certificate is of the group that may do everything.
 func noMasters(Evidence) error {
 	var names []string
-	for _, l := range pki.Leaves() {
+	for _, l := range pki.Leaves(services.Ours()) {
 		if slices.Contains(l.Organization, "system:masters") {
 			names = append(names, "`"+l.Name+"`")
 		}
@@ -535,9 +535,9 @@ func onlyTheAPIReachesKubelets(e Evidence) error {
 	if err != nil {
 		return err
 	}
-	row, _ := services.LookupProgram("kube-apiserver")
+	row, _ := services.Ours().LookupProgram("kube-apiserver")
 	own := map[string]bool{}
-	for _, l := range pki.Leaves() {
+	for _, l := range pki.Leaves(services.Ours()) {
 		if slices.Contains(row.Secrets, l.Certificate) {
 			own[l.CommonName] = true
 			for _, o := range l.Organization {

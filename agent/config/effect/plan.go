@@ -28,6 +28,8 @@ type Input struct {
 	// Hosts is the hosts file of the cluster part, Keys are its public keys and certificates by name.
 	Hosts []byte
 	Keys  map[string][]byte
+	// Manifests has a hash of what each file of manifests/ holds.
+	Manifests map[string]string
 }
 
 // Plan is what comes of the difference between two configurations.
@@ -77,8 +79,8 @@ func Compare(old, fresh Input) (Plan, error) {
 	p := Plan{Changes: changes}
 	programs := services.NodePrograms(fresh.Cluster, fresh.Node)
 	for _, path := range changes {
-		for _, r := range rowsOf(path) {
-			if r.why != "" && (r.service == "" || serves(fresh.Node, r.service) || serves(old.Node, r.service)) {
+		for _, r := range rowsOf(path, services.Of(fresh.Cluster), services.Of(old.Cluster)) {
+			if r.why != "" && (r.service == "" || fresh.serves(r.service) || old.serves(r.service)) {
 				p.Reboot = append(p.Reboot, path+": "+r.why)
 			}
 			for _, unit := range r.units {
@@ -93,26 +95,51 @@ func Compare(old, fresh Input) (Plan, error) {
 	return p, nil
 }
 
-// rowsOf are the rows of all services that a setting is of; where no service has one, the first of the table that fits.
-func rowsOf(path string) []row {
-	var out []row
-	for _, s := range services.All() {
-		for _, l := range s.Live {
-			if strings.HasPrefix(path, l.Path) {
-				out = append(out, row{path: l.Path, units: l.Units, why: l.Why, service: s.Name})
+// rowsOf are the rows of all services that a setting is of, in the first of the lists that has any; where no service has
+// one, the first of the table that fits. Of the rows of one service those count that say the most of the path.
+func rowsOf(path string, lists ...*services.List) []row {
+	if name, _, ok := strings.Cut(strings.TrimPrefix(path, rolesPath), "."); ok && strings.HasPrefix(path, rolesPath) {
+		return []row{{path: rolesPath + name, why: "the role is made at the start", service: name}}
+	}
+	for _, list := range lists {
+		var out []row
+		for _, s := range list.All() {
+			most := 0
+			for _, l := range s.Live {
+				if isOf(path, l.Path) {
+					most = max(most, len(l.Path))
+				}
+			}
+			for _, l := range s.Live {
+				if isOf(path, l.Path) && len(l.Path) == most {
+					out = append(out, row{path: l.Path, units: l.Units, why: l.Why, service: s.Name})
+				}
 			}
 		}
-	}
-	if len(out) > 0 {
-		return out
+		if len(out) > 0 {
+			return out
+		}
 	}
 	return table[slices.IndexFunc(table, func(r row) bool { return strings.HasPrefix(path, r.path) }):][:1]
 }
 
-// serves tells whether a node has a role of a service.
-func serves(n *facts.Node, service string) bool {
-	return slices.ContainsFunc(n.Roles, func(name string) bool {
-		r, ok := services.Lookup(name)
+// isOf tells whether a path is what a row of a service means, or is in it. Names are whole: what is said of the service
+// kafka is not said of kafka-ui, and what is said of the role worker is not said of worker-exporter.
+func isOf(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	if strings.HasSuffix(of, ".") || strings.HasSuffix(of, "/") {
+		return ok
+	}
+	return ok && (rest == "" || rest[0] == '.')
+}
+
+// rolesPath is before the definitions of the configuration's own roles, by the names of their services.
+const rolesPath = "roles."
+
+// serves tells whether the node has a role of a service.
+func (in Input) serves(service string) bool {
+	return slices.ContainsFunc(in.Node.Roles, func(name string) bool {
+		r, ok := services.Of(in.Cluster).Lookup(name)
 		return ok && r.Service == service
 	})
 }
@@ -147,6 +174,9 @@ func flatten(in Input) (map[string]string, error) {
 	out := map[string]string{"hosts": string(in.Hosts)}
 	for name, data := range in.Keys {
 		out["keys."+name] = string(data)
+	}
+	for name, hash := range in.Manifests {
+		out[name] = hash
 	}
 	for prefix, v := range map[string]any{"": in.Cluster, "node.": in.Node} {
 		text, err := json.Marshal(v)

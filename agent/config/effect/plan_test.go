@@ -7,10 +7,12 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
+	"spore/services"
 	"spore/services/ceph"
 	"spore/services/dns"
 	"spore/services/kubernetes"
 	"spore/services/mqtt"
+	"spore/services/service"
 )
 
 func edge() Input {
@@ -102,6 +104,32 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			base: monitor, change: func(in *Input) { in.Cluster.Members["worker"] = []string{"a", "b"} },
 			changes: []string{"members.worker"}, units: []string{"ceph-bootstrap.service"},
 		},
+		"members of roles whose names begin like ours": {
+			base: func() Input {
+				in := master()
+				in.Node.Roles = append(in.Node.Roles, "kafka-broker", "ceph-mon")
+				return in
+			},
+			change: func(in *Input) {
+				for _, name := range []string{
+					"kafka-exporter", "kafka-broker-ui", "worker-exporter", "control-plane-ui", "ceph-exporter",
+				} {
+					in.Cluster.Members[name] = []string{"edge-01"}
+				}
+			},
+			changes: []string{"members.ceph-exporter", "members.control-plane-ui", "members.kafka-broker-ui",
+				"members.kafka-exporter", "members.worker-exporter"},
+		},
+		"another node with Kafka, on a broker": {
+			base: func() Input { in := edge(); in.Node.Roles = []string{"kafka-broker"}; return in },
+			change: func(in *Input) {
+				in.Cluster.Members["kafka-broker"] = []string{"a"}
+				in.Cluster.Members["kafka-controller"] = []string{"a"}
+			},
+			changes: []string{"members.kafka-broker", "members.kafka-controller"},
+			reboot: []string{"members.kafka-broker: controllers form a quorum",
+				"members.kafka-controller: controllers form a quorum"},
+		},
 		"another node with OSDs, on a monitor": {
 			base: monitor, change: func(in *Input) { in.Cluster.Members["ceph-osd"] = []string{"a"} },
 			changes: []string{"members.ceph-osd"}, reboot: []string{"members.ceph-osd: monitors form a quorum"},
@@ -109,6 +137,16 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 		"settings of Kubernetes": {
 			base: master, change: func(in *Input) { in.Cluster.Services.Set(&kubernetes.Settings{MaxPods: 50}) },
 			changes: []string{"services.kubernetes.maxPods"}, reboot: []string{"services.kubernetes.maxPods: its services stand on each other"},
+		},
+		"an object of manifests/, on a master": {
+			base: master, change: func(in *Input) {
+				in.Manifests = map[string]string{"manifests/web.yaml": "1"}
+			},
+			changes: []string{"manifests/web.yaml"}, units: []string{"kubernetes-bootstrap.service"},
+		},
+		"an object of manifests/, elsewhere": {
+			change:  func(in *Input) { in.Manifests = map[string]string{"manifests/web.yaml": "1"} },
+			changes: []string{"manifests/web.yaml"},
 		},
 		"a role of the node": {
 			change:  func(in *Input) { in.Node.Roles = []string{"dns-server"} },
@@ -146,6 +184,127 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			require.Equal(t, tt.reboot, p.Reboot)
 		})
 	}
+}
+
+// store is a role of a configuration's own, of which port is taken at once.
+type store struct {
+	Name  string `json:"name"`
+	Files string `json:"files"`
+}
+
+func (d store) Service() service.Service {
+	return service.Service{
+		Name:     d.Name,
+		Roles:    []service.Role{{Name: d.Name, Target: d.Name + ".target", Programs: []string{d.Name}}},
+		Programs: []service.Program{{Name: d.Name, Unit: d.Name + ".service", User: d.Name}},
+		Settings: func() spec.Settings { return &storeSettings{name: d.Name} },
+		Live: []service.Live{
+			{Path: "services." + d.Name + ".port", Units: []string{d.Name + ".service"}},
+			{Path: "services." + d.Name, Why: "it is read when it starts"},
+		},
+	}
+}
+
+type storeSettings struct {
+	name string
+	Port int    `json:"port"`
+	Mode string `json:"mode"`
+}
+
+// noSettings are {} in the compiled configuration.
+type noSettings struct{ name string }
+
+func (s *noSettings) Service() string { return s.name }
+
+func (s *storeSettings) Service() string { return s.name }
+
+func withStores(t *testing.T, own ...services.Definition) Input {
+	in := edge()
+	l, err := services.With(own)
+	require.NoError(t, err)
+	in.Cluster.Roles = l.Facts()
+	in.Node.Roles = append(in.Node.Roles, "valkey")
+	in.Cluster.Members["valkey"], in.Cluster.Members["series"] = []string{"edge-01"}, []string{"edge-02"}
+	for _, d := range own {
+		in.Cluster.Services.Set(&storeSettings{name: d.Service().Name, Port: 1})
+	}
+	return in
+}
+
+func TestRolesOfAConfigurationsOwn(t *testing.T) {
+	valkey, series := store{"valkey", "a"}, store{"series", "a"}
+	for name, tt := range map[string]struct {
+		old, fresh Input
+		units      []string
+		reboot     []string
+	}{
+		"nothing": {old: withStores(t, valkey, series), fresh: withStores(t, valkey, series)},
+		"another definition": {
+			old: withStores(t, valkey, series), fresh: withStores(t, store{"valkey", "b"}, series),
+			reboot: []string{"roles.valkey.files: the role is made at the start"},
+		},
+		"one of a role that the node does not have": {
+			old: withStores(t, valkey, series), fresh: withStores(t, valkey, store{"series", "b"}),
+		},
+		"one that comes to other nodes": {old: withStores(t, valkey), fresh: withStores(t, valkey, series)},
+		"one that other nodes had":      {old: withStores(t, valkey, series), fresh: withStores(t, valkey)},
+		"a setting that is taken at once": {
+			old: withStores(t, valkey), fresh: changed(withStores(t, valkey), &storeSettings{name: "valkey", Port: 2}), units: []string{"valkey.service"},
+		},
+		"one that waits": {
+			old: withStores(t, valkey), fresh: changed(withStores(t, valkey), &storeSettings{name: "valkey", Port: 1, Mode: "x"}),
+			reboot: []string{"services.valkey.mode: it is read when it starts"},
+		},
+		"one whose name begins with that of ours": {
+			old: withStores(t, store{Name: "mqtt-bridge"}, valkey), units: nil,
+			fresh: changed(withStores(t, store{Name: "mqtt-bridge"}, valkey), &storeSettings{name: "mqtt-bridge", Port: 2}),
+		},
+		"settings of which nothing is said any more": {
+			old: withStores(t, valkey), fresh: changed(withStores(t, valkey), &noSettings{"valkey"}),
+			units: []string{"valkey.service"}, reboot: []string{"services.valkey: it is read when it starts"},
+		},
+		"such settings of a role that others have": {
+			old:   withStores(t, valkey, series),
+			fresh: changed(withStores(t, valkey, series), &noSettings{"series"}),
+		},
+		"one of a role that others have": {
+			old: withStores(t, valkey, series), fresh: changed(withStores(t, valkey, series), &storeSettings{name: "series", Port: 1, Mode: "x"}),
+		},
+	} {
+		p, err := Compare(tt.old, tt.fresh)
+		require.NoError(t, err, name)
+		require.Equal(t, tt.units, p.Units, name)
+		require.Equal(t, tt.reboot, p.Reboot, name)
+	}
+}
+
+func TestARowIsOfWholeNames(t *testing.T) {
+	for _, tt := range []struct {
+		path, of string
+		want     bool
+	}{
+		{"services.kafka.heap", "services.kafka", true},
+		{"services.kafka", "services.kafka", true},
+		{"services.kafka-ui.port", "services.kafka", false},
+		{"services.valkey.maxMemory", "services.valkey.max", false},
+		{"services.valkey.max.bytes", "services.valkey.max", true},
+		{"services.valkey.max", "services.valkey.", true},
+		{"members.kafka-broker", "members.kafka-broker", true},
+		{"members.kafka-broker-exporter", "members.kafka-broker", false},
+		{"members.worker-exporter", "members.worker", false},
+		{"manifests/web.yaml", "manifests/", true},
+		{"network.nameservers", "network.nameservers", true},
+		{"hostsfile", "hosts", false},
+		{"hosts", "hosts", true},
+		{"services.dns.ttl", "hosts", false},
+	} {
+		require.Equal(t, tt.want, isOf(tt.path, tt.of), "%s of %s", tt.path, tt.of)
+	}
+}
+
+func changed(in Input, s spec.Settings) Input {
+	in.Cluster.Services.Set(s)
+	return in
 }
 
 // settled leaves out what comes with every change of a service's settings in this test: empty values of its form.

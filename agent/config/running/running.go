@@ -4,8 +4,12 @@ package running
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,6 +31,7 @@ import (
 	"spore/agent/timesync"
 	"spore/agent/wait"
 	"spore/cluster/facts"
+	"spore/cluster/role"
 	"spore/services"
 	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
@@ -109,7 +114,7 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 	}
 	have := activate.HaveIn(m.Root.At(paths.Secrets))
 	for program, refs := range activate.Secrets(is.Cluster, is.Node) {
-		row, _ := services.LookupProgram(program)
+		row, _ := services.Of(is.Cluster).LookupProgram(program)
 		for _, ref := range refs {
 			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
 				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
@@ -129,6 +134,9 @@ func inputOf(p clusterpart.Part, name string) (in effect.Input, err error) {
 	if in.Hosts, err = p.Hosts(); err != nil {
 		return in, err
 	}
+	if in.Manifests, err = manifestsOf(p); err != nil {
+		return in, err
+	}
 	in.Keys = map[string][]byte{}
 	entries, err := os.ReadDir(filepath.Join(p.Dir, "pki"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,6 +148,28 @@ func inputOf(p clusterpart.Part, name string) (in effect.Input, err error) {
 		}
 	}
 	return in, nil
+}
+
+// manifestsOf are the files of manifests/ by a hash of what they hold.
+func manifestsOf(p clusterpart.Part) (map[string]string, error) {
+	objects, _, err := p.Manifests()
+	if err != nil {
+		return nil, err
+	}
+	hashes := map[string]hash.Hash{}
+	for _, o := range objects {
+		if hashes[o.File] == nil {
+			hashes[o.File] = sha256.New()
+		}
+		if err := json.NewEncoder(hashes[o.File]).Encode(o.Object); err != nil {
+			return nil, fmt.Errorf("internal error: compare %s: %w", o.File, err)
+		}
+	}
+	out := map[string]string{}
+	for name, h := range hashes {
+		out[name] = hex.EncodeToString(h.Sum(nil))
+	}
+	return out, nil
 }
 
 // shown is the directory of the configuration that is shown instead of the one that the machine was started with; empty
@@ -204,18 +234,16 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 		return err
 	}
 	defer bus.Close()
-	for _, unit := range units {
-		if err := bus.Restart(ctx, unit); err != nil {
-			return err
-		}
+	triggered := triggeredOf(services.Of(c))
+	if err := restart(ctx, bus, units, triggered); err != nil {
+		return err
 	}
 	slow := time.Duration(kubernetes.Of(c.Services).Slow())
 	down, since := units, time.Time{}
 	err = wait.Until(ctx, wait.Condition{For: "programs with other settings", Bound: bound * slow, Every: 250 * time.Millisecond, Met: func() bool {
 		down = nil
 		for _, unit := range units {
-			p, err := bus.Conn().GetUnitPropertyContext(ctx, unit, "ActiveState")
-			if err != nil || p.Value.Value() != "active" {
+			if !up(ctx, bus.Conn(), unit, slices.Contains(triggered, unit)) {
 				down = append(down, unit)
 			}
 		}
@@ -233,6 +261,63 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 	}
 	// Its line is made of what it read when it began.
 	return bus.Restart(ctx, "spore-agent.service")
+}
+
+// triggeredOf are the services of the configuration's own roles that a timer, socket or path starts.
+func triggeredOf(l *services.List) []string {
+	var out []string
+	for _, name := range l.OwnNames() {
+		own, _ := l.Own(name)
+		if d, ok := own.(*role.Definition); ok {
+			out = append(out, d.Triggered()...)
+		}
+	}
+	return out
+}
+
+// restarter restarts units; an *activate.Bus is one.
+type restarter interface {
+	Restart(ctx context.Context, unit string) error
+	TryRestart(ctx context.Context, unit string) error
+}
+
+// restart has the units read what is new. What something else starts at its time, such as a backup, does not start now:
+// its files are made when it does.
+func restart(ctx context.Context, r restarter, units, triggered []string) error {
+	for _, unit := range units {
+		do := r.Restart
+		if slices.Contains(triggered, unit) {
+			do = r.TryRestart
+		}
+		if err := do(ctx, unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// systemd is what is asked; a *dbus.Conn is one.
+type systemd interface {
+	activate.Services
+	GetUnitPropertiesContext(ctx context.Context, unit string) (map[string]any, error)
+}
+
+// up tells whether a unit came up, or did its work and is done. What something else starts is up as well while it waits
+// for that, and while it does its work.
+func up(ctx context.Context, s systemd, unit string, triggered bool) bool {
+	p, err := s.GetUnitPropertiesContext(ctx, unit)
+	if err != nil {
+		return false
+	}
+	switch p["ActiveState"] {
+	case "active":
+		return true
+	case "activating":
+		return triggered && p["SubState"] != "auto-restart"
+	case "inactive":
+		return !activate.HasJob(p) && (triggered || activate.Done(ctx, s, unit))
+	}
+	return false
 }
 
 // present are the units of a plan as this image has them: another program may set the clock. sources is where

@@ -1,10 +1,15 @@
 package running
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/cluster/role"
+	"spore/services"
 )
 
 func TestTheProgramThatSetsTheClockIsRestarted(t *testing.T) {
@@ -13,4 +18,75 @@ func TestTheProgramThatSetsTheClockIsRestarted(t *testing.T) {
 	require.Equal(t, []string{"coredns.service", "chrony.service"}, present(plan, chrony))
 	require.Equal(t, "systemd-timesyncd.service", plan[1], "the plan of the push stays as it is")
 	require.Empty(t, present(nil, chrony))
+}
+
+// restarts notes what is restarted, and how.
+type restarts struct{ all, running []string }
+
+func (r *restarts) Restart(_ context.Context, unit string) error {
+	if unit == "bad.service" {
+		return errors.New("no such unit")
+	}
+	r.all = append(r.all, unit)
+	return nil
+}
+
+func (r *restarts) TryRestart(_ context.Context, unit string) error {
+	r.running = append(r.running, unit)
+	return nil
+}
+
+func TestWhatATimerStartsIsNotStartedOutOfItsTime(t *testing.T) {
+	store := &role.Definition{Name: "store", Units: []string{"store.service", "backup.timer"}}
+	l, err := services.With([]services.Definition{store})
+	require.NoError(t, err)
+	triggered := triggeredOf(l)
+	require.Equal(t, []string{"backup.service"}, triggered)
+	var r restarts
+	units := []string{"backup.service", "coredns.service", "store.service"}
+	require.NoError(t, restart(t.Context(), &r, units, triggered))
+	require.Equal(t, restarts{[]string{"coredns.service", "store.service"}, []string{"backup.service"}}, r)
+	require.ErrorContains(t, restart(t.Context(), &r, []string{"bad.service"}, triggered), "no such unit")
+	require.Empty(t, triggeredOf(services.Ours()))
+}
+
+// one is the unit that systemd is asked about.
+type one map[string]any
+
+func (o one) GetUnitPropertiesContext(context.Context, string) (map[string]any, error) {
+	if o == nil {
+		return nil, errors.New("no such unit")
+	}
+	return o, nil
+}
+
+func (o one) GetUnitTypePropertiesContext(context.Context, string, string) (map[string]any, error) {
+	return o, nil
+}
+
+func TestWhatIsUpAfterARestart(t *testing.T) {
+	done := one{"ActiveState": "inactive", "Type": "oneshot", "Result": "success", "ExecMainExitTimestamp": uint64(7)}
+	queued := one{"Job": []any{uint32(3), "/"}}
+	for k, v := range done {
+		queued[k] = v
+	}
+	for name, tt := range map[string]struct {
+		unit              one
+		itself, triggered bool
+	}{
+		"it runs":                             {one{"ActiveState": "active"}, true, true},
+		"it ended":                            {one{"ActiveState": "inactive", "Type": "simple", "Result": "success"}, false, true},
+		"it did its work":                     {done, true, true},
+		"it did its work, and is to do more":  {queued, false, false},
+		"it never ran":                        {one{"ActiveState": "inactive", "Type": "oneshot", "Result": "success"}, false, true},
+		"it does its work":                    {one{"ActiveState": "activating", "SubState": "start"}, false, true},
+		"it waits to be started again":        {one{"ActiveState": "activating", "SubState": "auto-restart"}, false, false},
+		"it is being stopped":                 {one{"ActiveState": "deactivating"}, false, false},
+		"it failed":                           {one{"ActiveState": "failed", "Type": "oneshot", "Result": "exit-code"}, false, false},
+		"systemd does not know it":            {nil, false, false},
+		"systemd says what nobody thought of": {one{"ActiveState": 1}, false, false},
+	} {
+		require.Equal(t, tt.itself, up(t.Context(), tt.unit, "x.service", false), name)
+		require.Equal(t, tt.triggered, up(t.Context(), tt.unit, "x.service", true), name)
+	}
 }

@@ -18,12 +18,13 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
 // Of lists the quorum services that the node is a member of.
 func Of(c *facts.Cluster, n *facts.Node) (out []formation.Service) {
-	for _, s := range formation.Services() {
+	for _, s := range formation.Services(services.Of(c)) {
 		if slices.Contains(s.Initial(c), n.Name) {
 			out = append(out, s)
 		}
@@ -107,13 +108,13 @@ func Show(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) erro
 
 // Force forms a quorum anew, and says how to go on.
 func Force(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
-	s, ok := formation.Lookup(name)
-	if !ok {
-		return fmt.Errorf("%s is not a quorum service", name)
-	}
 	c, n, err := m.Self()
 	if err != nil {
 		return err
+	}
+	s, ok := formation.Lookup(services.Of(c), name)
+	if !ok {
+		return fmt.Errorf("%s is not a quorum service", name)
 	}
 	p, err := formation.Force(ctx, Options(m, c, n, s), lose)
 	if err != nil {

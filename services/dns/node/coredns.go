@@ -140,13 +140,13 @@ func addRecords(z *zone, records []dns.Record) error {
 
 // addServices adds a name for each role and each service that has nodes. Names of nodes and of dns.yaml go before.
 func addServices(z *zone, c *facts.Cluster, hosts *rendering.HostTable) {
-	for _, r := range services.Roles() {
+	for _, r := range services.Of(c).Roles() {
 		var addrs []netip.Addr
 		for _, m := range c.Members[r.Name] {
 			addrs = append(addrs, hosts.Addresses(rendering.Absolute(m, c.Domain))...)
 		}
 		addService(z, r.Name, addrs)
-		if firstRole(r.Service) != r.Name {
+		if firstRole(c, r.Service) != r.Name {
 			continue
 		}
 		if vip, err := netip.ParseAddr(c.Network.ControlPlaneEndpoint); err == nil && r.Service == "kubernetes" {
@@ -157,8 +157,8 @@ func addServices(z *zone, c *facts.Cluster, hosts *rendering.HostTable) {
 }
 
 // firstRole is the role whose nodes the name of a service stands for.
-func firstRole(name string) string {
-	s, _ := services.Find(name)
+func firstRole(c *facts.Cluster, name string) string {
+	s, _ := services.Of(c).Find(name)
 	return s.Roles[0].Name
 }
 

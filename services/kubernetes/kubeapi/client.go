@@ -199,8 +199,9 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// list calls each for every object of a collection and returns the state of the collection from which to watch.
-func (c *Client) list(ctx context.Context, path string, each func(json.RawMessage) error) (string, error) {
+// list calls each for every object of a collection and returns the state of the collection from which to watch. selector
+// is of labels, empty for all.
+func (c *Client) list(ctx context.Context, path, selector string, each func(json.RawMessage) error) (string, error) {
 	next := ""
 	for {
 		var page struct {
@@ -208,6 +209,9 @@ func (c *Client) list(ctx context.Context, path string, each func(json.RawMessag
 			Items []json.RawMessage `json:"items"`
 		}
 		q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		if selector != "" {
+			q.Set("labelSelector", selector)
+		}
 		if next != "" {
 			q.Set("continue", next)
 		}
@@ -284,7 +288,7 @@ func watchError(path string, o json.RawMessage) error {
 // it is and as it changes. It returns when the API server is lost, or with the error of each.
 func (c *Client) follow(ctx context.Context, path string, listed func() error, each func(deleted bool, o json.RawMessage) error) error {
 	for {
-		version, err := c.list(ctx, path, func(o json.RawMessage) error { return each(false, o) })
+		version, err := c.list(ctx, path, "", func(o json.RawMessage) error { return each(false, o) })
 		if isStatus(err, http.StatusGone) { // between two pages
 			continue
 		}

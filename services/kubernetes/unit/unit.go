@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
@@ -40,12 +41,27 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 	if err != nil {
 		return err
 	}
+	keep := keeper(m, client, c, n)
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			m.Say(err.Error())
 		}
 	}
-	return kubeapi.Run(ctx, kubeapi.Options{
+	applied := make(chan struct{})
+	once := sync.OnceFunc(func() { close(applied) })
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if keep == nil {
+			return
+		}
+		select {
+		case <-applied: // What the cluster needs comes before what its folder has.
+			keep.Run(ctx)
+		case <-ctx.Done():
+		}
+	}()
+	err = kubeapi.Run(ctx, kubeapi.Options{
 		Client: client, Cluster: c, Nodes: nodes, Say: m.Say,
 		Kinds: func(ctx context.Context) ([]kubeapi.Object, error) {
 			out, err := exec.CommandContext(ctx, calicoProgram, "crds").Output()
@@ -55,8 +71,12 @@ func Bootstrap(ctx context.Context, m *node.Machine) error {
 			return kubeapi.ParseKinds(out)
 		},
 		Status:  func(s string) { notify("STATUS=" + strings.ReplaceAll(s, "\n", " ")) },
-		Applied: func() { notify(daemon.SdNotifyReady) },
+		Applied: func() { notify(daemon.SdNotifyReady); once() },
 	})
+	if err == nil {
+		<-kept
+	}
+	return err
 }
 
 // nodesOf reads what is compiled for each node that Kubernetes runs on.

@@ -1,0 +1,45 @@
+package unit
+
+import (
+	"spore/cluster/role"
+)
+
+// healthUnits are the service that runs the command of health, and its timer. What comes out lies in a directory of the
+// service's name in /run. The service has the user of the role and none of its secrets, needs or directories.
+func healthUnits(d *role.Definition) map[string]string {
+	if !d.AsksByCommand() {
+		return nil
+	}
+	var timer, ask text
+	timer.line("# Role %s. It is asked for its health as long as it is on.", d.Name)
+	timer.line("[Unit]")
+	timer.line("Description=Health of the role %s", d.Name)
+	timer.line("PartOf=%s", d.Target())
+	timer.line("")
+	timer.line("[Timer]")
+	timer.line("OnActiveSec=5s")
+	timer.line("OnUnitInactiveSec=30s")
+	timer.line("AccuracySec=1s")
+
+	ask.line("# Role %s. It is asked for its health.", d.Name)
+	ask.line("[Unit]")
+	ask.line("Description=Ask the role %s for its health", d.Name)
+	ask.line("PartOf=%s", d.Target())
+	ask.line("")
+	ask.line("[Service]")
+	ask.line("Type=oneshot")
+	ask.line("ExecStart=/usr/bin/spore-role health %s", d.Name)
+	// The program bounds the command; this bounds the program.
+	ask.line("TimeoutStartSec=30")
+	ask.line("RuntimeDirectory=%s", d.HealthName())
+	ask.line("RuntimeDirectoryPreserve=yes")
+	if d.User != nil {
+		ask.line("User=%s", d.User.Name)
+		ask.line("Group=%s", d.User.Name)
+	}
+	ask.line("")
+	harden(&ask, &role.Definition{
+		User: d.User, Needs: &role.Needs{Network: network(d), Compiles: d.NeedsOf().Compiles},
+	})
+	return map[string]string{d.HealthName() + ".service": ask.String(), d.HealthName() + ".timer": timer.String()}
+}
