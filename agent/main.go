@@ -35,6 +35,7 @@ import (
 	"spore/agent/timeserver"
 	"spore/agent/trial"
 	"spore/agent/volume"
+	"spore/services"
 	cephunit "spore/services/ceph/unit"
 	kafkaunit "spore/services/kafka/unit"
 	etcdunit "spore/services/kubernetes/etcd/unit"
@@ -317,7 +318,7 @@ func table(m *node.Machine) command.Table {
 				lose := a.String("lose", "NAME,...", "give up what these have or may have")
 				words := a.Words("SERVICE", 1, 1)
 				return func(ctx context.Context) error {
-					if _, ok := formation.Lookup((*words)[0]); !ok {
+					if _, ok := formation.Lookup(services.Ours(), (*words)[0]); !ok {
 						return command.Wrongly("%s is not a quorum service", (*words)[0])
 					}
 					return quorum.Force(ctx, m, os.Stdout, (*words)[0], list(*lose))

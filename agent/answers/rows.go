@@ -2,6 +2,7 @@ package answers
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +23,12 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/renewal"
+	"spore/agent/rolehealth"
 	"spore/agent/status"
 	"spore/cluster/facts"
+	"spore/cluster/role"
+	"spore/services"
+	"spore/services/kubernetes/applyset"
 	"spore/services/kubernetes/vip/holder"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
@@ -58,8 +64,8 @@ func logsRow(m *node.Machine) api.Row {
 
 // healthRow answers how the node is.
 func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
-	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
-		data, err := json.Marshal(health.Of(healthInput(m, c, n)))
+	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
+		data, err := json.Marshal(health.Of(healthInput(r.Context(), m, c, n)))
 		if err != nil {
 			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -70,7 +76,7 @@ func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 }
 
 // healthInput looks at this node, without privileges.
-func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input {
+func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input {
 	in := health.Input{
 		Cluster: c, Node: n, Now: m.Now(), Up: time.Duration(status.SinceBoot() * float64(time.Second)),
 		AgentRuns: agentRuns(m), CertificateEnds: ownEnd(m), Var: spaceOf(m.Root.At("/var")),
@@ -94,7 +100,41 @@ func healthInput(m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input 
 	}
 	in.Snapshots = snapshotsKept(m, c, n)
 	in.Endpoint = health.EndpointOf(m.Root.At(holder.File), c, n)
+	in.Manifests = health.ManifestsOf(m.Root.At(applyset.File), n, m.Part.HasManifests())
+	in.Memory = node.Memory()
+	in.OwnRoles = ownRoles(ctx, m, c, in.Line)
 	return in
+}
+
+// ownRoles asks the roles of the configuration's own that the node has started, all at once.
+func ownRoles(ctx context.Context, m *node.Machine, c *facts.Cluster, line status.Line) []health.OwnRole {
+	ask := rolehealth.Asker{Services: c.Services, Journal: rolehealth.Journal{
+		Program: "/usr/bin/journalctl", Units: m.Root.At("/run/systemd/units"),
+	}, Results: m.Root.At("/run"), SinceBoot: status.SinceBoot}
+	for _, a := range line.Addresses {
+		if ip, err := netip.ParseAddr(a); err == nil {
+			ask.Addresses = append(ask.Addresses, ip)
+		}
+	}
+	var out []health.OwnRole
+	var own []*role.Definition
+	for _, name := range line.Roles {
+		of, _ := services.Of(c).Own(name)
+		if d, ok := of.(*role.Definition); ok {
+			own, out = append(own, d), append(out, health.OwnRole{Name: name, Units: d.Units})
+		}
+	}
+	var asking sync.WaitGroup
+	for i, d := range own {
+		asking.Go(func() {
+			answer, err := ask.Ask(ctx, d)
+			if out[i].Health = answer; err != nil {
+				out[i].Problem = err.Error()
+			}
+		})
+	}
+	asking.Wait()
+	return out
 }
 
 // agentRuns tells whether there is a process in the control group of spore-agent.service (Linux, cgroup-v2.rst): systemd speaks

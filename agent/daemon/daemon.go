@@ -38,6 +38,7 @@ import (
 	"spore/agent/watch"
 	"spore/agent/watchdog"
 	"spore/cluster/facts"
+	"spore/cluster/role"
 	"spore/services"
 	"spore/storage/atomicfile"
 )
@@ -191,15 +192,27 @@ func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) erro
 func (a *agent) watchUnits() {
 	a.roleUnits = nil
 	for _, name := range a.line.Roles {
-		role, _ := services.Lookup(name)
-		a.roleUnits = append(a.roleUnits, role.Target)
-		for _, program := range services.RolePrograms(a.cluster, role) {
-			if !strings.Contains(program.Unit, "@.") { // Those of disks are known when the disks are.
-				a.roleUnits = append(a.roleUnits, program.Unit)
-			}
-		}
+		a.roleUnits = append(a.roleUnits, unitsOf(a.cluster, name)...)
 	}
 	a.units = slices.Concat(a.every, a.roleUnits)
+}
+
+// unitsOf are the units that are active when a role is up. What a timer, socket or path of a role of the configuration's
+// own starts is not among them: it runs now and then, and systemd tells when it fails.
+func unitsOf(c *facts.Cluster, name string) []string {
+	l := services.Of(c)
+	row, _ := l.Lookup(name)
+	out := []string{row.Target}
+	own, _ := l.Own(name)
+	if d, ok := own.(*role.Definition); ok {
+		return append(out, d.Units...)
+	}
+	for _, program := range services.RolePrograms(c, row) {
+		if !strings.Contains(program.Unit, "@.") { // Those of disks are known when the disks are.
+			out = append(out, program.Unit)
+		}
+	}
+	return out
 }
 
 // up tells whether all of these units are active in a picture.

@@ -19,7 +19,7 @@ func (a *agent) versions() map[string]string {
 		return map[string]string{}
 	}
 	defer f.Close()
-	out, err := services.DataVersions(f)
+	out, err := services.Of(a.cluster).DataVersions(f)
 	if err != nil {
 		a.m.Say("say which versions keep data: " + err.Error())
 		return map[string]string{}

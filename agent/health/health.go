@@ -43,6 +43,12 @@ type Input struct {
 	RenewalProblem string
 	// Endpoint is the virtual address of the Kubernetes API on a master; nil where there is none.
 	Endpoint *Endpoint
+	// Manifests are the Kubernetes objects of manifests/ on a master; nil where there are none.
+	Manifests *Manifests
+	// OwnRoles are the roles that the configuration has of its own and that the node has started.
+	OwnRoles []OwnRole
+	// Memory is that of the machine in bytes; 0 where it is not known.
+	Memory uint64
 }
 
 // Space is how full a file system is.
@@ -73,6 +79,7 @@ func Rows() []Row {
 		{"agent", agent},
 		{"identity", identity},
 		{"clock", clock},
+		{"watchdog", watchdog},
 		{"state", partition},
 		{"space", space},
 		{"disks", disks},
@@ -85,6 +92,9 @@ func Rows() []Row {
 		{"quorums", quorums},
 		{"snapshots", snapshots},
 		{"endpoint", endpoint},
+		{"manifests", manifests},
+		{"memory", memory},
+		{"own-roles", ownRoles},
 		{"units", units},
 		{"system", system},
 	}

@@ -17,6 +17,7 @@ import (
 	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/agent/status"
+	agentwatchdog "spore/agent/watchdog"
 	"spore/cluster/facts"
 	"spore/services/service"
 	"spore/wire/nodeapi"
@@ -36,6 +37,7 @@ func healthy() Input {
 			Services: map[string]string{"kafka.service": "active", "kafka.target": "active", "kafka-disks.service": "active", "kafka-bootstrap.service": "inactive"},
 			State:    &state.Info{Kind: state.Partition, Device: "/dev/vda9"}, Disks: []datadisk.Info{{Use: "kafka", Selector: "serial=A"}},
 			Clock:         &agentclock.State{Synchronized: true, From: "10.77.0.2"},
+			Watchdog:      &agentwatchdog.Info{Identity: "iTCO_wdt", Seconds: 60, Held: true},
 			Configuration: &slot.Info{RootHash: "aa", ClusterHash: "bb"},
 			Bundle:        &delivery.Info{Serial: 3, From: delivery.State}, System: "running", Addresses: []string{"10.77.0.14", "fe80::1"},
 		},
@@ -60,7 +62,7 @@ func TestANodeThatIsAsItShouldBe(t *testing.T) {
 		names = append(names, c.Name)
 		require.Equal(t, nodeapi.OK, c.State, "%s: %s", c.Name, c.Reason)
 	}
-	require.Equal(t, []string{"agent", "identity", "clock", "state", "space", "disks", "network", "secrets", "certificate", "renewal", "configuration", "roles", "quorums", "units", "system"}, names, "the order is what one reads down")
+	require.Equal(t, []string{"agent", "identity", "clock", "watchdog", "state", "space", "disks", "network", "secrets", "certificate", "renewal", "configuration", "roles", "quorums", "units", "system"}, names, "the order is what one reads down")
 	require.Equal(t, "running, up for 1m30s", find(h, "system").Reason)
 	require.Equal(t, []nodeapi.Member{{Service: "kafka", Of: []string{"kafka-1", "kafka-2"}, Serves: true}}, h.Quorums)
 	data, err := json.Marshal(h)
@@ -87,7 +89,13 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 		"one of chrony":         {func(in *Input) { in.Line.Clock = &agentclock.State{Synchronized: true, By: "chrony"} }, "clock", nodeapi.OK, "kept by chrony"},
 		"a clock that is wrong": {func(in *Input) { in.Line.Clock = &agentclock.State{Wrong: true, Problem: "could not be right"} }, "clock", nodeapi.Failing, "could not be right"},
 		"a clock not looked at": {func(in *Input) { in.Line.Clock = nil }, "clock", nodeapi.Warning, "has not said yet"},
-		"a tmpfs":               {func(in *Input) { in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, "state", nodeapi.Warning, "no disk"},
+		"a watchdog that is not held": {func(in *Input) { in.Line.Watchdog.Held = false }, "watchdog", nodeapi.Warning,
+			"iTCO_wdt is not in use: nothing restarts this machine when it hangs"},
+		"a watchdog without a name": {func(in *Input) { in.Line.Watchdog.Identity = "" }, "watchdog", nodeapi.OK,
+			"without a name restarts this machine when it hangs for 60 s"},
+		"a watchdog that has reset": {func(in *Input) { in.Line.Watchdog.HasReset = true }, "watchdog", nodeapi.Warning,
+			"and did so before this start"},
+		"a tmpfs": {func(in *Input) { in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "no disk"} }, "state", nodeapi.Warning, "no disk"},
 		"another node's state": {func(in *Input) {
 			in.Line.State = &state.Info{Kind: state.Tmpfs, Warning: "of another node", Refused: true}
 		}, "state", nodeapi.Failing, "of another node"},
@@ -152,12 +160,14 @@ func TestEachThingThatIsWrongHasItsConditionAndReason(t *testing.T) {
 func TestAConditionThatNothingCouldBeSaidOfIsLeftOut(t *testing.T) {
 	in := healthy()
 	in.Quorums, in.Line.Disks, in.Line.Configuration, in.Renewal = nil, nil, nil, renewal.State{}
+	in.Line.Watchdog = nil
 	h := Of(in)
 	require.True(t, h.Healthy)
 	require.Nil(t, find(h, "disks"))
 	require.Nil(t, find(h, "quorums"))
 	require.Nil(t, find(h, "configuration"))
 	require.Nil(t, find(h, "renewal"))
+	require.Nil(t, find(h, "watchdog"), "a machine without one is as healthy")
 	require.Empty(t, h.Quorums)
 }
 

@@ -45,7 +45,10 @@ type Reader struct {
 func arguments(q nodeapi.Logs) []string {
 	out := []string{
 		"--quiet", "--no-pager", "--all", "--output=json", "--output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT",
-		"--lines=" + strconv.Itoa(q.Lines), "--unit=" + q.Unit,
+		"--lines=" + strconv.Itoa(q.Lines),
+	}
+	for _, unit := range q.Units() {
+		out = append(out, "--unit="+unit)
 	}
 	if q.Follow {
 		out = append(out, "--follow")

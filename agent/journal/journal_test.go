@@ -45,6 +45,8 @@ func TestJournalctlIsAskedForOneUnit(t *testing.T) {
 	code, text := get(t, s, "unit=kafka&lines=7")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, `{"MESSAGE":"--quiet --no-pager --all --output=json --output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT --lines=7 --unit=kafka.service"}`+"\n", text)
+	_, text = get(t, s, "unit=kafka&unit=a.timer&lines=7")
+	require.Contains(t, text, "--lines=7 --unit=kafka.service --unit=a.timer\"}")
 	for query, want := range map[string]string{"": "the unit is missing", "unit=*": "is not a name of a unit", "unit=kafka&output=export": "no parameter"} {
 		code, text := get(t, s, query)
 		require.Equal(t, http.StatusBadRequest, code)

@@ -19,6 +19,8 @@ const (
 	Looked        = Fetched + "/looked.json"
 	// Loader holds a boot loader that came with an update, and what became of it (package bootloader).
 	Loader = "/var/lib/spore/loader"
+	// EFIVars is where the kernel shows the firmware's variables (efivarfs).
+	EFIVars = "/sys/firmware/efi/efivars"
 	// LiveParts holds configurations that the running node took, by their hashes, and LiveNow leads to the one that is
 	// shown.
 	LiveParts = "/run/spore/parts"

@@ -110,6 +110,8 @@ type Status struct {
 	Configuration *Configuration `json:"configuration"`
 	// Updates is what came of the node's last look for updates; nil where it takes nothing by itself.
 	Updates *Updates `json:"updates"`
+	// Watchdog is the hardware watchdog; nil on a machine that has none.
+	Watchdog *Watchdog `json:"watchdog"`
 	// BuildTime is that of the image that runs, in Unix seconds; 0 where the machine does not say so.
 	BuildTime int64 `json:"buildTime"`
 	// Versions are those of its programs that keep data, by the name of the data; none where the machine does not say
@@ -164,6 +166,16 @@ type Updates struct {
 	From string    `json:"from"`
 	// Problem says why nothing came of it; empty when the node runs or has staged what was there.
 	Problem string `json:"problem"`
+}
+
+// Watchdog is the timer that restarts a machine that hangs.
+type Watchdog struct {
+	// Identity is how its driver calls it, Seconds how long the machine may hang.
+	Identity string `json:"identity"`
+	Seconds  int    `json:"seconds"`
+	// Held says that the timer runs, HasReset that it has restarted the machine before this start.
+	Held     bool `json:"held"`
+	HasReset bool `json:"hasReset"`
 }
 
 // NotUp says what of the node's roles is not up; empty when all is.

@@ -23,13 +23,18 @@ const (
 	MaxEntry     = 1 << 20
 )
 
-// Logs asks for the journal of a unit: the last lines of it and, with Follow, what is written from then on.
+// Logs asks for the journal of a unit, or of several together: the last lines of it and, with Follow, what is written from then on.
 type Logs struct {
 	// Unit is the full name of a unit.
 	Unit   string
 	Lines  int
 	Follow bool
+	// More are full names of further units.
+	More []string
 }
+
+// maxUnits is how many units are asked for together.
+const maxUnits = 100
 
 // maxUnit is how long the name of a unit may be in bytes (systemd.unit(5)).
 const maxUnit = 255
@@ -48,9 +53,12 @@ func UnitName(name string) (string, error) {
 	return "", fmt.Errorf("%.64q is not a name of a unit; write it as kafka or kafka.service", name)
 }
 
+// Units are all that is asked for.
+func (l Logs) Units() []string { return append([]string{l.Unit}, l.More...) }
+
 // Values are the parameters of a question.
 func (l Logs) Values() url.Values {
-	v := url.Values{"unit": {l.Unit}, "lines": {strconv.Itoa(l.Lines)}}
+	v := url.Values{"unit": l.Units(), "lines": {strconv.Itoa(l.Lines)}}
 	if l.Follow {
 		v.Set("follow", "true")
 	}
@@ -61,6 +69,16 @@ func (l Logs) Values() url.Values {
 func ParseLogs(v url.Values) (Logs, error) {
 	l := Logs{Lines: DefaultLines}
 	for name, values := range v {
+		if name == "unit" && len(values) > 1 && len(values) <= maxUnits {
+			for _, value := range values[1:] {
+				unit, err := UnitName(value)
+				if err != nil {
+					return l, err
+				}
+				l.More = append(l.More, unit)
+			}
+			values = values[:1]
+		}
 		if len(values) != 1 {
 			return l, fmt.Errorf("%.64q appears %d times; give it once", name, len(values))
 		}

@@ -27,22 +27,26 @@ func TestTheNameOfAUnitIsNoPatternAndNoOption(t *testing.T) {
 }
 
 func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
-	for _, q := range []Logs{{"kafka.service", 100, false}, {"kafka.service", 0, true}, {"var.mount", MaxLines, true}} {
+	for _, q := range []Logs{
+		{"kafka.service", 100, false, nil}, {"kafka.service", 0, true, nil}, {"var.mount", MaxLines, true, []string{"a.service", "b.timer"}},
+	} {
 		got, err := ParseLogs(q.Values())
 		require.NoError(t, err)
 		require.Equal(t, q, got)
 	}
 	got, err := ParseLogs(url.Values{"unit": {"kafka"}})
 	require.NoError(t, err)
-	require.Equal(t, Logs{"kafka.service", DefaultLines, false}, got)
+	require.Equal(t, Logs{"kafka.service", DefaultLines, false, nil}, got)
 }
 
 func TestWhatIsNoQuestionForLogs(t *testing.T) {
 	for query, want := range map[string]string{
-		"":                            "the unit is missing",
-		"unit=":                       "is not a name of a unit",
-		"unit=k*":                     "is not a name of a unit",
-		"unit=k&unit=l":               "appears 2 times",
+		"":                       "the unit is missing",
+		"unit=":                  "is not a name of a unit",
+		"unit=k*":                "is not a name of a unit",
+		"unit=k&unit=*":          "is not a name of a unit",
+		"lines=1&lines=2&unit=k": "appears 2 times",
+		"unit=k" + strings.Repeat("&unit=k", maxUnits): "appears 101 times",
 		"unit=k&lines=-1":             "give 0 to 10000",
 		"unit=k&lines=10001":          "give 0 to 10000",
 		"unit=k&lines=x":              "give 0 to 10000",
@@ -127,8 +131,10 @@ func FuzzParseLogs(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.Regexp(t, `^[A-Za-z0-9:_.\\@-]+$`, q.Unit)
-		require.LessOrEqual(t, len(q.Unit), 255)
+		for _, unit := range q.Units() {
+			require.Regexp(t, `^[A-Za-z0-9:_.\\@-]+$`, unit)
+			require.LessOrEqual(t, len(unit), 255)
+		}
 		require.True(t, q.Lines >= 0 && q.Lines <= MaxLines)
 		again, err := ParseLogs(q.Values())
 		require.NoError(t, err)

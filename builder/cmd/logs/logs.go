@@ -4,12 +4,15 @@ package logs
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
+	"spore/cluster/role"
+	"spore/services"
 	"spore/wire/nodeapi"
 )
 
@@ -25,8 +28,8 @@ func Command() *cobra.Command {
 		Use:   "logs [DIR] NODE UNIT",
 		Short: "Show or follow the logs (journal) of a unit on a node",
 		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with
---follow, what it writes from then on. Times are UTC. Bytes that are not text, and control sequences of terminals, are
-shown as \xHH.
+--follow, what it writes from then on. In the place of a unit, the name of a role of roles/ means the units of its logs.
+Times are UTC. Bytes that are not text, and control sequences of terminals, are shown as \xHH.
 
 With --json each line is an object as journalctl -o json prints it on the node.`,
 		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n  spore logs configs edge-01 spore-agent --lines 1000 --json",
@@ -38,7 +41,8 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 			}
 			f.Nodes = args[:1]
 			var err error
-			if q.Unit, err = nodeapi.UnitName(args[1]); err != nil {
+			name := args[1]
+			if q.Unit, err = nodeapi.UnitName(name); err != nil {
 				return exit.Usage(err)
 			}
 			if q.Lines < 0 || q.Lines > nodeapi.MaxLines {
@@ -48,6 +52,9 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 			if err != nil {
 				return err
 			}
+			if units := roleUnits(c, name); len(units) > 0 {
+				q.Unit, q.More = units[0], units[1:]
+			}
 			return run(cmd, c, q, asJSON)
 		},
 	}
@@ -56,6 +63,16 @@ With --json each line is an object as journalctl -o json prints it on the node.`
 	cmd.Flags().IntVarP(&q.Lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines to show")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line")
 	return cmd
+}
+
+// roleUnits are the units whose journal belongs to a role that the configuration has of its own.
+func roleUnits(c *reach.Cluster, name string) []string {
+	own, _ := services.Of(&c.Facts).Own(name)
+	d, ok := own.(*role.Definition)
+	if !ok {
+		return nil
+	}
+	return d.LogUnits()
 }
 
 func run(cmd *cobra.Command, c *reach.Cluster, q nodeapi.Logs, asJSON bool) error {
@@ -85,7 +102,7 @@ func print(cmd *cobra.Command, r io.Reader, node string, q nodeapi.Logs, asJSON 
 		return err
 	})
 	if err == nil && shown == 0 && q.Lines > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has no entry of %s\n", node, q.Unit)
+		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has no entry of %s\n", node, strings.Join(q.Units(), ", "))
 	}
 	return err
 }

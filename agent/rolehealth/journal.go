@@ -1,0 +1,127 @@
+package rolehealth
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Journal finds lines of units since their start.
+type Journal struct {
+	// Program is the path of journalctl.
+	Program string
+	// Units is the directory in which systemd has a link invocation:UNIT to the id of each start (systemd.exec(5),
+	// $INVOCATION_ID).
+	Units string
+}
+
+// maxLine bounds a line of the journal that is looked at, in bytes; of a longer one, the beginning is.
+const maxLine = 16 << 10
+
+// has looks for a line of units since their start that matches an expression. A journal that no longer has the start of
+// a unit says nothing against it.
+func (j Journal) has(ctx context.Context, units []string, expression string) (string, error) {
+	e, err := regexp.Compile(expression)
+	if err != nil {
+		return "", fmt.Errorf("read the expression of health: %w", err)
+	}
+	lost := false
+	for _, unit := range units {
+		found, err := j.unit(ctx, unit, e)
+		switch {
+		case err != nil:
+			return "", err
+		case found.line != "":
+			return fmt.Sprintf("%s has written %q", unit, Line(found.line)), nil
+		}
+		lost = lost || found.lost
+	}
+	if lost {
+		return "the journal no longer has what its units wrote at their start", nil
+	}
+	return "", fmt.Errorf("no line of %s since the start matches %q", strings.Join(units, ", "), expression)
+}
+
+// found is a line of a unit, or that the journal no longer has the unit's start.
+type found struct {
+	line string
+	lost bool
+}
+
+func (j Journal) unit(ctx context.Context, unit string, e *regexp.Regexp) (found, error) {
+	start, err := os.Readlink(filepath.Join(j.Units, "invocation:"+unit))
+	if errors.Is(err, os.ErrNotExist) { // It does not run now; a timer may have started it.
+		line, err := j.first(ctx, e, "--boot", "--unit="+unit)
+		return found{line: line}, err
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("look for the start of %s: %w", unit, err)
+	}
+	line, err := j.first(ctx, e, "_SYSTEMD_INVOCATION_ID="+start)
+	if err != nil || line != "" {
+		return found{line: line}, err
+	}
+	began, err := j.first(ctx, anything, "--lines=1", "INVOCATION_ID="+start) // what systemd says of the start
+	return found{lost: began == ""}, err
+}
+
+var anything = regexp.MustCompile(`.`)
+
+// first is the first line that matches; empty where there is none.
+func (j Journal) first(ctx context.Context, e *regexp.Regexp, arguments ...string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all := append([]string{"--quiet", "--no-pager", "--all", "--output=cat"}, arguments...)
+	cmd := exec.CommandContext(ctx, j.Program, all...)
+	cmd.WaitDelay = Bound
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return "", fmt.Errorf("start journalctl: %w", err)
+	}
+	line, err := match(out, e)
+	late := ctx.Err()
+	cancel() // Nobody reads the rest.
+	failed := cmd.Wait()
+	switch {
+	case line != "":
+		return line, nil
+	case late != nil:
+		return "", fmt.Errorf("the journal was not read within %s", Bound)
+	case err != nil:
+		return "", fmt.Errorf("read journalctl: %w", err)
+	case failed != nil && cmd.ProcessState.Exited() && cmd.ProcessState.ExitCode() > 1:
+		return "", fmt.Errorf("journalctl: %w", failed)
+	}
+	return "", nil
+}
+
+// match reads lines until one matches.
+func match(from io.Reader, e *regexp.Regexp) (string, error) {
+	in := bufio.NewReaderSize(from, maxLine)
+	rest := false
+	for {
+		line, err := in.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !long && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		text := strings.TrimSuffix(string(line), "\n")
+		if !rest && text != "" && e.MatchString(text) {
+			return text, nil
+		}
+		if err != nil && !long {
+			return "", nil
+		}
+		rest = long
+	}
+}
