@@ -36,7 +36,7 @@ func (s Sender) Preview(ctx context.Context, node string) (update.Answer, error)
 
 // Outlook says what an update would change on a node with the roles that runs what its status says, by its answer to a
 // dry run: sentences that begin behind the node's name.
-func Outlook(h update.Head, roles []string, s nodeapi.Status, a update.Answer) []string {
+func Outlook(l *services.List, h update.Head, roles []string, s nodeapi.Status, a update.Answer) []string {
 	if a.Unchanged {
 		return []string{"has it already: " + s.Version()}
 	}
@@ -74,11 +74,11 @@ func Outlook(h update.Head, roles []string, s nodeapi.Status, a update.Answer) [
 	case len(a.Waits) > 0:
 		out = append(out, "would run it from its next start on (--reboot), because of "+strings.Join(a.Waits, "; "))
 	}
-	return append(out, warnings(*c, roles)...)
+	return append(out, warnings(l, *c, roles)...)
 }
 
 // OutlookBack says what a node with the roles would return to.
-func OutlookBack(roles []string, s nodeapi.Status, a update.Answer) []string {
+func OutlookBack(l *services.List, roles []string, s nodeapi.Status, a update.Answer) []string {
 	before := "the configuration before, on the same root"
 	if s.Configuration != nil && s.Configuration.OtherRoot != "" {
 		before = "the root " + nodeapi.Version(s.Configuration.OtherRoot, 0)
@@ -88,7 +88,7 @@ func OutlookBack(roles []string, s nodeapi.Status, a update.Answer) []string {
 		return out
 	}
 	out = append(out, versions(*a.Change)...)
-	for _, w := range services.WayBack(a.Change.From, a.Change.To, roles) {
+	for _, w := range l.WayBack(a.Change.From, a.Change.To, roles) {
 		if w.Verdict != dataversion.Safe {
 			out = append(out, "risks its data: "+w.String())
 		}
@@ -111,7 +111,7 @@ func versions(c update.Change) []string {
 }
 
 // warnings are what a person should know before a node with the roles takes an update.
-func warnings(c update.Change, roles []string) []string {
+func warnings(l *services.List, c update.Change, roles []string) []string {
 	var out []string
 	for _, risk := range c.Risks {
 		out = append(out, "risks: "+risk)
@@ -119,7 +119,7 @@ func warnings(c update.Change, roles []string) []string {
 	if c.WayBack != "" {
 		return append(out, "could not return to what runs now: "+c.WayBack)
 	}
-	for _, w := range services.WayBack(c.To, c.From, roles) {
+	for _, w := range l.WayBack(c.To, c.From, roles) {
 		switch w.Verdict {
 		case dataversion.Unsafe:
 			out = append(out, "could not return to what runs now: "+w.String())

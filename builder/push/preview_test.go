@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/services"
 	"spore/wire/nodeapi"
 	"spore/wire/update"
 )
@@ -57,22 +58,22 @@ func TestWhatAnUpdateWouldChange(t *testing.T) {
 		if tt.answer.Change != nil {
 			h.Root.Versions = tt.answer.Change.To
 		}
-		require.Equal(t, tt.want, Outlook(h, nil, tt.status, tt.answer), name)
+		require.Equal(t, tt.want, Outlook(services.Ours(), h, nil, tt.status, tt.answer), name)
 		if tt.answer.Change != nil && tt.answer.Change.From != nil {
 			tt.status.Versions, tt.answer.Change.From = tt.answer.Change.From, nil
-			require.Equal(t, tt.want, Outlook(h, nil, tt.status, tt.answer), "what its status says counts as well: "+name)
+			require.Equal(t, tt.want, Outlook(services.Ours(), h, nil, tt.status, tt.answer), "what its status says counts as well: "+name)
 		}
 	}
 }
 
 func TestWhatANodeWouldReturnTo(t *testing.T) {
 	s := nodeapi.Status{Configuration: &nodeapi.Configuration{RootHash: "aaaaaaaaaaaaaaaa", Other: "01"}}
-	require.Equal(t, []string{"would restart, and return from aaaaaaaaaaaa to the configuration before, on the same root"}, OutlookBack(nil, s, update.Answer{}))
+	require.Equal(t, []string{"would restart, and return from aaaaaaaaaaaa to the configuration before, on the same root"}, OutlookBack(services.Ours(), nil, s, update.Answer{}))
 	s.Configuration.OtherRoot = "bbbbbbbbbbbbbbbb"
 	require.Equal(t, []string{"would restart, and return from aaaaaaaaaaaa to the root bbbbbbbbbbbb", "would get another etcd: 3.6 → 3.5",
 		"risks its data: the way back of etcd from 3.6 to 3.5 is unsafe: etcd 3.5 does not start on the data of a cluster of version 3.6, unless all its members were told so before (etcdctl downgrade enable 3.5)"},
-		OutlookBack(nil, s, update.Answer{Change: &update.Change{Root: true, From: map[string]string{"etcd": "3.6"}, To: map[string]string{"etcd": "3.5"}}}))
-	require.Equal(t, []string{"would restart, and return from unknown to the configuration before, on the same root"}, OutlookBack(nil, nodeapi.Status{}, update.Answer{}))
+		OutlookBack(services.Ours(), nil, s, update.Answer{Change: &update.Change{Root: true, From: map[string]string{"etcd": "3.6"}, To: map[string]string{"etcd": "3.5"}}}))
+	require.Equal(t, []string{"would restart, and return from unknown to the configuration before, on the same root"}, OutlookBack(services.Ours(), nil, nodeapi.Status{}, update.Answer{}))
 }
 
 func TestADryRunSendsTheIndexesAndNoPiece(t *testing.T) {

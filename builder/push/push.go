@@ -23,8 +23,8 @@ import (
 	"spore/builder/progress"
 	"spore/builder/updateset"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/pki"
-	"spore/services"
 	"spore/storage/pieces"
 	"spore/wire/update"
 )
@@ -59,6 +59,8 @@ type Update struct {
 	Signed []byte
 	// Manifest is what the root says of itself.
 	Manifest *manifest.Manifest
+	// Objects are those of manifests/ by their names, with a hash of each (facts.Sums).
+	Objects map[string]string
 	// Notes are what the user should know, in plain words.
 	Notes []string
 	set   *updateset.Set
@@ -84,7 +86,7 @@ func Make(o Options) (_ *Update, err error) {
 		return nil, err
 	}
 	defer change.Close()
-	u := &Update{Notes: change.Notes, Manifest: change.Content().Manifest}
+	u := &Update{Notes: change.Notes, Manifest: change.Content().Manifest, Objects: facts.Sums(cluster.ManifestFacts(o.Config))}
 	step := o.Progress.Step("pieces")
 	if err := u.make(o, change.Content()); err != nil {
 		return nil, fmt.Errorf("%s: %w", image, err)
@@ -121,7 +123,7 @@ func (u *Update) make(o Options, c customize.Content) (err error) {
 	if err := c.Manifest.Encode(&text); err != nil {
 		return fmt.Errorf("internal error: %w", err)
 	}
-	if h.Root.Versions, err = services.DataVersions(&text); err != nil {
+	if h.Root.Versions, err = o.Config.List().DataVersions(&text); err != nil {
 		return err
 	}
 	u.Signed, u.Head, err = o.Tree.SignUpdate(h, o.Now)

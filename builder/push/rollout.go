@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"spore/services"
 	"spore/wire/nodeapi"
 	"spore/wire/update"
 )
@@ -36,6 +37,8 @@ type Wish struct {
 
 // Rollout brings an update to nodes, or has them go back to the system before.
 type Rollout struct {
+	// Services is the list of the cluster.
+	Services *services.List
 	// Nodes are those that get it, All those of the cluster.
 	Nodes, All []Target
 	// RootHash and ClusterHash are what they are to run; empty where they go back to what each of them had.
@@ -188,7 +191,7 @@ func (r Rollout) warnings(before nodeapi.Status, roles []string) []string {
 	if r.isBack() || before.Versions == nil {
 		return nil
 	}
-	return warnings(update.Change{From: before.Versions, To: r.Versions}, roles)
+	return warnings(r.Services, update.Change{From: before.Versions, To: r.Versions}, roles)
 }
 
 // isBack tells whether nodes are to go back instead of getting something.

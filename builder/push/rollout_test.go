@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/services"
 	"spore/wire/nodeapi"
 	"spore/wire/update"
 )
@@ -132,7 +133,8 @@ func TestARollOut(t *testing.T) {
 				p.lines = map[string][]string{}
 			}
 			r := Rollout{
-				Nodes: masters, All: masters, ClusterHash: "new", Reboot: tt.reboot, Without: tt.without, Bound: patience(tt.err), Every: time.Millisecond, Ask: p.ask,
+				Services: services.Ours(),
+				Nodes:    masters, All: masters, ClusterHash: "new", Reboot: tt.reboot, Without: tt.without, Bound: patience(tt.err), Every: time.Millisecond, Ask: p.ask,
 				Send: func(_ context.Context, n string, _ Wish) (update.Answer, error) {
 					p.sent = append(p.sent, n)
 					if tt.answer == nil {
@@ -166,7 +168,8 @@ type hall struct {
 
 func (h *hall) rollout(nodes ...Target) Rollout {
 	return Rollout{
-		Nodes: nodes, All: nodes, RootHash: "fresh", ClusterHash: "new", Bound: 50 * time.Millisecond, Every: time.Millisecond,
+		Services: services.Ours(),
+		Nodes:    nodes, All: nodes, RootHash: "fresh", ClusterHash: "new", Bound: 50 * time.Millisecond, Every: time.Millisecond,
 		Ask: func(_ context.Context, node string) (nodeapi.Status, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -287,7 +290,8 @@ func TestAPersonIsToldBeforeAnythingIsSent(t *testing.T) {
 		p := &plant{lines: map[string][]string{"a": {`{"configuration":{"rootHash":"old","clusterHash":"new"},"versions":{"etcd":"v3.5.1"}}`}}}
 		say := func(n, text string) { p.said = append(p.said, n+" "+text) }
 		r := Rollout{
-			Nodes: []Target{{"a", []string{role}}}, RootHash: "fresh", ClusterHash: "new", Versions: map[string]string{"etcd": "v3.6.0"}, Ask: p.ask, Say: say,
+			Services: services.Ours(),
+			Nodes:    []Target{{"a", []string{role}}}, RootHash: "fresh", ClusterHash: "new", Versions: map[string]string{"etcd": "v3.6.0"}, Ask: p.ask, Say: say,
 			Send: func(context.Context, string, Wish) (update.Answer, error) {
 				say("a", "is sent")
 				return update.Answer{}, nil
@@ -317,7 +321,8 @@ func TestNodesGoBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &plant{lines: map[string][]string{"a": tt.lines}}
 			r := Rollout{
-				Nodes: []Target{{Name: "a"}}, Reboot: true, Bound: patience(tt.err), Every: time.Millisecond, Ask: p.ask,
+				Services: services.Ours(),
+				Nodes:    []Target{{Name: "a"}}, Reboot: true, Bound: patience(tt.err), Every: time.Millisecond, Ask: p.ask,
 				Send: func(context.Context, string, Wish) (update.Answer, error) { return tt.answer, nil },
 				Say:  func(n, text string) { p.said = append(p.said, n+" "+text) },
 			}
@@ -341,7 +346,8 @@ func TestAnotherRootIsWaitedForLonger(t *testing.T) {
 	} {
 		p := &plant{lines: map[string][]string{"a": {tt.before, onTrial}}}
 		r := Rollout{
-			Nodes: []Target{{Name: "a"}}, Reboot: true, RootHash: "fresh", ClusterHash: "new", Bound: 10 * time.Millisecond, Settle: 30 * time.Millisecond,
+			Services: services.Ours(),
+			Nodes:    []Target{{Name: "a"}}, Reboot: true, RootHash: "fresh", ClusterHash: "new", Bound: 10 * time.Millisecond, Settle: 30 * time.Millisecond,
 			Every: time.Millisecond, Ask: p.ask, Say: func(string, string) {},
 			Send: func(context.Context, string, Wish) (update.Answer, error) { return update.Answer{}, nil },
 		}
@@ -354,7 +360,8 @@ func TestOneThatHasItAlreadyAndIsOnTrialIsWaitedFor(t *testing.T) {
 	const onTrial, kept = `{"configuration":{"rootHash":"fresh","clusterHash":"new","trial":true}}`, `{"configuration":{"rootHash":"fresh","clusterHash":"new"}}`
 	p := &plant{lines: map[string][]string{"a": {onTrial, onTrial, onTrial, kept}}}
 	r := Rollout{
-		Nodes: []Target{{Name: "a"}}, Reboot: true, RootHash: "fresh", ClusterHash: "new", Bound: time.Minute, Every: time.Millisecond, Ask: p.ask,
+		Services: services.Ours(),
+		Nodes:    []Target{{Name: "a"}}, Reboot: true, RootHash: "fresh", ClusterHash: "new", Bound: time.Minute, Every: time.Millisecond, Ask: p.ask,
 		Say:  func(n, text string) { p.said = append(p.said, text) },
 		Send: func(context.Context, string, Wish) (update.Answer, error) { return update.Answer{Unchanged: true}, nil },
 	}

@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +113,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	}
 	steps := []step{
 		{"both nodes become ready", l.becomesReady, true},
+		{"a master applies the objects of manifests/", l.hasItsManifests, false},
 		{"kubectl comes in by the proxy of a rehearsal", l.isReachedByTheProxy, false},
 		{"a deployment runs on the worker and is reached by its name from the other node", l.servesByName, true},
 		{"the operator reads logs, runs programs and forwards ports", l.operates, false},
@@ -122,11 +125,14 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"an unknown machine gets no certificate", l.refusesStrangers, false},
 		{"the running nodes are what the CIS table says", l.isWhatTheTableSays, false},
 		{"the programs of a master fit into their bound of memory", l.fitsIntoMemory, false},
-		{"what the nodes have loaded for the network is in the cloud kernel of examples/kubernetes", l.hasItsModulesInTheCloudKernel, false},
 		{"a master whose processor stood still under load comes back", l.comesBack, false},
 		{"nothing asked a registry", l.askedNoRegistry, false},
+		{"a pod writes into a volume", l.fillsAVolume, false},
+		{"both nodes are sent another kernel and another OpenSSL, for their next start", l.isSentTheNextSystem, false},
 		{"acknowledged writes and the worker's own state outlive a power cut of both", l.outlivesAPowerCut, true},
-		{"a volume has two copies on two hosts", l.hasAVolume, false},
+		{"both nodes run the other kernel and the other OpenSSL, and stay with them", l.runsTheNextSystem, false},
+		{"what the nodes have loaded for the network is in the cloud kernel of examples/kubernetes", l.hasItsModulesInTheCloudKernel, false},
+		{"the volume has what was written, and two copies on two hosts", l.keepsItsVolume, false},
 	}
 	if setting(t, "SPORE_SOAK", 0) > 0 {
 		steps = append(steps,
@@ -271,11 +277,38 @@ func (l *lab) askedNoRegistry(t *testing.T) {
 	l.observer.forget()
 }
 
-// writes makes objects through the API until stop, and returns the names of those that were acknowledged.
-func (l *lab) writes() (stop func() []string) {
+// writes are objects that are made through the API, one after the other.
+type writes struct {
+	mu      sync.Mutex
+	done    []string
+	refused string
+	stop    func()
+}
+
+// acknowledged are the names of the objects that were acknowledged so far, and what the last answer was that
+// acknowledged nothing.
+func (w *writes) acknowledged() (names []string, refused string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.done), w.refused
+}
+
+// take notes an answer.
+func (w *writes) take(name, answer string, made bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if made {
+		w.done = append(w.done, name)
+	} else {
+		w.refused = answer
+	}
+}
+
+// writes makes objects until it is stopped, or the power is gone.
+func (l *lab) writes() *writes {
 	url := l.serving(`Starting to serve on (127\.0\.0\.1:\d+)`, "proxy", "--port=0") + "/api/v1/namespaces/lab/configmaps"
 	ctx, cancel := context.WithCancel(context.Background())
-	var done []string
+	w := &writes{}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -285,29 +318,33 @@ func (l *lab) writes() (stop func() []string) {
 				return // the power is gone
 			}
 			r.Body.Close()
-			if r.StatusCode == http.StatusCreated {
-				done = append(done, name)
-			}
+			w.take(name, r.Status, r.StatusCode == http.StatusCreated)
 		}
 	})
-	return func() []string {
+	w.stop = func() {
 		cancel()
 		ended.Wait()
-		return done
 	}
+	return w
 }
 
 func (l *lab) outlivesAPowerCut(t *testing.T) {
 	boot, before := l.bootOf(workerName), l.ownState()
-	stop := l.writes()
+	w := l.writes()
 	time.Sleep(20 * time.Second) // of writing
+	l.within(kubeStep, "writes are acknowledged", func() error {
+		if names, refused := w.acknowledged(); len(names) <= 10 {
+			return fmt.Errorf("%d are, and the last refusal is %q", len(names), refused)
+		}
+		return nil
+	})
 	var both sync.WaitGroup
 	for _, g := range []*guest{l.master, l.worker} {
 		both.Go(func() { g.off() })
 	}
 	both.Wait()
-	acknowledged := stop()
-	require.Greater(t, len(acknowledged), 10)
+	w.stop()
+	acknowledged, _ := w.acknowledged()
 
 	seed := chance.Seed(t)
 	l.masterDisk, l.workerDisk = l.afterCut(l.masterDisk, seed), l.afterCut(l.workerDisk, seed+1)
@@ -337,16 +374,19 @@ type own struct {
 
 func (l *lab) ownState() own {
 	l.t.Helper()
-	read := func(path string) (text string) {
-		l.within(kubeStep, "the pod that sees the worker runs", func() (err error) {
-			text, err = l.in(lookWorker, "cat", path, "/host")
-			return err
-		})
-		require.NotEmpty(l.t, text, path)
-		return text
-	}
-	kubelet := read("/host/var/lib/kubelet/pki/kubelet-client-current.pem")
-	return own{read("/host/etc/machine-id"), fmt.Sprintf("%x", sha256.Sum256([]byte(kubelet)))}
+	kubelet := l.read(lookWorker, "/host/var/lib/kubelet/pki/kubelet-client-current.pem")
+	return own{l.read(lookWorker, "/host/etc/machine-id"), fmt.Sprintf("%x", sha256.Sum256([]byte(kubelet)))}
+}
+
+// read reads a file by a looking pod, when that runs.
+func (l *lab) read(pod, path string) (text string) {
+	l.t.Helper()
+	l.within(kubeStep, pod+" runs", func() (err error) {
+		text, err = l.in(pod, "cat", path, "/host")
+		return err
+	})
+	require.NotEmpty(l.t, text, path)
+	return text
 }
 
 // loggedDisk is a disk with the image, whose writes are recorded.
@@ -365,8 +405,10 @@ func (l *lab) afterCut(d vm.Disk, seed uint64) vm.Disk {
 	l.t.Logf("%s: %s", d.Serial, cut)
 	// Beside the first, in the outer test's folder: the disk is needed after this step.
 	path := strings.TrimSuffix(d.Path, ".img") + "-after.img"
+	require.NoError(l.t, os.Remove(d.Path)) // Its writes are in the log.
 	require.NoError(l.t, vm.Copy(l.image, path, kubeDisk))
 	replay(l.t, log, cut, path)
+	require.NoError(l.t, os.Remove(d.WriteLog))
 	return vm.Disk{Path: path, Serial: d.Serial, BootIndex: 1}
 }
 

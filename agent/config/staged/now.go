@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"spore/agent/bootloader"
+	"spore/agent/efi"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -26,11 +27,5 @@ func Now(m *node.Machine) *slot.Info {
 	return i
 }
 
-// countedFile is there when the boot loader counts this start, because its configuration is on trial.
-const countedFile = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-
-// counted tells whether the boot loader counted this start (systemd-boot(7), LoaderBootCountPath).
-func counted(m *node.Machine) bool {
-	_, err := os.Stat(m.Root.At(countedFile))
-	return err == nil
-}
+// counted tells whether the boot loader counted this start, because its configuration is on trial.
+func counted(m *node.Machine) bool { return efi.Counted(os.DirFS(m.Root.At(paths.EFIVars))) }

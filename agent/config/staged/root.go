@@ -16,12 +16,12 @@ import (
 
 // versions are those of the services that keep data, in the root that runs. Where they are not known, nothing is held
 // back: a node has to be able to leave a root whose manifest is damaged.
-func versions(m *node.Machine) map[string]string {
+func versions(m *node.Machine, l *services.List) map[string]string {
 	f, err := os.Open(m.Root.At(dataversion.ManifestPath))
 	if err == nil {
 		defer f.Close()
 		var out map[string]string
-		if out, err = services.DataVersions(f); err == nil {
+		if out, err = l.DataVersions(f); err == nil {
 			return out
 		}
 	}
@@ -30,9 +30,9 @@ func versions(m *node.Machine) map[string]string {
 }
 
 // unsafeBack says which data of nodes with the roles older programs do not read once newer ones wrote it.
-func unsafeBack(newer, older map[string]string, roles []string) string {
+func unsafeBack(l *services.List, newer, older map[string]string, roles []string) string {
 	var out []string
-	for _, w := range dataversion.Only(services.WayBack(newer, older, roles), dataversion.Unsafe) {
+	for _, w := range dataversion.Only(l.WayBack(newer, older, roles), dataversion.Unsafe) {
 		out = append(out, w.String())
 	}
 	return strings.Join(out, "; ")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ import (
 	"spore/agent/status"
 	"spore/agent/trial"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/storage/atomicfile"
 	"spore/wire/update"
 )
@@ -159,6 +161,11 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (updat
 		Node: n.Name, Serial: h.Serial, ClusterHash: h.ClusterHash, Lacks: r.Lacks, Change: r.Change,
 		Entry: r.Entry, Unchanged: r.Unchanged, Note: r.Note, DryRun: o.DryRun,
 	}
+	if o.DryRun && r.Change != nil {
+		if r.Change.Manifests, err = manifestsOf(m, n); err != nil {
+			return update.Answer{}, err
+		}
+	}
 	if o.DryRun || r.Lacks != nil {
 		return a, nil
 	}
@@ -190,6 +197,15 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (updat
 	return a, nil
 }
 
+// manifestsOf are the objects of manifests/ that run, where this is a master.
+func manifestsOf(m *node.Machine, n *facts.Node) (map[string]string, error) {
+	if !slices.Contains(n.Roles, "control-plane") {
+		return nil, nil
+	}
+	objects, _, err := m.Part.Manifests()
+	return facts.Sums(objects), err
+}
+
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.
 func takeBack(m *node.Machine, sm slot.Machine, file string, why error) error {
 	err := sm.Remove(file)
@@ -207,13 +223,14 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 	sm := slot.Machine{
 		Boot: m.Boot, Cluster: c.ID, Node: n.Name, State: info, BootID: m.BootID(), Now: m.Now, Say: m.Say,
 		Record: m.Root.At(paths.Update), Work: m.Root.At(paths.UpdateWork),
-		Loader: m.Root.At(paths.Loader),
+		Loader: m.Root.At(paths.Loader), Vars: m.Root.At(paths.EFIVars),
 		Open: func(path string, whole bool) (slot.Device, error) {
 			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
 		},
 	}
-	sm.Versions = versions(m)
-	sm.Unsafe = func(newer, older map[string]string) string { return unsafeBack(newer, older, n.Roles) }
+	list := services.Of(c)
+	sm.Versions = versions(m, list)
+	sm.Unsafe = func(newer, older map[string]string) string { return unsafeBack(list, newer, older, n.Roles) }
 	sm.Look = func(root, tree, rootHash string) (refused, said []string) { return lookAt(m, root, tree, rootHash) }
 	// Without a state the clock is not known to be kept.
 	if s, err := clock.ReadState(m.Root.At(paths.TimeState)); err == nil {
@@ -221,7 +238,7 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 	}
 	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
 		sm.SecureBoot = fw.SecureBoot
-		if sm.Revoked, err = dbx.Revoked(m.Root.At("/sys/firmware/efi/efivars")); err != nil {
+		if sm.Revoked, err = dbx.Revoked(m.Root.At(paths.EFIVars)); err != nil {
 			return slot.Machine{}, err
 		}
 	}

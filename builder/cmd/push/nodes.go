@@ -102,7 +102,8 @@ func (n *nodes) run(cmd *cobra.Command, r push.Rollout) error {
 // rollout is what is the same of a push and the way back.
 func (n *nodes) rollout(cmd *cobra.Command) push.Rollout {
 	return push.Rollout{
-		Nodes: targets(n.Nodes), All: targets(n.all.Nodes), Without: n.flags.without, Every: askEvery,
+		Services: services.Of(&n.Facts),
+		Nodes:    targets(n.Nodes), All: targets(n.all.Nodes), Without: n.flags.without, Every: askEvery,
 		Bound: services.TrialBound(&n.Facts) + restartBound, Settle: services.TrialSettle(&n.Facts), Ask: n.ask,
 		Say: func(node, text string) {
 			if !n.flags.json {

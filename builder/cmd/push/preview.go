@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"spore/builder/push"
 	"spore/builder/rootfs"
 	"spore/cluster/facts"
+	"spore/services"
 	"spore/wire/nodeapi"
 	"spore/wire/update"
 )
@@ -68,7 +70,11 @@ func (n *nodes) preview(cmd *cobra.Command, u *push.Update) error {
 	send := n.sender(u, url.Values{"dryRun": {"true"}}, nil)
 	roles := n.roles()
 	return n.look(cmd, out, send.Preview, func(v view) []string {
-		return push.Outlook(u.Head, roles[v.Node], v.Status, *v.Answer)
+		lines := push.Outlook(services.Of(&n.Facts), u.Head, roles[v.Node], v.Status, *v.Answer)
+		if slices.Contains(roles[v.Node], "control-plane") && v.Answer.Change != nil {
+			lines = append(lines, push.ObjectChanges(v.Answer.Change.Manifests, u.Objects)...)
+		}
+		return lines
 	})
 }
 
@@ -78,7 +84,9 @@ func (n *nodes) previewBack(cmd *cobra.Command) error {
 		return n.post(ctx, node, nodeapi.Request{Path: nodeapi.BackPath, Query: url.Values{"dryRun": {"true"}}})
 	}
 	roles := n.roles()
-	return n.look(cmd, outlook{}, ask, func(v view) []string { return push.OutlookBack(roles[v.Node], v.Status, *v.Answer) })
+	return n.look(cmd, outlook{}, ask, func(v view) []string {
+		return push.OutlookBack(services.Of(&n.Facts), roles[v.Node], v.Status, *v.Answer)
+	})
 }
 
 // look asks all nodes at the same time, and prints what they say.
