@@ -48,6 +48,8 @@ type Manifest struct {
 	Scripts  map[string]spec.ScriptDecision `json:"scripts,omitempty"`
 	Debconf  map[string]map[string]string   `json:"debconf,omitempty"`
 	Payloads []Payload                      `json:"payloads"`
+	// Own are the files of overlay/ and units/ of the configuration, sorted by their paths there.
+	Own []OwnFile `json:"own,omitempty"`
 	// BootPayloads are programs that run from elsewhere than a path of the root: from the initramfs, or inside a container
 	// image.
 	BootPayloads []Payload `json:"bootPayloads,omitempty"`
@@ -95,9 +97,30 @@ type Payload struct {
 	Main      *Module  `json:"main,omitempty"`
 	GoVersion string   `json:"goVersion,omitempty"`
 	Modules   []Module `json:"modules,omitempty"`
+	// Configured is the file of the configuration folder that says where it comes from, MadeOf a hash of that file and of
+	// what it names, and License the SPDX licence expression that it gives; all are empty for what is ours.
+	Configured string `json:"configured,omitempty"`
+	MadeOf     string `json:"madeOf,omitempty"`
+	License    string `json:"license,omitempty"`
 	// Artifact is what a jar is in a Maven repository, Bundled are artifacts that it says to hold inside.
 	Artifact *Artifact  `json:"artifact,omitempty"`
 	Bundled  []Artifact `json:"bundled,omitempty"`
+}
+
+// OwnFile is a file, directory or link that the configuration brings, in overlay/ or units/.
+type OwnFile struct {
+	// From is its path in the configuration folder, Path that in the image.
+	From string `json:"from"`
+	Path string `json:"path"`
+	// Type is file, dir or symlink.
+	Type  string `json:"type"`
+	Owner string `json:"owner"`
+	Group string `json:"group"`
+	Mode  string `json:"mode"`
+	// SHA256 is the hash of a file in hexadecimal, Target where a link leads.
+	SHA256 string `json:"sha256,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	Target string `json:"target,omitempty"`
 }
 
 // Artifact names a jar of a Maven repository.

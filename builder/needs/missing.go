@@ -12,6 +12,7 @@ import (
 
 	"spore/builder/manifest"
 	"spore/builder/oci"
+	"spore/builder/payload"
 	"spore/cluster"
 	"spore/cluster/check"
 	"spore/services"
@@ -37,7 +38,11 @@ func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (check.Re
 	}
 	m.services()
 	m.state()
+	m.ownFiles()
 	if err := m.images(folder); err != nil {
+		return nil, err
+	}
+	if err := m.ownPrograms(folder); err != nil {
 		return nil, err
 	}
 	return m.report, nil
@@ -180,7 +185,7 @@ func (m *missing) service(p service.Program) string {
 	if p.With != "" {
 		return p.With
 	}
-	for _, r := range services.Roles() {
+	for _, r := range m.config.List().Roles() {
 		if slices.Contains(r.Programs, p.Name) && slices.Contains(m.config.Cluster.Services, r.Service) {
 			return r.Service
 		}
@@ -207,6 +212,30 @@ func (m *missing) images(folder fs.FS) error {
 			return i.Digest == archive.Digest && slices.Equal(i.Names, archive.Names)
 		}) {
 			m.errorf(at, "the archive %s holds %s with the digest %s, which is not in the image", name, strings.Join(archive.Names, ", "), archive.Digest)
+		}
+	}
+	return nil
+}
+
+// ownPrograms compares the programs of programs/, by what they are made of.
+func (m *missing) ownPrograms(folder fs.FS) error {
+	for _, e := range m.config.Programs {
+		wanted, err := payload.MadeOf(folder, e)
+		if err != nil {
+			return err
+		}
+		has := false
+		for _, p := range m.root.Payloads {
+			if p.Configured == e.FileName() {
+				has = true
+				if p.MadeOf != wanted {
+					m.errorf(m.config.At(e.FileName()), "the image has this program as it was before a change; build the image again")
+					break
+				}
+			}
+		}
+		if !has {
+			m.errorf(m.config.At(e.FileName()), "the program is not in the image; build the image again")
 		}
 	}
 	return nil
@@ -248,6 +277,16 @@ func Unneeded(c *cluster.Config, root *manifest.Manifest) []string {
 	for _, name := range root.Programs {
 		if !needed[name] {
 			out = append(out, name)
+		}
+	}
+	own := map[string]bool{}
+	for _, e := range c.Programs {
+		own[e.FileName()] = true
+	}
+	for _, p := range root.Payloads {
+		if p.Configured != "" && !own[p.Configured] {
+			own[p.Configured] = true
+			out = append(out, strings.TrimSuffix(p.Configured, ".yaml"))
 		}
 	}
 	slices.Sort(out)

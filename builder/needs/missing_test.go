@@ -2,6 +2,7 @@ package needs
 
 import (
 	"bytes"
+	"maps"
 	"testing"
 	"testing/fstest"
 
@@ -9,6 +10,7 @@ import (
 
 	"spore/builder/manifest"
 	"spore/builder/oci"
+	"spore/builder/payload"
 	"spore/cluster"
 	"spore/cluster/spec"
 	"spore/services"
@@ -181,4 +183,39 @@ func TestWhatNobodyNeedsIsNamed(t *testing.T) {
 	c, _ := load(t, "dns", "", nil)
 	require.Equal(t, []string{"mosquitto"}, Unneeded(c, rootOf(t, built)))
 	require.Empty(t, Unneeded(built, rootOf(t, built)))
+}
+
+func TestProgramsOfTheUsersOwnAreComparedByWhatTheyAreMadeOf(t *testing.T) {
+	gateway := fstest.MapFS{
+		"programs/gateway.yaml":    {Data: []byte("folder: ./gateway\n")},
+		"programs/gateway/go.mod":  {Data: []byte("module example.test/gateway\n")},
+		"programs/gateway/main.go": {Data: []byte("package main\n")},
+	}
+	built, folder := load(t, "dns", "", gateway)
+	root := rootOf(t, built)
+	missing := func(c *cluster.Config, folder fstest.MapFS) []string {
+		report, err := Missing(c, root, folder)
+		require.NoError(t, err)
+		var out []string
+		for _, p := range report {
+			out = append(out, p.String())
+		}
+		return out
+	}
+	require.Equal(t, []string{"programs/gateway.yaml:1:1: error: the program is not in the image; build the image again"}, missing(built, folder))
+	sum, err := payload.MadeOf(folder, built.Programs[0])
+	require.NoError(t, err)
+	root.Payloads = []manifest.Payload{{Name: "programs/gateway", Configured: "programs/gateway.yaml", MadeOf: sum}}
+	require.Empty(t, missing(built, folder))
+	require.Empty(t, Unneeded(built, root))
+
+	for name, text := range map[string]string{"programs/gateway/main.go": "package main // changed\n", "programs/gateway.yaml": "folder: ./gateway\nmode: \"0750\"\n"} {
+		changed := maps.Clone(gateway)
+		changed[name] = &fstest.MapFile{Data: []byte(text)}
+		c, folder := load(t, "dns", "", changed)
+		require.Equal(t, []string{"programs/gateway.yaml:1:1: error: the image has this program as it was before a change; build the image again"},
+			missing(c, folder), name)
+	}
+	without, _ := load(t, "dns", "", nil)
+	require.Equal(t, []string{"programs/gateway"}, Unneeded(without, root))
 }

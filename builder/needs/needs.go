@@ -42,21 +42,22 @@ func Programs(c *cluster.Config) []service.Program {
 	for _, s := range c.Cluster.Services {
 		enabled[s] = true
 	}
-	shared := &facts.Cluster{Network: c.Cluster.Network, Services: c.Services}
-	for _, s := range services.All() {
+	l := c.List()
+	shared := &facts.Cluster{Network: c.Cluster.Network, Services: c.Services, Roles: l.Facts()}
+	for _, s := range l.All() {
 		for _, part := range s.Parts {
 			enabled[part.Name] = part.InEveryImage || part.On(shared)
 		}
 	}
 	byName := map[string]service.Program{}
 	for _, name := range services.EveryNode() {
-		byName[name], _ = services.LookupProgram(name)
+		byName[name], _ = l.LookupProgram(name)
 	}
-	for _, r := range services.Roles() {
+	for _, r := range l.Roles() {
 		if !enabled[r.Service] {
 			continue
 		}
-		for _, p := range services.ProgramsOf(r, func(name string) bool { return enabled[name] }) {
+		for _, p := range l.ProgramsOf(r, func(name string) bool { return enabled[name] }) {
 			byName[p.Name] = p
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/tree"
+	"spore/services"
 )
 
 func TestVarBecomesLinesOfTmpfiles(t *testing.T) {
@@ -102,7 +103,7 @@ func TestAScriptWhoseInterpreterIsKnownIsNotRead(t *testing.T) {
 }
 
 func TestTablesHaveAReasonForEachRow(t *testing.T) {
-	for _, table := range [][]drop{unusedPackages, unusedFiles, unusedUnits} {
+	for _, table := range [][]drop{unusedPackages, unusedFiles, serviceDrops(services.Ours()), unusedUnits} {
 		seen := map[string]bool{}
 		for _, d := range table {
 			require.NotEmpty(t, d.why, d.pattern)

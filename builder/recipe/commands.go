@@ -34,6 +34,7 @@ type unitCommand struct {
 // packages that are only suggested, and the daemon starts all the same. The report has a note of those.
 func checkCommands(b *build) error {
 	var problems []string
+	var own ownProblems
 	for _, name := range b.unitNames() {
 		commands, err := b.commands(name)
 		if err != nil {
@@ -48,10 +49,18 @@ func checkCommands(b *build) error {
 				b.note("note", c.file, fmt.Sprintf("%s=%s does nothing: the program %s", c.setting, c.program, why))
 				continue
 			}
-			if why != "" {
+			switch {
+			case why == "":
+			case strings.HasPrefix(c.origin, configuration):
+				own.add("%s:%d: %s=%s %s; add its package to packages of image.yaml, or the program to overlay/",
+					strings.TrimPrefix(c.origin, configuration), b.ownLine(c), c.setting, c.program, why)
+			default:
 				problems = append(problems, fmt.Sprintf("%s has %s=%s, which %s", c.file, c.setting, c.program, why))
 			}
 		}
+	}
+	if err := own.err(); err != nil {
+		return err
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("%s; add its package or payload to the row in services, or take the line out", strings.Join(problems, "; "))

@@ -9,7 +9,6 @@ import (
 	"spore/builder/omit"
 	"spore/builder/tree"
 	"spore/services"
-	"spore/services/service"
 )
 
 // drop is one thing that packages bring and the image leaves out.
@@ -91,8 +90,8 @@ func dropPackages(b *build) error {
 	return nil
 }
 
-// unusedFiles are left out of every image, with those that services leave out of their packages.
-var unusedFiles = slices.Concat([]drop{
+// unusedFiles are left out of every image, before those that services leave out of their packages.
+var unusedFiles = []drop{
 	{"/boot/*", "the kernel is in the UKI; its configuration and symbols are in the package", nil},
 	{"/etc/apt", "packages are not changed on a read-only root", nil},
 	{"/etc/cron.*", "no cron; timers do this", []string{"cron", "cron-daemon-common", "systemd-cron"}},
@@ -205,28 +204,22 @@ var unusedFiles = slices.Concat([]drop{
 	{"/usr/bin/timedatectl", "asks timedated over D-Bus", nil},
 	{"/usr/sbin/halog", "reads logs that nobody writes", nil},
 	{"/usr/sbin/ldconfig*", "no ld.so.cache", nil},
-}, serviceDrops())
-
-// debian are the rows of all services for Debian packages.
-func debian() []service.Debian {
-	var out []service.Debian
-	for _, s := range services.All() {
-		out = append(out, s.Debian...)
-	}
-	return out
 }
 
-func serviceDrops() []drop {
+// serviceDrops are left out of the Debian packages of all services, as their rows say.
+func serviceDrops(l *services.List) []drop {
 	var out []drop
-	for _, d := range debian() {
-		for _, one := range d.Drop {
-			out = append(out, drop{one.Path, one.Why, nil})
+	for _, s := range l.All() {
+		for _, d := range s.Debian {
+			for _, one := range d.Drop {
+				out = append(out, drop{one.Path, one.Why, nil})
+			}
 		}
 	}
 	return out
 }
 
-// dropFiles removes unusedFiles, but those of packages that image.yaml names. keepPaths of image.yaml, which may name
+// dropFiles removes unusedFiles and serviceDrops, but those of packages that image.yaml names. keepPaths of image.yaml, which may name
 // none that decides how a machine starts, goes first.
 func dropFiles(b *build) error {
 	b.sparing = true
@@ -235,7 +228,7 @@ func dropFiles(b *build) error {
 	if b.started, err = b.startedByUnits(); err != nil {
 		return err
 	}
-	for _, d := range unusedFiles {
+	for _, d := range slices.Concat(unusedFiles, serviceDrops(b.opts.Services)) {
 		if b.uses(d) {
 			continue
 		}
@@ -330,7 +323,7 @@ func (b *build) dropDangling(dir string) error {
 		if err != nil {
 			return err
 		}
-		if n.Type != tree.Symlink {
+		if n.Type != tree.Symlink || isOwn(n) {
 			continue
 		}
 		if _, err := b.tree.Stat(p); err == nil {

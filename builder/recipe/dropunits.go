@@ -130,9 +130,12 @@ var unwantedLinks = []drop{
 	{packageUnits + "/sysinit.target.wants/systemd-journal-flush.service", "spore-late.target starts it, after the roles", nil},
 }
 
+// UnitDir is where an image has units that are of no package: ours, and those of the configuration.
+const UnitDir = "/etc/systemd/system"
+
 const (
 	packageUnits = "/usr/lib/systemd/system"
-	localUnits   = "/etc/systemd/system"
+	localUnits   = UnitDir
 )
 
 // dropUnits removes unusedUnits, what only they run, and the links to them.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spore/builder/tree"
@@ -39,7 +40,7 @@ func layUnits(b *build) error {
 		unit, _, _ := strings.Cut(name, "/")
 		owner := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(unit, ".d"), ".wants"), ".requires")
 		switch {
-		case path.Base(name) == "README.md" || absent[owner]:
+		case path.Base(name) == "README.md" || path.Ext(name) == ".go" || absent[owner]:
 			return ""
 		case path.Ext(name) == ".preset":
 			return path.Join(presetDir, path.Base(name))
@@ -48,10 +49,11 @@ func layUnits(b *build) error {
 	})
 }
 
-// absentUnits are the units and targets of programs and roles that this image does not carry.
+// absentUnits are the units and targets of programs and roles of ours that this image does not carry. Those of roles of
+// the configuration's own are none of ours, whatever they start.
 func (b *build) absentUnits() map[string]bool {
-	out := map[string]bool{}
-	for _, p := range services.Programs() {
+	out, ours := map[string]bool{}, services.Ours()
+	for _, p := range ours.Programs() {
 		if !b.programs[p.Name] {
 			out[p.Unit] = true
 			if name, ok := strings.CutSuffix(p.Unit, ".socket"); ok { // What it starts for each connection.
@@ -59,9 +61,10 @@ func (b *build) absentUnits() map[string]bool {
 			}
 		}
 	}
-	for _, r := range services.Roles() {
+	for _, r := range ours.Roles() {
 		missing := len(r.Programs) == 0
-		for _, p := range services.ProgramsOf(r, func(string) bool { return false }) { // those with a second service may be absent
+		// Those with a second service may be absent.
+		for _, p := range ours.ProgramsOf(r, func(string) bool { return false }) {
 			missing = missing || !b.programs[p.Name]
 		}
 		if missing {
@@ -72,6 +75,7 @@ func (b *build) absentUnits() map[string]bool {
 }
 
 // layFS copies files, mode 0755 where the owner may execute and 0644 otherwise. place returns "" for what is left out.
+// What a role of the configuration's own has already is not replaced.
 func (b *build) layFS(fsys fs.FS, origin string, place func(string) string) error {
 	if fsys == nil {
 		return nil
@@ -87,6 +91,9 @@ func (b *build) layFS(fsys fs.FS, origin string, place func(string) string) erro
 		n, err := inodeOf(fsys, name, d)
 		if err != nil {
 			return err
+		}
+		if old, err := b.tree.Lstat(to); err == nil && isOwn(old) {
+			return fmt.Errorf("%s is there already, of %s; write another name there", to, ownerOf(old))
 		}
 		n.Origin = origin + ":" + name
 		return b.add(to, n, "from "+origin)
@@ -140,27 +147,71 @@ func layAgent(b *build) error {
 func layPayloads(b *build) error {
 	for _, p := range b.opts.Payloads {
 		for _, f := range p.Files {
-			if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
-				return fmt.Errorf("payload %s: %q is not a clean absolute path", p.Name, f.Path)
-			}
-			if old, err := b.tree.Lstat(f.Path); err == nil {
-				return fmt.Errorf("payload %s: %s is there already, from %s", p.Name, f.Path, old.Origin)
-			}
-			n := &tree.Inode{Type: tree.Regular, Mode: f.Mode & 0o7777, Content: f.Content, Origin: "payload:" + p.Name}
-			if err := b.add(f.Path, n, "payload"); err != nil {
-				return err
-			}
-			for _, l := range f.Links {
-				target, err := filepath.Rel(path.Dir(l), f.Path)
-				if err != nil {
-					return fmt.Errorf("payload %s: link %s: %w", p.Name, l, err)
-				}
-				n := &tree.Inode{Type: tree.Symlink, Mode: 0o777, Target: target, Origin: "payload:" + p.Name}
-				if err := b.add(l, n, "payload"); err != nil {
-					return err
-				}
+			if err := b.layPayload(p, f); err != nil {
+				return fmt.Errorf("%s: %w", p.who(), err)
 			}
 		}
 	}
 	return nil
+}
+
+// who names a payload in messages.
+func (p Payload) who() string {
+	if p.Configured != "" {
+		return p.Configured
+	}
+	return "payload " + p.Name
+}
+
+// origin is that of its files.
+func (p Payload) origin() string {
+	if p.Configured != "" {
+		return "configuration:" + p.Configured
+	}
+	return "payload:" + p.Name
+}
+
+// layPayload puts one file with its links. Nothing that is there already is replaced.
+func (b *build) layPayload(p Payload, f PayloadFile) error {
+	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+		return fmt.Errorf("%q is not a clean absolute path", f.Path)
+	}
+	n := &tree.Inode{Type: tree.Regular, Mode: f.Mode & 0o7777, Content: f.Content, Origin: p.origin()}
+	if err := b.addNew(p, f.Path, n); err != nil {
+		return err
+	}
+	for _, l := range f.Links {
+		target, err := filepath.Rel(path.Dir(l), f.Path)
+		if err != nil {
+			return fmt.Errorf("link %s: %w", l, err)
+		}
+		if err := b.addNew(p, l, &tree.Inode{Type: tree.Symlink, Mode: 0o777, Target: target, Origin: p.origin()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownRoots are where programs of the user's own may lie, with all links followed.
+var ownRoots = []string{"/usr/", "/opt/"}
+
+// addNew adds what is not there yet.
+func (b *build) addNew(p Payload, at string, n *tree.Inode) error {
+	hint := ""
+	if p.Configured != "" {
+		hint = "; write another path"
+	}
+	if old, err := b.tree.Lstat(at); err == nil {
+		return fmt.Errorf("%s is there already, from %s%s", at, old.Origin, hint)
+	}
+	if p.Configured != "" {
+		real, err := b.tree.Follow(path.Dir(at))
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(ownRoots, func(root string) bool { return strings.HasPrefix(real+"/", root) }) {
+			return fmt.Errorf("%s leads to %s, which is not below /usr or /opt%s", at, real, hint)
+		}
+	}
+	return b.add(at, n, "payload")
 }

@@ -45,7 +45,11 @@ func applyPresets(b *build) error {
 		if n, err := b.tree.Lstat(units[name]); err != nil || n.Type == tree.Symlink {
 			continue // another name of a unit
 		}
-		decided, on, instances := match(rules, name)
+		decided, on := b.decideOwn(name)
+		var instances []string
+		if !decided {
+			decided, on, instances = match(rules, name)
+		}
 		if !decided {
 			on = b.enabledByScript(name)
 		}

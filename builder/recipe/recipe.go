@@ -20,7 +20,10 @@ import (
 	"spore/builder/omit"
 	"spore/builder/replay"
 	"spore/builder/tree"
+	"spore/cluster/overlay"
 	"spore/cluster/spec"
+	ownunits "spore/cluster/units"
+	"spore/services"
 )
 
 // Package is one unpacked Debian package.
@@ -42,6 +45,9 @@ type Package struct {
 type Payload struct {
 	// Name is the payload's name; the origin of its files is "payload:NAME".
 	Name string
+	// Configured is the file of the configuration folder that a program of the user's own is from; the origin of its files
+	// is "configuration:FILE" then.
+	Configured string
 	// Files go into the image as they are.
 	Files []PayloadFile
 }
@@ -55,6 +61,10 @@ type PayloadFile struct {
 	Content tree.Content
 	// Links are further absolute paths that lead to it.
 	Links []string
+	// Interpreter and Libraries are what the file needs to be started, of a program of the user's own: a path or a name,
+	// and names of shared libraries.
+	Interpreter string
+	Libraries   []string
 }
 
 // Release fills os-release(5).
@@ -82,6 +92,10 @@ type Options struct {
 	Debconf map[string]map[string]string
 	// Units holds our systemd units, drop-ins and presets (*.preset): the units/ directory. May be nil.
 	Units fs.FS
+	// Roles are what an image has for roles of the configuration's own.
+	Roles []RoleFile
+	// Starts are the units that those roles start.
+	Starts []RoleUnit
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
 	Overlay fs.FS
 	// Agent is the program spore-agent. May be nil in tests.
@@ -91,7 +105,14 @@ type Options struct {
 	Interpreters map[[sha256.Size]byte]string
 	// Payloads are laid in after the overlay.
 	Payloads []Payload
-	// Programs names the rows of services.Programs that the image carries. Units of programs and targets of roles that are
+	// Files and OwnUnits are what the configuration has in overlay/ and units/. RoleUnits are units that roles of the
+	// configuration start, sorted; they are not enabled.
+	Files     []overlay.Entry
+	OwnUnits  []ownunits.File
+	RoleUnits []string
+	// Services is the list of the configuration. May be nil: ours.
+	Services *services.List
+	// Programs names its programs that the image carries. Units of programs and targets of roles that are
 	// not among them are left out.
 	Programs []string
 	// Release fills os-release.
@@ -136,6 +157,7 @@ type build struct {
 	step     string
 	started  map[string]bool // scripts of /etc that units start
 	sparing  bool            // what packages that image.yaml names have stays
+	laid     []laidOwn       // files of the user's own, in the order in which they were laid
 }
 
 // step is one named part of the recipe.
@@ -149,6 +171,7 @@ var debianSteps = []step{
 	{"usr-merge", usrMerge},
 	{"accounts", beginAccounts},
 	{"unpack", unpack},
+	{"roles", layRoles},
 	{"scripts", replayScripts},
 	{"decisions", takeDecisions},
 	{"owners", checkOwners},
@@ -170,8 +193,10 @@ var sporeSteps = []step{
 	{"units", layUnits},
 	{"agent", layAgent},
 	{"payloads", layPayloads},
+	{"own-units", layOwnUnits},
 	{"credentials", shutCredentials},
 	{"release", writeRelease},
+	{"own-files", layOwnFiles},
 	{"presets", applyPresets},
 	{"once", layOnce},
 	{"kill", layKill},
@@ -180,9 +205,11 @@ var sporeSteps = []step{
 	{"var", emptyVar},
 	{"mount-points", makeMountPoints},
 	{"origins", fillOrigins},
+	{"own", checkOwn},
 	{"check", checkTree},
 	{"privileged", checkPrivileged},
 	{"unit-programs", checkCommands},
+	{"own-programs", checkOwnPrograms},
 }
 
 // Compose makes the root filesystem. The result is a function of its arguments alone.
@@ -203,6 +230,9 @@ func Compose(packages []Package, o Options) (*Result, error) {
 func newBuild(packages []Package, o Options) (*build, error) {
 	if len(packages) == 0 {
 		return nil, errors.New("there are no packages for the root")
+	}
+	if o.Services == nil {
+		o.Services = services.Ours()
 	}
 	b := &build{
 		opts:     o,

@@ -1,7 +1,8 @@
 // Package sbom writes the bill of materials of an image in two forms: CycloneDX 1.6 JSON (ECMA-424) and SPDX 2.3 JSON.
 //
 // Both have the same parts: the Debian packages that the image has files of, the programs and jars that are none, the Go
-// modules and the standard library inside each program, the artifacts that a jar says to hold inside, and container images.
+// modules and the standard library inside each program, the artifacts that a jar says to hold inside, container images, and the files of the user's own in
+// overlay/ and units/.
 // The single files of packages are not in them: the manifest has those. What is inside a container image is not known here.
 //
 // Nothing in either form is random: the same manifest gives the same bytes. Times are the time of the build.
@@ -80,6 +81,13 @@ func newDocument(m manifest.Manifest, name string) (*document, error) {
 	for _, p := range append(slices.Clone(m.Payloads), m.BootPayloads...) {
 		d.addPayload(p, seen)
 	}
+	for _, f := range m.Own {
+		if f.SHA256 == "" {
+			continue // a link or a directory
+		}
+		p := part{kind: fileKind, ref: "configuration:" + f.From, name: f.From, path: f.Path, sha256: f.SHA256}
+		d.parts, d.top = append(d.parts, p), append(d.top, p.ref)
+	}
 	for _, i := range m.Images {
 		p := part{kind: containerKind, ref: "image:" + i.File, name: i.Names[0], version: i.Digest, path: i.File, purl: ociURL(i)}
 		d.parts, d.top = append(d.parts, p), append(d.top, p.ref)
@@ -136,6 +144,13 @@ func sourceOf(p manifest.Package) (name, version string) {
 
 func (d *document) addPayload(p manifest.Payload, seen map[string]bool) {
 	c := part{kind: fileKind, ref: "payload:" + p.Name, name: p.Name, version: p.Version, path: p.Path, sha256: p.SHA256}
+	c.license = p.License
+	if p.Configured != "" {
+		c.name = strings.TrimPrefix(p.Name, "programs/")
+	}
+	if p.Main != nil && p.Main.Sum != "" {
+		c.purl = GolangURL(p.Main.Path, p.Main.Version)
+	}
 	at := len(d.parts)
 	d.parts, d.top = append(d.parts, c), append(d.top, c.ref)
 	hold := func(inner part) {

@@ -37,11 +37,18 @@ func sample() manifest.Manifest {
 				Artifact: &manifest.Artifact{Group: "org.example", Name: "codec", Version: "1.0", Classifier: "linux_amd64"},
 				Bundled:  []manifest.Artifact{{Group: "org.shaded", Name: "inner", Version: "3"}}},
 			{Name: "server/run.sh", Path: "/usr/bin/run", SHA256: digest},
+			{Name: "programs/tool", Version: "v1.2.3", Path: "/usr/bin/tool", SHA256: digest, GoVersion: "go1.26.1",
+				Configured: "programs/tool.yaml", License: "MIT OR LicenseRef-Acme",
+				Main: &manifest.Module{Path: "example.test/tool", Version: "v1.2.3", Sum: module.Sum}},
 		},
 		BootPayloads: []manifest.Payload{{Name: "init", Path: "initramfs:/init", SHA256: digest, GoVersion: "go1.26.1"}},
 		Images: []manifest.Image{
 			{File: "/usr/share/spore/images/pause.tar", Names: []string{"spore.local/pause:1"}, Digest: "sha256:" + digest, From: "payload pause"},
 			{File: "/usr/share/spore/images/2-app.tar", Names: []string{"r.test:5000/team/app:1.2"}, Digest: "sha256:" + digest, From: "r.test:5000/team/App:1.2@sha256:" + digest},
+		},
+		Own: []manifest.OwnFile{
+			{From: "overlay/etc/line", Path: "/etc/line", Type: "file", SHA256: strings.Repeat("cd", 32)},
+			{From: "overlay/etc/link", Path: "/etc/link", Type: "symlink", Target: "line"},
 		},
 		Files: []manifest.File{{Path: "/usr/bin/coredns"}},
 	}
@@ -140,8 +147,9 @@ func TestSPDXSaysTheSame(t *testing.T) {
 	require.Equal(t, digest, lib.PackageChecksums[0].Value)
 	require.Empty(t, byName["example.test/M"].PackageChecksums)
 	require.Contains(t, byName["example.test/M"].PackageSourceInfo, "h1:Khu2")
-	require.Len(t, doc.OtherLicenses, 1)
-	require.Equal(t, "LicenseRef-debian-GPL", doc.OtherLicenses[0].LicenseIdentifier)
+	require.Len(t, doc.OtherLicenses, 2)
+	require.Equal(t, "LicenseRef-Acme", doc.OtherLicenses[0].LicenseIdentifier)
+	require.Equal(t, "LicenseRef-debian-GPL", doc.OtherLicenses[1].LicenseIdentifier)
 	require.Equal(t, "org.shaded:inner", byName["org.shaded:inner"].PackageName)
 
 	related := map[string]bool{}
@@ -214,4 +222,29 @@ func TestPackagesOfMediaAreNamedOnce(t *testing.T) {
 	require.NoError(t, CycloneDX(&out, m, "x"))
 	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:isolinux"`))
 	require.Equal(t, 1, strings.Count(out.String(), `"bom-ref": "deb:syslinux-common"`))
+}
+
+func TestFilesOfTheConfigurationAreParts(t *testing.T) {
+	_, components, holds := bill(t, sample())
+	own := components["configuration:overlay/etc/line"]
+	require.Equal(t, cdx.ComponentTypeFile, own.Type)
+	require.Equal(t, "overlay/etc/line", own.Name)
+	require.Equal(t, strings.Repeat("cd", 32), (*own.Hashes)[0].Value)
+	require.Equal(t, "/etc/line", (*own.Evidence.Occurrences)[0].Location)
+	require.Contains(t, holds[imageRef], "configuration:overlay/etc/line")
+	require.NotContains(t, components, "configuration:overlay/etc/link", "a link has no content")
+}
+
+func TestProgramsOfTheUsersOwnHaveTheirLicence(t *testing.T) {
+	_, components, holds := bill(t, sample())
+	tool := components["payload:programs/tool"]
+	require.Equal(t, "tool v1.2.3", tool.Name+" "+tool.Version)
+	require.Equal(t, "pkg:golang/example.test/tool@v1.2.3", tool.PackageURL)
+	require.Equal(t, "MIT OR LicenseRef-Acme", (*tool.Licenses)[0].Expression)
+	require.Contains(t, holds[imageRef], "payload:programs/tool")
+	require.Nil(t, components["payload:other"].Licenses)
+
+	text := string(written(t, sample(), SPDX))
+	require.Contains(t, text, `"licenseDeclared": "MIT OR LicenseRef-Acme"`)
+	require.Contains(t, text, `"extractedText": "Named in programs/ of the configuration; whoever brings the program has its text."`)
 }

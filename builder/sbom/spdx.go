@@ -105,7 +105,10 @@ func spdxPackage(p part) *spdx.Package {
 	return out
 }
 
-var reference = regexp.MustCompile(regexp.QuoteMeta(dep5.RefPrefix) + `[A-Za-z0-9.-]+`)
+// refPrefix begins every licence that the list of SPDX does not have (annex D).
+const refPrefix = "LicenseRef-"
+
+var reference = regexp.MustCompile(refPrefix + `[A-Za-z0-9.-]+`)
 
 // references lists the licences of parts that the list of SPDX does not have, as each document has to.
 func references(parts []part) []*spdx.OtherLicense {
@@ -116,8 +119,16 @@ func references(parts []part) []*spdx.OtherLicense {
 	slices.Sort(names)
 	var out []*spdx.OtherLicense
 	for _, n := range slices.Compact(names) {
+		name, debian := strings.CutPrefix(n, dep5.RefPrefix)
+		if !debian {
+			out = append(out, &spdx.OtherLicense{
+				LicenseIdentifier: n, LicenseName: strings.TrimPrefix(n, refPrefix),
+				ExtractedText: "Named in programs/ of the configuration; whoever brings the program has its text.",
+			})
+			continue
+		}
 		out = append(out, &spdx.OtherLicense{
-			LicenseIdentifier: n, LicenseName: strings.TrimPrefix(n, dep5.RefPrefix),
+			LicenseIdentifier: n, LicenseName: name,
 			ExtractedText: "The image has the text in /usr/share/doc/PACKAGE/copyright of each package that names this licence; it can differ between packages.",
 		})
 	}

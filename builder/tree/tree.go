@@ -63,7 +63,8 @@ type Inode struct {
 	Target string
 	// Major and Minor number a device.
 	Major, Minor uint32
-	// Origin says where the inode comes from: "deb:NAME_VERSION", "payload:NAME", "overlay", "unit", "step:NAME".
+	// Origin says where the inode comes from: "deb:NAME_VERSION", "payload:NAME", "overlay:PATH", "unit:PATH",
+	// "configuration:overlay/PATH", "configuration:units/PATH", "step:NAME".
 	Origin string
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -46,8 +47,17 @@ type appliance struct {
 // buildAppliance does what a user does: `spore init --example edge`, packages in image.yaml, `spore build`.
 func buildAppliance(t *testing.T, packages ...string) appliance {
 	t.Helper()
+	return buildApplianceWith(t, nil, packages...)
+}
+
+// buildApplianceWith is buildAppliance with files and units of the user's own: those of a folder. May be nil.
+func buildApplianceWith(t *testing.T, own fs.FS, packages ...string) appliance {
+	t.Helper()
 	config, out := filepath.Join(t.TempDir(), "edge"), t.TempDir()
 	require.NoError(t, spore("init", config, "--example", "edge"))
+	if own != nil {
+		require.NoError(t, os.CopyFS(config, own))
+	}
 	file := filepath.Join(config, "image.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -79,14 +89,21 @@ func withConsole(c vm.Config) vm.Config {
 	return c
 }
 
-// Two packages of which one serves what it was built with, and one what each node makes of its own.
+// Two packages of which one serves what it was built with, and one what each node makes of its own. The image has files
+// and units of the user's own, too: a page, the settings of nginx for it, and a report that a timer has made.
 func TestNginxAndOpenSSHServeAfterAPowerCut(t *testing.T) {
 	t.Parallel()
-	c := buildAppliance(t, "nginx", "openssh-server").machine(t, "nginx-ssh", "80", "22")
+	c := buildApplianceWith(t, os.DirFS("testdata/own"), "nginx", "openssh-server").machine(t, "nginx-ssh", "80", "22", "8080")
 	g := boot(t, c)
 	g.running()
 	keys := g.hostKeys()
 	t.Run("nginx answers", func(t *testing.T) { g.requirePage("80", "/", "Welcome to nginx!") })
+	t.Run("a file of the user is served as a file of the user says", func(t *testing.T) {
+		g.requirePage("8080", "/", "The plant's own page")
+	})
+	t.Run("a timer of the user starts its service, again and again, once the network is there", func(t *testing.T) {
+		g.report(g.report(0))
+	})
 	g.off()
 
 	c.Name += "-again"
@@ -249,24 +266,51 @@ func (g *guest) requireAnswer(client, line string) {
 // requirePage gets a page of the machine that contains a text.
 func (g *guest) requirePage(port, path, text string) {
 	g.t.Helper()
-	addr, err := g.Address("tcp", edgeIP+":"+port)
-	require.NoError(g.t, err)
-	client := http.Client{Timeout: requestLimit}
 	g.within("a page with "+text, func() error {
-		r, err := client.Get("http://" + addr + path)
+		page, err := g.page(port, path)
+		if err == nil && !strings.Contains(page, text) {
+			err = fmt.Errorf("it says:\n%s", page)
+		}
+		return err
+	})
+}
+
+// page asks once for a page.
+func (g *guest) page(port, path string) (string, error) {
+	addr, err := g.Address("tcp", edgeIP+":"+port)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Timeout: requestLimit}
+	r, err := client.Get("http://" + addr + path)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it says %s:\n%s", r.Status, body)
+	}
+	return string(body), err
+}
+
+// report waits for a report of the user's own service whose number is above one, and returns the number.
+func (g *guest) report(above int) (number int) {
+	g.t.Helper()
+	g.within(fmt.Sprintf("a report above %d", above), func() error {
+		page, err := g.page("8080", "/report")
 		if err != nil {
 			return err
 		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
-		if err != nil {
-			return err
+		if _, err := fmt.Sscanf(page, "report %d of hall 3, line 7\n", &number); err != nil {
+			return fmt.Errorf("it says %q: %w", page, err)
 		}
-		if r.StatusCode != http.StatusOK || !strings.Contains(string(body), text) {
-			return fmt.Errorf("it says %s:\n%s", r.Status, body)
+		if number <= above {
+			return fmt.Errorf("it is report %d", number)
 		}
 		return nil
 	})
+	return number
 }
 
 // within waits until a service answers as it should, from the start of its machine on if need be.

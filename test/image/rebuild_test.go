@@ -219,7 +219,7 @@ func TestTheRootHoldsWhatItsClusterUsesAndSaysFromWhere(t *testing.T) {
 			}
 		}
 		unused := 0
-		for _, p := range services.Programs() {
+		for _, p := range services.Ours().Programs() {
 			if slices.Contains(m.Programs, p.Name) {
 				require.Contains(t, carried, "unit "+p.Unit)
 				continue

@@ -26,6 +26,7 @@ import (
 	"spore/builder/uki"
 	"spore/pki"
 	"spore/pki/vault"
+	"spore/services"
 	"spore/test/leak"
 )
 
@@ -65,7 +66,7 @@ func newOperator(t *testing.T) *operator {
 	require.NoError(t, err)
 	v.Close()
 	o.tree = v.Tree
-	for _, row := range pki.Authorities() {
+	for _, row := range pki.Authorities(services.Ours()) {
 		require.Contains(t, o.tree.Authorities, row.Name)
 	}
 	return o

@@ -236,7 +236,7 @@ func (e *Edge) Debian(ctx context.Context, list []apt.Package) (t *tree.Tree, do
 func (e *Edge) options(ctx context.Context, list []apt.Package) (recipe.Options, error) {
 	o := recipe.Options{
 		Units: source.Units(e.source), Overlay: source.Overlay(e.source), Agent: program,
-		Release: recipe.Release{Version: "0.1", Suite: Suite},
+		Release: recipe.Release{Version: "0.1", Suite: Suite}, Services: e.config.List(),
 	}
 	var err error
 	if o.Kernel, err = release(list); err != nil {
