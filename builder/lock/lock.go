@@ -102,7 +102,8 @@ type Program struct {
 	Version string `yaml:"version,omitempty"`
 	// Toolchain is the version of Go that compiles it; empty for what is taken as it is.
 	Toolchain string `yaml:"toolchain,omitempty"`
-	// Inputs is a hash over the files of its module (go.mod, go.sum and source), the toolchain and its flags.
+	// Inputs is a hash over the files of its module (go.mod, go.sum and source), the toolchain and its flags; of a file of
+	// an archive over the archive and what is taken from it.
 	Inputs string `yaml:"inputs,omitempty"`
 	// SHA256 is the hash of a file that is taken as it is, such as a jar.
 	SHA256 string `yaml:"sha256,omitempty"`

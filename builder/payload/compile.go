@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spore/builder/store"
@@ -32,10 +33,19 @@ func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolch
 	if err != nil {
 		return err
 	}
-	run := compiler{command: o.Go, dir: t.dir, env: append(env, fixedEnv(toolchain)...), options: t.flags()[1:]}
+	run := compiler{command: o.Go, dir: t.dir, shown: t.dir, env: append(append(env, fixedEnv(toolchain)...), t.env...), options: t.flags()[1:]}
 	run.options = append(run.options, "-ldflags", t.linkerFlags())
 	if len(o.Tags) > 0 {
 		run.options = append(run.options, "-tags", strings.Join(o.Tags, ","))
+	}
+	if t.stage != nil {
+		if o.Transport == nil {
+			run.env = append(run.env, "GOPROXY=off")
+		}
+		if run.dir, err = t.stage(ctx, tmp, run, m); err != nil {
+			return err
+		}
+		run.shown = t.shown
 	}
 	if o.Report != nil {
 		run.stale = run.listStale(ctx, t.pkg, m)
@@ -43,6 +53,12 @@ func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolch
 	}
 	out := filepath.Join(tmp, "program")
 	if err := run.build(ctx, t.pkg, out, m); err != nil {
+		if t.hint != "" {
+			err = fmt.Errorf("%w; %s", err, t.hint)
+		}
+		if t.stage != nil {
+			err = run.explain(ctx, t.pkg, err)
+		}
 		return err
 	}
 	if err := checkStatic(out); err != nil {
@@ -60,9 +76,18 @@ func compile(ctx context.Context, st *store.Store, w io.Writer, t target, toolch
 // compiler is the go command with what all of its calls for one program share.
 type compiler struct {
 	command, dir string
+	// shown is dir in messages.
+	shown        string
 	env, options []string
 	// stale are the packages that it has to compile, where that is known.
 	stale []string
+}
+
+// goCommand is the go command with its environment.
+func (c compiler) goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.command, args...)
+	cmd.Dir, cmd.Env = c.dir, slices.Clone(c.env)
+	return cmd
 }
 
 // listStale lists the packages that are not in the go command's own cache. It is for telling how far the compiler is: where
@@ -100,7 +125,7 @@ func (c compiler) build(ctx context.Context, pkg, out string, m *meter) error {
 	err := cmd.Run()
 	printed.end()
 	if err != nil {
-		return fmt.Errorf("go build %s in %s: %w: %s", pkg, c.dir, err, tail(log.Bytes()))
+		return fmt.Errorf("go build %s in %s: %w: %s", pkg, c.shown, err, tail(log.Bytes()))
 	}
 	return nil
 }
@@ -118,7 +143,7 @@ func tail(b []byte) string {
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("the output of go build is not a program: %w", err)
+		return fmt.Errorf("the output of go build is not a program (is it a package main?): %w", err)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {

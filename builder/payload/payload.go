@@ -13,7 +13,9 @@ import (
 	"fmt"
 	goversion "go/version"
 	"io"
+	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +57,14 @@ type Options struct {
 	Plan bool
 	// Hashes remembers the hashes of source files; nil reads them all.
 	Hashes *stamp.Hashes
+	// Folder is the configuration folder, for programs of the user's own.
+	Folder fs.FS
+	// Transport fetches what programs of the user's own name by a URL; nil takes only what is in the store, and keeps the go
+	// command from fetching modules for them.
+	Transport http.RoundTripper
+	// Toolchain compiles programs of the user's own whose go.mod names none, such as go1.26.8; the go command's own
+	// version when empty.
+	Toolchain string
 	// Report is told how far it is when a program, or a set of jars, is not in the store: at once, and each second until
 	// it is made. Calls come one after the other. It may be nil.
 	Report func(Progress)
@@ -92,6 +102,25 @@ type Program struct {
 	// Sum is what its bytes must be, as far as that is pinned: of each jar, and of a program whose line in ProgramSumFile
 	// has this Key. It is what lets bytes in that this machine has not made.
 	Sum *Sum
+	// Configured is the file of the configuration folder that says where it comes from; empty for what is ours.
+	Configured string
+	// MadeOf is a hash of that file and of what it names (see the function).
+	MadeOf string
+	// License is an SPDX licence expression; empty where nothing says it.
+	License string
+	// Module is what a program of the user's own is, where it is a Go module; else nil.
+	Module *Module
+	// Inputs are the files and folders that a program of the user's own was made of.
+	Inputs []Input
+	// Unpacked is a hash of the archive and of what is taken from it, for a file of an archive: what is known of the file
+	// before there is a Key.
+	Unpacked string
+	// Interpreter is what starts a file that was not compiled here: of a script, or of a program that is linked
+	// dynamically, with its Libraries. All empty where nothing is needed.
+	Interpreter string
+	Libraries   []string
+	// form is what such a file is (see needs).
+	form string
 	// Cached is true when nothing had to be compiled or asked for.
 	Cached bool
 }
@@ -193,6 +222,14 @@ type target struct {
 	variables map[string]string
 	// options are further ones of go build.
 	options []string
+	// toolchain compiles it; empty for what go.mod in dir says. env is beside the fixed environment.
+	toolchain string
+	env       []string
+	// stage, where set, lays out the module below a folder that is removed afterwards, and returns its directory, for
+	// which messages write shown. hint is what else to do when it cannot be compiled.
+	stage func(ctx context.Context, into string, run compiler, m *meter) (string, error)
+	shown string
+	hint  string
 }
 
 // flags are those of the go command but for the linker's.
@@ -211,7 +248,10 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 	if o.Go == "" {
 		o.Go = "go"
 	}
-	toolchain, err := toolchainOf(ctx, t, o)
+	toolchain, err := t.toolchain, error(nil)
+	if toolchain == "" {
+		toolchain, err = toolchainOf(ctx, t, o)
+	}
 	if err != nil {
 		return Program{}, fmt.Errorf("program %s: %w", t.name, err)
 	}
@@ -237,7 +277,7 @@ func build(ctx context.Context, st *store.Store, t target, o Options) (Program, 
 
 // key hashes all that decides about the output.
 func (t target) key(toolchain string, tags []string) store.Key {
-	in := []string{t.name, t.pkg, toolchain, strings.Join(t.flags(), " "), t.linkerFlags(), strings.Join(tags, ","), strings.Join(fixedEnv(toolchain), "\n")}
+	in := []string{t.name, t.pkg, toolchain, strings.Join(t.flags(), " "), t.linkerFlags(), strings.Join(tags, ","), strings.Join(append(fixedEnv(toolchain), t.env...), "\n")}
 	for _, f := range t.files {
 		in = append(in, f.path, f.hash)
 	}
@@ -250,6 +290,10 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return chooseToolchain(ctx, mod, t.dir, o)
+}
+
+func chooseToolchain(ctx context.Context, mod []byte, dir string, o Options) (string, error) {
 	if v := toolchainLine(mod); v != "" {
 		return v, nil
 	}
@@ -257,12 +301,44 @@ func toolchainOf(ctx context.Context, t target, o Options) (string, error) {
 		return v, nil
 	}
 	cmd := exec.CommandContext(ctx, o.Go, "env", "GOVERSION")
-	cmd.Dir, cmd.Env = t.dir, kept(o.Env)
+	cmd.Dir, cmd.Env = dir, kept(o.Env)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its version (is Go installed?): %w", o.Go, err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// toolchainFor is the Go version for a program of the user's own: the toolchain line of its go.mod, else that of our
+// payloads, or the version of its go line where that is newer. So it is the same on every machine.
+func (o Options) toolchainFor(ctx context.Context, mod []byte) (string, error) {
+	if v := toolchainLine(mod); v != "" {
+		return v, nil
+	}
+	wanted, err := modfile.ParseLax("go.mod", mod, nil)
+	if err != nil {
+		return "", err
+	}
+	if o.Toolchain == "" {
+		if o.Go == "" {
+			o.Go = "go"
+		}
+		return chooseToolchain(ctx, mod, "", o)
+	}
+	if wanted.Go == nil || goversion.Compare("go"+wanted.Go.Version, o.Toolchain) <= 0 {
+		return o.Toolchain, nil
+	}
+	v := "go" + wanted.Go.Version
+	if goversion.Lang(v) == v {
+		v += ".0" // the first release of a language version (go.dev/doc/toolchain#version)
+	}
+	return v, nil
+}
+
+// Toolchain is the toolchain line of the go.mod in a folder.
+func Toolchain(dir string) (string, error) {
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	return toolchainLine(mod), err
 }
 
 // installed is the version of the go command, where that is new enough for a go.mod to be compiled by it; else empty. It is

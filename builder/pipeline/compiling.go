@@ -21,7 +21,7 @@ type compiling struct {
 	todo []making
 }
 
-// making is one program, or one set of jars, that the store did not have.
+// making is one program, one set of jars, or one archive, that the store did not have.
 type making struct {
 	name string
 	// weight is its size: how long it will take is as good as proportional to it.
@@ -51,7 +51,7 @@ func missing(planned binaries) []making {
 		if p.Sum != nil {
 			m.weight = float64(p.Sum.Size)
 		}
-		if p.Artifact != nil {
+		if p.Artifact != nil || p.Unpacked != "" {
 			m.name = p.Payload
 		}
 		switch same := slices.IndexFunc(out, func(o making) bool { return o.name == m.name }); {

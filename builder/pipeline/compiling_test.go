@@ -57,3 +57,15 @@ func TestWhereNothingCanBePlannedTheProgramIsNamed(t *testing.T) {
 	c.report(payload.Progress{Program: "etcd", Now: "starting"})
 	require.Equal(t, "programs … 1 of 1: etcd, starting\n", out.String())
 }
+
+func TestFilesOfAnArchiveAreMadeAtOnce(t *testing.T) {
+	file := payload.Program{Name: "programs/tool/usr/bin/a", Payload: "programs/tool", Unpacked: "x"}
+	second := file
+	second.Name = "programs/tool/usr/bin/b"
+	todo := missing(binaries{
+		agent: payload.Program{Name: "spore-agent", Cached: true}, stage1: payload.Program{Name: "init", Cached: true},
+		payloads: []payload.Program{{Name: "programs/gateway"}, file, second},
+	})
+	text, _ := describeMaking(todo, payload.Progress{Program: "programs/tool", Now: "fetching tool.tar.gz, 3 MiB of 12"})
+	require.Equal(t, "2 of 2: programs/tool, fetching tool.tar.gz, 3 MiB of 12", text)
+}

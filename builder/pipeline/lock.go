@@ -99,7 +99,11 @@ func (b *build) madeLock() (*lock.Lock, error) {
 
 // plan is the lock of a build that has chosen its packages.
 func (b *build) plan(ctx context.Context) (*lock.Lock, error) {
-	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Plan: true}
+	o, err := b.payloadOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Plan = true
 	programs, err := b.makePrograms(ctx, o)
 	if err != nil {
 		return nil, err
@@ -185,12 +189,15 @@ func lockedPackage(p apt.Package) lock.Package {
 
 func lockedProgram(p payload.Program) lock.Program {
 	out := lock.Program{Name: p.Name, Version: p.Version, Toolchain: p.Toolchain, Path: p.Target, Links: p.Links}
-	if p.Mode != 0 {
+	if p.Mode != 0 && p.Unpacked == "" { // the mode of an archive's file is an input, or in the archive
 		out.Mode = fmt.Sprintf("%04o", p.Mode)
 	}
-	if p.Compiled {
+	switch {
+	case p.Compiled:
 		out.Inputs = p.Key.String()
-	} else {
+	case p.Unpacked != "":
+		out.Inputs = p.Unpacked
+	default:
 		out.SHA256 = p.Key.String() // a file is kept under its own hash
 	}
 	return out

@@ -89,7 +89,7 @@ func (b *build) loadedModules() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read our own units: %w", err)
 	}
-	return append(loaded, argumentModules(b.Config.Image.KernelArguments)...), nil
+	return append(append(loaded, b.ownModules()...), argumentModules(b.Config.Image.KernelArguments)...), nil
 }
 
 // modulePart is what is read of the kernel's modules, for the root and for the initramfs.
@@ -153,12 +153,19 @@ func unitModules(units fs.FS) ([]string, error) {
 			return err
 		}
 		data, err := fs.ReadFile(units, p)
-		for _, found := range modprobe.FindAllSubmatch(data, -1) {
-			out = append(out, string(found[1]))
-		}
+		out = append(out, modprobed(data)...)
 		return err
 	})
 	return out, err
+}
+
+// modprobed are the modules that one unit loads.
+func modprobed(unit []byte) []string {
+	var out []string
+	for _, found := range modprobe.FindAllSubmatch(unit, -1) {
+		out = append(out, string(found[1]))
+	}
+	return out
 }
 
 // argumentModules are the modules that systemd-modules-load(8) loads for words of the kernel command line.

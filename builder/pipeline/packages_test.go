@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/apt"
-	"spore/builder/cmd/initialize"
 	"spore/builder/packs"
 	"spore/cluster"
 )
@@ -96,15 +94,14 @@ func TestAPackageThatIsDamagedEndsTheDownload(t *testing.T) {
 
 func TestPackagesThatCannotBeTogetherAreFoundInImageYAML(t *testing.T) {
 	dir := t.TempDir()
-	_, err := initialize.Write(dir, "edge", rand.Reader)
-	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../../examples/edge")))
 	image := filepath.Join(dir, "image.yaml")
 	require.NoError(t, os.WriteFile(image, []byte("suite: trixie\npackages: [nginx, postfix,\n  exim4]\n"), 0o644))
 	config, report := cluster.LoadDir(dir)
 	require.NoError(t, report.Err())
 	b := &build{Options: Options{Config: config}}
 	clash := errors.Join(&apt.Clash{Named: [2]string{"postfix", "exim4"}}, &apt.Clash{Named: [2]string{"exim4", "postfix"}}, &apt.Clash{Named: [2]string{"", "nginx"}})
-	err = b.placeClashes(fmt.Errorf("resolve: %w", clash))
+	err := b.placeClashes(fmt.Errorf("resolve: %w", clash))
 	require.ErrorContains(t, err, "\nimage.yaml:2:19: take postfix out, or what it cannot be beside\n"+
 		"image.yaml:3:3: take exim4 out, or what it cannot be beside\nimage.yaml:2:12: take nginx out, or what it cannot be beside")
 	require.ErrorIs(t, err, clash.(interface{ Unwrap() []error }).Unwrap()[0])

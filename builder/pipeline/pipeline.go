@@ -10,6 +10,7 @@ package pipeline
 import (
 	"context"
 	"io/fs"
+	"net/http"
 	"path/filepath"
 	"slices"
 
@@ -67,6 +68,8 @@ type Options struct {
 	Folder fs.FS
 	// Registry gives container images; one without a transport only those that the store has.
 	Registry oci.Registry
+	// Transport fetches what programs of the user's own are made of; nil takes only what the store has.
+	Transport http.RoundTripper
 	// Keys sign what machines start; none is fine.
 	Keys media.Keys
 	// Locked, where not nil, is what the build is held to: it fails where it would take anything else. The Archive has to

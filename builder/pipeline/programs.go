@@ -15,7 +15,8 @@ import (
 // binaries are the programs that are not Debian packages.
 type binaries struct {
 	agent, stage1 payload.Program
-	// payloads are the programs that the enabled services need: those of payloads, and ours that not every image has.
+	// payloads are the programs that the enabled services need: those of payloads, and ours that not every image has; and
+	// those of the user's own.
 	payloads []payload.Program
 	// contained are programs inside container images.
 	contained []payload.Program
@@ -25,10 +26,18 @@ type binaries struct {
 func (b *build) compilePrograms(ctx context.Context) error {
 	step := b.Progress.Step("programs")
 	how := compiling{step: step, terminal: b.Progress.Terminal(), plan: func() (binaries, error) {
-		return b.makePrograms(ctx, payload.Options{Env: b.Env, Hashes: b.Hashes, Plan: true})
+		o, err := b.payloadOptions()
+		if err != nil {
+			return binaries{}, err
+		}
+		o.Plan = true
+		return b.makePrograms(ctx, o)
 	}}
-	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Report: how.report}
-	var err error
+	o, err := b.payloadOptions()
+	if err != nil {
+		return err
+	}
+	o.Report = how.report
 	if b.binaries, err = b.makePrograms(ctx, o); err != nil {
 		return err
 	}
@@ -42,6 +51,20 @@ func (b *build) compilePrograms(ctx context.Context) error {
 	step.Done()
 	return nil
 }
+
+// payloadOptions say how programs are made.
+func (b *build) payloadOptions() (payload.Options, error) {
+	o := payload.Options{Env: b.Env, Hashes: b.Hashes, Folder: b.Folder, Transport: b.Transport}
+	if len(b.Config.Programs) == 0 {
+		return o, nil
+	}
+	var err error
+	o.Toolchain, err = payload.Toolchain(source.Payload(b.Source, toolchainPayload))
+	return o, err
+}
+
+// toolchainPayload is a payload that every source tree has; the toolchain of its go.mod is that of all.
+const toolchainPayload = pausePayload
 
 // makePrograms makes the programs, or says of them what there is to say before (payload.Options.Plan).
 func (b *build) makePrograms(ctx context.Context, o payload.Options) (out binaries, err error) {
@@ -62,6 +85,13 @@ func (b *build) makePrograms(ctx context.Context, o payload.Options) (out binari
 	}
 	for _, name := range b.payloadNames() {
 		list, err := payload.Build(ctx, b.Store, source.Payload(b.Source, name), o)
+		if err != nil {
+			return out, err
+		}
+		out.payloads = append(out.payloads, list...)
+	}
+	for _, e := range b.Config.Programs {
+		list, err := payload.BuildConfigured(ctx, b.Store, e, o)
 		if err != nil {
 			return out, err
 		}
@@ -118,8 +148,10 @@ func closeContents(list map[string]*packs.Content) {
 func (b *build) recipePayloads(contents map[string]*packs.Content) []recipe.Payload {
 	var out []recipe.Payload
 	for _, p := range b.binaries.payloads {
-		file := recipe.PayloadFile{Path: p.Target, Mode: p.Mode, Content: contents[p.Name].Content, Links: p.Links}
-		out = append(out, recipe.Payload{Name: p.Payload, Files: []recipe.PayloadFile{file}})
+		file := recipe.PayloadFile{
+			Path: p.Target, Mode: p.Mode, Content: contents[p.Name].Content, Links: p.Links, Interpreter: p.Interpreter, Libraries: p.Libraries,
+		}
+		out = append(out, recipe.Payload{Name: p.Payload, Configured: p.Configured, Files: []recipe.PayloadFile{file}})
 	}
 	return out
 }

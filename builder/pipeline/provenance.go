@@ -23,6 +23,7 @@ import (
 	"spore/builder/provenance"
 	"spore/builder/sbom"
 	"spore/builder/source"
+	"spore/cluster/overlay"
 	"spore/cluster/spec"
 	"spore/storage/atomicfile"
 )
@@ -116,19 +117,23 @@ func (b *build) wholeMedia() ([]provenance.Resource, error) {
 func (b *build) configuration() ([]provenance.Resource, error) {
 	var out []provenance.Resource
 	files := b.Config.Source()
-	image, err := fs.ReadFile(b.Folder, "image.yaml")
-	switch {
-	case err == nil:
-		files["image.yaml"] = image
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+	for _, name := range []string{"image.yaml", overlay.SettingsFile} {
+		data, err := fs.ReadFile(b.Folder, name)
+		switch {
+		case err == nil:
+			files[name] = data
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
 	}
+	maps.Copy(files, b.Config.ProgramFiles())
 	if b.Config.Accounts != nil {
 		files[accounts.LockedFile] = b.Config.Accounts
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		out = append(out, hashed(name, files[name]))
 	}
+	out = append(out, b.ownResources()...)
 	for _, name := range slices.Sorted(maps.Keys(b.Config.Public.Files)) {
 		out = append(out, hashed("public keys: "+name, b.Config.Public.Files[name]))
 	}
@@ -181,6 +186,7 @@ func (b *build) resolved(m manifest.Manifest) ([]provenance.Resource, error) {
 		}
 		out = append(out, r)
 	}
+	out = append(out, b.configuredInputs()...)
 	own, err := b.ownInputs()
 	return provenance.Unique(append(out, own...)), err
 }
@@ -194,7 +200,11 @@ func payloadInputs(p manifest.Payload) ([]provenance.Resource, error) {
 	if p.GoVersion != "" {
 		out = append(out, provenance.Resource{Name: "Go toolchain " + p.GoVersion})
 	}
-	for _, mod := range p.Modules {
+	modules := p.Modules
+	if p.Main != nil {
+		modules = append([]manifest.Module{*p.Main}, modules...)
+	}
+	for _, mod := range modules {
 		if mod.Sum == "" {
 			continue // a part of the tree that the program is in
 		}
@@ -205,6 +215,24 @@ func payloadInputs(p manifest.Payload) ([]provenance.Resource, error) {
 		out = append(out, provenance.Resource{Name: mod.Path, URI: sbom.GolangURL(mod.Path, mod.Version), Algorithm: provenance.DirHash, Digest: digest})
 	}
 	return out, nil
+}
+
+// configuredInputs are the files and folders that programs of the user's own are made of.
+func (b *build) configuredInputs() []provenance.Resource {
+	var out []provenance.Resource
+	for _, p := range b.binaries.payloads {
+		for _, i := range p.Inputs {
+			r := provenance.Resource{Name: "configuration: " + i.Name, Algorithm: provenance.SHA256, Digest: i.SHA256}
+			if i.Folder != "" {
+				r.Algorithm, r.Digest = provenance.DirHash, i.Folder
+			}
+			if strings.Contains(i.Name, "://") {
+				r.Name, r.URI = path.Base(i.Name), i.Name
+			}
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // ownInputs are our own folders and those of payloads, each as one hash.
@@ -218,6 +246,9 @@ func (b *build) ownInputs() ([]provenance.Resource, error) {
 		out = append(out, provenance.Resource{Name: "source: " + name, Algorithm: provenance.DirHash, Digest: digest})
 	}
 	for _, p := range slices.Concat(b.binaries.payloads, b.binaries.contained, []payload.Program{b.binaries.agent, b.binaries.stage1}) {
+		if p.Configured != "" {
+			continue
+		}
 		name := "source: spore-agent"
 		if p.Sources.Payload != "" {
 			name = "source: " + path.Join("payloads", p.Sources.Payload)

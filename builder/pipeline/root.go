@@ -16,6 +16,7 @@ import (
 	"spore/builder/bootorder"
 	"spore/builder/initrd"
 	"spore/builder/manifest"
+	"spore/builder/needs"
 	"spore/builder/origins"
 	"spore/builder/packs"
 	"spore/builder/payload"
@@ -116,6 +117,9 @@ func (b *build) rootKey() (store.Key, error) {
 	in := []string{b.Tool, strconv.FormatInt(b.BuildTime, 10), b.Version, b.Config.Image.Suite, squashfs.PackOptions{}.Format(), b.binaries.agent.Key.String()}
 	for _, p := range b.binaries.payloads {
 		in = append(in, p.Name, p.Key.String(), p.Target, strconv.FormatUint(uint64(p.Mode), 8), strings.Join(p.Links, " "))
+		if p.Configured != "" { // what the manifest says of it beside
+			in = append(in, p.Configured, p.MadeOf, p.Version, p.License)
+		}
 	}
 	for _, p := range b.programs {
 		in = append(in, p.Name)
@@ -139,6 +143,8 @@ func (b *build) rootKey() (store.Key, error) {
 		return store.Key{}, err
 	}
 	in = append(in, "accounts", ids)
+	in = append(in, b.ownKey()...)
+	in = append(in, b.rolesKey()...)
 	for _, files := range []fs.FS{source.Units(b.Source), source.Overlay(b.Source)} {
 		list, err := sourceFiles(files)
 		if err != nil {
@@ -251,10 +257,16 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 		Named:         b.Config.Image.Packages,
 		Units:         source.Units(b.Source),
 		Overlay:       source.Overlay(b.Source),
+		Files:         b.Config.Overlay.Entries,
+		OwnUnits:      b.Config.Units,
+		RoleUnits:     b.Config.RoleUnits(),
+		Roles:         b.roleFiles(),
+		Starts:        b.roleStarts(),
 		Agent:         programs[b.binaries.agent.Name].Content,
 		Payloads: append(append(b.recipePayloads(programs), laid...), recipe.Payload{Name: "manifest", Files: []recipe.PayloadFile{
 			{Path: manifest.ImagePath, Mode: 0o644, Content: tree.Bytes(short.Bytes())},
 		}}),
+		Services: b.Config.List(),
 		Programs: m.Programs,
 		Release:  recipe.Release{Version: b.Version, Suite: b.Config.Image.Suite},
 	})
@@ -295,6 +307,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: services.Format(), Programs: []string{}, Requested: b.packages.requested,
 		Keep: b.kept().Classes, KeepPaths: b.kept().Paths, Scripts: b.decisions(), Debconf: b.Config.Image.Debconf,
+		Own: needs.OwnFiles(b.Config),
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)
@@ -319,9 +332,16 @@ func (b *build) described(p payload.Program) (manifest.Payload, error) {
 	if p.Artifact != nil {
 		artifact = p.Artifact.String()
 	}
-	return memo(b, "described payload", []string{p.Key.String(), p.Name, p.Version, p.Target, strconv.FormatBool(p.Compiled), artifact}, func() (manifest.Payload, error) {
-		return describePayload(p)
-	})
+	in := []string{p.Key.String(), p.Name, p.Version, p.Target, strconv.FormatBool(p.Compiled), artifact}
+	described, err := memo(b, "described payload", in, func() (manifest.Payload, error) { return describePayload(p) })
+	if err != nil {
+		return described, err
+	}
+	described.Configured, described.MadeOf, described.License = p.Configured, p.MadeOf, p.License
+	if p.Module != nil {
+		described.Main = &manifest.Module{Path: p.Module.Path, Version: p.Module.Version, Sum: p.Module.Sum}
+	}
+	return described, nil
 }
 
 // describePayload says what a file of a payload is made of. The largest programs have more than a hundred megabytes and

@@ -17,7 +17,7 @@ const (
 	Indexes  Kind = "indexes"  // what the package archive says that it has, and package lists made of it
 	Packages Kind = "packages" // .deb files
 	Packs    Kind = "packs"    // the files of a package or a program, compressed, as images are linked from them
-	Programs Kind = "programs" // compiled programs and jars
+	Programs Kind = "programs" // compiled programs, jars and scripts
 	Images   Kind = "images"   // container images
 	Roots    Kind = "roots"    // finished root filesystems with their hash trees, and what boots them
 	Initrds  Kind = "initrds"  // parts of an initramfs, and what is known of a kernel's modules
@@ -40,6 +40,7 @@ var magics = []struct {
 	{0, "SPOREPK", Packs},
 	{0, `{"name":`, Packs}, // what a package says of itself
 	{0, "\x7fELF", Programs},
+	{0, "#!", Programs},
 	{0, "PK\x03\x04", Programs},
 	{0, "hsqs", Roots},
 	{0, "verity\x00\x00", Roots},
