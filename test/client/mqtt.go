@@ -1,5 +1,5 @@
-// Package client talks to the services as their users do: MQTT over TLS by paho, DNS by miekg/dns, Kafka by franz-go. The
-// end-to-end tests and the tests of the rendered configuration share it.
+// Package client talks to the services as their users do: MQTT over TLS by paho, DNS by miekg/dns, Kafka by franz-go,
+// Valkey by a few lines of its own. The end-to-end tests and the tests of the rendered configuration share it.
 package client
 
 import (

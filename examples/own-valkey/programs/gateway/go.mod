@@ -1,0 +1,3 @@
+module example.org/gateway
+
+go 1.24
