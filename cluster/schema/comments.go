@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -20,11 +21,12 @@ import (
 func comments(r *jsonschema.Reflector, module string) error {
 	choices := map[string]map[string][]string{} // of each package, by type and key
 	for _, f := range cluster.Files() {
-		pkg := reflect.TypeOf(f.Type).Elem().PkgPath()
-		if choices[pkg] == nil {
-			choices[pkg] = map[string][]string{}
+		for _, pkg := range packagesOf(reflect.TypeOf(f.Type)) {
+			if choices[pkg] == nil {
+				choices[pkg] = map[string][]string{}
+			}
+			maps.Copy(choices[pkg], f.Choices)
 		}
-		maps.Copy(choices[pkg], f.Choices)
 	}
 	for pkg, closed := range choices {
 		if err := commentsOf(r, module, pkg, closed); err != nil {
@@ -32,6 +34,32 @@ func comments(r *jsonschema.Reflector, module string) error {
 		}
 	}
 	return nil
+}
+
+// packagesOf are the packages of a type and of all that it holds.
+func packagesOf(t reflect.Type) []string {
+	var out []string
+	seen := map[reflect.Type]bool{}
+	var walk func(t reflect.Type)
+	walk = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(t.Elem())
+		case reflect.Struct:
+			if seen[t] {
+				return
+			}
+			seen[t] = true
+			if !slices.Contains(out, t.PkgPath()) {
+				out = append(out, t.PkgPath())
+			}
+			for i := range t.NumField() {
+				walk(t.Field(i).Type)
+			}
+		}
+	}
+	walk(t)
+	return out
 }
 
 // commentsOf takes those of one package, whose path begins with the module's name. choices has the closed lists of

@@ -72,6 +72,9 @@ func describe(s *jsonschema.Schema) (kind, definition string) {
 		return "mapping", name
 	}
 	switch {
+	case len(s.AnyOf) > 0:
+		kind, definition = describe(s.AnyOf[0])
+		return kind + " or a name of the user's own", definition
 	case len(s.Enum) > 0:
 		words := make([]string, len(s.Enum))
 		for i, v := range s.Enum {
@@ -89,6 +92,8 @@ func describe(s *jsonschema.Schema) (kind, definition string) {
 		return "number", ""
 	case s.Type == "boolean":
 		return "true or false", ""
+	case s.Type == "":
+		return "any value", ""
 	}
 	return s.Type, ""
 }

@@ -51,22 +51,28 @@ func reflector(module string) (*jsonschema.Reflector, error) {
 // reflectFile makes the schema of one file, with its closed lists.
 func reflectFile(r *jsonschema.Reflector, f cluster.File) *jsonschema.Schema {
 	s := r.Reflect(f.Type)
-	addChoices(f.Choices, reflect.TypeOf(f.Type).Elem().Name(), s)
+	addChoices(f, reflect.TypeOf(f.Type).Elem().Name(), s)
 	for name, def := range s.Definitions {
-		addChoices(f.Choices, name, def)
+		addChoices(f, name, def)
 	}
 	return s
 }
 
-func addChoices(choices map[string][]string, name string, s *jsonschema.Schema) {
+func addChoices(f cluster.File, name string, s *jsonschema.Schema) {
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-		list := choices[name+"."+p.Key]
+		list := f.Choices[name+"."+p.Key]
 		if list == nil {
 			continue
 		}
 		into := p.Value
 		if into.Items != nil {
 			into = into.Items
+		}
+		if form := f.Open[name+"."+p.Key]; form != "" {
+			// An editor offers the words of the list, and takes others.
+			known := &jsonschema.Schema{}
+			into.AnyOf = []*jsonschema.Schema{known, {Pattern: form}}
+			into = known
 		}
 		for _, v := range list {
 			into.Enum = append(into.Enum, v)

@@ -91,12 +91,29 @@ func TestTheConfigurationsFollowTheSchemasThatTheyName(t *testing.T) {
 	}
 }
 
+// A folder adds the names of its own roles to those of services and roles.
+func TestTheSchemasTakeRolesOfTheUsersOwn(t *testing.T) {
+	for _, tc := range []struct{ file, old, new string }{
+		{"cluster.yaml", "mqtt, dns]", "mqtt, dns, valkey]"},
+		{"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka-broker, valkey]"},
+	} {
+		file := path.Join(configs, tc.file)
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(data), tc.old)
+		own := strings.Replace(string(data), tc.old, tc.new, 1)
+		require.NoError(t, schemaOf(t, file, data).Validate(document(t, []byte(own))), tc.new)
+	}
+}
+
 func TestTheSchemasRefuse(t *testing.T) {
 	for name, tc := range map[string]struct{ file, old, new string }{
 		"an unknown key":         {"cluster.yaml", "domain:", "doman:"},
 		"a missing key":          {"cluster.yaml", "domain: plant.example\n", ""},
 		"a wrong type":           {"cluster.yaml", "[10.77.0.0/24]", "10.77.0.0/24"},
-		"an unknown role":        {"cluster.yaml", "roles: [kafka-broker]", "roles: [kafka]"},
+		"no name of a role":      {"cluster.yaml", "roles: [kafka-broker]", "roles: [Kafka_Broker]"},
+		"no name of a service":   {"cluster.yaml", "mqtt, dns]", "mqtt, dns, Val key]"},
+		"no use of a disk":       {"nodes/kafka-01.yaml", "use: kafka", "use: valkey"},
 		"an unknown kernel":      {"image.yaml", "kernel: generic", "kernel: other"},
 		"a literal password":     {"services/mqtt.yaml", "{secretRef: mqtt-password-sensor}", "hunter2"},
 		"an unknown access":      {"services/mqtt.yaml", "access: write}", "access: wirte}"},

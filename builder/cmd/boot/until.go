@@ -94,7 +94,7 @@ func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration) (*aske
 // withoutKeys says what cannot be asked where the operator's folder is not at hand.
 func (s *session) withoutKeys() error {
 	for _, m := range s.machines {
-		if services.RunsPods(m.plan.Node) {
+		if services.RunsPods(s.cluster, m.plan.Node) {
 			return fmt.Errorf("whether Kubernetes takes %s for Ready is asked with the cluster's keys; name their folder with --pki", m.plan.Node.Name)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *session) awaitReady(ctx context.Context) error {
 	defer cancel()
 	var all []*watched
 	for _, m := range s.machines {
-		all = append(all, &watched{machine: m, lacks: ready.ByStatus(m.plan.Node, nil)})
+		all = append(all, &watched{machine: m, lacks: ready.ByStatus(s.cluster, m.plan.Node, nil)})
 	}
 	for {
 		if s.round(ctx, all) {
@@ -180,7 +180,7 @@ func (s *session) round(ctx context.Context, all []*watched) bool {
 	done := true
 	for i, w := range all {
 		// What a status line lacks is told with that line.
-		if whats(lacks[i]) != whats(w.lacks) && len(ready.ByStatus(w.plan.Node, w.status)) == 0 {
+		if whats(lacks[i]) != whats(w.lacks) && len(ready.ByStatus(s.cluster, w.plan.Node, w.status)) == 0 {
 			s.reporter.lacks(w.plan.Node.Name, time.Since(s.started), lacks[i])
 		}
 		w.lacks = lacks[i]
@@ -201,7 +201,7 @@ func whats(list []ready.Lack) string {
 // lacks is what a machine lacks. It is asked for its health only when its status line leaves nothing to say.
 func (s *session) lacks(ctx context.Context, w *watched) []ready.Lack {
 	node := w.plan.Node
-	lacks := ready.ByStatus(node, w.status)
+	lacks := ready.ByStatus(s.cluster, node, w.status)
 	if len(lacks) > 0 || s.asker == nil {
 		return lacks
 	}
@@ -213,7 +213,7 @@ func (s *session) lacks(ctx context.Context, w *watched) []ready.Lack {
 	if err != nil {
 		return []ready.Lack{{What: "health", Reason: err.Error()}}
 	}
-	if len(lacks) > 0 || !services.RunsPods(node) || s.asker.kubernetes == nil {
+	if len(lacks) > 0 || !services.RunsPods(s.cluster, node) || s.asker.kubernetes == nil {
 		return lacks
 	}
 	var servers []string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +30,14 @@ type Answer struct {
 	Node     *facts.Node       `json:"node,omitempty"`
 	Targets  []string          `json:"targets,omitempty"`
 	Programs []service.Program `json:"programs,omitempty"`
+	// OwnPrograms are the programs of programs/, which every node has.
+	OwnPrograms []OwnProgram `json:"ownPrograms,omitempty"`
 	// Files lists what the node's programs and people read.
 	Files []string `json:"files,omitempty"`
+	// Manifests are the Kubernetes objects that a master applies, with the places where they were written.
+	Manifests []string `json:"manifests,omitempty"`
+	// Own are files of overlay/ and units of units/, which the root of every node has.
+	Own []OwnFile `json:"own,omitempty"`
 	// Environment holds the text of the environment files by path.
 	Environment map[string]string `json:"environment,omitempty"`
 
@@ -46,9 +53,10 @@ func Command() *cobra.Command {
 		Use:   "explain [DIR] --mac|--ip|--hostname|--serial|--uuid|--node X",
 		Short: "Show which node a machine (by MAC, IP, host name, serial) becomes, and why",
 		Long: `Explain answers for a machine with the given signs what the image built from the folder DIR (configs when left out)
-would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it gets and
-its environment files. You may combine the signs; --ip and --hostname stand for what DHCP gives the machine, --node for
-an explicit choice. The machine runs the same code.`,
+would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it
+gets, its environment files, and what overlay/, units/ and programs/ of the folder put into its root. You may
+combine the signs; --ip and --hostname stand for what DHCP gives the machine, --node for an explicit choice. The
+machine runs the same code.`,
 		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,13 +158,20 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 }
 
 func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
-	a.Node, a.Targets, a.Programs = n, services.NodeTargets(n), services.NodePrograms(shared, n)
+	a.Node, a.Targets, a.Programs = n, services.NodeTargets(shared, n), services.NodePrograms(shared, n)
 	env := services.Environment(shared, n, 0)
 	a.Environment = map[string]string{}
 	for name, text := range env {
 		a.Environment[services.EnvironmentDir+"/"+name] = string(text)
 	}
 	a.Files = nodeFiles(c, n, env)
+	if slices.Contains(n.Roles, "control-plane") {
+		for _, m := range cluster.ManifestFacts(c) {
+			a.Manifests = append(a.Manifests, fmt.Sprintf("%s (%s:%d)", m.Name(), m.File, m.Line))
+		}
+	}
+	a.OwnPrograms = ownPrograms(c)
+	a.Own = ownFiles(c)
 }
 
 // problem is nil when the machine is one node.
@@ -220,6 +235,13 @@ func (a *Answer) print(w io.Writer) {
 		row(key, "%s (%s, %suser %s%s)", p.Name, p.Unit, portsOf(p), p.User, waits)
 	}
 	row("network", "%s", network(a.Node))
+	for i, text := range a.Manifests {
+		key := "manifests"
+		if i > 0 {
+			key = ""
+		}
+		row(key, "%s", text)
+	}
 	fmt.Fprintln(w, "files")
 	for _, f := range a.Files {
 		fmt.Fprintf(w, "  %s\n", f)
@@ -228,6 +250,18 @@ func (a *Answer) print(w io.Writer) {
 				fmt.Fprintf(w, "    %s", line)
 			}
 		}
+	}
+	if len(a.Own) > 0 {
+		fmt.Fprintln(w, "files of the configuration, in the root of every node")
+	}
+	for _, f := range a.Own {
+		fmt.Fprintf(w, "  %s (%s)%s\n", f.Path, f.From, f.note())
+	}
+	if len(a.OwnPrograms) > 0 {
+		fmt.Fprintln(w, "programs of the configuration, in the root of every node")
+	}
+	for _, p := range a.OwnPrograms {
+		fmt.Fprintf(w, "  %s (%s)%s\n", strings.Join(p.Paths, ", "), p.From, p.note())
 	}
 }
 

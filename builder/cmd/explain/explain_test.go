@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -151,4 +155,70 @@ func TestJSONHoldsTheSame(t *testing.T) {
 	code, out, _ = spore(example, "--ip", "10.77.0.99", "--json")
 	require.Equal(t, exit.Failed, code)
 	require.JSONEq(t, `{"match":{}}`, out)
+}
+
+func TestAMasterAppliesTheManifests(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(sixNodes)))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "manifests"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifests", "web.yaml"), []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n---\n"+
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: web}\n"), 0o644))
+	code, out, errs := spore(dir, "--node", "master-01")
+	require.Equal(t, exit.OK, code, errs)
+	require.Contains(t, out, "manifests   Namespace web (manifests/web.yaml:1)\n            ConfigMap web/settings (manifests/web.yaml:5)\n")
+	_, out, _ = spore(dir, "--node", "kafka-01")
+	require.NotContains(t, out, "manifests")
+}
+
+func TestOwnFilesAndUnitsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(example)))
+	require.NoError(t, os.CopyFS(dir, fstest.MapFS{
+		"overlay.yaml":             {Data: []byte("files:\n  /etc/line: {group: mosquitto, mode: \"0640\"}\n"), Mode: 0o644},
+		"overlay/etc/line":         {Data: []byte("7\n"), Mode: 0o644},
+		"overlay/opt/plant/readme": {Data: []byte("x"), Mode: 0o644},
+		"units/report.service":     {Data: []byte("[Service]\nExecStart=/opt/report\n"), Mode: 0o644},
+		"units/report.timer":       {Data: []byte("[Timer]\nOnBootSec=1\n[Install]\nWantedBy=timers.target\n"), Mode: 0o644},
+		"units/apt.timer":          {Mode: 0o644},
+	}))
+	require.NoError(t, os.Symlink("plant", filepath.Join(dir, "overlay", "opt", "link")))
+	code, out, errs := spore(dir, "--node", "edge-01")
+	require.Equal(t, exit.OK, code, errs)
+	_, own, _ := strings.Cut(out, "files of the configuration, in the root of every node\n")
+	require.Equal(t, `  /etc/line (overlay/etc/line), root:mosquitto 0640
+  /opt/link (overlay/opt/link), a link to plant
+  /opt/plant/readme (overlay/opt/plant/readme)
+  /etc/systemd/system/apt.timer (units/apt.timer), masks the unit of a package
+  /etc/systemd/system/report.service (units/report.service)
+  /etc/systemd/system/report.timer (units/report.timer), enabled
+`, own)
+	code, out, errs = spore(dir, "--node", "edge-01", "--json")
+	require.Equal(t, exit.OK, code, errs)
+	var a struct{ Own []OwnFile }
+	require.NoError(t, json.Unmarshal([]byte(out), &a))
+	require.Len(t, a.Own, 6)
+	require.Equal(t, "overlay/etc/line", a.Own[0].From)
+	require.True(t, a.Own[5].Enabled)
+}
+
+func TestOwnProgramsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(example)))
+	require.NoError(t, os.CopyFS(dir, fstest.MapFS{
+		"programs/gateway.yaml":   {Data: []byte("description: reads PLCs\nfolder: ./gateway\nlinks: [/usr/bin/gw]\n"), Mode: 0o644},
+		"programs/gateway/go.mod": {Data: []byte("module example.org/gateway\n"), Mode: 0o644},
+		"programs/x.yaml": {Data: []byte("archive: {url: https://files.example.org/x, sha256: " + strings.Repeat("ab", 32) +
+			", files: {b: /opt/x/b, a: /opt/x/a}}\n"), Mode: 0o644},
+	}))
+	code, out, errs := spore(dir, "--node", "edge-01")
+	require.Equal(t, exit.OK, code, errs)
+	_, own, _ := strings.Cut(out, "programs of the configuration, in the root of every node\n")
+	require.Equal(t, `  /usr/bin/gateway, /usr/bin/gw (programs/gateway.yaml), reads PLCs
+  /opt/x/a, /opt/x/b (programs/x.yaml)
+`, own)
+	code, out, errs = spore(dir, "--node", "edge-01", "--json")
+	require.Equal(t, exit.OK, code, errs)
+	var a struct{ OwnPrograms []OwnProgram }
+	require.NoError(t, json.Unmarshal([]byte(out), &a))
+	require.Equal(t, OwnProgram{"gateway", "programs/gateway.yaml", "reads PLCs", []string{"/usr/bin/gateway", "/usr/bin/gw"}}, a.OwnPrograms[0])
 }

@@ -140,7 +140,10 @@ func showPayload(row func(name, format string, args ...any), p *manifest.Payload
 	if p == nil {
 		return
 	}
-	row("payload", "%s %s, SHA-256 %s", p.Name, p.Version, p.SHA256)
+	row("payload", "%s, SHA-256 %s", strings.TrimSpace(p.Name+" "+p.Version), p.SHA256)
+	if p.License != "" {
+		row("licence", "%s", p.License)
+	}
 	if a := p.Artifact; a != nil {
 		row("artifact", "%s:%s:%s", a.Group, a.Name, a.Version)
 	}

@@ -26,10 +26,10 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	example := starter
+	example, role := starter, ""
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a commented example configuration into a new folder",
+		Short: "Write a commented example configuration into a new folder, or a role into one",
 		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
 overwrites nothing: when one of the files exists already, it stops before it writes. A .gitignore excludes the files
 with keys that commands write; an existing one stays as it is. The examples:
@@ -37,8 +37,12 @@ with keys that commands write; an existing one stays as it is. The examples:
   starter     six machines with every service, and a comment on every key
   plant       the same six, of which the broker and the machine with Ceph's monitor run pods too
   kubernetes  a control plane and a worker
-  edge        three machines with MQTT brokers and DNS servers`,
-		Example: "  spore init\n  spore init site --example edge && spore validate site",
+  edge        three machines with MQTT brokers and DNS servers
+
+With --role NAME, it writes a role of your own into the configuration DIR: roles/NAME.yaml with a comment on every key,
+a template, a unit and settings, and the schemas for editors. It prints what to add to cluster.yaml; the folder is then
+valid as it is.`,
+		Example: "  spore init\n  spore init site --example edge && spore validate site\n  spore init site --role gateway",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(exampleNames, example) {
@@ -47,6 +51,17 @@ with keys that commands write; an existing one stays as it is. The examples:
 			dir := "configs"
 			if len(args) == 1 {
 				dir = args[0]
+			}
+			if cmd.Flags().Changed("role") {
+				if cmd.Flags().Changed("example") {
+					return exit.Usage(errors.New("--example writes a new folder and --role writes into one; run spore init twice"))
+				}
+				written, err := WriteRole(dir, role)
+				if err != nil {
+					return err
+				}
+				printRole(cmd.OutOrStdout(), dir, role, written)
+				return nil
 			}
 			written, err := Write(dir, example, rand.Reader)
 			if err != nil {
@@ -63,6 +78,7 @@ with keys that commands write; an existing one stays as it is. The examples:
 		},
 	}
 	cmd.Flags().StringVar(&example, "example", example, "which example: "+strings.Join(exampleNames, ", "))
+	cmd.Flags().StringVar(&role, "role", "", "write a role of that name into the folder, which exists")
 	return cmd
 }
 

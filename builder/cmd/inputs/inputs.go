@@ -95,6 +95,7 @@ func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.O
 	o.Registry = oci.Registry{Keychain: authn.DefaultKeychain}
 	if !f.offline {
 		o.Registry.Transport = http.DefaultTransport.(*http.Transport).Clone()
+		o.Transport = o.Registry.Transport
 	}
 	archive, err := f.archive(o, r.MaxIndexAge, now)
 	if err != nil {

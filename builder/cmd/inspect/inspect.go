@@ -286,12 +286,30 @@ func (s *Summary) print(w io.Writer) error {
 			}
 		}
 	}
+	printOwn(t, s.Manifest.Own)
 	printPrivileged(t, s.Privileged)
 	fmt.Fprintf(t, "\nPACKAGE\tVERSION\tSHA-256 OF THE .DEB\n")
 	for _, p := range s.Manifest.Packages {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Version, p.SHA256)
 	}
 	return t.Flush()
+}
+
+// printOwn lists the files of overlay/ and units/ of the configuration, where there are some.
+func printOwn(w io.Writer, files []manifest.OwnFile) {
+	if len(files) > 0 {
+		fmt.Fprintf(w, "\nFILE OF THE CONFIGURATION\tFROM\tMODE\tOWNER\tSHA-256\n")
+	}
+	for _, f := range files {
+		what := f.SHA256
+		switch f.Type {
+		case "symlink":
+			what = "a link to " + f.Target
+		case "dir":
+			what = "a directory"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s:%s\t%s\n", f.Path, f.From, f.Mode, f.Owner, f.Group, what)
+	}
 }
 
 // printPrivileged shows what gives rights of its owner or group, or capabilities, to whoever starts it.

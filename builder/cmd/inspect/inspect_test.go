@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/manifest"
 	"spore/builder/privileged"
 )
 
@@ -29,4 +30,19 @@ func TestProgramsThatGiveRightsArePrinted(t *testing.T) {
 			require.Equal(t, "\nSET-USER-ID, SET-GROUP-ID, CAPABILITIES\tMODE\tOWNER\tPACKAGE\n"+tc.want, out.String())
 		})
 	}
+}
+
+func TestFilesOfTheConfigurationArePrinted(t *testing.T) {
+	var out strings.Builder
+	printOwn(&out, nil)
+	require.Empty(t, out.String())
+	printOwn(&out, []manifest.OwnFile{
+		{From: "overlay/etc/a", Path: "/etc/a", Type: "file", Mode: "0640", Owner: "root", Group: "mosquitto", SHA256: "abc"},
+		{From: "overlay/etc/b", Path: "/etc/b", Type: "symlink", Mode: "0777", Owner: "root", Group: "root", Target: "a"},
+		{From: "overlay/srv/c", Path: "/srv/c", Type: "dir", Mode: "0755", Owner: "root", Group: "root"},
+	})
+	require.Equal(t, "\nFILE OF THE CONFIGURATION\tFROM\tMODE\tOWNER\tSHA-256\n"+
+		"/etc/a\toverlay/etc/a\t0640\troot:mosquitto\tabc\n"+
+		"/etc/b\toverlay/etc/b\t0777\troot:root\ta link to a\n"+
+		"/srv/c\toverlay/srv/c\t0755\troot:root\ta directory\n", out.String())
 }

@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/exit"
 	tree "spore/pki"
 	"spore/pki/vault"
+	"spore/services"
 	"spore/services/service"
 )
 
@@ -79,7 +80,7 @@ func (c *common) export(cmd *cobra.Command, names []string) (map[string][]byte, 
 	}
 	defer s.vault.Close()
 	for _, name := range rest {
-		files, err := private(s.vault.Tree, name)
+		files, err := private(services.Of(s.cluster), s.vault.Tree, name)
 		if err != nil {
 			return nil, err
 		}
@@ -89,11 +90,11 @@ func (c *common) export(cmd *cobra.Command, names []string) (map[string][]byte, 
 }
 
 // private returns the files of one certificate or secret.
-func private(t *tree.Tree, name string) (map[string][]byte, error) {
+func private(l *services.List, t *tree.Tree, name string) (map[string][]byte, error) {
 	if leaf := t.Leaves[name]; leaf != nil {
 		row, _, _ := strings.Cut(name, "/")
 		base := strings.ReplaceAll(name, "/", "-")
-		for _, r := range tree.Leaves() {
+		for _, r := range tree.Leaves(l) {
 			if r.Name == row {
 				return map[string][]byte{base + ".crt": []byte(t.Chain(r.Authority, leaf)), base + ".key": []byte(leaf.Key)}, nil
 			}
@@ -101,13 +102,13 @@ func private(t *tree.Tree, name string) (map[string][]byte, error) {
 	}
 	if s := t.Secrets[name]; s != nil {
 		base := name
-		if row, user, of := strings.Cut(name, "/"); of && givenByUsers(row) {
+		if row, user, of := strings.Cut(name, "/"); of && givenByUsers(l, row) {
 			base = user
 		}
 		return map[string][]byte{strings.ReplaceAll(base, "/", "-"): []byte(s.Value)}, nil
 	}
-	for _, row := range tree.Secrets() { // those of users are known by what the configuration calls them
-		if s := t.Secrets[row.Name+"/"+name]; s != nil && givenByUsers(row.Name) {
+	for _, row := range tree.Secrets(l) { // those of users are known by what the configuration calls them
+		if s := t.Secrets[row.Name+"/"+name]; s != nil && givenByUsers(l, row.Name) {
 			return map[string][]byte{strings.ReplaceAll(name, "/", "-"): []byte(s.Value)}, nil
 		}
 	}
@@ -116,8 +117,8 @@ func private(t *tree.Tree, name string) (map[string][]byte, error) {
 
 // givenByUsers tells whether a row of secrets makes one for each user of a service, with a value that the user may have
 // brought.
-func givenByUsers(name string) bool {
-	return slices.ContainsFunc(tree.Secrets(), func(r service.SecretRow) bool {
+func givenByUsers(l *services.List, name string) bool {
+	return slices.ContainsFunc(tree.Secrets(l), func(r service.SecretRow) bool {
 		return r.Name == name && r.Each == service.OneUser && r.Given
 	})
 }

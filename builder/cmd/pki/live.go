@@ -15,6 +15,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/rotate"
 	tree "spore/pki"
+	"spore/services"
 	"spore/services/kubernetes"
 	"spore/services/service"
 	"spore/wire/nodeapi"
@@ -96,7 +97,7 @@ func (s *session) rotateLive(ctx context.Context, w io.Writer, name string, f li
 
 // lookup finds an authority.
 func (s *session) lookup(name string) (service.AuthorityRow, *tree.Authority, error) {
-	for _, row := range tree.Authorities() {
+	for _, row := range tree.Authorities(services.Of(s.cluster)) {
 		if a := s.vault.Tree.Authorities[name]; row.Name == name && a != nil {
 			return row, a, nil
 		}

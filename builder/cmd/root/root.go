@@ -22,6 +22,7 @@ import (
 	"spore/builder/cmd/logs"
 	"spore/builder/cmd/pki"
 	"spore/builder/cmd/push"
+	"spore/builder/cmd/schema"
 	"spore/builder/cmd/serve"
 	"spore/builder/cmd/snapshots"
 	"spore/builder/cmd/status"
@@ -47,7 +48,7 @@ func Command() *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"configure", "Configure a cluster:", []*cobra.Command{
-			initialize.Command(), validate.Command(), explain.Command(),
+			initialize.Command(), validate.Command(), explain.Command(), schema.Command(),
 		}},
 		{"build", "Build and examine images:", []*cobra.Command{
 			build.Command(Version), lock.Command(Version), customize.Command(), inspect.Command(), explainfile.Command(),

@@ -154,6 +154,9 @@ func remarks(s nodeapi.Status) []string {
 	if u := s.Updates; u != nil && u.Problem != "" {
 		out = append(out, "looked for updates at "+u.At.UTC().Format(time.RFC3339)+": "+u.Problem)
 	}
+	if w := s.Watchdog; w != nil {
+		out = append(out, watchdogRemarks(*w)...)
+	}
 	for _, h := range s.Held {
 		out = append(out, h.Role+" is held: "+h.Reason)
 	}
@@ -188,6 +191,19 @@ func systemRemarks(c nodeapi.Configuration) []string {
 	}
 	if c.Loader != "" {
 		out = append(out, c.Loader)
+	}
+	return out
+}
+
+// watchdogRemarks is what a person should know of the timer that restarts a machine that hangs. One that is held needs
+// nobody.
+func watchdogRemarks(w nodeapi.Watchdog) []string {
+	var out []string
+	if !w.Held {
+		out = append(out, strings.TrimSpace("its watchdog "+w.Identity)+" is not in use")
+	}
+	if w.HasReset {
+		out = append(out, "it hung, and its watchdog restarted it")
 	}
 	return out
 }

@@ -32,6 +32,14 @@ func TestATableSaysWhatRunsAndWhatComes(t *testing.T) {
 	answers = append(answers, reach.Answer[line]{Node: facts.Node{Name: "i"}, Value: line{status: nodeapi.Status{
 		Node: "i", System: "running", Updates: &nodeapi.Updates{At: time.Unix(1_790_000_000, 0), Problem: "no clock"},
 	}}})
+	watched := func(name string, w nodeapi.Watchdog) {
+		s := nodeapi.Status{Node: name, System: "running", Watchdog: &w}
+		answers = append(answers, reach.Answer[line]{Node: facts.Node{Name: name}, Value: line{status: s}})
+	}
+	watched("j", nodeapi.Watchdog{Identity: "iTCO_wdt", Seconds: 60, Held: true})
+	watched("k", nodeapi.Watchdog{Identity: "iTCO_wdt\x1b[2J", Seconds: 60})
+	watched("l", nodeapi.Watchdog{})
+	watched("m", nodeapi.Watchdog{Held: true, HasReset: true})
 	var out strings.Builder
 	require.NoError(t, printTable(&out, answers))
 	const v = "617fc5cacd63 of 2026-09-21 14:13"
@@ -47,6 +55,10 @@ func TestATableSaysWhatRunsAndWhatComes(t *testing.T) {
 		"i     running  " + v + " -      -          the boot loader stays the one before: x",
 		"h     -        - -      -          no route to host",
 		"i     running  - -      -          looked for updates at 2026-09-21T14:13:20Z: no clock",
+		"j     running  - -      -          -",
+		"k     running  - -      -          its watchdog iTCO_wdt",
+		"l     running  - -      -          its watchdog is not in use",
+		"m     running  - -      -          it hung, and its watchdog restarted it",
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, len(want))
