@@ -240,7 +240,7 @@ var badLoad = []badInput{
 		"a file that nothing reads",
 		[]edit{{"clsuter.yaml", "", "a: b\n"}},
 		[]string{
-			`clsuter.yaml:1:1: error: nothing reads this file; the folder holds cluster.yaml, image.yaml, accounts.yaml, services/ and nodes/; did you mean "cluster.yaml"?`,
+			`clsuter.yaml:1:1: error: nothing reads this file; the folder holds cluster.yaml, image.yaml, accounts.yaml, overlay.yaml, services/, nodes/, roles/, programs/, overlay/, units/ and manifests/; did you mean "cluster.yaml"?`,
 		},
 	},
 	{

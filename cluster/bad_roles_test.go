@@ -1,6 +1,9 @@
 package cluster
 
-import "spore/cluster/check"
+import (
+	"spore/cluster/check"
+	"spore/services"
+)
 
 // badRoles holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badRoles = []badInput{
@@ -19,7 +22,7 @@ var badRoles = []badInput{
 		"a role that nobody knows",
 		[]edit{{"cluster.yaml", "roles: [worker]", "roles: [mainframe]"}},
 		[]string{
-			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write ` + check.OrWords(roleNames()),
+			`cluster.yaml:24:13: error: the role "mainframe" is unknown; write ` + check.OrWords(roleNames(services.Ours())),
 		},
 	},
 	{

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"regexp"
@@ -25,8 +26,11 @@ type badInput struct {
 // edit replaces the first old by new in a file. Where old is empty, new is the whole file.
 type edit struct{ file, old, new string }
 
-// remove as new takes the file away.
-const remove = "\x00remove"
+// remove as new takes the file away; linked before it makes it a symbolic link.
+const (
+	remove = "\x00remove"
+	linked = "\x00linked"
+)
 
 // goodFolder is a configuration that has everything and nothing wrong.
 func goodFolder(t testing.TB) fstest.MapFS {
@@ -34,6 +38,9 @@ func goodFolder(t testing.TB) fstest.MapFS {
 	data, err := os.ReadFile("../configs/image.yaml")
 	require.NoError(t, err)
 	files["image.yaml"] = &fstest.MapFile{Data: data}
+	for name, text := range goodPrograms {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
 	return files
 }
 
@@ -42,6 +49,8 @@ func apply(t testing.TB, files fstest.MapFS, edits []edit) {
 		switch {
 		case e.new == remove:
 			delete(files, e.file)
+		case strings.HasPrefix(e.new, linked):
+			files[e.file] = &fstest.MapFile{Data: []byte(strings.TrimPrefix(e.new, linked)), Mode: fs.ModeSymlink}
 		case e.old == "":
 			files[e.file] = &fstest.MapFile{Data: []byte(e.new)}
 		default:
@@ -55,6 +64,7 @@ func TestBadInputs(t *testing.T) {
 	for group, list := range map[string][]badInput{
 		"load": badLoad, "secrets": badSecrets, "network": badNetwork, "nodes": badNodes, "roles": badRoles,
 		"node files": badNodefiles, "services": badServices, "ports": badPorts, "Ceph": badCeph, "kubernetes": badKubernetes, "kafka": badKafka, "image": badImage,
+		"manifests": badManifests, "overlay": badOverlay, "programs": badPrograms,
 	} {
 		for _, tc := range list {
 			t.Run(group+"/"+tc.name, func(t *testing.T) {
@@ -68,7 +78,7 @@ func TestBadInputs(t *testing.T) {
 }
 
 func TestStrictMakesEveryWarningAnError(t *testing.T) {
-	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage) {
+	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage, badManifests, badOverlay, badPrograms) {
 		files := goodFolder(t)
 		apply(t, files, tc.edits)
 		_, lenient := Check(files, Options{})
@@ -86,7 +96,7 @@ func FuzzCheck(f *testing.F) {
 	for i, name := range names {
 		f.Add(uint8(i), good[name].Data)
 	}
-	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage) {
+	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badImage, badManifests, badOverlay, badPrograms) {
 		files := goodFolder(f)
 		apply(f, files, tc.edits)
 		for _, e := range tc.edits {

@@ -8,7 +8,6 @@ import (
 	"spore/cluster/check"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
-	"spore/services"
 )
 
 // maxTrial bounds trialMinutes and trialSettle to a day each.
@@ -88,14 +87,14 @@ func (k *checker) checkServiceList() {
 	seen := k.Unique()
 	for i, name := range k.Cluster.Services {
 		p := check.In(src, "services", i)
-		if !k.OneOf(p, "the service", name, services.Names()) || !seen.Add(p, "the service", name, "remove one") {
+		if !k.OneOf(p, "the service", name, k.list.Names()) || !seen.Add(p, "the service", name, "remove one") {
 			continue
 		}
 		if k.c.services[name] == nil {
 			k.Errorf(p, "the service %q has no settings; write %s/%s.yaml (an empty file takes the defaults, if there are any)", name, servicesDir, name)
 		}
 	}
-	for _, name := range services.Names() {
+	for _, name := range k.list.Names() {
 		if s := k.c.services[name]; s != nil && !slices.Contains(k.Cluster.Services, name) {
 			k.Warningf(check.In(s), "the service %q is not in services of cluster.yaml, so this file does nothing; add it there or remove the file", name)
 		}

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"spore/cluster/check"
@@ -10,11 +12,25 @@ import (
 	"spore/services"
 )
 
-var diskUses = []string{"state", "osd", "kafka"}
+// ourUses are those of every configuration.
+var ourUses = []string{"state", "osd", "kafka"}
+
+// diskUses are what disks can be for: ours, and those of the services that a configuration has of its own.
+func diskUses(l *services.List) []string {
+	out := slices.Clone(ourUses)
+	for _, s := range l.All() {
+		for _, use := range slices.Sorted(maps.Keys(s.Disks)) {
+			if !slices.Contains(out, use) {
+				out = append(out, use)
+			}
+		}
+	}
+	return out
+}
 
 // roleOfUse is the role whose nodes have disks of a use; empty for a use that every node may have.
-func roleOfUse(use string) string {
-	for _, s := range services.All() {
+func roleOfUse(l *services.List, use string) string {
+	for _, s := range l.All() {
 		if role := s.Disks[use]; role != "" {
 			return role
 		}
@@ -29,8 +45,8 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 	var seen []namedDisk
 	for i, d := range list {
 		p := check.In(src, "disks", i)
-		if src.Has("disks", i, "use") && k.OneOf(p.Then("use"), "the use of a disk", d.Use, diskUses) {
-			if role := roleOfUse(d.Use); role != "" && !k.HasRole(node, role) {
+		if src.Has("disks", i, "use") && k.OneOf(p.Then("use"), "the use of a disk", d.Use, k.uses) {
+			if role := roleOfUse(k.list, d.Use); role != "" && !k.HasRole(node, role) {
 				k.Errorf(p.Then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.NodeName(node), role)
 			}
 			if d.Use == "state" {

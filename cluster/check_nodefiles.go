@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"spore/cluster/check"
-	"spore/services"
 )
 
 // checkNodeFiles checks nodes/*.yaml, each against its node in cluster.yaml.
@@ -42,7 +41,7 @@ func (k *checker) checkNodeFiles() {
 		k.checkInterfaces(src, node, f.Interfaces, cards)
 		k.checkDisks(src, node, f.Disks)
 		k.checkState(src, f.State)
-		for _, s := range services.All() {
+		for _, s := range k.list.All() {
 			if s.NodeFile != nil {
 				s.NodeFile(k.Checker, node, k.NodeFiles[f.Node])
 			}

@@ -96,7 +96,7 @@ func (k *checker) checkRecognition(p check.Place, n spec.Node) {
 			}
 		}
 	}
-	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.Services}, &facts.Node{Roles: canonicalRoles(n.Roles)}) {
+	for _, program := range services.NodePrograms(&facts.Cluster{Services: k.Services, Roles: k.list.Facts()}, &facts.Node{Roles: canonicalRoles(k.list, n.Roles)}) {
 		if program.WaitsForSecrets() {
 			k.Notef(p, "node %s is recognised only by %s, which is not a proof of identity: %s waits until the node's secrets are on its own state partition or arrive by an approved path; add macs, serial or uuid to avoid this", n.Name, by, program.Name)
 			return

@@ -40,7 +40,7 @@ func (k *checker) checkPorts() {
 	}
 	for _, m := range found {
 		k.Errorf(k.setting(m.port), "port %d/%s is not free on %s: %s has %s there for %s, %s; write another port, such as %d",
-			m.port.First, m.port.Protocol, k.nodeNames(m.nodes), m.other, m.taken, m.taken.For, k.brings(m), defaultOf(m.program, m.port))
+			m.port.First, m.port.Protocol, k.nodeNames(m.nodes), m.other, m.taken, m.taken.For, k.brings(m), k.defaultOf(m.program, m.port))
 	}
 }
 
@@ -87,7 +87,7 @@ func (k *checker) brings(m *meeting) string {
 	}
 	node := m.nodes[0]
 	for i, name := range k.Cluster.Nodes[node].Roles {
-		if r, ok := services.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
+		if r, ok := k.list.Lookup(name); ok && slices.Contains(r.Programs, m.other) {
 			return fmt.Sprintf("by the role %s at %s", name, spot(check.In(k.File, "nodes", node, "roles", i)))
 		}
 	}
@@ -111,8 +111,8 @@ func (k *checker) nodeNames(nodes []int) string {
 }
 
 // defaultOf is the number that a program's row has for a setting.
-func defaultOf(program string, p service.Port) int {
-	row, _ := services.LookupProgram(program)
+func (k *checker) defaultOf(program string, p service.Port) int {
+	row, _ := k.list.LookupProgram(program)
 	for _, own := range row.Ports {
 		if own.Setting == p.Setting {
 			return own.First

@@ -8,9 +8,9 @@ import (
 )
 
 // roleNames lists every name that roles may have in cluster.yaml.
-func roleNames() []string {
+func roleNames(l *services.List) []string {
 	var out []string
-	for _, r := range services.Roles() {
+	for _, r := range l.Roles() {
 		out = append(append(out, r.Name), r.Aliases...)
 	}
 	return out
@@ -27,9 +27,9 @@ func (k *checker) checkRoles() {
 		}
 		seen := map[string]bool{}
 		for j, name := range n.Roles {
-			r, ok := services.Lookup(name)
+			r, ok := k.list.Lookup(name)
 			if !ok {
-				k.OneOf(p.Then(j), "the role", name, roleNames())
+				k.OneOf(p.Then(j), "the role", name, roleNames(k.list))
 				continue
 			}
 			if seen[r.Name] {
@@ -51,13 +51,13 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 	for i, service := range k.Cluster.Services {
 		var names []string
 		some := false
-		for _, r := range services.Roles() {
+		for _, r := range k.list.Roles() {
 			if r.Service == service {
 				names = append(names, r.Name)
 				some = some || len(members[r.Name]) > 0
 			}
 		}
-		if row, _ := services.Find(service); !some && len(names) > 0 && !row.NeedsRoles {
+		if row, _ := k.list.Find(service); !some && len(names) > 0 && !row.NeedsRoles {
 			k.Warningf(check.In(k.File, "services", i), "no node has a role of the service %s; give one the role %s, or remove the service", service, check.OrWords(names))
 		}
 	}
@@ -65,7 +65,7 @@ func (k *checker) checkServicesHaveRoles(members map[string][]int) {
 
 // checkMembers checks the number of nodes of each role that votes or that others depend on.
 func (k *checker) checkMembers() {
-	for _, s := range services.All() {
+	for _, s := range k.list.All() {
 		if i := slices.Index(k.Cluster.Services, s.Name); i >= 0 && s.Members != nil {
 			s.Members(k.Checker, check.In(k.File, "services", i))
 		}

@@ -3,6 +3,9 @@ package cluster
 import (
 	"maps"
 
+	"spore/cluster/overlay"
+	"spore/cluster/programs"
+	"spore/cluster/role"
 	"spore/cluster/spec"
 	"spore/services"
 )
@@ -11,10 +14,10 @@ import (
 // pages. The entries of a list are meant where the key holds one.
 func Choices() map[string][]string {
 	return map[string][]string{
-		"Cluster.services":    services.Names(),
-		"Node.roles":          roleNames(),
+		"Cluster.services":    services.Ours().Names(),
+		"Node.roles":          roleNames(services.Ours()),
 		"Bond.mode":           bondModes,
-		"Disk.use":            diskUses,
+		"Disk.use":            ourUses,
 		"State.encrypt":       stateKeys,
 		"State.withoutTPM":    withoutTPM,
 		"Image.suite":         suites,
@@ -26,18 +29,29 @@ func Choices() map[string][]string {
 	}
 }
 
+// ownName is the form of the name of a role of the user's own (roles/NAME.yaml), and of its service.
+const ownName = "^[a-z][a-z0-9-]{0,30}[a-z0-9]$"
+
+// open are the keys of Choices whose lists a folder adds names of this form to: those of its own roles.
+func open() map[string]string {
+	return map[string]string{"Cluster.services": ownName, "Node.roles": ownName}
+}
+
 // Files returns, for each file of a configuration folder, its path with a star for what varies, the name of its schema, and
 // an empty value of its Go type.
 func Files() []File {
 	out := []File{
-		{clusterFile, "cluster", &spec.Cluster{}, Choices()},
-		{nodesDir + "/*.yaml", "node", &spec.NodeFile{}, Choices()},
-		{imageFile, "image", &spec.Image{}, Choices()},
+		{clusterFile, "cluster", &spec.Cluster{}, Choices(), open()},
+		{nodesDir + "/*.yaml", "node", &spec.NodeFile{}, Choices(), open()},
+		{imageFile, "image", &spec.Image{}, Choices(), nil},
+		{role.Dir + "/*.yaml", "role", &role.Definition{}, role.Choices(), nil},
+		{overlay.SettingsFile, "overlay", &overlay.Settings{}, Choices(), nil},
+		{programsDir + "/*.yaml", "program", &programs.Program{}, Choices(), nil},
 	}
-	for _, s := range services.All() {
+	for _, s := range services.Ours().All() {
 		closed := Choices()
 		maps.Copy(closed, s.Choices)
-		out = append(out, File{servicesDir + "/" + s.Name + ".yaml", s.Name, s.Settings(), closed})
+		out = append(out, File{servicesDir + "/" + s.Name + ".yaml", s.Name, s.Settings(), closed, nil})
 	}
 	return out
 }
@@ -52,4 +66,6 @@ type File struct {
 	Type any
 	// Choices has the closed lists of values, by Go type and key.
 	Choices map[string][]string
+	// Open has, for those keys of Choices whose list the folder adds to, the regular expression of what it adds.
+	Open map[string]string
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -33,6 +34,11 @@ func Compile(c *Config) (map[string][]byte, error) {
 		return nil, fmt.Errorf("compile identity index: %w", err)
 	}
 	out[facts.HostsFile] = hosts(nodes)
+	if len(c.Manifests) > 0 {
+		if out[facts.ManifestsFile], err = encodeManifests(c); err != nil {
+			return nil, fmt.Errorf("compile the manifests: %w", err)
+		}
+	}
 	if len(c.Revoked) > 0 {
 		out[facts.RevokedFile] = c.Revoked
 	}
@@ -46,15 +52,27 @@ func Compile(c *Config) (map[string][]byte, error) {
 }
 
 func encode(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	return append(b, '\n'), err
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // What is compiled is no text of a page, and < would be six times as long.
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+func encodeManifests(c *Config) ([]byte, error) {
+	data, err := encode(ManifestFacts(c))
+	if err == nil && len(data) > facts.MaxManifests {
+		err = fmt.Errorf("the objects of manifests/ have %d bytes as JSON; at most %d are read by a master: "+
+			"give the masters less to apply", len(data), facts.MaxManifests)
+	}
+	return data, err
 }
 
 // Facts returns what every node knows of the cluster, and what each knows of itself, in the order of cluster.yaml.
 func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	shared := facts.Cluster{
 		Name: c.Cluster.Name, ID: strings.ToLower(c.Cluster.ID), Domain: c.Cluster.Domain, Network: c.Cluster.Network,
-		Services: c.Services, Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
+		Services: c.Services, Roles: c.listed().Facts(), Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
 		TrialSettle: c.Cluster.TrialSettle, Updates: c.Cluster.Updates,
 	}
 	files := map[string]spec.NodeFile{}
@@ -63,7 +81,7 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	}
 	nodes := make([]facts.Node, 0, len(c.Cluster.Nodes))
 	for _, n := range c.Cluster.Nodes {
-		f := nodeFacts(&c.Cluster, n, files[n.Name])
+		f := nodeFacts(c.List(), &c.Cluster, n, files[n.Name])
 		nodes = append(nodes, f)
 		for _, r := range f.Roles {
 			shared.Members[r] = append(shared.Members[r], f.Name)
@@ -76,7 +94,12 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	return shared, nodes
 }
 
-func nodeFacts(c *spec.Cluster, n spec.Node, f spec.NodeFile) facts.Node {
+// listed is the list of services that nodes are told of: of the configuration's own those that cluster.yaml lists.
+func (c *Config) listed() *services.List {
+	return c.List().Only(func(name string) bool { return slices.Contains(c.Cluster.Services, name) })
+}
+
+func nodeFacts(l *services.List, c *spec.Cluster, n spec.Node, f spec.NodeFile) facts.Node {
 	hostname := n.Hostname
 	if hostname == "" {
 		hostname = n.Name
@@ -84,7 +107,7 @@ func nodeFacts(c *spec.Cluster, n spec.Node, f spec.NodeFile) facts.Node {
 	out := facts.Node{
 		Name: n.Name, Hostname: hostname, FQDN: hostname + "." + c.Domain,
 		MACs: normal(identity.MAC, n.MACs), IPs: normal(identity.IP, n.IPs),
-		Roles: canonicalRoles(n.Roles), Disks: f.Disks, Rack: f.Rack, Labels: f.Labels, Taints: f.Taints, Sysctl: f.Sysctl,
+		Roles: canonicalRoles(l, n.Roles), Disks: f.Disks, Rack: f.Rack, Labels: f.Labels, Taints: f.Taints, Sysctl: f.Sysctl,
 	}
 	out.Serial = normalOrEmpty(identity.Serial, n.Serial)
 	out.UUID = normalOrEmpty(identity.UUID, n.UUID)
@@ -169,10 +192,10 @@ func defaultGateways(net *spec.Network, addresses []string) []string {
 }
 
 // canonicalRoles returns the names of the role table, sorted, each once; unknown ones are left out.
-func canonicalRoles(names []string) []string {
+func canonicalRoles(l *services.List, names []string) []string {
 	out := []string{}
 	for _, name := range names {
-		if r, ok := services.Lookup(name); ok {
+		if r, ok := l.Lookup(name); ok {
 			out = append(out, r.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -11,6 +12,7 @@ import (
 
 	"spore/cluster/facts"
 	"spore/cluster/identity"
+	"spore/cluster/manifests"
 	"spore/cluster/spec"
 	"spore/services"
 	"spore/services/kafka"
@@ -146,4 +148,22 @@ func TestANodesFileSaysHowItsStateIsEncryptedOrElseClusterYAML(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, stateOf(&spec.Cluster{State: tc.cluster}, spec.NodeFile{State: tc.node}), name)
 	}
+}
+
+func TestManifestsAreCompiledAsTheyWereWritten(t *testing.T) {
+	c := load(t, "../examples/edge")
+	c.Manifests = []*manifests.Document{{Line: 1, Content: map[string]any{"a": "x < y && y > z"}}}
+	files, err := Compile(c)
+	require.NoError(t, err)
+	require.Contains(t, string(files[facts.ManifestsFile]), "x < y && y > z", "no escapes of HTML, which are six times as long")
+	require.True(t, strings.HasSuffix(string(files[facts.ManifestsFile]), "}]\n"))
+}
+
+// A node would read no more of them.
+func TestManifestsThatANodeWouldNotReadAreNotBuilt(t *testing.T) {
+	c := load(t, "../examples/edge")
+	c.Manifests = []*manifests.Document{{Line: 1, Content: map[string]any{"a": strings.Repeat("\n", facts.MaxManifests/2)}}}
+	_, err := Compile(c)
+	require.EqualError(t, err, "compile the manifests: the objects of manifests/ have 67108905 bytes as JSON; at most 67108864 are read by a master: "+
+		"give the masters less to apply")
 }

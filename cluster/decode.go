@@ -46,6 +46,10 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, name string) {
 		d.list(n, v, name)
 	case reflect.Map:
 		d.named(n, v, name)
+	case reflect.Interface:
+		if free := d.free(n, name); free != nil {
+			v.Set(reflect.ValueOf(free))
+		}
 	default:
 		d.scalar(n, v, name)
 	}
@@ -62,6 +66,8 @@ func example(t reflect.Type) string {
 		return "write true or false"
 	case reflect.Int:
 		return "write a whole number"
+	case reflect.Interface:
+		return "write one"
 	}
 	return "write a text"
 }
@@ -225,6 +231,9 @@ func fields(t reflect.Type) []field {
 	out := make([]field, 0, t.NumField())
 	for i := range t.NumField() {
 		name, rest, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if name == "-" {
+			continue // The file's name or its neighbours say it.
+		}
 		out = append(out, field{name, i, !strings.Contains(rest, "omitempty")})
 	}
 	fieldCache.Store(t, out)

@@ -10,14 +10,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/manifests"
+	"spore/cluster/overlay"
+	"spore/cluster/programs"
 	"spore/cluster/regular"
+	"spore/cluster/role"
 	"spore/cluster/spec"
+	"spore/cluster/units"
 	"spore/services"
 )
 
@@ -53,20 +59,41 @@ type Config struct {
 	Services  spec.Services
 	NodeFiles []spec.NodeFile
 	Image     spec.Image
+	// Overlay and Units are the files and systemd units of the user's own, which the root of the image has.
+	Overlay Overlay
+	Units   []units.File
 	// Public is the public half of the cluster's keys, which is not part of the folder; Compile lays it out.
 	Public Public
 	// Revoked is the signed write of dbx with the images that machines start no more; empty when none are.
 	Revoked []byte
 	// Accounts is the file accounts.yaml as it is; nil without one.
 	Accounts []byte
+	// Roles are the roles of the user's own, in the order of their names.
+	Roles []*role.Definition
+	// Manifests are the objects of manifests/ that the masters apply, in the order of the files.
+	Manifests []*manifests.Document
+	// Programs are the programs of the user's own, by name.
+	Programs []programs.Entry
 
 	cluster, image *source
+	// list has the services; nil where the folder has no roles of its own.
+	list *services.List
+	// clashes are why some roles are not in it.
+	clashes services.Clashes
 	// services holds the files of services/ by service name.
 	services map[string]*source
 	// nodeFiles runs parallel to NodeFiles.
 	nodeFiles []*source
+	// programs runs parallel to Programs.
+	programs []*source
+	// unusedPrograms are paths in programs/ that none of them names.
+	unusedPrograms []string
 	// files says what is wrong with the files of the folder that settings name, by path.
 	files map[string]error
+	// roleFiles runs parallel to Roles.
+	roleFiles []*source
+	// manifestFiles holds the files of manifests/ as they are, by path.
+	manifestFiles map[string][]byte
 }
 
 // Public is what the nodes are told of the cluster's keys.
@@ -77,8 +104,16 @@ type Public struct {
 	Files map[string][]byte
 }
 
+// List is the list of services that the configuration knows: ours, and behind them its own.
+func (c *Config) List() *services.List {
+	if c.list == nil {
+		return services.Ours()
+	}
+	return c.list
+}
+
 // Source returns the files of the cluster part as the user wrote them, by their path in the folder: cluster.yaml, the
-// files of the enabled services, and the node files. image.yaml is not among them.
+// files of the enabled services, the node files and the manifests. image.yaml is not among them.
 func (c *Config) Source() map[string][]byte {
 	out := map[string][]byte{}
 	if c.cluster != nil {
@@ -92,6 +127,8 @@ func (c *Config) Source() map[string][]byte {
 	for _, s := range c.nodeFiles {
 		out[s.path] = s.data
 	}
+	c.roleSource(out)
+	maps.Copy(out, c.manifestFiles)
 	return out
 }
 
@@ -119,11 +156,16 @@ func Load(fsys fs.FS) (*Config, check.Report) {
 		c.image = l.file(imageFile, &c.Image)
 	}
 	c.Image.FillDefaults()
+	l.loadRoles(c)
 	l.loadServices(c)
 	l.statFiles(c)
 	l.loadNodes(c)
+	l.loadPrograms(c)
 	c.Revoked = l.revoked()
 	c.Accounts = l.accounts()
+	l.loadManifests(c)
+	c.Overlay = l.overlay()
+	c.Units = l.units()
 	return c, l.report.Sorted()
 }
 
@@ -164,16 +206,20 @@ func (l *loader) accounts() []byte {
 	return data
 }
 
+// folders are those of the configuration folder that something reads.
+var folders = []string{servicesDir, nodesDir, role.Dir, programsDir, overlay.Dir, units.Dir, manifestsDir}
+
 // topLevel finds files of the folder whose names are nearly right.
 func (l *loader) topLevel() {
-	known := []string{clusterFile, imageFile, accountsFile}
+	known := []string{clusterFile, imageFile, accountsFile, overlay.SettingsFile}
 	for _, e := range l.dir(".") {
 		switch name := e.Name(); {
 		case !e.IsDir() && isYAML(name) && !slices.Contains(known, name):
-			l.add(check.Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s, %s, %s/ and %s/%s",
-				clusterFile, imageFile, accountsFile, servicesDir, nodesDir, check.Suggest(name, known))
-		case e.IsDir() && name != servicesDir && name != nodesDir:
-			if hint := check.Suggest(name, []string{servicesDir, nodesDir}); hint != "" {
+			last := len(folders) - 1
+			l.add(check.Error, name, 1, 1, "nothing reads this file; the folder holds %s, %s/ and %s/%s",
+				strings.Join(known, ", "), strings.Join(folders[:last], "/, "), folders[last], check.Suggest(name, known))
+		case e.IsDir() && !slices.Contains(folders, name):
+			if hint := check.Suggest(name, folders); hint != "" {
 				l.add(check.Error, name, 1, 1, "nothing reads this directory%s", hint)
 			}
 		}
@@ -209,13 +255,13 @@ func (l *loader) yamlFiles(dir string) []string {
 }
 
 func (l *loader) loadServices(c *Config) {
-	known, files := services.Names(), l.yamlFiles(servicesDir)
+	known, files := c.List().Names(), l.yamlFiles(servicesDir)
 	for _, name := range files {
 		if service := serviceOf(name); !slices.Contains(known, service) {
 			l.add(check.Error, name, 1, 1, "there is no service %q%s", check.Clip(service), orList(check.Suggest(service, known), "services", known))
 		}
 	}
-	for _, s := range services.All() { // their settings are in the order of the list
+	for _, s := range c.List().All() { // their settings are in the order of the list
 		name := path.Join(servicesDir, s.Name+".yaml")
 		if !slices.Contains(files, name) {
 			continue
@@ -231,7 +277,7 @@ func (l *loader) loadServices(c *Config) {
 // statFiles looks whether the files that settings name are there; the check of the service says so.
 func (l *loader) statFiles(c *Config) {
 	c.files = map[string]error{}
-	for _, s := range services.All() {
+	for _, s := range c.List().All() {
 		if s.Files == nil || !c.Services.Has(s.Name) {
 			continue
 		}
@@ -262,6 +308,9 @@ func (l *loader) loadNodes(c *Config) {
 	}
 }
 
+// free are settings whose keys no Go type has: they are decoded as they are.
+type free interface{ Free() *map[string]any }
+
 // file reads one file into a spec type.
 func (l *loader) file(name string, into any) *source {
 	s := &source{path: name, faults: map[[2]int]bool{}}
@@ -281,7 +330,7 @@ func (l *loader) file(name string, into any) *source {
 	s.data = data
 	defer l.literals(s)
 	if f := s.parse(); f != nil {
-		l.add(check.Error, name, f.line, f.column, "%s", f.message)
+		l.add(check.Error, name, f.Line, f.Column, "%s", f.Message)
 		s.broken = true
 		return s
 	}
@@ -289,16 +338,20 @@ func (l *loader) file(name string, into any) *source {
 		s.faults[[2]int{line, column}] = true
 		l.add(check.Error, name, line, column, "%s", message)
 	}}
+	if settings, ok := into.(free); ok {
+		into = settings.Free()
+	}
 	v := reflect.ValueOf(into).Elem()
-	if s.root == nil {
+	if s.root == nil && v.Kind() == reflect.Struct {
 		for _, f := range fields(v.Type()) {
 			if f.required {
 				l.add(check.Error, name, 1, 1, "the file is empty; it needs at least the key %q", f.name)
 			}
 		}
-		return s
 	}
-	d.value(s.root, v, path.Base(name))
+	if s.root != nil {
+		d.value(s.root, v, path.Base(name))
+	}
 	return s
 }
 
@@ -310,9 +363,9 @@ func (l *loader) literals(s *source) {
 			told[p.Line] = true
 		}
 	}
-	for _, f := range literalSecrets(s.data) {
-		if !told[f.line] {
-			l.add(check.Error, s.path, f.line, f.column, "%s", f.message)
+	for _, f := range literalSecrets(s.data, bundleAdvice, func(string) bool { return false }) {
+		if !told[f.Line] {
+			l.add(check.Error, s.path, f.Line, f.Column, "%s", f.Message)
 		}
 	}
 }

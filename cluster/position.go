@@ -4,6 +4,7 @@ import (
 	"path"
 
 	"spore/cluster/check"
+	"spore/cluster/overlay"
 )
 
 // At is a problem without a message at the value that a path of keys (string) and list indexes (int) leads to in a file of
@@ -16,10 +17,17 @@ func (c *Config) At(file string, keys ...any) check.Problem {
 		s = c.cluster
 	case imageFile:
 		s = c.image
+	case overlay.SettingsFile:
+		s = c.Overlay.source
 	}
 	for _, n := range c.nodeFiles {
 		if n.path == file {
 			s = n
+		}
+	}
+	for _, r := range c.roleFiles {
+		if r.path == file {
+			s = r
 		}
 	}
 	if s != nil {

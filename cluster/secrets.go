@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"spore/cluster/yamlfile"
+	"unicode/utf8"
 )
 
 // secretName reports whether a key is one that people put secrets under.
@@ -31,15 +34,22 @@ var literals = []literal{
 	{regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Za-z]+`), "an age identity"},
 	{regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'@:]*:[^\s/?#"'@]+@`), "a URL with a user and password"},
 	{regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy|argon2id?|argon2i|scrypt|pbkdf2[a-z0-9-]*)\$[./A-Za-z0-9$=,+-]{8,}`), "a password hash, which can be cracked"},
-	{regexp.MustCompile(`(?i)[A-Za-z0-9_.-]*(?:password|passwd|passphrase|apikey|api_key|private_?key|secret|token)\s*[:=]\s*["']?[^\s"'{}\[\],#&]+["']?\s*(?:#.*|[,}\]].*|["'].*)?$`), "a literal secret"},
+	{literalInText, "a literal secret"},
 }
+
+// literalInText is a secret behind its name.
+var literalInText = regexp.MustCompile(`(?i)[A-Za-z0-9_.-]*(?:password|passwd|passphrase|apikey|api_key|private_?key|secret|token)\s*[:=]\s*["']?[^\s"'{}\[\],#&]+["']?\s*(?:#.*|[,}\]].*|["'].*)?$`)
 
 // secretWords prefilter the lines, so that large files stay cheap.
 var secretWords = [][]byte{[]byte("-----begin"), []byte("age-secret"), []byte("://"), []byte("$"), []byte("pass"), []byte("key"), []byte("secret"), []byte("token")}
 
-// literalSecrets finds what must not be in a file that everybody with the image can read.
-func literalSecrets(data []byte) []fault {
-	var out []fault
+// bundleAdvice says what to do with a secret in a file of the folder.
+const bundleAdvice = "put it into the bundle and name it by secretRef"
+
+// literalSecrets finds what must not be in a file that everybody with the image can read, but for what harmless knows to
+// be none.
+func literalSecrets(data []byte, advice string, harmless func(text string) bool) []yamlfile.Fault {
+	var out []yamlfile.Fault
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		low := bytes.ToLower(line)
 		suspicious := false
@@ -51,13 +61,37 @@ func literalSecrets(data []byte) []fault {
 		}
 		for _, l := range literals {
 			m := l.pattern.FindIndex(line)
-			if m == nil || strings.Contains(strings.ToLower(string(line[m[0]:m[1]])), "secretref") {
+			if m == nil || strings.Contains(strings.ToLower(string(line[m[0]:m[1]])), "secretref") || harmless(string(line[m[0]:m[1]])) {
 				continue
 			}
 			column := 1 + len([]rune(string(line[:m[0]])))
-			out = append(out, fault{i + 1, column, fmt.Sprintf("this line holds %s; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef", l.what)})
+			out = append(out, yamlfile.Fault{Line: i + 1, Column: column, Message: fmt.Sprintf("this line holds %s; it would be readable in every image, also in a comment: %s", l.what, advice)})
 			break
 		}
 	}
 	return out
 }
+
+// keyForms are the forms of literals that are secrets in whatever file they stand.
+var keyForms = []literal{
+	{regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`), "a private key"},
+	{regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Za-z]+`), "an age identity"},
+	{regexp.MustCompile(`:\$(?:1|2[abxy]?|5|6|7|y|gy)\$[./A-Za-z0-9$=,+-]{20,}`), "a password hash, which can be cracked"},
+}
+
+// keySecrets finds keys and password hashes in a file that goes into the image as it is, whatever its format.
+func keySecrets(data []byte) []yamlfile.Fault {
+	var out []yamlfile.Fault
+	for _, l := range keyForms {
+		for _, m := range l.pattern.FindAllIndex(data, maxKeySecrets) {
+			line := 1 + bytes.Count(data[:m[0]], []byte("\n"))
+			column := 1 + utf8.RuneCount(data[bytes.LastIndexByte(data[:m[0]], '\n')+1:m[0]])
+			out = append(out, yamlfile.Fault{Line: line, Column: column, Message: fmt.Sprintf("this line holds %s, and everybody with the image can read it: "+
+				"take it out, and give it to the node on its state partition", l.what)})
+		}
+	}
+	return out
+}
+
+// maxKeySecrets is how many of a form are named in a file.
+const maxKeySecrets = 10

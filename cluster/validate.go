@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/manifests"
+	"spore/cluster/units"
 	"spore/services"
 )
 
@@ -29,9 +31,9 @@ func Validate(c *Config, o Options) check.Report {
 		return nil
 	}
 	k := &checker{
-		Checker: &check.Checker{Cluster: &c.Cluster, Services: c.Services, File: c.cluster, Strict: o.Strict, Role: canonicalRole,
+		Checker: &check.Checker{Cluster: &c.Cluster, Services: c.Services, File: c.cluster, Strict: o.Strict, Role: canonicalRole(c.List()),
 			NodeFiles: map[string]check.NodeFile{}, Files: c.files},
-		c: c, byName: map[string]int{}, files: map[string]int{},
+		c: c, list: c.List(), uses: diskUses(c.List()), byName: map[string]int{}, files: map[string]int{},
 	}
 	for i, n := range c.Cluster.Nodes {
 		if _, twice := k.byName[n.Name]; !twice {
@@ -56,16 +58,24 @@ func Validate(c *Config, o Options) check.Report {
 		k.checkRoles()
 		k.checkNodeFiles()
 	}
+	k.checkDefinitions()
 	k.checkServices()
 	k.checkPorts()
 	k.checkImage()
+	manifests.Check(k.Checker, c.Manifests, secretName)
+	k.checkOverlay()
+	units.Check(k.Checker, c.Units)
+	k.checkPrograms()
 	return k.Report.Sorted()
 }
 
 // checker carries one run of Validate, with what only the checks of this package need.
 type checker struct {
 	*check.Checker
-	c *Config
+	c    *Config
+	list *services.List
+	// uses are what disks can be for.
+	uses []string
 
 	// byName and files find the first node, and the first node file, of a name.
 	byName, files map[string]int
@@ -73,8 +83,10 @@ type checker struct {
 	reserved map[netip.Addr]string
 }
 
-// canonicalRole is the name of a role that cluster.yaml calls by any of its names.
-func canonicalRole(name string) string {
-	r, _ := services.Lookup(name)
-	return r.Name
+// canonicalRole gives the name of a role that cluster.yaml calls by any of its names.
+func canonicalRole(l *services.List) func(name string) string {
+	return func(name string) string {
+		r, _ := l.Lookup(name)
+		return r.Name
+	}
 }

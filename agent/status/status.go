@@ -36,7 +36,7 @@ type Line struct {
 	// Roles are those whose targets were started, Held those that were not.
 	Roles []string        `json:"roles"`
 	Held  []activate.Held `json:"held,omitempty"`
-	// Services holds the active state of the roles' programs by unit.
+	// Services holds the active state of the roles' programs by unit; that of a oneshot that did its work is active.
 	Services map[string]string `json:"services,omitempty"`
 	// Failed lists units that failed.
 	Failed []string    `json:"failed"`

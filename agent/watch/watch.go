@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+
+	"spore/agent/activate"
 )
 
 // Times of the watch.
@@ -33,7 +35,8 @@ type Picture struct {
 	// System is running, degraded, starting, ... (systemctl(1), is-system-running).
 	System string
 	Failed []string
-	// Units holds the active state of the watched units.
+	// Units holds the active state of the watched units. A oneshot service that did its work is active, as it would be
+	// with RemainAfterExit=yes.
 	Units map[string]string
 }
 
@@ -42,6 +45,7 @@ type Systemd interface {
 	SystemStateContext(ctx context.Context) (*dbus.Property, error)
 	ListUnitsByPatternsContext(ctx context.Context, states, patterns []string) ([]dbus.UnitStatus, error)
 	ListUnitsByNamesContext(ctx context.Context, units []string) ([]dbus.UnitStatus, error)
+	activate.Services
 }
 
 // Take takes the picture.
@@ -69,6 +73,9 @@ func Take(ctx context.Context, s Systemd, units []string) (Picture, error) {
 	}
 	for _, u := range list {
 		p.Units[u.Name] = u.ActiveState
+		if u.ActiveState == "inactive" && activate.Done(ctx, s, u.Name) {
+			p.Units[u.Name] = "active"
+		}
 	}
 	return p, nil
 }

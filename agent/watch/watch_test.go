@@ -3,6 +3,8 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +18,9 @@ type systemd struct {
 	state  string
 	failed []dbus.UnitStatus
 	units  map[string]string
-	err    error
+	// done are oneshots that ended well.
+	done []string
+	err  error
 }
 
 func (s systemd) SystemStateContext(context.Context) (*dbus.Property, error) {
@@ -32,6 +36,24 @@ func (s systemd) ListUnitsByNamesContext(_ context.Context, names []string) (out
 		out = append(out, dbus.UnitStatus{Name: n, ActiveState: s.units[n]})
 	}
 	return out, nil
+}
+
+func (s systemd) GetUnitTypePropertiesContext(_ context.Context, unit, _ string) (map[string]any, error) {
+	if !slices.Contains(s.done, unit) {
+		return map[string]any{"Type": "simple", "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
+	}
+	return map[string]any{"Type": "oneshot", "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
+}
+
+func TestAOneshotThatDidItsWorkIsActive(t *testing.T) {
+	s := systemd{state: "running", done: []string{"done.service", "again.service"}, units: map[string]string{
+		"done.service": "inactive", "again.service": "activating", "ended.service": "inactive", "x.timer": "inactive",
+	}}
+	p, err := Take(t.Context(), s, slices.Sorted(maps.Keys(s.units)))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{
+		"done.service": "active", "again.service": "activating", "ended.service": "inactive", "x.timer": "inactive",
+	}, p.Units)
 }
 
 func TestTake(t *testing.T) {

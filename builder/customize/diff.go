@@ -243,7 +243,7 @@ func settings(c *facts.Cluster, n *facts.Node) (map[string]any, error) {
 		return nil, err
 	}
 	for _, name := range n.Roles {
-		if r, ok := services.Lookup(name); ok && all[r.Service] != nil {
+		if r, ok := services.Of(c).Lookup(name); ok && all[r.Service] != nil {
 			out[r.Service] = all[r.Service]
 		}
 	}

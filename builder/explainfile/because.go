@@ -11,11 +11,15 @@ import (
 	"spore/builder/manifest"
 	"spore/builder/recipe"
 	"spore/builder/rootfs"
+	"spore/cluster/facts"
 	"spore/services"
 )
 
 // maxStatus bounds dpkg's status file, in bytes.
 const maxStatus = 64 << 20
+
+// maxCluster bounds what the image says of its cluster, in bytes.
+const maxCluster = 64 << 20
 
 // because finds the shortest way from a package that the configuration asks for to this one, by the dependencies in the
 // image's dpkg status. Where the image has none, it tells only of packages that were asked for.
@@ -49,7 +53,11 @@ func (p *Package) because(i *rootfs.Image) error {
 	}
 	slices.Reverse(p.Because)
 	if slices.Contains(m.Requested, p.Because[0]) {
-		p.AskedBy = askedBy(p.Because[0], m.Programs)
+		list, err := servicesOf(i)
+		if err != nil {
+			return err
+		}
+		p.AskedBy = askedBy(list, p.Because[0], m.Programs)
 	} else {
 		p.AskedBy = []string{"Debian, which marks " + p.Because[0] + " essential"}
 	}
@@ -128,15 +136,35 @@ func relations(field string) []string {
 	return out
 }
 
+// servicesOf is the list of the image's cluster; ours where its cluster part is empty, or of a form that this program does
+// not read.
+func servicesOf(i *rootfs.Image) (*services.List, error) {
+	if i.Manifest.ConfigFormat != services.Format() {
+		return services.Ours(), nil
+	}
+	data, err := i.Cluster.ReadFile("/"+facts.ClusterFile, maxCluster)
+	if errors.Is(err, fs.ErrNotExist) {
+		return services.Ours(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var c facts.Cluster
+	if err := services.ReadCluster(data, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", facts.ClusterFile, err)
+	}
+	return services.Of(&c), nil
+}
+
 // askedBy says what a requested package is for.
-func askedBy(name string, programs []string) []string {
+func askedBy(l *services.List, name string, programs []string) []string {
 	var out []string
-	for _, p := range services.Programs() {
+	for _, p := range l.Programs() {
 		if !slices.Contains(programs, p.Name) || !slices.Contains(p.Packages, name) {
 			continue
 		}
 		var of []string
-		for _, r := range services.Roles() {
+		for _, r := range l.Roles() {
 			if slices.Contains(r.Programs, p.Name) {
 				of = append(of, r.Name)
 			}

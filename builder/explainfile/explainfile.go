@@ -196,13 +196,11 @@ func (f *File) source(i *rootfs.Image) error {
 		return f.Package.because(i)
 	case "payload":
 		f.Source = "payload " + name
-		// A payload's version is that of the program with the file's path, or of the one that a link leads to.
-		end, _, err := i.Root.Resolve(f.Path)
+		end, err := f.payload(i)
 		if err != nil {
 			return err
 		}
-		if n := slices.IndexFunc(m.Payloads, func(p manifest.Payload) bool { return p.Path == end }); n >= 0 {
-			f.Payload = &m.Payloads[n]
+		if f.Payload != nil {
 			f.Source += " " + f.Payload.Version
 		}
 		if n := slices.IndexFunc(m.Images, func(o manifest.Image) bool { return o.File == end }); n >= 0 {
@@ -213,10 +211,27 @@ func (f *File) source(i *rootfs.Image) error {
 		f.Source = "spore: units/" + name
 	case "overlay":
 		f.Source = "spore: overlay/" + name
+	case "configuration":
+		f.Source = "the configuration: " + name
+		_, err := f.payload(i)
+		return err
 	case "step":
 		f.Source = "made by the build, step " + name
 	}
 	return nil
+}
+
+// payload finds the program with the file's path, or the one that a link leads to, and returns where it leads.
+func (f *File) payload(i *rootfs.Image) (string, error) {
+	end, _, err := i.Root.Resolve(f.Path)
+	if err != nil {
+		return "", err
+	}
+	list := i.Manifest.Payloads
+	if n := slices.IndexFunc(list, func(p manifest.Payload) bool { return p.Path == end }); n >= 0 {
+		f.Payload = &list[n]
+	}
+	return end, nil
 }
 
 // near finds paths with the same name elsewhere, or with similar ones.

@@ -52,10 +52,14 @@ func sample(t testing.TB) *rootfs.Image {
 	file("/usr/bin/coredns", "dns", "payload:coredns", 0o755)
 	require.NoError(t, tr.Symlink("coredns", "/usr/bin/dns", "payload:coredns"))
 	file("/etc/systemd/system/a.service", "a", "unit:a.service", 0o644)
+	file("/usr/bin/gateway", "own", "configuration:programs/gateway.yaml", 0o755)
+	require.NoError(t, tr.Symlink("gateway", "/usr/bin/gw", "configuration:programs/gateway.yaml"))
 	file("/usr/lib/a.conf", "b", "overlay:usr/lib/a.conf", 0o644)
+	file("/etc/mine.conf", "m", "configuration:overlay/etc/mine.conf", 0o644)
 	file("/usr/share/spore/images/pause.tar", "tar", "payload:container-images", 0o644)
 	file(recipe.StatusPath, status, "step:dpkg-status", 0o644)
-	m := manifest.Manifest{Requested: []string{"mosquitto"}, Programs: []string{"mosquitto"}, Payloads: []manifest.Payload{{Name: "coredns", Path: "/usr/bin/coredns", Version: "v1.15.0"}},
+	m := manifest.Manifest{Requested: []string{"mosquitto"}, Programs: []string{"mosquitto"}, Payloads: []manifest.Payload{{Name: "coredns", Path: "/usr/bin/coredns", Version: "v1.15.0"},
+		{Name: "programs/gateway", Path: "/usr/bin/gateway", Version: "1.4.0", License: "MIT"}},
 		Images: []manifest.Image{{File: "/usr/share/spore/images/pause.tar", Names: []string{"spore.local/pause:1"}, From: "payload pause"}}}
 	for _, name := range []string{"base", "libc6", "mosquitto", "dash", "stray"} {
 		m.Packages = append(m.Packages, manifest.Package{Name: name, SHA256: "of " + name})
@@ -87,10 +91,13 @@ func TestWhereFilesComeFrom(t *testing.T) {
 	i := sample(t)
 	for p, want := range map[string]string{
 		"/usr/bin/dns": "payload coredns v1.15.0", "/etc/systemd/system/a.service": "spore: units/a.service", "/usr/lib/a.conf": "spore: overlay/usr/lib/a.conf",
+		"/etc/mine.conf":   "the configuration: overlay/etc/mine.conf",
+		"/usr/bin/gateway": "the configuration: programs/gateway.yaml", "/usr/bin/gw": "the configuration: programs/gateway.yaml",
 		"/etc/passwd": "made by the build, step accounts", "/usr/share/spore/images/pause.tar": "container image, from payload pause",
 	} {
 		require.Equal(t, want, explain(t, i, p).File.Source, p)
 	}
+	require.Equal(t, "1.4.0", explain(t, i, "/usr/bin/gw").File.Payload.Version)
 	own := explain(t, i, "usr/lib/own").File
 	require.Equal(t, []any{"file", "4750", "mosquitto", "", uint32(77)}, []any{own.Type, own.Mode, own.User, own.Group, own.GID})
 	require.Equal(t, []string{"Debian, which marks dash essential"}, own.Package.AskedBy)

@@ -31,7 +31,8 @@ const format = 1
 // Table tells of one root.
 type Table struct {
 	Format int `json:"format"`
-	// Origins lists each origin once: "deb:NAME_VERSION", "payload:NAME", "unit:FILE", "overlay:FILE", "step:NAME".
+	// Origins lists each origin once: "deb:NAME_VERSION", "payload:NAME", "unit:FILE", "overlay:FILE",
+	// "configuration:FILE", "step:NAME".
 	Origins []string `json:"origins"`
 	// Runs are pairs of a place in Origins and of how many paths of the walk have it.
 	Runs [][2]int `json:"runs"`

@@ -52,13 +52,13 @@ func NewNames(c *facts.Cluster, all []facts.Node) *Names {
 			}
 		}
 	}
-	for _, role := range services.Roles() {
+	for _, role := range services.Of(c).Roles() {
 		var members []netip.Addr
 		for _, name := range c.Members[role.Name] {
 			members = append(members, own[name]...)
 		}
 		n.add(role.Name, members)
-		if firstRole(role.Service) != role.Name {
+		if firstRole(c, role.Service) != role.Name {
 			continue
 		}
 		if endpoint := parseIPv4(c.Network.ControlPlaneEndpoint); role.Service == "kubernetes" && len(endpoint) > 0 {
@@ -70,8 +70,8 @@ func NewNames(c *facts.Cluster, all []facts.Node) *Names {
 }
 
 // firstRole is the role that the name of a service stands for: the first of it in the table.
-func firstRole(name string) string {
-	s, _ := services.Find(name)
+func firstRole(c *facts.Cluster, name string) string {
+	s, _ := services.Of(c).Find(name)
 	return s.Roles[0].Name
 }
 

@@ -268,7 +268,7 @@ func ports(c *facts.Cluster, n *facts.Node) []string {
 	var out []string
 	programs := services.NodePrograms(c, n)
 	for _, name := range services.EveryNode() {
-		p, _ := services.LookupProgram(name)
+		p, _ := services.Of(c).LookupProgram(name)
 		programs = append(programs, p)
 	}
 	for _, p := range programs {
@@ -296,8 +296,8 @@ func Memory(c *facts.Cluster, n *facts.Node) int {
 
 // roleMemory is what the row of a role's service says, or room for one that says nothing.
 func roleMemory(c *facts.Cluster, n *facts.Node, name string) int {
-	r, _ := services.Lookup(name)
-	s, _ := services.Find(r.Service)
+	r, _ := services.Of(c).Lookup(name)
+	s, _ := services.Of(c).Find(r.Service)
 	if of := s.Memory[name]; of != nil {
 		return of(c, n)
 	}

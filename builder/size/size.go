@@ -160,6 +160,11 @@ func owner(origin string) (kind, name string) {
 		return "package", name
 	case "payload":
 		return "payload", name
+	case "configuration":
+		if program, ok := strings.CutSuffix(name, ".yaml"); ok && strings.HasPrefix(name, "programs/") {
+			return "payload", program
+		}
+		return "own", "of the configuration"
 	case "step":
 		return "own", "made by the build: " + name
 	}

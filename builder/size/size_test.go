@@ -92,3 +92,14 @@ func TestDirectoriesAreThreeLevelsDeep(t *testing.T) {
 		require.Equal(t, want, directory(p), p)
 	}
 }
+
+func TestWhoAFileBelongsTo(t *testing.T) {
+	for origin, want := range map[string][2]string{
+		"deb:bash_5.2": {"package", "bash"}, "payload:coredns": {"payload", "coredns"}, "step:pam": {"own", "made by the build: pam"},
+		"unit:a.service": {"own", "unit"}, "configuration:programs/gateway.yaml": {"payload", "programs/gateway"},
+		"configuration:overlay/etc/a": {"own", "of the configuration"},
+	} {
+		kind, name := owner(origin)
+		require.Equal(t, want, [2]string{kind, name}, origin)
+	}
+}

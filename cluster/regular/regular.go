@@ -99,3 +99,9 @@ func (f folder) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(
 
 // Stat says what a name leads to.
 func (f folder) Stat(name string) (fs.FileInfo, error) { return fs.Stat(f.all, name) }
+
+// Lstat says what a name is, without following a symbolic link at its end.
+func (f folder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(f.all, name) }
+
+// ReadLink says where a symbolic link leads.
+func (f folder) ReadLink(name string) (string, error) { return fs.ReadLink(f.all, name) }

@@ -98,3 +98,17 @@ func TestFilesAndLinksToThemAreRead(t *testing.T) {
 	_, err = Folder(dir).Open("../x")
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
+
+func TestLinksOfAFolderCanBeToldFromWhatTheyLeadTo(t *testing.T) {
+	dir := t.TempDir()
+	special(t, dir)
+	fsys := Folder(dir)
+	info, err := fs.Lstat(fsys, "link")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
+	target, err := fs.ReadLink(fsys, "link")
+	require.NoError(t, err)
+	require.Equal(t, "fifo", target)
+	_, err = fs.ReadLink(fsys, "directory")
+	require.Error(t, err)
+}

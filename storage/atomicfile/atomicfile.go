@@ -188,12 +188,13 @@ func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 	if st.Size() > limit {
 		return nil, fmt.Errorf("read %s: it has %d bytes, more than %d", path, st.Size(), limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	// It may be longer by now. With room for one read more, its end is found without more memory.
+	data := bytes.NewBuffer(make([]byte, 0, st.Size()+bytes.MinRead))
+	if _, err := data.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > limit {
+	if int64(data.Len()) > limit {
 		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, limit)
 	}
-	return data, nil
+	return data.Bytes(), nil
 }

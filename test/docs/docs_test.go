@@ -176,3 +176,20 @@ func TestLinesFitIntoATerminal(t *testing.T) {
 		}
 	}
 }
+
+// The page of roles has the files of its example word for word, but for the comments above them.
+func TestTheExampleOfARoleIsTheOneThatIsBooted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/own-roles.md")
+	require.NoError(t, err)
+	for _, name := range []string{
+		"roles/gateway.yaml", "roles/gateway/gateway.json.tmpl", "units/gateway.service", "programs/gateway.yaml", "services/gateway.yaml",
+	} {
+		text, err := os.ReadFile("../../examples/own-valkey/" + name)
+		require.NoError(t, err)
+		for strings.HasPrefix(string(text), "#") && !strings.Contains(string(page), "\n"+string(text)+"```\n") {
+			_, rest, _ := strings.Cut(string(text), "\n")
+			text = []byte(strings.TrimPrefix(rest, "\n"))
+		}
+		require.Contains(t, string(page), "\n"+string(text)+"```\n", name)
+	}
+}

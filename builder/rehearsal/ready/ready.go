@@ -28,7 +28,7 @@ type Lack struct {
 func (l Lack) String() string { return l.What + ": " + l.Reason }
 
 // ByStatus is what a node lacks by the last status line of its present boot; there was none yet where s is nil.
-func ByStatus(n *facts.Node, s *vm.Status) []Lack {
+func ByStatus(c *facts.Cluster, n *facts.Node, s *vm.Status) []Lack {
 	switch {
 	case s == nil:
 		return []Lack{{"status", "the node has not said anything yet"}}
@@ -55,7 +55,7 @@ func ByStatus(n *facts.Node, s *vm.Status) []Lack {
 	for _, service := range slices.Sorted(maps.Keys(s.Waiting)) {
 		lacks("service "+service, "%s", s.Waiting[service])
 	}
-	for _, target := range services.NodeTargets(n) {
+	for _, target := range services.NodeTargets(c, n) {
 		if is := s.Services[target]; is != "active" {
 			lacks("unit "+target, "it is %s", cmp.Or(is, "unknown"))
 		}

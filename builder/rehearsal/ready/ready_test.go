@@ -68,7 +68,7 @@ func TestWhatANodeLacksByItsStatusLine(t *testing.T) {
 				require.True(t, ok)
 				status = &s
 			}
-			require.Equal(t, c.want, text(ByStatus(c.node, status)))
+			require.Equal(t, c.want, text(ByStatus(&facts.Cluster{}, c.node, status)))
 		})
 	}
 }
