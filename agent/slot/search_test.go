@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,18 +142,7 @@ func TestWhatFollowsIsWrittenInWholeBlocks(t *testing.T) {
 func TestAUKIThatWasLostBeforeItWasWrittenIsAskedForAgain(t *testing.T) {
 	disk := newDisk(t, oldSystem)
 	m := machineOf(t, disk, oldSystem)
-	damaged := false
-	m.Look = func(string, string, string) ([]string, []string) {
-		if !damaged {
-			name := filepath.Join(m.Work, "uki")
-			data, err := os.ReadFile(name)
-			require.NoError(t, err)
-			data[bytes.LastIndex(data, make([]byte, 1000))] ^= 1
-			require.NoError(t, os.WriteFile(name, data, 0o600))
-			damaged = true
-		}
-		return nil, nil
-	}
+	losesABit(t, m)
 	_, err := both.push(t, m, 2, nil)
 	require.ErrorContains(t, err, "its pieces do not make up the UKI that was signed")
 	require.NotContains(t, err.Error(), "worn out")
