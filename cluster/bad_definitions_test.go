@@ -19,8 +19,8 @@ const (
 	conf = "roles/valkey/valkey.conf.tmpl"
 )
 
-// badDefinitions holds mistakes in a role of the user's own: edits of examples/own-valkey in the six-node cluster, and what
-// is said about them.
+// badDefinitions holds mistakes in a role of the user's own: edits of examples/own-valkey in the six-node cluster, and
+// what is said about them.
 var badDefinitions = []badInput{
 	// Names.
 	{"a name with a capital", []edit{{"roles/Valkey.yaml", "", "description: x\nunits: [x.service]\n"}}, []string{

@@ -15,8 +15,8 @@ import (
 	"spore/cluster/check"
 )
 
-// badInput is a mistake: edits of a good configuration (the six-node cluster with the example's image.yaml), and every error
-// and warning that it leads to.
+// badInput is a mistake: edits of a good configuration (the six-node cluster with the example's image.yaml), and every
+// error and warning that it leads to.
 type badInput struct {
 	name  string
 	edits []edit
@@ -88,8 +88,8 @@ func TestStrictMakesEveryWarningAnError(t *testing.T) {
 	}
 }
 
-// FuzzCheck replaces one file of a good folder: no panic, no endless run, every problem has a place inside its file, and what
-// has no error can be compiled.
+// FuzzCheck replaces one file of a good folder: no panic, no endless run, every problem has a place inside its file,
+// and what has no error can be compiled.
 func FuzzCheck(f *testing.F) {
 	good := goodFolder(f)
 	names := slices.Sorted(maps.Keys(good))

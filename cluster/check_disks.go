@@ -81,8 +81,8 @@ type namedDisk struct {
 	serial, wwn, byID string
 }
 
-// maySelect reports whether two selectors can name one disk: the same text, or a by-id name that holds the other's serial
-// or WWN, as udev builds them (60-persistent-storage.rules).
+// maySelect reports whether two selectors can name one disk: the same text, or a by-id name that holds the other's
+// serial or WWN, as udev builds them (60-persistent-storage.rules).
 func (a namedDisk) maySelect(b namedDisk) bool {
 	same := func(x, y string) bool { return x != "" && x == y }
 	holds := func(id string, d namedDisk) bool {

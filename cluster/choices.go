@@ -10,8 +10,8 @@ import (
 	"spore/services"
 )
 
-// Choices returns the closed lists of values, by spec type and key ("Image.kernel"), for the JSON Schemas and the reference
-// pages. The entries of a list are meant where the key holds one.
+// Choices returns the closed lists of values, by spec type and key ("Image.kernel"), for the JSON Schemas and the
+// reference pages. The entries of a list are meant where the key holds one.
 func Choices() map[string][]string {
 	return map[string][]string{
 		"Cluster.services":    services.Ours().Names(),
@@ -37,8 +37,8 @@ func open() map[string]string {
 	return map[string]string{"Cluster.services": ownName, "Node.roles": ownName}
 }
 
-// Files returns, for each file of a configuration folder, its path with a star for what varies, the name of its schema, and
-// an empty value of its Go type.
+// Files returns, for each file of a configuration folder, its path with a star for what varies, the name of its schema,
+// and an empty value of its Go type.
 func Files() []File {
 	out := []File{
 		{clusterFile, "cluster", &spec.Cluster{}, Choices(), open()},

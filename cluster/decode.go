@@ -14,8 +14,8 @@ import (
 	"spore/cluster/spelling"
 )
 
-// decoder fills a spec type from YAML nodes and collects every problem on the way. It is strict: a key that the type does
-// not have, a key twice, a value of another type, an empty value and a missing key are errors.
+// decoder fills a spec type from YAML nodes and collects every problem on the way. It is strict: a key that the type
+// does not have, a key twice, a value of another type, an empty value and a missing key are errors.
 type decoder struct {
 	report func(line, column int, message string)
 }

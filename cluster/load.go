@@ -1,5 +1,5 @@
-// Package cluster is the model of a cluster: it loads the folder that a user edits, finds everything that is wrong with it
-// in one run, and compiles it into what the nodes read.
+// Package cluster is the model of a cluster: it loads the folder that a user edits, finds everything that is wrong with
+// it in one run, and compiles it into what the nodes read.
 //
 // Load parses strictly and keeps the position of every value; Validate checks what the values mean; Compile makes the
 // cluster part of an image. Nothing here asks a machine, a network or a clock.

@@ -7,8 +7,8 @@ import (
 	"spore/cluster/overlay"
 )
 
-// At is a problem without a message at the value that a path of keys (string) and list indexes (int) leads to in a file of
-// the folder, or at the nearest thing around it. Commands beside Validate say with it which entry they are about.
+// At is a problem without a message at the value that a path of keys (string) and list indexes (int) leads to in a file
+// of the folder, or at the nearest thing around it. Commands beside Validate say with it which entry they are about.
 func (c *Config) At(file string, keys ...any) check.Problem {
 	p := check.Problem{File: file, Line: 1, Column: 1}
 	s := c.services[serviceOf(file)]

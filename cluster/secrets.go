@@ -46,8 +46,8 @@ var secretWords = [][]byte{[]byte("-----begin"), []byte("age-secret"), []byte(":
 // bundleAdvice says what to do with a secret in a file of the folder.
 const bundleAdvice = "put it into the bundle and name it by secretRef"
 
-// literalSecrets finds what must not be in a file that everybody with the image can read, but for what harmless knows to
-// be none.
+// literalSecrets finds what must not be in a file that everybody with the image can read, but for what harmless knows
+// to be none.
 func literalSecrets(data []byte, advice string, harmless func(text string) bool) []yamlfile.Fault {
 	var out []yamlfile.Fault
 	for i, line := range bytes.Split(data, []byte("\n")) {

@@ -55,8 +55,8 @@ func (s *source) parse() *yamlfile.Fault {
 // Path is the path in the configuration folder.
 func (s *source) Path() string { return s.path }
 
-// At returns the position of the value at a path of keys (string) and list indexes (int), or of the nearest thing around
-// it that exists.
+// At returns the position of the value at a path of keys (string) and list indexes (int), or of the nearest thing
+// around it that exists.
 func (s *source) At(path ...any) (line, column int) {
 	if s.root == nil {
 		return 1, 1

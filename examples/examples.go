@@ -1,6 +1,6 @@
 // Package examples embeds the example clusters besides configs/, so that `spore init --example` writes the same files
-// that the tests boot. The folder own-valkey stands beside them alone: it has a Go module of its own, which the go command
-// does not embed.
+// that the tests boot. The folder own-valkey stands beside them alone: it has a Go module of its own, which the go
+// command does not embed.
 package examples
 
 import "embed"

@@ -34,13 +34,14 @@ type Admin struct {
 	Ends time.Time
 }
 
-// Admin makes a client certificate with a new key for a person who administers Kubernetes, and appears under that name in its
-// audit log. The tree keeps neither: nobody can take it back before it ends, except by replacing the authority.
+// Admin makes a client certificate with a new key for a person who administers Kubernetes, and appears under that name
+// in its audit log. The tree keeps neither: nobody can take it back before it ends, except by replacing the authority.
 func (t *Tree) Admin(c *facts.Cluster, person string, life time.Duration, o Options) (*Admin, error) {
 	return t.person(c, KubernetesAdmin, "kubernetes-server", person, life, o)
 }
 
-// Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin or NodeReader.
+// Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin or
+// NodeReader.
 func (t *Tree) Access(c *facts.Cluster, row, person string, life time.Duration, o Options) (*Admin, error) {
 	return t.person(c, row, "agent", person, life, o)
 }

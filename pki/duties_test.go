@@ -76,7 +76,8 @@ func newThief(t *testing.T, b bundle.Bundle, p Public) *thief {
 	return th
 }
 
-// forge makes a certificate for a duty with each key of the bundle, passed off as the authority's key and as what it is.
+// forge makes a certificate for a duty with each key of the bundle, passed off as the authority's key and as what it
+// is.
 func (th *thief) forge(t *testing.T, d duty) []*x509.Certificate {
 	t.Helper()
 	var out []*x509.Certificate
@@ -148,7 +149,8 @@ func (th *thief) signs(t *testing.T, d duty) bool {
 	return slices.ContainsFunc(th.forge(t, d), func(c *x509.Certificate) bool { return d.accepts(th.public, c, th.between) })
 }
 
-// signsTokens tells whether a key of the bundle signs a service account token (RFC 7515, ES256) that the API would accept.
+// signsTokens tells whether a key of the bundle signs a service account token (RFC 7515, ES256) that the API would
+// accept.
 func (th *thief) signsTokens(t *testing.T) bool {
 	t.Helper()
 	enc := base64.RawURLEncoding.EncodeToString

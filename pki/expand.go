@@ -10,8 +10,8 @@ import (
 	"spore/services/service"
 )
 
-// expand fills in a text of the table for a node. A text that is one word gives all that the word stands for; an empty one
-// gives none. Each service has words of its own (Service.Words); those of every cluster are
+// expand fills in a text of the table for a node. A text that is one word gives all that the word stands for; an empty
+// one gives none. Each service has words of its own (Service.Words); those of every cluster are
 //
 //	{node} {hostname} {fqdn} {domain}    names
 //	{ips}                                the node's addresses

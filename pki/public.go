@@ -58,8 +58,8 @@ func (t *Tree) Public() Public {
 	return p
 }
 
-// rows are those of the table that a list of services gives, and behind them what the tree has besides, by name: authorities
-// of roles that a configuration has, or had, of its own.
+// rows are those of the table that a list of services gives, and behind them what the tree has besides, by name:
+// authorities of roles that a configuration has, or had, of its own.
 func (t *Tree) rows(l *services.List) []service.AuthorityRow {
 	out := Authorities(l)
 	known := map[string]bool{}
@@ -88,7 +88,8 @@ func (a *Authority) generations() []*Generation {
 	return out
 }
 
-// RevisionFile is the file of PublicDir that holds the revision in decimal, with a newline. Other files there are of authorities.
+// RevisionFile is the file of PublicDir that holds the revision in decimal, with a newline. Other files there are of
+// authorities.
 const RevisionFile = "revision"
 
 // Files returns the files for the cluster part by their path in it: those of Trust, and the revision.
@@ -101,8 +102,8 @@ func (p Public) Files() map[string][]byte {
 	return out
 }
 
-// Trust returns whom nodes trust, as files: NAME.crt with the certificates of a CA, NAME.pub with the public keys of a key
-// pair, all PEM, the one that signs first.
+// Trust returns whom nodes trust, as files: NAME.crt with the certificates of a CA, NAME.pub with the public keys of a
+// key pair, all PEM, the one that signs first.
 func (p Public) Trust() map[string]string {
 	out := map[string]string{}
 	for _, a := range p.Authorities {

@@ -46,8 +46,8 @@ func (t *Tree) authority(name string, l *services.List) (service.AuthorityRow, *
 	return service.AuthorityRow{}, nil, fmt.Errorf("there is no authority %q; there are %s", name, strings.Join(known, ", "))
 }
 
-// Introduce begins a rotation: the authority's next generation is made and trusted, and does not sign yet. Images that are
-// built from now on trust both.
+// Introduce begins a rotation: the authority's next generation is made and trusted, and does not sign yet. Images that
+// are built from now on trust both.
 func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 	if err := t.isFor(c); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (t *Tree) Introduce(name string, c *facts.Cluster, o Options) error {
 	return nil
 }
 
-// Switch makes the next generation sign. Update then makes again all that the current one signed. It is for the time when
-// every node runs an image that trusts both.
+// Switch makes the next generation sign. Update then makes again all that the current one signed. It is for the time
+// when every node runs an image that trusts both.
 func (t *Tree) Switch(name string) error {
 	_, a, err := t.authority(name, services.Ours())
 	if err != nil {
@@ -116,8 +116,8 @@ func (t *Tree) Withdraw(name string) error {
 	return nil
 }
 
-// StillUsing lists the nodes whose last bundle stands on the previous generation of an authority. A node that never had a
-// bundle uses none.
+// StillUsing lists the nodes whose last bundle stands on the previous generation of an authority. A node that never had
+// a bundle uses none.
 func (t *Tree) StillUsing(name string, nodes []facts.Node) []string {
 	a := t.Authorities[name]
 	if a == nil || a.Previous == nil {
@@ -137,8 +137,8 @@ func (t *Tree) StillUsing(name string, nodes []facts.Node) []string {
 // maxNamed is how many nodes an error names.
 const maxNamed = 10
 
-// Finish ends a rotation: the previous generation is trusted no more by images that are built from now on, and its key is
-// gone. It is refused while the last bundle of any node stands on it.
+// Finish ends a rotation: the previous generation is trusted no more by images that are built from now on, and its key
+// is gone. It is refused while the last bundle of any node stands on it.
 func (t *Tree) Finish(name string, c *facts.Cluster, nodes []facts.Node) error {
 	if err := t.isFor(c); err != nil {
 		return err

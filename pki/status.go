@@ -31,8 +31,8 @@ type Line struct {
 	State string `json:"state"`
 }
 
-// Show lists the tree as it is at a time, against what a configuration wants of it: authorities in the order of the table,
-// certificates, secrets and bundles sorted.
+// Show lists the tree as it is at a time, against what a configuration wants of it: authorities in the order of the
+// table, certificates, secrets and bundles sorted.
 func (t *Tree) Show(c *facts.Cluster, nodes []facts.Node, now time.Time) ([]Line, error) {
 	if err := t.isFor(c); err != nil {
 		return nil, err

@@ -171,7 +171,8 @@ func TestEveryEntryThatAProgramIsGivenIsInTheShareOfItsRoles(t *testing.T) {
 	}
 }
 
-// DESIGN: what each role is given, by the names of the bundle entries. The agent's and the recovery key are everybody's.
+// DESIGN: what each role is given, by the names of the bundle entries. The agent's and the recovery key are
+// everybody's.
 func TestTheShareOfEachRole(t *testing.T) {
 	issuing := []string{
 		"agent-ca-key", "etcd-ca-key", "etcd-client-ca-key", "front-proxy-ca-key", "kafka-ca-key", "kubelet-serving-ca-key",

@@ -45,9 +45,9 @@ func New(c *facts.Cluster) *Tree {
 	}
 }
 
-// Update makes the tree what the tables want for a configuration: it makes what is missing, renews what is due, makes again
-// what the configuration changed, and drops certificates that nobody needs. Secrets and authorities are kept. The tree is
-// to be thrown away when there is an error.
+// Update makes the tree what the tables want for a configuration: it makes what is missing, renews what is due, makes
+// again what the configuration changed, and drops certificates that nobody needs. Secrets and authorities are kept. The
+// tree is to be thrown away when there is an error.
 func (t *Tree) Update(c *facts.Cluster, nodes []facts.Node, o Options) ([]Change, error) {
 	if err := t.isFor(c); err != nil {
 		return nil, err

@@ -161,9 +161,9 @@ func entries(row service.SecretRow, c *facts.Cluster, n *facts.Node) []Entry {
 	return []Entry{{Row: row, ID: row.Name, Name: row.Entry, From: row.From}}
 }
 
-// maker is the row that makes the entry that a user's row names. Where the settings of a role of the configuration's own
-// name what those of another service name too, it is the first of their rows: a password that one checks and the other
-// says, such as that of a gateway, is one secret for both.
+// maker is the row that makes the entry that a user's row names. Where the settings of a role of the configuration's
+// own name what those of another service name too, it is the first of their rows: a password that one checks and the
+// other says, such as that of a gateway, is one secret for both.
 func maker(row service.SecretRow, ref string, c *facts.Cluster) service.SecretRow {
 	l := services.Of(c)
 	if !slices.Contains(l.OwnNames(), row.Service) {

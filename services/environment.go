@@ -13,10 +13,10 @@ import (
 // EnvironmentDir is where the node has its environment files.
 const EnvironmentDir = "/etc/cluster-config/environment"
 
-// Environment returns the environment files of a node by file name: cluster.env, node.env, and one for each program that
-// its roles run. Each holds sorted lines KEY=VALUE that systemd (systemd.exec(5), EnvironmentFile=) and a POSIX shell read
-// alike. Lists are separated by blanks. Secrets are never in them. memory is the machine's in bytes; what depends on it is left
-// out where it is 0, for a machine that nobody has seen yet.
+// Environment returns the environment files of a node by file name: cluster.env, node.env, and one for each program
+// that its roles run. Each holds sorted lines KEY=VALUE that systemd (systemd.exec(5), EnvironmentFile=) and a POSIX
+// shell read alike. Lists are separated by blanks. Secrets are never in them. memory is the machine's in bytes; what
+// depends on it is left out where it is 0, for a machine that nobody has seen yet.
 func Environment(c *facts.Cluster, n *facts.Node, memory uint64) map[string][]byte {
 	out := map[string][]byte{
 		"cluster.env": environment(map[string]string{

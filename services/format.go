@@ -11,9 +11,9 @@ import (
 	"spore/cluster/role"
 )
 
-// Format names the form of facts.Cluster and facts.Node: 16 hexadecimal digits that change whenever a field of them, of the
-// settings of a service, or of what these hold, is added, removed, renamed or retyped. A root says which form its agent
-// reads, so that nobody hands it another one.
+// Format names the form of facts.Cluster and facts.Node: 16 hexadecimal digits that change whenever a field of them, of
+// the settings of a service, or of what these hold, is added, removed, renamed or retyped. A root says which form its
+// agent reads, so that nobody hands it another one.
 func Format() string {
 	values := []any{facts.Cluster{}, facts.Node{}, role.Definition{}}
 	for _, s := range Ours().all {

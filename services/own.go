@@ -31,8 +31,8 @@ func Of(c *facts.Cluster) *List {
 }
 
 // With is the list of a configuration that has roles of its own: their rows stand behind ours, by their names. A row
-// that would take a name of another one, or what every machine has, is left out; the error, of the type Clashes, has all
-// that it would take. Without any row that is kept, the list is Ours.
+// that would take a name of another one, or what every machine has, is left out; the error, of the type Clashes, has
+// all that it would take. Without any row that is kept, the list is Ours.
 func With(own []Definition) (*List, error) {
 	rows, taken := Ours().all, newClaims()
 	var kept []Definition

@@ -47,8 +47,8 @@ func readCluster(data []byte, c *facts.Cluster, definition func([]byte) (Definit
 	return nil
 }
 
-// ReadPart reads what a cluster part says of the cluster and of each node, in the order of the nodes' files. The part is
-// one that was built here: its files are read whole.
+// ReadPart reads what a cluster part says of the cluster and of each node, in the order of the nodes' files. The part
+// is one that was built here: its files are read whole.
 func ReadPart(part fs.FS) (*facts.Cluster, []facts.Node, error) {
 	var c facts.Cluster
 	if err := read(part, facts.ClusterFile, func(data []byte) error { return ReadCluster(data, &c) }); err != nil {

@@ -1,5 +1,5 @@
-// Package activate starts what a node's roles are. It decides which roles may start and enqueues their targets at systemd;
-// it never waits for a job, since the caller may be ordered before it.
+// Package activate starts what a node's roles are. It decides which roles may start and enqueues their targets at
+// systemd; it never waits for a job, since the caller may be ordered before it.
 package activate
 
 import (
@@ -124,7 +124,8 @@ func HaveIn(dir string) func(program, ref string) bool {
 	}
 }
 
-// Secrets lists, by program, the entries of the bundle that the programs of every node and of the node's roles are given.
+// Secrets lists, by program, the entries of the bundle that the programs of every node and of the node's roles are
+// given.
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range services.EveryNode() {

@@ -23,8 +23,8 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// layOut puts secrets, certificates and authorities where programs read them, and notes which programs have yet to take what
-// is new.
+// layOut puts secrets, certificates and authorities where programs read them, and notes which programs have yet to take
+// what is new.
 func (t *taker) layOut(b *bundle.Bundle, have map[string]string, trust clusterpart.Authorities) error {
 	share, err := pki.ShareOf(t.cluster, t.node)
 	if err != nil {

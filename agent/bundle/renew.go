@@ -41,8 +41,8 @@ const (
 )
 
 // Renew looks at the node's bundle and certificates again, takes a newer bundle that the operator sent, has masters
-// make what is due, and has the programs take what is new. It goes on for as long as a certificate has ended that a master
-// could make.
+// make what is due, and has the programs take what is new. It goes on for as long as a certificate has ended that a
+// master could make.
 func Renew(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
 	for {

@@ -156,7 +156,8 @@ func TestAMachineThatIsNoNodeTakesNoBundle(t *testing.T) {
 	require.NoDirExists(t, m.Root.At(paths.Secrets))
 }
 
-// A master whose bundle is older than its certificates last makes them again, keeps them, and gives them to its programs.
+// A master whose bundle is older than its certificates last makes them again, keeps them, and gives them to its
+// programs.
 func TestACertificateThatEndedIsMadeAgainAndKept(t *testing.T) {
 	m, _ := nodetest.New(t, 3)
 	nodetest.Is(t, m, "node-00001")

@@ -1,5 +1,5 @@
-// Package clusterpart reads the verified cluster part of the image: the identity index and what is compiled for this node.
-// It never parses the YAML of the cluster.
+// Package clusterpart reads the verified cluster part of the image: the identity index and what is compiled for this
+// node. It never parses the YAML of the cluster.
 package clusterpart
 
 import (
@@ -33,11 +33,11 @@ const (
 // Part is a mounted cluster part.
 type Part struct {
 	Dir string
-	// Trust holds the public half of the cluster's keys as the node has it since it took its bundle, which may be newer than the
-	// part's own; it may be missing.
+	// Trust holds the public half of the cluster's keys as the node has it since it took its bundle, which may be newer
+	// than the part's own; it may be missing.
 	Trust string
-	// Slow is by how much the machine is slower than others, as whoever started it says; 0 when nobody does. All machines of a
-	// cluster have to be told the same, as one holds the leases of others to its own times.
+	// Slow is by how much the machine is slower than others, as whoever started it says; 0 when nobody does. All machines
+	// of a cluster have to be told the same, as one holds the leases of others to its own times.
 	Slow int
 }
 

@@ -197,8 +197,8 @@ func (a *agent) watchUnits() {
 	a.units = slices.Concat(a.every, a.roleUnits)
 }
 
-// unitsOf are the units that are active when a role is up. What a timer, socket or path of a role of the configuration's
-// own starts is not among them: it runs now and then, and systemd tells when it fails.
+// unitsOf are the units that are active when a role is up. What a timer, socket or path of a role of the
+// configuration's own starts is not among them: it runs now and then, and systemd tells when it fails.
 func unitsOf(c *facts.Cluster, name string) []string {
 	l := services.Of(c)
 	row, _ := l.Lookup(name)

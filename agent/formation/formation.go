@@ -1,17 +1,18 @@
-// Package formation is how the members of a quorum service (etcd, Kafka's controllers, Ceph's monitors) agree that all of them
-// are empty before one quorum is formed, and how a member that lost its data joins the quorum that is there and never forms
-// a second.
+// Package formation is how the members of a quorum service (etcd, Kafka's controllers, Ceph's monitors) agree that all
+// of them are empty before one quorum is formed, and how a member that lost its data joins the quorum that is there and
+// never forms a second.
 //
 // # What can go wrong without it
 //
-// A member with an empty disk cannot tell by itself a first boot from a lost disk, and the services cannot either: an empty
-// Kafka controller that is formatted as one of the first voters can win an election and make an empty cluster of a full one;
-// a monitor that forms alone gives out a map that nobody else has. So every member asks, by mTLS, before it makes any data.
+// A member with an empty disk cannot tell by itself a first boot from a lost disk, and the services cannot either: an
+// empty Kafka controller that is formatted as one of the first voters can win an election and make an empty cluster of
+// a full one; a monitor that forms alone gives out a map that nobody else has. So every member asks, by mTLS, before it
+// makes any data.
 //
 // # Protocol
 //
-// Each member keeps one small file (State) on its state partition, which only its own gate writes, and which
-// the node's API (package nodeapi) serves to the other members to read. The gate runs before the service starts (Enter):
+// Each member keeps one small file (State) on its state partition, which only its own gate writes, and which the node's
+// API (package nodeapi) serves to the other members to read. The gate runs before the service starts (Enter):
 //
 //   - A member with data runs. Nobody is asked, so a cluster that comes back from a power cut needs no quorum for this.
 //   - A member that had data and has none has lost it: it takes a new nonce and joins.
@@ -27,24 +28,26 @@
 //
 // # Why it is safe
 //
-// Claim: when a writer A with nonce a writes a record, no other member of its list holds another record or data. Each of them,
-// X, answered during the life of a that it had neither and followed a. To have one by now, X must have taken over a record
-// of another nonce a' of A since then, hence have followed a' since then. X follows what A says in a round of questions,
-// its rounds come one after the other, and A said nothing but a between X's answer and now. So it has not.
+// Claim: when a writer A with nonce a writes a record, no other member of its list holds another record or data. Each
+// of them, X, answered during the life of a that it had neither and followed a. To have one by now, X must have taken
+// over a record of another nonce a' of A since then, hence have followed a' since then. X follows what A says in a
+// round of questions, its rounds come one after the other, and A said nothing but a between X's answer and now. So it
+// has not.
 //
-// It follows that there is one record at a time: a member that lost its data comes back with another nonce, so no earlier
-// record lets it form, and it finds either all others empty or a reason to join. It does not matter when a machine stops,
-// is wiped, or which machines reach each other: what a member has not heard, it waits for. Nothing depends on clocks.
+// It follows that there is one record at a time: a member that lost its data comes back with another nonce, so no
+// earlier record lets it form, and it finds either all others empty or a reason to join. It does not matter when a
+// machine stops, is wiped, or which machines reach each other: what a member has not heard, it waits for. Nothing
+// depends on clocks.
 //
 // A nonce is good for one initial list: with another list the member draws another. So no two writers, of two
-// configurations, get the same nonce of a member. While configurations differ, a writer may still write a record whose other
-// members have moved on; it then holds a record that nobody else can take over, which is no quorum but where the list has one
-// member.
+// configurations, get the same nonce of a member. While configurations differ, a writer may still write a record whose
+// other members have moved on; it then holds a record that nobody else can take over, which is no quorum but where the
+// list has one member.
 //
 // # What it does not do
 //
-// It does not heal a quorum that lost its majority, or one in whose first minutes most members were wiped: all that are left
-// wait or join, and an operator decides (Force). It does not move data and starts no service.
+// It does not heal a quorum that lost its majority, or one in whose first minutes most members were wiped: all that are
+// left wait or join, and an operator decides (Force). It does not move data and starts no service.
 package formation
 
 import (

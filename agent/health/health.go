@@ -1,6 +1,6 @@
-// Package health says how this node is, as a list of conditions, each with a reason: what the node's API answers to
-// GET /v1/health. It looks at what the agent has found out (the status line) and at little else, changes nothing, and needs no
-// privileges.
+// Package health says how this node is, as a list of conditions, each with a reason: what the node's API answers to GET
+// /v1/health. It looks at what the agent has found out (the status line) and at little else, changes nothing, and needs
+// no privileges.
 package health
 
 import (
@@ -155,8 +155,8 @@ func partition(in Input) (nodeapi.State, string) {
 	return nodeapi.OK, strings.TrimSpace(s.Kind + " " + s.Device)
 }
 
-// What is left of a file system: little is both a share, in percent, and an amount, in bytes. A share alone would be much of a large
-// disk, and an amount alone much of a small one.
+// What is left of a file system: little is both a share, in percent, and an amount, in bytes. A share alone would be
+// much of a large disk, and an amount alone much of a small one.
 const (
 	lowShare, lowBytes     = 15, 4 << 30
 	leastShare, leastBytes = 5, 1 << 30

@@ -19,8 +19,8 @@ type Manifests struct {
 	Unknown string
 }
 
-// ManifestsOf reads the file in which a master leaves that; nil where the configuration has no such objects, and
-// nothing is left of former ones, or the node is no master. has says whether the configuration has some.
+// ManifestsOf reads the file in which a master leaves that. It is nil on nodes that are no masters, and where the
+// configuration is without such objects and all former ones are gone. has says whether the configuration has some.
 func ManifestsOf(path string, n *facts.Node, has bool) *Manifests {
 	if !slices.Contains(n.Roles, "control-plane") {
 		return nil

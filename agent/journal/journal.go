@@ -1,6 +1,6 @@
 // Package journal answers GET /v1/logs of the node's API: the journal of a unit, one JSON object for each entry, as
-// journalctl(1) writes it. It runs journalctl, which reads with the rights of the group systemd-journal; reading the files
-// by ourselves would take cgo, or their format (systemd's JOURNAL_FILE_FORMAT) a second time.
+// journalctl(1) writes it. It runs journalctl, which reads with the rights of the group systemd-journal; reading the
+// files by ourselves would take cgo, or their format (systemd's JOURNAL_FILE_FORMAT) a second time.
 package journal
 
 import (
@@ -111,7 +111,8 @@ func (j *Reader) fail(w http.ResponseWriter, text string) {
 	http.Error(w, "this node cannot read its journal: "+text, http.StatusInternalServerError)
 }
 
-// copyEntries writes line by line, so that nothing else comes between the parts of one, and leaves out what is too long.
+// copyEntries writes line by line, so that nothing else comes between the parts of one, and leaves out what is too
+// long.
 func copyEntries(to *writer, from io.Reader) error {
 	in := bufio.NewReaderSize(from, nodeapi.MaxEntry)
 	skipping := false

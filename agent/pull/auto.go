@@ -27,8 +27,8 @@ import (
 const keepFor = 24 * time.Hour
 
 // Look looks for an update where cluster.yaml says (updates.from), and has it taken for the next start. What the
-// cluster has of it already comes from its nodes. An update that is not there, or not taken, is no error: it is said
-// where the status finds it.
+// cluster has of it already comes from its nodes. An update that is missing or refused is said
+// where the status finds it; errors are for the rest.
 func Look(ctx context.Context, m *node.Machine) error {
 	c, n, err := m.Self()
 	if err != nil {

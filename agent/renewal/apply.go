@@ -43,8 +43,8 @@ type Applier struct {
 	Every time.Duration
 }
 
-// Apply works off what is pending, one program at a time, first those that wait for nobody. It returns when nothing is pending,
-// or with what could not be done; that stays pending.
+// Apply works off what is pending, one program at a time, first those that wait for nobody. It returns when nothing is
+// pending, or with what could not be done; that stays pending.
 func (a *Applier) Apply(ctx context.Context) error {
 	var failed []error
 	tried := map[string]bool{}
@@ -115,7 +115,8 @@ func (a *Applier) one(ctx context.Context, name string, p Pending) error {
 	return a.done(name, p, true)
 }
 
-// done takes a program off the list, unless something else has changed meanwhile. did tells that something was done for it.
+// done takes a program off the list, unless something else has changed meanwhile. did tells that something was done for
+// it.
 func (a *Applier) done(name string, p Pending, did bool) error {
 	return a.File.Change(func(s *State) {
 		if s.Pending[name].Since <= p.Since {
@@ -140,8 +141,9 @@ func (a *Applier) turn(name, turn string) error {
 	})
 }
 
-// awaitTurn returns when no other node restarts the program and it runs on all of them; this node's turn is then TurnDoing. Two nodes
-// are never there at once: each first says that it is, and then asks the others, so that of two the later one sees the other.
+// awaitTurn returns when no other node restarts the program and it runs on all of them; this node's turn is then
+// TurnDoing. Two nodes are never there at once: each first says that it is, and then asks the others, so that of two
+// the later one sees the other.
 func (a *Applier) awaitTurn(ctx context.Context, name, unit string, others []string) error {
 	said := ""
 	for {

@@ -11,8 +11,8 @@ import (
 	"spore/services/service"
 )
 
-// Programs is the table of how programs take what is new, with the rows of the services. A secret that is no certificate is
-// taken by a restart, always.
+// Programs is the table of how programs take what is new, with the rows of the services. A secret that is no
+// certificate is taken by a restart, always.
 //
 // What it says of a program was read in the program's source and is tried by test/services.
 func Programs(l *services.List) []service.Renewal {
@@ -46,8 +46,8 @@ func Entries(share pki.Share) map[string]bool {
 	return out
 }
 
-// Plan says how the programs of a node take what is new: secrets by program, and files of paths.Trust. Programs that read by
-// themselves are not in it.
+// Plan says how the programs of a node take what is new: secrets by program, and files of paths.Trust. Programs that
+// read by themselves are not in it.
 func Plan(l *services.List, share pki.Share, secrets map[string][]string, trust, programs []string) map[string]service.Way {
 	leaves, out := Entries(share), map[string]service.Way{}
 	for _, name := range programs {

@@ -1,5 +1,5 @@
-// Package secrets lays the secrets of the node's bundle into files that units load as credentials (LoadCredential=), one
-// directory for each program.
+// Package secrets lays the secrets of the node's bundle into files that units load as credentials (LoadCredential=),
+// one directory for each program.
 package secrets
 
 import (
@@ -15,9 +15,9 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// Install makes dir hold exactly those secrets that wanted names by program: one directory for each, readable by root alone,
-// so that a program is given its own secrets and no other. What nobody wants is not written. changed lists, by program, the
-// secrets that are not as they were.
+// Install makes dir hold exactly those secrets that wanted names by program: one directory for each, readable by root
+// alone, so that a program is given its own secrets and no other. What nobody wants is not written. changed lists, by
+// program, the secrets that are not as they were.
 func Install(dir string, have map[string]string, wanted map[string][]string) (changed map[string][]string, err error) {
 	if err := privateDir(dir); err != nil {
 		return nil, fmt.Errorf("install secrets: %w", err)

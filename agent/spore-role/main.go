@@ -1,5 +1,6 @@
 // Command spore-role is the part of the agent that renders the files of a role that a configuration has of its own,
-// from templates, and that asks it for its health by a command. Only images with such a role have it: the agent of others has no templates in it.
+// from templates, and that asks it for its health by a command. Only images with such a role have it: the agent of
+// others has no templates in it.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package systemfiles derives this node's files under /etc from the cluster part and the identity: names, resolvers, time servers,
-// kernel parameters and /etc/cluster-config. /etc is volatile, so everything is written again at each boot and cannot drift.
-// Network interfaces are package network's.
+// Package systemfiles derives this node's files under /etc from the cluster part and the identity: names, resolvers,
+// time servers, kernel parameters and /etc/cluster-config. /etc is volatile, so everything is written again at each
+// boot and cannot drift. Network interfaces are package network's.
 package systemfiles
 
 import (
@@ -77,9 +77,9 @@ func Write(in Input) error {
 	return linkNodeFile(in)
 }
 
-// linkNodeFile has current-node.yaml lead to the node's file in nodes/. A node may do without one. For such a node the link leads to
-// the shortest file that means the same, so that readers find a document of one form on every node. It lies outside of nodes/,
-// which is the folder that the user wrote.
+// linkNodeFile has current-node.yaml lead to the node's file in nodes/. A node may do without one. For such a node the
+// link leads to the shortest file that means the same, so that readers find a document of one form on every node. It
+// lies outside of nodes/, which is the folder that the user wrote.
 func linkNodeFile(in Input) error {
 	target := "nodes/" + in.Node.Name + ".yaml"
 	_, err := os.Stat(in.Root.At(in.Part + "/" + target))
@@ -217,8 +217,8 @@ func timesyncd(servers []string) string {
 	return "[Time]\nNTP=" + strings.Join(servers, " ") + "\n"
 }
 
-// podSysctl is what nodes with pods have besides overlay/usr/lib/sysctl.d/50-spore.conf. It is embedded, and not in overlay/,
-// since only some nodes of an image have it.
+// podSysctl is what nodes with pods have besides overlay/usr/lib/sysctl.d/50-spore.conf. It is embedded, and not in
+// overlay/, since only some nodes of an image have it.
 //
 //go:embed pods.conf
 var podSysctl string

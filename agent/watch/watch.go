@@ -19,8 +19,9 @@ const (
 	Quiet   = 200 * time.Millisecond
 	Longest = 2 * time.Second
 	// Starting is when the picture is taken again while the boot is not done: systemd does not announce its end to those
-	// who have no bus. As long as nothing changes each time is twice as long as the one before, up to Waiting: a node may wait
-	// for another one, or for its owner, for days. Settled is how often it is taken afterwards, should a signal be lost.
+	// who have no bus. As long as nothing changes each time is twice as long as the one before, up to Waiting: a node may
+	// wait for another one, or for its owner, for days. Settled is how often it is taken afterwards, should a signal be
+	// lost.
 	Starting = time.Second
 	Waiting  = 16 * time.Second
 	Settled  = time.Minute

@@ -64,8 +64,8 @@ func (p *Package) because(i *rootfs.Image) error {
 	return nil
 }
 
-// leftOutPackages says what leads to a package when none of those that are in the image does: one that was resolved, and left
-// out as a whole. The image has no record of what those need.
+// leftOutPackages says what leads to a package when none of those that are in the image does: one that was resolved,
+// and left out as a whole. The image has no record of what those need.
 func leftOutPackages(list []manifest.Package, needs map[string][]string) []string {
 	var out []string
 	for _, p := range list {
@@ -84,8 +84,8 @@ func has(m map[string]string, name string) bool {
 	return ok
 }
 
-// dependencies reads which packages of the image each one needs: those that are there of all alternatives, by their own names
-// or by what they provide. Essential packages (Debian Policy 3.8) are there without being needed.
+// dependencies reads which packages of the image each one needs: those that are there of all alternatives, by their own
+// names or by what they provide. Essential packages (Debian Policy 3.8) are there without being needed.
 func dependencies(i *rootfs.Image) (needs map[string][]string, essential []string, err error) {
 	data, err := i.Root.ReadFile(recipe.StatusPath, maxStatus)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,8 +136,8 @@ func relations(field string) []string {
 	return out
 }
 
-// servicesOf is the list of the image's cluster; ours where its cluster part is empty, or of a form that this program does
-// not read.
+// servicesOf is the list of the image's cluster; ours where its cluster part is empty, or of a form that this program
+// does not read.
 func servicesOf(i *rootfs.Image) (*services.List, error) {
 	if i.Manifest.ConfigFormat != services.Format() {
 		return services.Ours(), nil

@@ -1,5 +1,5 @@
-// Package explainfile tells where a file of an image comes from: what it is, the package, payload or file of ours that brings
-// it, who asked for that, and of a path that is not there, why it was left out. It reads only the image.
+// Package explainfile tells where a file of an image comes from: what it is, the package, payload or file of ours that
+// brings it, who asked for that, and of a path that is not there, why it was left out. It reads only the image.
 package explainfile
 
 import (

@@ -1,7 +1,9 @@
-// Package lock is the file image.lock: what an image is made of, down to the hash of every input, in a form that people can
-// review line by line and that a later build can be held to. It holds no content of the configuration, no clock and no place.
+// Package lock is the file image.lock: what an image is made of, down to the hash of every input, in a form that people
+// can review line by line and that a later build can be held to. It holds no content of the configuration, no clock and
+// no place.
 //
-// It reads, writes and compares the file. What goes into it, and a build that takes only what it names, are the pipeline's.
+// It reads, writes and compares the file. What goes into it, and a build that takes only what it names, are the
+// pipeline's.
 package lock
 
 import (
@@ -114,7 +116,8 @@ type Program struct {
 	Mode string `yaml:"mode,omitempty"`
 }
 
-// Image is a container image. A reference names its content by a digest; an archive is named by its file and has a hash.
+// Image is a container image. A reference names its content by a digest; an archive is named by its file and has a
+// hash.
 type Image struct {
 	Name   string `yaml:"name"`
 	SHA256 string `yaml:"sha256,omitempty"`

@@ -20,8 +20,8 @@ import (
 	"spore/services/service"
 )
 
-// Missing tells what a configuration needs and a root does not have, each with the entry that asks for it. folder is the
-// configuration folder, which has the archives of container images.
+// Missing tells what a configuration needs and a root does not have, each with the entry that asks for it. folder is
+// the configuration folder, which has the archives of container images.
 func Missing(c *cluster.Config, root *manifest.Manifest, folder fs.FS) (check.Report, error) {
 	m := missing{config: c, root: root, packages: map[string]bool{}}
 	for _, p := range root.Packages {
@@ -193,7 +193,8 @@ func (m *missing) service(p service.Program) string {
 	return ""
 }
 
-// images compares container images: references by themselves, since they name their content, and archives by their digest.
+// images compares container images: references by themselves, since they name their content, and archives by their
+// digest.
 func (m *missing) images(folder fs.FS) error {
 	names, _ := ContainerImages(m.config)
 	for i, name := range names {
@@ -266,8 +267,8 @@ func join(what string, names []string) string {
 	return what + " " + strings.Join(names, ", ")
 }
 
-// Unneeded are programs that a root has and the configuration does not need, sorted. They do no harm: no role starts them.
-// `spore build` would leave them out.
+// Unneeded are programs that a root has and the configuration does not need, sorted. They do no harm: no role starts
+// them. `spore build` would leave them out.
 func Unneeded(c *cluster.Config, root *manifest.Manifest) []string {
 	needed := map[string]bool{}
 	for _, p := range Programs(c) {

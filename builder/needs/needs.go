@@ -69,7 +69,8 @@ func Programs(c *cluster.Config) []service.Program {
 	return out
 }
 
-// Packages are the Debian packages that the configuration asks for, without what those depend on; some may be there twice.
+// Packages are the Debian packages that the configuration asks for, without what those depend on; some may be there
+// twice.
 func Packages(c *cluster.Config) ([]string, error) {
 	list, err := recipe.BasePackages(c.Image.Kernel)
 	if err != nil {
@@ -89,8 +90,8 @@ func Packages(c *cluster.Config) ([]string, error) {
 	return list, nil
 }
 
-// ContainerImages are the references and archives that the root carries for Kubernetes, as services/kubernetes.yaml names
-// them, and whether there are any at all: the pause image is in every root with Kubernetes.
+// ContainerImages are the references and archives that the root carries for Kubernetes, as services/kubernetes.yaml
+// names them, and whether there are any at all: the pause image is in every root with Kubernetes.
 func ContainerImages(c *cluster.Config) (names []string, some bool) {
 	if !slices.ContainsFunc(Programs(c), func(p service.Program) bool { return p.Name == imagesProgram }) {
 		return nil, false

@@ -1,5 +1,5 @@
-// Package origins is the table by which an image tells where each of its files comes from, and what was left out of it and
-// why. It lies in the root itself, so that an image needs nothing beside it to be accountable.
+// Package origins is the table by which an image tells where each of its files comes from, and what was left out of it
+// and why. It lies in the root itself, so that an image needs nothing beside it to be accountable.
 //
 // The table names no paths: the origins follow the order of a walk through the root, a directory before its content and
 // names sorted by their bytes. Of 10,000 files it takes about 20 KiB of a compressed root.

@@ -90,8 +90,8 @@ func (c compiler) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// listStale lists the packages that are not in the go command's own cache. It is for telling how far the compiler is: where
-// they cannot be listed, the build that follows says why.
+// listStale lists the packages that are not in the go command's own cache. It is for telling how far the compiler is:
+// where they cannot be listed, the build that follows says why.
 func (c compiler) listStale(ctx context.Context, pkg string, m *meter) []string {
 	args := append([]string{"list"}, c.options...)
 	cmd := exec.CommandContext(ctx, c.command, append(args, "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", pkg)...)
@@ -107,7 +107,8 @@ func (c compiler) listStale(ctx context.Context, pkg string, m *meter) []string 
 	return list
 }
 
-// build compiles and links. -v has the go command name each package; it is not among the flags, as it changes no program.
+// build compiles and links. -v has the go command name each package; it is not among the flags, as it changes no
+// program.
 func (c compiler) build(ctx context.Context, pkg, out string, m *meter) error {
 	args := append([]string{"build", "-o", out}, c.options...)
 	if len(c.stale) > 0 {

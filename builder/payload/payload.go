@@ -2,9 +2,9 @@
 // go.mod and go.sum or one set of jars with pom.xml and pom.sum each, and our own agent and stage1.
 //
 // A compiled program is a function of its module's files, the Go toolchain and the flags. It is kept in the store under
-// their hash, so that pins which have not changed cost reading a few small files. Every module that the compiler sees is
-// verified against go.sum by the go command. Jars come through Maven and are verified against pom.sum here. This package
-// does not fetch release binaries, and it compiles neither C nor Java.
+// their hash, so that pins which have not changed cost reading a few small files. Every module that the compiler sees
+// is verified against go.sum by the go command. Jars come through Maven and are verified against pom.sum here. This
+// package does not fetch release binaries, and it compiles neither C nor Java.
 package payload
 
 import (
@@ -32,7 +32,8 @@ import (
 // version is part of each key; it changes when the flags or the environment below do.
 const version = "go-program 3"
 
-// flags are the command and the options that every program is built with: nothing of the build machine reaches the output.
+// flags are the command and the options that every program is built with: nothing of the build machine reaches the
+// output.
 var flags = []string{"build", "-trimpath", "-buildvcs=false"}
 
 // WithoutDWARF has the compiler make no debug information: it takes a sixth of its time, and the linker leaves it out
@@ -59,8 +60,8 @@ type Options struct {
 	Hashes *stamp.Hashes
 	// Folder is the configuration folder, for programs of the user's own.
 	Folder fs.FS
-	// Transport fetches what programs of the user's own name by a URL; nil takes only what is in the store, and keeps the go
-	// command from fetching modules for them.
+	// Transport fetches what programs of the user's own name by a URL; nil takes only what is in the store, and keeps the
+	// go command from fetching modules for them.
 	Transport http.RoundTripper
 	// Toolchain compiles programs of the user's own whose go.mod names none, such as go1.26.8; the go command's own
 	// version when empty.
@@ -76,8 +77,8 @@ type Program struct {
 	Name string
 	// Payload is the payload that it belongs to; empty for our own.
 	Payload string
-	// Version is the version of the module that the payload is named after, empty where payload.yaml names none; a jar's is
-	// its own.
+	// Version is the version of the module that the payload is named after, empty where payload.yaml names none; a jar's
+	// is its own.
 	Version string
 	// Artifact is what a jar is in a Maven repository, nil for what is none.
 	Artifact *Artifact
@@ -147,9 +148,9 @@ func (f fileContent) Open() (io.ReadCloser, error) { return os.Open(f.path) }
 // OfJars reports whether the payload in dir is one of jars.
 func OfJars(dir string) bool { return exists(os.DirFS(dir), PomFile) }
 
-// Build makes the programs of a payload, which is named after its directory under payloads/. Where that has a pom.xml, they
-// are jars. Else it is the root of a Go module, and they are what payload.yaml lists, or the module's one main package as
-// /usr/bin/NAME.
+// Build makes the programs of a payload, which is named after its directory under payloads/. Where that has a pom.xml,
+// they are jars. Else it is the root of a Go module, and they are what payload.yaml lists, or the module's one main
+// package as /usr/bin/NAME.
 func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Program, error) {
 	name := filepath.Base(dir)
 	if OfJars(dir) {
@@ -341,8 +342,9 @@ func Toolchain(dir string) (string, error) {
 	return toolchainLine(mod), err
 }
 
-// installed is the version of the go command, where that is new enough for a go.mod to be compiled by it; else empty. It is
-// read from the program's own file: to run it takes a third of the time of a build that finds everything in the store.
+// installed is the version of the go command, where that is new enough for a go.mod to be compiled by it; else empty.
+// It is read from the program's own file: to run it takes a third of the time of a build that finds everything in the
+// store.
 func installed(command string, mod []byte) string {
 	file, err := exec.LookPath(command)
 	if err != nil {

@@ -231,8 +231,8 @@ func sourceFiles(files fs.FS) ([]sourceFile, error) {
 	return out, nil
 }
 
-// lockedSource hashes units and overlay. Of a file's mode counts what the root takes of it: its type, and whether its owner
-// may execute it. All else is a matter of the umask.
+// lockedSource hashes units and overlay. Of a file's mode counts what the root takes of it: its type, and whether its
+// owner may execute it. All else is a matter of the umask.
 func (b *build) lockedSource() ([]lock.File, error) {
 	var out []lock.File
 	for name, files := range map[string]fs.FS{"units": source.Units(b.Source), "overlay": source.Overlay(b.Source)} {

@@ -83,8 +83,8 @@ func (b *build) unitNames() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// commands are the programs that a unit runs with all its drop-ins. A masked unit runs none; those of a unit with a second
-// name are counted by its first.
+// commands are the programs that a unit runs with all its drop-ins. A masked unit runs none; those of a unit with a
+// second name are counted by its first.
 func (b *build) commands(unit string) ([]unitCommand, error) {
 	var files []string
 	for _, dir := range unitDirs {
@@ -195,8 +195,8 @@ func parseCommands(line string) ([]unitCommand, error) {
 	return out, nil
 }
 
-// commandWords splits a command line at blanks outside of quotes. Of escapes, it reads those that keep a character what it
-// is, since no path of a program needs another.
+// commandWords splits a command line at blanks outside of quotes. Of escapes, it reads those that keep a character what
+// it is, since no path of a program needs another.
 func commandWords(line string) ([]string, error) {
 	var out []string
 	var word strings.Builder

@@ -219,8 +219,8 @@ func serviceDrops(l *services.List) []drop {
 	return out
 }
 
-// dropFiles removes unusedFiles and serviceDrops, but those of packages that image.yaml names. keepPaths of image.yaml, which may name
-// none that decides how a machine starts, goes first.
+// dropFiles removes unusedFiles and serviceDrops, but those of packages that image.yaml names. keepPaths of image.yaml,
+// which may name none that decides how a machine starts, goes first.
 func dropFiles(b *build) error {
 	b.sparing = true
 	defer func() { b.sparing = false }()

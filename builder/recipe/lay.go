@@ -32,8 +32,8 @@ func layOverlay(b *build) error {
 	})
 }
 
-// layUnits puts our units into /etc/systemd/system, and presets where presets are read. Units of programs that are not in
-// the image, and targets of roles that it cannot run, are left out.
+// layUnits puts our units into /etc/systemd/system, and presets where presets are read. Units of programs that are not
+// in the image, and targets of roles that it cannot run, are left out.
 func layUnits(b *build) error {
 	absent := b.absentUnits()
 	return b.layFS(b.opts.Units, "unit", func(name string) string {

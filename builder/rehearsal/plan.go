@@ -1,8 +1,9 @@
-// Package rehearsal plans machines that are like those of a cluster, and keeps what they leave behind: each node's cards with
-// their MACs, its disks with the names that its node file selects them by, its memory, its place on the network.
+// Package rehearsal plans machines that are like those of a cluster, and keeps what they leave behind: each node's
+// cards with their MACs, its disks with the names that its node file selects them by, its memory, its place on the
+// network.
 //
-// It starts nothing and knows nothing of consoles: package vm runs what it plans. It cannot make every disk that a selector
-// can name; Machine.Missing says which.
+// It starts nothing and knows nothing of consoles: package vm runs what it plans. It cannot make every disk that a
+// selector can name; Machine.Missing says which.
 package rehearsal
 
 import (
@@ -75,8 +76,8 @@ func Plan(c *facts.Cluster, all []facts.Node, names []string) ([]Machine, error)
 	return out, nil
 }
 
-// network is the IPv4 network of the nodes with the addresses of this host in it: two at each node's gateway, and that of
-// its own station (package station).
+// network is the IPv4 network of the nodes with the addresses of this host in it: two at each node's gateway, and that
+// of its own station (package station).
 type network struct {
 	prefix                       netip.Prefix
 	gateway, nameserver, station netip.Addr
@@ -121,16 +122,16 @@ func plan(c *facts.Cluster, all []facts.Node) (*network, error) {
 		}
 		*host.of = a
 	}
-	// Before any node that DHCP gives an address, so that it is the same whichever nodes are started. A network that is full
-	// has no room for it, and does without.
+	// Before any node that DHCP gives an address, so that it is the same whichever nodes are started. A network that is
+	// full has no room for it, and does without.
 	if a, err := n.take(nil); err == nil {
 		n.station = a
 	}
 	return n, nil
 }
 
-// Station is who this host is in the network of the nodes: its address there, with the network's prefix, and its card. Both are
-// the same for all that rehearse the cluster.
+// Station is who this host is in the network of the nodes: its address there, with the network's prefix, and its card.
+// Both are the same for all that rehearse the cluster.
 func Station(c *facts.Cluster, all []facts.Node) (netip.Prefix, net.HardwareAddr, error) {
 	n, err := plan(c, all)
 	if err != nil {
@@ -193,8 +194,8 @@ func last(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// cards are a node's cards on the network of all nodes and, behind a cable of its own, the user-mode network that gives its
-// address or host name to a node that is known by it, and leads to its ports.
+// cards are a node's cards on the network of all nodes and, behind a cable of its own, the user-mode network that gives
+// its address or host name to a node that is known by it, and leads to its ports.
 func (n *network) cards(c *facts.Cluster, node *facts.Node) ([]vm.NIC, error) {
 	var out []vm.NIC
 	macs := cardsOf(node)
@@ -281,7 +282,8 @@ func ports(c *facts.Cluster, n *facts.Node) []string {
 	return out
 }
 
-// Memory is how much memory in MiB a node is given that nobody says otherwise of: what its roles took in tests, and room.
+// Memory is how much memory in MiB a node is given that nobody says otherwise of: what its roles took in tests, and
+// room.
 func Memory(c *facts.Cluster, n *facts.Node) int {
 	const system, least = 512, 1024
 	sum := system

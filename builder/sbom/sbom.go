@@ -1,9 +1,9 @@
 // Package sbom writes the bill of materials of an image in two forms: CycloneDX 1.6 JSON (ECMA-424) and SPDX 2.3 JSON.
 //
-// Both have the same parts: the Debian packages that the image has files of, the programs and jars that are none, the Go
-// modules and the standard library inside each program, the artifacts that a jar says to hold inside, container images, and the files of the user's own in
-// overlay/ and units/.
-// The single files of packages are not in them: the manifest has those. What is inside a container image is not known here.
+// Both have the same parts: the Debian packages that the image has files of, the programs and jars that are none, the
+// Go modules and the standard library inside each program, the artifacts that a jar says to hold inside, container
+// images, and the files of the user's own in overlay/ and units/. The single files of packages are not in them: the
+// manifest has those. What is inside a container image is not known here.
 //
 // Nothing in either form is random: the same manifest gives the same bytes. Times are the time of the build.
 package sbom
@@ -112,8 +112,8 @@ func (d *document) addPackages(m manifest.Manifest) {
 	d.parts[at], d.top = system, append(d.top, system.ref)
 }
 
-// DebianURL is the package URL of a Debian package of an image (purl-spec, PURL-TYPES, deb). The qualifier upstream, with
-// the source package where it has another name or version, and a distro of name and number are what grype goes by.
+// DebianURL is the package URL of a Debian package of an image (purl-spec, PURL-TYPES, deb). The qualifier upstream,
+// with the source package where it has another name or version, and a distro of name and number are what grype goes by.
 func DebianURL(m manifest.Manifest, p manifest.Package) string {
 	distro := m.Suite
 	if major, _, _ := strings.Cut(m.DebianVersion, "."); major != "" {
@@ -169,7 +169,8 @@ func (d *document) addPayload(p manifest.Payload, seen map[string]bool) {
 	}
 	if p.GoVersion != "" {
 		c.kind = programKind
-		// Of a development version such as "devel go1.27-abc" or one with experiments, the first word that is a version counts.
+		// Of a development version such as "devel go1.27-abc" or one with experiments, the first word that is a version
+		// counts.
 		for _, word := range strings.Fields(p.GoVersion) {
 			if version, ok := strings.CutPrefix(word, "go"); ok {
 				url := GolangURL("stdlib", version)
@@ -208,7 +209,8 @@ func GolangURL(module, version string) string {
 	return canonical(purl.NewPackageURL(purl.TypeGolang, strings.TrimSuffix(namespace, "/"), name, version, nil, ""))
 }
 
-// ociURL is the package URL of a container image (purl-spec, PURL-TYPES, oci); it is empty for an image that came from no registry.
+// ociURL is the package URL of a container image (purl-spec, PURL-TYPES, oci); it is empty for an image that came from
+// no registry.
 func ociURL(i manifest.Image) string {
 	name, digest, ok := strings.Cut(i.From, "@")
 	if !ok || digest != i.Digest {

@@ -25,7 +25,8 @@ var purposes = map[kind]string{
 // holding is how a part has what is inside it (11.1); a program has its modules linked in.
 var holding = map[kind]string{programKind: common.TypeRelationshipStaticLink}
 
-// SPDX writes the bill of materials of the image that a manifest describes as SPDX 2.3 JSON. name is that of the cluster.
+// SPDX writes the bill of materials of the image that a manifest describes as SPDX 2.3 JSON. name is that of the
+// cluster.
 func SPDX(w io.Writer, m manifest.Manifest, name string) error {
 	d, err := newDocument(m, name)
 	if err != nil {

@@ -150,8 +150,8 @@ func (t *Tree) resolve(p string, last bool) (string, error) {
 	return cur, nil
 }
 
-// resolved reports whether a path is what resolve would make of it, as nearly all are: the parent of what the tree holds is
-// a directory under its own path.
+// resolved reports whether a path is what resolve would make of it, as nearly all are: the parent of what the tree
+// holds is a directory under its own path.
 func (t *Tree) resolved(p string, last bool) bool {
 	if last {
 		if n := t.nodes[p]; n != nil {
@@ -173,8 +173,8 @@ func (t *Tree) resolved(p string, last bool) bool {
 	return n == nil || n.Type != Symlink || !last
 }
 
-// Add puts an inode at a path and makes missing parents (0755, root). A directory onto a directory takes the new owner and
-// mode; anything else replaces what is there. A directory never replaces a symbolic link to a directory, and a
+// Add puts an inode at a path and makes missing parents (0755, root). A directory onto a directory takes the new owner
+// and mode; anything else replaces what is there. A directory never replaces a symbolic link to a directory, and a
 // directory with content is never replaced by a file: that is an error.
 func (t *Tree) Add(p string, n *Inode) error {
 	p, err := t.Resolve(p)

@@ -26,16 +26,16 @@ func tpmArgs(socket string) []string {
 	}
 }
 
-// tpm is a TPM 2.0 that swtpm emulates. It is a process of its own that ends with its machine; what it must remember is in
-// a folder, so that the same TPM is there at the next start.
+// tpm is a TPM 2.0 that swtpm emulates. It is a process of its own that ends with its machine; what it must remember is
+// in a folder, so that the same TPM is there at the next start.
 type tpm struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	done   chan struct{}
 }
 
-// startTPM runs the emulator with its state in dir, which is made when it is not there. It listens on the socket when the
-// call returns.
+// startTPM runs the emulator with its state in dir, which is made when it is not there. It listens on the socket when
+// the call returns.
 func startTPM(dir, socket string) (*tpm, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("folder for the TPM: %w", err)

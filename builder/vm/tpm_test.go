@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A key of the endorsement hierarchy is derived from a seed that a TPM keeps for its whole life: the same key is the same
-// TPM (TPM 2.0 Library, Part 1, 14.4).
+// A key of the endorsement hierarchy is derived from a seed that a TPM keeps for its whole life: the same key is the
+// same TPM (TPM 2.0 Library, Part 1, 14.4).
 func TestTheSameFolderIsTheSameTPM(t *testing.T) {
 	dir := t.TempDir()
 	first := endorsementKey(t, filepath.Join(dir, "a", "tpm"))

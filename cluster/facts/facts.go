@@ -53,8 +53,8 @@ type Cluster struct {
 }
 
 // Roles are the roles that a configuration has of its own, with the list of services in which they have rows. Package
-// services has the type (services.List) and reads them from JSON: a row speaks of a Cluster, so that this package cannot
-// know it.
+// services has the type (services.List) and reads them from JSON: a row speaks of a Cluster, so that this package
+// cannot know it.
 type Roles interface {
 	// OwnNames are the names of the services that they are of.
 	OwnNames() []string

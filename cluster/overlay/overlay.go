@@ -38,7 +38,8 @@ const (
 	maxPath, maxName = 4095, 255
 )
 
-// Settings is the file overlay.yaml: owners, groups and modes of files in overlay/ that differ from root, root and 0644.
+// Settings is the file overlay.yaml: owners, groups and modes of files in overlay/ that differ from root, root and
+// 0644.
 type Settings struct {
 	// Files holds what differs from the default, by absolute path in the image.
 	Files map[string]File `yaml:"files,omitempty" json:"files,omitempty"`
@@ -231,7 +232,8 @@ func badName(name string) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// badTarget says what is wrong with where a link leads; empty for one that stays in the folder, which is / of the image.
+// badTarget says what is wrong with where a link leads; empty for one that stays in the folder, which is / of the
+// image.
 func badTarget(name, target string) string {
 	depth := strings.Count(name, "/") - 1 // of the directory that the link is in
 	switch {

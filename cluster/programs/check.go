@@ -33,8 +33,8 @@ var (
 // roots are where programs may lie.
 var roots = []string{"/usr/", "/opt/"}
 
-// closed are directories whose files decide how a machine starts, or belong to the build. What /usr/local has of the same
-// name is read in their place.
+// closed are directories whose files decide how a machine starts, or belong to the build. What /usr/local has of the
+// same name is read in their place.
 var closed = []string{
 	"/usr/lib/binfmt.d/", "/usr/lib/confexts/", "/usr/lib/credstore.encrypted/", "/usr/lib/credstore/",
 	"/usr/lib/dracut/", "/usr/lib/environment.d/", "/usr/lib/extensions/", "/usr/lib/firmware/", "/usr/lib/kernel/",

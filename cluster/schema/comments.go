@@ -16,8 +16,8 @@ import (
 )
 
 // comments fills the reflector's comment map from the source of the packages of the settings: types by "PKG.Type",
-// fields by "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory to
-// be the module's.)
+// fields by "PKG.Type.Field", each in the words of the YAML file. (Reflector.AddGoComments wants the working directory
+// to be the module's.)
 func comments(r *jsonschema.Reflector, module string) error {
 	choices := map[string]map[string][]string{} // of each package, by type and key
 	for _, f := range cluster.Files() {

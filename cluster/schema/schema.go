@@ -1,7 +1,7 @@
-// Package schema generates the JSON Schemas (draft 2020-12) of the configuration files, and the reference page for people,
-// from the Go types of package spec and of the services, and their comments. Editors read the schemas through the
-// yaml-language-server line at the top of each file. They say less than `spore validate`: shape, types and closed lists
-// only.
+// Package schema generates the JSON Schemas (draft 2020-12) of the configuration files, and the reference page for
+// people, from the Go types of package spec and of the services, and their comments. Editors read the schemas through
+// the yaml-language-server line at the top of each file. They say less than `spore validate`: shape, types and closed
+// lists only.
 package schema
 
 //go:generate go run generate.go

@@ -15,21 +15,23 @@ type SecretRef struct {
 	SecretRef string `yaml:"secretRef" json:"secretRef"`
 }
 
-// Settings are the settings of one service: what its file in services/ of the configuration says, in the service's own type.
+// Settings are the settings of one service: what its file in services/ of the configuration says, in the service's own
+// type.
 type Settings interface {
 	// Service is the name of the service in cluster.yaml.
 	Service() string
 }
 
-// Referring are settings that tell which entries of the bundle they name, since the configuration declares their keys and
-// no field of their type is a SecretRef.
+// Referring are settings that tell which entries of the bundle they name, since the configuration declares their keys
+// and no field of their type is a SecretRef.
 type Referring interface {
 	SecretRefs() []string
 }
 
-// Services holds the settings of the enabled services, in the order of the list of services; a service that is not enabled
-// has none. It knows no service: Get finds settings by the name of their service, Of by the type that one service has for
-// itself, and package services reads them from JSON. Services that a configuration has of its own share a type.
+// Services holds the settings of the enabled services, in the order of the list of services; a service that is not
+// enabled has none. It knows no service: Get finds settings by the name of their service, Of by the type that one
+// service has for itself, and package services reads them from JSON. Services that a configuration has of its own share
+// a type.
 type Services []Settings
 
 // Of returns the settings of the type T, which no other service has, or nil where the service is not enabled.
@@ -96,8 +98,8 @@ func (s Services) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON is an error: only package services knows the types of settings, and settings that nobody decodes would be
-// services that are silently off.
+// UnmarshalJSON is an error: only package services knows the types of settings, and settings that nobody decodes would
+// be services that are silently off.
 func (s *Services) UnmarshalJSON([]byte) error {
 	return errors.New("internal error: settings of services are read with services.ReadCluster")
 }

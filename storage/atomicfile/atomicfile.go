@@ -1,13 +1,13 @@
-// Package atomicfile writes files whole or not at all, so that a step that is cut off and run again finds either the old
-// content or the new. All programs of Spore write by it what others read meanwhile.
+// Package atomicfile writes files whole or not at all, so that a step that is cut off and run again finds either the
+// old content or the new. All programs of Spore write by it what others read meanwhile.
 //
 // It leaves out what is put in its place in another way: folders, objects of the store (which get their names under its
 // lock), and what a device or the firmware takes in one write.
 //
-// github.com/google/renameio/v2 (2.0.2, Apache-2.0, no dependencies, 530 lines) does a part of this. It syncs the content each
-// time, which files in a tmpfs and outputs of a build do not need, and never the directory, so that a new name may be lost
-// with the power. It makes two more files at each write to find whether TMPDIR would do. With an os.Root it lays the
-// unfinished file at the top of that folder, and not beside its name.
+// github.com/google/renameio/v2 (2.0.2, Apache-2.0, no dependencies, 530 lines) does a part of this. It syncs the
+// content each time, which files in a tmpfs and outputs of a build do not need, and never the directory, so that a new
+// name may be lost with the power. It makes two more files at each write to find whether TMPDIR would do. With an
+// os.Root it lays the unfinished file at the top of that folder, and not beside its name.
 package atomicfile
 
 import (
@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Safety says what a write keeps from a loss of power. It keeps all of them from a reader: whoever opens the path finds the
-// old content or the new.
+// Safety says what a write keeps from a loss of power. It keeps all of them from a reader: whoever opens the path finds
+// the old content or the new.
 type Safety int
 
 const (
@@ -35,8 +35,8 @@ const (
 	Durable
 )
 
-// Write puts data at path with exactly the given mode, creating directories (0755) as needed. A file that already says the
-// same is left alone; changed tells.
+// Write puts data at path with exactly the given mode, creating directories (0755) as needed. A file that already says
+// the same is left alone; changed tells.
 func Write(path string, data []byte, mode fs.FileMode) (changed bool, err error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode() == mode {
 		if old, err := ReadLimited(path, int64(len(data))); err == nil && bytes.Equal(old, data) {
@@ -66,8 +66,8 @@ func Replace(path string, data []byte, mode fs.FileMode, safety Safety) error {
 	})
 }
 
-// Fill is Replace with what fill writes. The file that it is given has another name beside path, which begins with a dot; it is
-// removed when anything fails.
+// Fill is Replace with what fill writes. The file that it is given has another name beside path, which begins with a
+// dot; it is removed when anything fails.
 func Fill(path string, mode fs.FileMode, safety Safety, fill func(*os.File) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -88,8 +88,8 @@ func Fill(path string, mode fs.FileMode, safety Safety, fill func(*os.File) erro
 	return err
 }
 
-// Finish gives a file that was written under another name, on the same file system, its mode and its name, and closes it. When it
-// fails, the file is the caller's to remove.
+// Finish gives a file that was written under another name, on the same file system, its mode and its name, and closes
+// it. When it fails, the file is the caller's to remove.
 func Finish(f *os.File, path string, mode fs.FileMode, safety Safety) error {
 	err := finish(f, path, mode, safety)
 	if err != nil {
@@ -129,8 +129,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// Link has path be a symbolic link to target, in a directory that is there. What was at path before stays until the link is in
-// its place. Only one process at a time may do so for a path.
+// Link has path be a symbolic link to target, in a directory that is there. What was at path before stays until the
+// link is in its place. Only one process at a time may do so for a path.
 func Link(target, path string) error {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	_ = os.Remove(fresh) // what a process left that was cut off

@@ -26,8 +26,8 @@ type File struct {
 	buf        []byte
 }
 
-// Open opens a disk or an existing file for writing. A disk is claimed for this process: that fails when anything of it is
-// mounted or in use otherwise.
+// Open opens a disk or an existing file for writing. A disk is claimed for this process: that fails when anything of it
+// is mounted or in use otherwise.
 func Open(path string) (*File, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
 
 // OpenShared opens a disk for writing of which partitions are in use, for whoever changes nothing of those.
@@ -121,8 +121,8 @@ func (d *File) Fresh() (io.ReaderAt, string) {
 // nobody reads soon: the copy to the host's memory is most of what a write costs a processor.
 func (d *File) Through() io.WriterAt { return through{d} }
 
-// Reread has the kernel look for the partitions of the disk again, where something waits for them; that they are in use is no
-// error, since nothing has to read them now.
+// Reread has the kernel look for the partitions of the disk again, where something waits for them; that they are in use
+// is no error, since nothing has to read them now.
 func (d *File) Reread() {
 	if d.block {
 		_ = unix.IoctlSetInt(int(d.f.Fd()), unix.BLKRRPART, 0)

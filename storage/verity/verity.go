@@ -1,8 +1,9 @@
 // Package verity makes the hash trees of dm-verity (Linux: Documentation/admin-guide/device-mapper/verity.rst; on disk:
-// the veritysetup format, hash type 1, version 1): SHA-256, data and hash blocks of 4096 bytes, a superblock before the tree.
+// the veritysetup format, hash type 1, version 1): SHA-256, data and hash blocks of 4096 bytes, a superblock before the
+// tree.
 //
-// It reads their superblocks, too. It leaves out every other hash, block size and hash type, forward error correction and
-// signatures, and does not set up a mapping: the machine does that.
+// It reads their superblocks, too. It leaves out every other hash, block size and hash type, forward error correction
+// and signatures, and does not set up a mapping: the machine does that.
 //
 // veritysetup makes the same trees, and the tests compare with it; it is a program, and a build needs none on its
 // host but Go.
@@ -74,8 +75,8 @@ func levels(blocks int64) []int64 {
 }
 
 // Format hashes dataSize bytes of data, a multiple of BlockSize and at least one block, and writes superblock and tree
-// to hash: HashSize(dataSize) bytes, a multiple of BlockSize. They may stand on a device of their own or behind the data on
-// the same one; nothing in them depends on where. It returns the root hash.
+// to hash: HashSize(dataSize) bytes, a multiple of BlockSize. They may stand on a device of their own or behind the
+// data on the same one; nothing in them depends on where. It returns the root hash.
 func Format(data io.ReaderAt, dataSize int64, hash io.Writer, o Options) (root [sha256.Size]byte, hashSize int64, err error) {
 	h, err := NewHasher(dataSize, o)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package docs holds README.md and the pages in docs/ to their form: links lead somewhere, each page is in the index, and
-// lines fit into 120 columns.
+// Package docs holds README.md and the pages in docs/ to their form: links lead somewhere, each page is in the index,
+// and lines fit into 120 columns.
 package docs
 
 import (

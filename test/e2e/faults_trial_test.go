@@ -127,9 +127,9 @@ func trialWithoutPart(t *testing.T, l *faultLab) faults.Outcome {
 	return s.end(o)
 }
 
-// trialTornUKI leaves half of the new entry, under its name. systemd-boot 257 ends when it cannot load an entry, and has
-// no setting by which it starts the machine again; the firmware goes on to the next of its options, which starts it once
-// more, until no try is left.
+// trialTornUKI leaves half of the new entry, under its name. systemd-boot 257 ends when it cannot load an entry, and
+// has no setting by which it starts the machine again; the firmware goes on to the next of its options, which starts it
+// once more, until no try is left.
 func trialTornUKI(t *testing.T, l *faultLab) faults.Outcome {
 	s := l.onTrial(t, func(disk string, _ *vm.Config) {
 		p, err := vm.FindPartition(disk, "esp")

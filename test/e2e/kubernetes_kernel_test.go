@@ -17,9 +17,9 @@ import (
 	"spore/builder/manifest"
 )
 
-// hasItsModulesInTheCloudKernel builds examples/kubernetes, whose kernel is Debian's for virtual machines, while the nodes run the
-// one for all machines: whatever of the network they have loaded is in that one, too. It comes after the update: both
-// kernels are of one version then.
+// hasItsModulesInTheCloudKernel builds examples/kubernetes, whose kernel is Debian's for virtual machines, while the
+// nodes run the one for all machines: whatever of the network they have loaded is in that one, too. It comes after the
+// update: both kernels are of one version then.
 func (l *lab) hasItsModulesInTheCloudKernel(t *testing.T) {
 	dir := t.TempDir()
 	_, err := buildPlant("examples/kubernetes", dir, nil, "uki")
@@ -46,7 +46,8 @@ func networking(loaded string, places map[string]string) []string {
 	return out
 }
 
-// modulesOf are the modules of the image in a folder, by the names that the kernel has for them, with their places in it.
+// modulesOf are the modules of the image in a folder, by the names that the kernel has for them, with their places in
+// it.
 func modulesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -227,8 +227,8 @@ func (l *lab) newDisk(serial string) vm.Disk {
 // kubectl runs our own kubectl as the operator.
 func (l *lab) kubectl(args ...string) (string, error) { return l.kubectlWith("", args...) }
 
-// kubectlWith asks again when its question never reached the server: kubectl gives a handshake ten seconds, which a busy emulated
-// master does not always keep, and that says nothing of what is asked.
+// kubectlWith asks again when its question never reached the server: kubectl gives a handshake ten seconds, which a
+// busy emulated master does not always keep, and that says nothing of what is asked.
 func (l *lab) kubectlWith(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), kubeStep)
 	defer cancel()

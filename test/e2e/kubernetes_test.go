@@ -366,8 +366,8 @@ func (l *lab) bootOf(node string) string {
 	return l.must("get", "node", node, "-o", "jsonpath={.status.nodeInfo.bootID}")
 }
 
-// own is what the worker has on its disk alone: who the machine is, and the hash of the key and certificate by which its
-// kubelet is the node. On an empty disk a kubelet makes itself another key.
+// own is what the worker has on its disk alone: who the machine is, and the hash of the key and certificate by which
+// its kubelet is the node. On an empty disk a kubelet makes itself another key.
 type own struct {
 	machineID, kubelet string
 }

@@ -21,8 +21,8 @@ type entry struct {
 	Wrong   string `json:",omitempty"`
 }
 
-// record keeps what each row saw as soon as it ends, one JSON object a line, so that a run of hours that breaks off, or in
-// which a row fails, need not begin from the start. A row that runs again has a second line, which counts.
+// record keeps what each row saw as soon as it ends, one JSON object a line, so that a run of hours that breaks off, or
+// in which a row fails, need not begin from the start. A row that runs again has a second line, which counts.
 type record struct {
 	path string
 	mu   sync.Mutex

@@ -80,8 +80,8 @@ type run[L any] struct {
 	seen   []Seen
 }
 
-// choose says which rows run: those that the seed draws, all, or all that the record does not have. What the record has of
-// the others is what they saw.
+// choose says which rows run: those that the seed draws, all, or all that the record does not have. What the record has
+// of the others is what they saw.
 func (r *run[L]) choose(all bool) ([]int, error) {
 	if !all {
 		return Draw(r.matrix.Rows, r.seed, r.matrix.Budget, r.matrix.Shared), nil

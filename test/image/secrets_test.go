@@ -32,7 +32,8 @@ import (
 
 const passphrase = "correct horse battery staple"
 
-// operator is a folder with every key, certificate and secret that a cluster can have, and an image that was built with it.
+// operator is a folder with every key, certificate and secret that a cluster can have, and an image that was built with
+// it.
 type operator struct {
 	repo, spore, work string
 	// configs is the configuration of the image, keys the folder.
@@ -209,8 +210,8 @@ func unpackInitramfs(t *testing.T, data []byte) []byte {
 
 // known is what looks like a secret and is none, by file and text.
 var known = map[string]string{
-	// github.com/prometheus/exporter-toolkit, web/handler.go: what the password of a user who is not there is compared with,
-	// so that nobody learns from the time it takes who is.
+	// github.com/prometheus/exporter-toolkit, web/handler.go: what the password of a user who is not there is compared
+	// with, so that nobody learns from the time it takes who is.
 	"root:/usr/bin/coredns":     "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi",
 	"root:/usr/bin/cluster-dns": "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi",
 }

@@ -33,7 +33,8 @@ import (
 	"spore/services/service"
 )
 
-// Running is a master's control plane on loopback: the programs of an image with the files and flags that its agent renders.
+// Running is a master's control plane on loopback: the programs of an image with the files and flags that its agent
+// renders.
 type Running struct {
 	// Server is the URL of the API, Etcd that of its database, DNS the address of the cluster's DNS server.
 	Server, Etcd, DNS string
@@ -51,15 +52,15 @@ type Running struct {
 	names    []string
 }
 
-// LeakGrace is how long an address without a pod stays allocated here; a quarter of an hour on a node is more than a test
-// waits.
+// LeakGrace is how long an address without a pod stays allocated here; a quarter of an hour on a node is more than a
+// test waits.
 const LeakGrace = 8 * time.Second
 
 // readyBound is the longest wait for the API.
 const readyBound = 2 * time.Minute
 
-// Prepare lays out what the programs of a master find on a node. units is the folder of the units, program returns the file
-// of a program. Where the node has its address and well-known ports, the programs get loopback and free ports.
+// Prepare lays out what the programs of a master find on a node. units is the folder of the units, program returns the
+// file of a program. Where the node has its address and well-known ports, the programs get loopback and free ports.
 func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name string) string) (*Running, error) {
 	r := &Running{Dir: dir, cluster: c, node: n, units: units, program: program}
 	for name, data := range c.Tree.Public().Files() {
@@ -89,8 +90,8 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 	return r, nil
 }
 
-// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel gives a port
-// that was closed to the next who asks.
+// freePorts asks the kernel for ports of the loopback. It keeps all of them until it has the last, since the kernel
+// gives a port that was closed to the next who asks.
 func freePorts(n int) ([]string, error) {
 	var ports []string
 	for range n {
@@ -111,8 +112,8 @@ func write(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// Start starts the programs in their order, each with the arguments of its unit. As on a node, those after the API server
-// wait until it is ready.
+// Start starts the programs in their order, each with the arguments of its unit. As on a node, those after the API
+// server wait until it is ready.
 func (r *Running) Start(ctx context.Context, programs ...string) error {
 	for _, name := range programs {
 		if err := r.start(name); err != nil {

@@ -23,7 +23,8 @@ const (
 	MaxEntry     = 1 << 20
 )
 
-// Logs asks for the journal of a unit, or of several together: the last lines of it and, with Follow, what is written from then on.
+// Logs asks for the journal of a unit, or of several together: the last lines of it and, with Follow, what is written
+// from then on.
 type Logs struct {
 	// Unit is the full name of a unit.
 	Unit   string
@@ -39,8 +40,8 @@ const maxUnits = 100
 // maxUnit is how long the name of a unit may be in bytes (systemd.unit(5)).
 const maxUnit = 255
 
-// unitForm is such a name: no pattern, which journalctl would take for several. It has no bound on the length: a counted
-// repetition is compiled as many times over, at each start of the agent.
+// unitForm is such a name: no pattern, which journalctl would take for several. It has no bound on the length: a
+// counted repetition is compiled as many times over, at each start of the agent.
 var unitForm = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|target|mount|automount|swap|timer|path|slice|scope|device)$`)
 
 // UnitName completes the name of a unit as systemctl does: what has no type is a service.
@@ -118,9 +119,9 @@ type Entry struct {
 	Message  string
 }
 
-// ParseEntry reads one line of the answer, which is an object as journalctl(1) makes it with --output=json: a field is a
-// string; where it is no text an array of its bytes; where there are several of that name an array of those; null where it
-// was too long.
+// ParseEntry reads one line of the answer, which is an object as journalctl(1) makes it with --output=json: a field is
+// a string; where it is no text an array of its bytes; where there are several of that name an array of those; null
+// where it was too long.
 func ParseEntry(line []byte) (Entry, error) {
 	if len(line) > MaxEntry {
 		return Entry{}, fmt.Errorf("an entry of the journal has more than %d bytes", MaxEntry)
@@ -160,7 +161,8 @@ func field(raw json.RawMessage) string {
 	return string(data)
 }
 
-// String is the entry as a line for people, with the time in UTC. What a terminal would obey is shown and not sent to it.
+// String is the entry as a line for people, with the time in UTC. What a terminal would obey is shown and not sent to
+// it.
 func (e Entry) String() string {
 	var b strings.Builder
 	b.WriteString(e.Time.UTC().Format("2006-01-02 15:04:05.000"))

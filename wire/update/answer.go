@@ -29,8 +29,8 @@ type Change struct {
 	To   map[string]string `json:"to,omitempty"`
 	// Risks are what a person should know before, such as a device without a driver in the new kernel.
 	Risks []string `json:"risks,omitempty"`
-	// Manifests has, in a dry run of a master, the objects of manifests/ of the configuration that runs, by their names: a hash of
-	// each (facts.Sums).
+	// Manifests has, in a dry run of a master, the objects of manifests/ of the configuration that runs, by their names: a
+	// hash of each (facts.Sums).
 	Manifests map[string]string `json:"manifests,omitempty"`
 	// WayBack says why the node can not go back once the update has run; empty when it can.
 	WayBack string `json:"wayBack,omitempty"`

@@ -95,8 +95,8 @@ func Compare(old, fresh Input) (Plan, error) {
 	return p, nil
 }
 
-// rowsOf are the rows of all services that a setting is of, in the first of the lists that has any; where no service has
-// one, the first of the table that fits. Of the rows of one service those count that say the most of the path.
+// rowsOf are the rows of all services that a setting is of, in the first of the lists that has any; where no service
+// has one, the first of the table that fits. Of the rows of one service those count that say the most of the path.
 func rowsOf(path string, lists ...*services.List) []row {
 	if name, _, ok := strings.Cut(strings.TrimPrefix(path, rolesPath), "."); ok && strings.HasPrefix(path, rolesPath) {
 		return []row{{path: rolesPath + name, why: "the role is made at the start", service: name}}

@@ -46,8 +46,9 @@ const (
 	maxFile = 64 << 20
 )
 
-// Take has the running node take a configuration that was just written to a slot, where all of what differs can be taken at
-// once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is taken back.
+// Take has the running node take a configuration that was just written to a slot, where all of what differs can be
+// taken at once. Otherwise nothing changes, and the plan says what has to wait and why. What does not come up again is
+// taken back.
 func Take(ctx context.Context, m *node.Machine, device, clusterHash string, n *facts.Node) (effect.Plan, error) {
 	dir := m.Root.At(filepath.Join(paths.LiveParts, clusterHash))
 	if err := copyPart(device, clusterHash, dir); err != nil {
@@ -182,8 +183,8 @@ func shown(m *node.Machine) (string, error) {
 	return dir, err
 }
 
-// show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine was
-// started with when it is empty.
+// show has all programs see the configuration in a directory at the place of the cluster part; the one that the machine
+// was started with when it is empty.
 func show(m *node.Machine, dir string) error {
 	before, err := shown(m)
 	if err != nil {
@@ -211,8 +212,8 @@ func show(m *node.Machine, dir string) error {
 	return os.Symlink(dir, now)
 }
 
-// settle derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and waits
-// until the units are up.
+// settle derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and
+// waits until the units are up.
 func settle(ctx context.Context, m *node.Machine, units []string) error {
 	id, err := m.Identity()
 	if err != nil {

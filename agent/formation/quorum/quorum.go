@@ -52,8 +52,8 @@ func Options(m *node.Machine, c *facts.Cluster, n *facts.Node, s formation.Servi
 	}
 }
 
-// Enter returns when the data of this node's member of a quorum service is such that the service may start, which
-// takes as long as the other members do. empty tells whether there is no data; mk makes it, as formation.Options says. It is
+// Enter returns when the data of this node's member of a quorum service is such that the service may start, which takes
+// as long as the other members do. empty tells whether there is no data; mk makes it, as formation.Options says. It is
 // called as root, before the service starts.
 func Enter(ctx context.Context, m *node.Machine, s formation.Service, empty func() (bool, error), mk func(context.Context, formation.Plan) error) (formation.Kind, error) {
 	c, n, err := m.Self()

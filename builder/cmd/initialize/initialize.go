@@ -90,8 +90,8 @@ const starter = "starter"
 
 var exampleNames = []string{starter, "plant", "kubernetes", "edge"}
 
-// Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted. random
-// gives the cluster id.
+// Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted.
+// random gives the cluster id.
 func Write(dir, example string, random io.Reader) ([]string, error) {
 	files, err := read(example)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package inputs gathers what an image is made of, for the commands that build one or say what one would be made of: the
-// configuration, the source tree, the cache, the package archive and the program itself.
+// Package inputs gathers what an image is made of, for the commands that build one or say what one would be made of:
+// the configuration, the source tree, the cache, the package archive and the program itself.
 package inputs
 
 import (
@@ -65,9 +65,9 @@ type Request struct {
 	Locked bool
 }
 
-// Load reads the configuration and finds the rest. Where what it returns has a Store, with an error too, the caller ends its
-// session. It has no output folder, no formats and no keys yet. now is
-// the time that dates of indexes are held against.
+// Load reads the configuration and finds the rest. Where what it returns has a Store, with an error too, the caller
+// ends its session. It has no output folder, no formats and no keys yet. now is the time that dates of indexes are held
+// against.
 func (f *Flags) Load(cmd *cobra.Command, r Request, now time.Time) (o pipeline.Options, err error) {
 	o = pipeline.Options{Folder: regular.Folder(r.Dir), Version: r.Version, Env: os.Environ(), Progress: progress.New(cmd.ErrOrStderr(), time.Now)}
 	o.Config, err = folder.Load(cmd.ErrOrStderr(), r.Dir, r.PKI, f.strict)
@@ -126,7 +126,8 @@ func (f *Flags) archive(o pipeline.Options, maxAge time.Duration, now time.Time)
 	})
 }
 
-// FindSource finds the source tree: what the flag names, else at or above the working folder, a folder, or this program.
+// FindSource finds the source tree: what the flag names, else at or above the working folder, a folder, or this
+// program.
 func FindSource(flag, dir string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {

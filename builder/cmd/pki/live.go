@@ -23,8 +23,8 @@ import (
 
 // Times of a rotation over running nodes.
 const (
-	// settleUsual is longer than any program of a node takes to look at its files again by itself: clients of Kubernetes do so
-	// every five minutes (client-go, transport).
+	// settleUsual is longer than any program of a node takes to look at its files again by itself: clients of Kubernetes
+	// do so every five minutes (client-go, transport).
 	settleUsual = 11 * time.Minute
 	// settleTokens is longer than the token of a service account lives in a pod.
 	settleTokens = 75 * time.Minute
@@ -122,8 +122,8 @@ func (s *session) ready(ctx context.Context, f liveFlags) error {
 	return rotate.Ready(ctx, fleet, s.nodeNames())
 }
 
-// spread brings what is in the folder now to all nodes. Those whose last bundle has it already are not sent another one, if they have taken
-// that.
+// spread brings what is in the folder now to all nodes. Those whose last bundle has it already are not sent another
+// one, if they have taken that.
 func (s *session) spread(ctx context.Context, w io.Writer, f liveFlags, settle time.Duration) error {
 	fleet, err := s.fleet(f)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package kind tells what an object of the cache is by its first bytes. The store itself knows keys only, and what an older spore
-// has put there is told as well.
+// Package kind tells what an object of the cache is by its first bytes. The store itself knows keys only, and what an
+// older spore has put there is told as well.
 package kind
 
 import (

@@ -234,7 +234,8 @@ func Sysusers(d *role.Definition) string {
 	return b.String()
 }
 
-// directoriesFile is the path of the lines of tmpfiles.d(5), which stands outside of tmpfiles.d: the units have them made.
+// directoriesFile is the path of the lines of tmpfiles.d(5), which stands outside of tmpfiles.d: the units have them
+// made.
 func directoriesFile(d *role.Definition) string { return "/usr/lib/spore/role-" + d.Name + ".conf" }
 
 // Tmpfiles are the lines of tmpfiles.d(5).

@@ -186,8 +186,8 @@ func addPointers(zones []*zone, domain string, hosts *rendering.HostTable) {
 	}
 }
 
-// forwarders answer what lies outside the cluster: those of dns.yaml, else the cluster's nameservers. A server never asks
-// itself, and never asks a fellow by default, who would ask back.
+// forwarders answer what lies outside the cluster: those of dns.yaml, else the cluster's nameservers. A server never
+// asks itself, and never asks a fellow by default, who would ask back.
 func forwarders(c *facts.Cluster, d *dns.Settings, hosts *rendering.HostTable, own []netip.Addr) ([]netip.Addr, error) {
 	list, avoid := d.Forwarders, own
 	if len(list) == 0 {

@@ -108,8 +108,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	return c.do(ctx, http.MethodGet, "/readyz", "", nil, nil)
 }
 
-// Apply makes an object be as given, fields that it does not name left alone (server-side apply). With force it takes fields
-// over that others have set.
+// Apply makes an object be as given, fields that it does not name left alone (server-side apply). With force it takes
+// fields over that others have set.
 func (c *Client) Apply(ctx context.Context, o Object, force bool) error {
 	path, err := pathOf(o)
 	if err != nil {
@@ -199,8 +199,8 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// list calls each for every object of a collection and returns the state of the collection from which to watch. selector
-// is of labels, empty for all.
+// list calls each for every object of a collection and returns the state of the collection from which to watch.
+// selector is of labels, empty for all.
 func (c *Client) list(ctx context.Context, path, selector string, each func(json.RawMessage) error) (string, error) {
 	next := ""
 	for {
@@ -232,8 +232,8 @@ func (c *Client) list(ctx context.Context, path, selector string, each func(json
 // errGone is a state of a collection that the API server has no longer; it has to be listed again.
 var errGone = errors.New("the API server has forgotten where the watch was")
 
-// watch calls each for every change of a collection since a state of it and returns the state where it ended, which the API
-// server does every few minutes.
+// watch calls each for every change of a collection since a state of it and returns the state where it ended, which the
+// API server does every few minutes.
 func (c *Client) watch(ctx context.Context, path, version string, each func(deleted bool, o json.RawMessage) error) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTime+c.time)
 	defer cancel()
@@ -284,8 +284,8 @@ func watchError(path string, o json.RawMessage) error {
 	return fmt.Errorf("watch %s: %w", path, status)
 }
 
-// follow calls listed when it begins and again whenever it has to begin anew, and each for every object of a collection as
-// it is and as it changes. It returns when the API server is lost, or with the error of each.
+// follow calls listed when it begins and again whenever it has to begin anew, and each for every object of a collection
+// as it is and as it changes. It returns when the API server is lost, or with the error of each.
 func (c *Client) follow(ctx context.Context, path string, listed func() error, each func(deleted bool, o json.RawMessage) error) error {
 	for {
 		version, err := c.list(ctx, path, "", func(o json.RawMessage) error { return each(false, o) })
