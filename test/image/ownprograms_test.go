@@ -211,7 +211,8 @@ func TestProgramsOfTheUsersOwnAreInTheImage(t *testing.T) {
 			"over a file of a package": {map[string]string{"programs/gateway.yaml": "folder: ./gateway\npath: /usr/bin/bash\n"},
 				"programs/gateway.yaml: /usr/bin/bash is there already, from deb:bash_"},
 			"over the agent": {map[string]string{"programs/gateway.yaml": "folder: ./gateway\nlinks: [/usr/bin/spore-agent]\n"},
-				"programs/gateway.yaml: /usr/bin/spore-agent is there already, from payload:spore-agent; write another path"},
+				"programs/gateway.yaml:2:9: error: /usr/bin/spore-agent cannot be a program's (the machine is run by it); " +
+					"write another path"},
 			"a script without its interpreter": {ownPrograms(t, toolArchive(t, "/usr/bin/lua")),
 				"programs/tool.yaml: /usr/bin/tool is started by /usr/bin/lua, which is not in the image; add the Debian " +
 					"package that has it to packages in image.yaml"},
