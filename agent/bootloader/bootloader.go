@@ -15,7 +15,8 @@
 //     stays the old one until the first copy has started the machine. So one of the two is always a loader that has
 //     started it, whatever the disk did with the other.
 //
-// Step can be cut off at any point and run again.
+// Step can be cut off at any point and run again. Upkeep keeps what starts the machine in order at each start, also
+// where no new loader ever came.
 package bootloader
 
 import (
@@ -80,6 +81,8 @@ type Machine struct {
 	// SecureBoot says that the firmware starts only what is signed, Revoked what it does not start whoever signed it.
 	SecureBoot bool
 	Revoked    []authenticode.Hash
+	// Tables reads the partition tables of all disks of the machine.
+	Tables func() ([]gpt.Table, error)
 	// Sealed says that the TPM opens the machine's state by who signed what was started.
 	Sealed bool
 	Now    func() time.Time
@@ -548,7 +551,7 @@ func ReadESP(f *fat.FS, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
 	if e.Size > maxOnESP {
-		return nil, fmt.Errorf("%s has %d bytes, more than a boot loader", name, e.Size)
+		return nil, fmt.Errorf("%s has %d bytes: %w", name, e.Size, errNoLoader)
 	}
 	r, err := f.Open(e)
 	if err != nil {
@@ -556,6 +559,10 @@ func ReadESP(f *fat.FS, name string) ([]byte, error) {
 	}
 	return io.ReadAll(r)
 }
+
+// errNoLoader is the error of ReadESP for what is more than a boot loader, such as a UKI that the firmware starts
+// itself.
+var errNoLoader = errors.New("more than a boot loader")
 
 // maxOnESP bounds what is read of an ESP, in bytes: more than MaxSize, so that one that is signed by many is replaced
 // too.

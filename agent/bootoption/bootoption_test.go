@@ -166,6 +166,49 @@ func TestWhichOptionStartedTheMachine(t *testing.T) {
 	require.ErrorContains(t, err, "BootCurrent: 1 bytes")
 }
 
+func TestOptionsThatStartAFileAreListed(t *testing.T) {
+	dir := t.TempDir()
+	v := bootoption.Variables(dir)
+	list, err := v.Kept(512)
+	require.NoError(t, err)
+	require.Empty(t, list)
+	other := some
+	other.Description = "else"
+	put(t, dir, "Boot000A", other.Encode()...)
+	put(t, dir, "Boot0003", some.Encode()...)
+	put(t, dir, "Boot0001", 1, 2, 3)
+	put(t, dir, "BootNext", 3, 0)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Boot0002"+vendor), nil, 0o600), "the firmware refused it")
+	list, err = v.Kept(512)
+	require.NoError(t, err)
+	require.Equal(t, []bootoption.Kept{{Number: 3, Option: some}, {Number: 10, Option: other}}, list)
+}
+
+func TestAnOptionIsDroppedFromOrderAndNextStart(t *testing.T) {
+	dir := t.TempDir()
+	v := bootoption.Variables(dir)
+	require.NoError(t, v.Drop(3), "there is nothing")
+	for number, name := range []string{"Boot0000", "Boot0001", "Boot0002"} {
+		put(t, dir, name, some.Encode()...)
+		require.NoError(t, v.First(uint16(number)))
+	}
+	put(t, dir, "BootNext", 1, 0)
+	require.NoError(t, v.Drop(1))
+	require.Equal(t, []byte{2, 0, 0, 0}, get(t, dir, "BootOrder"))
+	require.NoFileExists(t, filepath.Join(dir, "Boot0001"+vendor))
+	require.NoFileExists(t, filepath.Join(dir, "BootNext"+vendor))
+	put(t, dir, "BootNext", 2, 0)
+	require.NoError(t, v.Drop(0))
+	require.FileExists(t, filepath.Join(dir, "BootNext"+vendor), "it names another one")
+	require.NoError(t, v.Drop(2))
+	require.NoFileExists(t, filepath.Join(dir, "BootOrder"+vendor))
+
+	put(t, dir, "Boot0003", some.Encode()...)
+	put(t, dir, "BootOrder", 1)
+	require.ErrorContains(t, v.Drop(3), "BootOrder: 1 bytes")
+	require.FileExists(t, filepath.Join(dir, "Boot0003"+vendor), "it is in an order that cannot be read")
+}
+
 func TestFirmwareThatKeepsNoVariables(t *testing.T) {
 	v := bootoption.Variables(filepath.Join(t.TempDir(), "none"))
 	_, err := v.Add(some)

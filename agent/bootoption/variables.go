@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"spore/storage/atomicfile"
 )
@@ -42,25 +40,17 @@ func (v Variables) Add(o Option) (uint16, error) {
 
 // find is the number of an option, or the first that is free.
 func (v Variables) find(o Option) (number uint16, there bool, err error) {
-	names, err := filepath.Glob(filepath.Join(string(v), "Boot????-"+vendor))
+	numbers, err := v.numbers()
 	if err != nil {
 		return 0, false, err
 	}
-	slices.Sort(names)
-	used := map[uint16]bool{}
-	for _, name := range names {
-		base := strings.TrimSuffix(filepath.Base(name), "-"+vendor)
-		n, err := strconv.ParseUint(strings.TrimPrefix(base, "Boot"), 16, 16)
-		if err != nil {
-			continue // Such as BootNext.
-		}
-		used[uint16(n)] = true
-		if data, err := v.read(base); err == nil && o.is(data) {
-			return uint16(n), true, nil
+	for _, n := range numbers {
+		if data, err := v.read(Name(n)); err == nil && o.is(data) {
+			return n, true, nil
 		}
 	}
 	for n := range uint16(0xffff) {
-		if !used[n] {
+		if !slices.Contains(numbers, n) {
 			return n, false, nil
 		}
 	}
@@ -232,7 +222,10 @@ func (v Variables) write(name string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("EFI variable: %w", err)
 	}
-	_, err = f.Write(append(binary.LittleEndian.AppendUint32(nil, attributes), data...))
+	content := append(binary.LittleEndian.AppendUint32(nil, attributes), data...)
+	if _, err = f.Write(content); err == nil {
+		err = f.Truncate(int64(len(content))) // Of efivarfs the write has done it.
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("EFI variable %s: %w", name, err)
 	}

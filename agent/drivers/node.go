@@ -1,9 +1,7 @@
 package drivers
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -28,9 +26,9 @@ func OfNode(m *node.Machine) (Machine, error) {
 	if info.Kind == state.Partition {
 		out.State = info.Device
 	}
-	for _, use := range []string{datadisk.Kafka, datadisk.OSD} {
+	for _, use := range datadisk.Uses(m.Root) {
 		disks, err := datadisk.Read(m.Root, use)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // A node without such disks has no list.
+		if err != nil {
 			return out, err
 		}
 		for _, d := range disks {

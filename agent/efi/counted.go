@@ -17,11 +17,17 @@ var counter = regexp.MustCompile(`\+[0-9]+(-[0-9]+)?(\.efi|\.conf)$`)
 func Counted(vars fs.FS) bool {
 	counted, err := loaderText(vars, "LoaderBootCountPath")
 	if err != nil {
-		_, err := fs.Stat(vars, "LoaderBootCountPath-"+loaderVendor)
-		return err == nil // One that cannot be read counts.
+		return HasCounted(vars) // One that cannot be read counts.
 	}
 	selected, err := loaderText(vars, "LoaderEntrySelected")
 	return err != nil || stem(counted) == stem(selected)
+}
+
+// HasCounted tells whether the boot loader has counted an entry since the machine was reset: the one that runs, or one
+// that it tried before and could not start.
+func HasCounted(vars fs.FS) bool {
+	_, err := fs.Stat(vars, "LoaderBootCountPath-"+loaderVendor)
+	return err == nil
 }
 
 // stem is the name of an entry's file without folder and counter.

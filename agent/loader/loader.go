@@ -1,11 +1,13 @@
-// Package loader renews the boot loader of this machine, step by step, as an update brought it. Package bootloader has
-// the rules; here is what they need to know of the node: which system runs, whether it stays, and how the firmware
-// starts it.
+// Package loader keeps the boot loader of this machine and its boot options in order, and renews the loader, step by
+// step, as an update brought it. Package bootloader has the rules; here is what they need to know of the node: which
+// system runs, whether it stays, and how the firmware starts it.
 package loader
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 
 	"spore/agent/bootloader"
@@ -17,6 +19,8 @@ import (
 	"spore/agent/slot"
 	"spore/agent/state"
 	"spore/storage/atomicfile"
+	"spore/storage/disk"
+	"spore/storage/gpt"
 )
 
 // Run does what can be done now.
@@ -27,39 +31,78 @@ func Run(ctx context.Context, m *node.Machine) error {
 
 // Step is Run where it is known how the machine was started.
 func Step(ctx context.Context, m *node.Machine) error {
-	dir := m.Root.At(paths.Loader)
-	r, err := bootloader.Read(dir)
-	if err != nil || r.SHA256 == "" {
-		return err
-	}
-	if m.Boot.ESP == "" || m.Boot.BootDisk.Path == "" {
-		return errors.New("it is not known which ESP the machine was started from")
-	}
-	settled, err := settled(m, r)
+	r, err := bootloader.Read(m.Root.At(paths.Loader))
 	if err != nil {
 		return err
 	}
+	brought := r.SHA256 != ""
+	if m.Boot.ESP == "" || m.Boot.BootDisk.Path == "" {
+		if !brought {
+			return nil // Such as a machine that started from the network.
+		}
+		return errors.New("it is not known which ESP the machine was started from")
+	}
+	var info state.Info
+	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
+		if !brought && errors.Is(err, fs.ErrNotExist) {
+			return nil // This machine matches no node.
+		}
+		return err
+	}
+	disks, err := m.Disks()
+	if err != nil {
+		return err
+	}
+	bm, err := machine(ctx, m, r, info, disks)
+	if err != nil {
+		return err
+	}
+	if brought {
+		err = bm.Step()
+	}
+	if upkeep(m, info, disks) {
+		if failed := bm.Upkeep(); failed != nil { // A machine that runs is whole without it.
+			m.Say("what starts this machine was not looked after: " + failed.Error())
+		}
+	}
+	return err
+}
+
+// upkeep tells whether the machine's boot options and loader are kept in order: those of a node with state, on a disk,
+// whose system is not on trial. Then the ESP is left to who tries it, and the firmware has all options already.
+func upkeep(m *node.Machine, info state.Info, disks []disk.Disk) bool {
+	if info.Kind != state.Partition || efi.Counted(os.DirFS(m.Root.At(paths.EFIVars))) {
+		return false
+	}
+	for _, d := range disks {
+		if d.Path() == m.Boot.BootDisk.Path {
+			return !d.Optical && !d.ReadOnly
+		}
+	}
+	return false
+}
+
+// machine is this machine for package bootloader.
+func machine(
+	ctx context.Context, m *node.Machine, r bootloader.Record, info state.Info, disks []disk.Disk,
+) (bootloader.Machine, error) {
+	settled, err := settled(m, r)
+	if err != nil {
+		return bootloader.Machine{}, err
+	}
 	bm := bootloader.Machine{
-		Disk: m.Boot.BootDisk.Path, ESP: m.Boot.ESP, Vars: m.Root.At(paths.EFIVars), Dir: dir, BootID: m.BootID(), Settled: settled,
-		Now: m.Now, Say: m.Say,
+		Disk: m.Boot.BootDisk.Path, ESP: m.Boot.ESP, Vars: m.Root.At(paths.EFIVars), Dir: m.Root.At(paths.Loader),
+		BootID: m.BootID(), Settled: settled, Sealed: info.Encryption != nil, Now: m.Now, Say: m.Say,
 		Open: func(path string, whole bool) (bootloader.Device, error) {
 			return slot.OpenDevice(ctx, m.Root, path, whole, m.Say)
 		},
+		Tables: func() ([]gpt.Table, error) { return tables(m.Root, disks) },
 	}
 	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f != nil {
 		bm.SecureBoot = f.SecureBoot
 		if bm.Revoked, err = dbx.Revoked(m.Root.At(paths.EFIVars)); err != nil {
-			return err
+			return bm, err
 		}
-	}
-	var info state.Info
-	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
-		return err
-	}
-	bm.Sealed = info.Encryption != nil
-	disks, err := m.Disks()
-	if err != nil {
-		return err
 	}
 	bm.Partition = func(number int) string {
 		for _, d := range disks {
@@ -69,7 +112,36 @@ func Step(ctx context.Context, m *node.Machine) error {
 		}
 		return ""
 	}
-	return bm.Step()
+	return bm, nil
+}
+
+// tables are the partition tables of disks. One without a table has none; one that cannot be read is an error, because
+// nobody knows what it has.
+func tables(root paths.Root, disks []disk.Disk) ([]gpt.Table, error) {
+	var out []gpt.Table
+	for _, d := range disks {
+		if d.Optical || d.Size == 0 {
+			continue // No option is made for a disc, and an empty drive has no partition.
+		}
+		t, err := table(root.At(d.Path()), d)
+		if errors.Is(err, gpt.ErrNone) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the partition table of %s: %w", d.Path(), err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func table(path string, d disk.Disk) (gpt.Table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return gpt.Table{}, err
+	}
+	defer f.Close()
+	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
 // settled tells whether the system that brought the loader runs and has shown that it stays, and no other is staged.

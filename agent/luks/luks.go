@@ -252,23 +252,40 @@ type Volume interface {
 }
 
 // Destroy overwrites both copies of the header and all key slots of a volume of size bytes, and syncs. Nothing opens it
-// afterwards, the recovery key included. Flash may keep old copies of a sector where nothing but a reader of its chips finds
-// them.
+// afterwards, the recovery key included. Flash may keep old copies of a sector where nothing but a reader of its chips
+// finds them.
+//
+// The first copy of the header goes last, when all else is on the disk: where this is cut off, the volume is still
+// known as one, and is destroyed when it is called again.
 func Destroy(v Volume, size int64) error {
 	end := int64(defaultData)
 	if h, err := Read(v); err == nil {
 		end = max(end, min(h.Data, maxKeys))
 	}
-	zero := make([]byte, 1<<20)
-	for at := int64(0); at < min(end, size); at += int64(len(zero)) {
-		if _, err := v.WriteAt(zero[:min(int64(len(zero)), min(end, size)-at)], at); err != nil {
-			return fmt.Errorf("overwrite the key slots: %w", err)
-		}
+	end = min(end, size)
+	first := min(firstCopy, end)
+	err := overwrite(v, first, end)
+	if err == nil {
+		err = overwrite(v, 0, first)
 	}
-	if err := v.Sync(); err != nil {
+	if err != nil {
 		return fmt.Errorf("overwrite the key slots: %w", err)
 	}
 	return nil
+}
+
+// firstCopy is what the first copy of the header has at least, in bytes (section 2.1).
+const firstCopy = 16 << 10
+
+// overwrite writes zeros, and syncs.
+func overwrite(v Volume, from, to int64) error {
+	zero := make([]byte, 1<<20)
+	for at := from; at < to; at += int64(len(zero)) {
+		if _, err := v.WriteAt(zero[:min(int64(len(zero)), to-at)], at); err != nil {
+			return err
+		}
+	}
+	return v.Sync()
 }
 
 // DestroyAll destroys the LUKS volumes among the partitions of a disk; what is none is left as it is.

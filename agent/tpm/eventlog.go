@@ -156,6 +156,22 @@ func (l Log) Value(register int) Digest {
 	return d
 }
 
+// kernelSection is the hash by which systemd's stub measures that a unified kernel image has a kernel: the name of its
+// section with a zero at its end (systemd-stub(7), systemd, src/boot/measure.c).
+var kernelSection = sha256.Sum256([]byte(".linux\x00"))
+
+// Images counts the unified kernel images whose stub has measured itself into Image in this start. With more than one
+// the register has a value that nobody signed: a stub that fails after it has measured returns to the boot loader, and
+// something else was started then.
+func (l Log) Images() (n int) {
+	for _, e := range l {
+		if e.Register == Image && e.Type != noAction && e.Digest == kernelSection {
+			n++
+		}
+	}
+	return n
+}
+
 // Database is the content of one of the firmware's lists of keys and hashes, db or dbx, as it was at the start.
 func (l Log) Database(name string) ([]byte, error) {
 	i, err := l.database(name)

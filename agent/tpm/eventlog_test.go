@@ -156,3 +156,24 @@ func FuzzParseLog(f *testing.F) {
 		}
 	})
 }
+
+func TestTheImagesOfAStartAreCounted(t *testing.T) {
+	image := func(f *firmware) *firmware {
+		return f.event(Image, 0xd, []byte(".\x00l\x00"), []byte(".linux\x00")...).event(Image, 0xd, []byte("k"), []byte("a kernel")...)
+	}
+	for name, tt := range map[string]struct {
+		log  *firmware
+		want int
+	}{
+		"none":                          {boot("dbx"), 0},
+		"one":                           {image(boot("dbx")), 1},
+		"two":                           {image(image(boot("dbx"))), 2},
+		"in another register":           {boot("dbx").event(Words, 0xd, nil, []byte(".linux\x00")...), 0},
+		"without the zero":              {boot("dbx").event(Image, 0xd, nil, []byte(".linux")...), 0},
+		"an event that is not measured": {boot("dbx").event(Image, noAction, nil, []byte(".linux\x00")...), 0},
+	} {
+		log, err := ParseLog(tt.log.log)
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, log.Images(), name)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"spore/agent/luks"
 	"spore/agent/tpm"
@@ -119,6 +120,9 @@ func (op *opening) byTPM(ctx context.Context) (bool, error) {
 		token = fitting
 	}
 	if token.PIN {
+		if op.spoiled() {
+			return false, nil // No PIN helps in this start.
+		}
 		if !fits {
 			op.Say(op.why(nil)) // A PIN that cannot help is not asked for.
 			return false, nil
@@ -170,6 +174,33 @@ func (op *opening) attachTPM(ctx context.Context, pin string) error {
 	return op.Exec(ctx, env, "systemd-cryptsetup", "attach", Name, op.device, "-", "luks,headless=true,tpm2-device=auto,token-timeout=10s")
 }
 
+// spoiled tells whether the TPM can open nothing in this start, and will in the next one.
+func (op *opening) spoiled() bool { return op.signed() && op.Spoiled != nil && op.Spoiled() }
+
+// restartBound is how long a restart may take to end this process.
+const restartBound = 2 * time.Minute
+
+// again restarts the machine where that has the TPM open the state, in place of a question that nobody may be there to
+// answer: an image that was tried before this one in the same start has left its measurements. It returns when there
+// is nothing to restart for, or when the restart ends this process. How often this happens is bounded by Spoiled.
+func (op *opening) again(ctx context.Context) error {
+	if !op.spoiled() {
+		return nil
+	}
+	op.Say("another image was tried before this one in the same start, and has left its measurements in PCR 11: the TPM opens " +
+		"the state after a restart. Restarting the machine")
+	if err := op.Restart(ctx); err != nil {
+		op.Say("the machine does not restart: " + err.Error())
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("the machine is restarted: %w", ctx.Err())
+	case <-time.After(restartBound):
+		return nil
+	}
+}
+
 // why says, of what is known, why the TPM does not open the state.
 func (op *opening) why(err error) string {
 	reason := "was it cleared, the disk moved, or the image signed with another key?"
@@ -182,6 +213,8 @@ func (op *opening) why(err error) string {
 	case start.Words != tpm.Digest{}:
 		reason = "something from outside of the image was measured (PCR 12): words for the kernel, or files in loader/credentials, loader/addons or " +
 			"beside the image on the boot medium; take them away"
+	case op.spoiled():
+		reason = "another image was tried before this one in the same start (PCR 11)"
 	case !op.expected():
 		reason = "the firmware's keys for Secure Boot are others, or another of them let the image start (PCR 7)"
 	}

@@ -1,10 +1,11 @@
 // Package unlock opens a node's encrypted state partition, and sees to it that it opens by itself the next time.
 //
-// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: systemd-repart makes the volume
-// with that key before the partition table names it, so that there is no moment at which the operator could not open it. What
-// opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a passphrase, or the host key
-// (package hostkey). They are tried first. Then comes the recovery key of a bundle that was delivered again, and then the
-// console is asked, as often as it takes: nothing is ever made anew because it does not open.
+// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: systemd-repart makes the
+// volume with that key before the partition table names it, so that there is no moment at which the operator could not
+// open it. What opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a
+// passphrase, or the host key (package hostkey). They are tried first. Then comes the recovery key of a bundle that was
+// delivered again, and then the console is asked, as often as it takes: nothing is ever made anew because it does not
+// open.
 //
 // What the TPM wants to see before it opens is in tpm.go.
 package unlock
@@ -59,8 +60,12 @@ type Options struct {
 	HasTPM func(ctx context.Context) bool
 	// Start tells what was measured of this start of the machine.
 	Start func() (Start, error)
-	// PublicKey is the file of the key that signs what PCR 11 will be (docs/secure-boot.md); it is there when the running image
-	// has such a signature.
+	// Spoiled tells whether PCR 11 has more in it than the image that runs, and a restart makes it right. Restart restarts
+	// the machine, and returns when that has begun.
+	Spoiled func() bool
+	Restart func(ctx context.Context) error
+	// PublicKey is the file of the key that signs what PCR 11 will be (docs/secure-boot.md); it is there when the running
+	// image has such a signature.
 	PublicKey string
 	// Delivered returns the recovery key of the bundle that came with the machine; the error says why there is none.
 	Delivered func(ctx context.Context) (string, error)
@@ -97,8 +102,8 @@ func (k Key) Discard() { _ = os.Remove(k.File) }
 // Wanted tells whether state is to be encrypted.
 func (o *Options) Wanted() bool { return o != nil && o.Want.Encrypted() }
 
-// NewKey is the recovery key, for a partition that is about to be made. It is refused where nothing would open the partition
-// at the next boot, or the recovery key has not come.
+// NewKey is the recovery key, for a partition that is about to be made. It is refused where nothing would open the
+// partition at the next boot, or the recovery key has not come.
 func (o *Options) NewKey(ctx context.Context) (Key, error) {
 	method, err := o.method(ctx)
 	if err == nil && byTPM(method) {
@@ -214,6 +219,9 @@ func (op *opening) open(ctx context.Context) error {
 	if opened, err := op.byTPM(ctx); opened || err != nil {
 		return err
 	}
+	if err := op.again(ctx); err != nil {
+		return err
+	}
 	if op.byHostKey(ctx) || op.byBundle(ctx) {
 		return nil
 	}
@@ -300,8 +308,8 @@ func (op *opening) attach(ctx context.Context, key, by string) error {
 	return nil
 }
 
-// normalRecovery brings a recovery key into its form, eight groups of eight letters of modhex, as systemd does: people leave
-// out the hyphens.
+// normalRecovery brings a recovery key into its form, eight groups of eight letters of modhex, as systemd does: people
+// leave out the hyphens.
 func normalRecovery(s string) (string, bool) {
 	var letters []byte
 	for _, c := range []byte(strings.ToLower(s)) {
@@ -415,7 +423,8 @@ func (op *opening) wipe(ctx context.Context, slots ...int) error {
 	return op.cryptenroll(ctx, op.device, nil, []string{"--wipe-slot=" + strings.Join(numbers(slots), ",")})
 }
 
-// minPassphrase is the fewest letters of a passphrase; whoever has the disk can try as many as the machine's time allows.
+// minPassphrase is the fewest letters of a passphrase; whoever has the disk can try as many as the machine's time
+// allows.
 const minPassphrase = 12
 
 // minPIN is the fewest letters of a PIN: the TPM lets nobody try more than a few before it locks itself for minutes or

@@ -555,3 +555,57 @@ func FuzzNormalRecovery(f *testing.F) {
 		}
 	})
 }
+
+// A stub that fails after it has measured leaves PCR 11 as nobody signed it, and then another image is started.
+func TestAStartThatAnotherImageHasSpoiledIsRestartedAndNobodyIsAsked(t *testing.T) {
+	byChip, pinned := &spec.State{Encrypt: spec.EncryptTPM}, &spec.State{Encrypt: spec.EncryptTPMPIN}
+	header := func(t luks.Token) luks.Header { return luks.Header{Slots: []int{0, 1}, Tokens: []luks.Token{t}} }
+	for name, tt := range map[string]struct {
+		want     *spec.State
+		token    luks.Token
+		opens    string
+		clean    bool
+		restart  error
+		restarts int
+		asked    []string
+		said     string
+	}{
+		"the TPM":                 {want: byChip, token: bound(1, keys, false), restarts: 1, said: "Restarting the machine"},
+		"the TPM with a PIN":      {want: pinned, token: bound(1, keys, true), restarts: 1, said: "Restarting the machine"},
+		"the TPM opens it":        {want: byChip, token: bound(1, keys, false), opens: "tpm2"},
+		"nothing was measured":    {want: byChip, token: bound(1, keys, false), clean: true, asked: []string{"Recovery key of the state of edge-01:"}},
+		"a TPM that opens to all": {want: byChip, token: unsealed(1), asked: []string{"Recovery key of the state of edge-01:"}},
+		"the machine cannot be restarted": {
+			want: byChip, token: bound(1, keys, false), restart: errors.New("systemd does not answer"), restarts: 1,
+			asked: []string{"Recovery key of the state of edge-01:"}, said: "the machine does not restart: systemd does not answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine{t: t, tpm: true, opens: map[string]bool{tt.opens: true}}
+			o := m.options(tt.want, true)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			restarts := 0
+			o.Spoiled = func() bool { return !tt.clean }
+			o.Restart = func(context.Context) error {
+				restarts++
+				if tt.restart == nil {
+					stop() // As systemd ends the unit.
+				}
+				return tt.restart
+			}
+			_, _, err := o.Open(ctx, "/dev/null", header(tt.token))
+			require.Equal(t, tt.restarts, restarts)
+			require.Equal(t, tt.asked, m.asked)
+			require.Contains(t, strings.Join(m.said, "\n"), tt.said)
+			switch {
+			case tt.opens != "":
+				require.NoError(t, err)
+			case tt.asked == nil:
+				require.ErrorContains(t, err, "the machine is restarted")
+			default:
+				require.ErrorContains(t, err, "nobody is there")
+			}
+		})
+	}
+}

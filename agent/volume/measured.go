@@ -9,9 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"spore/agent/efi"
 	"spore/agent/firmware"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/quote"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 	"spore/storage/atomicfile"
@@ -30,6 +32,27 @@ func Measured(m *node.Machine) (unlock.Start, error) {
 	}
 	start.Words, err = tpm.Read(root, tpm.Words)
 	return start, err
+}
+
+// spoiled tells whether an image was measured before the one that runs, and a restart brings a start without it. The
+// boot loader says which entry it has counted in this start: that one is tried first the next time, too, and has lost a
+// try. So there are no more restarts than tries; an entry that nobody counts would be tried for ever, and is no reason
+// for one.
+func spoiled(m *node.Machine) bool {
+	if !efi.HasCounted(os.DirFS(m.Root.At(paths.EFIVars))) {
+		return false
+	}
+	data, err := atomicfile.ReadLimited(m.Root.At("/"+quote.Log), tpm.MaxLog)
+	if err != nil {
+		m.Say(err.Error())
+		return false
+	}
+	log, err := tpm.ParseLog(data)
+	if err != nil {
+		m.Say(err.Error())
+		return false
+	}
+	return log.Images() > 1
 }
 
 // openTPM opens the device of a TPM for one command after the other. os.OpenFile would make it non-blocking, since it

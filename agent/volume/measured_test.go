@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
+	"spore/agent/quote"
 	"spore/agent/tpm"
 	"spore/agent/unlock"
 )
@@ -62,4 +65,55 @@ func TestTheTPMIsWaitedFor(t *testing.T) {
 	}))
 	_, err = openTPM(path + "x")
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// log is a firmware's event log in which so many images were measured.
+func log(images int) string {
+	le := binary.LittleEndian
+	spec := append([]byte("Spec ID Event03\x00"), 0, 0, 0, 0, 0, 2, 0, 2, 1, 0, 0, 0, 0x0b, 0, 32, 0, 0)
+	b := append(make([]byte, 4), 3, 0, 0, 0)
+	b = append(b, make([]byte, 20)...)
+	b = append(le.AppendUint32(b, uint32(len(spec))), spec...)
+	for range images {
+		for _, text := range []string{".linux\x00", "a kernel", ".osrel\x00", "a system"} {
+			sum := sha256.Sum256([]byte(text))
+			b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, tpm.Image), 0xd), 1)
+			b = append(append(b, 0x0b, 0), sum[:]...)
+			b = le.AppendUint32(b, 0)
+		}
+	}
+	return string(b)
+}
+
+func TestAStartIsSpoiledWhereAnImageThatIsCountedWasMeasuredBefore(t *testing.T) {
+	const counted = "LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+	for name, tt := range map[string]struct {
+		counted bool
+		log     string
+		want    bool
+		said    string
+	}{
+		"two images":                         {counted: true, log: log(2), want: true},
+		"four images":                        {counted: true, log: log(4), want: true},
+		"one image, which is on trial":       {counted: true, log: log(1)},
+		"two images that nobody counts":      {log: log(2)},
+		"one image":                          {log: log(1)},
+		"no log":                             {counted: true, said: "no such file"},
+		"a log that cannot be read":          {counted: true, log: "x", said: "read the firmware's event log"},
+		"a torn copy that was never started": {counted: true, log: log(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := node.New("spore-agent", paths.Root(t.TempDir()))
+			var said []string
+			m.Say = func(s string) { said = append(said, s) }
+			if tt.counted {
+				nodetest.Put(t, m, filepath.Join(paths.EFIVars, counted), "\x06\x00\x00\x00x\x00\x00\x00")
+			}
+			if tt.log != "" {
+				nodetest.Put(t, m, "/"+quote.Log, tt.log)
+			}
+			require.Equal(t, tt.want, spoiled(m))
+			require.Contains(t, strings.Join(said, "\n"), tt.said)
+		})
+	}
 }

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/storage/fat"
 	"spore/test/chance"
 	"spore/test/faults"
 	"spore/test/powercut"
@@ -167,7 +169,11 @@ func startRows() []faultRow {
 		{Doing: faults.Start, Happens: "a bit flipped in the backup of the partition table", Want: faults.Whole, CPU: aBoot, Run: flippedTable(false)},
 		{Doing: faults.Start, Happens: "a bit flipped in the superblock of the state", Want: faults.NoRoles, CPU: aBoot, Run: flippedState},
 		{Doing: faults.Start, Happens: "the ESP's first sector is torn", Want: faults.Asks, CPU: anEarlyEnd, Run: tornESP},
-		{Doing: faults.Start, Happens: "the ESP has half of a newer system, as a torn copy leaves it", Want: faults.OffAndOn, CPU: 2 * aBoot, Run: halfASystem},
+		{Doing: faults.Start, Happens: "the ESP has half of a newer system, as a torn copy leaves it", Want: faults.Whole, CPU: aBoot + 5*time.Second, Run: halfASystem},
+		{Doing: faults.Start, Happens: "the same in a machine whose firmware has not started this disk before", Want: faults.OffAndOn, CPU: 2 * aBoot, Run: halfASystemOnANewBoard},
+		{Doing: faults.Start, Happens: "the boot loader on the ESP is torn, and no update ever came", Want: faults.Whole, CPU: aBoot, Run: tornLoader},
+		{Doing: faults.Start, Happens: "the firmware keeps an option for a disk that was flashed anew", Want: faults.Whole, CPU: aBoot, Run: deadOption},
+		unit(faults.Start, "power cut at each write and each flush while a damaged copy of the boot loader is written once more", faults.Whole, "./agent/bootloader", "^TestUpkeepCanBeCutOffAtAnyWrite$"),
 		{Doing: faults.Start, Happens: "the clock says 1970", Want: faults.Whole, CPU: aBoot, Run: startAt("1970-01-01T00:00:00")},
 		{Doing: faults.Start, Happens: "the clock says 2106", Want: faults.Whole, CPU: aBoot, Run: startAt("2106-02-07T06:00:00")},
 		{Doing: faults.Start, Happens: "disks and cards in another order, and two disks and a card more", Want: faults.Whole, CPU: aBoot + 2*time.Second, Run: permuted(true)},
@@ -275,16 +281,81 @@ func tornESP(t *testing.T, l *faultLab) faults.Outcome {
 	return s.end(faults.Outcome{After: faults.Asks, Took: time.Since(s.began)})
 }
 
-// halfASystem leaves the first half of a UKI on the ESP, under the name of a newer system on trial.
-func halfASystem(t *testing.T, l *faultLab) faults.Outcome {
+// withHalfASystem is a machine whose ESP has the first half of a UKI, under the name of a newer system on trial.
+func (l *faultLab) withHalfASystem(t *testing.T) vm.Config {
+	t.Helper()
 	disk := l.copied(t)
 	uki, err := os.ReadFile(filepath.Join(filepath.Dir(suite.image), "spore.efi"))
 	require.NoError(t, err)
 	onESPOf(t, disk, "/EFI/Linux/spore_9000000000001_0123456789ab+3.efi", uki[:len(uki)/2])
 	c := l.machine(t, "half", bootDisk(disk))
 	c.Reboots = true
+	return c
+}
+
+// halfASystem has the firmware start the loader once more each time that it has given up, by the options that the node
+// made at its first boot: no update ever came.
+func halfASystem(t *testing.T, l *faultLab) faults.Outcome {
+	c := l.withHalfASystem(t)
+	c.Vars = filepath.Join(l.dir, firstBootVars)
 	s := l.start(t, c)
+	for range 3 {
+		s.awaitLine(`Error loading .*spore_.*\+`)
+	}
+	return s.end(s.whole(true))
+}
+
+// halfASystemOnANewBoard has firmware that keeps no option for this disk.
+func halfASystemOnANewBoard(t *testing.T, l *faultLab) faults.Outcome {
+	s := l.start(t, l.withHalfASystem(t))
 	return s.end(s.offAndOn())
+}
+
+// tornLoader leaves a boot loader without its first half: the firmware takes the second copy, and the node writes the
+// first one once more.
+func tornLoader(t *testing.T, l *faultLab) faults.Outcome {
+	disk := l.copied(t)
+	var good []byte
+	withESP(t, disk, func(e *fat.Editor) {
+		good = fileOnESP(t, e, loaderPath)
+		torn := bytes.Clone(good)
+		clear(torn[:len(torn)/2])
+		require.NoError(t, e.Replace(filepath.Dir(loaderPath), filepath.Base(loaderPath), int64(len(torn)), bytes.NewReader(torn),
+			time.Unix(1_800_000_000, 0)))
+	})
+	c := l.machine(t, "torn-loader", bootDisk(disk))
+	c.Vars = filepath.Join(l.dir, firstBootVars)
+	s := l.start(t, c)
+	s.awaitLine(`BdsDxe: failed to load`)
+	s.awaitLine(`BOOTX64.EFI on the ESP is damaged; it is written once more`)
+	o := s.end(s.whole(true))
+	withESP(t, disk, func(e *fat.Editor) { require.True(t, bytes.Equal(good, fileOnESP(t, e, loaderPath))) })
+	return o
+}
+
+// deadOption has the firmware keep an option of ours for a partition that no disk has, as for a disk that was flashed
+// anew. The firmware of QEMU takes such options away itself when it starts, so it is made on the running machine, from
+// that for the second try: the GUID is behind attributes, length, description, and the place of the partition.
+func deadOption(t *testing.T, l *faultLab) faults.Outcome {
+	c := l.machine(t, "dead-option", l.fresh(t))
+	c.Vars, c.SMBIOS.KernelArguments = filepath.Join(l.dir, firstBootVars), []string{"spore.console"}
+	s := l.start(t, c)
+	o := s.whole(true)
+	s.awaitShell()
+	const variable = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+	s.shell("cd /sys/firmware/efi/efivars; cat Boot0003" + variable + " > /tmp/was; " +
+		"(head -c 70 /tmp/was; printf ABCDEFGHIJKLMNOP; tail -c +87 /tmp/was) > /tmp/option; cat /tmp/option > Boot00F0" + variable)
+	require.Contains(t, strings.Join(s.shell("ls /sys/firmware/efi/efivars/Boot00F0*"), "\n"), "Boot00F0"+variable)
+	s.began = time.Now()
+	mark := s.mark
+	s.shell("systemctl start spore-loader.service")
+	left := strings.Join(s.shell("cd /sys/firmware/efi/efivars; ls Boot0*; systemctl is-failed spore-loader.service"), "\n")
+	require.NotContains(t, left, "Boot00F0")
+	require.Contains(t, left, "Boot0003"+variable)
+	require.NotContains(t, left, "failed")
+	s.awaitFrom(mark, `removing the boot option Boot00F0 "Spore, second try": no disk of this machine has its EFI partition`)
+	o.Took = time.Since(s.began)
+	return s.end(o)
 }
 
 func startAt(clock string) func(*testing.T, *faultLab) faults.Outcome {

@@ -50,7 +50,7 @@ func faultRows() []faultRow {
 }
 
 func TestTheFaultMatrix(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	faults.Matrix[*faultLab]{
 		Rows: faultRows(), Budget: drawnCPU,
 		Shared: map[string]time.Duration{running: aBoot + 5*time.Second, stagedDisk: aBoot + 10*time.Second},
