@@ -63,7 +63,7 @@ func dispatch() (int, error) {
 	var f flags
 	flag.IntVar(&f.rounds, "rounds", 3, "how often everything is measured; the page has medians")
 	flag.StringVar(&f.full, "full", "", "a configuration folder to measure besides examples/edge, such as configs")
-	flag.StringVar(&f.skip, "skip", "", "what to leave out, with commas: mkosi, floor, builds, boots, scale, updates")
+	flag.StringVar(&f.skip, "skip", "", "what to leave out, with commas: mkosi, floor, builds, boots, scale, updates, site")
 	flag.StringVar(&f.work, "work", "out/bench", "folder for caches, images and logs")
 	flag.StringVar(&f.page, "page", "docs/performance.md", "the page to write")
 	flag.StringVar(&f.pictures, "pictures", "docs/pictures", "folder for the pictures of the page")
@@ -114,7 +114,7 @@ func failed(err error) (int, error) {
 }
 
 // parts are what can be left out.
-var parts = []string{"mkosi", "floor", "builds", "boots", "scale", "updates"}
+var parts = []string{"mkosi", "floor", "builds", "boots", "scale", "updates", "site"}
 
 func parseSkip(text string) (map[string]bool, error) {
 	skip := map[string]bool{}
@@ -228,6 +228,11 @@ func (b *bench) fill(ctx context.Context, p *page, f flags, skip map[string]bool
 	}
 	if !skip["updates"] {
 		if p.updates, err = b.updates(ctx, images); err != nil {
+			return err
+		}
+	}
+	if !skip["site"] {
+		if p.site, err = b.site(ctx); err != nil {
 			return err
 		}
 	}

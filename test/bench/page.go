@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"spore/test/sitebench"
 )
 
 // Row is a row of the page's table: what was done, by whom at what cost, and what it is to cost.
@@ -97,6 +99,7 @@ type page struct {
 	spans   []Span
 	scale   []Scale
 	updates []Update
+	site    *sitebench.Result
 }
 
 // Names of the pictures.
@@ -178,6 +181,9 @@ ratios: the seconds depend on this machine.
 	if len(p.updates) > 0 {
 		fmt.Fprintf(&b, "\n## Updates\n\n%s\n%s\n%s\n%s\n%s", updateTable(p.updates), updateText, nodeTable(p.updates), nodeText, updateNotes(p.updates))
 	}
+	if p.site != nil {
+		fmt.Fprintf(&b, "\n## A site\n\n%s\n%s", siteTable(p.site), siteText)
+	}
 	return b.String()
 }
 
@@ -240,4 +246,9 @@ the file has the blocks of the free root, is flushed, and is out of the host's m
 **hashing** is one process that reads the root of the image from the same file system, past the host's memory as the
 node reads back, and makes its SHA-256. Both are processor time, user and system, in turn, the median of the rounds;
 memory is the most of any round.
+`
+
+const siteText = `All nodes look at the same time, each as a process of its own with the API of a node; they give each other pieces over
+TLS on loopback. The uplink is a plain web server, which counts what it gives. CPU is that of all nodes and of the web
+server, with the start of the processes.
 `

@@ -9,32 +9,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/vishvananda/netlink"
 
 	"spore/agent/answers"
 	"spore/agent/netnstest"
 	"spore/agent/node"
-	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/pull"
 	"spore/agent/pull/looked"
 	"spore/agent/slot"
-	"spore/cluster"
-	"spore/cluster/spec"
 	"spore/storage/pieces"
 	protocol "spore/wire/nodeapi"
 	"spore/wire/update"
@@ -160,6 +152,14 @@ func stageOne(m *node.Machine, job *slot.Job, there map[string]bool) update.Answ
 type nodeProcess struct {
 	in  io.WriteCloser
 	out *bufio.Reader
+	// ended ends it, once.
+	ended func() error
+}
+
+// end has the node end.
+func (p *nodeProcess) end(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.ended())
 }
 
 // startNode starts a node as a process of its own, with its secrets as its unit is given them.
@@ -190,13 +190,13 @@ func startNode(t *testing.T, name string, m *node.Machine) *nodeProcess {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	p := &nodeProcess{in, bufio.NewReader(out)}
-	t.Cleanup(func() {
+	p := &nodeProcess{in, bufio.NewReader(out), sync.OnceValue(func() error {
 		in.Close()
 		err := cmd.Wait()
 		t.Logf("%s: %s", name, said.String())
-		require.NoError(t, err)
-	})
+		return err
+	})}
+	t.Cleanup(func() { p.end(t) })
 	line, err := p.out.ReadString('\n')
 	require.NoError(t, err, "%s: %s", name, said.String())
 	require.Equal(t, "ready\n", line)
@@ -223,80 +223,13 @@ func TestTwoNodesGiveEachOtherThePiecesOfAnUpdate(t *testing.T) {
 }
 
 func twoNodesGiveEachOtherPieces(t *testing.T) {
-	loopback, err := netlink.LinkByName("lo")
-	require.NoError(t, err)
-	require.NoError(t, netlink.LinkSetUp(loopback))
-	addresses := []string{"10.77.0.11", "10.77.0.12"}
-	for _, a := range addresses {
-		netnstest.Address(t, "lo", a+"/32")
-	}
-	var mu sync.Mutex
-	fetched := map[string]int{}
-	folder := t.TempDir()
-	files := http.FileServer(http.Dir(folder))
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		fetched[filepath.Base(r.URL.Path)]++
-		mu.Unlock()
-		files.ServeHTTP(w, r)
-	}))
-	t.Cleanup(web.Close)
-	machines, c, tree := nodetest.BrokersOf(t, func(config *cluster.Config) {
-		config.Cluster.Updates = &spec.Updates{From: []string{web.URL}}
-	}, addresses...)
-
-	const count = 40
-	require.NoError(t, os.Mkdir(filepath.Join(folder, "pieces"), 0o755))
-	var blobs []update.Blob
-	var sums []string
-	total := int64(0)
-	for i := range count {
-		o := bytes.Repeat([]byte(fmt.Sprintf("piece %d ", i)), 5000)
-		b, err := update.Sum(bytes.NewReader(o))
-		require.NoError(t, err)
-		blobs, sums, total = append(blobs, b), append(sums, b.SHA256), total+b.Size
-		require.NoError(t, os.WriteFile(filepath.Join(folder, pull.Pieces+b.SHA256), o, 0o644))
-	}
-	hash := strings.Repeat("a", 64)
-	names := slices.Sorted(maps.Keys(machines))
-	head, h, err := tree.SignUpdate(update.Head{
-		Nodes: names, RootHash: hash, ClusterHash: hash,
-		Root: update.Root{Size: 4096, Salt: hash, UUID: hash[:32], Index: blobs[1]},
-		Boot: blobs[0], UKI: blobs[0], Part: blobs[0],
-	}, time.Now())
-	require.NoError(t, err)
-	require.Equal(t, c.ID, h.Cluster)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, pull.Head), head, 0o644))
-
-	nodes := map[string]*nodeProcess{}
-	for name, m := range machines {
-		require.NoError(t, os.WriteFile(m.Root.At(wanted), []byte(strings.Join(sums, "\n")), 0o644))
-		nodes[name] = startNode(t, name, m)
-	}
-	looks := map[string]looked.Last{}
-	var g sync.WaitGroup
-	for name, n := range nodes {
-		g.Go(func() {
-			l := n.look(t)
-			mu.Lock()
-			defer mu.Unlock()
-			looks[name] = l
-		})
-	}
-	g.Wait()
-
-	outside := int64(0)
+	s := newSite(t, 2, 40)
+	looks := s.look(t)
 	for name, l := range looks {
 		t.Logf("%s: %d bytes from outside, %d from the other node", name, l.Outside, l.Nodes)
-		require.Empty(t, l.Problem, name)
-		require.Equal(t, h.Serial, l.Serial)
-		require.Equal(t, total, l.Outside+l.Nodes, name)
 		require.NotZero(t, l.Outside, name)
 		require.NotZero(t, l.Nodes, name)
-		outside += l.Outside
 	}
-	require.Equal(t, total, outside, "what one has fetched, the other has from it")
-	for _, sum := range sums {
-		require.Equal(t, 1, fetched[sum], sum)
-	}
+	require.Equal(t, s.size, s.uplink.bytes, "what one has fetched, the other has from it")
+	require.Equal(t, 1, s.most(t))
 }
