@@ -27,7 +27,7 @@ import (
 // Rows are what the node answers of renewal.
 func Rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	rows := []api.Row{
-		{Method: http.MethodGet, Path: nodeapi.RenewalPath, Who: append(nodeapi.Operators(), nodeapi.Node),
+		{Method: http.MethodGet, Path: nodeapi.RenewalPath, Who: append(nodeapi.Lookers(), nodeapi.Node),
 			Handle: api.Plain(renewal.StateHandler(m.Root.At(paths.Renewal), m.Root.At(paths.Status)))},
 		{Method: http.MethodPost, Path: nodeapi.BundlePath, Who: []nodeapi.Role{nodeapi.Admin}, Body: bundle.MaxSize, AtOnce: 1, Handle: takeBundle(m, c, n)},
 	}
@@ -38,8 +38,8 @@ func Rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
 	return rows
 }
 
-// takeBundle checks a bundle that the operator sends and leaves it for root, which checks it again. It is not answered before
-// the bundle lies there; whether it was taken is seen in the node's serial.
+// takeBundle checks a bundle that the operator sends and leaves it for root, which checks it again. It is not answered
+// before the bundle lies there; whether it was taken is seen in the node's serial.
 func takeBundle(m *node.Machine, c *facts.Cluster, n *facts.Node) func(http.ResponseWriter, *http.Request, nodeapi.Caller) {
 	return func(w http.ResponseWriter, r *http.Request, caller nodeapi.Caller) {
 		data, err := io.ReadAll(r.Body)

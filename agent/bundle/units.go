@@ -2,9 +2,11 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 
 	"spore/agent/activate"
 )
@@ -71,11 +73,22 @@ func (s systemd) Reload(ctx context.Context, unit, signal string) error {
 	if !ok {
 		return fmt.Errorf("internal error: signal %q", signal)
 	}
-	if err := s.bus.Conn().KillUnitWithTarget(ctx, unit, dbus.Main, number); err != nil {
+	err = s.bus.Conn().KillUnitWithTarget(ctx, unit, dbus.Main, number)
+	if withoutMain(err) {
+		return s.Restart(ctx, unit)
+	}
+	if err != nil {
 		return fmt.Errorf("signal %s: %w", unit, err)
 	}
 	return nil
 }
 
-// signals are those of package renewal's table.
-var signals = map[string]int32{"HUP": 1, "USR2": 12}
+// withoutMain tells whether systemd has refused a signal because the unit has no main process to take it, as one that
+// runs a command and stays active (RemainAfterExit=yes).
+func withoutMain(err error) bool {
+	var e godbus.Error
+	return errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchProcess"
+}
+
+// signals are those of package renewal's table, and those that a role of the configuration's own can name.
+var signals = map[string]int32{"HUP": 1, "USR1": 10, "USR2": 12}

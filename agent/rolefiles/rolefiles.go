@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spore/agent/config/live"
+	"spore/agent/datadisk"
 	"spore/agent/detect"
 	"spore/agent/nic"
 	"spore/agent/node"
@@ -30,10 +31,8 @@ import (
 // maxTime bounds the rendering of all files of a role; the templates have bounds of their own.
 const maxTime = 30 * time.Second
 
-// Run renders the files of a role and writes each whole or not at all.
-func Run(ctx context.Context, m *node.Machine, name string) error { return run(ctx, m, name, Account) }
-
-func run(ctx context.Context, m *node.Machine, name string, account Accounts) error {
+// Run renders the files of a role and writes each whole or not at all. account finds their owners: Account on a node.
+func Run(ctx context.Context, m *node.Machine, name string, account Accounts) error {
 	_, c, n, err := m.Node()
 	if err != nil {
 		return err
@@ -46,6 +45,9 @@ func run(ctx context.Context, m *node.Machine, name string, account Accounts) er
 	if !ok {
 		return fmt.Errorf("write the files of the role %.64q: the configuration has no role of its own of this name; it "+
 			"has %v", name, services.Of(c).OwnNames())
+	}
+	if err := disksOf(m, d); err != nil {
+		return err
 	}
 	hosts, err := m.Part.Hosts()
 	if err != nil {
@@ -76,6 +78,24 @@ func run(ctx context.Context, m *node.Machine, name string, account Accounts) er
 		return err
 	}
 	return Write(string(m.Root), files, account)
+}
+
+// disksOf fails as long as a disk of the role cannot be used: its unit would write to what lies under it.
+func disksOf(m *node.Machine, d *role.Definition) error {
+	if d.Disks == nil {
+		return nil
+	}
+	infos, err := datadisk.Read(m.Root, d.Disks.Use)
+	if err == nil {
+		err = datadisk.Problems(infos)
+	}
+	if err == nil && len(infos) == 0 {
+		err = errors.New("the node's file gives it none")
+	}
+	if err != nil {
+		return fmt.Errorf("the role %s waits for its disks: %w", d.Name, err)
+	}
+	return nil
 }
 
 // credentials is the directory of what the unit was given.

@@ -10,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/bootinfo"
+	"spore/agent/datadisk"
 	"spore/agent/detect"
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/cluster"
+	"spore/cluster/role"
 	"spore/cluster/role/render"
 )
 
@@ -136,25 +138,39 @@ func TestANodeWritesTheFilesOfItsRole(t *testing.T) {
 	m, given := edge(t), credentials(t.TempDir())
 	t.Setenv("CREDENTIALS_DIRECTORY", string(given))
 	nodetest.Is(t, m, "edge-01")
-	err := run(t.Context(), m, "valkey", me)
+	err := Run(t.Context(), m, "valkey", me)
 	require.ErrorContains(t, err, `the bundle of this node does not have the secret "valkey-password"`)
 	require.NoFileExists(t, m.Root.At("/etc/valkey/valkey.conf"))
 	for _, name := range []string{"valkey-password", "valkey-line-a", "valkey-gateway"} {
 		require.NoError(t, os.WriteFile(given.path(name), []byte("S3CRET-"+name), 0o400))
 	}
-	require.NoError(t, run(t.Context(), m, "valkey", me))
+	require.NoError(t, Run(t.Context(), m, "valkey", me))
 	text, err := os.ReadFile(m.Root.At("/etc/valkey/valkey.conf"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "\nmaxmemory 134217728\n")
 	require.Contains(t, string(text), "\nrequirepass S3CRET-valkey-password\n")
 	require.Contains(t, string(text), "\nuser line-a on >S3CRET-valkey-line-a ~line-a:* ")
-	require.ErrorContains(t, run(t.Context(), m, "redis", me), `the configuration has no role of its own of this name; it has [gateway valkey]`)
+	require.ErrorContains(t, Run(t.Context(), m, "redis", me), `the configuration has no role of its own of this name; it has [gateway valkey]`)
+}
+
+func TestARoleWaitsForItsDisks(t *testing.T) {
+	m := edge(t)
+	d := &role.Definition{Name: "historian"}
+	require.NoError(t, disksOf(m, d), "it has none")
+	d.Disks = &role.Disks{Use: "historian", At: "/var/lib/historian-disks"}
+	require.ErrorContains(t, disksOf(m, d), "the role historian waits for its disks: read what became of the disks (has spore-disks-historian.service run?): ")
+	require.NoError(t, datadisk.Write(m.Root, "historian", nil))
+	require.EqualError(t, disksOf(m, d), "the role historian waits for its disks: the node's file gives it none")
+	require.NoError(t, datadisk.Write(m.Root, "historian", []datadisk.Info{{Number: 1}, {Number: 2, Problem: "historian disk 2: it is not empty"}}))
+	require.EqualError(t, disksOf(m, d), "the role historian waits for its disks: historian disk 2: it is not empty")
+	require.NoError(t, datadisk.Write(m.Root, "historian", []datadisk.Info{{Number: 1}}))
+	require.NoError(t, disksOf(m, d))
 }
 
 func TestAMachineThatIsNoNodeWritesNothing(t *testing.T) {
 	m := edge(t)
 	nodetest.Is(t, m, "")
-	require.ErrorIs(t, Run(t.Context(), m, "valkey"), detect.ErrUnmatched)
+	require.ErrorIs(t, Run(t.Context(), m, "valkey", Account), detect.ErrUnmatched)
 }
 
 func TestASecretOfTheUnit(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/x509"
-	"os"
 	"testing"
 	"time"
 
@@ -16,14 +15,15 @@ import (
 	"spore/cluster"
 	"spore/pki"
 	"spore/pki/bundle"
-	"spore/services/mqtt"
 	"spore/test/client"
 )
 
 // The broker serves with the certificate and the passwords of its node's bundle, and clients verify it with what
 // `spore pki export` gives them.
-func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
-	config, report := cluster.Load(os.DirFS("../../examples/edge"))
+func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) { eachBroker(t, servesWithItsBundle) }
+
+func servesWithItsBundle(t *testing.T, k brokerKind) {
+	config, report := cluster.LoadDir("../../examples/" + k.configs)
 	require.NoError(t, report.Err())
 	shared, nodes := cluster.Facts(config)
 	tree := pki.New(&shared)
@@ -37,12 +37,12 @@ func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
 	got, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: shared.ID, Node: "edge-01", Keys: keys})
 	require.NoError(t, err)
 	entries := map[string][]byte{}
-	for _, ref := range secrets.Refs(mqtt.Of(shared.Services)) {
+	for _, ref := range append(secrets.Refs(shared.Services.Get(k.service)), k.certificate, k.key) {
 		require.Contains(t, got.Secrets, ref, "the bundle has what the configuration names")
 		entries[ref] = []byte(got.Secrets[ref])
 	}
 
-	b := brokerWith(t, entries)
+	b := brokerWith(t, k, entries)
 	b.start()
 	roots := func(authority string) *x509.CertPool {
 		p := x509.NewCertPool()
@@ -53,17 +53,17 @@ func TestMosquittoServesWithTheSecretsOfItsBundle(t *testing.T) {
 		name, authority, server string
 		good                    bool
 	}{
-		{"by the MQTT authority", "mqtt", "edge-01.plant.example", true},
+		{"by its authority", k.authority, "edge-01.plant.example", true},
 		{"by the root", "root", "edge-01.plant.example", true},
-		{"by the service's name", "mqtt", "mqtt.plant.example", true},
-		{"by its address", "mqtt", "10.77.0.11", true},
+		{"by the service's name", k.authority, "mqtt.plant.example", true},
+		{"by its address", k.authority, "10.77.0.11", true},
 		{"by another authority", "agent", "edge-01.plant.example", false},
-		{"by another name", "mqtt", "dns-01.plant.example", false},
+		{"by another name", k.authority, "dns-01.plant.example", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := client.DialMQTT(client.MQTTOptions{
 				Address: b.address(), ServerName: tt.server, Roots: roots(tt.authority),
-				ID: "t-bundle", User: "sensor", Password: got.Secrets["mqtt-password-sensor"],
+				ID: "t-bundle", User: "sensor", Password: got.Secrets[k.passwords["sensor"]],
 			})
 			if tt.good {
 				require.NoError(t, err)

@@ -33,7 +33,7 @@ func coredns(t *testing.T, change func(*rendering.Input), replace ...string) str
 	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "coredns"))
 	program := filepath.Join(dir, "usr/bin/coredns")
 
-	shared, node, hosts := example(t, "edge-01")
+	shared, node, hosts := example(t, "edge", "edge-01")
 	in := rendering.Input{Cluster: shared, Node: node, Hosts: bytes.NewReader(hosts), Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.11")}}
 	dnsservice.Of(in.Cluster.Services).Clients = []string{"127.0.0.1/32"} // the tests themselves
 	if change != nil {

@@ -5,9 +5,7 @@ package services
 
 import (
 	"bytes"
-	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,11 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/agent/render"
+	"spore/agent/config/live"
 	"spore/cluster"
 	"spore/cluster/facts"
-	"spore/services/mqtt"
-	"spore/services/rendering"
 	"spore/test/client"
 	"spore/test/testca"
 )
@@ -31,10 +27,10 @@ import (
 // brokerUser is whom brokers run as when root runs the tests: on a node they are started as a user of their own.
 const brokerUser = 65534
 
-// example is the cluster of examples/edge as a node sees it.
-func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
+// example is the cluster of a folder of examples/ as a node sees it.
+func example(t *testing.T, folder, node string) (*facts.Cluster, *facts.Node, []byte) {
 	t.Helper()
-	c, report := cluster.Load(os.DirFS("../../examples/edge"))
+	c, report := cluster.LoadDir("../../examples/" + folder)
 	require.NoError(t, report.Err())
 	shared, nodes := cluster.Facts(c)
 	files, err := cluster.Compile(c)
@@ -44,72 +40,64 @@ func example(t *testing.T, node string) (*facts.Cluster, *facts.Node, []byte) {
 			return &shared, &nodes[i], files[facts.HostsFile]
 		}
 	}
-	t.Fatalf("examples/edge has no node %s", node)
+	t.Fatalf("examples/%s has no node %s", folder, node)
 	return nil, nil, nil
 }
 
-// broker is the image's mosquitto with a rendered configuration.
+// broker is the image's mosquitto with the files that a node makes.
 type broker struct {
-	t         *testing.T
-	dir       string
-	state     string
-	port      int
-	ca        *testca.CA
-	passwords map[string]string
-	cmd       *exec.Cmd
-	log       bytes.Buffer
+	t    *testing.T
+	kind brokerKind
+	// dir has all of its files: its certificate and key in live, what it keeps in state, and its settings in the file
+	// conf.
+	dir, live, state, conf string
+	port                   int
+	ca                     *testca.CA
+	passwords              map[string]string
+	cmd                    *exec.Cmd
+	log                    bytes.Buffer
 }
 
-func newBroker(t *testing.T) *broker {
+func newBroker(t *testing.T, k brokerKind) *broker {
 	t.Helper()
 	ca, err := testca.New("test")
 	require.NoError(t, err)
 	cert, key, err := ca.Server("edge-01.plant.example", "127.0.0.1")
 	require.NoError(t, err)
 	secrets := map[string][]byte{
-		"mqtt-tls-certificate": cert, "mqtt-tls-key": key,
-		"mqtt-password-sensor": []byte("sensor password\n"), "mqtt-password-operator": []byte("ü$ #:operator"),
+		k.certificate: cert, k.key: key,
+		k.passwords["sensor"]: []byte("sensor password\n"), k.passwords["operator"]: []byte("ü$ #:operator"),
 	}
-	b := brokerWith(t, secrets)
+	b := brokerWith(t, k, secrets)
 	b.ca, b.passwords = ca, map[string]string{"sensor": "sensor password", "operator": "ü$ #:operator"}
 	return b
 }
 
 // brokerWith makes a broker with the secrets of its bundle.
-func brokerWith(t *testing.T, secrets map[string][]byte) *broker {
+func brokerWith(t *testing.T, k brokerKind, secrets map[string][]byte) *broker {
 	t.Helper()
-	dir := t.TempDir()
-	for ref, data := range secrets {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "secret_"+ref), data, 0o600))
-	}
-	shared, node, _ := example(t, "edge-01")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	require.NoError(t, l.Close())
-	mqtt.Of(shared.Services).Port = port
-	files, err := render.Render("mosquitto", rendering.Input{
-		Cluster: shared, Node: node, Dir: dir, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
-		Secret: func(ref string) ([]byte, error) {
-			data, ok := secrets[ref]
-			if !ok {
-				return nil, fmt.Errorf("no secret %s", ref)
-			}
-			return data, nil
-		},
-		SecretPath: func(ref string) string { return filepath.Join(dir, "secret_"+ref) },
-	})
-	require.NoError(t, err)
-	state := filepath.Join(dir, "state")
-	require.NoError(t, os.Mkdir(state, 0o700))
-	conf := files["mosquitto.conf"]
-	conf.Data = bytes.Replace(conf.Data, []byte("/var/lib/mosquitto/"), []byte(state+"/"), 1)
-	files["mosquitto.conf"] = conf
-	require.NoError(t, render.Write(dir, files))
-	b := &broker{t: t, dir: dir, state: state, port: port}
+	b := k.node(t, k, secrets, port)
+	b.t, b.kind, b.port = t, k, port
+	b.lay(string(secrets[k.certificate]), string(secrets[k.key]))
+	require.NoError(t, os.MkdirAll(b.state, 0o700))
 	b.own()
 	t.Cleanup(b.kill)
 	return b
+}
+
+// lay gives it a certificate and key as the agent does, which lays them for a program that reads them again.
+func (b *broker) lay(certificate, key string) {
+	b.t.Helper()
+	group := os.Getgid()
+	if os.Getuid() == 0 {
+		group = brokerUser
+	}
+	_, err := live.Lay(b.live, b.kind.program, group, map[string]string{b.kind.certificate: certificate, b.kind.key: key})
+	require.NoError(b.t, err)
 }
 
 // own gives the files to the user that mosquitto runs as.
@@ -131,7 +119,7 @@ func (b *broker) own() {
 func (b *broker) start() {
 	b.t.Helper()
 	_, mosquitto := programOfImage(b.t, "/usr/sbin/mosquitto")
-	b.cmd = exec.Command(mosquitto, "-c", filepath.Join(b.dir, "mosquitto.conf"))
+	b.cmd = exec.Command(mosquitto, "-c", b.conf)
 	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {
@@ -170,8 +158,10 @@ func (b *broker) dial(user string, change func(*client.MQTTOptions)) (*client.MQ
 	return client.DialMQTT(o)
 }
 
-func TestMosquittoTakesTheRenderedConfiguration(t *testing.T) {
-	b := newBroker(t)
+func TestMosquittoTakesTheRenderedConfiguration(t *testing.T) { eachBroker(t, takesTheConfiguration) }
+
+func takesTheConfiguration(t *testing.T, k brokerKind) {
+	b := newBroker(t, k)
 	b.start()
 
 	t.Run("users publish and subscribe by their lists", func(t *testing.T) {
@@ -231,8 +221,10 @@ func TestMosquittoTakesTheRenderedConfiguration(t *testing.T) {
 	})
 }
 
-func TestARetainedMessageOutlivesAKill(t *testing.T) {
-	b := newBroker(t)
+func TestARetainedMessageOutlivesAKill(t *testing.T) { eachBroker(t, outlivesAKill) }
+
+func outlivesAKill(t *testing.T, k brokerKind) {
+	b := newBroker(t, k)
 	b.start()
 	s, err := b.dial("sensor", nil)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,8 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/services"
+	"spore/services/service"
 	"spore/storage/atomicfile"
 	"spore/test/client"
 )
@@ -42,8 +45,8 @@ type load struct {
 	certified map[string]int
 }
 
-// begin asks by several askers at once, each every few milliseconds, until end. ask returns the serial number of the certificate that
-// it was answered with.
+// begin asks by several askers at once, each every few milliseconds, until end. ask returns the serial number of the
+// certificate that it was answered with.
 func begin(t *testing.T, askers int, ask func(ctx context.Context) (string, error)) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{t: t, stop: stop, certified: map[string]int{}}
@@ -74,8 +77,9 @@ func begin(t *testing.T, askers int, ask func(ctx context.Context) (string, erro
 	return l
 }
 
-// between changes whom the askers trust, or as whom they ask, while no question is under way: one that began before a change would end
-// after what the change is there for, where a program does not get to answer for a while. Operators wait for longer (rotate-ca).
+// between changes whom the askers trust, or as whom they ask, while no question is under way: one that began before a
+// change would end after what the change is there for, where a program does not get to answer for a while. Operators
+// wait for longer (rotate-ca).
 func (l *load) between(change func()) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
@@ -142,9 +146,12 @@ func poolOf(t *testing.T, tree *pki.Tree, authority string) *x509.CertPool {
 	return pool
 }
 
-// A broker gets other certificates, and its authority is replaced, while clients connect all the time and one stays connected.
-func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
-	c, n, _ := example(t, "edge-01")
+// A broker gets other certificates, and its authority is replaced, while clients connect all the time and one stays
+// connected.
+func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) { eachBroker(t, servesOn) }
+
+func servesOn(t *testing.T, k brokerKind) {
+	c, n, _ := example(t, k.configs, "edge-01")
 	tree := pki.New(c)
 	_, err := tree.Update(c, []facts.Node{*n}, makeOptions())
 	require.NoError(t, err)
@@ -152,36 +159,27 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 	for name, text := range bundleOf(t, tree, c, n).Secrets {
 		secrets[name] = []byte(text)
 	}
-	secrets["mqtt-password-sensor"], secrets["mqtt-password-operator"] = []byte("s"), []byte("o")
-	b := brokerWith(t, secrets)
-	b.passwords = map[string]string{"sensor": "s", "operator": "o"}
-	group := os.Getgid()
-	if os.Getuid() == 0 {
-		group = brokerUser
-	}
-	// As a node has them: see render and package live.
-	dir := filepath.Join(b.dir, "live")
-	lay := func() {
-		entries := bundleOf(t, tree, c, n).Secrets
-		_, err := live.Lay(dir, "mosquitto", group, map[string]string{"mqtt-tls-certificate": entries["mqtt-tls-certificate"], "mqtt-tls-key": entries["mqtt-tls-key"]})
-		require.NoError(t, err)
-	}
-	lay()
-	for _, ref := range []string{"mqtt-tls-certificate", "mqtt-tls-key"} {
-		path := filepath.Join(b.dir, "secret_"+ref)
-		require.NoError(t, os.Remove(path))
-		require.NoError(t, os.Symlink(live.Of(dir, "mosquitto", ref), path))
-	}
+	b := brokerWith(t, k, secrets)
 	b.start()
+	password := func(user string) string { return string(secrets[k.passwords[user]]) }
 
-	trusted := poolOf(t, tree, "mqtt")
+	// What the agent does for new certificates.
+	share, err := pki.ShareOf(c, n)
+	require.NoError(t, err)
+	list := services.Of(c)
+	require.Equal(t, map[string]service.Way{k.program: service.Signals},
+		renewal.Plan(list, share, map[string][]string{k.program: {k.certificate, k.key}}, nil, []string{k.program}))
+	at := slices.IndexFunc(renewal.Programs(list), func(r service.Renewal) bool { return r.Program == k.program })
+	require.Equal(t, "HUP", renewal.Programs(list)[at].Signal)
+
+	trusted := poolOf(t, tree, k.authority)
 
 	// One that stays: what it is sent all the time arrives.
-	stays, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "stays", User: "operator", Password: "o"})
+	stays, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "stays", User: "operator", Password: password("operator")})
 	require.NoError(t, err)
 	defer stays.Close()
 	require.NoError(t, stays.Subscribe("sensors/#"))
-	sends, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "sends", User: "sensor", Password: "s"})
+	sends, err := client.DialMQTT(client.MQTTOptions{Address: b.address(), ServerName: n.FQDN, Roots: trusted, ID: "sends", User: "sensor", Password: password("sensor")})
 	require.NoError(t, err)
 	defer sends.Close()
 	sent := begin(t, 1, func(context.Context) (string, error) { return "", sends.Publish("sensors/all", "1", false) })
@@ -196,9 +194,10 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 	})
 	known := []string{comes.until()}
-	trust := func() { comes.between(func() { trusted = poolOf(t, tree, "mqtt") }) }
+	trust := func() { comes.between(func() { trusted = poolOf(t, tree, k.authority) }) }
 	replace := func() {
-		lay()
+		entries := bundleOf(t, tree, c, n).Secrets
+		b.lay(entries[k.certificate], entries[k.key])
 		require.NoError(t, b.cmd.Process.Signal(syscall.SIGHUP))
 		known = append(known, comes.until(known...))
 	}
@@ -207,13 +206,13 @@ func TestMosquittoServesOnWhileItsAuthorityIsReplaced(t *testing.T) {
 		require.NoError(t, err)
 		replace()
 	}
-	require.NoError(t, tree.Introduce("mqtt", c, makeOptions()))
+	require.NoError(t, tree.Introduce(k.authority, c, makeOptions()))
 	trust()
-	require.NoError(t, tree.Switch("mqtt"))
+	require.NoError(t, tree.Switch(k.authority))
 	_, err = tree.Update(c, []facts.Node{*n}, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	replace()
-	require.NoError(t, tree.Finish("mqtt", c, []facts.Node{*n}))
+	require.NoError(t, tree.Finish(k.authority, c, []facts.Node{*n}))
 	trust()
 	comes.goOn(30) // with the old one trusted no more
 	comes.end("mosquitto, connections")
@@ -253,8 +252,9 @@ func (p *controlPlane) trusts() {
 	}
 }
 
-// A master's certificates are replaced, those of the API server and those of etcd and of the API server to etcd, and then the authority
-// of the API's clients, while clients ask all the time, each time by a new connection. No program is restarted.
+// A master's certificates are replaced, those of the API server and those of etcd and of the API server to etcd, and
+// then the authority of the API's clients, while clients ask all the time, each time by a new connection. No program is
+// restarted.
 func TestTheAPIServesOnWhileCertificatesAreReplaced(t *testing.T) {
 	p := preparedControlPlane(t)
 	n, err := p.cluster.Node("control-plane")

@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"lines":   {String},
 	"min":     {String, Integer, Number, Port, Bytes, Length, List, Map},
 	"max":     {String, Integer, Number, Port, Bytes, Length, List, Map},
+	"unique":  {List},
 	"of":      {List, Map},
 	"keys":    {Object},
 }
@@ -54,7 +55,7 @@ func (t *Type) has() []string {
 	var out []string
 	for key, written := range map[string]bool{
 		"pattern": t.Pattern != "", "oneOf": t.OneOf != nil, "lines": t.Lines, "min": t.Min != nil,
-		"max": t.Max != nil, "of": t.Of != nil, "keys": t.Keys != nil,
+		"max": t.Max != nil, "unique": t.Unique != "", "of": t.Of != nil, "keys": t.Keys != nil,
 	} {
 		if written {
 			out = append(out, key)
@@ -106,6 +107,7 @@ func (t *Type) check(name string, a at, depth int) {
 			a.then("of").errorf("an entry of %s is always written; remove default and required", name)
 		}
 		t.Of.check("an entry of "+name, a.then("of"), depth+1)
+		t.checkUnique(name, a.then("unique"))
 	case Object:
 		if len(t.Keys) == 0 {
 			a.errorf("%s is an object without keys; add keys: {NAME: {type: string}}", name)
@@ -115,6 +117,28 @@ func (t *Type) check(name string, a at, depth int) {
 	}
 	if t.checkBounds(name, a) && t.checkPattern(name, a) {
 		t.checkDefault(name, a)
+	}
+}
+
+// checkUnique checks that the entries have the key, and a value there that can be compared.
+func (t *Type) checkUnique(name string, a at) {
+	if t.Unique == "" {
+		return
+	}
+	key, is := t.Of.Keys[t.Unique]
+	switch {
+	case t.Of.Type != Object:
+		a.errorf("unique of %s names a key, and its entries are of the type %s; remove unique, or write "+
+			"of: {type: object, keys: …}", name, t.Of.Type)
+	case !is:
+		known := slices.Sorted(maps.Keys(t.Of.Keys))
+		hint := check.Suggest(t.Unique, known)
+		if hint == "" {
+			hint = "; write " + check.OrWords(known)
+		}
+		a.errorf("the entries of %s have no key %q%s", name, check.Clip(t.Unique), hint)
+	case slices.Contains([]string{List, Map, Object}, key.Type):
+		a.errorf("unique of %s names a %s; write a key with one value, such as a name", name, key.Type)
 	}
 }
 

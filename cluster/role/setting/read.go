@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -262,7 +263,30 @@ func (t *Type) readList(v any, name string, a at) (any, bool) {
 		read, good := t.of().read(e, "an entry of "+name, a.then(i))
 		out[i], ok = read, ok && good
 	}
-	return out, ok
+	return out, t.different(out, name, a) && ok
+}
+
+// different refuses a second entry with the same value behind the key that unique names.
+func (t *Type) different(list []any, name string, a at) bool {
+	if t.Unique == "" {
+		return true
+	}
+	first, ok := map[any]int{}, true
+	for i, e := range list {
+		m, _ := e.(map[string]any)
+		v, written := m[t.Unique]
+		if kind := reflect.TypeOf(v); !written || kind == nil || !kind.Comparable() {
+			continue // A fault that was said, or nothing.
+		}
+		if before, twice := first[v]; twice {
+			a.then(i).then(t.Unique).errorf("the %s %q is in the entries %d and %d of %s; each entry has another one",
+				t.Unique, check.Clip(fmt.Sprint(v)), before+1, i+1, name)
+			ok = false
+			continue
+		}
+		first[v] = i
+	}
+	return ok
 }
 
 func (t *Type) readMap(v any, name string, a at) (any, bool) {

@@ -57,6 +57,8 @@ type Type struct {
 	Min any `yaml:"min,omitempty" json:"min,omitempty"`
 	// Max is the highest value, or the most characters or entries.
 	Max any `yaml:"max,omitempty" json:"max,omitempty"`
+	// Unique is the key of a list's objects whose value no two entries share.
+	Unique string `yaml:"unique,omitempty" json:"unique,omitempty"`
 	// Of is the type of the entries of a list or map.
 	Of *Type `yaml:"of,omitempty" json:"of,omitempty"`
 	// Keys are the keys of an object, each with its type.

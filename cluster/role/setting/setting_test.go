@@ -80,6 +80,7 @@ func TestValuesAreReadByTheirTypes(t *testing.T) {
 		"a path":                               {`{type: path}`, `/var/lib/x`, "/var/lib/x"},
 		"a list":                               {`{type: list, of: {type: port}, max: 2}`, `[1, 2]`, []any{int64(1), int64(2)}},
 		"an empty list":                        {`{type: list, of: {type: port}}`, `[]`, []any{}},
+		"a list of different names":            {`{type: list, unique: name, of: {type: object, keys: {name: {type: string}}}}`, `[{name: a}, {name: b}, {}, {}]`, []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}, map[string]any{"name": ""}, map[string]any{"name": ""}}},
 		"a map":                                {`{type: map, of: {type: size}}`, `{a b: 1KiB}`, map[string]any{"a b": Size(1024)}},
 		"an object":                            {`{type: object, keys: {a: {type: port, default: 7}, b: {type: string}}}`, `{b: x}`, map[string]any{"a": int64(7), "b": "x"}},
 		"a secret":                             {`{type: secret}`, `{secretRef: a-1}`, Secret("a-1")},
@@ -163,6 +164,9 @@ func TestAValueThatDoesNotFitSaysWhatToWrite(t *testing.T) {
 		"an entry of another type":      {`{type: list, of: {type: integer}}`, `[1, a]`, `x.1: an entry of x is a text; write a whole number such as 1500`},
 		"too few entries":               {`{type: list, of: {type: string}, min: 1}`, `[]`, `x: x has 0 entries; write at least 1 entry`},
 		"too many entries":              {`{type: list, of: {type: string}, max: 1}`, `[a, b]`, `x: x has 2 entries; write at most 1 entry`},
+		"a name twice":                  {`{type: list, unique: name, of: {type: object, keys: {name: {type: string}}}}`, `[{name: b}, {name: a}, {name: b}]`, `x.2.name: the name "b" is in the entries 1 and 3 of x; each entry has another one`},
+		"a number twice":                {`{type: list, unique: id, of: {type: object, keys: {id: {type: integer}}}}`, `[{id: 1}, {id: 1}]`, `x.1.id: the id "1" is in the entries 1 and 2 of x; each entry has another one`},
+		"a secret twice":                {`{type: list, unique: p, of: {type: object, keys: {p: {type: secret}}}}`, `[{p: {secretRef: a}}, {p: {secretRef: a}}]`, `x.1.p: the p "a" is in the entries 1 and 2 of x; each entry has another one`},
 		"a list for a map":              {`{type: map, of: {type: string}}`, `[a]`, `x: x is a list where a mapping belongs; write lines of the form name: value below it, indented`},
 		"a value of a map":              {`{type: map, of: {type: integer}}`, `{a: b}`, `x.a: a is a text; write a whole number such as 1500`},
 		"too many in a map":             {`{type: map, of: {type: integer}, max: 0}`, `{a: 1}`, `x: x has 1 entry; write at most 0 entries`},
@@ -207,6 +211,11 @@ func TestADeclarationThatIsWrongSaysWhatToWrite(t *testing.T) {
 		"a pattern of a number":          {`x: {type: integer, pattern: a}`, `x.pattern: x is of the type integer, and pattern is for string; remove pattern`},
 		"bounds of a boolean":            {`x: {type: boolean, min: 1}`, `x.min: x is of the type boolean, and min is for string, integer, number, port, size, duration, list or map; remove min`},
 		"keys of a list":                 {`x: {type: list, keys: {a: {type: port}}}`, `x.keys: x is of the type list, and keys is for object; remove keys`},
+		"unique of a text":               {`x: {type: string, unique: a}`, `x.unique: x is of the type string, and unique is for list; remove unique`},
+		"unique of texts":                {`x: {type: list, unique: a, of: {type: string}}`, `x.unique: unique of x names a key, and its entries are of the type string; remove unique, or write of: {type: object, keys: …}`},
+		"unique of a key misspelt":       {`x: {type: list, unique: nmae, of: {type: object, keys: {name: {type: string}}}}`, `x.unique: the entries of x have no key "nmae"; did you mean "name"?`},
+		"unique of no key":               {`x: {type: list, unique: zzz, of: {type: object, keys: {name: {type: string}, a: {type: port}}}}`, `x.unique: the entries of x have no key "zzz"; write a or name`},
+		"unique of lists":                {`x: {type: list, unique: a, of: {type: object, keys: {a: {type: list, of: {type: string}}}}}`, `x.unique: unique of x names a list; write a key with one value, such as a name`},
 		"a list of nothing":              {`x: {type: list}`, `x: x is a list and does not say of what; add of: {type: string}`},
 		"an object without keys":         {`x: {type: object}`, `x: x is an object without keys; add keys: {NAME: {type: string}}`},
 		"a required entry":               {`x: {type: list, of: {type: string, required: true}}`, `x.of: an entry of x is always written; remove default and required`},
@@ -261,7 +270,7 @@ b: {type: integer, min: 1, max: 5}
 c: {type: number}
 d: {type: duration, max: 1h}
 e: {type: size}
-f: {type: list, of: {type: object, keys: {name: {type: string}, secret: {type: secret}}}}
+f: {type: list, unique: name, of: {type: object, keys: {name: {type: string}, secret: {type: secret}}}}
 g: {type: map, of: {type: cidr}}
 h: {type: port, default: 80}
 i: {type: address}

@@ -22,6 +22,8 @@ type Known struct {
 	Secrets []string
 	// Certificates are the entries of Secrets that are certificates and their keys: all units of the role see their files.
 	Certificates []string
+	// Signal tells the units to read Certificates again; they are restarted where it is empty.
+	Signal string
 	// Units is how many units the role has: each sees the files of other secrets at a place of its own.
 	Units int
 	// Role tells whether there is a role; nil where nobody knows.
@@ -199,6 +201,10 @@ func (c *checker) function(id *parse.IdentifierNode, arg parse.Node, s shape) {
 		case s.of != nil && !slices.Contains(c.known.Secrets, SettingSecrets+s.setting):
 			c.errorf(arg, "the file does not name the secrets of the setting %s; add %s to its secrets in %s",
 				s.setting, SettingSecrets+s.setting, c.known.File)
+		}
+		if id.Ident == "secret" && c.known.Signal != "" && isText && slices.Contains(c.known.Certificates, text.Text) {
+			c.errorf(arg, "at the signal %s the units read a new certificate, and this file is made at their start alone; "+
+				"write the path: {{secretPath %s}}", c.known.Signal, arg)
 		}
 		if id.Ident == "secretPath" && c.known.Units > 1 && !(isText && slices.Contains(c.known.Certificates, text.Text)) {
 			c.errorf(arg, "the role has %d units, and each sees the secret in another file; write the secret itself: "+

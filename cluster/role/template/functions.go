@@ -33,8 +33,8 @@ func Functions() []string {
 type run struct {
 	ctx   context.Context
 	given Given
-	// steps, made and depth are counted against the bounds.
-	steps, made, depth int
+	// steps, made, depth and rounds are counted against the bounds.
+	steps, made, depth, rounds int
 	// stopped says which bound was met.
 	stopped error
 	// told are the secrets that the template was given: no error may have one.
@@ -51,12 +51,14 @@ func (r *run) functions() template.FuncMap {
 		"mul":        func(a, b any) (int64, error) { return whole(a, b, func(x, y int64) int64 { return x * y }) },
 		"div":        divide,
 		"authority":  r.authority,
+		"base64":     r.base64,
 		"default":    otherwise,
 		"indent":     r.indent,
 		"join":       r.join,
 		"lower":      func(v any) (string, error) { return r.text(v, strings.ToLower) },
 		"upper":      func(v any) (string, error) { return r.text(v, strings.ToUpper) },
 		"trim":       func(v any) (string, error) { return r.text(v, strings.TrimSpace) },
+		"pbkdf2":     r.pbkdf2,
 		"print":      r.print,
 		"printf":     r.printf,
 		"println":    r.println,
@@ -64,6 +66,7 @@ func (r *run) functions() template.FuncMap {
 		"replace":    r.replace,
 		"secret":     r.secret,
 		"secretPath": r.secretPath,
+		"sha256":     r.sha256,
 		"split":      r.split,
 		"toJson":     r.toJSON,
 		"toYaml":     r.toYAML,
@@ -73,15 +76,7 @@ func (r *run) functions() template.FuncMap {
 // counters are the functions that Parse put in.
 func (r *run) counters() template.FuncMap {
 	return template.FuncMap{
-		step: func(weight int) (string, error) {
-			if r.steps += weight; r.steps > maxSteps {
-				return "", r.stop(ErrSteps)
-			}
-			if err := r.ctx.Err(); err != nil {
-				return "", r.stop(fmt.Errorf("it took too long: %w", context.Cause(r.ctx)))
-			}
-			return "", nil
-		},
+		step: r.step,
 		enter: func() (string, error) {
 			if r.depth++; r.depth > maxDepth {
 				return "", r.stop(ErrDepth)
@@ -90,6 +85,17 @@ func (r *run) counters() template.FuncMap {
 		},
 		leave: func() string { r.depth--; return "" },
 	}
+}
+
+// step counts an action, and ends with the context.
+func (r *run) step(weight int) (string, error) {
+	if r.steps += weight; r.steps > maxSteps {
+		return "", r.stop(ErrSteps)
+	}
+	if err := r.ctx.Err(); err != nil {
+		return "", r.stop(fmt.Errorf("it took too long: %w", context.Cause(r.ctx)))
+	}
+	return "", nil
 }
 
 func (r *run) stop(err error) error {

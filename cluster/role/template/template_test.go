@@ -73,7 +73,11 @@ func TestTemplatesRender(t *testing.T) {
 		"variables":             {`{{$n := 0}}{{range .Settings.users}}{{$n = add $n 1}}{{end}}{{$n}}`, "2"},
 		"break and continue":    {`{{range $i, $u := .Settings.users}}{{if $i}}{{break}}{{end}}{{$i}}{{end}}`, "0"},
 		"a template of its own": {`{{define "u"}}[{{.name}}]{{end}}{{range .Settings.users}}{{template "u" .}}{{end}}`, `[line "a"][b]`},
-		"a hundred deep":        {`{{define "d"}}{{if .}}{{template "d" (slice . 1)}}{{else}}end{{end}}{{end}}{{template "d" "` + strings.Repeat("x", 90) + `"}}`, "end"},
+		"digests":               {`{{base64 "a\x00ü"}} {{sha256 "abc"}} {{slice (sha256 .Cluster.Name) 0 4}}`, "YQDDvA== ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad 9604"},
+		// RFC 7914, section 11, the first half.
+		"a key of a password": {`{{pbkdf2 "sha256" 1 "salt" "passwd"}}`, "VawEblbjCJ/sFpHCJUS2BflBhSFt3gRl5oudV8INrLw="},
+		"a key of a secret":   {`{{secret "x" | pbkdf2 "sha512" 101 "salt" | len}}`, "88"},
+		"a hundred deep":      {`{{define "d"}}{{if .}}{{template "d" (slice . 1)}}{{else}}end{{end}}{{end}}{{template "d" "` + strings.Repeat("x", 90) + `"}}`, "end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parsed, err := Parse("x.tmpl", tc.text)
@@ -102,6 +106,12 @@ func TestATemplateThatCannotBeRenderedSaysWhy(t *testing.T) {
 		"an indent without end":        {`{{indent 100 "x"}}`, `render x.tmpl: line 1: <indent 100 "x">: 100 blanks before a line are out of bounds; write 0 to 80`},
 		"a wide format":                {`{{printf "%1000d" 1}}`, `render x.tmpl: line 1: <printf "%1000d" 1>: the format is not one of at most 1000 bytes with verbs such as %s, %d, %q, %05d or %.2f`},
 		"a format of an argument":      {`{{printf "%[1]s" "x"}}`, `render x.tmpl: line 1: <printf "%[1]s" "x">: the format is not one of at most 1000 bytes with verbs such as %s, %d, %q, %05d or %.2f`},
+		"an unknown digest":            {`{{pbkdf2 "md5" 1 "s" "p"}}`, `render x.tmpl: line 1: <pbkdf2 "md5" 1 "s" "p">: the digest of pbkdf2 is unknown; write "sha256" or "sha512"`},
+		"no iterations":                {`{{pbkdf2 "sha256" 0 "s" "p"}}`, `render x.tmpl: line 1: <pbkdf2 "sha256" 0 "s" "p">: 0 iterations of pbkdf2 are out of bounds; write 1 to 1000000`},
+		"iterations without end":       {`{{pbkdf2 "sha256" 1000001 "s" "p"}}`, `render x.tmpl: line 1: <pbkdf2 "sha256" 1000001 "s" "p">: 1000001 iterations of pbkdf2 are out of bounds; write 1 to 1000000`},
+		"iterations in words":          {`{{pbkdf2 "sha256" "1" "s" "p"}}`, `render x.tmpl: line 1: <pbkdf2 "sha256" "1" "s" "p">: string is not a whole number`},
+		"no salt":                      {`{{pbkdf2 "sha256" 1 "" "p"}}`, `render x.tmpl: line 1: <pbkdf2 "sha256" 1 "" "p">: the salt of pbkdf2 is empty; write one that each user has of its own`},
+		"no password":                  {`{{pbkdf2 "sha256" 1 "s" ""}}`, `render x.tmpl: line 1: <pbkdf2 "sha256" 1 "s" "">: the password for pbkdf2 is empty; anybody would know it`},
 		"where something is in memory": {`{{printf "%p" .}}`, `render x.tmpl: line 1: <printf "%p" .>: the format is not one of at most 1000 bytes with verbs such as %s, %d, %q, %05d or %.2f`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +147,9 @@ func TestErrorsHaveNoSecret(t *testing.T) {
 		"a join":                      `{{join (secret "pin") (secret "long")}}`,
 		"an indent":                   `{{indent (secret "pin") "x"}}`,
 		"a template that has it":      `{{define "a"}}{{.x}}{{end}}{{template "a" (secret "pin")}}`,
+		"its digest":                  `{{secretPath (base64 (secret "pin"))}}`,
+		"a key of it":                 `{{range pbkdf2 "sha256" 1 "s" (secret "long")}}{{end}}`,
+		"it as the digest":            `{{pbkdf2 (secret "pin") 1 "s" "p"}}`,
 		"a range by way of variables": `{{$x := secret "pin"}}{{range $i, $e := $x}}{{end}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,6 +193,8 @@ func TestATemplateThatGoesOnIsStopped(t *testing.T) {
 		"one that grows by indent":         {`{{$x := "\n\n\n\n"}}{{range 1000}}{{$x = indent 80 $x}}{{end}}`, ErrMade},
 		"many texts":                       {`{{$x := printf "%0999d" 1}}{{range 100000}}{{$y := upper $x}}{{end}}`, ErrMade},
 		"a split into very many":           {`{{$x := printf "%0999d" 1}}{{range 2000}}{{$y := split "0" $x}}{{end}}`, ErrMade},
+		"keys of very many passwords":      {`{{range 100}}{{$x := pbkdf2 "sha256" 100000 "s" "p"}}{{end}}`, ErrRounds},
+		"digests without end":              {`{{$x := printf "%0999d" 1}}{{range 100000}}{{$x = base64 $x}}{{end}}`, ErrMade},
 		"JSON of all settings, very often": {`{{range 1000000}}{{$x := toJson $.Settings}}{{end}}`, ErrMade},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,12 +324,25 @@ func TestUnitsSeeSecretsAtPlacesOfTheirOwn(t *testing.T) {
 	require.Empty(t, parsed.Check(several))
 }
 
+func TestWhatASignalTellsToReadAgainIsNamedByItsPath(t *testing.T) {
+	signalled := known()
+	signalled.Certificates = []string{"tls-certificate", "tls-key"}
+	signalled.Secrets = append(signalled.Secrets, signalled.Certificates...)
+	parsed, err := Parse("x.tmpl", `{{secretPath "tls-key"}} {{secret "valkey-password"}} {{secret "tls-certificate"}}`)
+	require.NoError(t, err)
+	require.Empty(t, parsed.Check(signalled))
+	signalled.Signal = "HUP"
+	found := parsed.Check(signalled)
+	require.Len(t, found, 1)
+	require.Equal(t, `at the signal HUP the units read a new certificate, and this file is made at their start alone; write the path: {{secretPath "tls-certificate"}}`, found[0].Message)
+}
+
 // FuzzRender holds that no template panics, ends beyond its bounds or takes long, whatever it says.
 func FuzzRender(f *testing.F) {
 	for _, text := range []string{
 		"", `{{range .Settings.users}}{{secret .password}}{{end}}`, `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, `{{range 100}}{{range 100}}x{{end}}{{end}}`,
 		`{{$x := "x"}}{{range 64}}{{$x = print $x $x}}{{end}}{{$x}}`, `{{printf "%v %T" . .}}`, `{{with $y := .Members "valkey"}}{{len $y}}{{end}}`, `{{block "b" .}}{{.Node}}{{end}}`,
-		`{{toYaml .}}{{toJson .}}`, `{{if (index .Settings.users 0).name | quote}}{{break}}{{end}}`, `{{- /* c */ -}}`, `{{.Settings.timeout.Seconds | printf "%.1f"}}`,
+		`{{toYaml .}}{{toJson .}}`, `{{pbkdf2 "sha512" 101 (slice (sha256 .Node.Name) 0 12) (secret "x") | base64}}`, `{{if (index .Settings.users 0).name | quote}}{{break}}{{end}}`, `{{- /* c */ -}}`, `{{.Settings.timeout.Seconds | printf "%.1f"}}`,
 	} {
 		f.Add(text)
 	}
