@@ -115,10 +115,15 @@ func Of(in Input) nodeapi.Health {
 		h.Healthy = h.Healthy && is != nodeapi.Failing
 	}
 	for _, q := range in.Quorums {
-		reason := in.notServing(q)
-		h.Quorums = append(h.Quorums, nodeapi.Member{Service: q.Service, Of: q.Members, Serves: reason == "", Reason: reason})
+		h.Quorums = append(h.Quorums, Member(in.Line, q))
 	}
 	return h
+}
+
+// Member says how this node's member of a quorum is, by the status line.
+func Member(l status.Line, q Quorum) nodeapi.Member {
+	reason := Input{Line: l}.notServing(q)
+	return nodeapi.Member{Service: q.Service, Of: q.Members, Serves: reason == "", Reason: reason}
 }
 
 func agent(in Input) (nodeapi.State, string) {

@@ -13,8 +13,8 @@ import (
 // OwnRole is a role that the configuration has of its own and that the node has started.
 type OwnRole struct {
 	Name string
-	// Units are those that start with it.
-	Units []string
+	// Units are those that start with it, and Triggered those that a timer, socket or path of them starts now and then.
+	Units, Triggered []string
 	// Health is what the role answers, and Problem why it does not do its work; neither, where nobody asks it.
 	Health, Problem string
 }
@@ -45,7 +45,8 @@ func ownRoles(in Input) (nodeapi.State, string) {
 	return nodeapi.OK, strings.Join(good, "; ")
 }
 
-// notRunning says which units of a role are not active; empty where all are.
+// notRunning says which units of a role are not active, and which of those that start now and then have failed; empty
+// where all is as it should be.
 func (in Input) notRunning(r OwnRole) string {
 	var out []string
 	for _, unit := range r.Units {
@@ -56,6 +57,11 @@ func (in Input) notRunning(r OwnRole) string {
 			out = append(out, unit+" was not started")
 		case is != "active":
 			out = append(out, fmt.Sprintf("%s is %s", unit, is))
+		}
+	}
+	for _, unit := range r.Triggered {
+		if slices.Contains(in.Line.Failed, unit) {
+			out = append(out, unit+" failed")
 		}
 	}
 	return strings.Join(out, ", ")

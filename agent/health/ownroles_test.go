@@ -26,6 +26,11 @@ func TestRolesOfTheConfigurationsOwn(t *testing.T) {
 		"a unit that failed":   {func(in *Input) { in.Line.Failed = []string{"valkey.service"} }, nodeapi.Failing, "valkey: valkey.service failed"},
 		"a timer that was not started": {func(in *Input) { delete(in.Line.Services, "backup.timer") }, nodeapi.Failing,
 			"valkey: backup.timer was not started"},
+		"what a timer starts does not run now": {func(in *Input) { in.OwnRoles[0].Triggered = []string{"backup.service"} }, nodeapi.OK,
+			"valkey listens at 10.0.0.1:6379"},
+		"what a timer started has failed": {func(in *Input) {
+			in.OwnRoles[0].Triggered, in.Line.Failed = []string{"backup.service"}, []string{"backup.service"}
+		}, nodeapi.Failing, "valkey: backup.service failed"},
 		"two": {func(in *Input) {
 			in.OwnRoles = append(in.OwnRoles, OwnRole{Name: "zebra", Problem: "no line"})
 		}, nodeapi.Failing, "zebra: no line"},

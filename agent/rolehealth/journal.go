@@ -2,6 +2,7 @@ package rolehealth
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,38 +28,47 @@ type Journal struct {
 const maxLine = 16 << 10
 
 // has looks for a line of units since their start that matches an expression. A journal that no longer has the start of
-// a unit says nothing against it.
-func (j Journal) has(ctx context.Context, units []string, expression string) (string, error) {
+// a unit says nothing against it. The line of a triggered unit, which a timer, socket or path starts, may be of any
+// start since the machine's. Where all are triggered, one that has not ended once yet says nothing against it either.
+func (j Journal) has(ctx context.Context, units, triggered []string, expression string) (string, error) {
 	e, err := regexp.Compile(expression)
 	if err != nil {
 		return "", fmt.Errorf("read the expression of health: %w", err)
 	}
-	lost := false
+	lost, all, waits := false, true, ""
 	for _, unit := range units {
-		found, err := j.unit(ctx, unit, e)
+		look := j.triggered
+		if !slices.Contains(triggered, unit) {
+			look, all = j.unit, false
+		}
+		found, err := look(ctx, unit, e)
 		switch {
 		case err != nil:
 			return "", err
 		case found.line != "":
 			return fmt.Sprintf("%s has written %q", unit, Line(found.line)), nil
 		}
-		lost = lost || found.lost
+		lost, waits = lost || found.lost, cmp.Or(waits, found.waits)
 	}
-	if lost {
+	switch {
+	case all && waits != "":
+		return waits, nil
+	case lost:
 		return "the journal no longer has what its units wrote at their start", nil
 	}
 	return "", fmt.Errorf("no line of %s since the start matches %q", strings.Join(units, ", "), expression)
 }
 
-// found is a line of a unit, or that the journal no longer has the unit's start.
+// found is a line of a unit, or that the journal no longer has the unit's start, or what is waited for.
 type found struct {
-	line string
-	lost bool
+	line  string
+	lost  bool
+	waits string
 }
 
 func (j Journal) unit(ctx context.Context, unit string, e *regexp.Regexp) (found, error) {
 	start, err := os.Readlink(filepath.Join(j.Units, "invocation:"+unit))
-	if errors.Is(err, os.ErrNotExist) { // It does not run now; a timer may have started it.
+	if errors.Is(err, os.ErrNotExist) { // It does not run now: it has done its work.
 		line, err := j.first(ctx, e, "--boot", "--unit="+unit)
 		return found{line: line}, err
 	}
@@ -70,6 +81,22 @@ func (j Journal) unit(ctx context.Context, unit string, e *regexp.Regexp) (found
 	}
 	began, err := j.first(ctx, anything, "--lines=1", "INVOCATION_ID="+start) // what systemd says of the start
 	return found{lost: began == ""}, err
+}
+
+// triggered looks at all starts of a unit since the machine's.
+func (j Journal) triggered(ctx context.Context, unit string, e *regexp.Regexp) (found, error) {
+	line, err := j.first(ctx, e, "--boot", "--unit="+unit)
+	if err != nil || line != "" {
+		return found{line: line}, err
+	}
+	if _, err := os.Lstat(filepath.Join(j.Units, "invocation:"+unit)); err == nil {
+		return found{waits: unit + " does its work"}, nil
+	}
+	began, err := j.first(ctx, anything, "--boot", "--lines=1", "--unit="+unit) // what systemd says of a start, too
+	if err != nil || began != "" {
+		return found{}, err
+	}
+	return found{waits: unit + " has not been started yet"}, nil
 }
 
 var anything = regexp.MustCompile(`.`)

@@ -56,7 +56,7 @@ func (a Asker) Ask(ctx context.Context, d *role.Definition) (string, error) {
 	case h.HTTP != nil:
 		return a.try(d, h.HTTP.Port, func(address string) (string, error) { return get(ctx, address, *h.HTTP) })
 	case h.Journal != "":
-		return a.Journal.has(ctx, d.LogUnits(), h.Journal)
+		return a.Journal.has(ctx, d.LogUnits(), d.Triggered(), h.Journal)
 	case d.AsksByCommand():
 		return a.result(d)
 	}

@@ -139,3 +139,39 @@ func TestARoleWithoutHealthIsNotAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
+
+func TestTheJournalOfWhatATimerStarts(t *testing.T) {
+	const empty, others = `exit 1`, `case "$*" in *--unit=x.service*) exit 1;; esac; echo wrote 1`
+	for name, tc := range map[string]struct {
+		script    string
+		units     []string
+		runs      bool
+		want, err string
+	}{
+		"it has done its work":                {`echo wrote 1`, []string{"x.timer"}, false, `x.service has written "wrote 1"`, ""},
+		"it did its work and does it again":   {`case "$*" in *--boot*) echo wrote 1;; esac`, []string{"x.timer"}, true, `x.service has written "wrote 1"`, ""},
+		"it was not started yet":              {empty, []string{"x.timer"}, false, "x.service has not been started yet", ""},
+		"it does its work for the first time": {`echo Starting`, []string{"x.timer"}, true, "x.service does its work", ""},
+		"it ended without the line":           {`echo Starting`, []string{"x.timer"}, false, "", `no line of x.service since the start matches "wrote [0-9]"`},
+		"another one has written it":          {others, []string{"x.timer", "y.timer"}, false, `y.service has written "wrote 1"`, ""},
+		"it waits beside a service that has to write the line": {empty, []string{"x.timer", "y.service"}, false, "",
+			`no line of x.service, y.service since the start matches "wrote [0-9]"`},
+		"a journal that cannot be read": {`exit 2`, []string{"x.timer"}, false, "", "journalctl: exit status 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := Journal{Program: filepath.Join(t.TempDir(), "journalctl"), Units: t.TempDir()}
+			require.NoError(t, os.WriteFile(j.Program, []byte("#!/bin/sh\n"+tc.script+"\n"), 0o755))
+			if tc.runs {
+				require.NoError(t, os.Symlink("0123", filepath.Join(j.Units, "invocation:x.service")))
+			}
+			d := &role.Definition{Name: "x", Units: tc.units, Health: &role.Health{Journal: "wrote [0-9]"}}
+			got, err := Asker{Journal: j}.Ask(t.Context(), d)
+			require.Equal(t, tc.want, got)
+			if tc.err != "" {
+				require.EqualError(t, err, tc.err)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}

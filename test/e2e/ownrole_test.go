@@ -3,17 +3,12 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,17 +45,6 @@ func answerModbus(conn net.Conn) {
 			return
 		}
 	}
-}
-
-// ownValkey is examples/own-valkey with its device, built, and the folder.
-func ownValkey(t *testing.T) (a appliance, configs string) {
-	t.Helper()
-	configs = filepath.Join(t.TempDir(), "own-valkey")
-	require.NoError(t, os.CopyFS(configs, os.DirFS(filepath.Join(sourceTree, "examples/own-valkey"))))
-	replaceIn(t, filepath.Join(configs, "services/gateway.yaml"), "10.77.0.20:502", device(t))
-	p, err := buildPlant(configs, t.TempDir(), nil, "disk")
-	require.NoError(t, err)
-	return appliance{p, p.bundle(t, "edge-01")}, configs
 }
 
 func replaceIn(t *testing.T, name, old, text string) {
@@ -103,16 +87,20 @@ func (s store) becomes(want string, words ...string) {
 	})
 }
 
-// Roles that the plant wrote itself: a package of Debian with a file of passwords, and a program of the plant's own.
+// Roles that the plant wrote itself: a package of Debian with a file of passwords, a program compiled from a folder, a
+// service in Python, a static binary, and a script that a timer starts. Their settings are changed while they run,
+// their programs are updated and come back, and two of the roles are removed.
 func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
-	t.Parallel()
-	a, configs := ownValkey(t)
-	c := a.machine(t, "own-valkey", "6379", "8643")
+	inTurn(t)
+	p := newOwnPlant(t)
+	c := p.machine(t, "own-valkey", "6379", "8643", "8090", "8091")
+	c.Reboots = true
 	g := boot(t, c)
+	p.on(g)
 	first := g.running()
 	secret := func(id string) string {
-		require.Contains(t, a.keys.Secrets, id)
-		return string(a.keys.Secrets[id].Value)
+		require.Contains(t, p.keys.Secrets, id)
+		return string(p.keys.Secrets[id].Value)
 	}
 	passwords := map[string]string{
 		"": secret("valkey-password"), "line-a": secret("valkey-settings/valkey-line-a"), "gateway": secret("gateway-settings/valkey-gateway"),
@@ -120,9 +108,12 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	s := store{g, passwords}
 
 	t.Run("its roles are in the status line", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "valkey"}, first.Roles)
-		require.Equal(t, "active", first.Services["valkey-server.service"], first.Raw)
+		require.Equal(t, []string{"gateway", "pulse", "recorder", "report", "valkey"}, first.Roles)
+		for _, unit := range []string{"valkey-server.service", "recorder.service", "pulse.service", "report.timer"} {
+			require.Equal(t, "active", first.Services[unit], first.Raw)
+		}
 		require.Contains(t, first.Services, "gateway.service", first.Raw)
+		require.NotContains(t, first.Services, "report.service", "it runs now and then")
 	})
 	t.Run("the program writes what it reads", func(t *testing.T) {
 		s.becomes("1000", "GET", "device:pressure")
@@ -144,45 +135,110 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		_, err = s.ask("line-a", "SET", "device:pressure", "0")
 		require.ErrorContains(t, err, "NOPERM")
 	})
-	api, err := g.Address("tcp", edgeIP+":8643")
-	require.NoError(t, err)
+	t.Run("a service in Python keeps measurements", func(t *testing.T) {
+		p.page("8090", "/", `"title": "Line 1", "version": "1"`)
+		p.measure("pressure", "1013.25")
+		p.page("8090", "/series/pressure", "[1013.25]")
+	})
+	t.Run("a static binary answers", func(t *testing.T) { p.page("8091", "/", "hello from version 1, start 1\n") })
+	t.Run("a timer has its service started again and again", func(t *testing.T) {
+		p.logs("report", `wrote report 1: Hall 3`)
+		p.logs("report", `wrote report 2: Hall 3`)
+	})
 	t.Run("its operator is told that the roles do their work", func(t *testing.T) {
-		g.within("the health of both roles is ok", func() error {
-			out, err := exec.Command(flashTool(t), "health", configs, "--all", "--pki", a.dir, "--node", "edge-01", "--address", "edge-01="+api).
-				CombinedOutput()
-			if err != nil || !regexp.MustCompile(`(?m)^.*own-roles +ok +gateway .*; valkey .*$`).Match(out) {
-				return fmt.Errorf("%w: spore health says:\n%s", errors.Join(err, errors.New("not yet")), out)
-			}
-			return nil
-		})
+		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
+	})
+	t.Run("its status has all roles, and no remark about them", func(t *testing.T) {
+		p.says("the node is up", `(?m)^edge-01 +running .* gateway, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
 	})
 	t.Run("a pushed setting restarts its unit alone", func(t *testing.T) {
-		replaceIn(t, filepath.Join(configs, "services/valkey.yaml"), "maxMemory: 128MiB", "maxMemory: 96MiB")
-		start := time.Now()
-		out, err := exec.Command(flashTool(t), "push", configs, "--image", a.image, "--pki", a.dir, "--node", "edge-01",
-			"--address", "edge-01="+api).CombinedOutput()
-		t.Logf("push took %.0f s:\n%s", time.Since(start).Seconds(), out)
+		replaceIn(t, p.file("services/valkey.yaml"), "maxMemory: 128MiB", "maxMemory: 96MiB")
+		out, err := p.push(p.image)
 		require.NoError(t, err)
-		require.Contains(t, string(out), "edge-01 has it in effect, after a restart of valkey-server.service\n")
+		require.Contains(t, out, "edge-01 has it in effect, after a restart of valkey-server.service\n")
 		s.becomes("maxmemory 100663296", "CONFIG", "GET", "maxmemory")
 	})
+	t.Run("so do those of a service in Python, of a static binary, and of what a timer starts", func(t *testing.T) {
+		replaceIn(t, p.file("services/recorder.yaml"), "title: Line 1", "title: Line 2")
+		replaceIn(t, p.file("services/pulse.yaml"), "hello", "welcome")
+		replaceIn(t, p.file("services/report.yaml"), "Hall 3", "Hall 4")
+		out, err := p.push(p.image)
+		require.NoError(t, err)
+		// report.service is named only if it ran just then.
+		require.Contains(t, out, "edge-01 has it in effect, after a restart of pulse.service, recorder.service")
+		p.page("8090", "/", `"title": "Line 2", "version": "1"`)
+		p.page("8090", "/series/pressure", "[1013.25]")
+		p.page("8091", "/", "welcome from version 1, start 2\n")
+		p.logs("report", `wrote report [0-9]+: Hall 4`)
+	})
+
+	root := systemOf(t, first).Configuration.RootHash
+	t.Run("an update brings other programs, and they find what those before have kept", func(t *testing.T) {
+		p.measure("pressure", "1012")
+		p.writePrograms("2")
+		out, err := p.push(p.build(), "--reboot")
+		require.NoError(t, err)
+		require.Contains(t, out, "edge-01 is up with it")
+		p.runs("another root", func(hash string) bool { return hash != root })
+		p.page("8090", "/", `"title": "Line 2", "version": "2"`)
+		p.page("8090", "/series/pressure", "[1012.0, 1013.25]")
+		p.page("8091", "/", "welcome from version 2, start 3\n")
+		p.logs("report", `wrote report [0-9]+ by version 2: Hall 4`)
+		s.becomes("42", "GET", "line-a:count")
+	})
+	t.Run("the way back leads to the programs and settings before", func(t *testing.T) {
+		p.measure("pressure", "1011")
+		out, err := p.push(p.image, "--back")
+		require.NoError(t, err, out)
+		p.runs("the root before", func(hash string) bool { return hash == root })
+		p.page("8090", "/", `"title": "Line 1", "version": "1"`)
+		p.page("8090", "/series/pressure", "[1011.0, 1012.0, 1013.25]")
+		p.page("8091", "/", "hello from version 1, start 4\n")
+		s.becomes("maxmemory 134217728", "CONFIG", "GET", "maxmemory")
+	})
+	p.remove("pulse", "programs/pulse", "programs/pulse.yaml", "units/pulse.service")
+	p.remove("report", "programs/report.sh", "programs/report.yaml", "units/report.service", "units/report.timer")
+	out, err := p.push(p.build(), "--give-up-way-back")
+	require.NoError(t, err)
+	require.Contains(t, out, "edge-01 has it on its disk, and takes it at its next start")
 	got, err := s.ask("line-a", "SET", "line-a:last", "acknowledged")
 	require.NoError(t, err)
 	require.Equal(t, "OK", got)
+	p.measure("pressure", "1010")
 	g.off()
 
 	c.Name += "-again"
-	g = boot(t, c)
+	g = boot(t, withConsole(c))
 	s.g = g
-	g.running()
+	p.on(g)
+	again := g.running()
 	t.Run("what was acknowledged is there after a power cut", func(t *testing.T) {
 		s.becomes("42", "GET", "line-a:count")
 		s.becomes("acknowledged", "GET", "line-a:last")
+		p.page("8090", "/series/pressure", "[1010.0, 1011.0, 1012.0, 1013.25]")
 	})
-	t.Run("the pushed setting is there, too", func(t *testing.T) { s.becomes("maxmemory 100663296", "CONFIG", "GET", "maxmemory") })
+	t.Run("the pushed settings are there, too", func(t *testing.T) {
+		s.becomes("maxmemory 100663296", "CONFIG", "GET", "maxmemory")
+		p.page("8090", "/", `"title": "Line 2", "version": "2"`)
+	})
 	t.Run("the program writes again", func(t *testing.T) {
 		_, err := s.ask("", "SET", "device:pressure", "0")
 		require.NoError(t, err)
 		s.becomes("1000", "GET", "device:pressure")
+	})
+	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
+		require.Equal(t, []string{"gateway", "recorder", "valkey"}, again.Roles)
+		g.loggedIn()
+		require.Equal(t, []string{"inactive", "inactive", "inactive", "inactive"}, g.shell("systemctl is-active pulse.service pulse.target report.timer report.service"))
+		const left = "/usr/bin/pulse /usr/bin/report /etc/systemd/system/pulse.service /etc/systemd/system/report.timer /run/pulse /run/report"
+		require.Equal(t, []string{"none"}, g.shell("ls -d "+left+" 2>/dev/null || echo none"))
+		require.Equal(t, []string{"none"}, g.shell("getent passwd pulse report || echo none"))
+		require.Equal(t, []string{"none"}, g.shell("ss -Htln sport = :8091 | grep . || echo none"))
+		require.Equal(t, []string{"1", "1", "2", "1"}, g.shell("cat /var/lib/pulse/starts"))
+		require.NotEmpty(t, g.shell("ls /var/lib/report"))
+		require.Equal(t, []string{"UNKNOWN 750"}, g.shell("stat -c '%U %a' /var/lib/pulse"), "a number that nobody has")
+	})
+	t.Run("and nobody asks for their health", func(t *testing.T) {
+		p.says("the health of the roles that are left is ok", `(?m)^.*own-roles +ok +gateway [^;]*; recorder [^;]*; valkey [^;]*$`, "health", "--all")
 	})
 }

@@ -60,6 +60,7 @@ var table = []row{
 	{path: "trialMinutes"},
 	{path: "trialSettle"},
 	{path: "updates."},
+	{path: "withdrawn"},
 	{path: "nodes"},
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},

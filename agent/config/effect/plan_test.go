@@ -85,6 +85,10 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"members.dns-server", "nodes"},
 		},
 		"a bound for the next trial": {change: func(in *Input) { in.Cluster.TrialMinutes = 3 }, changes: []string{"trialMinutes"}},
+		"certificates that are withdrawn": {
+			change:  func(in *Input) { in.Cluster.Withdrawn = []string{"4f"} },
+			changes: []string{"withdrawn"},
+		},
 		"where updates are": {
 			change:  func(in *Input) { in.Cluster.Updates = &spec.Updates{From: []string{"http://x"}, Every: 5} },
 			changes: []string{"updates.every", "updates.from"},

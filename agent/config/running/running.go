@@ -65,13 +65,17 @@ func Take(ctx context.Context, m *node.Machine, device, clusterHash string, n *f
 	if err := show(m, dir); err != nil {
 		return p, err
 	}
-	if err := settle(ctx, m, p.Units); err != nil {
+	restarted, err := settle(ctx, m, p.Units)
+	if err != nil {
 		m.Say("taking the configuration back: " + err.Error())
-		if back := errors.Join(show(m, before), settle(ctx, m, p.Units)); back != nil {
+		back := show(m, before)
+		_, again := settle(ctx, m, p.Units)
+		if back = errors.Join(back, again); back != nil {
 			m.Say(back.Error())
 		}
 		return p, fmt.Errorf("it was taken back: %w", err)
 	}
+	p.Units = restarted
 	return p, ChangeRecord(m, func(r *slot.Record) { r.Live = true })
 }
 
@@ -96,7 +100,8 @@ func End(ctx context.Context, m *node.Machine, n *facts.Node) error {
 	if err != nil {
 		return err
 	}
-	return settle(ctx, m, p.Units)
+	_, err = settle(ctx, m, p.Units)
+	return err
 }
 
 // plan compares what two cluster parts say to a node.
@@ -213,31 +218,37 @@ func show(m *node.Machine, dir string) error {
 }
 
 // settle derives what follows from the configuration that is shown, restarts the units and the agent's daemon, and
-// waits until the units are up.
-func settle(ctx context.Context, m *node.Machine, units []string) error {
+// waits until the units are up. It returns those that ran before, or were started: what something else starts at its
+// time, and that did not run, is not among them.
+func settle(ctx context.Context, m *node.Machine, units []string) (restarted []string, err error) {
 	id, err := m.Identity()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := identity.Derive(m, id); err != nil {
-		return err
+		return nil, err
 	}
 	_, c, n, err := m.Node()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := environment.Write(m.Root.At(paths.Environment), c, n, node.Memory()); err != nil {
-		return err
+		return nil, err
 	}
 	units = present(units, m.Root.At(timesync.ChronySources))
 	bus, err := activate.Connect(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer bus.Close()
 	triggered := triggeredOf(services.Of(c))
+	for _, unit := range units {
+		if !slices.Contains(triggered, unit) || !idle(ctx, bus.Conn(), unit) {
+			restarted = append(restarted, unit)
+		}
+	}
 	if err := restart(ctx, bus, units, triggered); err != nil {
-		return err
+		return nil, err
 	}
 	slow := time.Duration(kubernetes.Of(c.Services).Slow())
 	down, since := units, time.Time{}
@@ -258,10 +269,10 @@ func settle(ctx context.Context, m *node.Machine, units []string) error {
 		return len(units) == 0 || time.Since(since) >= settleTime*slow
 	}})
 	if err != nil {
-		return fmt.Errorf("%s did not come up: %w", strings.Join(down, ", "), err)
+		return nil, fmt.Errorf("%s did not come up: %w", strings.Join(down, ", "), err)
 	}
 	// Its line is made of what it read when it began.
-	return bus.Restart(ctx, "spore-agent.service")
+	return restarted, bus.Restart(ctx, "spore-agent.service")
 }
 
 // triggeredOf are the services of the configuration's own roles that a timer, socket or path starts.
@@ -301,6 +312,12 @@ func restart(ctx context.Context, r restarter, units, triggered []string) error 
 type systemd interface {
 	activate.Services
 	GetUnitPropertiesContext(ctx context.Context, unit string) (map[string]any, error)
+}
+
+// idle tells whether a unit does not run.
+func idle(ctx context.Context, s systemd, unit string) bool {
+	p, err := s.GetUnitPropertiesContext(ctx, unit)
+	return err == nil && (p["ActiveState"] == "inactive" || p["ActiveState"] == "failed")
 }
 
 // up tells whether a unit came up, or did its work and is done. What something else starts is up as well while it waits

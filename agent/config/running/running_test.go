@@ -90,3 +90,10 @@ func TestWhatIsUpAfterARestart(t *testing.T) {
 		require.Equal(t, tt.triggered, up(t.Context(), tt.unit, "x.service", true), name)
 	}
 }
+
+func TestWhatDidNotRunIsNotSaidToBeRestarted(t *testing.T) {
+	for state, want := range map[string]bool{"inactive": true, "failed": true, "active": false, "activating": false, "deactivating": false} {
+		require.Equal(t, want, idle(t.Context(), one{"ActiveState": state}, "backup.service"), state)
+	}
+	require.False(t, idle(t.Context(), one(nil), "backup.service"), "systemd does not know it")
+}

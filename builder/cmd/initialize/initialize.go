@@ -34,10 +34,12 @@ func Command() *cobra.Command {
 overwrites nothing: when one of the files exists already, it stops before it writes. A .gitignore excludes the files
 with keys that commands write; an existing one stays as it is. The examples:
 
-  starter     six machines with every service, and a comment on every key
-  plant       the same six, of which the broker and the machine with Ceph's monitor run pods too
-  kubernetes  a control plane and a worker
-  edge        three machines with MQTT brokers and DNS servers
+  starter       six machines with every service, and a comment on every key
+  plant         the same six, of which the broker and the machine with Ceph's monitor run pods too
+  kubernetes    a control plane and a worker
+  edge          three machines with MQTT brokers and DNS servers
+  own-programs  a machine with roles of your own: a service in Python, and a script that a timer starts
+  own-mqtt      a machine whose MQTT broker is a role of your own
 
 With --role NAME, it writes a role of your own into the configuration DIR: roles/NAME.yaml with a comment on every key,
 a template, a unit and settings, and the schemas for editors. It prints what to add to cluster.yaml; the folder is then
@@ -88,7 +90,7 @@ const ignoreFile = ".gitignore"
 // starter is the example that is configs/; the others are folders of examples/.
 const starter = "starter"
 
-var exampleNames = []string{starter, "plant", "kubernetes", "edge"}
+var exampleNames = []string{starter, "plant", "kubernetes", "edge", "own-programs", "own-mqtt"}
 
 // Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted.
 // random gives the cluster id.

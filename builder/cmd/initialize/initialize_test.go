@@ -51,6 +51,9 @@ func TestEachFileLeadsToItsSchema(t *testing.T) {
 			}
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
+			if role := filepath.Join(dir, "roles", filepath.Base(name)); filepath.Base(filepath.Dir(name)) == "services" && exists(role) {
+				return nil // The schema of a role's settings is what `spore schema` makes of the role.
+			}
 			schema, found := strings.CutPrefix(strings.SplitN(string(data), "\n", 2)[0], "# yaml-language-server: $schema=")
 			require.True(t, found, name)
 			require.FileExists(t, filepath.Join(filepath.Dir(name), schema))
@@ -59,6 +62,11 @@ func TestEachFileLeadsToItsSchema(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 func TestNothingIsOverwrittenAndNothingIsHalfWritten(t *testing.T) {

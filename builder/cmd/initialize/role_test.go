@@ -215,7 +215,8 @@ func TestEveryKeyOfTheSkeletonCanBeUsed(t *testing.T) {
 	_, report := cluster.Check(os.DirFS(dir), cluster.Options{})
 	var left []string
 	for _, p := range report {
-		elsewhere := strings.Contains(p.Message, "programs/ has no program")
+		elsewhere := strings.Contains(p.Message, "programs/ has no program") ||
+			strings.Contains(p.Message, "write nodes/edge-01.yaml with disks")
 		if p.Severity == check.Error && !elsewhere {
 			left = append(left, p.Message)
 		}
