@@ -19,6 +19,15 @@ const (
 	conf = "roles/valkey/valkey.conf.tmpl"
 )
 
+// listed, onEdge and valued give edge-01 the role of ownRole, and disk gives it a disk for the role.
+var (
+	listed = edit{"cluster.yaml", "mqtt, dns]", "mqtt, dns, valkey]"}
+	onEdge = edit{"cluster.yaml", "[mqtt-broker, dns-server]", "[mqtt-broker, dns-server, valkey]"}
+	valued = edit{"services/valkey.yaml", "", "maxMemory: 64MiB\n"}
+)
+
+var disk = edit{"nodes/edge-01.yaml", "", "node: edge-01\ndisks: [{use: valkey, selector: {serial: V1}}]\n"}
+
 // badDefinitions holds mistakes in a role of the user's own: edits of examples/own-valkey in the six-node cluster, and
 // what is said about them.
 var badDefinitions = []badInput{
@@ -86,7 +95,7 @@ var badDefinitions = []badInput{
 		`roles/valkey.yaml:5:1: error: unknown key "package"; did you mean "packages"?`,
 	}},
 	{"a dash as key", []edit{{own, "packages:", `"-": x` + "\npackages:"}}, []string{
-		`roles/valkey.yaml:5:1: error: unknown key "-"; known keys: description, packages, programs, units, user, directories, memory, architectures, ports, settings, files, secrets, live, health, logs, needs`,
+		`roles/valkey.yaml:5:1: error: unknown key "-"; known keys: description, packages, programs, units, user, directories, disks, memory, architectures, ports, settings, files, secrets, live, health, tests, logs, needs`,
 	}},
 	{"a package with a blank", []edit{{own, "valkey-tools]", "\"valkey tools\"]"}}, []string{
 		`roles/valkey.yaml:5:27: error: "valkey tools" is not the name of a Debian package; write one such as valkey-server`,
@@ -140,6 +149,45 @@ var badDefinitions = []badInput{
 		{"roles/job.yaml", "", "description: x\nunits: [job.service]\n"}, {"roles/zebra.yaml", "", "description: x\nunits: [job.timer]\n"},
 	}, []string{
 		`roles/zebra.yaml:2:9: error: the unit job.timer starts "job.service", which belongs to the role job (roles/job.yaml:1); write a unit of the role's own`,
+	}},
+	{"a timer that starts a unit of the node", []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job.timer]\n"}, {"units/job.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/job.timer", "", "[Timer]\nOnCalendar=daily\nUnit=spore-agent.service\n"},
+	}, []string{
+		`units/job.timer:3:1: error: Unit=spore-agent.service: that unit is of the node itself, and job.timer is of the role job (roles/job.yaml:2); let it start job.service`,
+	}},
+	{"a timer that starts a unit of a service", []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job.timer]\n"}, {"units/job.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/job.timer", "", "[Timer]\nOnCalendar=daily\nUnit=\"kafka.service\"\n"},
+	}, []string{
+		`units/job.timer:3:1: error: Unit="kafka.service": that unit belongs to the service kafka, and job.timer is of the role job (roles/job.yaml:2); let it start job.service`,
+	}},
+	{"a drop-in by which a path starts a unit of another role", []edit{
+		{"roles/zebra.yaml", "", "description: x\nunits: [job.path]\n"}, {"units/job.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/job.path", "", "[Path]\nPathChanged=/var/lib/job\n"}, {"units/job.path.d/more.conf", "", "[Path]\nUnit=valkey-server.service\n"},
+	}, []string{
+		`units/job.path.d/more.conf:2:1: error: Unit=valkey-server.service: that unit belongs to the role valkey (roles/valkey.yaml:4), and job.path is of the role zebra (roles/zebra.yaml:2); let it start job.service`,
+	}},
+	{"a timer of an instance that starts a unit without the hardening", []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job@daily.timer]\n"}, {"units/job@.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/plain.service", "", "[Service]\nExecStart=/usr/bin/true\n"}, {"units/job@.timer", "", "[Timer]\nOnCalendar=%i\nUnit=plain.service\n"},
+	}, []string{
+		`units/job@.timer:3:1: error: Unit=plain.service: job@daily.timer is of the role job (roles/job.yaml:2), whose user and hardening are those of job@daily.service; let it start that`,
+	}},
+	{"a timer that starts what the machine alone knows", []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job.timer]\n"}, {"units/job.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/job.timer", "", "[Timer]\nOnCalendar=daily\nUnit=%H.service\n"},
+	}, []string{
+		`units/job.timer:3:1: error: Unit=%H.service: job.timer is of the role job (roles/job.yaml:2), whose user and hardening are those of job.service; let it start that`,
+	}},
+	{"a socket that starts an instance for each connection", []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job.socket]\n"}, {"units/job@.service", "", "[Service]\nExecStart=/usr/bin/true\n"},
+		{"units/job.socket", "", "[Socket]\nListenStream=/run/job\nAccept=yes\n"},
+	}, []string{
+		`units/job.socket:3:1: error: Accept=yes: job.socket is of the role job (roles/job.yaml:2), whose user and hardening are those of job.service; let it start that`,
+	}},
+	{"a timer beside the service that it starts", []edit{{own, "units: [valkey-server.service]", "units: [valkey-server.service, valkey-server.timer]"}}, []string{
+		`roles/valkey.yaml:6:32: error: the timer starts valkey-server.service, which the role starts as well; remove one of both: OnActiveSec= in the timer starts it with the role, too`,
 	}},
 	{"logs of a unit that it has not", []edit{{own, "health:", "logs: [valkey.service]\nhealth:"}}, []string{
 		`roles/valkey.yaml:60:8: error: the unit "valkey.service" is unknown; write valkey-server.service`,
@@ -231,11 +279,17 @@ var badDefinitions = []badInput{
 	{"memory without a unit", []edit{{own, "memory: 256MiB", "memory: 256M"}}, []string{
 		`roles/valkey.yaml:12:9: error: the memory "256M" is not a size; write a number with KiB, MiB, GiB or TiB, such as 64MiB`,
 	}},
+	{"memory in which nothing runs", []edit{{own, "memory: 256MiB", "memory: 1KiB"}}, []string{
+		`roles/valkey.yaml:12:9: error: the memory 1KiB is less than 1MiB; write more`,
+	}},
 	{"an architecture that there is not", []edit{{own, "memory: 256MiB", "architectures: [x86_64]"}}, []string{
 		`roles/valkey.yaml:12:17: error: the architecture "x86_64" is unknown; write amd64 or arm64`,
 	}},
 	{"another architecture than the image's", []edit{{own, "memory: 256MiB", "architectures: [arm64]"}}, []string{
 		`roles/valkey.yaml:12:16: error: the image is for amd64, and the role runs on arm64; add amd64, or remove the role`,
+	}},
+	{"an architecture twice", []edit{{own, "memory: 256MiB", "architectures: [amd64, amd64]"}}, []string{
+		`roles/valkey.yaml:12:24: error: the architecture "amd64" exists already, at roles/valkey.yaml:12; remove one`,
 	}},
 	{"no architecture", []edit{{own, "memory: 256MiB", "architectures: []"}}, []string{
 		`roles/valkey.yaml:12:16: error: there are no architectures, so that no machine could run the role; write amd64 or arm64`,
@@ -345,7 +399,7 @@ var badDefinitions = []badInput{
 		`roles/valkey/valkey.conf.tmpl:18:20: error: there is no role "redis"; write one that nodes can have`,
 	}},
 	{"a function that there is not", []edit{{conf, "{{ .Settings.port }}", `{{ readFile "/etc/shadow" }}`}}, []string{
-		`roles/valkey/valkey.conf.tmpl:3:1: error: the template cannot be read: there is no function "readFile"; there are add, and, authority, default, div, eq, ge, gt, indent, index, join, le, len, lower, lt, mul, ne, not, or, print, printf, println, quote, replace, secret, secretPath, slice, split, sub, toJson, toYaml, trim, upper`,
+		`roles/valkey/valkey.conf.tmpl:3:1: error: the template cannot be read: there is no function "readFile"; there are add, and, authority, base64, default, div, eq, ge, gt, indent, index, join, le, len, lower, lt, mul, ne, not, or, pbkdf2, print, printf, println, quote, replace, secret, secretPath, sha256, slice, split, sub, toJson, toYaml, trim, upper`,
 	}},
 	{"a template with a literal password", []edit{{conf, "daemonize no", "daemonize no\npassword = hunter2"}}, []string{
 		`roles/valkey/valkey.conf.tmpl:6:1: error: this line holds a literal secret; it would be readable in every image, also in a comment: put it into the bundle and write {{secret "NAME"}}`,
@@ -414,6 +468,21 @@ var badDefinitions = []badInput{
 	{"a secret of a service", []edit{{own, "{length: 32}", "{length: 32}\n  etcd-encryption-key: {}"}}, []string{
 		`roles/valkey.yaml:56:24: error: the secret "etcd-encryption-key" belongs to the service kubernetes; write another name, such as valkey-etcd-encryption-key`,
 	}},
+	{"a signal that ends a program", []edit{{own, "{length: 32}", "{length: 32}\n  tls: {certificate: {signal: KILL}}"}}, []string{
+		`roles/valkey.yaml:56:31: error: the signal "KILL" is unknown; write HUP, USR1 or USR2`,
+	}},
+	{"a signal for one of two certificates", []edit{{own, "{length: 32}", "{length: 32}\n  a: {certificate: {signal: HUP}}\n  b: {certificate: {}}"}}, []string{
+		`roles/valkey.yaml:57:20: error: another certificate of the role has signal: HUP, and this one has no signal: all units read all of them; write the same signal for each`,
+	}},
+	{"a certificate in a file that a signal does not make again", []edit{
+		{own, "{length: 32}", "{length: 32}\n  tls: {certificate: {signal: HUP}}"}, {own, "[valkey-password, settings.users]", "[valkey-password, settings.users, tls-key]"},
+		{conf, "requirepass", "# {{ secret \"tls-key\" }}\nrequirepass"},
+	}, []string{
+		`roles/valkey/valkey.conf.tmpl:14:13: error: at the signal HUP the units read a new certificate, and this file is made at their start alone; write the path: {{secretPath "tls-key"}}`,
+	}},
+	{"users of one name", []edit{{own, "    max: 100\n", "    max: 100\n    unique: nmae\n"}}, []string{
+		`roles/valkey.yaml:40:13: error: the entries of users have no key "nmae"; did you mean "name"?`,
+	}},
 	{"a certificate that is a secret too", []edit{{own, "{length: 32}", "{length: 32}\n  tls: {certificate: {}}\n  tls-key: {}"}}, []string{
 		`roles/valkey.yaml:56:8: error: the certificate tls makes the entry "tls-key" of the bundle, which is a secret of the role too; write another name`,
 	}},
@@ -462,12 +531,65 @@ var badDefinitions = []badInput{
 		`roles/valkey.yaml:60:20: error: "valkey-cli ping" is not a program; write its name or its path, and each argument as an entry of its own`,
 	}},
 
+	{"a test without a command", []edit{{own, "health:", "tests: [{expect: PONG}, {command: []}]\nhealth:"}}, []string{
+		`roles/valkey.yaml:60:9: error: the key "command" is missing; add it and write [] for an empty list`,
+		`roles/valkey.yaml:60:35: error: the command is empty; write the program and its arguments, such as [valkey-cli, ping]`,
+	}},
+	{"a test of nobody", []edit{{own, "health:", "tests: [{command: [valkey-cli, ping]}]\nhealth:"}, {own, "user: {name: valkey}\n", ""}}, []string{
+		`roles/valkey.yaml:59:19: error: the command runs as the user of the role, which names none; write user: {name: valkey}, or remove the tests`,
+	}},
+	{"a test of root", []edit{{own, "health:", "tests: [{command: [valkey-cli, ping]}]\nhealth:"}, {own, "user: {name: valkey}\n", "needs: {root: true}\n"}}, []string{
+		`roles/valkey.yaml:60:19: error: a role that needs root can have no tests and no health command, since they run as its user, which it has not; take root out of needs and write user: {name: valkey}, or remove the tests`,
+	}},
+	{"a health command of root", []edit{{own, "health: {port: 6379}", "health: {command: [valkey-cli, ping]}"}, {own, "user: {name: valkey}\n", "needs: {root: true}\n"}}, []string{
+		`roles/valkey.yaml:60:19: error: a role that needs root can have no tests and no health command, since they run as its user, which it has not; take root out of needs and write user: {name: valkey}, or ask by port, http or journal`,
+	}},
+	{"a test that expects nothing", []edit{{own, "health:", "tests: [{command: [valkey-cli, ping], expect: \"\"}]\nhealth:"}}, []string{
+		`roles/valkey.yaml:60:47: error: the text that is expected has 0 bytes; write 1 to 200 that the command prints`,
+	}},
+	{"a test in one text", []edit{{own, "health:", "tests: [{command: [valkey-cli ping]}]\nhealth:"}}, []string{
+		`roles/valkey.yaml:60:20: error: "valkey-cli ping" is not a program; write its name or its path, and each argument as an entry of its own`,
+	}},
+	{"a test that is a program of its own", []edit{{own, "health:", "tests: [{command: [sh, -c, \"" + strings.Repeat("x", 5000) + "\"]}]\nhealth:"}}, []string{
+		`roles/valkey.yaml:60:19: error: the command has 5006 bytes; at most 4096 are run: lay a script into programs/`,
+	}},
+	{"too many tests", []edit{{own, "health:", "tests: [" + strings.Repeat("{command: [a]}, ", 21) + "]\nhealth:"}}, []string{
+		`roles/valkey.yaml:60:8: error: the role has 21 tests; at most 20 are run`,
+	}},
+
 	// Keys that nothing would hold a role to.
 	{"a quota", []edit{{own, `mode: "0750"}`, "quota: 2GiB}"}}, []string{
 		`roles/valkey.yaml:10:29: error: unknown key "quota"; known keys: path, owner, group, mode`,
 	}},
-	{"disks of its own", []edit{{own, "memory: 256MiB", "disks: {use: valkey}"}}, []string{
-		`roles/valkey.yaml:12:1: error: unknown key "disks"; known keys: description, packages, programs, units, user, directories, memory, architectures, ports, settings, files, secrets, live, health, logs, needs`,
+	{"a key for disks that there is not", []edit{{own, "memory: 256MiB", "disk: valkey"}}, []string{
+		`roles/valkey.yaml:12:1: error: unknown key "disk"; did you mean "disks"?`,
+	}},
+	{"a disk that no node has", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/valkey/disks}"}, listed, onEdge, valued}, []string{
+		`cluster.yaml:41:12: error: node edge-01 has the role valkey, which asks for a disk, and no disk for it; write nodes/edge-01.yaml with disks: [{use: valkey, selector: {serial: …}}]`,
+	}},
+	{"disks of another use", []edit{{own, "memory: 256MiB", "disks: {use: kafka, at: /var/lib/valkey/disks}"}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:12:14: error: the use of the disks is "kafka"; write the name of the role: valkey`,
+	}},
+	{"disks of nobody", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/valkey/disks}"}, {own, "user: {name: valkey}\n", ""}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:11:8: error: what is on the disks belongs to the user of the role, which names none; write user: {name: valkey}`,
+	}},
+	{"disks in the directory of another", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/kafka/x}"}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:12:26: error: the path "/var/lib/kafka/x" is not free: /var/lib/kafka belongs to the service kafka; write one such as /var/lib/valkey`,
+	}},
+	{"disks where the role has a directory", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/valkey}"}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:12:26: error: the disks are mounted in "/var/lib/valkey", and roles/valkey.yaml:10 has the directory "/var/lib/valkey"; write another path, such as /var/lib/valkey-disks`,
+	}},
+	{"disks in memory", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /run/valkey/disks}"}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:12:26: error: the path "/run/valkey/disks" is not below /var/lib; write one such as /var/lib/valkey`,
+	}},
+	{"disks in a directory that nobody makes", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/other/disks}"}, disk, listed, onEdge, valued}, []string{
+		`roles/valkey.yaml:12:26: error: the path "/var/lib/other/disks" is neither in /var/lib nor in a directory of the role there; write one such as /var/lib/valkey-disks`,
+	}},
+	{"a disk for a role that the node has not", []edit{{own, "memory: 256MiB", "disks: {use: valkey, at: /var/lib/valkey/disks}"}, disk, listed, onEdge, valued, {"nodes/master-01.yaml", "", "node: master-01\ndisks: [{use: valkey, selector: {serial: V2}}]\n"}}, []string{
+		`nodes/master-01.yaml:2:15: error: the disk is for valkey, but node master-01 has no role valkey; add the role in cluster.yaml or remove the disk`,
+	}},
+	{"disks of a role without them", []edit{disk}, []string{
+		`nodes/edge-01.yaml:2:15: error: the use of a disk "valkey" is unknown; write state, osd or kafka`,
 	}},
 
 	// Needs.
@@ -519,6 +641,19 @@ func TestBadDefinitions(t *testing.T) {
 			require.Equal(t, strings.Join(tc.want, "\n")+"\n", serious(report))
 		})
 	}
+}
+
+func TestATimerOfARoleMayNameItsOwnService(t *testing.T) {
+	files := ownRole(t)
+	apply(t, files, []edit{
+		{"roles/job.yaml", "", "description: x\nunits: [job.timer, job@daily.timer, ask.socket]\n"},
+		{"units/job.service", "", "[Service]\nExecStart=/usr/bin/true\n"}, {"units/job.timer", "", "[Timer]\nOnCalendar=daily\nUnit=\nUnit=job.service\n"},
+		{"units/job@.service", "", "[Service]\nExecStart=/usr/bin/true\n"}, {"units/job@.timer", "", "[Timer]\nOnCalendar=%i\nUnit=job@%i.service\n"},
+		{"units/ask.service", "", "[Service]\nExecStart=/usr/bin/true\n"}, {"units/ask.socket", "", "[Socket]\nListenStream=/run/job\nAccept=no\nService=ask.service\n"},
+		{"units/other.timer", "", "[Timer]\nOnCalendar=daily\nUnit=job.service\n"},
+	})
+	_, report := Check(files, Options{})
+	require.Empty(t, serious(report), "a timer of no role has no hardening of it")
 }
 
 func TestARoleMayHaveWhatAServiceHasThatIsOff(t *testing.T) {

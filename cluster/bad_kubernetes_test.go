@@ -25,6 +25,46 @@ var badKubernetes = []badInput{
 		},
 	},
 	{
+		"an issuer that is none",
+		kube("oidc:\n  issuer: http://login.example\n  clientID: a b\n  usernameClaim: e-mail!\n  groupsClaim: \"a b\"\n  prefix: system\n  certificateAuthority: no certificate"),
+		[]string{
+			`services/kubernetes.yaml:3:11: error: "http://login.example" is not the address of an issuer; write it as https://login.example/realm, without a user, ? or #`,
+			`services/kubernetes.yaml:4:13: error: "a b" is not the id of a client; write 1 to 256 characters without spaces`,
+			`services/kubernetes.yaml:5:18: error: "e-mail!" is not the name of a claim; write one such as email or groups`,
+			`services/kubernetes.yaml:6:16: error: "a b" is not the name of a claim; write one such as email or groups`,
+			`services/kubernetes.yaml:7:11: error: the prefix "system" is not one; write lower-case letters and digits with : or # at the end, such as oidc:`,
+			`services/kubernetes.yaml:8:25: error: this is not certificates as PEM; write |, and below it the text from -----BEGIN CERTIFICATE----- on`,
+		},
+	},
+	{
+		"an issuer that would give names of Kubernetes' own",
+		kube("oidc:\n  issuer: https://login.example\n  clientID: kubernetes\n  prefix: \"system:\""),
+		[]string{
+			`services/kubernetes.yaml:5:11: error: names that begin with system: are given by certificates alone; choose another prefix, such as oidc:`,
+		},
+	},
+	{
+		"an issuer that would give the groups of spore kubeconfig",
+		kube("oidc:\n  issuer: https://login.example\n  clientID: kubernetes\n  prefix: \"spore:\""),
+		[]string{
+			`services/kubernetes.yaml:5:11: error: names that begin with spore: are given by certificates alone; choose another prefix, such as oidc:`,
+		},
+	},
+	{
+		"people's tokens from the issuer of service accounts",
+		kube("oidc:\n  issuer: https://kubernetes.default.svc.cluster.local\n  clientID: kubernetes"),
+		[]string{
+			`services/kubernetes.yaml:3:11: error: https://kubernetes.default.svc.cluster.local issues the tokens of service accounts; people's are from another issuer`,
+		},
+	},
+	{
+		"an issuer without a client",
+		kube("oidc:\n  issuer: https://login.example"),
+		[]string{
+			`services/kubernetes.yaml:3:3: error: the key "clientID" is missing; add it and write a text`,
+		},
+	},
+	{
 		"a machine that is too slow",
 		kube("slowMachine: 100"),
 		[]string{

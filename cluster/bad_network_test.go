@@ -1,5 +1,7 @@
 package cluster
 
+import "strings"
+
 // badNetwork holds mistakes of one kind: edits of the six-node cluster, and what is said about them.
 var badNetwork = []badInput{
 	{
@@ -42,6 +44,29 @@ var badNetwork = []badInput{
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\ntrialSettle: 2880"}},
 		[]string{
 			`cluster.yaml:7:14: error: trialSettle 2880 is out of bounds; write 0 to 1440`,
+		},
+	},
+	{
+		"withdrawn certificates that are none",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nwithdrawn:\n  - serial: \"4F:00\"\n  - {user: anna}\n  - serial: \"4f00\"\n  - {serial: 4f00, why: stolen}"}},
+		[]string{
+			`cluster.yaml:8:13: error: "4F:00" is not the serial number of a certificate; write it in lower-case hexadecimal, as ` + "`spore access --list`" + ` shows it, in quotation marks`,
+			`cluster.yaml:9:5: error: the key "serial" is missing; add it and write a text`,
+			`cluster.yaml:11:14: error: the serial number "4f00" exists already, at cluster.yaml:10; remove one`,
+		},
+	},
+	{
+		"a withdrawn certificate whose serial number is a number of YAML",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nwithdrawn:\n  - serial: 4700"}},
+		[]string{
+			`cluster.yaml:8:13: error: serial is a number where a text belongs; put it into quotes: "4700"`,
+		},
+	},
+	{
+		"a withdrawn certificate of which too much is said",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nwithdrawn:\n  - serial: \"47\"\n    why: " + strings.Repeat("x", 257)}},
+		[]string{
+			`cluster.yaml:9:10: error: this has 257 bytes, and 256 are the most; write less`,
 		},
 	},
 	{

@@ -238,7 +238,7 @@ var badNodefiles = []badInput{
 		"a disk by its kernel name",
 		[]edit{{"nodes/worker-02.yaml", "serial: OSD-WORKER-02", "serial: /dev/sda"}},
 		[]string{
-			"nodes/worker-02.yaml:4:35: error: \"/dev/sda\" is a kernel name, which moves from disk to disk; write what `lsblk -o NAME,SERIAL,WWN` shows for it",
+			"nodes/worker-02.yaml:4:35: error: \"/dev/sda\" is a kernel name, which moves from disk to disk; write what `spore disks` shows for it",
 		},
 	},
 	{
@@ -266,7 +266,7 @@ var badNodefiles = []badInput{
 		"a disk without a selector",
 		[]edit{{"nodes/worker-02.yaml", "selector: {serial: OSD-WORKER-02}", "selector: {}"}},
 		[]string{
-			"nodes/worker-02.yaml:4:26: error: the selector names no disk; write one of serial, wwn and byID, as `lsblk -o NAME,SERIAL,WWN` shows them",
+			"nodes/worker-02.yaml:4:26: error: the selector names no disk; write one of serial, wwn and byID, as `spore disks` shows them",
 		},
 	},
 	{
@@ -308,7 +308,7 @@ var badNodefiles = []badInput{
 		"a WWN that is none",
 		[]edit{{"nodes/kafka-01.yaml", "0x5000c500a1b2c3d4", "5000c500"}},
 		[]string{
-			"nodes/kafka-01.yaml:4:34: error: \"5000c500\" is not a World Wide Name; write it as `lsblk -o NAME,WWN` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2",
+			"nodes/kafka-01.yaml:4:34: error: \"5000c500\" is not a World Wide Name; write it as `spore disks` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2",
 		},
 	},
 	{

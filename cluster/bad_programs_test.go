@@ -105,7 +105,8 @@ var badPrograms = []badInput{
 	{
 		"a folder without go.mod", program("folder: ./files\n"),
 		[]string{"programs/x.yaml:1:9: error: programs/files/ has no go.mod, so it is not a Go module; make one there " +
-			"with `go mod init`, or take a program that is compiled already with the key file"},
+			"with `go mod init`, take a program that is compiled already with the key file, or put the files of a program in " +
+			"Python and the like into overlay/opt/x/"},
 	},
 	{
 		"a go.mod that is none", []edit{{"programs/gateway/go.mod", "", "modul x\n"}},

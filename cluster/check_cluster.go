@@ -8,6 +8,7 @@ import (
 	"spore/cluster/check"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/wire/nodeapi"
 )
 
 // maxTrial bounds trialMinutes and trialSettle to a day each.
@@ -36,6 +37,7 @@ func (k *checker) checkCluster() {
 	k.Between(check.In(src, "trialMinutes"), "trialMinutes", c.TrialMinutes, 0, maxTrial)
 	k.Between(check.In(src, "trialSettle"), "trialSettle", c.TrialSettle, 0, maxTrial)
 	k.checkUpdates()
+	k.checkWithdrawn()
 	if src.Has("nodes") && len(c.Nodes) == 0 {
 		k.Errorf(check.In(src, "nodes"), "there are no nodes; list at least one with its name and roles")
 	}
@@ -75,6 +77,36 @@ func (k *checker) checkUpdates() {
 			k.Errorf(at, "%q has a ? or a #, behind which no folder is; write https://HOST/PATH", check.Clip(from))
 		default:
 			seen.Add(at, "the address", from, "remove one")
+		}
+	}
+}
+
+// maxWhy bounds what is said of a certificate that was withdrawn, in bytes.
+const maxWhy = 256
+
+// checkWithdrawn checks the list of certificates that nodes refuse.
+func (k *checker) checkWithdrawn() {
+	list, p := k.Cluster.Withdrawn, check.In(k.c.cluster, "withdrawn")
+	if len(list) > spec.MaxWithdrawn {
+		k.Errorf(p, "%d certificates are withdrawn, and %d are the most; remove those that have ended, or replace the "+
+			"authority (spore pki rotate-ca agent)", len(list), spec.MaxWithdrawn)
+		return
+	}
+	seen := k.Unique()
+	for i, w := range list {
+		at := p.Then(i, "serial")
+		switch {
+		case !k.c.cluster.Has("withdrawn", i, "serial"): // The decoder has said that it is missing.
+		case !nodeapi.IsSerial(w.Serial):
+			k.Errorf(at, "%q is not the serial number of a certificate; write it in lower-case hexadecimal, as "+
+				"`spore access --list` shows it, in quotation marks", check.Clip(w.Serial))
+		default:
+			seen.Add(at, "the serial number", w.Serial, "remove one")
+		}
+		for key, text := range map[string]string{"user": w.User, "why": w.Why} {
+			if len(text) > maxWhy {
+				k.Errorf(p.Then(i, key), "this has %d bytes, and %d are the most; write less", len(text), maxWhy)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"spore/cluster/check"
 	"spore/cluster/role"
 	"spore/cluster/role/rules"
+	"spore/cluster/units"
 	"spore/services"
 )
 
@@ -51,6 +52,7 @@ func (k *checker) rest() rules.Rest {
 		r.Programs = append(r.Programs, p.Name)
 	}
 	slices.Sort(r.Programs)
+	r.Starts = func(unit string) []units.Start { return units.StartsOthers(k.c.Units, unit) }
 	r.Architecture = architecture
 	return r
 }

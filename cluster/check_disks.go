@@ -97,11 +97,8 @@ func (a namedDisk) maySelect(b namedDisk) bool {
 		holds(a.byID, b) || holds(b.byID, a)
 }
 
-// Forms of the selectors. A WWN is 0x and hexadecimal digits (SCSI, ATA), or eui., uuid. and nvme. forms of NVMe.
+// What a selector cannot be.
 var (
-	wwnForm    = regexp.MustCompile(`^(0x[0-9a-f]{16}([0-9a-f]{16})?|eui\.([0-9a-f]{16}|[0-9a-f]{32})|uuid\.[0-9a-f-]{36}|nvme\.[0-9a-f]{4}-[0-9a-f-]+|naa\.[0-9a-f]{16,32})$`)
-	byIDForm   = regexp.MustCompile(`^[A-Za-z0-9+][A-Za-z0-9+._:=@-]*$`)
-	partForm   = regexp.MustCompile(`-part[0-9]+$`)
 	deviceName = regexp.MustCompile(`^(/dev/)?(sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+)(p?[0-9]+)?$`)
 	globs      = "*?[]{}"
 )
@@ -124,12 +121,12 @@ func (k *checker) checkSelector(p check.Place, s spec.DiskSelector) (namedDisk, 
 			k.Errorf(p.Then(v.key), "the selector %q is a pattern and can match two disks; write the whole %s of one disk", check.Clip(v.value), v.key)
 			return n, false
 		case deviceName.MatchString(v.value):
-			k.Errorf(p.Then(v.key), "%q is a kernel name, which moves from disk to disk; write what `lsblk -o NAME,SERIAL,WWN` shows for it", check.Clip(v.value))
+			k.Errorf(p.Then(v.key), "%q is a kernel name, which moves from disk to disk; write what `spore disks` shows for it", check.Clip(v.value))
 			return n, false
 		}
 	}
 	if set == 0 {
-		k.Errorf(p, "the selector names no disk; write one of serial, wwn and byID, as `lsblk -o NAME,SERIAL,WWN` shows them")
+		k.Errorf(p, "the selector names no disk; write one of serial, wwn and byID, as `spore disks` shows them")
 		return n, false
 	}
 	var ok bool
@@ -137,9 +134,9 @@ func (k *checker) checkSelector(p check.Place, s spec.DiskSelector) (namedDisk, 
 	case s.Serial != "":
 		n.serial, ok = k.diskSerial(p.Then("serial"), s.Serial)
 	case s.WWN != "":
-		n.wwn, ok = strings.ToLower(s.WWN), wwnForm.MatchString(strings.ToLower(s.WWN))
+		n.wwn, ok = strings.ToLower(s.WWN), spec.ValidWWN(s.WWN)
 		if !ok {
-			k.Errorf(p.Then("wwn"), "%q is not a World Wide Name; write it as `lsblk -o NAME,WWN` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2", check.Clip(s.WWN))
+			k.Errorf(p.Then("wwn"), "%q is not a World Wide Name; write it as `spore disks` shows it, such as 0x5000c500a1b2c3d4 or eui.0025385b71b0a1b2", check.Clip(s.WWN))
 		}
 	default:
 		n.byID, ok = s.ByID, k.byID(p.Then("byID"), s.ByID)
@@ -164,9 +161,9 @@ func (k *checker) byID(p check.Place, s string) bool {
 	switch {
 	case path:
 		k.Errorf(p, "write the name under /dev/disk/by-id alone: %q", check.Clip(name))
-	case partForm.MatchString(s):
-		k.Errorf(p, "%q is a partition; write the name of the whole disk: %q", check.Clip(s), check.Clip(partForm.ReplaceAllString(s, "")))
-	case !byIDForm.MatchString(s):
+	case spec.WithoutPart(s) != s:
+		k.Errorf(p, "%q is a partition; write the name of the whole disk: %q", check.Clip(s), check.Clip(spec.WithoutPart(s)))
+	case !spec.ValidByID(s):
 		k.Errorf(p, "%q is not a name under /dev/disk/by-id; write one such as ata-Samsung_SSD_870_S5Y1NG0R or wwn-0x5000c500a1b2c3d4", check.Clip(s))
 	default:
 		return true

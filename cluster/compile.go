@@ -90,6 +90,10 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	for _, names := range shared.Members {
 		slices.Sort(names)
 	}
+	for _, w := range c.Cluster.Withdrawn {
+		shared.Withdrawn = append(shared.Withdrawn, w.Serial)
+	}
+	slices.Sort(shared.Withdrawn)
 	shared.TimeNodes = facts.TimeNodes(nodes)
 	return shared, nodes
 }

@@ -18,6 +18,6 @@ func TestStartedRolesOfTheConfigurationsOwnAreAsked(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
 	require.Empty(t, ownRoles(t.Context(), m, &shared, status.Line{}), "it was not started yet")
 	require.Equal(t, []health.OwnRole{{
-		Name: "valkey", Units: []string{"valkey-server.service"}, Problem: "the node has no address at which it could be asked",
+		Name: "valkey", Units: []string{"valkey-server.service"}, Triggered: []string{}, Problem: "the node has no address at which it could be asked",
 	}}, ownRoles(t.Context(), m, &shared, status.Line{Roles: []string{"valkey", "kafka-broker"}, Addresses: []string{"fe80::1", "x"}}))
 }

@@ -118,7 +118,7 @@ func (a *agent) begin() {
 	} else {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
-	l.MachineID, l.BuildTime = a.m.Boot.MachineID, a.m.Boot.BuildTime
+	l.MachineID, l.BootID, l.BuildTime = a.m.Boot.MachineID, a.m.BootID(), a.m.Boot.BuildTime
 	l.BootDisk = cmp.Or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
 	a.beginClock()

@@ -24,8 +24,9 @@ type request struct {
 	use       use
 	number    int
 	clusterID string
-	// owner is the cluster in messages.
+	// owner is the cluster in messages, and node the node's name.
 	owner    string
+	node     string
 	want     spec.Disk
 	bootDisk string
 	disks    []disk.Disk
@@ -55,7 +56,7 @@ func choose(r request) (plan, error) {
 	}
 	at := fmt.Sprintf("%s: the disk %s (serial %s)", title, d.Path(), d.Serial())
 	p := plan{disk: d}
-	ours := partUUIDs(r.clusterID, r.use.name, d)
+	ours := PartUUIDs(r.clusterID, r.use.name, d)
 	switch {
 	case d.Name == r.bootDisk:
 		return p, fmt.Errorf("%s is the one that the machine was booted from; select another", at)
@@ -84,14 +85,14 @@ func choose(r request) (plan, error) {
 	case err == nil:
 		return p.found(r, at, table, ours)
 	case !errors.Is(err, gpt.ErrNone):
-		return p, fmt.Errorf("%s: %w; nothing was changed. %s", at, err, resetHint(d))
+		return p, fmt.Errorf("%s: %w; nothing was changed. %s", at, err, resetHint(r.node, d))
 	}
 	what, err := blank.Content(dev, d.Size)
 	switch {
 	case err != nil:
 		return p, fmt.Errorf("%s cannot be read: %w", at, err)
 	case what != "":
-		return p, fmt.Errorf("%s is not empty: %s; nothing was changed. %s", at, what, resetHint(d))
+		return p, fmt.Errorf("%s is not empty: %s; nothing was changed. %s", at, what, resetHint(r.node, d))
 	case d.Size < r.use.minimum+4<<20:
 		return p, fmt.Errorf("%s has only %d MiB, and %d are the least", at, d.Size>>20, r.use.minimum>>20+4)
 	}
@@ -117,31 +118,31 @@ func (p plan) found(r request, at string, table gpt.Table, ours []gpt.GUID) (pla
 				return p, fmt.Errorf("%s was made with encrypt: %t, and the node's file says encrypt: %t; nothing was changed. Write back what it was, or have Ceph move its data away first (docs/disks.md)",
 					at, part.Type == typeLUKSOSD, r.want.Encrypt)
 			}
-			return p, fmt.Errorf("%s: partition %d is ours, but its type is %s and not %s; nothing was changed. %s", at, part.Number, part.Type, kind, resetHint(p.disk))
+			return p, fmt.Errorf("%s: partition %d is ours, but its type is %s and not %s; nothing was changed. %s", at, part.Number, part.Type, kind, resetHint(r.node, p.disk))
 		}
 		if len(table.Partitions) > 1 {
 			return p, fmt.Errorf("%s has %d partitions beside ours; nothing was changed. Remove them, or choose another disk", at, len(table.Partitions)-1)
 		}
 		p.want = part.GUID
 		// BlueStore does not grow by itself, a file system does.
-		if p.repart = r.use.name == Kafka && repart.Grows(table, part.GUID, p.disk.Size); p.repart {
+		if p.repart = r.use.dir != "" && repart.Grows(table, part.GUID, p.disk.Size); p.repart {
 			p.definitions = r.definition(part.GUID, part.Size)
 		}
 		return p, nil
 	}
 	return p, fmt.Errorf("%s has a partition table with %d partitions, and none was made for it by %s; nothing was changed. %s",
-		at, len(table.Partitions), r.owner, resetHint(p.disk))
+		at, len(table.Partitions), r.owner, resetHint(r.node, p.disk))
 }
 
 // definition is the partition as systemd-repart makes it.
 func (r request) definition(want gpt.GUID, minimum int64) map[string]string {
 	lines := []string{"Type=" + r.use.kind(r.want.Encrypt).String(), "Label=" + r.use.label, "UUID=" + want.String(), fmt.Sprintf("SizeMinBytes=%d", minimum)}
-	if r.use.name == Kafka {
+	if r.use.dir != "" {
 		lines = append(lines, "Format=ext4")
 	}
 	return map[string]string{"10-data.conf": repart.Partition(lines...)}
 }
 
-func resetHint(d disk.Disk) string {
-	return "To delete everything on it and use it: spore-agent reset --disk " + d.Named()
+func resetHint(node string, d disk.Disk) string {
+	return fmt.Sprintf("To delete everything on it and use it: spore reset %s --disk %s", node, d.Named())
 }

@@ -12,8 +12,8 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// Names at the top of a file system: whose it is, and the directory that the service uses. The top itself has lost+found,
-// which Kafka would take for a broken log.
+// Names at the top of a file system: whose it is, and the directory that the service uses. The top itself has
+// lost+found, which Kafka would take for a broken log.
 const (
 	bindingFile = "spore.json"
 	LogDir      = "log"
@@ -70,10 +70,11 @@ func (o Options) claim(dir string) error {
 			return fmt.Errorf("it belongs to node %.64q of cluster %.64q, and this is node %q of cluster %q; nothing was changed", got.Node, got.Cluster, o.Node, o.ClusterID)
 		}
 	}
-	if err := top.Mkdir(LogDir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	own := useOf(o.Use).dir
+	if err := top.Mkdir(own, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return atomicfile.GiveIn(top, LogDir, o.UID, o.GID)
+	return atomicfile.GiveIn(top, own, o.UID, o.GID)
 }
 
 // onlyNew tells a file system that was never used from one whose binding is lost: the binding is written first.

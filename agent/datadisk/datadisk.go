@@ -1,9 +1,9 @@
-// Package datadisk gives the services of a node the disks that its file names: for Kafka a file system each, for Ceph a
-// partition each that BlueStore is made on, encrypted where asked.
+// Package datadisk gives the services of a node the disks that its file names: for Kafka and for roles of the
+// configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
 //
-// A disk is taken when it was proved empty or carries our own partition, which is known by a PARTUUID made of the cluster id
-// and what the disk is named by. Anything else is refused with what is on it, and left as it is. One disk that is missing
-// or refused keeps back none of the others.
+// A disk is taken when it was proved empty or carries our own partition, which is known by a PARTUUID made of the
+// cluster id and what the disk is named by. Anything else is refused with what is on it, and left as it is. One disk
+// that is missing or refused keeps back none of the others.
 package datadisk
 
 import (
@@ -11,10 +11,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	"spore/agent/paths"
+	"spore/cluster/role"
 	"spore/cluster/spec"
 	"spore/storage/atomicfile"
 	"spore/storage/disk"
@@ -27,8 +29,8 @@ const (
 	OSD   = "osd"
 )
 
-// Partition types. Kafka's is that of generic data, which nothing mounts by itself (Discoverable Partitions Specification);
-// those of OSDs are Ceph's own, by which tools know them (ceph-volume, util/constants.py).
+// Partition types. Kafka's is that of generic data, which nothing mounts by itself (Discoverable Partitions
+// Specification); those of OSDs are Ceph's own, by which tools know them (ceph-volume, util/constants.py).
 var (
 	typeData    = gpt.MustParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 	typeOSD     = gpt.MustParseGUID("4fbd7e29-9d25-41b8-afd0-062c0ceff05d")
@@ -42,18 +44,38 @@ type use struct {
 	what, label string
 	// minimum is the smallest partition in bytes.
 	minimum int64
+	// dir is the directory of the service in the file system; empty for a partition without one.
+	dir string
 }
 
 var uses = map[string]use{
-	Kafka: {Kafka, "Kafka disk", "spore-kafka", 256 << 20},
+	Kafka: {Kafka, "Kafka disk", "spore-kafka", 256 << 20, LogDir},
 	// Less than that leaves an OSD no room beside its own tables.
-	OSD: {OSD, "Ceph OSD", "spore-osd", 1 << 30},
+	OSD: {OSD, "Ceph OSD", "spore-osd", 1 << 30, ""},
+}
+
+// ownLabel begins the labels of partitions of roles that configurations have of their own: by it IsLabel knows also
+// those of clusters whose roles are not known.
+const ownLabel = "spore-role-"
+
+// State is the use of the disk with /var, which package state has.
+const State = "state"
+
+// useOf is what is particular to a use: one of ours, or the name of a role of the configuration's own, whose disks have
+// file systems as Kafka's have.
+func useOf(name string) use {
+	if u, known := uses[name]; known {
+		return u
+	}
+	const label = 36 // UTF-16 units that the name of a GPT partition has (UEFI 2.10, table 5.6)
+	text := ownLabel + name
+	return use{name, name + " disk", text[:min(len(text), label)], 256 << 20, role.DiskData}
 }
 
 // kind is the type of the partition.
 func (u use) kind(encrypt bool) gpt.GUID {
 	switch {
-	case u.name == Kafka:
+	case u.dir != "":
 		return typeData
 	case encrypt:
 		return typeLUKSOSD
@@ -98,10 +120,28 @@ func Write(root paths.Root, use string, infos []Info) error {
 
 // Unit is the service that prepares the disks of a use.
 func Unit(use string) string {
-	if use == Kafka {
+	switch use {
+	case Kafka:
 		return "kafka-disks.service"
+	case OSD:
+		return "ceph-disks.service"
 	}
-	return "ceph-disks.service"
+	return (&role.Definition{Name: use}).DisksName() + ".service"
+}
+
+// Uses are those whose disks were prepared, sorted.
+func Uses(root paths.Root) []string {
+	entries, err := os.ReadDir(root.At(paths.Disks))
+	if err != nil {
+		return nil // None was yet, or the node has no such role.
+	}
+	var out []string
+	for _, e := range entries {
+		if name, is := strings.CutSuffix(e.Name(), ".json"); is && e.Type().IsRegular() {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Problems joins what is wrong with the disks; nil when nothing is.
@@ -115,9 +155,9 @@ func Problems(infos []Info) error {
 	return errors.Join(errs...)
 }
 
-// PartUUID is the PARTUUID of our partition on a disk that has the name: an RFC 9562 version 8 UUID made of the first 16
-// bytes of HMAC-SHA256 of "spore USE disk NAME" under the cluster id, both in lower case. The node is not in it: an OSD goes
-// with its disk.
+// PartUUID is the PARTUUID of our partition on a disk that has the name: an RFC 9562 version 8 UUID made of the first
+// 16 bytes of HMAC-SHA256 of "spore USE disk NAME" under the cluster id, both in lower case. The node is not in it: an
+// OSD goes with its disk.
 func PartUUID(clusterID, use, name string) gpt.GUID {
 	mac := hmac.New(sha256.New, []byte(strings.ToLower(clusterID)))
 	mac.Write([]byte("spore " + use + " disk " + strings.ToLower(strings.TrimSpace(name))))
@@ -128,9 +168,9 @@ func PartUUID(clusterID, use, name string) gpt.GUID {
 	return g
 }
 
-// partUUIDs are those that our partition on the disk may have, the first for a new one. A disk has several names, so that
-// its file may come to select it by another one.
-func partUUIDs(clusterID, use string, d disk.Disk) []gpt.GUID {
+// PartUUIDs are those that our partition on the disk may have, the first for a new one. A disk has several names, so
+// that its file may come to select it by another one.
+func PartUUIDs(clusterID, use string, d disk.Disk) []gpt.GUID {
 	var out []gpt.GUID
 	for _, names := range [][]string{d.Serials, d.WWNs, d.ByID} {
 		for _, n := range names {
@@ -138,6 +178,11 @@ func partUUIDs(clusterID, use string, d disk.Disk) []gpt.GUID {
 		}
 	}
 	return out
+}
+
+// IsLabel tells whether a label of a partition table is that of a partition that was made for a service.
+func IsLabel(label string) bool {
+	return label == uses[Kafka].label || label == uses[OSD].label || strings.HasPrefix(label, ownLabel)
 }
 
 // Of lists the node's disks of a use, in order.
@@ -161,6 +206,9 @@ func selector(s spec.DiskSelector) string {
 	}
 	return "by-id " + s.ByID
 }
+
+// Title is a disk of a use in messages: the disk of that number on the node.
+func Title(use string, number int) string { return useOf(use).title(number) }
 
 // title is a disk of the node in messages.
 func (u use) title(number int) string { return u.what + " " + strconv.Itoa(number) }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/paths"
+	"spore/cluster/role"
 	"spore/cluster/spec"
 	"spore/storage/blank"
 	"spore/storage/disk"
@@ -104,6 +105,11 @@ func TestChoose(t *testing.T) {
 	}{
 		"an empty one is made an OSD":          {OSD, false, blankDisk, true, ""},
 		"an empty one is made a disk of Kafka": {Kafka, false, blankDisk, true, ""},
+		"an empty one is made one of a role":   {"historian", false, blankDisk, true, ""},
+		"a role's disk is taken":               {"historian", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, ""},
+		"a role's disk is not another's":       {"scada", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, "none was made for it by cluster plant"},
+		"a disk of Kafka is not a role's":      {"historian", false, table(part(typeData, kafka)), false, "none was made for it by cluster plant"},
+		"a role's disk that holds something":   {"historian", false, with("x", size-5), false, "there is data at byte"},
 		"our OSD is taken":                     {OSD, false, table(part(typeOSD, osd)), false, ""},
 		"our encrypted OSD is taken":           {OSD, true, table(part(typeLUKSOSD, osd)), false, ""},
 		"our disk of Kafka is taken":           {Kafka, false, table(part(typeData, kafka)), false, ""},
@@ -145,7 +151,7 @@ func TestChoose(t *testing.T) {
 				before = ends(t, d)
 			}
 			p, err := choose(request{
-				use: uses[tc.use], number: 2, clusterID: clusterID, owner: "cluster plant", bootDisk: "boot", disks: []disk.Disk{d},
+				use: useOf(tc.use), number: 2, clusterID: clusterID, owner: "cluster plant", bootDisk: "boot", disks: []disk.Disk{d},
 				want: spec.Disk{Use: tc.use, Encrypt: tc.encrypt, Selector: spec.DiskSelector{Serial: "DATA"}},
 				open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) },
 			})
@@ -154,23 +160,52 @@ func TestChoose(t *testing.T) {
 			}
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
-				require.ErrorContains(t, err, uses[tc.use].what+" 2: ", "which disk of the file it is")
+				require.ErrorContains(t, err, useOf(tc.use).what+" 2: ", "which disk of the file it is")
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.scratch, p.fromScratch)
-			require.Contains(t, partUUIDs(clusterID, tc.use, d), p.want)
+			require.Contains(t, PartUUIDs(clusterID, tc.use, d), p.want)
 		})
 	}
+}
+
+func TestTheDisksOfARoleHaveFileSystemsAsThoseOfKafka(t *testing.T) {
+	u := useOf("a-name-of-thirty-two-characters-x")
+	require.Equal(t, typeData, u.kind(false))
+	require.Equal(t, role.DiskData, u.dir)
+	require.Len(t, u.label, 36, "the name of a GPT partition")
+	require.True(t, IsLabel(u.label))
+	require.False(t, IsLabel("spore-state"))
+	require.Equal(t, "historian disk 2", Title("historian", 2))
+	require.Equal(t, "spore-disks-historian.service", Unit("historian"))
+	r := request{use: u, clusterID: clusterID}
+	require.Contains(t, r.definition(PartUUID(clusterID, u.name, "DATA"), u.minimum)["10-data.conf"], "\nFormat=ext4\n")
+
+	root := paths.Root(t.TempDir())
+	require.Empty(t, Uses(root))
+	for _, use := range []string{"osd", "historian"} {
+		require.NoError(t, Write(root, use, nil))
+	}
+	require.NoError(t, os.MkdirAll(root.At(paths.Disks+"/repart.d"), 0o755))
+	require.Equal(t, []string{"historian", "osd"}, Uses(root))
+}
+
+func TestTheDiskOfTheStateIsNotResetAsOneOfARole(t *testing.T) {
+	d := imageDisk(t, size, "DATA")
+	o := Options{ClusterID: clusterID, Disks: disksOf(State, "DATA"), List: listing(d)}
+	before := ends(t, d)
+	require.ErrorIs(t, Reset(o, d), ErrNotNamed)
+	require.Equal(t, before, ends(t, d))
 }
 
 func TestARefusalNamesTheCommandThatWouldHelp(t *testing.T) {
 	d := imageDisk(t, size, "DATA")
 	tool(t, "", "mkfs.ext4", "-q", d.Path())
 	o := Options{ClusterID: clusterID, ClusterName: "plant", Node: "n", Disks: disksOf(OSD, "DATA"), List: listing(d)}
-	r := request{use: uses[OSD], number: 1, clusterID: clusterID, disks: []disk.Disk{d}, want: o.Disks[0], open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) }}
+	r := request{use: uses[OSD], node: "broker-1", number: 1, clusterID: clusterID, disks: []disk.Disk{d}, want: o.Disks[0], open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) }}
 	_, err := choose(r)
-	require.ErrorContains(t, err, "spore-agent reset --disk DATA")
+	require.ErrorContains(t, err, "spore reset broker-1 --disk DATA")
 	before := ends(t, d)
 	require.ErrorIs(t, Reset(o, disk.Disk{Name: "sdx"}), ErrNotNamed)
 	boot := o

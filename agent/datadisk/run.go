@@ -34,7 +34,7 @@ const (
 // Options is what Run works with.
 type Options struct {
 	ClusterID, ClusterName, Node string
-	// Use is Kafka or OSD.
+	// Use is Kafka, OSD or the name of a role of the configuration's own.
 	Use string
 	// Disks are all disks of the node.
 	Disks []spec.Disk
@@ -59,8 +59,8 @@ type Options struct {
 	Say func(string)
 }
 
-// Run makes or finds the node's disks of one use. It can be cut off at any point and run again. What is wrong with a disk
-// is in its Info and keeps back none of the others.
+// Run makes or finds the node's disks of one use. It can be cut off at any point and run again. What is wrong with a
+// disk is in its Info and keeps back none of the others.
 func Run(ctx context.Context, o Options) ([]Info, error) {
 	want := Of(o.Disks, o.Use)
 	disks, err := o.await(ctx, want)
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) ([]Info, error) {
 	var out []Info
 	for i, w := range want {
 		r := request{
-			use: uses[o.Use], number: i + 1, clusterID: o.ClusterID, owner: "cluster " + o.ClusterName, want: w, bootDisk: o.BootDisk, disks: disks,
+			use: useOf(o.Use), number: i + 1, clusterID: o.ClusterID, owner: "cluster " + o.ClusterName, node: o.Node, want: w, bootDisk: o.BootDisk, disks: disks,
 			open: func(d disk.Disk) (device, error) { return os.Open(d.Path()) },
 		}
 		info := Info{Use: o.Use, Number: i + 1, Selector: selector(w.Selector)}
@@ -134,7 +134,7 @@ func (o Options) take(ctx context.Context, r request, taken map[string]int, info
 	if err != nil {
 		return fmt.Errorf("%s: %w", title, err)
 	}
-	if o.Use == Kafka {
+	if r.use.dir != "" {
 		info.Device, info.Mount, err = node, filepath.Join(o.Mounts, strconv.Itoa(r.number)), o.fileSystem(ctx, node, r.number)
 		if err != nil {
 			info.Mount = ""
@@ -157,6 +157,9 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 	if p.fromScratch {
 		o.Say(fmt.Sprintf("making %s on %s (serial %s)", r.use.title(r.number), p.disk.Path(), p.disk.Serial()))
 		ro.FromScratch = r.use.made(p.want)
+		if err := shred(p.disk); err != nil {
+			return err
+		}
 		if o.Use == OSD {
 			ro.Finish = func(ctx context.Context) error {
 				return repart.Quiet(p.disk, func() error { return o.begin(ctx, r, p) })
@@ -171,8 +174,17 @@ func (o Options) partition(ctx context.Context, r request, p plan) error {
 	return err
 }
 
-// begin clears where an OSD's label will be, since the proof that a disk is empty is one by sampling and an old label must
-// not come to life again, and encrypts.
+// shred overwrites what key slots are left on a disk: a reset may have been cut off.
+func shred(d disk.Disk) error {
+	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(luks.DestroyDisk(f, d.Size, d.SectorSize), f.Close())
+}
+
+// begin clears where an OSD's label will be, since the proof that a disk is empty is one by sampling and an old label
+// must not come to life again, and encrypts.
 func (o Options) begin(ctx context.Context, r request, p plan) error {
 	node, err := repart.Node(ctx, p.disk, p.want)
 	if err != nil {
@@ -209,8 +221,8 @@ func (o Options) bare(ctx context.Context, node string, encrypted bool, p plan) 
 			return "", err
 		}
 	}
-	// What is decrypted keeps its owner: udev's rules set only group and mode of disks (50-udev-default.rules). A partition may
-	// be away for a moment, see repart.Quiet, and is given to Ceph by a rule when it is back.
+	// What is decrypted keeps its owner: udev's rules set only group and mode of disks (50-udev-default.rules). A
+	// partition may be away for a moment, see repart.Quiet, and is given to Ceph by a rule when it is back.
 	if err := os.Chown(node, o.UID, o.GID); err != nil && !away(err) {
 		return "", err
 	}
@@ -309,12 +321,12 @@ func Reset(o Options, d disk.Disk) error {
 		return err
 	}
 	for _, w := range o.Disks {
-		u, known := uses[w.Use]
+		u := useOf(w.Use)
 		selected, err := disk.Select(disks, w.Selector)
-		if err != nil || !known || selected.Name != d.Name {
+		if err != nil || w.Use == State || selected.Name != d.Name {
 			continue
 		}
-		ours := partUUIDs(o.ClusterID, w.Use, d)
+		ours := PartUUIDs(o.ClusterID, w.Use, d)
 		switch {
 		case len(ours) == 0:
 			return fmt.Errorf("the disk %s has no name of its own; nothing was changed", d.Path())
@@ -327,6 +339,10 @@ func Reset(o Options, d disk.Disk) error {
 			return fmt.Errorf("%s is in use: %w; nothing was changed", d.Path(), err)
 		}
 		defer f.Close()
+		// The marker comes first: what is cut off from then on is made anew at the next boot.
+		if err := blank.Mark(f, u.made(ours[0])); err != nil {
+			return err
+		}
 		if err := luks.DestroyDisk(f, d.Size, d.SectorSize); err != nil {
 			return err
 		}

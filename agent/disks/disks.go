@@ -18,6 +18,8 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
+	"spore/cluster/role"
+	"spore/services"
 	cephunit "spore/services/ceph/unit"
 	"spore/services/kafka"
 )
@@ -38,12 +40,17 @@ func Prepare(ctx context.Context, m *node.Machine, use string) error {
 	return prepareDisks(ctx, m, c, n, use)
 }
 
-// prepareDisks makes or finds the disks, says what became of them, and starts what works on them. It fails at its end when
-// there is anything wrong with one.
+// prepareDisks makes or finds the disks, says what became of them, and starts what works on them. It fails at its end
+// when there is anything wrong with one.
 func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, use string) error {
-	o := options(m, c, n)
-	o.Use = use
-	account := map[string]string{datadisk.Kafka: "kafka", datadisk.OSD: "ceph"}[use]
+	o := options(m, c, n, use)
+	account, users, err := whose(c, use)
+	if err != nil {
+		return err
+	}
+	if d := ownRole(c, use); d != nil {
+		o.Mounts = m.Root.At(d.Disks.At)
+	}
 	var infos []datadisk.Info
 	if len(datadisk.Of(n.Disks, use)) > 0 {
 		u, err := user.Lookup(account)
@@ -58,7 +65,7 @@ func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 		}
 		defer bus.Close()
 		o.Mount = func(ctx context.Context, device, dir string) error {
-			return mountFor(ctx, bus, device, dir, "kafka.service")
+			return mountFor(ctx, bus, device, dir, users)
 		}
 		o.Unmount = bus.Unmount
 		m.FindDisks(ctx)
@@ -79,10 +86,47 @@ func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 	return datadisk.Problems(infos)
 }
 
-func options(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options {
+// ownRole is the role of the configuration's own whose disks have a use; nil for a use of ours.
+func ownRole(c *facts.Cluster, use string) *role.Definition {
+	own, _ := services.Of(c).Own(use)
+	if d, ok := own.(*role.Definition); ok && d.Disks != nil && d.Disks.Use == use {
+		return d
+	}
+	return nil
+}
+
+// Uses are what the cluster's services and its own roles have disks for.
+func Uses(c *facts.Cluster) []string {
+	out := []string{datadisk.Kafka, datadisk.OSD}
+	for _, name := range services.Of(c).OwnNames() {
+		if ownRole(c, name) != nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// whose is the account that disks of a use belong to, and the services that work on their file systems.
+func whose(c *facts.Cluster, use string) (account string, units []string, err error) {
+	switch use {
+	case datadisk.Kafka:
+		return "kafka", []string{"kafka.service"}, nil
+	case datadisk.OSD:
+		return "ceph", nil, nil
+	}
+	if d := ownRole(c, use); d != nil && d.User != nil {
+		return d.User.Name, d.Services(), nil
+	}
+	return "", nil, fmt.Errorf("prepare the disks for %.64q: no service and no role with disks is called so", use)
+}
+
+// options are those of one use. Units of several uses run at the same time, so each use has definitions of its own: who
+// writes them removes those that were there.
+func options(m *node.Machine, c *facts.Cluster, n *facts.Node, use string) datadisk.Options {
 	o := datadisk.Options{
-		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, List: m.Disks, Mounts: m.Root.At(kafka.Disks),
-		Definitions: m.Root.At(paths.Disks + "/repart.d"), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
+		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, Use: use, List: m.Disks,
+		Mounts: m.Root.At(kafka.Disks), Definitions: m.Root.At(paths.Disks + "/repart.d/" + use),
+		Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		o.KeyFile = filepath.Join(dir, "secret_"+encryptionKey)
@@ -93,14 +137,14 @@ func options(m *node.Machine, c *facts.Cluster, n *facts.Node) datadisk.Options 
 	return o
 }
 
-// mountFor has systemd mount the device, so that it is seen outside of this unit's namespace and stays until the service
-// that works on it has stopped. What is mounted there already is left.
-func mountFor(ctx context.Context, bus *activate.Bus, device, dir, service string) error {
+// mountFor has systemd mount the device, so that it is seen outside of this unit's namespace and stays until the
+// service that works on it has stopped. What is mounted there already is left.
+func mountFor(ctx context.Context, bus *activate.Bus, device, dir string, services []string) error {
 	var on, dev unix.Stat_t
 	if unix.Stat(dir, &on) == nil && unix.Stat(device, &dev) == nil && on.Dev == dev.Rdev {
 		return nil
 	}
-	return bus.Mount(ctx, activate.Mount{What: device, Where: dir, Type: "ext4", Options: "noatime,nodev,nosuid,noexec,errors=remount-ro", Before: service})
+	return bus.Mount(ctx, activate.Mount{What: device, Where: dir, Type: "ext4", Options: "noatime,nodev,nosuid,noexec,errors=remount-ro", Before: services})
 }
 
 // startOSDs enqueues the OSD of each disk that can be used; it does not wait, since they are ordered after this unit.
@@ -114,10 +158,10 @@ func osdUnit(number int) string { return fmt.Sprintf("ceph-osd-disk@%d.service",
 // All reads what became of all disks that services have, so far as it is known.
 func All(m *node.Machine) []datadisk.Info {
 	var out []datadisk.Info
-	for _, use := range []string{datadisk.Kafka, datadisk.OSD} {
+	for _, use := range datadisk.Uses(m.Root) {
 		infos, err := datadisk.Read(m.Root, use)
 		if err != nil {
-			continue // Its unit has not come so far, or the node has no such role.
+			continue // Its unit writes it.
 		}
 		for _, i := range infos {
 			if use == datadisk.OSD {

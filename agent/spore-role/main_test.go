@@ -47,3 +47,18 @@ func TestARoleThatThereIsNotHasNoHealth(t *testing.T) {
 	m = nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
 	require.EqualError(t, askHealth(t.Context(), m, "x"), `ask the role "x" for its health: the configuration has no role of its own of this name`)
 }
+
+func TestTheUnitOfTestsCallsIt(t *testing.T) {
+	d := &role.Definition{Name: "x", Units: []string{"x.service"}, User: &role.User{Name: "x"}, Tests: []role.Test{{Command: []string{"true"}}}}
+	files := unit.Files(d)
+	require.Contains(t, files["/etc/systemd/system/spore-test-x@.service"], "\nExecStart=/usr/bin/spore-role tests x\n")
+	require.Contains(t, files["/etc/systemd/system/spore-test-x.socket"], "\nListenStream=/run/spore/test-x.sock\n")
+	require.Contains(t, files["/etc/systemd/system/x.target"], "\nWants=spore-test-x.socket\n")
+	require.Equal(t, []string{"spore-role"}, d.Service().Programs[0].Own)
+}
+
+func TestARoleThatThereIsNotHasNoTests(t *testing.T) {
+	m := nodetest.Brokers(t, "10.77.0.11")["kafka-1"]
+	err := runTests(t.Context(), m, "x", strings.NewReader(""), new(bytes.Buffer))
+	require.EqualError(t, err, `run the tests of the role "x": the configuration has no role of its own of this name`)
+}

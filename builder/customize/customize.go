@@ -1,9 +1,10 @@
-// Package customize puts another configuration on an image that was built before: it makes the cluster part and the unified
-// kernel image anew and takes the root from the image itself, by the code that `spore build` writes images with. It needs no
-// packages, no network and no cache. What the root does not carry is refused before anything is written.
+// Package customize puts another configuration on an image that was built before: it makes the cluster part and the
+// unified kernel image anew and takes the root from the image itself, by the code that `spore build` writes images
+// with. It needs no packages, no network and no cache. What the root does not carry is refused before anything is
+// written.
 //
-// An image is replaced whole: the new one is written beside it, flushed to the disk, and renamed over it, so that whoever
-// interrupts this at any point has the old image or the new one.
+// An image is replaced whole: the new one is written beside it, flushed to the disk, and renamed over it, so that
+// whoever interrupts this at any point has the old image or the new one.
 package customize
 
 import (
@@ -69,7 +70,8 @@ func (r *Refused) Error() string {
 	return "the image cannot take this configuration; nothing was changed. Build an image with `spore build`"
 }
 
-// Plan reads the image, compares it with the configuration and makes what is to be written. It writes nothing to the image.
+// Plan reads the image, compares it with the configuration and makes what is to be written. It writes nothing to the
+// image.
 func Plan(o Options) (_ *Change, err error) {
 	c := &Change{options: o}
 	defer func() {
@@ -119,7 +121,8 @@ func (c *Change) check() error {
 	if err != nil {
 		return err
 	}
-	if report = append(report, missing...); len(report) > 0 {
+	report = append(report, missing...)
+	if report = append(report, c.changedRoles()...); len(report) > 0 {
 		return &Refused{report}
 	}
 	if list := needs.Unneeded(o.Config, old.manifest); len(list) > 0 {

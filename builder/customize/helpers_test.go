@@ -131,7 +131,10 @@ func newFactoryOf(t testing.TB, config *cluster.Config, large []byte) *factory {
 // makeRoot makes a root whose manifest says that it was built for a configuration.
 func (f *factory) makeRoot(t testing.TB, config *cluster.Config) {
 	t.Helper()
-	m := manifest.Manifest{Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: services.Format()}
+	m := manifest.Manifest{
+		Format: 1, BuildTime: buildTime, Suite: "trixie", Kernel: "6.12.1-amd64", ConfigFormat: services.Format(),
+		Own: needs.OwnFiles(config),
+	}
 	for _, p := range needs.Programs(config) {
 		m.Programs = append(m.Programs, p.Name)
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster"
+	"spore/cluster/role"
 	"spore/cluster/spec"
+	"spore/services/service"
 )
 
 func TestDecisionsAboutScriptsAndAnswersMakeAnotherRoot(t *testing.T) {
@@ -40,5 +42,36 @@ func TestDecisionsAboutScriptsAndAnswersMakeAnotherRoot(t *testing.T) {
 		k := key(image)
 		require.Empty(t, seen[k], name)
 		seen[k] = name
+	}
+}
+
+// The packages are the same; whether the daemon of one starts by itself is not.
+func TestWhoNamesAPackageMakesAnotherRoot(t *testing.T) {
+	source := t.TempDir()
+	for _, dir := range []string{"units", "overlay"} {
+		require.NoError(t, os.Mkdir(filepath.Join(source, dir), 0o755))
+	}
+	key := func(image, ofRole []string) string {
+		t.Helper()
+		d := &role.Definition{Name: "queue", Packages: ofRole, Units: []string{"queue.service"}}
+		b := &build{Options: Options{
+			Config: &cluster.Config{Image: spec.Image{Packages: image}, Roles: []*role.Definition{d}}, Source: source,
+		}}
+		for _, name := range d.ProgramNames() {
+			b.programs = append(b.programs, service.Program{Name: name})
+		}
+		b.packages.requested = []string{"rabbit", "tool"}
+		k, err := b.rootKey()
+		require.NoError(t, err)
+		return k.String()
+	}
+	both := key([]string{"rabbit", "tool"}, []string{"rabbit"})
+	require.Equal(t, both, key([]string{"tool", "rabbit"}, []string{"rabbit"}), "the order of a list says nothing")
+	for name, other := range map[string]string{
+		"image.yaml names it no more": key([]string{"tool"}, []string{"rabbit"}),
+		"the role names it no more":   key([]string{"rabbit", "tool"}, nil),
+		"another is the role's":       key([]string{"rabbit", "tool"}, []string{"tool"}),
+	} {
+		require.NotEqual(t, both, other, name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"spore/builder/recipe"
 	"spore/cluster/role"
@@ -18,9 +19,11 @@ func (b *build) roleFiles() []recipe.RoleFile {
 		if !b.runs(d) {
 			continue
 		}
-		files := unit.Files(d)
+		files, prepared := unit.Files(d), unit.Prepared(d)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			out = append(out, recipe.RoleFile{Path: name, Source: role.Dir + "/" + d.Name + ".yaml", Text: files[name]})
+			out = append(out, recipe.RoleFile{
+				Path: name, Source: role.Dir + "/" + d.Name + ".yaml", Text: files[name], Before: prepared[name],
+			})
 		}
 	}
 	return out
@@ -52,10 +55,15 @@ func (b *build) runs(d *role.Definition) bool {
 func (b *build) rolesKey() []string {
 	var out []string
 	for _, f := range b.roleFiles() {
-		out = append(out, "role", f.Path, f.Text)
+		out = append(out, "role", f.Path, f.Text, f.Before)
 	}
 	for _, u := range b.Config.RoleUnits() {
 		out = append(out, "role unit", u)
+	}
+	for _, d := range b.Config.Roles { // Units of the packages of one do not start by themselves.
+		if b.runs(d) {
+			out = append(out, "role packages", d.Name, strings.Join(slices.Sorted(slices.Values(d.Packages)), " "))
+		}
 	}
 	return out
 }

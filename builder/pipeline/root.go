@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,6 +133,8 @@ func (b *build) rootKey() (store.Key, error) {
 	}
 	// Of two configurations that lead to the same packages, each root says what its own asked for.
 	in = append(in, strings.Join(b.packages.requested, " "))
+	// What image.yaml names keeps more of its files and starts its units, also where a role names it, too.
+	in = append(in, "named", strings.Join(slices.Sorted(slices.Values(b.Config.Image.Packages)), " "))
 	in = append(in, "keep", strings.Join(b.kept().Classes, " "), strings.Join(b.kept().Paths, " "), strings.Join(argumentModules(b.Config.Image.KernelArguments), " "))
 	decided, err := json.Marshal([]any{b.decisions(), b.Config.Image.Debconf})
 	if err != nil {

@@ -260,14 +260,7 @@ func (b *build) startedByUnits() (map[string]bool, error) {
 
 // namedOrigin tells whether a file is of a package that image.yaml names, or of its scripts.
 func (b *build) namedOrigin(n *tree.Inode) bool {
-	kind, rest, _ := strings.Cut(n.Origin, ":")
-	name := ""
-	switch kind {
-	case "deb":
-		name, _, _ = strings.Cut(rest, "_")
-	case "script":
-		name = strings.TrimSuffix(rest, path.Ext(rest))
-	}
+	name := packageOf(n.Origin)
 	return name != "" && b.named(name)
 }
 

@@ -25,7 +25,8 @@ var presetDirs = []string{"/etc/systemd/system-preset", "/usr/local/lib/systemd/
 
 // applyPresets enables units as `systemctl preset-all` would on a system that has no links yet: the first rule that
 // matches decides. Unlike there, a unit that no rule names is on when a maintainer script of its package enables it:
-// that is how a service of a package that image.yaml names runs.
+// that is how a service of a package that image.yaml names runs. Of a package that roles of the configuration's own
+// name, the units run that roles name: no other listens on nodes, with the role or without it.
 func applyPresets(b *build) error {
 	rules, err := b.presetRules()
 	if err != nil {
@@ -51,7 +52,7 @@ func applyPresets(b *build) error {
 			decided, on, instances = match(rules, name)
 		}
 		if !decided {
-			on = b.enabledByScript(name)
+			on = b.enabledByScript(name) && !b.ofRolesAlone(units[name])
 		}
 		if !on {
 			continue

@@ -194,6 +194,7 @@ var sporeSteps = []step{
 	{"agent", layAgent},
 	{"payloads", layPayloads},
 	{"own-units", layOwnUnits},
+	{"role-starts", orderRoleStarts},
 	{"credentials", shutCredentials},
 	{"release", writeRelease},
 	{"own-files", layOwnFiles},

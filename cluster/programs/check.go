@@ -216,8 +216,9 @@ func (e Entry) checkFolder(k *check.Checker) {
 	}
 	checkPackage(k, check.In(e.Source, "package"), e.Package)
 	if e.Mod == nil {
-		k.Errorf(p, "%s/ has no go.mod, so it is not a Go module; make one there with `go mod init`, or take a program "+
-			"that is compiled already with the key file", dir)
+		k.Errorf(p, "%s/ has no go.mod, so it is not a Go module; make one there with `go mod init`, take a program "+
+			"that is compiled already with the key file, or put the files of a program in Python and the like into "+
+			"%s/opt/%s/", dir, overlay.Dir, e.Name)
 		return
 	}
 	e.checkModule(k, p)

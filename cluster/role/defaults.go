@@ -61,6 +61,15 @@ func (d *Definition) AsksByCommand() bool { return d.Health != nil && len(d.Heal
 // HealthName is the name of the service and the timer that run the command of health, and of their directory in /run.
 func (d *Definition) HealthName() string { return "spore-health-" + d.Name }
 
+// DisksName is the name of the service that prepares the role's disks.
+func (d *Definition) DisksName() string { return "spore-disks-" + d.Name }
+
+// TestName is the name of the socket and of the service that run the tests.
+func (d *Definition) TestName() string { return "spore-test-" + d.Name }
+
+// TestSocket is where the tests are asked for, by a connection of which nothing is read.
+func (d *Definition) TestSocket() string { return "/run/spore/test-" + d.Name + ".sock" }
+
 // LogUnits are the units whose journal belongs to the role.
 func (d *Definition) LogUnits() []string {
 	if len(d.Logs) > 0 {
@@ -159,6 +168,17 @@ func (d *Definition) AuthorityOf(name string) string {
 		return ""
 	}
 	return d.authority(c)
+}
+
+// Signal is what tells the units to read their certificates again; empty where they have to be restarted. The rules
+// hold all certificates of a role to the same.
+func (d *Definition) Signal() string {
+	for _, name := range d.SecretNames() {
+		if c := d.Secrets[name].Certificate; c != nil {
+			return c.Signal
+		}
+	}
+	return ""
 }
 
 // Bytes is the memory that a machine needs for the role; 0 where the file says nothing.

@@ -7,6 +7,7 @@ package role
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"spore/cluster/role/setting"
 )
@@ -29,6 +30,8 @@ type Definition struct {
 	User *User `yaml:"user,omitempty" json:"user,omitempty"`
 	// Directories are what the role keeps on the node.
 	Directories []Directory `yaml:"directories,omitempty" json:"directories,omitempty"`
+	// Disks are whole disks of a node for what the role keeps.
+	Disks *Disks `yaml:"disks,omitempty" json:"disks,omitempty"`
 	// Memory is how much a machine needs for the role, such as 256MiB.
 	Memory string `yaml:"memory,omitempty" json:"memory,omitempty"`
 	// Architectures are those of the machines that it runs on, in Debian's words; any when empty.
@@ -45,6 +48,8 @@ type Definition struct {
 	Live []Live `yaml:"live,omitempty" json:"live,omitempty"`
 	// Health is how a node finds out whether the role does its work; without it, its units have to run.
 	Health *Health `yaml:"health,omitempty" json:"health,omitempty"`
+	// Tests are what a node with the role runs for `spore boot --test`, in this order.
+	Tests []Test `yaml:"tests,omitempty" json:"tests,omitempty"`
 	// Logs are the units whose journal belongs to the role; all of its units when empty.
 	Logs []string `yaml:"logs,omitempty" json:"logs,omitempty"`
 	// Needs is what the units need of what is otherwise taken from them.
@@ -74,6 +79,18 @@ type Directory struct {
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty"`
 }
 
+// Disks are disks that nodes/NODE.yaml gives to the role, by selector; each node with the role has one or more.
+type Disks struct {
+	// Use is the role's name, which the node's file writes as the use of the disk.
+	Use string `yaml:"use" json:"use"`
+	// At is a directory in /var/lib, or in a directory of the role there. The file systems of the disks are at AT/1, AT/2
+	// and so on, in the order of the node's file. In each, the directory "data" belongs to the role's user.
+	At string `yaml:"at" json:"at"`
+}
+
+// DiskData is the directory of the role's user on each of its disks.
+const DiskData = "data"
+
 // Port is where the role waits for others.
 type Port struct {
 	// Port is the number.
@@ -98,7 +115,8 @@ const (
 
 // File is rendered from a template.
 type File struct {
-	// Path is where it lies, below /run, /etc or /var.
+	// Path is where it lies: below /run or in a directory of programs below /var, such as /var/lib; in /etc, in a
+	// folder of the program, such as /etc/valkey/valkey.conf, or /etc/default/NAME for the role's NAME.service.
 	Path string `yaml:"path" json:"path"`
 	// Template is its template in roles/NAME/, which ends in .tmpl.
 	Template string `yaml:"template" json:"template"`
@@ -134,6 +152,9 @@ type Certificate struct {
 	Authority string `yaml:"authority,omitempty" json:"authority,omitempty"`
 	// Usage is what it may be used for: server (default) and client.
 	Usage []string `yaml:"usage,omitempty" json:"usage,omitempty"`
+	// Signal is what tells the units of the role to read a new certificate: HUP, USR1 or USR2. Without it, they are
+	// restarted.
+	Signal string `yaml:"signal,omitempty" json:"signal,omitempty"`
 }
 
 // Words of Certificate.
@@ -172,6 +193,22 @@ type HTTP struct {
 	// Status is the status of the answer; 200 when 0.
 	Status int `yaml:"status,omitempty" json:"status,omitempty"`
 }
+
+// Test is a command that shows that the role works.
+type Test struct {
+	// Command ends with status 0 within 60 seconds. It runs as the user of the role, which reads the role's files; it
+	// has neither the role's secrets nor its directories to write.
+	Command []string `yaml:"command" json:"command"`
+	// Expect is a text that the command prints, among the first 65,536 bytes.
+	Expect string `yaml:"expect,omitempty" json:"expect,omitempty"`
+}
+
+// Bounds of tests: how many a role has, how long one may take, and how long all of a role may.
+const (
+	MaxTests   = 20
+	TestBound  = time.Minute
+	TestsBound = 10 * time.Minute
+)
 
 // Needs is what the hardening of the units leaves them.
 type Needs struct {
@@ -214,6 +251,7 @@ func Choices() map[string][]string {
 		"Port.at":                  scopes,
 		"Secret.alphabet":          slices.Sorted(maps.Keys(Alphabets)),
 		"Certificate.usage":        usages,
+		"Certificate.signal":       signals,
 	}
 }
 
@@ -222,4 +260,5 @@ var (
 	protocols     = []string{TCP, UDP}
 	scopes        = []string{Everywhere, Node, Loopback}
 	usages        = []string{ForServer, ForClient}
+	signals       = []string{"HUP", "USR1", "USR2"}
 )

@@ -85,8 +85,23 @@ func TestRowsOfOtherRoles(t *testing.T) {
 	require.Equal(t, []string{"tls-certificate", "tls-key"}, []string{s.Leaves[1].Certificate, s.Leaves[1].Key})
 	require.Equal(t, []service.SecretRow{{Name: "license", Roles: []string{"opc"}, Each: service.OneCluster, Form: service.FormGiven, Given: true}}, s.Secrets)
 	require.Equal(t, 128, s.Memory["opc"](nil, nil))
+	require.Nil(t, s.Disks)
+	d.Disks = &role.Disks{Use: "opc", At: "/var/lib/opc-disks"}
+	require.Equal(t, map[string]string{"opc": "opc"}, d.Service().Disks)
+	require.Equal(t, "`/var/lib/opc-disks`", d.Service().Data[0].Keeps)
+	require.Equal(t, []string{"spore-role"}, d.Service().Programs[0].Own)
 	require.Equal(t, "programs/gateway", s.Data[0].Payload)
 	require.Empty(t, s.Data[0].Keeps)
+	require.Empty(t, s.Renewal, "without a signal, units are restarted for new certificates")
+	for _, secret := range d.Secrets {
+		if secret.Certificate != nil {
+			secret.Certificate.Signal = "HUP"
+		}
+	}
+	require.Equal(t, []service.Renewal{
+		{Program: "opc", Leaves: service.Signals, Signal: "HUP"}, {Program: "opc-backup-daily", Leaves: service.Signals, Signal: "HUP"},
+		{Program: "opc-ask", Leaves: service.Signals, Signal: "HUP"},
+	}, d.Service().Renewal)
 	require.Equal(t, []string{"gateway.service", "backup@daily.service", "ask.service"}, d.LogUnits())
 	require.Equal(t, []string{"backup@daily.service", "ask.service"}, d.Triggered())
 }

@@ -28,9 +28,11 @@ func (d *Definition) Service() service.Service {
 		Leaves:      d.leafRows(),
 		Secrets:     d.secretRows(),
 		UserSecrets: func(s spec.Services) []string { return d.userSecrets(s) },
+		Renewal:     d.renewalRows(),
 		Data:        d.dataRows(),
 		Live:        d.liveRows(),
 		Memory:      d.memoryRows(),
+		Disks:       d.diskRows(),
 	}
 }
 
@@ -57,7 +59,7 @@ func (d *Definition) ProgramNames() []string {
 	return out
 }
 
-// renderer is what renders files and runs the command of health, of this source tree: agent/spore-role.
+// renderer is what renders files and runs the commands of health and of tests, of this source tree: agent/spore-role.
 const renderer = "spore-role"
 
 func (d *Definition) programRows() []service.Program {
@@ -74,7 +76,7 @@ func (d *Definition) programRows() []service.Program {
 			// What is in programs/ is in the image whatever the roles are.
 			p.Packages, p.Ports = d.Packages, d.portRows()
 		}
-		if len(d.Files) > 0 || d.AsksByCommand() {
+		if len(d.Files) > 0 || d.AsksByCommand() || len(d.Tests) > 0 || d.Disks != nil {
 			p.Own = []string{renderer}
 		}
 		out = append(out, p)
@@ -146,6 +148,19 @@ func (d *Definition) leafRows() []service.LeafRow {
 	return out
 }
 
+// renewalRows are for programs that a signal tells of new certificates. Others are restarted.
+func (d *Definition) renewalRows() []service.Renewal {
+	signal := d.Signal()
+	if signal == "" {
+		return nil
+	}
+	var out []service.Renewal
+	for _, name := range d.ProgramNames() {
+		out = append(out, service.Renewal{Program: name, Leaves: service.Signals, Signal: signal})
+	}
+	return out
+}
+
 func (d *Definition) secretRows() []service.SecretRow {
 	var out []service.SecretRow
 	for _, name := range d.SecretNames() {
@@ -205,6 +220,14 @@ func (d *Definition) liveRows() []service.Live {
 	})
 }
 
+// diskRows have the use of the role's disks.
+func (d *Definition) diskRows() map[string]string {
+	if d.Disks == nil {
+		return nil
+	}
+	return map[string]string{d.Name: d.Name} // What else Use says is refused (package rules).
+}
+
 // memoryRows have what a rehearsal gives a machine for the role: what the file says, rounded up to MiB.
 func (d *Definition) memoryRows() map[string]service.Memory {
 	mib := int((d.Bytes() + 1<<20 - 1).MiB())
@@ -233,6 +256,9 @@ func (d *Definition) dataRows() []dataversion.Row {
 		if strings.HasPrefix(dir.Path, "/var/") {
 			paths = append(paths, "`"+dir.Path+"`")
 		}
+	}
+	if d.Disks != nil {
+		paths = append(paths, "`"+d.Disks.At+"`")
 	}
 	if len(paths) == 0 {
 		row.Rule = "every release: the role names no directory that lasts"

@@ -25,6 +25,8 @@ type Cluster struct {
 	TrialSettle int `yaml:"trialSettle,omitempty" json:"trialSettle,omitempty"`
 	// Updates has nodes look for updates by themselves; without it they take what is pushed to them alone.
 	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`
+	// Withdrawn lists the certificates of people and nodes that the nodes' API refuses, though they have not ended.
+	Withdrawn []Withdrawn `yaml:"withdrawn,omitempty" json:"withdrawn,omitempty"`
 	// Services lists the enabled services by name, those of roles/NAME.yaml too; each has its settings in
 	// services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
@@ -42,6 +44,19 @@ type Updates struct {
 	// Every is the time between two looks in minutes, from 1 to 10080, which is a week; 60 when 0.
 	Every int `yaml:"every,omitempty" json:"every,omitempty"`
 }
+
+// Withdrawn is a certificate that the nodes' API refuses.
+type Withdrawn struct {
+	// Serial is its serial number in lower-case hexadecimal, as `spore access` prints it.
+	Serial string `yaml:"serial" json:"serial"`
+	// User is the person whose certificate it was, for whoever reads the list.
+	User string `yaml:"user,omitempty" json:"user,omitempty"`
+	// Why says why, for whoever reads the list.
+	Why string `yaml:"why,omitempty" json:"why,omitempty"`
+}
+
+// MaxWithdrawn is how many certificates can be withdrawn at a time.
+const MaxWithdrawn = 10_000
 
 // MaxUpdatesEvery bounds Updates.Every in minutes, and DefaultUpdatesEvery is what 0 stands for.
 const (

@@ -32,8 +32,22 @@ type Change struct {
 	// Manifests has, in a dry run of a master, the objects of manifests/ of the configuration that runs, by their names: a
 	// hash of each (facts.Sums).
 	Manifests map[string]string `json:"manifests,omitempty"`
+	// Kept has, in a dry run of a master, objects that stay when the configuration does not have them any more, and
+	// definitions, by their names.
+	Kept map[string]Kept `json:"kept,omitempty"`
+	// MoreKept says that Kept has not all objects that stay: of one that it does not name, it is not known whether it
+	// goes.
+	MoreKept bool `json:"moreKept,omitempty"`
 	// WayBack says why the node can not go back once the update has run; empty when it can.
 	WayBack string `json:"wayBack,omitempty"`
+}
+
+// Kept is what a master knows of an object besides its name and hash.
+type Kept struct {
+	// Why says why it stays, behind its name: "says spore/prune: never"; empty for what goes.
+	Why string `json:"why,omitempty"`
+	// Defines is the kind that it is the definition of, such as Line.plant.example; empty for what is none.
+	Defines string `json:"defines,omitempty"`
 }
 
 // Answer is what became of a message.

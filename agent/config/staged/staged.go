@@ -31,6 +31,7 @@ import (
 	"spore/agent/trial"
 	"spore/cluster/facts"
 	"spore/services"
+	"spore/services/kubernetes/applyset"
 	"spore/storage/atomicfile"
 	"spore/wire/update"
 )
@@ -162,7 +163,7 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (updat
 		Entry: r.Entry, Unchanged: r.Unchanged, Note: r.Note, DryRun: o.DryRun,
 	}
 	if o.DryRun && r.Change != nil {
-		if r.Change.Manifests, err = manifestsOf(m, n); err != nil {
+		if err := tellManifests(m, n, r.Change); err != nil {
 			return update.Answer{}, err
 		}
 	}
@@ -197,13 +198,21 @@ func stage(ctx context.Context, m *node.Machine, f *os.File, o slot.Wish) (updat
 	return a, nil
 }
 
-// manifestsOf are the objects of manifests/ that run, where this is a master.
-func manifestsOf(m *node.Machine, n *facts.Node) (map[string]string, error) {
+// tellManifests tells of the objects of manifests/ that run, and of those of them that stay, where this is a master.
+func tellManifests(m *node.Machine, n *facts.Node, to *update.Change) error {
 	if !slices.Contains(n.Roles, "control-plane") {
-		return nil, nil
+		return nil
 	}
 	objects, _, err := m.Part.Manifests()
-	return facts.Sums(objects), err
+	if err != nil {
+		return err
+	}
+	state, err := applyset.Read(m.Root.At(applyset.File))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // It is not there until the API server answers.
+		return err
+	}
+	to.Manifests, to.Kept, to.MoreKept = facts.Sums(objects), applyset.KeptOf(objects, state), state.MoreStay
+	return nil
 }
 
 // takeBack takes what was staged off the ESP, so that the next start does not take it either.

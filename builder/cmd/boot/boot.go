@@ -22,6 +22,7 @@ import (
 	"spore/builder/rehearsal"
 	"spore/builder/rehearsal/door"
 	"spore/cluster/facts"
+	tree "spore/pki"
 )
 
 type flags struct {
@@ -41,6 +42,7 @@ type flags struct {
 	tpm         bool
 	json        bool
 	until       string
+	test        bool
 	// timeout counts where timed says that it was given.
 	timeout time.Duration
 	timed   bool
@@ -70,11 +72,15 @@ they are not ready within --timeout, or when a machine ends or its kernel panics
 and cuts the power of all machines. A node is ready when its system runs, its roles have started, no unit has failed,
 its health is good, and (if it runs pods) Kubernetes reports it as Ready.
 
+--test does that, and then has each node run the tests that the files of its roles name (roles/NAME.yaml, tests). It
+prints for each whether it passed, and ends with 1 if one failed.
+
 A machine's data is in OUT/vm/NAME: its disks, its firmware's variables, its TPM, the text of its console. The next boot
 finds it there. The disk belongs to one build of the image; --rm deletes all of it.`,
 		Example: `  spore boot out --node edge-01
   spore boot out --all
   spore boot out --all --until ready --timeout 20m
+  spore boot out --all --rm --test
   spore boot out --node kafka-01,storage-01 --console kafka-01 --memory kafka-01=3072
   spore boot out --node edge-01 --medium usb --install
   spore boot out --console kafka-01
@@ -112,6 +118,7 @@ finds it there. The disk belongs to one build of the image; --rm deletes all of 
 	cmd.Flags().BoolVar(&f.tpm, "tpm", false, "give each machine a TPM 2.0")
 	cmd.Flags().StringVar(&f.socks, "socks", "", "address of the SOCKS5 proxy into the network, on loopback (default: its last port, else a free one)")
 	cmd.Flags().StringVar(&f.until, "until", "", "end when all machines are so: "+untilReady)
+	cmd.Flags().BoolVar(&f.test, "test", false, "have the nodes run the tests of their roles when all are ready, and end; implies --until ready")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --until waits (default "+untilLimit.String()+")")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print lines of JSON for started machines, status lines and ended machines, instead of a console")
 	return cmd
@@ -123,6 +130,9 @@ func (f *flags) take(args []string) ([]string, error) {
 	// Of one argument to --kill only its being a folder tells whether it is OUT.
 	if len(args) > 0 && (!f.kill || len(args) > 1 || isFolder(args[0])) {
 		f.out, args = args[0], args[1:]
+	}
+	if f.test && f.until == "" {
+		f.until = untilReady
 	}
 	if err := f.checkUntil(); err != nil {
 		return nil, err
@@ -189,6 +199,11 @@ func run(ctx context.Context, r *reporter, f flags) error {
 	}
 	if err := setMemory(machines, f.memory); err != nil {
 		return exit.Usage(err)
+	}
+	if f.test {
+		if err := checkTests(cluster, machines); err != nil {
+			return err
+		}
 	}
 	// Before the passphrase is asked for, and before anything is removed.
 	s := &session{flags: f, medium: m, reporter: r, folder: f.folder(), cluster: cluster, nodes: all}
@@ -279,7 +294,11 @@ func (s *session) secrets() error {
 	case keys == nil:
 		return s.withoutKeys()
 	}
-	s.asker, err = newAsker(keys, s.cluster, s.flags.limit())
+	rights, limit := tree.NodeReader, s.flags.limit()
+	if s.flags.test {
+		rights, limit = tree.NodeAdmin, limit+s.testsLimit()
+	}
+	s.asker, err = newAsker(keys, s.cluster, limit, rights)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"spore/builder/rehearsal"
 	"spore/builder/rehearsal/ready"
 	"spore/builder/vm"
+	"spore/wire/nodeapi"
 )
 
 // reporter tells what happens to machines: lines that begin with the node's name for people, JSON for programs.
@@ -25,7 +26,7 @@ type reporter struct {
 
 // event is a line of JSON.
 type event struct {
-	// Event is warning, proxy, started, status, missing, ready, ended or killed.
+	// Event is warning, proxy, started, status, missing, ready, test, ended or killed.
 	Event string `json:"event"`
 	Node  string `json:"node,omitempty"`
 	Text  string `json:"text,omitempty"`
@@ -46,6 +47,10 @@ type event struct {
 	Address string `json:"address,omitempty"`
 	// Missing is what a node lacks to be ready.
 	Missing []ready.Lack `json:"missing,omitempty"`
+	// Role is whose test ran, Test what came of it, and Passed that it has no problem.
+	Role   string            `json:"role,omitempty"`
+	Test   *nodeapi.RoleTest `json:"test,omitempty"`
+	Passed *bool             `json:"passed,omitempty"`
 }
 
 // tell prints an event, or else the lines for people, each after the node's name.
@@ -173,6 +178,22 @@ func (r *reporter) lacks(node string, after time.Duration, list []ready.Lack) {
 // notReady tells what a node lacks when nobody waits for it any longer.
 func (r *reporter) notReady(node string, list []ready.Lack) {
 	r.tell(event{Event: "missing", Node: node, Missing: list}, "not ready: "+joined(list))
+}
+
+// test tells what came of a test of a role.
+func (r *reporter) test(node, role string, t nodeapi.RoleTest) {
+	passed := t.Problem == ""
+	said := "passed"
+	if !passed {
+		said = "failed: " + t.Problem
+	}
+	lines := []string{fmt.Sprintf("%s: %s: %s (%.1f s)", role, strings.Join(t.Command, " "), said, t.Seconds)}
+	if t.Output != "" {
+		for line := range strings.Lines(t.Output) {
+			lines = append(lines, "  | "+strings.TrimRight(line, "\n"))
+		}
+	}
+	r.tell(event{Event: "test", Node: node, Role: role, Test: &t, Passed: &passed}, lines...)
 }
 
 func joined(list []ready.Lack) string {

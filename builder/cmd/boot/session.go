@@ -262,6 +262,9 @@ func (s *session) show(ctx context.Context) error {
 			go watchPanic(ctx, m, enough)
 		}
 		verdict = s.awaitReady(ctx)
+		if verdict == nil && s.flags.test {
+			verdict = s.runTests(ctx)
+		}
 		enough(nil)
 	}
 	all.Wait()

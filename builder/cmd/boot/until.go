@@ -31,7 +31,7 @@ const (
 	lookAgain = 2 * time.Second
 	// askLimit bounds one answer of a node.
 	askLimit = 10 * time.Second
-	// spare is how much longer than --timeout the certificates hold that nodes are asked with.
+	// spare is how much longer than --timeout, and than tests may take, the certificates hold that nodes are asked with.
 	spare = time.Hour
 )
 
@@ -46,6 +46,8 @@ func (f flags) limit() time.Duration {
 // checkUntil checks the arguments of --until.
 func (f flags) checkUntil() error {
 	switch {
+	case f.test && (f.kill || len(f.nodes) == 0 && !f.all):
+		return errors.New("--test goes with the nodes to start: --node NAME or --all")
 	case f.timed && f.until == "":
 		return errors.New("--timeout goes with --until ready")
 	case f.until != "" && f.until != untilReady:
@@ -72,11 +74,12 @@ type asker struct {
 	kubernetes *ready.Kubernetes
 }
 
-// newAsker makes certificates for the moment: to look at nodes, and at Kubernetes where the cluster has it.
-func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration) (*asker, error) {
+// newAsker makes certificates for the moment: to ask nodes, with the rights of a row of keys, and Kubernetes where the
+// cluster has it.
+func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration, rights string) (*asker, error) {
 	a := &asker{cluster: c}
 	o, life := tree.Options{Now: time.Now(), Random: rand.Reader}, min(limit+spare, tree.LeafLife)
-	made, err := keys.Tree.Access(c, tree.NodeReader, reach.Person(), life, o)
+	made, err := keys.Tree.Access(c, rights, reach.Person(), life, o)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate to ask the nodes with: %w", err)
 	}
@@ -93,6 +96,9 @@ func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration) (*aske
 
 // withoutKeys says what cannot be asked where the operator's folder is not at hand.
 func (s *session) withoutKeys() error {
+	if s.flags.test {
+		return errors.New("nodes run tests for whoever has the cluster's keys; name their folder with --pki")
+	}
 	for _, m := range s.machines {
 		if services.RunsPods(s.cluster, m.plan.Node) {
 			return fmt.Errorf("whether Kubernetes takes %s for Ready is asked with the cluster's keys; name their folder with --pki", m.plan.Node.Name)
@@ -102,14 +108,19 @@ func (s *session) withoutKeys() error {
 	return nil
 }
 
+// client asks a node at a port of this host.
+func (a *asker) client(at string) nodeapi.Client {
+	return nodeapi.Client{
+		Identity:  func() (nodeapi.Identity, error) { return *a.nodes, nil },
+		Addresses: func(string) ([]string, error) { return []string{at}, nil },
+	}
+}
+
 // health asks a node over the port of this host that leads to its API.
 func (a *asker) health(ctx context.Context, node, at string) ([]ready.Lack, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	client := nodeapi.Client{
-		Identity:  func() (nodeapi.Identity, error) { return *a.nodes, nil },
-		Addresses: func(string) ([]string, error) { return []string{at}, nil },
-	}
+	client := a.client(at)
 	data, err := client.Read(ctx, node, nodeapi.Request{Path: nodeapi.HealthPath}, nodeapi.MaxHealth)
 	if err != nil {
 		return nil, err

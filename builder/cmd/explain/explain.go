@@ -2,6 +2,7 @@
 package explain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type Answer struct {
 	Manifests []string `json:"manifests,omitempty"`
 	// Own are files of overlay/ and units of units/, which the root of every node has.
 	Own []OwnFile `json:"own,omitempty"`
+	// Exposure are the services of the node's roles of the configuration's own.
+	Exposure []Exposure `json:"exposure,omitempty"`
 	// Environment holds the text of the environment files by path.
 	Environment map[string]string `json:"environment,omitempty"`
 
@@ -54,9 +57,9 @@ func Command() *cobra.Command {
 		Short: "Show which node a machine (by MAC, IP, host name, serial) becomes, and why",
 		Long: `Explain answers for a machine with the given signs what the image built from the folder DIR (configs when left out)
 would do on it: which node it is and by which sign, its roles, systemd targets and programs, the files that it
-gets, its environment files, and what overlay/, units/ and programs/ of the folder put into its root. You may
-combine the signs; --ip and --hostname stand for what DHCP gives the machine, --node for an explicit choice. The
-machine runs the same code.`,
+gets, its environment files, and what overlay/, units/ and programs/ of the folder put into its root. Where this
+machine has systemd-analyze, it says how exposed the services of roles/ are. You may combine the signs; --ip and
+--hostname stand for what DHCP gives the machine, --node for an explicit choice. The machine runs the same code.`,
 		Example: "  spore explain --mac 52:54:00:77:00:0b\n  spore explain configs --ip 10.77.0.12\n  spore explain configs --node edge-01 --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +70,7 @@ machine runs the same code.`,
 			if err := checkSigns(machine); err != nil {
 				return exit.Usage(err)
 			}
-			a, err := Explain(dir, machine)
+			a, err := Explain(cmd.Context(), dir, machine)
 			if err != nil {
 				return err
 			}
@@ -131,7 +134,7 @@ func checkSigns(m identity.Facts) error {
 }
 
 // Explain reads the configuration folder and answers for one machine.
-func Explain(dir string, machine identity.Facts) (*Answer, error) {
+func Explain(ctx context.Context, dir string, machine identity.Facts) (*Answer, error) {
 	c, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
 		return nil, err
@@ -152,6 +155,7 @@ func Explain(dir string, machine identity.Facts) (*Answer, error) {
 	for i := range nodes {
 		if nodes[i].Name == a.Match.Node {
 			a.fill(c, &shared, &nodes[i])
+			a.Exposure = exposures(ctx, c, &nodes[i])
 		}
 	}
 	return a, nil
@@ -263,6 +267,7 @@ func (a *Answer) print(w io.Writer) {
 	for _, p := range a.OwnPrograms {
 		fmt.Fprintf(w, "  %s (%s)%s\n", strings.Join(p.Paths, ", "), p.From, p.note())
 	}
+	printExposures(w, a.Exposure)
 }
 
 // portsOf lists a program's ports with a comma behind them; it is empty where there are none.

@@ -46,7 +46,7 @@ func openNodes(cmd *cobra.Command, dir string, f flags) (*nodes, error) {
 		return nil, err
 	}
 	everybody := f.reach
-	everybody.Nodes = nil
+	everybody.Nodes, everybody.Everybody = nil, true
 	all, err := everybody.Open(cmd, dir, nodeapi.Admin)
 	if err != nil {
 		return nil, err

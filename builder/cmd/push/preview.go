@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,13 +70,44 @@ func (n *nodes) preview(cmd *cobra.Command, u *push.Update) error {
 	}
 	send := n.sender(u, url.Values{"dryRun": {"true"}}, nil)
 	roles := n.roles()
-	return n.look(cmd, out, send.Preview, func(v view) []string {
+	var known keptObjects
+	ask := func(ctx context.Context, node string) (update.Answer, error) {
+		a, err := send.Preview(ctx, node)
+		known.add(a)
+		return a, err
+	}
+	return n.look(cmd, out, ask, func(v view) []string {
 		lines := push.Outlook(services.Of(&n.Facts), u.Head, roles[v.Node], v.Status, *v.Answer)
 		if slices.Contains(roles[v.Node], "control-plane") && v.Answer.Change != nil {
-			lines = append(lines, push.ObjectChanges(v.Answer.Change.Manifests, u.Objects)...)
+			lines = append(lines, push.ObjectChanges(v.Answer.Change.Manifests, u.Objects, known.all, known.more)...)
 		}
 		return lines
 	})
+}
+
+// keptObjects are what all masters know of objects: the one that acts knows which were there before the folder had
+// them.
+type keptObjects struct {
+	mu  sync.Mutex
+	all map[string]update.Kept
+	// more says that there are others that stay.
+	more bool
+}
+
+func (k *keptObjects) add(a update.Answer) {
+	if a.Change == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil {
+		k.all = map[string]update.Kept{}
+	}
+	k.more = k.more || a.Change.MoreKept
+	for name, kept := range a.Change.Kept {
+		known := k.all[name]
+		k.all[name] = update.Kept{Why: max(known.Why, kept.Why), Defines: max(known.Defines, kept.Defines)}
+	}
 }
 
 // previewBack asks each node what it would return to.

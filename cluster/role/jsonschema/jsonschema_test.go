@@ -104,6 +104,8 @@ func TestEveryTypeHasASchema(t *testing.T) {
 		{"{type: path}", []string{"/var/lib/x"}, []string{"var"}, []string{"/var/../x"}},
 		{"{type: list, of: {type: integer}, min: 1, max: 2}", []string{"[1]", "[1, 2]"},
 			[]string{"[]", "[1, 2, 3]", "[a]", "1"}, nil},
+		{"{type: list, unique: a, of: {type: object, keys: {a: {type: port}}}}", []string{"[{a: 1}, {a: 2}, {}]"},
+			[]string{"[{b: 1}]"}, []string{"[{a: 1}, {a: 1}]"}},
 		{"{type: map, of: {type: integer}, max: 1}", []string{"{}", "{a: 1}"},
 			[]string{"{a: x}", "{a: 1, b: 2}", "[]"}, nil},
 		{"{type: object, keys: {a: {type: string, required: true}, b: {type: port}}}", []string{"{a: x}", "{a: x, b: 1}"},

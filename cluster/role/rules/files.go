@@ -132,6 +132,7 @@ func (c *checker) template(p check.Place, f role.File) {
 			known.Certificates = append(known.Certificates, name)
 		}
 	}
+	known.Signal = c.d.Signal()
 	if c.Role != nil {
 		known.Role = func(name string) bool { return c.Role(name) != "" || name == c.d.Name }
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"spore/cluster/role"
+	"spore/cluster/units"
 )
 
 // Rest is what the rest of a configuration has, which a role must not take. Each map says who has it, such as "the
@@ -29,6 +30,8 @@ type Rest struct {
 	Ports []Listener
 	// Programs are the names of programs/, sorted.
 	Programs []string
+	// Starts lists what a timer, socket or path starts besides the service of its own name. May be nil.
+	Starts func(unit string) []units.Start
 	// Architecture is that of the image, in Debian's words; empty where nobody knows.
 	Architecture string
 }
@@ -66,7 +69,8 @@ func (r Rest) clone() *Rest {
 	}
 	return &Rest{
 		Names: of(r.Names), Units: of(r.Units), Off: r.Off, Users: of(r.Users), Paths: of(r.Paths), Secrets: of(r.Secrets),
-		Authorities: of(r.Authorities), Ports: slices.Clone(r.Ports), Programs: r.Programs, Architecture: r.Architecture,
+		Authorities: of(r.Authorities), Ports: slices.Clone(r.Ports), Programs: r.Programs, Starts: r.Starts,
+		Architecture: r.Architecture,
 	}
 }
 

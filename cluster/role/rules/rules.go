@@ -90,6 +90,7 @@ func (c *checker) check() {
 	c.units()
 	c.user()
 	c.directories()
+	c.disks()
 	c.machine()
 	c.ports()
 	setting.Check(c.d.Settings, func(path []any, message string) {
@@ -99,6 +100,7 @@ func (c *checker) check() {
 	c.files()
 	c.live()
 	c.health()
+	c.tests()
 	c.needs()
 }
 
@@ -185,7 +187,12 @@ func (c *checker) units() {
 	c.names("units", c.d.Units, unitForm, "the name of a service, timer, socket or path that systemd starts; "+
 		"write one such as valkey-server.service or backup@daily.timer")
 	for i, u := range c.d.Units {
-		c.unit(c.in("units", i), u)
+		p, service := c.in("units", i), strings.TrimSuffix(u, ".timer")+".service"
+		c.unit(p, u)
+		if strings.HasSuffix(u, ".timer") && slices.Contains(c.d.Units, service) {
+			c.Errorf(p, "the timer starts %s, which the role starts as well; remove one of both: OnActiveSec= in the timer "+
+				"starts it with the role, too", service)
+		}
 	}
 	for i, u := range c.d.Logs {
 		p := c.in("logs", i)
@@ -205,6 +212,23 @@ func (c *checker) unit(p check.Place, u string) {
 		c.Errorf(p, "the unit %q %s; write a unit of the role's own", u, whose)
 	} else if whose := c.whoseUnit(service); whose != "" {
 		c.Errorf(p, "the unit %s starts %q, which %s; write a unit of the role's own", u, service, whose)
+	} else if c.rest.Starts != nil && u != service {
+		c.starts(p, u, service)
+	}
+}
+
+// starts refuses a timer, socket or path that starts another service than that of its name, which alone has the user
+// and the hardening of the role.
+func (c *checker) starts(p check.Place, u, service string) {
+	for _, s := range c.rest.Starts(u) {
+		switch whose := c.whoseUnit(s.Unit); {
+		case s.Unit != "" && whose != "":
+			c.Errorf(s.At, "%s: that unit %s, and %s is of the role %s (%s); let it start %s", check.Clip(s.Says), whose, u,
+				c.d.Name, p.Where(), service)
+		default:
+			c.Errorf(s.At, "%s: %s is of the role %s (%s), whose user and hardening are those of %s; let it start that",
+				check.Clip(s.Says), u, c.d.Name, p.Where(), service)
+		}
 	}
 }
 
@@ -373,9 +397,11 @@ func (c *checker) machine() {
 		c.Errorf(c.in("architectures"), "there are no architectures, so that no machine could run the role; write %s",
 			check.OrWords(architectures))
 	}
-	known := true
+	known, seen := true, c.Unique()
 	for i, a := range c.d.Architectures {
-		known = c.OneOf(c.in("architectures", i), "the architecture", a, architectures) && known
+		p := c.in("architectures", i)
+		known = c.OneOf(p, "the architecture", a, architectures) && known
+		seen.Add(p, "the architecture", a, "remove one")
 	}
 	if here := c.rest.Architecture; known && here != "" && len(c.d.Architectures) > 0 &&
 		!slices.Contains(c.d.Architectures, here) {
@@ -450,10 +476,7 @@ func (c *checker) health() {
 		}
 	default:
 		c.command(p.Then("command"), h.Command)
-		if c.d.User == nil {
-			c.Errorf(p.Then("command"), "the command runs as the user of the role, which names none; write "+
-				"user: {name: %s}, or ask by port, http or journal", c.d.Name)
-		}
+		c.commandUser(p.Then("command"), ", or ask by port, http or journal")
 	}
 }
 
@@ -492,6 +515,42 @@ func (c *checker) command(p check.Place, words []string) {
 		path.Clean(words[0]) != words[0] {
 		c.Errorf(p.Then(0), "%q is not a program; write its name or its path, and each argument as an entry of "+
 			"its own", check.Clip(words[0]))
+	}
+}
+
+// commandUser refuses a command of a role without a user. One that needs root can have none: tests and commands for the
+// health never run as root.
+func (c *checker) commandUser(p check.Place, other string) {
+	switch {
+	case c.d.User == nil && c.d.NeedsOf().Root:
+		c.Errorf(p, "a role that needs root can have no tests and no health command, since they run as its user, which it "+
+			"has not; take root out of needs and write user: {name: %s}%s", c.d.Name, other)
+	case c.d.User == nil:
+		c.Errorf(p, "the command runs as the user of the role, which names none; write user: {name: %s}%s", c.d.Name, other)
+	}
+}
+
+// maxCommand bounds the words of a test's command, in bytes: what came of it is told with them.
+const maxCommand = 4 << 10
+
+func (c *checker) tests() {
+	if n := len(c.d.Tests); n > role.MaxTests {
+		c.Errorf(c.in("tests"), "the role has %d tests; at most %d are run", n, role.MaxTests)
+	}
+	for i, t := range c.d.Tests {
+		p := c.in("tests", i)
+		if c.file.Has("tests", i, "command") {
+			c.command(p.Then("command"), t.Command)
+			c.commandUser(p.Then("command"), ", or remove the tests")
+		}
+		if n := len(strings.Join(t.Command, " ")); n > maxCommand {
+			c.Errorf(p.Then("command"), "the command has %d bytes; at most %d are run: lay a script into programs/", n,
+				maxCommand)
+		}
+		if c.file.Has("tests", i, "expect") && (t.Expect == "" || len(t.Expect) > maxLine) {
+			c.Errorf(p.Then("expect"), "the text that is expected has %d bytes; write 1 to %d that the command prints",
+				len(t.Expect), maxLine)
+		}
 	}
 }
 
@@ -546,6 +605,9 @@ func (c *checker) take() {
 	}
 	for _, f := range d.Files {
 		add(r.Paths, f.Path)
+	}
+	if d.Disks != nil {
+		add(r.Paths, d.Disks.At)
 	}
 	for _, entry := range d.Entries() {
 		add(r.Secrets, entry)

@@ -107,6 +107,20 @@ func (c *checker) certificate(p check.Place, s role.Certificate) {
 	for i, use := range s.Usage {
 		c.OneOf(p.Then("usage", i), "the usage", use, usages)
 	}
+	if s.Signal != "" && !c.OneOf(p.Then("signal"), "the signal", s.Signal, signals) {
+		return
+	}
+	if of := c.d.Signal(); s.Signal != of {
+		c.Errorf(p, "another certificate of the role has %s, and this one has %s: all units read all of them; write "+
+			"the same signal for each", signalWords(of), signalWords(s.Signal))
+	}
+}
+
+func signalWords(signal string) string {
+	if signal == "" {
+		return "no signal"
+	}
+	return "signal: " + signal
 }
 
 // Closed lists of values.
@@ -116,6 +130,7 @@ var (
 	protocols     = choices["Port.protocol"]
 	scopes        = choices["Port.at"]
 	usages        = choices["Certificate.usage"]
+	signals       = choices["Certificate.signal"]
 )
 
 // certificateWords are filled in for each node (package pki).

@@ -33,13 +33,19 @@ func healthUnits(d *role.Definition) map[string]string {
 	ask.line("TimeoutStartSec=30")
 	ask.line("RuntimeDirectory=%s", d.HealthName())
 	ask.line("RuntimeDirectoryPreserve=yes")
+	asker(&ask, d)
+	return map[string]string{d.HealthName() + ".service": ask.String(), d.HealthName() + ".timer": timer.String()}
+}
+
+// asker writes the rest of a service that runs a command of the role's file as the role's user: it talks to others
+// where the role does, and writes nothing.
+func asker(b *text, d *role.Definition) {
 	if d.User != nil {
-		ask.line("User=%s", d.User.Name)
-		ask.line("Group=%s", d.User.Name)
+		b.line("User=%s", d.User.Name)
+		b.line("Group=%s", d.User.Name)
 	}
-	ask.line("")
-	harden(&ask, &role.Definition{
+	b.line("")
+	harden(b, &role.Definition{
 		User: d.User, Needs: &role.Needs{Network: network(d), Compiles: d.NeedsOf().Compiles},
 	})
-	return map[string]string{d.HealthName() + ".service": ask.String(), d.HealthName() + ".timer": timer.String()}
 }

@@ -33,6 +33,12 @@ func Target(d *role.Definition) string {
 	if d.AsksByCommand() {
 		b.line("Wants=%s.timer", d.HealthName())
 	}
+	if len(d.Tests) > 0 {
+		b.line("Wants=%s.socket", d.TestName())
+	}
+	if d.Disks != nil {
+		b.line("Wants=%s.service", d.DisksName())
+	}
 	return b.String()
 }
 
@@ -76,6 +82,10 @@ func service(d *role.Definition, unit, program string) string {
 			b.line("RequiresMountsFor=%s", dir.Path)
 		}
 	}
+	if d.Disks != nil {
+		b.line("RequiresMountsFor=%s", d.Disks.At)
+		b.line("After=%s.service", d.DisksName())
+	}
 	again := !slices.Contains(d.Triggered(), unit)
 	if again {
 		b.line("# An appliance does not give up: see Restart below.")
@@ -94,12 +104,21 @@ func service(d *role.Definition, unit, program string) string {
 		b.line("# The secrets of the role, as secret_NAME.")
 		b.line("LoadCredential=secret:%s/%s", secretsDir, program)
 	}
+	if prepares(d) {
+		b.line("# What the unit itself has here stands at the end, so that it finds what is made before.")
+		b.line("ExecStartPre=")
+	}
 	if len(d.Directories) > 0 {
 		b.line("# Nodes without the role do not have its directories.")
 		b.line("ExecStartPre=+/usr/bin/systemd-tmpfiles --create %s", directoriesFile(d))
 	}
+	if d.Disks != nil {
+		b.line("# It fails as long as a disk of the role cannot be used.")
+	}
 	if len(d.Files) > 0 {
 		b.line("# As root: its files may belong to others, and their secrets are read here alone.")
+	}
+	if len(d.Files) > 0 || d.Disks != nil {
 		b.line("ExecStartPre=+/usr/bin/spore-role files %s", d.Name)
 	}
 	if again {
@@ -111,6 +130,22 @@ func service(d *role.Definition, unit, program string) string {
 	b.line("")
 	harden(&b, d)
 	return b.String()
+}
+
+// prepares tells whether something is made before the units start.
+func prepares(d *role.Definition) bool { return len(d.Directories)+len(d.Files) > 0 || d.Disks != nil }
+
+// Prepared are the services before whose own ExecStartPre= directories and files are made, by the paths of what is laid
+// over them. The lists in those texts begin anew; whoever lays them into an image adds behind what the service itself
+// has.
+func Prepared(d *role.Definition) map[string]string {
+	out := map[string]string{}
+	if prepares(d) {
+		for _, u := range d.Services() {
+			out["/etc/systemd/system/"+path.Join(u+".d", DropIn)] = u
+		}
+	}
+	return out
 }
 
 // gets tells whether the units are given secrets.
@@ -217,6 +252,9 @@ func writable(d *role.Definition) []string {
 	for _, dir := range d.Directories {
 		out = append(out, dir.Path)
 	}
+	if d.Disks != nil {
+		out = append(out, d.Disks.At)
+	}
 	return append(out, d.NeedsOf().Write...)
 }
 
@@ -275,6 +313,12 @@ func Files(d *role.Definition) map[string]string {
 		"/usr/lib/systemd/system-preset/40-role-" + d.Name + ".preset": Preset(d),
 	}
 	for name, text := range healthUnits(d) {
+		out["/etc/systemd/system/"+name] = text
+	}
+	if d.Disks != nil {
+		out["/etc/systemd/system/"+d.DisksName()+".service"] = disksUnit(d)
+	}
+	for name, text := range testUnits(d) {
 		out["/etc/systemd/system/"+name] = text
 	}
 	for name, text := range DropIns(d) {

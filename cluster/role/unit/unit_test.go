@@ -28,11 +28,16 @@ func roles(t *testing.T) map[string]*role.Definition {
 			User:        &role.User{Name: "gateway", Groups: []string{"dialout"}},
 			Directories: []role.Directory{{Path: "/var/lib/gateway"}, {Path: "/run/gateway", Owner: "root", Group: "gateway", Mode: "0770"}},
 			Health:      &role.Health{Command: []string{"gateway", "--check"}},
+			Tests:       []role.Test{{Command: []string{"gateway", "--read", "0"}, Expect: "pressure"}},
 			Secrets:     map[string]role.Secret{"tls": {Certificate: &role.Certificate{}}},
 			Needs: &role.Needs{
 				Network: true, Capabilities: []string{"CAP_NET_RAW", "CAP_SYS_TIME"}, Sockets: []string{"AF_CAN"}, Devices: []string{"/dev/ttyS0", "char-ttyUSB"},
 				Write: []string{"/var/log/gateway"}, Compiles: true, Namespaces: true, Realtime: true, SystemCalls: []string{"@mount", "mlock"},
 			},
+		},
+		"store": {
+			Name: "store", Description: "a store on disks of its own", Units: []string{"store.service"}, User: &role.User{Name: "store"},
+			Disks: &role.Disks{Use: "store", At: "/var/lib/store-disks"},
 		},
 		"becomes": {
 			Name: "becomes", Description: "a program that becomes another user", Units: []string{"becomes.service"}, Needs: &role.Needs{Root: true},
@@ -54,6 +59,13 @@ func all(d *role.Definition) string {
 	health := healthUnits(d)
 	for _, name := range slices.Sorted(maps.Keys(health)) {
 		part(name, health[name])
+	}
+	tests := testUnits(d)
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		part(name, tests[name])
+	}
+	if d.Disks != nil {
+		part(d.DisksName()+".service", disksUnit(d))
 	}
 	part("sysusers.d", Sysusers(d))
 	part("tmpfiles.d", Tmpfiles(d))
@@ -87,6 +99,15 @@ func TestARoleIsHardenedAsOurUnitsAre(t *testing.T) {
 			require.Contains(t, strings.Split(text, "\n"), line)
 		}
 	}
+}
+
+// The disks of a role are prepared as Kafka's are.
+func TestDisksArePreparedAsThoseOfKafka(t *testing.T) {
+	data, err := os.ReadFile("../../../units/kafka-disks.service")
+	require.NoError(t, err)
+	_, ours, _ := strings.Cut(string(data), "CapabilityBoundingSet=")
+	text := disksUnit(roles(t)["store"])
+	require.True(t, strings.HasSuffix(text, "\nCapabilityBoundingSet="+ours), "the sandbox of kafka-disks.service")
 }
 
 func TestWhatAnImageHasOfARole(t *testing.T) {

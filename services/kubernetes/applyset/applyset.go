@@ -173,7 +173,7 @@ func (k *Keeper) step(ctx context.Context) (wait time.Duration, done bool) {
 	if err != nil {
 		out.problems = append(out.problems, Problem{Reason: err.Error()})
 	}
-	k.tell(out.problems)
+	k.tell(out)
 	pause := k.slow(every)
 	if !out.settled() {
 		pause = min(k.retry, pause)
@@ -195,10 +195,14 @@ func (k *Keeper) sayOnce(text string) {
 }
 
 // tell says how a round has ended.
-func (k *Keeper) tell(problems []Problem) {
+func (k *Keeper) tell(out outcome) {
+	problems := out.problems
 	s := State{
 		Holder: k.Node, Here: true, Objects: len(k.Objects), Count: len(problems),
 		Problems: problems[:min(len(problems), maxProblems)],
+	}
+	if len(out.stays) > 0 {
+		s.Stays, s.MoreStay = firstStays(out.stays)
 	}
 	k.Tell(s)
 	if len(problems) == 0 {

@@ -24,6 +24,8 @@ type outcome struct {
 	unlisted []string
 	// stay are members that the folder does not have, and that stay all the same.
 	stay map[member]bool
+	// stays are the members that would stay without the folder, by their names, and why.
+	stays map[string]string
 }
 
 // settled is that nothing is to be tried again soon.
@@ -33,10 +35,13 @@ func (o outcome) settled() bool { return len(o.problems)+len(o.left) == 0 }
 // that nothing could be done; what could not be done to single objects are the problems.
 func (k *Keeper) round(ctx context.Context) (outcome, error) {
 	k.kinds.forget()
-	out := outcome{left: map[member]bool{}, stay: map[member]bool{}}
+	out := outcome{left: map[member]bool{}, stay: map[member]bool{}, stays: map[string]string{}}
 	there, err := k.members(ctx, &out)
 	if err != nil {
 		return out, err
+	}
+	for m, is := range there {
+		out.staying(m, &is.object)
 	}
 	if err := k.applyAll(ctx, there, &out); err != nil {
 		return out, err
@@ -87,9 +92,7 @@ func (k *Keeper) membersOf(ctx context.Context, groupKind string, there map[memb
 		}
 		m := member{group, kind, o.Metadata.Namespace, o.Metadata.Name}
 		is := found{resource: r, object: o}
-		if m.order() == orderDefinition {
-			is.defines = kindOf(data)
-		}
+		is.defines = kindIfDefinition(m, data)
 		there[m] = is
 		return nil
 	})
@@ -123,7 +126,7 @@ func (k *Keeper) applyAll(ctx context.Context, there map[member]found, out *outc
 		if isMember {
 			known = &is.object
 		}
-		if err := k.apply(ctx, m, o, known); err != nil {
+		if err := k.apply(ctx, m, o, known, out); err != nil {
 			var said reason
 			if !errors.As(err, &said) {
 				return err // The API server is away: so it would be for all others.
@@ -142,7 +145,7 @@ func (r reason) Error() string { return string(r) }
 
 // apply applies one object, and remembers what the server made of it. known is what is there; nil when it is not among
 // the members.
-func (k *Keeper) apply(ctx context.Context, m member, o facts.Manifest, known *object) error {
+func (k *Keeper) apply(ctx context.Context, m member, o facts.Manifest, known *object, out *outcome) error {
 	version, _ := o.Object["apiVersion"].(string)
 	r, ok, err := k.kinds.find(ctx, version, m.kind)
 	switch {
@@ -171,6 +174,7 @@ func (k *Keeper) apply(ctx context.Context, m member, o facts.Manifest, known *o
 		return inWords(err)
 	}
 	k.applied[m], _ = answer.mark()
+	out.staying(m, &answer)
 	if m.order() == orderDefinition {
 		k.kinds.forget()
 	}

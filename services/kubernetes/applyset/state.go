@@ -28,6 +28,10 @@ type State struct {
 	// Count is how many problems there are, Problems the first of them.
 	Count    int       `json:"count,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
+	// Stays are members that stay when they are taken out of the folder, by their names, and why. The master that acts
+	// knows them. They are the first by name where MoreStay says that there are more.
+	Stays    map[string]string `json:"stays,omitempty"`
+	MoreStay bool              `json:"moreStay,omitempty"`
 }
 
 // Problem is an object that is not as the folder has it.
