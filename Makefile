@@ -10,15 +10,20 @@ FUZZTOTAL ?= 0
 LIMIT ?= 85m
 # A stage says what it took. In a run of make test it leaves what failed to the end of the run.
 STAGE := go run ./test/stage
-# go test, which says at its end what was skipped.
+# go test, which says at its end what was skipped. Lint has vetted every package with all tags: go test would vet each
+# of them a second time, and with the tags of other stages a third time.
 GOTEST := go run ./test/gotest
+NOVET  := -vet=off
 # Packages of Debian 12 that the tests use; the build itself needs only Go, and Maven for a cluster with Kafka.
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs xorriso systemd systemd-container binutils kmod zstd xz-utils mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl git openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools libcap2-bin
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
-INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test))))
+INTEGRATION_FILES = $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test)
+INTEGRATION = $(filter-out ./test/payloads/ ./test/conformance/ ./test/image/,$(sort $(dir $(INTEGRATION_FILES))))
+# The tests beside them without the tag were run with the unit tests.
+INTEGRATION_TESTS = $(shell grep -ohE '^func (Test|Fuzz|Example)[A-Za-z0-9_]*' $(INTEGRATION_FILES) | cut -d' ' -f2 | grep -vx TestMain | paste -sd'|')
 
 # Of the machines of Kubernetes two get both processors when they want them. The one with Kubernetes and Ceph is left to `make volumes`.
 KUBERNETES_E2E = TestAClusterOfKubernetesFromTheImageAlone
@@ -31,11 +36,11 @@ MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
 # The shipped cluster in parts, of which the other is that of Kubernetes; as a whole it is left to `make shipped`.
 SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 
-# At most two machines run at a time; meanwhile other tests prepare theirs. What they measured is kept in the folder, which
-# the targets below want.
-E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) -count=1 -tags e2e -parallel 6 -v
+# At most three machines run at a time; meanwhile other tests prepare theirs. The tests themselves say how many begin, and in
+# which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
+E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-beside test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,9 +70,9 @@ lint:
 	cd examples/own-valkey/programs/gateway && go vet ./... && go tool -modfile=../../../../go.mod staticcheck ./...
 
 unit:
-	$(GOTEST) ./...
-	$(GOTEST) -C payloads/spore-rbd ./...
-	$(GOTEST) -C examples/own-valkey/programs/gateway ./...
+	$(GOTEST) $(NOVET) ./...
+	$(GOTEST) -C payloads/spore-rbd $(NOVET) ./...
+	$(GOTEST) -C examples/own-valkey/programs/gateway $(NOVET) ./...
 
 # Each stage runs whatever became of those before it. A test that failed runs once more at the end, alone.
 test: export SPORE_RUN = $(abspath $(OUT)/run)
@@ -78,9 +83,9 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 # Beside the boots runs all that boots no machine, in two rows: clusters of containers wait two thirds of their time. The boots
 # yield: they wait for conditions, while those clusters have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
-# The machines of Kubernetes wait for each other a quarter of the time. The brokers, which wait for nobody, have what is left,
-# and then compilers.
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-beside
+# The machines of Kubernetes wait for each other a quarter of the time. What compares bytes has what is left. Beside the boots
+# they were tried, and all of it took longer: each of six emulators on two processors takes more time for the same work.
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-units:
@@ -89,31 +94,28 @@ test-units:
 test-compilers:
 	@$(STAGE) run "lint" nice -n 5 $(MAKE) --no-print-directory lint
 	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
-	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) -count=1 -tags integration -timeout 60m ./test/payloads
+	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
 
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
 	@$(MAKE) --no-print-directory test-foreign
+	@$(MAKE) --no-print-directory test-brokers
 
 test-nodes-beside:
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-services
 
-test-beside:
-	@$(MAKE) --no-print-directory test-brokers
-	@$(MAKE) --no-print-directory test-images
-
 test-services:
-	@$(STAGE) run "services without a machine" $(GOTEST) -count=1 -tags e2e -timeout 30m ./test/services
+	@$(STAGE) run "services without a machine" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 30m ./test/services
 
 test-foreign:
-	@$(STAGE) run "foreign tools" $(GOTEST) -count=1 -tags integration -timeout 40m $(INTEGRATION)
+	@$(STAGE) run "foreign tools" $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 40m -run '^($(INTEGRATION_TESTS))$$' $(INTEGRATION)
 
 test-brokers:
 	@$(STAGE) run "the shipped brokers" nice -n 10 $(E2E) -timeout 40m -run '$(SHIPPED_BROKERS)' ./test/shipped
 
 test-images:
-	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) -count=1 -tags integration -timeout 40m ./test/image
+	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 40m ./test/image
 
 test-kubernetes:
 	@$(STAGE) run "Kubernetes in QEMU" $(E2E) -timeout 60m -run '$(KUBERNETES_E2E)' ./test/e2e
@@ -122,10 +124,10 @@ test-boots:
 	@$(STAGE) run "boots in QEMU" nice -n 5 $(E2E) -timeout 60m -skip '$(KUBERNETES_E2E)|$(VOLUMES_E2E)|$(APPLIANCES_E2E)' ./test/e2e
 
 test-masters:
-	@$(STAGE) run "several masters" $(GOTEST) -count=1 -tags e2e -timeout 40m -v -run '$(MASTERS_NSPAWN)' ./test/nspawn
+	@$(STAGE) run "several masters" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 40m -v -run '$(MASTERS_NSPAWN)' ./test/nspawn
 
 test-nodes:
-	@$(STAGE) run "several nodes, conformance" $(GOTEST) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)' \
+	@$(STAGE) run "several nodes, conformance" $(GOTEST) $(NOVET) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)' \
 	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot the master, a worker and the storage of configs/ in QEMU, master and worker each once more than make test does
@@ -167,7 +169,7 @@ bootorder: image ## record in QEMU in which order a boot reads the files of the 
 
 # A run that leaves something out writes its page beside the caches: that in docs is of a whole one.
 bench: PAGE = $(if $(SKIP),$(OUT)/bench,docs)
-bench: ## measure builds, boots and updates and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale,updates
+bench: ## measure builds, boots and updates and write docs/performance.md; ROUNDS=3 FULL=configs SKIP=mkosi,floor,builds,boots,scale,updates,site
 	@mkdir -p $(OUT)/bench
 	go build -o $(OUT)/bench/bench ./test/bench
 	$(OUT)/bench/bench -rounds $(or $(ROUNDS),3) -full '$(FULL)' -skip '$(SKIP)' -work $(OUT)/bench -page $(PAGE)/performance.md -pictures $(PAGE)/pictures

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ func configure(t testing.TB, root *tree.Tree, o replay.Options, packages ...repl
 	t.Helper()
 	fixed, err := accounts.Fixed()
 	require.NoError(t, err)
-	o.Tree, o.Accounts, o.Time = root, accounts.New(fixed, nil), 5*time.Second
+	o.Tree, o.Accounts, o.Time = root, accounts.New(fixed, nil), cmp.Or(o.Time, 5*time.Second)
 	r, err := replay.New(packages, o)
 	require.NoError(t, err)
 	for i := range packages {
@@ -201,7 +202,11 @@ func TestWhatCannotBeReplayedNamesScriptLineCommandAndKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := newTree(t)
 			require.NoError(t, root.WriteFile("/usr/bin/big", make([]byte, 1_000_000), 0o644, ""))
-			_, err := configure(t, root, replay.Options{}, pkg("a", "", c.script))
+			var o replay.Options
+			if strings.HasSuffix(name, " without end") {
+				o.Time = time.Second // No other bound ends them.
+			}
+			_, err := configure(t, root, o, pkg("a", "", c.script))
 			var e *replay.Error
 			require.ErrorAs(t, err, &e)
 			for _, want := range c.want {

@@ -92,7 +92,7 @@ func withConsole(c vm.Config) vm.Config {
 // Two packages of which one serves what it was built with, and one what each node makes of its own. The image has files
 // and units of the user's own, too: a page, the settings of nginx for it, and a report that a timer has made.
 func TestNginxAndOpenSSHServeAfterAPowerCut(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	c := buildApplianceWith(t, os.DirFS("testdata/own"), "nginx", "openssh-server").machine(t, "nginx-ssh", "80", "22", "8080")
 	g := boot(t, c)
 	g.running()

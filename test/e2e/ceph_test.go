@@ -54,7 +54,7 @@ const osds = "cat /run/ceph-osd/1/osd.env /run/ceph-osd/2/osd.env"
 
 // One boot proves many things: it is the most of what this costs.
 func TestAMachineWithCeph(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	dir := t.TempDir()
 	p, err := buildPlant("test/e2e/testdata/storage", dir, nil)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func (s *storage) becomesHealthy(t *testing.T) {
 	}
 	require.Empty(t, got.Disks[0].Problem+got.Disks[1].Problem)
 	require.Contains(t, got.Disks[1].Device, "/dev/mapper/")
-	require.Contains(t, got.Disks[2].Problem, "(serial FOREIGN) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed. To delete everything on it and use it: spore-agent reset --disk FOREIGN")
+	require.Contains(t, got.Disks[2].Problem, "(serial FOREIGN) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed. To delete everything on it and use it: spore reset storage-01 --disk FOREIGN")
 	require.Nil(t, got.Disks[2].OSD)
 
 	s.healthy()

@@ -35,7 +35,7 @@ func editedConfigs(t *testing.T, edits ...[3]string) string {
 
 // Another configuration on the media of the suite: what a build of it would have written, and what a machine becomes.
 func TestACustomizedImageIsWhatABuildWritesAndBoots(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	configs := editedConfigs(t,
 		[3]string{
 			"cluster.yaml", "  - name: edge-01\n    macs: [\"" + edgeMAC + "\"]\n",
@@ -91,7 +91,7 @@ func renamedBundle(t *testing.T, node, hostname string) []byte {
 }
 
 func TestAnImageWithoutAServiceCannotBecomeOneWithIt(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "services: [mqtt, dns]", "services: [mqtt, dns, kafka]"})
 	require.NoError(t, os.WriteFile(filepath.Join(configs, "services", "kafka.yaml"), []byte("{}\n"), 0o644))
 	err := spore("customize", suite.image, "--config", configs, "--pki", suite.dir, "-o", filepath.Join(t.TempDir(), "spore.img"))

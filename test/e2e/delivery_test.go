@@ -145,34 +145,46 @@ func requireServes(t *testing.T, g *guest, ip, node string) {
 	require.Equal(t, client.Message{Payload: "1"}, m)
 }
 
-// A stick brings the bundle to a machine without a TPM. The first boot is recorded; the power goes after each of the
-// writes of the removal, and one of these disks, chosen by the seed, is booted.
+// A stick is flashed for mqtt-01, and brings the bundle to a machine without a TPM, whose card is that of edge-01. The
+// first boot is recorded; the power goes after each of the writes of the removal, and one of these disks, chosen by the
+// seed, is booted.
 func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
-	t.Parallel()
-	older, data := suite.bundle(t, "edge-01"), suite.bundle(t, "edge-01")
-	serial := opened(t, data, "edge-01").Serial
-	disk := withBundle(t, data)
+	inTurn(t)
+	older := readESP(t, flashedFor(t, "mqtt-01"))
+	disk := flashedFor(t, "mqtt-01")
+	data := readESP(t, disk)
+	serial := opened(t, data, "mqtt-01").Serial
+	require.Less(t, opened(t, older, "mqtt-01").Serial, serial)
 	start := filepath.Join(t.TempDir(), "start.img")
 	require.NoError(t, vm.Copy(disk, start, 0))
 
+	machine := func(name string, d vm.Disk) vm.Config {
+		d.Serial = "FLASHED1"
+		c := edge(name, d)
+		c.SMBIOS = vm.SMBIOS{UUID: machineUUID("mqtt-01")}
+		c.NICs[0].DHCPStart, c.NICs[0].Forwards = mqttIP, forwards(mqttIP)
+		return c
+	}
 	d := bootDisk(disk)
 	d.WriteLog = filepath.Join(t.TempDir(), "writes.log")
-	c := edge("stick", d)
-	c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01")}
-	g := boot(t, c)
+	g := boot(t, machine("stick", d))
 	g.awaitLine(fmt.Sprintf(`spore-agent: sealed bundle %d to the host key`, serial))
 	g.awaitLine(`spore-agent: removed the bundle from the boot medium`)
 	s := g.running()
-	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+	requireMatched(t, s, "mqtt-01", "esp", "mqtt-01")
+	require.Contains(t, s.BootDisk, "FLASHED1")
+	require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
+	require.Equal(t, "partition", s.State.Kind)
 	require.Equal(t, serial, s.Bundle.Serial)
 	require.Equal(t, "medium", s.Bundle.From)
 	require.Equal(t, "host", s.Bundle.Sealed)
 	require.Empty(t, s.Bundle.Problem)
-	requireServes(t, g, edgeIP, "edge-01")
+	requireServes(t, g, mqttIP, "mqtt-01")
 	g.off()
-	requireNothingLeft(t, disk, data, "edge-01")
+	requireNothingLeft(t, disk, data, "mqtt-01")
 	sealed := readState(t, disk, stored)
 	require.NotEmpty(t, sealed)
+	t.Run("the state is kept when the stick is flashed again", func(t *testing.T) { keepsItsState(t, disk) })
 
 	log := readLog(t, d.WriteLog)
 	first, last := removal(t, log, disk)
@@ -204,21 +216,21 @@ func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 		}
 	}
 
-	c = edge("stick-after-cut", bootDisk(booted))
-	c.SMBIOS = delivering("edge-01", older)
+	c := machine("stick-after-cut", bootDisk(booted))
+	c.SMBIOS = delivering("mqtt-01", older)
 	g = boot(t, c)
 	s = g.running()
 	t.Run("after the cut it serves", func(t *testing.T) {
-		require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+		require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
 		require.Equal(t, "host", s.Bundle.Sealed)
-		requireServes(t, g, edgeIP, "edge-01")
+		requireServes(t, g, mqttIP, "mqtt-01")
 	})
 	t.Run("an older bundle is refused", func(t *testing.T) {
 		require.Equal(t, serial, s.Bundle.Serial)
-		require.Contains(t, s.Bundle.Problem, fmt.Sprintf("the bundle that the firmware gave has the serial %d and was refused", opened(t, older, "edge-01").Serial))
+		require.Contains(t, s.Bundle.Problem, fmt.Sprintf("the bundle that the firmware gave has the serial %d and was refused", opened(t, older, "mqtt-01").Serial))
 	})
 	g.off()
-	t.Run("nothing is left", func(t *testing.T) { requireNothingLeft(t, booted, data, "edge-01") })
+	t.Run("nothing is left", func(t *testing.T) { requireNothingLeft(t, booted, data, "mqtt-01") })
 }
 
 // readLog reads a write log.
@@ -272,7 +284,7 @@ func removal(t *testing.T, log *powercut.Log, disk string) (first, last int) {
 // A machine that DHCP alone knows is brought its bundle on its stick, and has a TPM. The power goes as soon as the
 // bundle is sealed.
 func TestABundleIsSealedToTheTPM(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	data := suite.bundle(t, "mqtt-01")
 	serial := opened(t, data, "mqtt-01").Serial
 	disk, tpm := withBundle(t, data), t.TempDir()
@@ -322,7 +334,7 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 // A bundle that is not for this node, or not as it was signed. The seed chooses which; package bundle's tests have them
 // all.
 func TestABundleThatIsNotTheNodesOwnIsRefused(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	own, other := suite.bundle(t, "edge-01"), suite.bundle(t, "mqtt-01")
 	flipped := bytes.Clone(own)
 	flipped[len(flipped)/2] ^= 1
@@ -366,7 +378,7 @@ func foreignBundle(t *testing.T) []byte {
 
 // The smallest machine that is supported asks for the passphrase of its bundle.
 func TestAnEncryptedBundleIsAskedForOnTheConsole(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	const passphrase = "correct horse battery staple"
 	dir := t.TempDir()
 	secret, file := filepath.Join(dir, "passphrase"), filepath.Join(dir, "bundle.age")

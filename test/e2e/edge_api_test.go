@@ -22,12 +22,10 @@ import (
 // apiPort is that of the node's API on edge-01.
 const apiPort = edgeIP + ":8643"
 
-// answersItsOperator asks edge-01 through a forwarded port, with the program and the keys that an operator has.
-func answersItsOperator(t *testing.T, g *guest) {
-	at, err := g.Address("tcp", apiPort)
-	require.NoError(t, err)
-	ask := func(command string, args ...string) (out, errs string, ok bool) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+// asker runs commands that ask edge-01 at an address, with the keys of the suite.
+func asker(t *testing.T, at string, bound time.Duration) func(command string, args ...string) (out, errs string, ok bool) {
+	return func(command string, args ...string) (out, errs string, ok bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
 		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", "edge-01=" + at, "--timeout", "30s"}, args...)
 		cmd := exec.CommandContext(ctx, flashTool(t), all...)
@@ -37,6 +35,13 @@ func answersItsOperator(t *testing.T, g *guest) {
 		t.Logf("$ spore %s %s\n%s%s", command, strings.Join(args, " "), &stdout, &stderr)
 		return stdout.String(), stderr.String(), err == nil
 	}
+}
+
+// answersItsOperator asks edge-01 through a forwarded port, with the program and the keys that an operator has.
+func answersItsOperator(t *testing.T, g *guest) {
+	at, err := g.Address("tcp", apiPort)
+	require.NoError(t, err)
+	ask := asker(t, at, 2*time.Minute)
 
 	text, errs, ok := ask("status", "--node", "edge-01")
 	require.True(t, ok, errs)
@@ -64,6 +69,7 @@ func answersItsOperator(t *testing.T, g *guest) {
 	text, errs, ok = ask("logs", "edge-01", "mosquitto")
 	require.True(t, ok, errs)
 	require.Regexp(t, `mosquitto\[\d+\]: .*mosquitto version`, text)
+	looksAtItsMachine(t, ask)
 
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: suite.authority(t, "agent"), ServerName: "edge-01"}}}
 	_, err = client.Get("https://" + at + nodeapi.StatusPath)

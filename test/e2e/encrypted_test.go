@@ -93,7 +93,7 @@ func onESPOf(t *testing.T, disk, name string, data []byte) {
 }
 
 func TestEncryptedState(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	// The console is in the signed image: from outside nobody gets it, as this test shows.
 	signed := buildSigned(t, addition{lines: "\nstate: {encrypt: tpm2}\n", words: []string{"spore.console"}, revoked: []string{suite.image}})
 	data := suite.bundle(t, "edge-01")
@@ -108,6 +108,7 @@ func TestEncryptedState(t *testing.T) {
 		c := edge(name, bootDisk(disk))
 		c.TPM, c.Reboots, c.Firmware, c.Vars, c.Dir = tpm, true, vm.SecureBoot, vars, t.TempDir()
 		c.SMBIOS = vm.SMBIOS{UUID: machineUUID("edge-01")}
+		c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 		return c
 	}
 	serves := func(g *guest, s vm.Status) {
@@ -258,7 +259,11 @@ func TestEncryptedState(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(g.shell("spore-agent reset --disk OTHER"), "\n"), "nothing was changed")
 		require.Contains(t, strings.Join(g.shell("spore-agent reset --disk DISK0001"), "\n"), "is in use; nothing was changed")
-		require.NoError(t, g.Type("spore-agent reset --disk DISK0001 --restart\r"))
+		at, err := g.Address("tcp", apiPort)
+		require.NoError(t, err)
+		_, errs, ok := asker(t, at, verbsBound)("reset", "edge-01", "--confirm", "DISK0001")
+		require.True(t, ok, errs)
+		require.Contains(t, errs, "edge-01: deleted all state on the boot disk")
 		g.awaitLine(`reboot: Restarting system`)
 		s := g.settled()
 		require.Equal(t, "tmpfs", s.State.Kind, s.Raw)

@@ -31,7 +31,7 @@ import (
 // root that it runs. The update brings another root and another boot loader: at the next start the root is on trial
 // with the loader before, and when it stays, the loader is the next to be tried.
 func TestANodeTakesAnUpdateByItself(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	require.NoError(t, serveTime(t))
 	folder := t.TempDir()
 	web := httptest.NewServer(http.FileServer(http.Dir(folder)))

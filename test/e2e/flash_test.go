@@ -116,7 +116,7 @@ func otherImage(t *testing.T) string {
 
 // Package flash's tests cut after every write and lose what was not flushed; here the program itself is killed.
 func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	kills, seed := int(setting(t, "SPORE_SOAK", defaultKills)), chance.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 9))
 	spore, images := flashTool(t), []string{suite.image, otherImage(t)}
@@ -170,34 +170,25 @@ func TestAFlashThatIsKilledLeavesNoStickThatBootsHalf(t *testing.T) {
 		kills, took.Round(time.Millisecond), old, none, complete)
 }
 
-// A stick for one node is flashed, booted as a memory stick in a machine whose card is another node's, and flashed
-// again with another build's content.
-func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
-	t.Parallel()
-	spore, stick := flashTool(t), emptyFile(t, smallDisk)
-	out, err := exec.Command(spore, "flash", suite.image, stick, "--yes", "--node", "mqtt-01", "--pki", suite.dir).CombinedOutput()
+// flashedFor is a stick that was flashed for a node, with its bundle.
+func flashedFor(t *testing.T, node string) string {
+	t.Helper()
+	stick := emptyFile(t, smallDisk)
+	out, err := exec.Command(flashTool(t), "flash", suite.image, stick, "--yes", "--node", node, "--pki", suite.dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "the machine that boots from it becomes mqtt-01")
+	require.Contains(t, string(out), "the machine that boots from it becomes "+node)
 	run(t, "sgdisk", "-v", stick)
+	return stick
+}
 
-	d := bootDisk(stick)
-	d.USB, d.Serial = true, "FLASHED1"
-	c := edge("flashed", d)
-	c.SMBIOS = vm.SMBIOS{UUID: machineUUID("mqtt-01")}
-	g := boot(t, c)
-	s := g.running()
-	requireMatched(t, s, "mqtt-01", "esp", "mqtt-01")
-	require.Contains(t, s.BootDisk, "FLASHED1")
-	require.Equal(t, []string{"mqtt-broker"}, s.Roles, s.Raw)
-	require.Equal(t, "medium", s.Bundle.From)
-	require.Equal(t, "partition", s.State.Kind)
-	g.off()
-
+// keepsItsState flashes a stick again with another build's content.
+func keepsItsState(t *testing.T, stick string) {
+	t.Helper()
 	p, err := vm.FindPartition(stick, "spore-state")
 	require.NoError(t, err)
 	before, err := vm.HashRange(stick, p.Start, p.Size)
 	require.NoError(t, err)
-	out, err = exec.Command(spore, "flash", otherImage(t), stick, "--yes").CombinedOutput()
+	out, err := exec.Command(flashTool(t), "flash", otherImage(t), stick, "--yes").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "a system of Spore, and state of")
 	require.Contains(t, string(out), "kept the state partition "+strings.ToLower(p.UUID))
@@ -214,7 +205,7 @@ func TestAFlashedStickBootsAsItsNodeAndKeepsItsState(t *testing.T) {
 // disk: once beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs,
 // not that of the disc.
 func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	inner := emptyFile(t, smallDisk)
 	medium := vm.Disk{Path: overlay(t), Format: "qcow2", USB: true, Serial: "STICK001", BootIndex: 1}
 	if iso := filepath.Join(filepath.Dir(suite.image), "spore.iso"); exists(iso) {

@@ -44,8 +44,7 @@ type guest struct {
 // boot starts a machine; it is ended with the test at the latest.
 func boot(t *testing.T, c vm.Config) *guest {
 	t.Helper()
-	suite.slots <- struct{}{}
-	return start(t, c, sync.OnceFunc(func() { <-suite.slots }))
+	return start(t, c, takeSlots(t, 1))
 }
 
 // start starts a machine whose turn it is; release lets another one run.
@@ -197,17 +196,18 @@ func stranger(name, mac, ip, hostname string, disks ...vm.Disk) vm.Config {
 	return vm.Config{Name: name, Disks: disks, NICs: []vm.NIC{{MAC: foreignMAC + mac, Net: network, DHCPStart: ip, Hostname: hostname, Forwards: forwards(ip)}}}
 }
 
-// broker is what a test knows about the brokers' secrets.
+// broker is what a test knows about the brokers' secrets. foreign is an authority of the cluster that signs for no
+// broker.
 type broker struct {
-	roots     *x509.CertPool
-	passwords map[string]string
-	bundles   *bundles
+	roots, foreign *x509.CertPool
+	passwords      map[string]string
+	bundles        *bundles
 }
 
 // newBroker takes them from the keys of the suite's image.
 func newBroker(t *testing.T) broker {
 	t.Helper()
-	return broker{suite.authority(t, "mqtt"), passwords, &bundles{of: map[string][]byte{}}}
+	return broker{suite.authority(t, "mqtt"), suite.authority(t, "agent"), passwords, &bundles{of: map[string][]byte{}}}
 }
 
 // bundles are those that a test has made, so that a machine that is started again gets the one that it had.

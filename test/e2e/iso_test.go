@@ -31,7 +31,7 @@ func (g *guest) found() vm.Status {
 
 // Under UEFI a disc is booted in TestACustomizedImageIsWhatABuildWritesAndBoots.
 func TestAnISOBootsAsADisc(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	t.Run("under a BIOS", func(t *testing.T) {
 		g := boot(t, edgeOn(t, newBroker(t), "disc", vm.BIOS, disc(suite.iso)))
 		g.awaitLine(`spore stage1: .*started by a BIOS, from the medium with the partition`)
@@ -61,7 +61,7 @@ func runsFromADisc(t *testing.T, g *guest) vm.Status {
 // TestAnISOWrittenToAStick boots the same stick twice: what the first boot writes must not keep the second from
 // starting. The machine is one that only the network knows.
 func TestAnISOWrittenToAStickBootsUnderUEFIAndABIOSAndKeepsItsState(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	stick := filepath.Join(t.TempDir(), "stick.img")
 	require.NoError(t, vm.Copy(suite.iso, stick, diskSize))
 	machine := func(name, firmware string) vm.Config {

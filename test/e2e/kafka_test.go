@@ -147,7 +147,7 @@ func (k *kafkaMachine) as(g *guest, user, password string) client.KafkaOptions {
 
 // Issue 5, test 1: one Kafka node, a client outside, and a power cut in acknowledged production.
 func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	k := newKafkaMachine(t)
 	system, data := k.disks()
 	g := k.boot("kafka-first", system, data, true)

@@ -21,10 +21,10 @@ const (
 	largeMaster, largeMAC = "master-01", "52:54:00:77:01:01"
 )
 
-// TestTheLargestBundleArrives boots a master of a large cluster, which has every role that a master can have besides, up to where
-// it has taken its bundle: roles come after that.
+// TestTheLargestBundleArrives boots a master of a large cluster, which has every role that a master can have besides,
+// up to where it has taken its bundle: roles come after that.
 func TestTheLargestBundleArrives(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	dir := t.TempDir()
 	writeLargePlant(t, filepath.Join(dir, "plant"))
 	p, err := buildPlant(filepath.Join(dir, "plant"), dir, nil, "disk")

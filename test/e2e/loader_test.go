@@ -76,17 +76,23 @@ func imageWithLoader(t *testing.T, loader []byte) string {
 // ret. (After EFI_SUCCESS firmware shows its menu, and waits for a person: UEFI 2.10, section 3.1.1.)
 func returning(t *testing.T, loader []byte) []byte {
 	t.Helper()
-	p, err := pe.NewFile(bytes.NewReader(loader))
+	return beginsWith(t, loader, []byte{0x48, 0xb8, 1, 0, 0, 0, 0, 0, 0, 0x80, 0xc3})
+}
+
+// beginsWith is a program of UEFI with other first instructions.
+func beginsWith(t *testing.T, program, code []byte) []byte {
+	t.Helper()
+	p, err := pe.NewFile(bytes.NewReader(program))
 	require.NoError(t, err)
 	entry := p.OptionalHeader.(*pe.OptionalHeader64).AddressOfEntryPoint
-	out := bytes.Clone(loader)
+	out := bytes.Clone(program)
 	for _, s := range p.Sections {
-		if entry >= s.VirtualAddress && entry < s.VirtualAddress+s.Size {
-			copy(out[s.Offset+entry-s.VirtualAddress:], []byte{0x48, 0xb8, 1, 0, 0, 0, 0, 0, 0, 0x80, 0xc3})
+		if entry >= s.VirtualAddress && entry+uint32(len(code)) <= s.VirtualAddress+s.Size {
+			copy(out[s.Offset+entry-s.VirtualAddress:], code)
 			return out
 		}
 	}
-	t.Fatal("the boot loader has no first instruction")
+	t.Fatal("the program has no room for its first instructions")
 	return nil
 }
 
@@ -105,7 +111,7 @@ func loaderOf(t *testing.T, s vm.Status) string {
 // A boot loader that comes with an update starts the machine once, and then stays. One that ends at once does not: the
 // firmware takes the one before by itself.
 func TestABootLoaderIsRenewedAndABadOneIsNotTaken(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	var old []byte
 	disk := rawCopy(t)
 	withESP(t, disk, func(e *fat.Editor) { old = fileOnESP(t, e, loaderPath) })

@@ -1,10 +1,11 @@
 //go:build e2e
 
-// Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, that of
-// examples/edge with keys of the suite's own, serves nearly every test; each test's name says what is true.
+// Package e2e boots the built image in QEMU, under UEFI firmware, and asks it what its users would ask. One image, that
+// of examples/edge with keys of the suite's own, serves nearly every test; each test's name says what is true.
 //
-// SPORE_SOAK is the number of power cuts (default 3), SPORE_SEED repeats what another run chose by chance. SPORE_RESULTS
-// is a folder for the tables that are also printed. At most two machines run at a time.
+// SPORE_SOAK is the number of power cuts (default 3), SPORE_SEED repeats what another run chose by chance.
+// SPORE_RESULTS is a folder for the tables that are also printed. At most three machines run at a time, and those tests
+// begin first that take longest; this needs a -parallel as large as the number of tests.
 package e2e
 
 import (
@@ -18,29 +19,33 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"spore/builder/vm"
 )
 
 const (
 	// sourceTree is the project, seen from here.
 	sourceTree = "../.."
-	// bootLimit is how long a machine may take until its roles run; emulation beside another machine is slow.
+	// bootLimit is how long a machine may take until its roles run; emulation beside other machines is slow.
 	bootLimit = 6 * time.Minute
 	// diskSize is that of the machines' disks, in bytes: larger than the image, so that there is room for state.
 	diskSize = 12 << 30
-	// guests is how many machines may run at a time.
-	guests = 2
+	// guests is how many machines may run at a time. With two, one of two processors was idle for a third of the time:
+	// machines wait for their clocks, and tests for what they ask.
+	guests = 3
 )
 
 // suite is what all tests share; TestMain sets it before the first.
 var suite struct {
 	*plant
 	accel vm.Accel
-	slots chan struct{}
+	slots *semaphore.Weighted
+	turns *turns
 	mu    sync.Mutex
 	boots []bootTimes
-	// hostTime is held by whoever has this host serve the time on its loopback, which every machine reaches, or needs that nobody does.
-	// Take it before a slot.
+	// hostTime is held by whoever has this host serve the time on its loopback, which every machine reaches, or needs that
+	// nobody does. Take it before a slot.
 	hostTime sync.Mutex
 }
 
@@ -74,7 +79,7 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(dir string) error {
-	suite.slots = make(chan struct{}, guests)
+	suite.slots, suite.turns = semaphore.NewWeighted(guests), &turns{free: places}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var err error

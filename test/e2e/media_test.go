@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/state"
 	"spore/builder/vm"
 )
 
@@ -37,7 +38,7 @@ func stickAndDisk(t *testing.T, disk vm.Disk, first string) []vm.Disk {
 }
 
 func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	c := stranger("unknown", "5", "10.77.0.70", "nobody", stickAndDisk(t, bootDisk(overlay(t)), "stick")...)
 	c.SMBIOS = vm.SMBIOS{Serial: "SN-0815", UUID: "3a5b8f0e-0000-4000-8000-0000000000ff"}
 	g := boot(t, c)
@@ -58,7 +59,7 @@ func TestAMachineInNoFileStartsNothingAndSaysWhatToAdd(t *testing.T) {
 }
 
 func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	// It has the card of edge-01, and the firmware chooses mqtt-01. The disk has a flipped byte in a program that it
 	// never reads.
 	c := edge("disk-and-stick", vm.Disk{})
@@ -79,18 +80,19 @@ func TestOfAStickAndADiskWithTheSameImageTheBootedDiskWins(t *testing.T) {
 }
 
 // leavesForeignStateAlone boots a raw disk with the image on which state of another cluster is, with variables of the
-// firmware, and returns the status line of the machine.
+// firmware, and returns the first status line of the machine. In the end its operator has it adopted.
 func leavesForeignStateAlone(t *testing.T, disk, vars string) vm.Status {
 	t.Helper()
 	p := addForeignState(t, disk)
 	before, err := vm.HashRange(disk, p.Start, p.Size)
 	require.NoError(t, err)
 
-	c := stranger("foreign-state", "6", "10.77.0.71", "", bootDisk(disk))
-	c.Vars, c.SMBIOS = vars, newBroker(t).bundle(t, "edge-01")
-	c.SMBIOS.Credentials["spore.node"] = []byte("edge-01")
+	c := foreignState(t, disk, vars)
 	g := boot(t, c)
 	s := g.settled()
+	at, err := g.Address("tcp", apiPort)
+	require.NoError(t, err)
+	ask := asker(t, at, verbsBound)
 	t.Run("an SMBIOS credential chooses the node", func(t *testing.T) {
 		requireMatched(t, s, "edge-01", "smbios", "edge-01")
 	})
@@ -98,9 +100,11 @@ func leavesForeignStateAlone(t *testing.T, disk, vars string) vm.Status {
 		require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
 		require.True(t, s.State.Refused)
 		require.Contains(t, s.State.Warning, p.UUID)
-		require.Contains(t, s.State.Warning, "spore-agent state adopt")
-		require.Contains(t, s.State.Warning, "spore-agent reset --disk DISK0001")
-		g.off()
+		require.Contains(t, s.State.Warning, "spore adopt edge-01 --partition")
+		require.Contains(t, s.State.Warning, "spore reset edge-01 --disk DISK0001")
+		out, errs, ok := ask("adopt", "edge-01", "--dry-run")
+		require.True(t, ok, errs)
+		require.Contains(t, out, p.UUID+" on /dev/vda (serial DISK0001, 512 MiB): it does not say whose it is")
 
 		after, err := vm.HashRange(disk, p.Start, p.Size)
 		require.NoError(t, err)
@@ -109,7 +113,38 @@ func leavesForeignStateAlone(t *testing.T, disk, vars string) vm.Status {
 		require.NoError(t, err)
 		require.Equal(t, p, again, "its entry in the table is as it was")
 	})
+	t.Run("its operator has it adopted", func(t *testing.T) {
+		_, errs, ok := ask("adopt", "edge-01", "--confirm", p.UUID)
+		require.True(t, ok, errs)
+		require.Contains(t, errs, "edge-01: "+p.UUID+" on /dev/vda is this node's from now on")
+		_, errs, ok = ask("reboot", "--node", "edge-01")
+		require.True(t, ok, errs)
+		g.awaitLine(`reboot: Restarting system`)
+		s := g.running()
+		require.Equal(t, "partition", s.State.Kind, s.Raw)
+		require.Empty(t, s.State.Warning, s.Raw)
+		g.off()
+		now, err := vm.FindPartition(disk, p.Name)
+		require.NoError(t, err)
+		require.Equal(t, state.PartUUID(suite.cluster.ID, "edge-01").String(), now.UUID)
+		require.Equal(t, p.Start, now.Start)
+		// The power was cut: what is in its journal alone does not matter here.
+		require.Contains(t, run(t, "debugfs", "-c", "-R", "cat precious", disk+"?offset="+strconv.FormatInt(p.Start, 10)), "of another cluster")
+	})
 	return s
+}
+
+// foreignState is a machine that is edge-01 by its firmware, on a disk with state of another cluster. Its bundle comes
+// from the firmware, so that it answers although it has no state: by its second card, which is that of edge-01.
+func foreignState(t *testing.T, disk, vars string) vm.Config {
+	t.Helper()
+	c := stranger("foreign-state", "6", "10.77.0.71", "", bootDisk(disk))
+	c.Vars, c.SMBIOS = vars, newBroker(t).bundle(t, "edge-01")
+	c.SMBIOS.Credentials["spore.node"] = []byte("edge-01")
+	own := edge("", vm.Disk{}).NICs[0]
+	own.Forwards = []vm.Forward{{Protocol: "tcp", Guest: apiPort}}
+	c.NICs, c.Reboots = append(c.NICs, own), true
+	return c
 }
 
 // addForeignState makes the state partition of another cluster on the disk, with a file on it.

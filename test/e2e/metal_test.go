@@ -25,14 +25,15 @@ import (
 	"spore/test/client"
 )
 
-// Scenario 6: a machine as they stand in racks: two cards in a bond, a VLAN on it, a disk of its own for state, an address
-// that another machine has, a clock without battery.
+// Scenario 6: a machine as they stand in racks: two cards in a bond, a VLAN on it, a disk of its own for state, an
+// address that another machine has, a clock without battery.
 
 const (
 	metalConfig = "test/e2e/testdata/metal"
 	metalIP     = "10.77.0.21"
 	vlanIP      = "10.78.0.21"
-	// takenIP is an address of metal-01 for which QEMU's user network answers, from takenMAC (libslirp: 52:55 and the address).
+	// takenIP is an address of metal-01 for which QEMU's user network answers, from takenMAC (libslirp: 52:55 and the
+	// address).
 	takenIP     = "10.77.0.3"
 	takenMAC    = "52:55:0a:4d:00:03"
 	stateSerial = "METALSTATE"
@@ -92,8 +93,8 @@ func serveTime(t *testing.T) error {
 	return nil
 }
 
-// requireTime makes sure that a machine whose clock was wrong has the host's time, and tells it to anybody but the one that it follows:
-// the host, whose address the question has.
+// requireTime makes sure that a machine whose clock was wrong has the host's time, and tells it to anybody but the one
+// that it follows: the host, whose address the question has.
 func (m metal) requireTime(t *testing.T, g *guest, s vm.Status) {
 	if m.noTime != nil {
 		t.Skip(m.noTime)
@@ -126,7 +127,8 @@ func (m metal) machine(t *testing.T, name string, state ...string) vm.Config {
 		{MAC: "52:54:00:77:00:15", Net: network, Hub: 1, Forwards: []vm.Forward{{Protocol: "udp", Guest: metalIP + ":53"}, {Protocol: "udp", Guest: metalIP + ":123"}}},
 		{MAC: "52:54:00:77:00:16", Hub: 1},
 	}}
-	// Each is behind a storage controller whose driver neither stage1, which starts from another disk, nor coldplug's first half loads.
+	// Each is behind a storage controller whose driver neither stage1, which starts from another disk, nor coldplug's
+	// first half loads.
 	for _, path := range state {
 		c.Disks = append([]vm.Disk{{Path: path, Serial: stateSerial, Bus: "sata"}}, c.Disks...)
 	}
@@ -143,7 +145,7 @@ func blankDisk(t *testing.T, size int64) string {
 }
 
 func TestMetal(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	m := buildMetal(t)
 	m.noTime = serveTime(t)
 	t.Run("a bond with a VLAN and a disk for state", m.testLife)
@@ -305,7 +307,7 @@ func (m metal) testForeignDisk(t *testing.T) {
 	disk := blankDisk(t, 1<<30)
 	run(t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", disk)
 	g := boot(t, m.machine(t, "metal-foreign", disk))
-	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore-agent reset --disk METALSTATE")
+	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore reset metal-01 --disk METALSTATE")
 }
 
 // testTwoDisks gives the machine two disks that say that they are the one.
@@ -370,9 +372,9 @@ func (m metal) testStage1Failure(t *testing.T) {
 	t.Logf("%s (%.1f s, %.1f s)", failed.Text, failed.Wall.Seconds(), again.Wall.Seconds())
 }
 
-// awaitShell waits until the shell of the console answers: what is typed between the login and its first prompt is lost. From
-// then on the kernel writes nothing there but why it dies: a busy host makes it say, in the middle of a line, that its clocks
-// were read late. Its journal has all of it.
+// awaitShell waits until the shell of the console answers: what is typed between the login and its first prompt is
+// lost. From then on the kernel writes nothing there but why it dies: a busy host makes it say, in the middle of a
+// line, that its clocks were read late. Its journal has all of it.
 func (g *guest) awaitShell() {
 	g.t.Helper()
 	answer := regexp.MustCompile(`^shell 42$`)
@@ -391,8 +393,8 @@ func (g *guest) awaitShell() {
 	}
 }
 
-// loggedIn waits for the login on the console, which may have come before the status line that was awaited last: nothing orders
-// the two.
+// loggedIn waits for the login on the console, which may have come before the status line that was awaited last:
+// nothing orders the two.
 func (g *guest) loggedIn() vm.Line {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
@@ -429,8 +431,8 @@ func (g *guest) requireNoAccess() {
 // stuck is a service whose stop job does not end.
 const stuck = `[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/sleep infinity\nTimeoutStopSec=infinity\n`
 
-// hasStuckStopJob makes sure that a restart does not wait for a job that does not end, as long as it has to wait for Kafka
-// at the most, and has such a job and a short bound in this start.
+// hasStuckStopJob makes sure that a restart does not wait for a job that does not end, as long as it has to wait for
+// Kafka at the most, and has such a job and a short bound in this start.
 func (g *guest) hasStuckStopJob() {
 	g.t.Helper()
 	require.Equal(g.t, []string{"8min", "reboot-force"}, g.shell("systemctl show -P JobTimeoutUSec -P JobTimeoutAction reboot.target"))

@@ -21,7 +21,7 @@ import (
 // docs/netboot.md says. The operator adds the machine to the configuration while it waits; nobody touches the machine
 // or the server.
 func TestAnUnknownMachineIsShownAndStartsWhenItIsKnown(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	mac := foreignMAC + "7"
 	w, out := newWire(t), netbootFolder(t)
 	// The card's own iPXE is told to load ours, as plain PXE is: the two cannot be told apart by what they say of

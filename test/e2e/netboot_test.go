@@ -237,7 +237,7 @@ func netbootFolder(t *testing.T) string {
 
 // TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval takes the server away in the middle of the download, too.
 func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	w, out := newWire(t), netbootFolder(t)
 	stop := w.serve(out, "full", "--tftp-port", "off")
 	g := w.boot(vm.Config{Name: "http", Args: w.card(edgeMAC, false)})
@@ -279,7 +279,7 @@ func TestANodeStartsByHTTPAndGetsItsSecretsAfterApproval(t *testing.T) {
 // TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer begins with the firmware's PXE, which loads iPXE, and
 // a server that has one byte wrong.
 func TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	w, out := newWire(t), netbootFolder(t)
 	root := filepath.Join(out, "netboot", "root.squashfs")
 	const at = 5_000_000

@@ -44,7 +44,7 @@ func setting(t *testing.T, name string, def uint64) uint64 {
 
 // The fault matrix has such cuts, too, and make test draws some of them.
 func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	cuts, seed := int(setting(t, "SPORE_SOAK", 0)), chance.Seed(t)
 	if cuts == 0 {
 		t.Skip("elsewhere: make soak; the fault matrix has rows of it")
@@ -67,7 +67,7 @@ func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
 			cut, err := log.Cut(1+low+rng.IntN(max(1, high-low)), rng.Uint64())
 			require.NoError(t, err)
 			t.Run(fmt.Sprint(i+1), func(t *testing.T) {
-				t.Parallel()
+				inTurn(t)
 				t.Log(cut)
 				row := cutRow{number: i + 1, cut: cut, result: "NOT WHOLE"}
 				defer func() { table.add(row) }()
@@ -78,6 +78,9 @@ func TestAfterAPowerCutInTheFirstBootTheNextBootIsWhole(t *testing.T) {
 		}
 	})
 }
+
+// firstBootVars is the file with the firmware's variables after the first boot.
+const firstBootVars = "first-boot.vars.fd"
 
 // recordFirstBoot boots edge-01 for the first time and returns the log of its disk of a size in bytes, which is
 // first-boot.img in the folder.
@@ -97,6 +100,7 @@ func recordFirstBoot(t *testing.T, b broker, dir string, size int64) (*powercut.
 	require.NoError(t, op.Publish("sensors/first", "1", true))
 	time.Sleep(settleTime)
 	g.off()
+	require.NoError(t, vm.Copy(g.Config.VarsPath(), filepath.Join(dir, firstBootVars), 0))
 
 	log := readLog(t, path)
 	return log, s.MachineID

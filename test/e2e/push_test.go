@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
@@ -35,10 +34,10 @@ func configurationOf(t *testing.T, s vm.Status) pushed {
 	return p
 }
 
-// One machine, started four times: as it was installed, with a good configuration, which it took before while it ran,
-// with a bad one, and with the good one again.
+// One machine, started four times: as it was installed, when it serves its clients, with a good configuration, which it
+// took before while it ran, with a bad one, and with the good one again.
 func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	good := editedConfigs(t, [3]string{"services/dns.yaml", "  - name: mqtt\n", "  - name: pushed\n    addresses: [10.77.0.98]\n  - name: mqtt\n"})
 	// The node's bundle has no such password, so that the role of the broker cannot start. The bound counts from the start
 	// of the kernel, and an emulated machine has its state only after a minute.
@@ -47,18 +46,19 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 		[3]string{"services/mqtt.yaml", "{secretRef: mqtt-password-operator}", "{secretRef: mqtt-password-nobody}"},
 		[3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 2\n"},
 	)
-	builder := filepath.Join(t.TempDir(), "spore")
-	out, err := exec.Command("go", "build", "-o", builder, sourceTree+"/builder").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	b := newBroker(t)
 	c := edge("push", bootDisk(overlay(t)))
-	c.SMBIOS, c.Reboots = newBroker(t).bundle(t, "edge-01"), true
-	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: edgeIP + ":8643"})
+	c.SMBIOS, c.Reboots = b.bundle(t, "edge-01"), true
+	// The shell is for looking at what they did.
+	c.SMBIOS.Credentials, c.SMBIOS.KernelArguments = hostileCredentials(c.SMBIOS.Credentials), []string{"spore.console"}
+	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 	g := boot(t, c)
-	first := configurationOf(t, g.running()).Configuration
+	began := g.running()
+	servesItsClients(t, b, g, began)
+	first := configurationOf(t, began).Configuration
 	require.Zero(t, first.Serial)
 	require.Empty(t, first.Problem)
-	api, err := g.Address("tcp", edgeIP+":8643")
+	api, err := g.Address("tcp", apiPort)
 	require.NoError(t, err)
 	push := func(configs string, more ...string) (string, error) {
 		start := time.Now()
@@ -66,7 +66,7 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 		if len(more) > 0 {
 			args = append(args, "--without", "mqtt-01,dns-01") // They share its roles, and are in no network of this test.
 		}
-		out, err := exec.Command(builder, args...).CombinedOutput()
+		out, err := exec.Command(flashTool(t), args...).CombinedOutput()
 		t.Logf("push took %.0f s:\n%s", time.Since(start).Seconds(), out)
 		return string(out), err
 	}
@@ -93,12 +93,14 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 	text, err = push(good, "--reboot")
 	require.NoError(t, err)
 	require.Contains(t, text, "edge-01 is up with it")
-	second := configurationOf(t, g.await("a status line of the pushed configuration", func(s vm.Status) bool {
+	again := g.await("a status line of the pushed configuration", func(s vm.Status) bool {
 		p := configurationOf(t, s).Configuration
 		return p.Serial > 0 && !p.Trial
-	})).Configuration
+	})
+	second := configurationOf(t, again).Configuration
 	require.Equal(t, staged.Staged, second.ClusterHash)
 	answers("pushed", "NOERROR")
+	isTheSame(t, b, g, began, again)
 
 	text, err = push(bad, "--reboot")
 	require.Error(t, err)

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +32,10 @@ type rehearsal struct {
 }
 
 func TestARehearsalOfTwoNodes(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	r := newRehearsal(t)
 	withoutHostTime(t)
-	release := takeSlots(t, guests)
+	release := takeSlots(t, 2)
 	both := r.start("--node", "edge-01,mqtt-01", "--append", "spore.console", "--json", "--pki", suite.dir)
 	edge, mqtt := both.Running("edge-01"), both.Running("mqtt-01")
 	for _, s := range []vm.Status{edge, mqtt} {
@@ -154,7 +153,7 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	})
 	release()
 
-	defer takeSlots(t, guests)()
+	defer takeSlots(t, 2)()
 	t.Run("two commands wait until their nodes are ready, with what a node kept", func(t *testing.T) {
 		limit := bootLimit.String()
 		kept := r.start("--node", "edge-01", "--until", "ready", "--timeout", limit, "--console", "edge-01")
@@ -234,30 +233,6 @@ func newRehearsal(t *testing.T) *rehearsal {
 	r := &rehearsal{t: t, bin: flashTool(t), out: t.TempDir()}
 	require.NoError(t, os.Symlink(suite.image, filepath.Join(r.out, "spore.img")))
 	return r
-}
-
-// takeSlots waits until a number of machines may run, and lets others run until the test or release ends. It never has
-// some of them while it waits for more: two that do so would wait for ever.
-func takeSlots(t *testing.T, n int) (release func()) {
-	t.Helper()
-	have := 0
-	give := func() {
-		for ; have > 0; have-- {
-			<-suite.slots
-		}
-	}
-	for have < n {
-		select {
-		case suite.slots <- struct{}{}:
-			have++
-		default:
-			give()
-			time.Sleep(time.Second)
-		}
-	}
-	release = sync.OnceFunc(give)
-	t.Cleanup(release)
-	return release
 }
 
 func (r *rehearsal) args(args []string) []string {

@@ -24,10 +24,10 @@ import (
 )
 
 // A cluster that was off for longer than its certificates last: the node that holds the authorities' keys makes its own
-// again. edge-01 is a control plane besides what it is, for which an image has no programs yet; so the test gives a built
-// image another cluster part. That one knows the machine by its UUID and not by its card.
+// again. edge-01 is a control plane besides what it is, for which an image has no programs yet; so the test gives a
+// built image another cluster part. That one knows the machine by its UUID and not by its card.
 func TestACertificateThatRanOutIsMadeAgainAtBoot(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	const later = 400 * 24 * time.Hour
 	p, disk := masterDisk(t)
 	now := time.Now().Add(later).UTC()
@@ -77,7 +77,8 @@ func masterDisk(t *testing.T) (*plant, string) {
 	return p, withClusterPart(t, config)
 }
 
-// withClusterPart is a copy of the image with another cluster part, whose hash takes the place of the old one's in the UKI.
+// withClusterPart is a copy of the image with another cluster part, whose hash takes the place of the old one's in the
+// UKI.
 func withClusterPart(t *testing.T, config *cluster.Config) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "cluster"))

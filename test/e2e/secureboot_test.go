@@ -131,7 +131,7 @@ func requireRefusal(t *testing.T, g *guest, pattern string) {
 }
 
 func TestSecureBoot(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	image := buildSigned(t, addition{formats: ",netboot"})
 	f, err := os.Open(image.uki)
 	require.NoError(t, err)
@@ -149,6 +149,7 @@ func TestSecureBoot(t *testing.T) {
 	c := secure("secureboot", copyOf(t, image.disk), "")
 	c.TPM, c.Reboots = filepath.Join(t.TempDir(), "tpm"), true
 	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
+	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
 	g := boot(t, c)
 	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
 	g.awaitLine(`stage1: .*the image has a signature of PCR 11`)
@@ -165,6 +166,7 @@ func TestSecureBoot(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, pcr.Check(list, predicted, public))
 	})
+	t.Run("its operator works on it", func(t *testing.T) { worksForItsOperator(t, g) })
 	g.off()
 	t.Run("the firmware has the keys of the folder", func(t *testing.T) {
 		fd, err := os.ReadFile(c.VarsPath())

@@ -90,7 +90,7 @@ func imageOfSource(t *testing.T, configs string, change func(source string)) str
 // and has lost nothing; from a root that does not come up it returns by itself, and from a good one because somebody
 // says so.
 func TestASystemIsUpdatedAndReturnsFromABadOne(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	configs := editedConfigs(t, [3]string{"cluster.yaml", "domain: plant.example\n", "domain: plant.example\n\ntrialMinutes: 3\ntrialSettle: 1\n"})
 	older, oldKernel, newKernel := olderImage(t, t.TempDir(), configs, suite.dir)
 	builder := filepath.Join(t.TempDir(), "spore")

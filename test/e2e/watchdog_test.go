@@ -94,7 +94,7 @@ func directly(t *testing.T, name string, words ...string) vm.Config {
 }
 
 func TestAMachineThatHangsIsRestartedByItsWatchdog(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	c := edge("watchdog", bootDisk(overlay(t)))
 	c.Watchdog, c.Reboots = true, true
 	// systemd would restart the machine itself when it crashes, and is to hang here.
@@ -131,7 +131,7 @@ func TestAMachineThatHangsIsRestartedByItsWatchdog(t *testing.T) {
 }
 
 func TestAStartThatHangsIsReset(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	c := directly(t, "hung-disk", watchedFor(earlyWatch))
 	c.Disks = []vm.Disk{bootDisk(overlay(t))}
 	g := boot(t, c)
@@ -143,7 +143,7 @@ func TestAStartThatHangsIsReset(t *testing.T) {
 }
 
 func TestAStartThatWaitsForAServerIsNotReset(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	c := directly(t, "no-server", watchedFor(earlyWatch), "spore.url=http://10.77.0.99/")
 	c.NICs = []vm.NIC{{MAC: edgeMAC, Net: network, DHCPStart: "10.77.0.60"}}
 	g := boot(t, c)

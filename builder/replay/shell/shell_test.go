@@ -254,7 +254,7 @@ func TestWhatNoScriptMayDo(t *testing.T) {
 			})
 			s.Time = time.Minute
 			if name == "loop for ever without a command" {
-				s.Time = 2 * time.Second // no other bound ends it
+				s.Time = time.Second / 2 // no other bound ends it
 			}
 			err := run(t, s, c.script)
 			require.Error(t, err)
