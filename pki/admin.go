@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto/x509/pkix"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,12 +12,14 @@ import (
 	"spore/cluster/facts"
 	"spore/services"
 	"spore/services/service"
+	"spore/wire/nodeapi"
 )
 
 // Rows of Leaves whose kind of certificate people are given.
 const (
 	KubernetesAdmin = "kubernetes-admin"
 	NodeAdmin       = "node-admin"
+	NodeOperator    = "node-operator"
 	NodeReader      = "node-reader"
 )
 
@@ -32,37 +35,67 @@ type Admin struct {
 	Authority []byte
 	// Ends is when the certificate ends.
 	Ends time.Time
+	// Serial is its serial number (nodeapi.Serial).
+	Serial string
 }
 
 // Admin makes a client certificate with a new key for a person who administers Kubernetes, and appears under that name
 // in its audit log. The tree keeps neither: nobody can take it back before it ends, except by replacing the authority.
 func (t *Tree) Admin(c *facts.Cluster, person string, life time.Duration, o Options) (*Admin, error) {
-	return t.person(c, KubernetesAdmin, "kubernetes-server", person, life, o)
+	return t.person(c, personal{row: KubernetesAdmin, server: "kubernetes-server", name: person, life: life}, o)
 }
 
-// Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin or
-// NodeReader.
+// Member makes a client certificate in the same way for a person who is in one group of Kubernetes, and has no other
+// right (kubernetes.PersonGroup).
+func (t *Tree) Member(c *facts.Cluster, person, group string, life time.Duration, o Options) (*Admin, error) {
+	return t.person(c, personal{
+		row: KubernetesAdmin, server: "kubernetes-server", name: person, groups: []string{group}, life: life,
+	}, o)
+}
+
+// Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin,
+// NodeOperator or NodeReader.
 func (t *Tree) Access(c *facts.Cluster, row, person string, life time.Duration, o Options) (*Admin, error) {
-	return t.person(c, row, "agent", person, life, o)
+	return t.person(c, personal{row: row, server: "agent", name: person, life: life}, o)
 }
 
-// person makes a certificate of a row of the operator's, for a person who verifies servers by the authority server.
-func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.Duration, o Options) (*Admin, error) {
+// AccessTo is Access to some nodes alone.
+func (t *Tree) AccessTo(
+	c *facts.Cluster, row, person string, nodes []string, life time.Duration, o Options,
+) (*Admin, error) {
+	limit, err := nodeapi.Limit(nodes)
+	if err != nil {
+		return nil, err
+	}
+	return t.person(c, personal{row: row, server: "agent", name: person, life: life, more: []pkix.Extension{limit}}, o)
+}
+
+// personal is a certificate of a row of the operator's, for a person who verifies servers by the authority server.
+type personal struct {
+	row, server, name string
+	// groups replaces the organization of the row where it is not empty.
+	groups []string
+	life   time.Duration
+	more   []pkix.Extension
+}
+
+// person makes a certificate for a person.
+func (t *Tree) person(c *facts.Cluster, p personal, o Options) (*Admin, error) {
 	if err := t.isFor(c); err != nil {
 		return nil, err
 	}
 	leaves := Leaves(services.Of(c))
-	i := slices.IndexFunc(leaves, func(l service.LeafRow) bool { return l.Name == name })
+	i := slices.IndexFunc(leaves, func(l service.LeafRow) bool { return l.Name == p.row })
 	if i < 0 {
-		return nil, fmt.Errorf("internal error: the table has no row %s", name)
+		return nil, fmt.Errorf("internal error: the table has no row %s", p.row)
 	}
 	row := leaves[i]
 	a := t.Authorities[row.Authority]
 	if a == nil {
 		return nil, fmt.Errorf("there is no authority %s; enable kubernetes, give a node the role control-plane, and run `spore pki renew`", row.Authority)
 	}
-	if life < minPersonLife || life > LeafLife {
-		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", life, minPersonLife, LeafLife)
+	if p.life < minPersonLife || p.life > LeafLife {
+		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", p.life, minPersonLife, LeafLife)
 	}
 	by, err := a.Current.signer(row.Authority, nil)
 	if err != nil {
@@ -73,11 +106,15 @@ func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.D
 		return nil, err
 	}
 	o.Now = o.Now.UTC().Truncate(time.Second)
-	template, err := o.leafTemplate(Leaf{Row: row, CommonName: person, Organization: row.Organization})
+	groups := row.Organization
+	if len(p.groups) > 0 {
+		groups = p.groups
+	}
+	template, err := o.leafTemplate(Leaf{Row: row, CommonName: p.name, Organization: groups})
 	if err != nil {
 		return nil, err
 	}
-	template.NotAfter = o.Now.Add(life)
+	template.NotAfter, template.ExtraExtensions = o.Now.Add(p.life), p.more
 	made := &Certificate{}
 	if made.Key, err = encodeKey(key); err != nil {
 		return nil, err
@@ -87,7 +124,8 @@ func (t *Tree) person(c *facts.Cluster, name, server, person string, life time.D
 	}
 	return &Admin{
 		Certificate: t.Chain(row.Authority, made), Key: made.Key, Ends: template.NotAfter,
-		Authority: t.Public().Files()[PublicDir+"/"+server+".crt"],
+		Serial:    nodeapi.Serial(template.SerialNumber),
+		Authority: t.Public().Files()[PublicDir+"/"+p.server+".crt"],
 	}, nil
 }
 

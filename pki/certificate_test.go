@@ -30,6 +30,7 @@ var (
 var wants = []want{
 	{"agent/worker-01", "agent", "worker-01", []string{"spore:nodes"}, hostsOf("worker-01"), []string{"10.77.0.12"}, true, true},
 	{"node-admin", "agent", "node-admin", []string{"spore:admin"}, nil, nil, false, true},
+	{"node-operator", "agent", "node-operator", []string{"spore:operator"}, nil, nil, false, true},
 	{"node-reader", "agent", "node-reader", []string{"spore:reader"}, nil, nil, false, true},
 	{"etcd-server/master-01", "etcd", "master-01", nil, ownOf("master-01"), ownIPs("10.77.0.11"), true, false},
 	{"etcd-peer/master-01", "etcd", "master-01", nil, hostsOf("master-01"), []string{"10.77.0.11"}, true, true},

@@ -1,12 +1,13 @@
-// Package pki is the cluster's tree of keys, certificates and other secrets as one table, and what each node is given of it.
+// Package pki is the cluster's tree of keys, certificates and other secrets as one table, and what each node is given
+// of it.
 //
-// The tables (Authorities, Leaves, Secrets) say what there is, for whom, and where a key is made. Tree holds what was made;
-// Update makes what is missing, due or no longer as the configuration wants it; BundleFor takes one node's share out of it,
-// and Public what anybody may read. Certificates follow RFC 5280 with ECDSA P-256 keys.
+// The tables (Authorities, Leaves, Secrets) say what there is, for whom, and where a key is made. Tree holds what was
+// made; Update makes what is missing, due or no longer as the configuration wants it; BundleFor takes one node's share
+// out of it, and Public what anybody may read. Certificates follow RFC 5280 with ECDSA P-256 keys.
 //
-// What the package leaves out: revocation (lives are short, and rotation replaces an authority), certificates for keys that
-// are made on nodes (their rows are in the table, the services that sign them are on the nodes), and files: package vault
-// keeps a Tree, package bundle is the wire format.
+// What the package leaves out: revocation (lives are short, rotation replaces an authority, and the nodes' API refuses
+// what cluster.yaml withdraws), certificates for keys that are made on nodes (their rows are in the table, the services
+// that sign them are on the nodes), and files: package vault keeps a Tree, package bundle is the wire format.
 package pki
 
 import (

@@ -42,8 +42,9 @@ func Leaves(l *services.List) []service.LeafRow {
 	every, operator := []string{service.EveryNode}, []string{service.OperatorOnly}
 	rows := []service.LeafRow{
 		{Name: "agent", Authority: "agent", Roles: every, CommonName: "{node}", Organization: []string{"spore:nodes"}, SANs: service.HostNames, Usage: service.Server | service.Client},
-		// Of the operator's people, for the nodes' API (package nodeapi): who may change nodes, and who may look.
+		// Of the operator's people, for the nodes' API (package nodeapi): who may change nodes, operate them, and look.
 		{Name: "node-admin", Authority: "agent", Roles: operator, CommonName: "node-admin", Organization: []string{"spore:admin"}, Usage: service.Client},
+		{Name: "node-operator", Authority: "agent", Roles: operator, CommonName: "node-operator", Organization: []string{"spore:operator"}, Usage: service.Client},
 		{Name: "node-reader", Authority: "agent", Roles: operator, CommonName: "node-reader", Organization: []string{"spore:reader"}, Usage: service.Client},
 	}
 	for _, s := range l.All() {

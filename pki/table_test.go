@@ -237,7 +237,7 @@ func TestOnlyWhatEnabledServicesNeedIsMade(t *testing.T) {
 	for _, name := range []string{RootName, SigningName, "agent", "mqtt"} {
 		require.Contains(t, tree.Authorities, name)
 	}
-	require.ElementsMatch(t, []string{"agent/edge-01", "mqtt-server/edge-01", "node-admin", "node-reader"}, slices.Collect(maps.Keys(tree.Leaves)))
+	require.ElementsMatch(t, []string{"agent/edge-01", "mqtt-server/edge-01", "node-admin", "node-operator", "node-reader"}, slices.Collect(maps.Keys(tree.Leaves)))
 	require.Len(t, tree.Secrets, 3)
 
 	// A service that is enabled and that no node runs needs nothing either.

@@ -14,8 +14,6 @@ type connection struct {
 	caller nodeapi.Caller
 }
 
-func (c *connection) greet(caller nodeapi.Caller) { c.caller = caller }
-
 // Close closes the connection.
 func (c *connection) Close() error {
 	defer c.leave()

@@ -54,6 +54,8 @@ type door struct {
 	// seats are the connections that are served, by whose they are; operators and nodes are their numbers.
 	seats            map[seat]int
 	operators, nodes int
+	// served are the connections that have seats.
+	served map[*connection]struct{}
 	// turned counts those that were closed since it was said last.
 	turned int
 	said   time.Time
@@ -84,6 +86,7 @@ func newDoor(l net.Listener, config *tls.Config, say func(string)) *door {
 	d := &door{
 		Listener: l, config: config, say: say, ready: make(chan arrival), closed: make(chan struct{}),
 		strangers: list.New(), of: map[netip.Prefix]*list.List{}, seats: map[seat]int{},
+		served: map[*connection]struct{}{},
 		starts: allowance[netip.Prefix]{burst: startsBurst, every: startsEvery},
 	}
 	d.shut = sync.OnceValue(d.end)
@@ -234,7 +237,7 @@ func (d *door) greet(s *stranger) {
 
 // sit gives whoever has shown a certificate a seat, as long as there is one.
 func (d *door) sit(c *connection, from netip.Prefix) bool {
-	who := seat{c.caller.Name, c.caller.Is(nodeapi.Operators()...)}
+	who := seat{c.caller.Name, c.caller.Is(nodeapi.Lookers()...)}
 	taken, most := &d.nodes, maxNodes
 	if who.operator {
 		taken, most = &d.operators, maxOperators
@@ -245,15 +248,32 @@ func (d *door) sit(c *connection, from netip.Prefix) bool {
 	}
 	*taken++
 	d.seats[who]++
+	d.served[c] = struct{}{}
 	c.leave = sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		*taken--
+		delete(d.served, c)
 		if d.seats[who]--; d.seats[who] == 0 {
 			delete(d.seats, who)
 		}
 	})
 	return true
+}
+
+// cut closes the connections of some callers.
+func (d *door) cut(who func(nodeapi.Caller) bool) {
+	var gone []*connection
+	d.mu.Lock()
+	for c := range d.served {
+		if who(c.caller) {
+			gone = append(gone, c)
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range gone { // Each leaves its seat by itself.
+		_ = c.Close()
+	}
 }
 
 // origin is what counts as one address: of IPv6 the network of a host, which has all of its addresses.

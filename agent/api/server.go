@@ -73,6 +73,11 @@ func Plain(h http.Handler) func(http.ResponseWriter, *http.Request, nodeapi.Call
 type Server struct {
 	// Rows is the table.
 	Rows []Row
+	// Node is the name of this node, which certificates are limited by; those that are limited are refused without it.
+	Node string
+	// Withdrawn returns the serial numbers of certificates that are refused from now on, and whose connections are
+	// closed. It is called often. Nil is none.
+	Withdrawn func() map[string]bool
 	// Identity reads what the node shows and whom it trusts. It is called for each connection, so that what was renewed is
 	// shown from then on.
 	Identity func() (nodeapi.Identity, error)
@@ -84,7 +89,7 @@ type Server struct {
 
 // Serve answers on a listener until the context ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if _, err := s.config(func(nodeapi.Caller) {}); err != nil { // Rather than to refuse everybody.
+	if _, err := s.config(func(nodeapi.Caller) error { return nil }); err != nil { // Rather than to refuse everybody.
 		return err
 	}
 	server := &http.Server{
@@ -99,7 +104,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	greeting := &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		config, err := s.config(hello.Conn.(*connection).greet)
+		config, err := s.config(func(caller nodeapi.Caller) error {
+			if s.withdrawn()[caller.Serial] {
+				return errWithdrawn
+			}
+			hello.Conn.(*connection).caller = caller
+			return nil
+		})
 		if err != nil {
 			s.Say(err.Error())
 		}
@@ -107,7 +118,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(newDoor(l, greeting, s.Say))
+	d := newDoor(l, greeting, s.Say)
+	go s.evict(d)
+	err := server.Serve(d)
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -115,12 +128,42 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // config is what a connection begins with.
-func (s *Server) config(greet func(nodeapi.Caller)) (*tls.Config, error) {
+func (s *Server) config(greet func(nodeapi.Caller) error) (*tls.Config, error) {
 	id, err := s.Identity()
 	if err != nil {
 		return nil, err
 	}
 	return id.ServerConfig(s.Now(), greet)
+}
+
+// evictEvery is how often it is looked whether somebody who is served may be no longer.
+const evictEvery = time.Second
+
+// evict closes the connections of certificates that were withdrawn, until the door is closed.
+func (s *Server) evict(d *door) {
+	beat := time.NewTicker(evictEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-d.closed:
+			return
+		case <-beat.C:
+			if out := s.withdrawn(); len(out) > 0 {
+				d.cut(func(c nodeapi.Caller) bool { return out[c.Serial] })
+			}
+		}
+	}
+}
+
+// errWithdrawn is why somebody is refused whose certificate was withdrawn.
+var errWithdrawn = errors.New("this certificate was withdrawn by the configuration")
+
+// withdrawn are the certificates that are refused.
+func (s *Server) withdrawn() map[string]bool {
+	if s.Withdrawn == nil {
+		return nil
+	}
+	return s.Withdrawn()
 }
 
 // handler is the table as one handler.
@@ -132,8 +175,16 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		// Whoever may ask nothing at all learns nothing of what there is, either.
-		if len(callerOf(r).Roles) == 0 {
-			http.Error(w, "this certificate is neither that of a node nor that of an operator", http.StatusForbidden)
+		caller := callerOf(r)
+		err := caller.MayAsk(s.Node)
+		switch {
+		case len(caller.Roles) == 0:
+			err = errors.New("this certificate is neither that of a node nor that of an operator")
+		case s.withdrawn()[caller.Serial]:
+			err = errWithdrawn
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)

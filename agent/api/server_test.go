@@ -112,7 +112,7 @@ func TestEachRowAnswersThoseWhoMayAndNobodyElse(t *testing.T) {
 	renewal := says(http.MethodPost, "/renew", nodeapi.Node)
 	renewal.Ended = true
 	b := newBench(t,
-		says(http.MethodGet, "/nodes", nodeapi.Node), says(http.MethodGet, "/look", nodeapi.Operators()...), says(http.MethodPost, "/change", nodeapi.Admin), renewal)
+		says(http.MethodGet, "/nodes", nodeapi.Node), says(http.MethodGet, "/look", nodeapi.Lookers()...), says(http.MethodPost, "/change", nodeapi.Admin), renewal)
 	other := authority(t, "agents") // of the same name
 	wrongUse := organizations("spore:admin")
 	wrongUse.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -444,7 +444,7 @@ func TestAServerWithoutCertificateDoesNotStart(t *testing.T) {
 func TestWhoAsksForWhatIsTracedIsALine(t *testing.T) {
 	push := says(http.MethodPost, "/push", nodeapi.Admin)
 	push.Traced, push.Body = true, 10
-	logs := says(http.MethodGet, "/logs", nodeapi.Operators()...)
+	logs := says(http.MethodGet, "/logs", nodeapi.Lookers()...)
 	logs.Traced = true
 	logs.May = func(c nodeapi.Caller) error {
 		if c.Name == "bert" {
@@ -452,7 +452,7 @@ func TestWhoAsksForWhatIsTracedIsALine(t *testing.T) {
 		}
 		return nil
 	}
-	b := newBench(t, push, logs, says(http.MethodGet, "/status", nodeapi.Operators()...))
+	b := newBench(t, push, logs, says(http.MethodGet, "/status", nodeapi.Lookers()...))
 	lines := make(chan string, 10)
 	b.server.Say = func(s string) { lines <- s }
 	admin, reader := b.issue("anna", organizations("spore:admin")), b.issue("b\"\x1b[2J", organizations("spore:reader"))

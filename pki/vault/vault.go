@@ -3,6 +3,7 @@
 //	pki.yaml      how the folder is kept, and where the user's own root is; for people to read and edit
 //	tree.age      the tree, encrypted with age; tree.json instead in a plain folder
 //	public.json   the public half, readable without any key: `spore build` lays it into images
+//	access.json   which certificates people were given, readable without any key
 //	.lock         held by whoever works with the folder
 //
 // Each file is written whole or not at all, is on the disk before the next one is, and belongs to its owner alone.
@@ -17,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -269,6 +271,9 @@ func ReadPublic(dir string) (pki.Public, error) {
 	return p, nil
 }
 
+// inUseBound is how long a folder is waited for that another spore has open.
+const inUseBound = 2 * time.Second
+
 // Close lets others open the folder.
 func (v *Vault) Close() error { return v.lock.Close() }
 
@@ -277,9 +282,12 @@ func (v *Vault) acquire() error {
 	if err != nil {
 		return fmt.Errorf("lock the operator's folder: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return fmt.Errorf("%s is in use by another spore; try again when it is done", v.Dir)
+	// Most commands have it open for a moment, to make a certificate.
+	for end := time.Now().Add(inUseBound); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.Close()
+			return fmt.Errorf("%s is in use by another spore; try again when it is done", v.Dir)
+		}
 	}
 	v.lock = f
 	return nil
@@ -311,7 +319,7 @@ func (v *Vault) Discard() {
 	if !v.fresh {
 		return
 	}
-	for _, name := range []string{PublicFile, SealedFile, PlainFile, SettingsFile, lockFile} {
+	for _, name := range []string{IssuedFile, PublicFile, SealedFile, PlainFile, SettingsFile, lockFile} {
 		_ = os.Remove(filepath.Join(v.Dir, name))
 	}
 	_ = os.Remove(v.Dir)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxEnded is for how long after its end the certificate of a node is still known as one that was (Caller.Ended): a node that
-// was off asks with it for another one.
+// maxEnded is for how long after its end the certificate of a node is still known as one that was (Caller.Ended): a
+// node that was off asks with it for another one.
 const maxEnded = 366 * 24 * time.Hour
 
 // Identity is what one side shows and whom it trusts; all is PEM.
@@ -32,9 +32,9 @@ func (i Identity) parse() (tls.Certificate, *x509.CertPool, error) {
 	return pair, pool, nil
 }
 
-// ServerConfig is how a node answers: to nobody without a certificate that holds, or, of a node, held. greet is told who the
-// caller is before the first request is read.
-func (i Identity) ServerConfig(now time.Time, greet func(Caller)) (*tls.Config, error) {
+// ServerConfig is how a node answers: to nobody without a certificate that holds, or, of a node, held. greet is told
+// who the caller is before the first request is read, and refuses him by an error.
+func (i Identity) ServerConfig(now time.Time, greet func(Caller) error) (*tls.Config, error) {
 	pair, pool, err := i.parse()
 	if err != nil {
 		return nil, err
@@ -45,10 +45,10 @@ func (i Identity) ServerConfig(now time.Time, greet func(Caller)) (*tls.Config, 
 		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			c, err := verify(s.PeerCertificates, pool, now)
-			if err == nil {
-				greet(c)
+			if err != nil {
+				return err
 			}
-			return err
+			return greet(c)
 		},
 		// A session that goes on would be one whose certificate is not looked at again.
 		SessionTicketsDisabled: true,
@@ -67,11 +67,16 @@ func verify(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time
 	for _, link := range chain[1:] {
 		o.Intermediates.AddCert(link)
 	}
-	_, err := chain[0].Verify(o)
+	leaf, nodes, err := limited(chain[0])
+	if err != nil {
+		return Caller{}, err
+	}
+	c.Nodes = nodes
+	_, err = leaf.Verify(o)
 	if err != nil && now.After(c.Ends) && now.Sub(c.Ends) <= maxEnded && c.Is(Node) {
 		// As it was on its last day.
 		o.CurrentTime, c.Ended = c.Ends, true
-		_, err = chain[0].Verify(o)
+		_, err = leaf.Verify(o)
 	}
 	if err != nil {
 		return Caller{}, err

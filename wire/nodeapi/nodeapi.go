@@ -1,14 +1,16 @@
-// Package nodeapi is the protocol by which the nodes of a cluster and its operator speak to a node's agent: HTTPS on port
-// 8643, where both sides show a certificate of the authority `agent`. It holds who may ask, the paths, the forms of what is
-// answered, and the client; the server is agent/api.
+// Package nodeapi is the protocol by which the nodes of a cluster and its operator speak to a node's agent: HTTPS on
+// port 8643, where both sides show a certificate of the authority `agent`. It holds who may ask, the paths, the forms
+// of what is answered, and the client; the server is agent/api.
 //
-// A server proves that it is a node by its certificate's organization, and which one by its common name. A client is what its
-// organization says: a node, an administrator or a reader. Nothing is answered without a certificate.
+// A server proves that it is a node by its certificate's organization, and which one by its common name. A client is
+// what its organization says: a node, an administrator or a reader. Nothing is answered without a certificate.
 package nodeapi
 
 import (
 	"crypto/x509"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"spore/services/service"
@@ -17,12 +19,14 @@ import (
 // Port is where agents answer, TCP.
 const Port = service.PortAPI
 
-// Paths. What follows FormationPath is the name of a quorum service.
+// Paths. What follows FormationPath and QuorumPath is the name of a quorum service.
 const (
 	FormationPath = "/v1/formation/"
-	StatusPath    = "/v1/status"
-	LogsPath      = "/v1/logs"
-	HealthPath    = "/v1/health"
+	// QuorumPath is asked by the other members of a quorum: whether this one serves now.
+	QuorumPath = "/v1/quorum/"
+	StatusPath = "/v1/status"
+	LogsPath   = "/v1/logs"
+	HealthPath = "/v1/health"
 )
 
 // Role is what a caller may do: the organization in its certificate (table of package pki).
@@ -32,23 +36,27 @@ type Role string
 const (
 	// Node is the agent of a node of the cluster.
 	Node Role = "spore:nodes"
-	// Admin is an operator who may change nodes, and Reader one who may only look.
-	Admin  Role = "spore:admin"
-	Reader Role = "spore:reader"
+	// Reader is a person who may only look, Operator one who may also restart, drain and collect, and Admin one who may
+	// also change what nodes are. Who may what is in the table of verbs, and in the rows of agent/answers.
+	Reader   Role = "spore:reader"
+	Operator Role = "spore:operator"
+	Admin    Role = "spore:admin"
 )
-
-// Operators may look.
-func Operators() []Role { return []Role{Reader, Admin} }
 
 // Caller is who shows a certificate.
 type Caller struct {
 	// Name is the common name: of a node, its name; of an operator, the person's.
 	Name string
+	// Serial is the certificate's serial number (function Serial).
+	Serial string
 	// Roles are those of the certificate that are known here.
 	Roles []Role
+	// Nodes are those that the certificate is limited to; with none, it holds for all.
+	Nodes []string
 	// Ends is when the certificate ends.
 	Ends time.Time
-	// Ended is true when it had ended already when it was shown. Such a caller was a node once and nothing else is known of it.
+	// Ended is true when it had ended already when it was shown. Such a caller was a node once and nothing else is known
+	// of it.
 	Ended bool
 }
 
@@ -57,10 +65,18 @@ func (c Caller) Is(roles ...Role) bool {
 	return slices.ContainsFunc(c.Roles, func(r Role) bool { return slices.Contains(roles, r) })
 }
 
+// MayAsk says why the caller's certificate does not hold for a node; nil when it does.
+func (c Caller) MayAsk(node string) error {
+	if len(c.Nodes) == 0 || slices.Contains(c.Nodes, node) {
+		return nil
+	}
+	return fmt.Errorf("this certificate is limited to %s, and this is %s", strings.Join(c.Nodes, ", "), node)
+}
+
 // callerOf is whose certificate this is; it says nothing of whether it holds.
 func callerOf(certificate *x509.Certificate) Caller {
-	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter}
-	for _, known := range []Role{Node, Admin, Reader} {
+	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter, Serial: Serial(certificate.SerialNumber)}
+	for _, known := range []Role{Node, Admin, Operator, Reader} {
 		if slices.Contains(certificate.Subject.Organization, string(known)) {
 			c.Roles = append(c.Roles, known)
 		}

@@ -3,8 +3,12 @@ package access
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +18,7 @@ import (
 	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/cluster/regular"
 	tree "spore/pki"
 	"spore/pki/vault"
@@ -23,7 +28,9 @@ import (
 type options struct {
 	out, pki, passphraseFile, identity string
 	person, role                       string
+	nodes                              []string
 	lifetime                           time.Duration
+	list, asJSON                       bool
 }
 
 // rows are the kinds of certificates, by the name of a role.
@@ -31,8 +38,9 @@ var rows = map[string]struct {
 	row  string
 	role nodeapi.Role
 }{
-	"admin":  {tree.NodeAdmin, nodeapi.Admin},
-	"reader": {tree.NodeReader, nodeapi.Reader},
+	"admin":    {tree.NodeAdmin, nodeapi.Admin},
+	"operator": {tree.NodeOperator, nodeapi.Operator},
+	"reader":   {tree.NodeReader, nodeapi.Reader},
 }
 
 // Command returns the command.
@@ -42,19 +50,26 @@ func Command() *cobra.Command {
 		Use:   "access [DIR] [-o FILE]",
 		Short: "Create a client certificate for a person who asks or updates nodes",
 		Long: `Access makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what the
-commands status, logs, health and push need besides the configuration. The certificate comes from the operator's folder
-(see spore pki); the nodes may be off.
+commands that ask nodes need besides the configuration. The certificate comes from the operator's folder (see spore
+pki); the nodes may be off.
 
-A reader may look; an admin may also give nodes another configuration. The right lasts until the certificate expires. To
-take it back earlier, replace the authority (spore pki rotate-ca). So choose a short lifetime. Only you can read the
+A reader may look; an operator may also restart, drain and collect; an admin may do everything. With --node, the
+certificate holds for the nodes that you name and no others; the commands then ask these alone. Only you can read the
 file. The commands find it by themselves when it is called DIR.access; without it, they ask for the passphrase of the
-operator's folder each time.`,
+operator's folder each time.
+
+The right lasts until the certificate expires, so choose a short lifetime. To take it back earlier, write its serial
+number under withdrawn in cluster.yaml and push. --list shows the certificates that were made.`,
 		Example: `  spore access configs
   spore access configs --role admin --lifetime 30m
-  spore access configs --user anna --lifetime 720h -o anna.access`,
+  spore access configs --user anna --role operator --node edge-1 --node edge-2 --lifetime 720h -o anna.access
+  spore access configs --list`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := inputs.Dir(args)
+			if o.list {
+				return list(cmd, dir, o)
+			}
 			return run(cmd, dir, o)
 		},
 	}
@@ -64,15 +79,48 @@ operator's folder each time.`,
 	flags.StringVar(&o.passphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&o.identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
 	flags.StringVar(&o.person, "user", "", "name of the person, for the journals of nodes (default: yours)")
-	flags.StringVar(&o.role, "role", "reader", "what the person may do: reader or admin")
+	flags.StringVar(&o.role, "role", "reader", "what the person may do: reader, operator or admin")
+	flags.StringArrayVar(&o.nodes, "node", nil, "limit the certificate to this node (may be given again)")
 	flags.DurationVar(&o.lifetime, "lifetime", 8*time.Hour, "how long the certificate is valid")
+	flags.BoolVar(&o.list, "list", false, "list the certificates that were made")
+	flags.BoolVar(&o.asJSON, "json", false, "print the list as JSON")
 	return cmd
+}
+
+// list shows the certificates that were made. It needs no passphrase.
+func list(cmd *cobra.Command, dir string, o options) error {
+	if o.pki == "" {
+		o.pki = filepath.Clean(dir) + ".pki"
+	}
+	made, err := vault.ReadIssued(o.pki)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		e := json.NewEncoder(cmd.OutOrStdout())
+		e.SetIndent("", "  ")
+		return e.Encode(append([]vault.Issued{}, made...))
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERIAL\tUSER\tROLE\tNODES\tMADE\tENDS")
+	for _, i := range made {
+		nodes := "all"
+		if len(i.Nodes) > 0 {
+			nodes = strings.Join(i.Nodes, ", ")
+		}
+		ends := i.Ends.Format(time.RFC3339)
+		if time.Now().After(i.Ends) {
+			ends += " (ended)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", i.Serial, i.User, i.Role, nodes, i.Made.Format(time.RFC3339), ends)
+	}
+	return w.Flush()
 }
 
 func run(cmd *cobra.Command, dir string, o options) error {
 	kind, ok := rows[o.role]
 	if !ok {
-		return exit.Usage(fmt.Errorf("there is no role %q; choose reader or admin", o.role))
+		return exit.Usage(fmt.Errorf("there is no role %q; choose reader, operator or admin", o.role))
 	}
 	if o.person == "" {
 		o.person = reach.Person()
@@ -84,7 +132,12 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if err := report.Under(dir).Err(); err != nil {
 		return err
 	}
-	shared, _ := cluster.Facts(config)
+	shared, nodes := cluster.Facts(config)
+	for _, name := range o.nodes {
+		if _, err := facts.Find(nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
+			return exit.Usage(err)
+		}
+	}
 	if o.pki == "" {
 		o.pki = filepath.Clean(dir) + ".pki"
 	}
@@ -96,12 +149,27 @@ func run(cmd *cobra.Command, dir string, o options) error {
 		return err
 	}
 	defer v.Close()
-	made, err := v.Tree.Access(&shared, kind.row, o.person, o.lifetime, tree.Options{Now: time.Now(), Random: rand.Reader})
+	options := tree.Options{Now: time.Now(), Random: rand.Reader}
+	var made *tree.Admin
+	if len(o.nodes) == 0 {
+		made, err = v.Tree.Access(&shared, kind.row, o.person, o.lifetime, options)
+	} else {
+		o.nodes = slices.Compact(slices.Sorted(slices.Values(o.nodes)))
+		made, err = v.Tree.AccessTo(&shared, kind.row, o.person, o.nodes, o.lifetime, options)
+	}
 	if err != nil {
 		return err
 	}
+	// Listed before it exists: a certificate that nobody knows of could not be withdrawn.
+	issued := vault.Issued{
+		Serial: made.Serial, User: o.person, Role: o.role, Nodes: o.nodes,
+		Made: options.Now.UTC().Truncate(time.Second), Ends: made.Ends.UTC(),
+	}
+	if err := v.AddIssued(issued); err != nil {
+		return err
+	}
 	text, err := reach.Access{
-		Cluster: shared.ID, Person: o.person, Role: kind.role, Ends: made.Ends,
+		Cluster: shared.ID, Person: o.person, Role: kind.role, Ends: made.Ends, Nodes: o.nodes, Serial: made.Serial,
 		Certificate: made.Certificate, Key: string(made.Key), Authorities: string(made.Authority),
 	}.Encode()
 	if err != nil {
@@ -110,6 +178,11 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if err := vault.WriteFile(o.out, text); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s as %s of cluster %s until %s\n", o.out, o.person, o.role, shared.Name, made.Ends.Format(time.RFC3339))
+	where := ""
+	if len(o.nodes) > 0 {
+		where = " on " + strings.Join(o.nodes, ", ")
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s as %s of cluster %s%s until %s, serial number %s\n",
+		o.out, o.person, o.role, shared.Name, where, made.Ends.Format(time.RFC3339), made.Serial)
 	return nil
 }

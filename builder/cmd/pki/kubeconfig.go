@@ -26,9 +26,18 @@ func KubeconfigCommand() *cobra.Command {
 }
 
 type kubeconfigFlags struct {
-	out, server, user string
-	lifetime          time.Duration
+	out, server, user, group, namespace string
+	lifetime                            time.Duration
 }
+
+// maxKubeconfigLife bounds how long a kubeconfig holds, since Kubernetes cannot take a certificate back.
+const maxKubeconfigLife = 8 * time.Hour
+
+// everything is the group of those who may do everything.
+const everything = "cluster-admin"
+
+// namespaceForm is the name of a namespace (RFC 1123, a DNS label).
+var namespaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // userForm is what stands in the audit log as a person's name.
 var userForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
@@ -38,14 +47,18 @@ func kubeconfigCommand(world outside) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [DIR] -o FILE",
-		Short: "Create a kubeconfig for kubectl, for a Kubernetes administrator",
-		Long: `Kubeconfig makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what
-kubectl needs besides. The certificate comes from the operator's folder (see spore pki); the nodes may be off.
+		Short: "Create a kubeconfig for kubectl, for a person",
+		Long: `Kubeconfig makes a client certificate with a key of its own, for at most eight hours, and writes it to a file
+with what kubectl needs besides. The certificate comes from the operator's folder (see spore pki); the nodes may be off.
 
-The person has every right in the cluster, under the name that --user gives, until the certificate expires: Kubernetes
-cannot revoke a certificate. So choose a short lifetime. Only you can read the file.`,
+With --group, the person may view, edit or admin what is in namespaces: in all of them, or in the one that --namespace
+names. These are the roles of Kubernetes with those names; the masters bind them. Without --group the person has every
+right in the cluster.
+
+The right lasts until the certificate expires: Kubernetes cannot revoke a certificate. So choose a short lifetime. Only
+you can read the file.`,
 		Example: `  spore kubeconfig configs -o admin.kubeconfig
-  spore kubeconfig configs --user anna --lifetime 30m -o anna.kubeconfig
+  spore kubeconfig configs --user anna --group edit --namespace shop --lifetime 30m -o anna.kubeconfig
   spore kubeconfig configs --server https://127.0.0.1:49443 -o local.kubeconfig`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,13 +77,18 @@ cannot revoke a certificate. So choose a short lifetime. Only you can read the f
 	cmd.Flags().StringVarP(&f.out, "output", "o", "kubeconfig", "file to write")
 	cmd.Flags().StringVar(&f.server, "server", "", "URL of the API (default: the control-plane endpoint, else the first control plane)")
 	cmd.Flags().StringVar(&f.user, "user", "kubernetes-admin", "name of the person, for the audit log")
-	cmd.Flags().DurationVar(&f.lifetime, "lifetime", 8*time.Hour, "how long the certificate is valid")
+	cmd.Flags().StringVar(&f.group, "group", everything, "what the person may do: view, edit, admin or cluster-admin")
+	cmd.Flags().StringVar(&f.namespace, "namespace", "", "where the person may do it (default: in all namespaces)")
+	cmd.Flags().DurationVar(&f.lifetime, "lifetime", maxKubeconfigLife, "how long the certificate is valid, at most 8h")
 	return cmd
 }
 
 func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 	if !userForm.MatchString(f.user) {
 		return exit.Usage(fmt.Errorf("the user %q is not a name; write 1 to 64 letters, digits, @, ., _ and -, with a letter or digit first", f.user))
+	}
+	if err := f.check(); err != nil {
+		return exit.Usage(err)
 	}
 	masters := s.cluster.Members["control-plane"]
 	if kubernetes.Of(s.cluster.Services) == nil || len(masters) == 0 {
@@ -91,7 +109,12 @@ func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 	if err != nil {
 		return err
 	}
-	admin, err := s.vault.Tree.Admin(s.cluster, f.user, f.lifetime, o)
+	var admin *tree.Admin
+	if f.group == everything {
+		admin, err = s.vault.Tree.Admin(s.cluster, f.user, f.lifetime, o)
+	} else {
+		admin, err = s.vault.Tree.Member(s.cluster, f.user, kubernetes.PersonGroup(f.group, f.namespace), f.lifetime, o)
+	}
 	if err != nil {
 		return err
 	}
@@ -102,12 +125,41 @@ func (s *session) kubeconfig(cmd *cobra.Command, f kubeconfigFlags) error {
 	if err := vault.WriteFile(f.out, text); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s at %s until %s\n", f.out, f.user, f.server, admin.Ends.Format(time.RFC3339))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s%s at %s until %s\n", f.out, f.user, f.may(), f.server,
+		admin.Ends.Format(time.RFC3339))
 	return nil
 }
 
-// serverNameFor returns the name that kubectl is to look for in the server's certificate, when the one in the URL is not
-// there: a forwarded port has an address of its own.
+// check says what is wrong with the right that is asked for.
+func (f kubeconfigFlags) check() error {
+	switch {
+	case f.group != everything && !kubernetes.IsRight(f.group):
+		return fmt.Errorf("there is no group %.64q; choose view, edit, admin or %s", f.group, everything)
+	case f.namespace != "" && f.group == everything:
+		return fmt.Errorf("%s is for the whole cluster; choose --group view, edit or admin for a namespace", everything)
+	case f.namespace != "" && !namespaceForm.MatchString(f.namespace):
+		return fmt.Errorf("%.64q is not the name of a namespace; write 1 to 63 lower-case letters, digits and -",
+			f.namespace)
+	case f.lifetime > maxKubeconfigLife:
+		return fmt.Errorf("the lifetime %s is out of bounds; choose at most %s, since Kubernetes cannot take a "+
+			"certificate back", f.lifetime, maxKubeconfigLife)
+	}
+	return nil
+}
+
+// may says what the person may do, where that is not everything.
+func (f kubeconfigFlags) may() string {
+	switch {
+	case f.group == everything:
+		return ""
+	case f.namespace == "":
+		return ", who may " + f.group + " all namespaces,"
+	}
+	return ", who may " + f.group + " the namespace " + f.namespace + ","
+}
+
+// serverNameFor returns the name that kubectl is to look for in the server's certificate, when the one in the URL is
+// not there: a forwarded port has an address of its own.
 func serverNameFor(c *facts.Cluster, master *facts.Node, server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -152,6 +204,8 @@ type contextRow struct {
 	Context struct {
 		Cluster string `yaml:"cluster"`
 		User    string `yaml:"user"`
+		// Namespace is where kubectl works when it is not told.
+		Namespace string `yaml:"namespace,omitempty"`
 	} `yaml:"context"`
 }
 
@@ -163,7 +217,7 @@ func newKubeconfig(cluster string, f kubeconfigFlags, serverName string, a *tree
 	user := userRow{Name: f.user}
 	user.User.Certificate, user.User.Key = encode([]byte(a.Certificate)), encode([]byte(a.Key))
 	context := contextRow{Name: k.CurrentContext}
-	context.Context.Cluster, context.Context.User = cluster, f.user
+	context.Context.Cluster, context.Context.User, context.Context.Namespace = cluster, f.user, f.namespace
 	k.Clusters, k.Users, k.Contexts = []clusterRow{row}, []userRow{user}, []contextRow{context}
 	return k
 }

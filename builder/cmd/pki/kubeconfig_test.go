@@ -65,6 +65,31 @@ func TestAKubeconfigForAnHour(t *testing.T) {
 	require.NotContains(t, b.said.String(), "PRIVATE KEY")
 }
 
+func TestAKubeconfigForOneRight(t *testing.T) {
+	b := newBench(t)
+	b.ok("init", "@configs")
+	for _, tt := range []struct {
+		args      []string
+		says      string
+		groups    []string
+		namespace string
+	}{
+		{[]string{"--group", "edit", "--namespace", "shop"}, "anna, who may edit the namespace shop, at https://", []string{"spore:edit:shop"}, "shop"},
+		{[]string{"--group", "view"}, "anna, who may view all namespaces, at https://", []string{"spore:view"}, ""},
+		{[]string{"--group", "cluster-admin"}, "anna at https://", []string{"system:masters"}, ""},
+	} {
+		out := b.ok(append([]string{"kubeconfig", "@configs", "--user", "anna", "-o", "@anna"}, tt.args...)...)
+		require.Contains(t, out, tt.says)
+		k := b.kubeconfig("anna")
+		require.Equal(t, tt.namespace, k.Contexts[0].Context.Namespace)
+		pair, err := tls.X509KeyPair(unpacked(t, k.Users[0].User.Certificate), unpacked(t, k.Users[0].User.Key))
+		require.NoError(t, err)
+		require.Equal(t, tt.groups, pair.Leaf.Subject.Organization)
+		require.Equal(t, "anna", pair.Leaf.Subject.CommonName)
+		require.Equal(t, b.now.Add(8*time.Hour), pair.Leaf.NotAfter, "at most")
+	}
+}
+
 func TestAForwardedPortIsVerifiedByName(t *testing.T) {
 	b := newBench(t)
 	b.ok("init", "@configs")
@@ -85,11 +110,15 @@ func TestWhatIsNoKubeconfig(t *testing.T) {
 	b := newBench(t)
 	b.ok("init", "@configs")
 	for want, args := range map[string][]string{
-		`the server "10.77.0.11" is not a URL of an API`:                      {"--server", "10.77.0.11"},
-		`the server "http://10.77.0.11:6443" is not a URL of an API`:          {"--server", "http://10.77.0.11:6443"},
-		`the user "an na" is not a name`:                                      {"--user", "an na"},
-		"the lifetime 1m0s is out of bounds; choose 5m0s to 8760h0m0s":        {"--lifetime", "1m"},
-		"the lifetime 100000h0m0s is out of bounds; choose 5m0s to 8760h0m0s": {"--lifetime", "100000h"},
+		`the server "10.77.0.11" is not a URL of an API`:               {"--server", "10.77.0.11"},
+		`the server "http://10.77.0.11:6443" is not a URL of an API`:   {"--server", "http://10.77.0.11:6443"},
+		`the user "an na" is not a name`:                               {"--user", "an na"},
+		"the lifetime 1m0s is out of bounds; choose 5m0s to 8760h0m0s": {"--lifetime", "1m"},
+		"the lifetime 8h0m1s is out of bounds; choose at most 8h0m0s":  {"--lifetime", "8h1s"},
+		`there is no group "root"; choose view, edit, admin or`:        {"--group", "root"},
+		"cluster-admin is for the whole cluster":                       {"--namespace", "shop"},
+		`"Shop" is not the name of a namespace`:                        {"--group", "view", "--namespace", "Shop"},
+		`"a:b" is not the name of a namespace`:                         {"--group", "view", "--namespace", "a:b"},
 	} {
 		code, _, errs := b.run(append([]string{"kubeconfig", "@configs", "-o", "@k", "--passphrase-file", "@pass"}, args...)...)
 		require.NotEqual(t, exit.OK, code)

@@ -60,7 +60,8 @@ func (b *bench) read(name string) string {
 	return string(data)
 }
 
-// run runs `spore pki`, or `spore kubeconfig`, and returns its exit code and output; words that begin with @ are paths of the bench.
+// run runs `spore pki`, or `spore kubeconfig`, and returns its exit code and output; words that begin with @ are paths
+// of the bench.
 func (b *bench) run(args ...string) (int, string, string) {
 	world := outside{
 		now: func() time.Time { return b.now }, random: randomSource(b.now), workFactor: b.workFactor,
@@ -161,7 +162,7 @@ func (b *bench) hides(secrets ...string) {
 func TestFromInitToABundleForMQTT(t *testing.T) {
 	b := newBench(t)
 	out := b.ok("init", "@configs")
-	require.Contains(t, out, "configs.pki: 12 authorities, 38 certificates, 35 secrets\nencrypted with the passphrase")
+	require.Contains(t, out, "configs.pki: 12 authorities, 39 certificates, 35 secrets\nencrypted with the passphrase")
 	out = b.ok("bundle", "@configs", "--node", "edge-01", "-o", "@edge-01.bundle")
 	require.Contains(t, out, "bundle 1 of node edge-01\nnot encrypted: everybody who has this file has the node's secrets")
 	st, err := os.Stat(b.path("edge-01.bundle"))

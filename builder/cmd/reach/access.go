@@ -33,6 +33,9 @@ type Access struct {
 	Person string       `json:"person"`
 	Role   nodeapi.Role `json:"role"`
 	Ends   time.Time    `json:"ends"`
+	// Nodes are those that the certificate is limited to, and Serial is its serial number: said here for people, too.
+	Nodes  []string `json:"nodes,omitempty"`
+	Serial string   `json:"serial,omitempty"`
 	// Certificate with its chain, Key and Authorities are PEM.
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
@@ -46,7 +49,7 @@ func (a Access) Encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// ParseAccess reads a file of access. What it says of person, role and end is what the certificate says.
+// ParseAccess reads a file of access. What it says of person, role, end and nodes is what the certificate says.
 func ParseAccess(data []byte) (Access, error) {
 	var a Access
 	if len(data) > maxAccess {
@@ -69,7 +72,11 @@ func ParseAccess(data []byte) (Access, error) {
 	}
 	leaf := pair.Leaf
 	a.Person, a.Role, a.Ends = leaf.Subject.CommonName, "", leaf.NotAfter.UTC()
-	for _, role := range nodeapi.Operators() {
+	a.Serial = nodeapi.Serial(leaf.SerialNumber)
+	if a.Nodes, err = nodeapi.NodesOf(leaf); err != nil {
+		return a, err
+	}
+	for _, role := range nodeapi.Lookers() {
 		if slices.Contains(leaf.Subject.Organization, string(role)) {
 			a.Role = role
 		}

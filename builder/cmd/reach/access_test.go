@@ -64,12 +64,35 @@ func TestWhatIsNoFileOfAccess(t *testing.T) {
 	}
 }
 
+func TestAFileOfAccessSaysWhichNodesItIsFor(t *testing.T) {
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	file := func(e pkix.Extension) []byte {
+		certificate, key, err := ca.Issue(&x509.Certificate{
+			Subject: pkix.Name{CommonName: "anna", Organization: []string{"spore:reader"}}, ExtraExtensions: []pkix.Extension{e},
+		})
+		require.NoError(t, err)
+		text, err := Access{Nodes: []string{"x"}, Certificate: string(certificate), Key: string(key)}.Encode()
+		require.NoError(t, err)
+		return text
+	}
+	limit, err := nodeapi.Limit([]string{"n-2", "n-1"})
+	require.NoError(t, err)
+	a, err := ParseAccess(file(limit))
+	require.NoError(t, err)
+	require.Equal(t, []string{"n-1", "n-2"}, a.Nodes, "whatever else the file says")
+	require.NotEmpty(t, a.Serial)
+	limit.Value = []byte{0x30, 0}
+	_, err = ParseAccess(file(limit))
+	require.ErrorContains(t, err, "1 to 256 nodes")
+}
+
 func FuzzParseAccess(f *testing.F) {
 	f.Add([]byte(`{"kind":"node-access","version":1,"cluster":"c","person":"p","role":"spore:reader","ends":"2027-01-01T00:00:00Z","certificate":"","key":"","authorities":""}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := ParseAccess(data)
 		if err == nil {
-			require.Contains(t, nodeapi.Operators(), a.Role)
+			require.Contains(t, nodeapi.Lookers(), a.Role)
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package reach is how commands ask the nodes of a running cluster: which nodes there are, where they answer, and by which
-// certificate they are asked. It comes from a file that spore access wrote, or is made for the moment from the operator's
-// folder.
+// Package reach is how commands ask the nodes of a running cluster: which nodes there are, where they answer, and by
+// which certificate they are asked. It comes from a file that spore access wrote, or is made for the moment from the
+// operator's folder.
 package reach
 
 import (
@@ -31,8 +31,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// momentary is how long a certificate holds that is made for one command, but for those that go on (a follower of logs): then
-// the command ends with it.
+// momentary is how long a certificate holds that is made for one command, but for those that go on (a follower of
+// logs): then the command ends with it.
 const momentary = 12 * time.Hour
 
 // atOnce is how many nodes are asked at once.
@@ -40,6 +40,14 @@ const atOnce = 32
 
 // PersonForm is what stands in a certificate as a person's name.
 var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
+
+// Kinds are the rows of the table of certificates, by what a person may do.
+var Kinds = map[nodeapi.Role]string{
+	nodeapi.Reader: tree.NodeReader, nodeapi.Operator: tree.NodeOperator, nodeapi.Admin: tree.NodeAdmin,
+}
+
+// RoleName is how people call a role: admin.
+func RoleName(r nodeapi.Role) string { return strings.TrimPrefix(string(r), "spore:") }
 
 // Flags say how nodes are reached.
 type Flags struct {
@@ -50,6 +58,9 @@ type Flags struct {
 	// Nodes are those that are asked; all when there are none. Addresses says where a node is asked, as NODE=HOST or
 	// NODE=HOST:PORT.
 	Nodes, Addresses []string
+	// Everybody keeps the nodes that the certificate is not for: whoever has to know of all asks them, too, and is told
+	// that they refuse.
+	Everybody bool
 	// Timeout bounds what is asked of one node.
 	Timeout time.Duration
 }
@@ -78,7 +89,8 @@ type Cluster struct {
 	Timeout time.Duration
 }
 
-// Open finds the cluster of a configuration folder. need is nodeapi.Admin for what changes nodes, nodeapi.Reader otherwise.
+// Open finds the cluster of a configuration folder. need is nodeapi.Admin for what changes nodes, nodeapi.Reader
+// otherwise.
 func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster, error) {
 	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
@@ -97,9 +109,14 @@ func (f Flags) Open(cmd *cobra.Command, dir string, need nodeapi.Role) (*Cluster
 	if err != nil {
 		return nil, err
 	}
-	identity, err := f.identity(cmd, dir, &shared, need)
+	identity, only, err := f.identity(cmd, dir, &shared, need)
 	if err != nil {
 		return nil, err
+	}
+	if !f.Everybody {
+		if out.Nodes, err = within(out.Nodes, only, len(f.Nodes) > 0); err != nil {
+			return nil, err
+		}
 	}
 	out.Client = nodeapi.Client{
 		Identity:  func() (nodeapi.Identity, error) { return identity, nil },
@@ -123,6 +140,19 @@ func choose(nodes []facts.Node, names []string, dir string) ([]facts.Node, error
 		if _, err := facts.Find(nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
 			return nil, exit.Usage(err)
 		}
+	}
+	return out, nil
+}
+
+// within leaves out the nodes that a certificate does not hold for. Those that were named have to be among them.
+func within(nodes []facts.Node, only []string, named bool) ([]facts.Node, error) {
+	if len(only) == 0 {
+		return nodes, nil
+	}
+	out := slices.DeleteFunc(slices.Clone(nodes), func(n facts.Node) bool { return !slices.Contains(only, n.Name) })
+	if named && len(out) < len(nodes) || len(out) == 0 {
+		return nil, exit.Usage(fmt.Errorf("the certificate is limited to %s; make another one with "+
+			"`spore access --node`", strings.Join(only, ", ")))
 	}
 	return out, nil
 }
@@ -158,8 +188,10 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 	return at, nil
 }
 
-// identity is what the nodes are shown.
-func (f Flags) identity(cmd *cobra.Command, dir string, c *facts.Cluster, need nodeapi.Role) (nodeapi.Identity, error) {
+// identity is what the nodes are shown, and the nodes that it is limited to; nil is none.
+func (f Flags) identity(
+	cmd *cobra.Command, dir string, c *facts.Cluster, need nodeapi.Role,
+) (nodeapi.Identity, []string, error) {
 	clean := filepath.Clean(dir)
 	if f.Access != "" {
 		return f.fromFile(f.Access, c, need)
@@ -168,9 +200,9 @@ func (f Flags) identity(cmd *cobra.Command, dir string, c *facts.Cluster, need n
 	if folder == "" {
 		folder = clean + ".pki"
 		usual := clean + ".access"
-		id, err := f.fromFile(usual, c, need)
+		id, only, err := f.fromFile(usual, c, need)
 		if err == nil {
-			return id, nil
+			return id, only, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%v; taking the operator's folder %s\n", err, folder)
@@ -178,25 +210,23 @@ func (f Flags) identity(cmd *cobra.Command, dir string, c *facts.Cluster, need n
 	}
 	v, err := keys.Open(folder, f.PassphraseFile, f.Identity)
 	if err != nil {
-		return nodeapi.Identity{}, fmt.Errorf("find a certificate to ask the nodes with: %w; or name a file of `spore access` with --access", err)
+		return nodeapi.Identity{}, nil, fmt.Errorf("find a certificate to ask the nodes with: %w; or name a file of "+
+			"`spore access` with --access", err)
 	}
 	defer v.Close()
-	row := tree.NodeReader
-	if need == nodeapi.Admin {
-		row = tree.NodeAdmin
-	}
-	made, err := v.Tree.Access(c, row, Person(), momentary, tree.Options{Now: time.Now(), Random: rand.Reader})
+	made, err := v.Tree.Access(c, Kinds[need], Person(), momentary, tree.Options{Now: time.Now(), Random: rand.Reader})
 	if err != nil {
-		return nodeapi.Identity{}, fmt.Errorf("make a certificate to ask the nodes with: %w", err)
+		return nodeapi.Identity{}, nil, fmt.Errorf("make a certificate to ask the nodes with: %w", err)
 	}
-	return nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}, nil
+	id := nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}
+	return id, nil, nil
 }
 
 // fromFile reads a file of access that is of use here.
-func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodeapi.Identity, error) {
+func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodeapi.Identity, []string, error) {
 	data, err := readFile(path)
 	if err != nil {
-		return nodeapi.Identity{}, err
+		return nodeapi.Identity{}, nil, err
 	}
 	a, err := ParseAccess(data)
 	switch {
@@ -205,13 +235,13 @@ func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodea
 		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
 	case time.Now().After(a.Ends):
 		err = fmt.Errorf("it expired at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
-	case need == nodeapi.Admin && a.Role != nodeapi.Admin:
-		err = errors.New("it is for readers; make one with `spore access --role admin`")
+	case !a.Role.Covers(need):
+		err = fmt.Errorf("it is for the role %s; make one with `spore access --role %s`", RoleName(a.Role), RoleName(need))
 	}
 	if err != nil {
-		return nodeapi.Identity{}, fmt.Errorf("%s: %w", path, err)
+		return nodeapi.Identity{}, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return a.identity(), nil
+	return a.identity(), a.Nodes, nil
 }
 
 // readFile reads a file that is bounded.
@@ -244,8 +274,8 @@ type Answer[T any] struct {
 	Asked, Answered time.Time
 }
 
-// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to. The answers
-// are in the order of the nodes.
+// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to.
+// The answers are in the order of the nodes.
 func Each[T any](ctx context.Context, c *Cluster, ask func(context.Context, facts.Node) (T, error)) []Answer[T] {
 	out := make([]Answer[T], len(c.Nodes))
 	room := make(chan struct{}, atOnce)

@@ -43,7 +43,7 @@ func TestAFileOfAccessMustBeOfUse(t *testing.T) {
 		"a reader who looks":                      {file("ab", "spore:reader", later), nodeapi.Reader, ""},
 		"an administrator who looks":              {file("ab", "spore:admin", later), nodeapi.Reader, ""},
 		"an administrator who changes":            {file("AB", "spore:admin", later), nodeapi.Admin, ""},
-		"a reader who would change":               {file("ab", "spore:reader", later), nodeapi.Admin, "it is for readers"},
+		"a reader who would change":               {file("ab", "spore:reader", later), nodeapi.Admin, "it is for the role reader"},
 		"one whose time is over":                  {file("ab", "spore:admin", time.Now().Add(-time.Minute)), nodeapi.Reader, "it expired at"},
 		"one of another cluster":                  {file("cd", "spore:admin", later), nodeapi.Reader, "it is for the cluster with the id cd"},
 		"a file that is far too large":            {large, nodeapi.Reader, "more than"},
@@ -51,7 +51,7 @@ func TestAFileOfAccessMustBeOfUse(t *testing.T) {
 		"a node's, which is no operator's at all": {file("ab", "spore:nodes", later), nodeapi.Reader, "and not to an operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Flags{}.fromFile(tc.path, c, tc.need)
+			_, _, err := Flags{}.fromFile(tc.path, c, tc.need)
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -59,6 +59,32 @@ func TestAFileOfAccessMustBeOfUse(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
+}
+
+func TestOnlyTheNodesOfTheCertificateAreAsked(t *testing.T) {
+	nodes := []facts.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	for name, tc := range map[string]struct {
+		nodes []facts.Node
+		only  []string
+		named bool
+		want  []string
+		err   string
+	}{
+		"one for all":            {nodes, nil, false, []string{"a", "b", "c"}, ""},
+		"one for some":           {nodes, []string{"c", "a"}, false, []string{"a", "c"}, ""},
+		"one that was named":     {nodes[:1], []string{"a", "c"}, true, []string{"a"}, ""},
+		"one that it is not for": {nodes[:2], []string{"a"}, true, nil, "the certificate is limited to a; make another"},
+		"nodes that are gone":    {nodes, []string{"d"}, false, nil, "the certificate is limited to d"},
+	} {
+		got, err := within(tc.nodes, tc.only, tc.named)
+		if tc.err != "" {
+			require.ErrorContains(t, err, tc.err, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, tc.want, facts.Names(got), name)
+	}
+	require.Equal(t, []string{"a", "b", "c"}, facts.Names(nodes), "the list itself stays as it is")
 }
 
 func TestNodesAreAskedAtOnceAndAnswerInTheirOrder(t *testing.T) {

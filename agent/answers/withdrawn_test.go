@@ -1,0 +1,96 @@
+package answers
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/node"
+	"spore/agent/nodetest"
+	"spore/cluster/facts"
+	"spore/pki"
+	"spore/storage/atomicfile"
+	"spore/wire/nodeapi"
+)
+
+// withdraw has the machine's configuration withdraw certificates, as one does that is taken at once.
+func withdraw(t *testing.T, m *node.Machine, serials ...string) {
+	t.Helper()
+	c, err := m.Part.Cluster()
+	require.NoError(t, err)
+	c.Withdrawn = serials
+	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
+}
+
+func TestTheCertificatesThatAreWithdrawnAreReadAgain(t *testing.T) {
+	m := nodetest.Brokers(t, "127.0.0.1")["kafka-1"]
+	said := 0
+	w := &withdrawals{part: m.Part, say: func(string) { said++ }}
+	require.Empty(t, w.now())
+	withdraw(t, m, "4f", "5f")
+	require.Equal(t, map[string]bool{"4f": true, "5f": true}, w.now())
+	file := filepath.Join(m.Part.Dir, facts.ClusterFile)
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(file))
+	require.Len(t, w.now(), 2, "it is being replaced")
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o644))
+	require.Len(t, w.now(), 2, "what was known is refused all the same")
+	require.Len(t, w.now(), 2)
+	require.Equal(t, 1, said, "it is said once")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, good, 0o644))
+	require.Len(t, w.now(), 2)
+	withdraw(t, m)
+	require.Empty(t, w.now(), "a configuration takes it back")
+}
+
+func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
+	machines, c, tree := nodetest.BrokersWithKeys(t, "127.0.0.1")
+	m := machines["kafka-1"]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer nodetest.Serve(t, m, func(ctx context.Context, m *node.Machine) error { return ServeOn(ctx, m, l) })()
+	reader, other := operator(t, c, tree, pki.NodeReader), operator(t, c, tree, pki.NodeReader)
+	for _, c := range []*nodeapi.Client{reader, other} {
+		c.Addresses = func(string) ([]string, error) { return []string{l.Addr().String()}, nil }
+	}
+	health := nodeapi.Request{Path: nodeapi.HealthPath}
+	_, err = reader.Read(t.Context(), "kafka-1", health, 1<<20)
+	require.NoError(t, err)
+	visit, err := reader.Visit("kafka-1")
+	require.NoError(t, err)
+	_, err = visit.Read(t.Context(), health, 1<<20)
+	require.NoError(t, err)
+
+	id, err := reader.Identity()
+	require.NoError(t, err)
+	withdraw(t, m, serial(t, id))
+	_, err = reader.Read(t.Context(), "kafka-1", health, 1<<20)
+	require.ErrorContains(t, err, "no answer: ", "the next call")
+	_, err = visit.Read(t.Context(), health, 1<<20)
+	require.Error(t, err, "the connection that was open")
+	_, err = other.Read(t.Context(), "kafka-1", health, 1<<20)
+	require.NoError(t, err)
+
+	// Whoever follows a log sees the end of it.
+	journalctl := nodeapi.Request{Path: nodeapi.LogsPath, Query: url.Values{"unit": {"kafka.service"}, "follow": {"true"}}}
+	body, err := other.Ask(t.Context(), "kafka-1", journalctl)
+	if err != nil {
+		t.Skip("this machine has no journal: " + err.Error())
+	}
+	defer body.Close()
+	id, err = other.Identity()
+	require.NoError(t, err)
+	withdraw(t, m, serial(t, id))
+	begun := time.Now()
+	_, _ = io.Copy(io.Discard, body)
+	require.Less(t, time.Since(begun), 10*time.Second)
+}

@@ -1,0 +1,50 @@
+package nodeapi
+
+// Lookers may look at a node: its status, health, journal, processes and disks.
+func Lookers() []Role { return []Role{Reader, Operator, Admin} }
+
+// Hands may also do what is undone by itself or by another call: restart, drain, capture, collect.
+func Hands() []Role { return []Role{Operator, Admin} }
+
+// Owners may do everything: give nodes another configuration, reset, restore, remove.
+func Owners() []Role { return []Role{Admin} }
+
+// Covers tells whether a certificate of the role may do what asks for another one: an administrator may do what an
+// operator may, and an operator what a reader may. A node's certificate covers its own role alone.
+func (r Role) Covers(need Role) bool {
+	if r == need {
+		return true
+	}
+	switch need {
+	case Reader:
+		return r == Operator || r == Admin
+	case Operator:
+		return r == Admin
+	}
+	return false
+}
+
+// Least is the role of the least right among some of people's; it is what a message asks for. It is empty where no
+// person may.
+func Least(who []Role) Role {
+	for _, r := range []Role{Reader, Operator, Admin} {
+		for _, may := range who {
+			if may == r {
+				return r
+			}
+		}
+	}
+	return ""
+}
+
+// Widest is the role of the most rights among some; a node's where there is no other.
+func Widest(roles []Role) Role {
+	for _, r := range []Role{Admin, Operator, Reader, Node} {
+		for _, has := range roles {
+			if has == r {
+				return r
+			}
+		}
+	}
+	return ""
+}
