@@ -19,11 +19,13 @@ var (
 const (
 	// maxPodsPerNode is beyond what kubelets are run with.
 	maxPodsPerNode = 500
-	// maxServiceBits bounds a service network: kube-apiserver refuses more (maxCIDRBits in cmd/kube-apiserver/app/options).
+	// maxServiceBits bounds a service network: kube-apiserver refuses more (maxCIDRBits in
+	// cmd/kube-apiserver/app/options).
 	maxServiceBits = 20
 	// minServiceBits leaves room for the tenth address, which is the cluster's DNS server.
 	minServiceBits = 4
-	// minSnapshotEvery is beyond what masters take to fetch a snapshot from each other, in minutes; maxSnapshotEvery is a week.
+	// minSnapshotEvery is beyond what masters take to fetch a snapshot from each other, in minutes; maxSnapshotEvery is a
+	// week.
 	minSnapshotEvery, maxSnapshotEvery = 10, 7 * 24 * 60
 	// maxSnapshotKeep and maxSnapshotDays bound how many files there are.
 	maxSnapshotKeep, maxSnapshotDays = 1000, 366
@@ -54,6 +56,7 @@ func checkSettings(k *check.Checker, file check.File) {
 	}
 	checkSnapshots(k, file, s)
 	checkServiceDomain(k, file, s)
+	checkOIDC(k, file, s)
 	checkContainerImages(k, file, s)
 	checkNodes(k)
 	checkNetworks(k, s)

@@ -6,19 +6,26 @@ import "spore/cluster/spec"
 type Settings struct {
 	// Version is the release line, v1.36, when a change of it is to be an error; an image carries one line.
 	Version string `yaml:"version,omitempty" json:"version,omitempty"`
-	// SlowMachine lengthens etcd's heartbeats, leases, probes and time limits by this factor, for slow hardware or emulation; 1 when 0, at most 20.
+	// SlowMachine lengthens etcd's heartbeats, leases, probes and time limits by this factor, for slow hardware or
+	// emulation; 1 when 0, at most 20.
 	SlowMachine int `yaml:"slowMachine,omitempty" json:"slowMachine,omitempty"`
 	// DNSDomain is the DNS domain of Kubernetes services; cluster.local when empty. Do not change it later.
 	DNSDomain string `yaml:"dnsDomain,omitempty" json:"dnsDomain,omitempty"`
 	// MaxPods is the most pods that a node runs; 110 when 0.
 	MaxPods int `yaml:"maxPods,omitempty" json:"maxPods,omitempty"`
-	// PodSecurity is the Pod Security Standard that namespaces without labels enforce: privileged, baseline (default) or restricted.
+	// PodSecurity is the Pod Security Standard that namespaces without labels enforce: privileged, baseline (default) or
+	// restricted.
 	PodSecurity string `yaml:"podSecurity,omitempty" json:"podSecurity,omitempty"`
-	// Audit is how much of each request that changes something is logged: none, metadata (default) or request, which adds bodies but those of secrets.
+	// Audit is how much of each request that changes something is logged: none, metadata (default) or request, which adds
+	// bodies but those of secrets.
 	Audit string `yaml:"audit,omitempty" json:"audit,omitempty"`
 	// Snapshots says when the database of the cluster is saved, and how much of that is kept; never nothing.
 	Snapshots *Snapshots `yaml:"snapshots,omitempty" json:"snapshots,omitempty"`
-	// Images lists container images that are laid into the image: OCI archives as paths in the configuration folder that end in .tar, or references NAME:TAG@sha256:DIGEST that the build pulls.
+	// OIDC has the API server take people's tokens of an issuer as Kubernetes knows them (oidc); without it, certificates
+	// alone say who people are.
+	OIDC *OIDC `yaml:"oidc,omitempty" json:"oidc,omitempty"`
+	// Images lists container images that are laid into the image: OCI archives as paths in the configuration folder that
+	// end in .tar, or references NAME:TAG@sha256:DIGEST that the build pulls.
 	Images []string `yaml:"images,omitempty" json:"images,omitempty"`
 }
 
@@ -30,6 +37,25 @@ type Snapshots struct {
 	Keep int `yaml:"keep,omitempty" json:"keep,omitempty"`
 	// Days is of how many days the last one is kept besides; 7 when 0, none when -1.
 	Days int `yaml:"days,omitempty" json:"days,omitempty"`
+}
+
+// OIDC is an issuer of tokens, and what of them says who somebody is.
+type OIDC struct {
+	// Issuer is the issuer's https address, exactly as its tokens have it (iss).
+	Issuer string `yaml:"issuer" json:"issuer"`
+	// ClientID is for whom the tokens have to be (aud).
+	ClientID string `yaml:"clientID" json:"clientID"`
+	// UsernameClaim is the claim with the person's name; sub when empty. A claim email counts only where the issuer has
+	// verified it.
+	UsernameClaim string `yaml:"usernameClaim,omitempty" json:"usernameClaim,omitempty"`
+	// GroupsClaim is the claim with the person's groups; without it, people have none.
+	GroupsClaim string `yaml:"groupsClaim,omitempty" json:"groupsClaim,omitempty"`
+	// Prefix is put before names and groups, so that the issuer can give nobody a name of Kubernetes' own or of Spore's;
+	// "oidc:" when empty.
+	Prefix string `yaml:"prefix,omitempty" json:"prefix,omitempty"`
+	// CertificateAuthority holds, as PEM, the certificates that the issuer's is verified with; those of the image when
+	// empty.
+	CertificateAuthority string `yaml:"certificateAuthority,omitempty" json:"certificateAuthority,omitempty"`
 }
 
 // Service is the name of the service.
@@ -102,6 +128,32 @@ func (s *Settings) AuditLevel() string {
 		return AuditMetadata
 	}
 	return s.Audit
+}
+
+// Defaults of OIDC.
+const (
+	defaultUsernameClaim = "sub"
+	defaultOIDCPrefix    = "oidc:"
+)
+
+// People is the issuer with the defaults filled in; nil without one.
+func (s *Settings) People() *OIDC {
+	if s == nil || s.OIDC == nil {
+		return nil
+	}
+	out := *s.OIDC
+	if out.UsernameClaim == "" {
+		out.UsernameClaim = defaultUsernameClaim
+	}
+	if out.Prefix == "" {
+		out.Prefix = defaultOIDCPrefix
+	}
+	return &out
+}
+
+// ServiceAccountIssuer is the issuer of the tokens of service accounts.
+func (s *Settings) ServiceAccountIssuer() string {
+	return "https://kubernetes.default.svc." + s.ServiceDomain()
 }
 
 // Defaults of Snapshots.

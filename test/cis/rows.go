@@ -176,7 +176,7 @@ var kubelet = []row{
 
 var access = []row{
 	{id: "5.1.1", text: "cluster-admin is given to few", judge: noBindingTo("cluster-admin"), seen: "none of our bindings names it"},
-	{id: "5.1.2", text: "few may read Secrets", judge: nobodyMay("", "secrets", "get", "list", "watch"), seen: "none of our roles allows it; kubelets get those of their own pods by the Node authorizer"},
+	{id: "5.1.2", text: "few may read Secrets", judge: nobodyMay("", "secrets", "get", "list", "watch"), seen: "none of our roles allows it but to people with a certificate for `edit` or `admin`; kubelets get those of their own pods by the Node authorizer"},
 	{id: "5.1.3", text: "roles name what they allow", judge: noWildcards, seen: "none of our roles has a `*`"},
 	{id: "5.1.4", text: "few may make pods", judge: nobodyMay("", "pods", "create"), seen: "none of our roles allows it"},
 	{id: "5.1.5", text: "default service accounts are given no tokens", judge: defaultAccountsHaveNoTokens,

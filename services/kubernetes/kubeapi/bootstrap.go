@@ -1,6 +1,6 @@
 // Package kubeapi gives a cluster, through the API of its masters, what it needs before its first pod, and keeps it so:
-// roles of the programs that are no pods, cluster DNS, network and storage objects, labels and taints of the nodes; and it
-// approves the certificates that kubelets ask for, when they fit cluster.yaml.
+// roles of the programs that are no pods, cluster DNS, network and storage objects, labels and taints of the nodes; and
+// it approves the certificates that kubelets ask for, when they fit cluster.yaml.
 //
 // It speaks to the API by net/http: server-side apply, lists, watches. It makes no pod and runs none.
 //
@@ -59,8 +59,8 @@ type bootstrap struct {
 	changed int
 }
 
-// Run applies everything whenever the API server is there (again), and works in between, until the context ends. It returns
-// an error when the configuration is wrong; whatever the API server says is tried again.
+// Run applies everything whenever the API server is there (again), and works in between, until the context ends. It
+// returns an error when the configuration is wrong; whatever the API server says is tried again.
 func Run(ctx context.Context, o Options) error {
 	b := &bootstrap{Options: o, known: KnownNodes(o.Nodes), servers: dnsServers(o.Cluster, o.Nodes), said: map[string]bool{}, pause: pause}
 	var err error
@@ -99,7 +99,7 @@ func (b *bootstrap) session(ctx context.Context) error {
 	return err
 }
 
-// keep applies everything, and follows the nodes from then on.
+// keep applies everything, and follows the nodes and the namespaces from then on.
 func (b *bootstrap) keep(ctx context.Context) error {
 	if err := b.applyAll(ctx); err != nil {
 		return err
@@ -109,8 +109,17 @@ func (b *bootstrap) keep(ctx context.Context) error {
 	}
 	b.pause = pause
 	b.Applied()
-	b.Status("everything is applied; approves certificates of kubelets and keeps labels and taints of nodes")
-	return b.followNodes(ctx)
+	b.Status("everything is applied; approves certificates of kubelets, keeps labels and taints of nodes, and binds " +
+		"people's rights in namespaces")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lost := make(chan error, 2)
+	go func() { lost <- b.followNamespaces(ctx) }()
+	go func() { lost <- b.followNodes(ctx) }()
+	err := <-lost
+	cancel()
+	<-lost
+	return err
 }
 
 // await waits for the API server to say that it is ready.
@@ -176,8 +185,8 @@ func (b *bootstrap) applyAll(ctx context.Context) error {
 // defaultAccount is there when the controllers work: one of them makes it, and none begins before all are made.
 const defaultAccount = "/api/v1/namespaces/kube-system/serviceaccounts/default"
 
-// letKubeletsAsk lets kubelets ask for certificates when there is somebody who signs them. Before, their programs would ask the
-// API server without end while kube-controller-manager makes its controllers through it, one after the other.
+// letKubeletsAsk lets kubelets ask for certificates when there is somebody who signs them. Before, their programs would
+// ask the API server without end while kube-controller-manager makes its controllers through it, one after the other.
 func (b *bootstrap) letKubeletsAsk(ctx context.Context) error {
 	for {
 		err := b.Client.get(ctx, defaultAccount, nil)

@@ -21,8 +21,8 @@ type applied struct {
 	theirs bool
 }
 
-// objects are what a cluster has before its first pod, in the order in which they are applied. What needs Calico's kinds is
-// in calicoObjects.
+// objects are what a cluster has before its first pod, in the order in which they are applied. What needs Calico's
+// kinds is in calicoObjects.
 func objects(c *facts.Cluster) ([]applied, error) {
 	service, err := dnsServiceObject(c)
 	if err != nil {
@@ -47,14 +47,15 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		// Another default that a person chooses is left alone.
 		{object: storageClass(!provisions(c)), theirs: true},
 	}
+	out = append(out, peopleBindings()...)
 	if provisions(c) || shares(c) {
 		out = append(out, volumeObjects(c)...)
 	}
 	return out, nil
 }
 
-// kubeletsMayAsk lets a kubelet with the certificate of its bundle ask for one of its own. Approving is Known.Decide's alone: no
-// role lets kube-controller-manager do it. kubernetes-api.service of every node waits for this right.
+// kubeletsMayAsk lets a kubelet with the certificate of its bundle ask for one of its own. Approving is Known.Decide's
+// alone: no role lets kube-controller-manager do it. kubernetes-api.service of every node waits for this right.
 func kubeletsMayAsk() applied {
 	return applied{object: binding("spore:kubelet-bootstrap", "system:node-bootstrapper", "Group", bootstrapGroup)}
 }
@@ -139,8 +140,9 @@ func ownNodeBinding() Object {
 	}
 }
 
-// calicoNodeRules are upstream's for Calico v3.31 on this datastore (charts/calico, calico-node-rbac.yaml), without those for
-// what is not done here: pools and BGP are not made by nodes, the plugin has no service account, and nothing is migrated.
+// calicoNodeRules are upstream's for Calico v3.31 on this datastore (charts/calico, calico-node-rbac.yaml), without
+// those for what is not done here: pools and BGP are not made by nodes, the plugin has no service account, and nothing
+// is migrated.
 func calicoNodeRules() []any {
 	return []any{
 		rule("", []string{"pods", "nodes", "namespaces", "serviceaccounts"}, "get", "list", "watch"),
@@ -176,8 +178,8 @@ func calicoCNIRules() []any {
 	}
 }
 
-// calicoControllersRules are those of upstream's (charts/calico, calico-kube-controllers-rbac.yaml) that the collection of
-// addresses uses: it makes none of what it takes back, and the rest is for controllers that are not run.
+// calicoControllersRules are those of upstream's (charts/calico, calico-kube-controllers-rbac.yaml) that the collection
+// of addresses uses: it makes none of what it takes back, and the rest is for controllers that are not run.
 func calicoControllersRules() []any {
 	return []any{
 		rule("", []string{"nodes", "pods"}, "get", "list", "watch"),
@@ -264,7 +266,8 @@ func hasRole(n facts.Node, role string) bool {
 	return false
 }
 
-// dnsSlice is where the DNS Service leads to. When no node is known to be ready all servers are tried: they need no kubelet.
+// dnsSlice is where the DNS Service leads to. When no node is known to be ready all servers are tried: they need no
+// kubelet.
 func dnsSlice(servers []server) Object {
 	some := false
 	family := "IPv4"
@@ -294,8 +297,8 @@ func dnsSlice(servers []server) Object {
 	}
 }
 
-// storageClass is for volumes that a person has made on the disks of nodes, which nothing makes by itself. It is the default
-// for claims that name none where Ceph makes no volumes.
+// storageClass is for volumes that a person has made on the disks of nodes, which nothing makes by itself. It is the
+// default for claims that name none where Ceph makes no volumes.
 func storageClass(usual bool) Object {
 	return Object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",

@@ -43,7 +43,7 @@ func kubeAPIServer(in rendering.Input) (map[string]rendering.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	authentication, err := rendering.JSON(authenticationConfig(), 0o644)
+	authentication, err := rendering.JSON(authenticationConfig(k.People()), 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func kubeAPIServer(in rendering.Input) (map[string]rendering.File, error) {
 		"--proxy-client-cert-file=" + in.SecretPath("front-proxy-client-certificate"),
 		"--proxy-client-key-file=" + in.SecretPath("front-proxy-client-key"),
 
-		"--service-account-issuer=" + serviceAccountIssuer(k),
+		"--service-account-issuer=" + k.ServiceAccountIssuer(),
 		"--service-account-key-file=" + pkiFile("service-account.pub"),
 		"--service-account-signing-key-file=" + in.SecretPath("service-account-key"),
 		"--service-account-extend-token-expiration=false",
@@ -103,24 +103,36 @@ func kubeAPIServer(in rendering.Input) (map[string]rendering.File, error) {
 	}, nil
 }
 
-func serviceAccountIssuer(k *kubernetes.Settings) string {
-	return "https://kubernetes.default.svc." + k.ServiceDomain()
-}
-
-// authenticationConfig lets whoever has no name ask for the health and for nothing else.
-func authenticationConfig() map[string]any {
+// authenticationConfig lets whoever has no name ask for the health and for nothing else, and people come with tokens of
+// their issuer. Who they are begins with the prefix: what certificates alone give, no issuer gives.
+func authenticationConfig(o *kubernetes.OIDC) map[string]any {
 	var paths []any
 	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
 		paths = append(paths, map[string]any{"path": p})
 	}
-	return map[string]any{
+	out := map[string]any{
 		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
 		"anonymous": map[string]any{"enabled": true, "conditions": paths},
 	}
+	if o == nil {
+		return out
+	}
+	issuer := map[string]any{"url": o.Issuer, "audiences": []string{o.ClientID}}
+	if o.CertificateAuthority != "" {
+		issuer["certificateAuthority"] = o.CertificateAuthority
+	}
+	mappings := map[string]any{"username": map[string]any{"claim": o.UsernameClaim, "prefix": o.Prefix}}
+	if o.GroupsClaim != "" {
+		mappings["groups"] = map[string]any{"claim": o.GroupsClaim, "prefix": o.Prefix}
+	}
+	// The API server takes an empty claim for a name. The prefix has no character that ends a text of CEL.
+	named := map[string]any{"expression": "user.username != '" + o.Prefix + "'", "message": "the token has no name"}
+	out["jwt"] = []any{map[string]any{"issuer": issuer, "claimMappings": mappings, "userValidationRules": []any{named}}}
+	return out
 }
 
-// encryptionConfig has no provider "identity": etcd never held a Secret that was not encrypted, and one that is put there
-// by another way is not read.
+// encryptionConfig has no provider "identity": etcd never held a Secret that was not encrypted, and one that is put
+// there by another way is not read.
 func encryptionConfig(in rendering.Input) (rendering.File, error) {
 	secret, err := in.Secret("etcd-encryption-key")
 	if err != nil {
@@ -139,8 +151,8 @@ func encryptionConfig(in rendering.Input) (rendering.File, error) {
 	}, 0o600)
 }
 
-// admissionConfig gives namespaces without labels of their own the cluster's level of pod security, and bounds events, by
-// which any pod could fill etcd.
+// admissionConfig gives namespaces without labels of their own the cluster's level of pod security, and bounds events,
+// by which any pod could fill etcd.
 func admissionConfig(level string) map[string]any {
 	return map[string]any{
 		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
@@ -164,8 +176,8 @@ func admissionConfig(level string) map[string]any {
 	}
 }
 
-// auditPolicy leaves out what the cluster's own programs do all the time. The content of Secrets, ConfigMaps and tokens is
-// never logged.
+// auditPolicy leaves out what the cluster's own programs do all the time. The content of Secrets, ConfigMaps and tokens
+// is never logged.
 func auditPolicy(level string) map[string]any {
 	names := map[string]string{kubernetes.AuditMetadata: "Metadata", kubernetes.AuditRequest: "Request", kubernetes.AuditNone: "None"}
 	const core = ""
