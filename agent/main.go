@@ -34,12 +34,15 @@ import (
 	"spore/agent/status"
 	"spore/agent/timeserver"
 	"spore/agent/trial"
+	"spore/agent/verbs"
+	verblist "spore/agent/verbs/list"
 	"spore/agent/volume"
 	"spore/services"
 	cephunit "spore/services/ceph/unit"
 	kafkaunit "spore/services/kafka/unit"
 	etcdunit "spore/services/kubernetes/etcd/unit"
 	kubernetesunit "spore/services/kubernetes/unit"
+	"spore/wire/nodeapi"
 )
 
 // done is what an operator is told who gave up or took over something.
@@ -85,12 +88,12 @@ func table(m *node.Machine) command.Table {
 			About:   "prepare the disks that the node's file gives to a service",
 			Example: "spore-agent disks osd",
 			Read: func(a *command.Args) command.Run {
-				words := a.Words(datadisk.Kafka+"|"+datadisk.OSD, 1, 1)
+				words := a.Words(datadisk.Kafka+"|"+datadisk.OSD+"|ROLE", 1, 1)
 				return func(ctx context.Context) error {
-					if use := (*words)[0]; use == datadisk.Kafka || use == datadisk.OSD {
-						return disks.Prepare(ctx, m, use)
+					if use := (*words)[0]; use == datadisk.State {
+						return command.Wrongly("no service with disks is called %q", use)
 					}
-					return command.Wrongly("no service with disks is called %q", (*words)[0])
+					return disks.Prepare(ctx, m, (*words)[0])
 				}
 			},
 		},
@@ -143,6 +146,23 @@ func table(m *node.Machine) command.Table {
 			Read: plain(m, func(_ context.Context, m *node.Machine) error {
 				return bundle.Sign(m, os.Stdin, os.Stdout)
 			}),
+		},
+		{
+			Name:    "verb",
+			About:   "carry out what a person asks the node to do, on standard input; for a unit of the API",
+			Example: "spore-agent verb look",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words(string(nodeapi.Looks)+"|"+string(nodeapi.Acts), 1, 1)
+				return func(ctx context.Context) error {
+					kind := nodeapi.Kind((*words)[0])
+					if kind != nodeapi.Looks && kind != nodeapi.Acts {
+						return command.Wrongly("no kind of verbs is called %q", (*words)[0])
+					}
+					// Go ends a program that writes to a caller who has gone (os/signal), in the middle of what it does.
+					signal.Ignore(syscall.SIGPIPE)
+					return verbs.Serve(ctx, m, kind, verblist.Handlers(), os.Stdin, os.Stdout)
+				}
+			},
 		},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
 		{
@@ -248,7 +268,7 @@ func table(m *node.Machine) command.Table {
 		},
 		{
 			Name:  "loader",
-			About: "try the boot loader that an update brought at the next start, or stay with one that was tried",
+			About: "keep boot loader and boot options in order; try the loader that an update brought at the next start",
 			Read:  plain(m, loader.Run),
 		},
 		{

@@ -19,7 +19,7 @@ func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 	for _, line := range []string{
 		"", "nonsense", "detect --x", "detect x", "probe x", "run x", "bundle x", "bundle --ask x", "status -x", "status x", "enroll x", "renew x", "sign x", "api x", "time x", "trial x",
 		"revoke x", "images x", "state x", "state adopt", "state adopt /dev/sda", "state adopt /dev/sda 1 2", "mount x", "osd", "osd 1 2",
-		"disks", "disks state", "disks kafka x", "disks reset", "disks reset /dev/vdb",
+		"disks", "disks state", "disks kafka x", "disks reset /dev/vdb",
 		"reset", "reset S1", "reset --disk", "reset --disk /dev/sda", "reset --disk S1 x", "reset --disks S1",
 		"install", "install A B", "install --unattended A", "install --unattended --erase-state A", "install --unattended --node a", "install --what", "install /dev/sda",
 		"stage-config", "stage-config a b", "stage-config --spool a", "stage-config --reboot",

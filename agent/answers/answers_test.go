@@ -3,6 +3,7 @@ package answers
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"net/url"
 	"os"
@@ -35,6 +36,14 @@ func operator(t *testing.T, c *facts.Cluster, tree *pki.Tree, row string) *nodea
 		},
 		Addresses: func(string) ([]string, error) { return []string{"10.77.0.11"}, nil },
 	}
+}
+
+// serial is the serial number of an identity's certificate.
+func serial(t *testing.T, id nodeapi.Identity) string {
+	t.Helper()
+	pair, err := tls.X509KeyPair(id.Certificate, id.Key)
+	require.NoError(t, err)
+	return nodeapi.Serial(pair.Leaf.SerialNumber)
 }
 
 func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
@@ -109,7 +118,7 @@ func TestANodeTellsItsOperatorHowItIs(t *testing.T) {
 		said(`, which is refused: POST /v1/update is for certificates of spore:admin`)
 		own := machines["kafka-2"].Client()
 		_, err = read(&own, nodeapi.StatusPath)
-		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader")
+		require.ErrorContains(t, err, "is for certificates of spore:admin or spore:operator or spore:reader")
 		_, err = read(admin, nodeapi.FormationPath+"kafka")
 		require.ErrorContains(t, err, "is for certificates of spore:nodes")
 	})

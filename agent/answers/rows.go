@@ -42,7 +42,7 @@ const maxFollowers = 8
 
 // statusRow answers with the last status line, as it is.
 func statusRow(m *node.Machine) api.Row {
-	return api.Row{Method: http.MethodGet, Path: nodeapi.StatusPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
+	return api.Row{Method: http.MethodGet, Path: nodeapi.StatusPath, Who: nodeapi.Lookers(), Handle: func(w http.ResponseWriter, _ *http.Request, _ nodeapi.Caller) {
 		data, err := atomicfile.ReadLimited(m.Root.At(paths.Status), nodeapi.MaxStatus)
 		if err != nil {
 			http.Error(w, status.Missing(err).Error(), http.StatusServiceUnavailable)
@@ -57,14 +57,14 @@ func statusRow(m *node.Machine) api.Row {
 func logsRow(m *node.Machine) api.Row {
 	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
 	return api.Row{
-		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Operators(), AtOnce: maxFollowers, Traced: true,
+		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Lookers(), AtOnce: maxFollowers, Traced: true,
 		Handle: api.Plain(reader),
 	}
 }
 
 // healthRow answers how the node is.
 func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
-	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Operators(), Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
+	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Lookers(), Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
 		data, err := json.Marshal(health.Of(healthInput(r.Context(), m, c, n)))
 		if err != nil {
 			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
@@ -121,7 +121,7 @@ func ownRoles(ctx context.Context, m *node.Machine, c *facts.Cluster, line statu
 	for _, name := range line.Roles {
 		of, _ := services.Of(c).Own(name)
 		if d, ok := of.(*role.Definition); ok {
-			own, out = append(own, d), append(out, health.OwnRole{Name: name, Units: d.Units})
+			own, out = append(own, d), append(out, health.OwnRole{Name: name, Units: d.Units, Triggered: d.Triggered()})
 		}
 	}
 	var asking sync.WaitGroup

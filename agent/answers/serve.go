@@ -1,12 +1,13 @@
 // Package answers is what the node's API answers to other nodes and to operators: status, health, the journal,
-// snapshots of etcd, the state of certificates and of quorums, and a place to leave a bundle or an update. It
-// runs without privileges. Package api is the server.
+// snapshots of etcd, the state of certificates and of quorums, tests of roles, and a place to leave a bundle or an
+// update. It runs without privileges. Package api is the server.
 package answers
 
 import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
@@ -14,23 +15,40 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/formation/quorum"
 	"spore/agent/node"
+	"spore/agent/roletests"
+	"spore/agent/trail"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
 )
 
 // rows is the table of what the node answers to other nodes and to operators.
-func rows(m *node.Machine, c *facts.Cluster, n *facts.Node) []api.Row {
-	return append(bundle.Rows(m, c, n),
+func rows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []api.Row {
+	out := slices.Concat(bundleRows(m, c, n, k), verbRows(m, k), trailRows(m, k))
+	return append(out,
 		quorum.Row(m, c, n),
+		memberRow(m, c, n),
 		snapshotsRow(m, c, ""),
 		snapshotsRow(m, c, "/{name}"),
+		recorded(k, "snapshot", bringSnapshotRow(m, c, n)),
 		statusRow(m),
 		logsRow(m),
 		healthRow(m, c, n),
-		updateRow(m),
-		backRow(m),
+		recorded(k, "update", updateRow(m)),
+		recorded(k, "back", backRow(m)),
 		piecesRow(m),
+		recorded(k, "role-tests", roletests.Row(c, n, m.Root.At)),
 	)
+}
+
+// bundleRows are what the node answers of renewal, with a record of each bundle that the operator sends.
+func bundleRows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []api.Row {
+	out := bundle.Rows(m, c, n)
+	for i, r := range out {
+		if r.Path == nodeapi.BundlePath {
+			out[i] = recorded(k, "bundle", r)
+		}
+	}
+	return out
 }
 
 // Serve answers other nodes and operators until it is stopped.
@@ -52,7 +70,17 @@ func ServeOn(ctx context.Context, m *node.Machine, l net.Listener) error {
 	if _, err := m.OwnIdentity(); err != nil {
 		return err
 	}
-	server := api.Server{Rows: rows(m, c, n), Now: m.Now, Say: m.Say, Identity: m.OwnIdentity}
+	keeper := newKeeper(m, c, n)
+	if err := keeper.Open(); err != nil { // The node is to be repaired by its API, whatever its disk is like.
+		m.Say(err.Error())
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go keeper.Run(ctx)
+	gone := &withdrawals{part: m.Part, say: m.Say}
+	server := api.Server{
+		Rows: rows(m, c, n, keeper), Node: n.Name, Withdrawn: gone.now, Now: m.Now, Say: m.Say, Identity: m.OwnIdentity,
+	}
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS=answering other nodes and the operator"); err != nil {
 		m.Say(err.Error())
 	}

@@ -36,15 +36,25 @@ const (
 	OSDs = "/run/ceph-osd"
 	// Secrets holds a directory for each program, and in it one file for each secret that it is given; for root alone.
 	Secrets = "/run/spore/secrets"
-	// Live holds, for each program that reads its certificates again while it runs, those and their keys: a link to a directory
-	// that is replaced as a whole.
+	// Live holds, for each program that reads its certificates again while it runs, those and their keys: a link to a
+	// directory that is replaced as a whole.
 	Live = "/run/spore/live"
-	// Trust holds whom the node trusts: the public half of the cluster's keys, from the image or the bundle, whichever is newer.
+	// Trust holds whom the node trusts: the public half of the cluster's keys, from the image or the bundle, whichever is
+	// newer.
 	Trust = "/run/spore/trust"
 	// Inbox is where spore-api leaves a bundle that the operator sent, for root to take.
 	Inbox = "/run/spore/inbox"
 	// Signer is the socket of what signs other nodes' certificates, on masters.
 	Signer = "/run/spore/signer.sock"
+	// LookSocket and ActSocket are where the API's server hands over what a person asks the node to do (package verbs).
+	LookSocket = "/run/spore/look.sock"
+	ActSocket  = "/run/spore/act.sock"
+	// Acts holds a file for each family of verbs, which is locked while one of them is carried out (package verbs).
+	Acts = "/run/spore/acts"
+	// Leaving is touched by this node before it takes itself out of its quorums for a while (package majority).
+	Leaving = "/run/spore/leaving"
+	// Trail holds the records of calls that had this node, or another one, change something (package trail).
+	Trail = "/var/lib/spore-api/trail"
 	// Renewal says how far the node is with renewing its certificates (JSON, package renewal).
 	Renewal = "/run/spore/renewal/state.json"
 	// Bundle is the directory of what became of the node's bundle.
@@ -78,8 +88,8 @@ const (
 	Formation = "/var/lib/spore/formation"
 	// HostKey is systemd's key of this machine (systemd-creds(1)).
 	HostKey = "/var/lib/systemd/credential.secret"
-	// Time holds what concerns the clock of this boot: TimeState says what it is worth (JSON, package clock), ClockWrong exists when
-	// it could not be right at the start, TimeServer when the node is one that others ask.
+	// Time holds what concerns the clock of this boot: TimeState says what it is worth (JSON, package clock), ClockWrong
+	// exists when it could not be right at the start, TimeServer when the node is one that others ask.
 	Time       = "/run/spore/time"
 	TimeState  = Time + "/state.json"
 	ClockWrong = Time + "/wrong"

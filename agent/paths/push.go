@@ -16,7 +16,9 @@ const (
 	// Looked says when the node looked for an update last, and what came of it (JSON, package looked).
 	Fetched       = "/var/cache/spore-update"
 	FetchedPieces = Fetched + "/shelf"
-	Looked        = Fetched + "/looked.json"
+	// BroughtSnapshot is the directory of the snapshot of etcd that an operator brought last.
+	BroughtSnapshot = Fetched + "/snapshot"
+	Looked          = Fetched + "/looked.json"
 	// Loader holds a boot loader that came with an update, and what became of it (package bootloader).
 	Loader = "/var/lib/spore/loader"
 	// EFIVars is where the kernel shows the firmware's variables (efivarfs).

@@ -5,27 +5,44 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/access"
+	"spore/builder/cmd/adopt"
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
 	"spore/builder/cmd/cache"
+	"spore/builder/cmd/capture"
+	"spore/builder/cmd/ceph"
 	"spore/builder/cmd/customize"
 	"spore/builder/cmd/diff"
+	"spore/builder/cmd/disks"
+	"spore/builder/cmd/dmesg"
+	"spore/builder/cmd/drain"
+	"spore/builder/cmd/etcd"
 	"spore/builder/cmd/explain"
 	"spore/builder/cmd/explainfile"
 	"spore/builder/cmd/flash"
 	"spore/builder/cmd/health"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/kafka"
 	"spore/builder/cmd/keys"
+	"spore/builder/cmd/locate"
 	"spore/builder/cmd/lock"
 	"spore/builder/cmd/logs"
+	"spore/builder/cmd/network"
 	"spore/builder/cmd/pki"
+	"spore/builder/cmd/power"
 	"spore/builder/cmd/push"
+	"spore/builder/cmd/quorum"
+	"spore/builder/cmd/reset"
+	"spore/builder/cmd/restart"
 	"spore/builder/cmd/schema"
 	"spore/builder/cmd/serve"
 	"spore/builder/cmd/snapshots"
 	"spore/builder/cmd/status"
+	"spore/builder/cmd/support"
+	"spore/builder/cmd/top"
+	"spore/builder/cmd/trail"
 	"spore/builder/cmd/validate"
 )
 
@@ -58,7 +75,11 @@ func Command() *cobra.Command {
 			boot.Command(), flash.Command(), serve.Command(), approve.Command(), push.Command(),
 		}},
 		{"run", "Look after a running cluster:", []*cobra.Command{
-			status.Command(), health.Command(), logs.Command(), snapshots.Command(),
+			status.Command(), health.Command(), logs.Command(), dmesg.Command(), top.Command(), disks.Command(),
+			network.Command(), capture.Command(), support.Command(Version), trail.Command(), restart.Command(),
+			snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
+			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
+			adopt.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
 			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),

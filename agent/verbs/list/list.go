@@ -1,0 +1,65 @@
+// Package list has what each verb of nodeapi.Verbs does.
+package list
+
+import (
+	"spore/agent/verbs"
+	"spore/agent/verbs/adopt"
+	"spore/agent/verbs/capture"
+	"spore/agent/verbs/ceph"
+	"spore/agent/verbs/disks"
+	"spore/agent/verbs/dmesg"
+	"spore/agent/verbs/drain"
+	"spore/agent/verbs/etcd"
+	"spore/agent/verbs/kafka"
+	"spore/agent/verbs/locate"
+	"spore/agent/verbs/network"
+	"spore/agent/verbs/power"
+	"spore/agent/verbs/probe"
+	"spore/agent/verbs/quorum"
+	"spore/agent/verbs/reset"
+	"spore/agent/verbs/restart"
+	"spore/agent/verbs/support"
+	"spore/agent/verbs/top"
+)
+
+// Handlers are the verbs by name.
+func Handlers() map[string]verbs.Handler {
+	storage, database, quorums := ceph.Ceph{Run: verbs.Machine}, etcd.Etcd{Run: verbs.Machine}, quorum.Verbs{Run: verbs.Machine}
+	all := support.Support{Run: verbs.Machine, Verbs: map[string]verbs.Handler{
+		"disks": disks.Show, "net": network.Show, "top": top.Show,
+	}}
+	return map[string]verbs.Handler{
+		"adopt":               adopt.Adopt,
+		"capture":             capture.Packets,
+		"ceph-monitor-remove": storage.RemoveMonitor,
+		"ceph-osd-in":         storage.In,
+		"ceph-osd-out":        storage.Out,
+		"ceph-osd-purge":      storage.Purge,
+		"ceph-status":         storage.Status,
+		"disks":               disks.Show,
+		"dmesg":               dmesg.Show,
+		"drain":               drain.Drain,
+		"etcd-forget":         database.Forget,
+		"etcd-members":        database.Members,
+		"etcd-remove":         database.Remove,
+		"etcd-restore":        database.Restore,
+		"etcd-snapshot":       database.Snapshot,
+		"etcd-stop":           database.Stop,
+		"kafka-lag":           kafka.Lag,
+		"kafka-move":          kafka.Move,
+		"kafka-topics":        kafka.Topics,
+		"locate":              locate.Locate,
+		"net":                 network.Show,
+		"probe":               probe.Run,
+		"quorum-forget":       quorums.Forget,
+		"quorum-form":         quorums.Form,
+		"quorum-show":         quorums.Show,
+		"reboot":              power.Reboot,
+		"reset":               reset.Reset,
+		"restart":             restart.Restart,
+		"shutdown":            power.Shutdown,
+		"support":             all.Collect,
+		"top":                 top.Show,
+		"uncordon":            drain.Uncordon,
+	}
+}

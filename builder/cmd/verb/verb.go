@@ -1,0 +1,207 @@
+// Package verb is what the commands share that have nodes do something (nodeapi.Verbs): the order goes to all nodes at
+// once, what they say while they work is shown as it comes, and what came of it is returned node by node.
+package verb
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/ask"
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/cluster/facts"
+	"spore/wire/nodeapi"
+)
+
+// silence is after how long without a sign of a node nobody waits for it any more. It gives one every 15 seconds.
+const silence = time.Minute
+
+// Bounds of what is kept of one node: the results in bytes, and the lines that it says.
+const (
+	maxResults = 64 << 20
+	maxSaid    = 100_000
+)
+
+// partCost is what keeping a part costs besides its text, in bytes.
+const partCost = 64
+
+// ErrSome is the error of a command when a node did not do what it was asked; which, and why, was printed.
+var ErrSome = errors.New("not every node has done it")
+
+// Reply is what came of one order.
+type Reply struct {
+	// Results are the parts of the result, in the form of the verb.
+	Results []json.RawMessage
+	// Done is what was done, in words.
+	Done string
+}
+
+// Row is a row of the table, which is known to be there.
+func Row(name string) nodeapi.Verb {
+	v, found := nodeapi.FindVerb(name)
+	if !found {
+		panic("internal error: there is no verb " + name)
+	}
+	return v
+}
+
+// Open finds the cluster, with a certificate that may call the verb.
+func Open(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb) (*reach.Cluster, error) {
+	return f.Open(cmd, dir, nodeapi.Least(v.Who))
+}
+
+// Ask sends each node its order, all at once, and returns when all have ended. see, where it is not nil, is called with
+// each part of a result as it comes, for one node at a time.
+func Ask(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order func(facts.Node) nodeapi.Order, see func(node string, part json.RawMessage) error) []reach.Answer[Reply] {
+	var mu sync.Mutex
+	shared := *c
+	shared.Timeout = max(v.Bound, time.Minute) + silence // That of the connection is held below.
+	return reach.Each(cmd.Context(), &shared, func(ctx context.Context, n facts.Node) (Reply, error) {
+		t := taking{node: n.Name, mu: &mu, out: cmd.ErrOrStderr(), see: see}
+		body, err := json.Marshal(order(n))
+		if err != nil {
+			return t.reply, fmt.Errorf("internal error: %w", err)
+		}
+		q := nodeapi.Request{Method: http.MethodPost, Path: nodeapi.VerbsPath + v.Name, Body: bytes.NewReader(body)}
+		err = c.Stream(ctx, n.Name, q, max(c.Timeout, silence), func(r io.Reader) (err error) {
+			t.reply.Done, err = nodeapi.ReadEvents(r, t.take)
+			return err
+		})
+		return t.reply, err
+	})
+}
+
+// taking takes what one node gives, which is data from outside.
+type taking struct {
+	node  string
+	mu    *sync.Mutex
+	out   io.Writer
+	see   func(node string, part json.RawMessage) error
+	reply Reply
+	// bytes is what the results have, and said counts lines.
+	bytes, said int
+}
+
+func (t *taking) take(e nodeapi.Event) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case e.Say != "":
+		if t.said++; t.said > maxSaid {
+			return fmt.Errorf("it says more than %d lines", maxSaid)
+		}
+		_, err := fmt.Fprintf(t.out, "%s: %s\n", t.node, nodeapi.Harmless(e.Say))
+		return err
+	case t.see != nil:
+		return t.see(t.node, e.Result)
+	}
+	if t.bytes += len(e.Result) + partCost; t.bytes > maxResults {
+		return fmt.Errorf("its results have more than %d MiB", maxResults>>20)
+	}
+	t.reply.Results = append(t.reply.Results, e.Result)
+	return nil
+}
+
+// Words is a text of a node as it is printed behind the node's name: harmless, with further lines indented.
+func Words(text string) string {
+	return strings.ReplaceAll(nodeapi.HarmlessLines(strings.TrimRight(text, "\n")), "\n", "\n  ")
+}
+
+// Answering reduces the cluster to the first node with a role that answers; with --node that one alone. Several may be
+// asked for the same thing, and one of them is enough.
+func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
+	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, role) })
+	if len(c.Nodes) == 0 {
+		return exit.Usage(fmt.Errorf("no node that is asked has the role %s", role))
+	}
+	var problems []error
+	for _, n := range c.Nodes {
+		ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
+		_, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
+		cancel()
+		if err == nil {
+			c.Nodes = []facts.Node{n}
+			return nil
+		}
+		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
+	}
+	return fmt.Errorf("no node with the role %s answers: %w", role, errors.Join(problems...))
+}
+
+// Same is an order for every node.
+func Same(o nodeapi.Order) func(facts.Node) nodeapi.Order {
+	return func(facts.Node) nodeapi.Order { return o }
+}
+
+// outcome is what --json prints of one node.
+type outcome struct {
+	Node    string            `json:"node"`
+	Results []json.RawMessage `json:"results,omitempty"`
+	Done    string            `json:"done,omitempty"`
+	Error   string            `json:"error,omitempty"`
+}
+
+// Tell prints what became of the orders, and returns ErrSome when one failed. With asJSON it is an array with an object
+// for each node, with all results; otherwise show prints a node's results, and a line says what was done. Of a node
+// that failed show prints what there is.
+func Tell(cmd *cobra.Command, answers []reach.Answer[Reply], asJSON bool, show func(w io.Writer, node string, results []json.RawMessage) error) error {
+	var failed error
+	all := make([]outcome, 0, len(answers))
+	for _, a := range answers {
+		o := outcome{Node: a.Node.Name, Results: a.Value.Results, Done: a.Value.Done}
+		if a.Err != nil {
+			o.Error, failed = a.Err.Error(), ErrSome
+		}
+		all = append(all, o)
+	}
+	if asJSON {
+		e := json.NewEncoder(cmd.OutOrStdout())
+		e.SetIndent("", "  ")
+		return errors.Join(e.Encode(all), failed)
+	}
+	for _, o := range all {
+		if show != nil && (o.Error == "" || len(o.Results) > 0) {
+			// What a node gave that failed may be half of something; why it failed is told in any case.
+			if err := show(cmd.OutOrStdout(), o.Node, o.Results); err != nil && o.Error == "" {
+				return err
+			}
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", o.Node, Words(cmp.Or(o.Error, o.Done)))
+	}
+	return failed
+}
+
+// Confirm returns the word that an order has to repeat, from the flag --confirm or from a person at the terminal, who
+// is told what is lost.
+func Confirm(cmd *cobra.Command, given, word, lost string) (string, error) {
+	switch {
+	case given == word:
+		return given, nil
+	case given != "":
+		return "", exit.Usage(fmt.Errorf("--confirm is %q, and this is about %s", given, word))
+	case !ask.Somebody():
+		return "", exit.Usage(fmt.Errorf("%s; confirm it with --confirm %s", lost, word))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type %s to go on: ", lost, word)
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(line) != word {
+		return "", errors.New("nothing was done: the word was another")
+	}
+	return word, nil
+}

@@ -1,0 +1,133 @@
+package verb
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/reach"
+	"spore/cluster/facts"
+	"spore/wire/nodeapi"
+)
+
+// command is one whose output is kept.
+func command(t *testing.T) (cmd *cobra.Command, out, errs *bytes.Buffer) {
+	t.Helper()
+	cmd, out, errs = &cobra.Command{}, new(bytes.Buffer), new(bytes.Buffer)
+	cmd.SetOut(out)
+	cmd.SetErr(errs)
+	cmd.SetContext(t.Context())
+	return cmd, out, errs
+}
+
+func answer(node string, r Reply, err error) reach.Answer[Reply] {
+	return reach.Answer[Reply]{Node: facts.Node{Name: node}, Value: r, Err: err}
+}
+
+func TestEachNodeIsAskedAndANodeThatCannotBeAskedIsToldFromOthers(t *testing.T) {
+	cmd, _, _ := command(t)
+	c := &reach.Cluster{Timeout: time.Second, Nodes: []facts.Node{{Name: "a"}, {Name: "b"}}}
+	c.Client = nodeapi.Client{Identity: func() (nodeapi.Identity, error) { return nodeapi.Identity{}, errors.New("no certificate") }}
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	answers := Ask(cmd, c, Row("dmesg"), func(n facts.Node) nodeapi.Order {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[n.Name] = true
+		return nodeapi.Order{}
+	}, nil)
+	require.Equal(t, map[string]bool{"a": true, "b": true}, asked)
+	require.Len(t, answers, 2)
+	for i, name := range []string{"a", "b"} {
+		require.Equal(t, name, answers[i].Node.Name)
+		require.ErrorContains(t, answers[i].Err, "no certificate")
+	}
+}
+
+func TestWhatANodeGivesIsKeptAsFarAsThereIsRoom(t *testing.T) {
+	var out strings.Builder
+	k := taking{node: "a", mu: new(sync.Mutex), out: &out}
+	require.NoError(t, k.take(nodeapi.Event{Say: "it\x1b[2J waits"}))
+	require.Equal(t, "a: it\\x1b[2J waits\n", out.String())
+	part := json.RawMessage(`"` + strings.Repeat("x", 1<<20-partCost-2) + `"`)
+	for range 64 {
+		require.NoError(t, k.take(nodeapi.Event{Result: part}))
+	}
+	require.EqualError(t, k.take(nodeapi.Event{Result: []byte("1")}), "its results have more than 64 MiB")
+	require.Len(t, k.reply.Results, 64)
+
+	k = taking{node: "a", mu: new(sync.Mutex), out: io.Discard}
+	var err error
+	n := 0
+	for ; err == nil && n <= 2*maxSaid; n++ {
+		err = k.take(nodeapi.Event{Say: "x"})
+	}
+	require.EqualError(t, err, "it says more than 100000 lines")
+	require.Equal(t, maxSaid+1, n)
+
+	seen := ""
+	k = taking{node: "a", mu: new(sync.Mutex), see: func(node string, part json.RawMessage) error {
+		seen = node + string(part)
+		return io.ErrShortWrite
+	}}
+	require.ErrorIs(t, k.take(nodeapi.Event{Result: []byte("1")}), io.ErrShortWrite)
+	require.Equal(t, "a1", seen)
+	require.Empty(t, k.reply.Results, "who sees the parts keeps them")
+}
+
+func TestWhatBecameOfOrdersIsToldNodeByNode(t *testing.T) {
+	answers := []reach.Answer[Reply]{
+		answer("a", Reply{Results: []json.RawMessage{[]byte("1")}, Done: "one\ntwo\x1b\n"}, nil),
+		answer("b", Reply{Results: []json.RawMessage{[]byte("2")}}, nodeapi.Failed{Why: "no disk\nof two"}),
+		answer("c", Reply{}, errors.New("no answer in time")),
+	}
+	show := func(w io.Writer, node string, results []json.RawMessage) error {
+		_, err := fmt.Fprintf(w, "%s gave %s\n", node, results)
+		return err
+	}
+	cmd, out, errs := command(t)
+	require.ErrorIs(t, Tell(cmd, answers, false, show), ErrSome)
+	require.Equal(t, "a gave [1]\nb gave [2]\n", out.String(), "a node that failed shows what it gave before")
+	require.Equal(t, "a: one\n  two\\x1b\nb: no disk\n  of two\nc: no answer in time\n", errs.String())
+
+	cmd, out, errs = command(t)
+	require.ErrorIs(t, Tell(cmd, answers[1:], true, show), ErrSome)
+	require.JSONEq(t, `[{"node":"b","results":[2],"error":"no disk\nof two"},{"node":"c","error":"no answer in time"}]`, out.String())
+	require.Empty(t, errs.String())
+
+	bad := func(io.Writer, string, []json.RawMessage) error { return errors.New("its answer is malformed") }
+	cmd, _, errs = command(t)
+	require.EqualError(t, Tell(cmd, answers[:1], false, bad), "its answer is malformed")
+	require.ErrorIs(t, Tell(cmd, answers[1:2], false, bad), ErrSome)
+	require.Equal(t, "b: no disk\n  of two\n", errs.String(), "why it failed is told in any case")
+
+	cmd, out, _ = command(t)
+	require.NoError(t, Tell(cmd, nil, true, nil))
+	require.JSONEq(t, "[]", out.String())
+}
+
+func TestAnOrderThatDestroysRepeatsTheWord(t *testing.T) {
+	cmd, _, errs := command(t)
+	word, err := Confirm(cmd, "S1", "S1", "all is lost")
+	require.NoError(t, err)
+	require.Equal(t, "S1", word)
+	for given, want := range map[string]string{
+		"S2": `--confirm is "S2", and this is about S1`,
+		"":   "all is lost; confirm it with --confirm S1",
+	} {
+		_, err := Confirm(cmd, given, "S1", "all is lost")
+		require.EqualError(t, err, want)
+		require.Equal(t, exit.Misuse, exit.Code(err))
+	}
+	require.Empty(t, errs.String())
+}

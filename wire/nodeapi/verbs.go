@@ -1,0 +1,205 @@
+package nodeapi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"spore/wire/machine"
+	"spore/wire/pcapfilter"
+)
+
+// maxLocate is how long a machine shows where it is at most.
+const maxLocate = time.Hour
+
+// Verbs is the table of what a person may have a node do, in the order of the alphabet. What a verb does is in a
+// package of agent/verbs.
+func Verbs() []Verb {
+	return []Verb{
+		{Name: "adopt", Kind: Acts, Who: Owners(), Destroys: true, Arguments: []Argument{{Name: "partition", Check: partUUID}}},
+		{
+			Name: "capture", Kind: Looks, Who: Hands(), Bound: (machine.MaxSeconds + 60) * time.Second, AtOnce: 2,
+			Arguments: []Argument{
+				{Name: "filter", Check: filter}, {Name: "interface", Check: interfaceName}, {Name: "seconds", Check: number(1, machine.MaxSeconds)},
+				{Name: "packets", Check: number(1, machine.MaxPackets)}, {Name: "bytes", Check: number(1, machine.MaxBytes)},
+				{Name: "snap", Check: number(64, machine.MaxSnap)}, {Name: "api", Check: OneOf("yes", "no")},
+			},
+		},
+		{Name: "ceph-monitor-remove", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 5 * time.Minute,
+			Arguments: []Argument{{Name: "monitor", Needed: true, Check: name}}},
+		{Name: "ceph-osd-in", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, Arguments: osdArguments()},
+		{Name: "ceph-osd-out", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, Arguments: osdArguments()},
+		{Name: "ceph-osd-purge", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 5 * time.Minute,
+			Arguments: []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}}},
+		{Name: "ceph-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
+		{Name: "disks", Kind: Looks, Who: Lookers()},
+		{Name: "dmesg", Kind: Looks, Who: Lookers(), Arguments: []Argument{{Name: "lines", Check: number(1, MaxLines)}}},
+		{Name: "drain", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, AtOnce: 4,
+			Arguments: []Argument{{Name: "node", Needed: true, Check: name}, {Name: "lose", Check: OneOf("yes", "no")}}},
+		{Name: "etcd-forget", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute},
+		{Name: "etcd-members", Kind: Looks, Who: Lookers()},
+		{Name: "etcd-remove", Kind: Acts, Who: Owners(), Destroys: true, Bound: 5 * time.Minute,
+			Arguments: []Argument{{Name: "member", Needed: true, Check: name}}},
+		{Name: "etcd-restore", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 30 * time.Minute,
+			Arguments: []Argument{{Name: "from", Check: snapshotName}}},
+		{Name: "etcd-snapshot", Kind: Acts, Who: Hands(), Bound: 10 * time.Minute},
+		{Name: "etcd-stop", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 10 * time.Minute},
+		{Name: "kafka-lag", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
+		{Name: "kafka-move", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute,
+			Arguments: []Argument{{Name: "off", Needed: true, Check: name}, {Name: "shrink", Check: OneOf("yes", "no")}}},
+		{Name: "kafka-topics", Kind: Looks, Who: Lookers()},
+		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
+			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
+		{Name: "net", Kind: Looks, Who: Lookers()},
+		{
+			Name: "probe", Kind: Looks, Who: Hands(), Bound: 3 * time.Minute,
+			Arguments: []Argument{
+				{Name: "kind", Needed: true, Check: OneOf(machine.Ping, machine.DNS, machine.TCP)}, {Name: "target", Needed: true, Check: target},
+				{Name: "server", Check: address}, {Name: "count", Check: number(1, machine.MaxProbes)},
+			},
+		},
+		{Name: "quorum-forget", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 10 * time.Minute,
+			Arguments: []Argument{{Name: "quorum", Needed: true, Check: name}}},
+		{Name: "quorum-form", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute,
+			Arguments: []Argument{{Name: "quorum", Needed: true, Check: name}, {Name: "lose", Check: names}}},
+		{Name: "quorum-show", Kind: Looks, Who: Lookers()},
+		{Name: "reboot", Kind: Acts, Who: Hands(), Quorum: true},
+		{Name: "reset", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 10 * time.Minute,
+			Arguments: []Argument{{Name: "disk", Check: diskName}}},
+		{Name: "restart", Kind: Acts, Who: Hands(), Quorum: true, Bound: 15 * time.Minute,
+			Arguments: []Argument{{Name: "unit", Needed: true, Check: unitOrRole}}},
+		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true},
+		{Name: "support", Kind: Looks, Who: Hands(), Bound: 20 * time.Minute, AtOnce: 2,
+			Arguments: []Argument{{Name: "lines", Check: number(1, 1_000_000)}}},
+		{
+			// Somebody who looks at it live has it for an hour.
+			Name: "top", Kind: Looks, Who: Lookers(), Bound: time.Hour + time.Minute,
+			Arguments: []Argument{
+				{Name: "seconds", Check: number(1, 60)}, {Name: "count", Check: number(1, 3600)}, {Name: "rows", Check: number(1, 1000)},
+				{Name: "summary", Check: OneOf("yes", "no")},
+			},
+		},
+		{Name: "uncordon", Kind: Acts, Who: Hands(), Arguments: []Argument{{Name: "node", Needed: true, Check: name}}},
+	}
+}
+
+// osdArguments are those of what moves the data of an OSD.
+func osdArguments() []Argument {
+	return []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}, {Name: "wait", Check: OneOf("yes", "no")}}
+}
+
+// name is a Check that takes the name of a node or a quorum.
+func name(value string) error {
+	if len(value) > maxNodeName || !nodeName.MatchString(value) {
+		return fmt.Errorf("%.64q is not a name", value)
+	}
+	return nil
+}
+
+// names is a Check that takes names with commas between them.
+func names(value string) error {
+	for n := range strings.SplitSeq(value, ",") {
+		if err := name(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshotName is a Check that takes the name of a snapshot's file.
+func snapshotName(value string) error {
+	_, err := ParseSnapshotName(value)
+	return err
+}
+
+// number is a Check that takes whole numbers within bounds.
+func number(least, most int) func(string) error {
+	return func(value string) error {
+		if n, err := strconv.Atoi(value); err != nil || n < least || n > most || strconv.Itoa(n) != value {
+			return fmt.Errorf("%.64q is not a number from %d to %d", value, least, most)
+		}
+		return nil
+	}
+}
+
+// filter is a Check that takes a filter of packets.
+func filter(value string) error {
+	_, err := pcapfilter.Parse(value)
+	return err
+}
+
+// interfaceName is a Check that takes names of interfaces (Linux, dev_valid_name).
+func interfaceName(value string) error {
+	if len(value) > 15 || !made(value, "_.@-") || value == "." || value == ".." {
+		return fmt.Errorf("%.64q is not the name of an interface", value)
+	}
+	return nil
+}
+
+// target is a Check that takes a host's name or address, with or without a port.
+func target(value string) error {
+	if len(value) > 260 || !made(value, "_.:%[]-") {
+		return fmt.Errorf("%.64q is not a name or an address", value)
+	}
+	return nil
+}
+
+// made tells whether a text has letters and digits of ASCII alone, and these signs. A regular expression would be
+// compiled at each start of the agent.
+func made(text, signs string) bool {
+	return strings.IndexFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(signs, r))
+	}) < 0
+}
+
+// address is a Check that takes an IP address.
+func address(value string) error {
+	if _, err := netip.ParseAddr(value); err != nil {
+		return fmt.Errorf("%.64q is not an IP address", value)
+	}
+	return nil
+}
+
+// span is a Check that takes durations within bounds.
+func span(least, most time.Duration) func(string) error {
+	return func(value string) error {
+		if d, err := time.ParseDuration(value); err != nil || d < least || d > most {
+			return fmt.Errorf("%.64q is not a time from %s to %s; write it as 90s or 5m", value, least, most)
+		}
+		return nil
+	}
+}
+
+// partUUID takes a PARTUUID as blkid(8) prints it.
+func partUUID(value string) error {
+	wrong := fmt.Errorf("%.64q is not a PARTUUID; write it as 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4", value)
+	groups := strings.Split(value, "-")
+	if len(groups) != 5 {
+		return wrong
+	}
+	for i, digits := range []int{8, 4, 4, 4, 12} {
+		if len(groups[i]) != digits || strings.Trim(groups[i], "0123456789abcdefABCDEF") != "" {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// diskName takes what names a disk: a serial number, wwn:WWN, or id:NAME.
+func diskName(value string) error {
+	if len(value) > maxUnit || strings.TrimSpace(value) != value {
+		return fmt.Errorf("%.64q does not name a disk; write its serial number, wwn:WWN, or id:NAME of /dev/disk/by-id", value)
+	}
+	return nil
+}
+
+// unitOrRole takes the name of a unit, or of a role; which it is, and whether it is one of the node's, the node knows.
+func unitOrRole(value string) error {
+	if _, err := UnitName(value); err != nil {
+		return errors.New(strings.Replace(err.Error(), "a name of a unit", "a name of a unit or of a role", 1))
+	}
+	return nil
+}
