@@ -38,6 +38,32 @@ func (b *Bus) Reboot(ctx context.Context) error {
 	return nil
 }
 
+// PowerOff has systemd stop everything and switch the machine off, and returns when that has begun.
+func (b *Bus) PowerOff(ctx context.Context) error {
+	if _, err := b.conn.StartUnitContext(ctx, "poweroff.target", "replace-irreversibly", nil); err != nil {
+		return fmt.Errorf("switch the machine off: %w", err)
+	}
+	return nil
+}
+
+// RestartAndWait restarts a unit, or starts one that does not run, and returns when that is done.
+func (b *Bus) RestartAndWait(ctx context.Context, unit string) error {
+	done := make(chan string, 1)
+	if _, err := b.conn.RestartUnitContext(ctx, unit, "replace", done); err != nil {
+		return fmt.Errorf("restart %s: %w", unit, err)
+	}
+	return await(ctx, done, "restart "+unit, unit)
+}
+
+// StopAndWait stops a unit, and returns when it has stopped.
+func (b *Bus) StopAndWait(ctx context.Context, unit string) error {
+	done := make(chan string, 1)
+	if _, err := b.conn.StopUnitContext(ctx, unit, "replace", done); err != nil {
+		return fmt.Errorf("stop %s: %w", unit, err)
+	}
+	return await(ctx, done, "stop "+unit, unit)
+}
+
 // Start enqueues a start job and returns when it is queued.
 func (b *Bus) Start(ctx context.Context, unit string) error {
 	ctx, cancel := context.WithTimeout(ctx, busBound)

@@ -13,14 +13,14 @@ import (
 type Mount struct {
 	// What is a device, Where a directory, Type a file system and Options those of mount(8).
 	What, Where, Type, Options string
-	// Before is a unit that is stopped before it is unmounted.
-	Before string
+	// Before are units that are stopped before it is unmounted.
+	Before []string
 }
 
 // Mount mounts, and returns when it is mounted. It is for callers that the mount is not ordered after.
 //
-// The mount outlives the device's unit (systemd.mount(5), x-systemd.device-bound=): when a table was written, udev has the
-// kernel take the disk's partitions away for a moment.
+// The mount outlives the device's unit (systemd.mount(5), x-systemd.device-bound=): when a table was written, udev has
+// the kernel take the disk's partitions away for a moment.
 func (b *Bus) Mount(ctx context.Context, m Mount) error {
 	property := func(name string, value any) dbus.Property {
 		return dbus.Property{Name: name, Value: godbus.MakeVariant(value)}
@@ -30,7 +30,7 @@ func (b *Bus) Mount(ctx context.Context, m Mount) error {
 	_, err := b.conn.StartTransientUnitContext(ctx, name, "replace", []dbus.Property{
 		property("Description", m.Where),
 		property("What", m.What), property("Type", m.Type), property("Options", m.Options+",x-systemd.device-bound=no"),
-		property("Before", []string{m.Before}), property("CollectMode", "inactive-or-failed"),
+		property("Before", m.Before), property("CollectMode", "inactive-or-failed"),
 	}, done)
 	if err != nil {
 		return fmt.Errorf("mount %s on %s: %w", m.What, m.Where, err)

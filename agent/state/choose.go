@@ -16,8 +16,8 @@ import (
 type Request struct {
 	// Want is the PARTUUID of this node's state partition.
 	Want gpt.GUID
-	// Owner is this node, for messages: node NAME of cluster NAME.
-	Owner string
+	// Owner is this node, for messages: node NAME of cluster NAME. Node is its name alone.
+	Owner, Node string
 	// Named is the node's disk for state; nil when it names none.
 	Named *spec.DiskSelector
 	// BootDisk is the name of the disk that the machine was booted from, such as sda; empty when it has none.
@@ -68,7 +68,8 @@ func Choose(r Request) (Plan, error) {
 	return Plan{}, errors.New("this node names no disk for state, and it was not booted from a disk")
 }
 
-// chooseBoot looks on the boot disk: beside the image's own partitions there may only be state of this node, or free space.
+// chooseBoot looks on the boot disk: beside the image's own partitions there may only be state of this node, or free
+// space.
 func chooseBoot(r Request, d disk.Disk) (Plan, error) {
 	if d.Optical {
 		return Plan{}, fmt.Errorf("the machine was booted from the disc in %s, which can keep nothing: give the node a disk for state", d.Path())
@@ -133,20 +134,20 @@ func chooseData(r Request, d disk.Disk) (Plan, error) {
 				return Plan{}, err
 			}
 			return Plan{}, refuse("the disk for state %s (serial %s) has a partition table with %d partitions that are not state of %s; nothing was changed. %s",
-				d.Path(), d.Serial(), len(table.Partitions), r.Owner, resetDisk(d))
+				d.Path(), d.Serial(), len(table.Partitions), r.Owner, resetDisk(r.Node, d))
 		}
 		p.Repart = repart.Grows(table, r.Want, d.Size)
 		p.Definitions = definitions(table, r.Want, nil)
 		return p, writable(d)
 	case !errors.Is(err, gpt.ErrNone):
-		return Plan{}, refuse("the disk for state %s (serial %s): %v; nothing was changed. %s", d.Path(), d.Serial(), err, resetDisk(d))
+		return Plan{}, refuse("the disk for state %s (serial %s): %v; nothing was changed. %s", d.Path(), d.Serial(), err, resetDisk(r.Node, d))
 	}
 	what, err := blank.Content(dev, d.Size)
 	if err != nil {
 		return Plan{}, refuse("the disk for state %s (serial %s) cannot be read: %v", d.Path(), d.Serial(), err)
 	}
 	if what != "" {
-		return Plan{}, refuse("the disk for state %s (serial %s) is not empty: %s; nothing was changed. %s", d.Path(), d.Serial(), what, resetDisk(d))
+		return Plan{}, refuse("the disk for state %s (serial %s) is not empty: %s; nothing was changed. %s", d.Path(), d.Serial(), what, resetDisk(r.Node, d))
 	}
 	if d.Size < MinSize+4<<20 {
 		return Plan{}, refuse("the disk for state %s (serial %s) has only %d MiB", d.Path(), d.Serial(), d.Size>>20)
@@ -168,16 +169,18 @@ func foreignState(r Request, d disk.Disk, t gpt.Table) error {
 	for _, p := range t.Partitions {
 		if p.Type == typeVar {
 			return refuse("the disk %s (serial %s) has state of another cluster or node: partition %d has the PARTUUID %s, and %s has %s; it was not changed. "+
-				"To use what is on it: spore-agent state adopt %s %s. To delete it: %s",
-				d.Path(), d.Serial(), p.Number, p.GUID, r.Owner, r.Want, d.Path(), p.GUID, resetCommand(d))
+				"To use what is on it: spore adopt %s --partition %s. To delete it: %s",
+				d.Path(), d.Serial(), p.Number, p.GUID, r.Owner, r.Want, r.Node, p.GUID, resetCommand(r.Node, d))
 		}
 	}
 	return nil
 }
 
-func resetDisk(d disk.Disk) string {
-	return "To delete everything on it and use it: " + resetCommand(d)
+func resetDisk(node string, d disk.Disk) string {
+	return "To delete everything on it and use it: " + resetCommand(node, d)
 }
 
 // resetCommand is what a person types to give the disk up.
-func resetCommand(d disk.Disk) string { return "spore-agent reset --disk " + d.Named() }
+func resetCommand(node string, d disk.Disk) string {
+	return fmt.Sprintf("spore reset %s --disk %s", node, d.Named())
+}

@@ -95,8 +95,8 @@ func TestARefusalNamesTheCommandsThatWouldHelp(t *testing.T) {
 	d := bootImage(t, 1<<30, "B")
 	addState(t, d, foreign, "300MiB")
 	_, err := Choose(request(&d))
-	require.ErrorContains(t, err, "spore-agent state adopt "+d.Path()+" "+foreign)
-	require.ErrorContains(t, err, "spore-agent reset --disk "+d.Serial())
+	require.ErrorContains(t, err, "spore adopt edge-01 --partition "+foreign)
+	require.ErrorContains(t, err, "spore reset edge-01 --disk "+d.Serial())
 	info := AsInfo(err)
 	require.True(t, info.Refused)
 	require.Equal(t, Tmpfs, info.Kind)
@@ -128,7 +128,7 @@ func TestANamedDisk(t *testing.T) {
 		},
 		"where this node was cut off":  {with(string(blank.Marker(made(want)))+"\x53\xef", blank.MarkerAt), plan{scratch: true, repart: true}, "", false},
 		"where another was cut off":    {with(string(blank.Marker(made(PartUUID(clusterID, "edge-02")))), blank.MarkerAt), plan{}, "is not empty", true},
-		"with state of another":        {gptWith(state + foreign), plan{}, "spore-agent state adopt", true},
+		"with state of another":        {gptWith(state + foreign), plan{}, "spore adopt edge-01", true},
 		"with another's partition":     {gptWith("type=linux"), plan{}, "a partition table with 1 partitions that are not state of node edge-01", true},
 		"with an empty table":          {gptWith(""), plan{}, "a partition table with 0 partitions", true},
 		"with a damaged table":         {damaged, plan{}, "GUID partition table: primary:", true},

@@ -123,7 +123,7 @@ func plainState(t *testing.T) (d disk.Disk, node string) {
 
 func TestStateThatIsNotEncryptedIsUsedOnlyWhereNobodyAsksForEncryption(t *testing.T) {
 	const refusal = "it is not encrypted, and the configuration asks for encrypted state (state.encrypt): somebody may have put it there. To delete it and make encrypted state, " +
-		"give the node its bundle again, and: spore-agent reset --disk BOOT. To keep it, start an image whose configuration has encrypt: none for this node; it was not changed"
+		"give the node its bundle again, and: spore reset edge-01 --disk BOOT. To keep it, start an image whose configuration has encrypt: none for this node; it was not changed"
 	d, node := plainState(t)
 	o := options(t)
 	for name, tc := range map[string]struct {
@@ -184,7 +184,7 @@ func TestAPlainFileSystemInThePlaceOfEncryptedStateIsRefusedUntouched(t *testing
 			require.Equal(t, Tmpfs, info.Kind)
 			require.True(t, info.Refused, "roles do not begin anew beside it")
 			require.Contains(t, info.Warning, "it is not encrypted, and the configuration asks for encrypted state")
-			require.Contains(t, info.Warning, "spore-agent reset --disk BOOT")
+			require.Contains(t, info.Warning, "spore reset edge-01 --disk BOOT")
 			require.Equal(t, sum, checksum(t, d), "not a byte was written")
 		})
 	}

@@ -46,10 +46,10 @@ func Adopt(o Options, d disk.Disk, partUUID string) error {
 	})
 }
 
-// Reset gives up what state is on a disk: of the disk that the machine was booted from, every state partition, whosever it is;
-// all of the disk that the node names for state. What it leaves is made into state at the next boot. Key slots go first, so
-// that nothing that is cut off here can be opened. A disk that is in use is refused, unless force is set: then the machine must
-// be restarted at once. It can be cut off and called again.
+// Reset gives up what state is on a disk: of the disk that the machine was booted from, every state partition, whosever
+// it is; all of the disk that the node names for state. What it leaves is made into state at the next boot. A disk that
+// is in use is refused, unless force is set: then the machine must be restarted at once. Wherever it is cut off, the
+// state is as it was, or the next boot ends what was begun (finishReset).
 func Reset(o Options, d disk.Disk, force bool) error {
 	if d.Name == o.BootDisk {
 		return resetPartitions(d, force)
@@ -69,10 +69,7 @@ func Reset(o Options, d disk.Disk, force bool) error {
 		return inUse(d.Path(), err)
 	}
 	defer f.Close()
-	if err := luks.DestroyDisk(f, d.Size, d.SectorSize); err != nil {
-		return err
-	}
-	return blank.Give(f, d.Size, made(PartUUID(o.ClusterID, o.Node)))
+	return giveUpDisk(f, d, PartUUID(o.ClusterID, o.Node))
 }
 
 // resetPartitions deletes the state partitions of a disk and leaves what else it has.
@@ -102,15 +99,7 @@ func resetPartitions(d disk.Disk, force bool) error {
 	if len(state) == 0 {
 		return fmt.Errorf("the disk %s (serial %s) has no state partition; nothing was changed", d.Path(), d.Serial())
 	}
-	if err := luks.DestroyAll(f, state); err != nil {
-		return err
-	}
-	for _, p := range state {
-		if err := editTable(f, d, p.Number, func(entry []byte) { clear(entry) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return giveUpPartitions(f, d, state)
 }
 
 func exclusive(force bool) int {
@@ -162,8 +151,8 @@ type table interface {
 	Sync() error
 }
 
-// editTable changes one entry in both copies of the partition table, the backup first and each synced, so that one of them
-// is right whenever the power goes (UEFI specification 2.10, section 5.3.2).
+// editTable changes one entry in both copies of the partition table, the backup first and each synced, so that one of
+// them is right whenever the power goes (UEFI specification 2.10, section 5.3.2).
 func editTable(f table, d disk.Disk, number int, edit func(entry []byte)) error {
 	sector := int64(d.SectorSize)
 	primary := make([]byte, sector)

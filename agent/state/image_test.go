@@ -54,8 +54,8 @@ func enlarge(t *testing.T, d *disk.Disk, size int64) {
 	d.Size = size
 }
 
-// bootImage lays the image's own partitions, small ones, into the first 40 MiB and then makes the disk larger, as when an
-// image is written to a medium: the backup table stays where the image ended.
+// bootImage lays the image's own partitions, small ones, into the first 40 MiB and then makes the disk larger, as when
+// an image is written to a medium: the backup table stays where the image ended.
 func bootImage(t *testing.T, size int64, serial string) disk.Disk {
 	d := imageDisk(t, 40<<20, serial)
 	sfdisk(t, d, "label: gpt\nsize=8MiB, type=%s, name=esp\nsize=16MiB, type=%s, name=root-a\nsize=4MiB, type=%s, name=verity-a\nsize=8MiB, type=%s, name=cluster-a\n",
@@ -73,8 +73,8 @@ func addState(t *testing.T, d disk.Disk, guid, size string) {
 	sfdisk(t, d, "%stype=%s, uuid=%s\n", size, typeVar, guid, "--append")
 }
 
-// sfdisk writes a partition table from a script; arguments after those of the format are options. (sgdisk would sleep for a
-// second after each write.)
+// sfdisk writes a partition table from a script; arguments after those of the format are options. (sgdisk would sleep
+// for a second after each write.)
 func sfdisk(t *testing.T, d disk.Disk, script string, args ...any) {
 	t.Helper()
 	n := strings.Count(script, "%s")
@@ -183,7 +183,7 @@ func options(t *testing.T) Options {
 }
 
 func request(boot *disk.Disk, disks ...disk.Disk) Request {
-	r := Request{Want: want, Owner: "node edge-01 of cluster plant", Disks: disks, Open: func(d disk.Disk) (Device, error) { return os.Open(d.Path()) }}
+	r := Request{Want: want, Owner: "node edge-01 of cluster plant", Node: "edge-01", Disks: disks, Open: func(d disk.Disk) (Device, error) { return os.Open(d.Path()) }}
 	if boot != nil {
 		r.BootDisk = boot.Name
 		r.Disks = append(r.Disks, *boot)

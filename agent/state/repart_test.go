@@ -204,7 +204,7 @@ func TestResetOfADiskMarksItAsThisNodes(t *testing.T) {
 	r := request(nil, d)
 	r.Named = &spec.DiskSelector{Serial: "DATA"}
 	_, err := Choose(r)
-	require.ErrorContains(t, err, "spore-agent reset --disk DATA")
+	require.ErrorContains(t, err, "spore reset edge-01 --disk DATA")
 	sum := checksum(t, d)
 	other := disk.Disk{Name: "sdx", Serials: []string{"OTHER"}}
 	o.List = func() ([]disk.Disk, error) { return []disk.Disk{d, other}, nil }

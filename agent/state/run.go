@@ -54,9 +54,12 @@ func run(ctx context.Context, o Options) (Info, error) {
 	if err != nil {
 		return Info{}, refuse("%v", err)
 	}
+	if err := o.endReset(disks); err != nil {
+		return Info{}, refuse("%v", err)
+	}
 	want := PartUUID(o.ClusterID, o.Node)
 	p, err := Choose(Request{
-		Want: want, Owner: fmt.Sprintf("node %s of cluster %s", o.Node, o.ClusterName), Named: o.Named, BootDisk: o.BootDisk, Disks: disks,
+		Want: want, Owner: fmt.Sprintf("node %s of cluster %s", o.Node, o.ClusterName), Node: o.Node, Named: o.Named, BootDisk: o.BootDisk, Disks: disks,
 		Open: func(d disk.Disk) (Device, error) { return os.Open(d.Path()) },
 	})
 	if err != nil {
@@ -82,7 +85,7 @@ func run(ctx context.Context, o Options) (Info, error) {
 		return Info{}, err
 	}
 	if err := ext4.Check(ctx, info.Device, o.Exec, o.Say); err != nil {
-		return Info{}, refuse("the state partition %s (PARTUUID %s): %v; it was not changed. To delete it: %s", info.Device, want, err, resetCommand(p.Disk))
+		return Info{}, refuse("the state partition %s (PARTUUID %s): %v; it was not changed. To delete it: %s", info.Device, want, err, resetCommand(o.Node, p.Disk))
 	}
 	return info, nil
 }
@@ -105,7 +108,7 @@ func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) er
 		switch {
 		case errors.Is(err, luks.ErrNone):
 			if o.Lock.Wanted() {
-				return plain(p.Disk)
+				return o.plain(p.Disk)
 			}
 			return nil
 		case err != nil:
@@ -155,20 +158,20 @@ func (o Options) refusePlain(p Plan, want gpt.GUID) error {
 		return refuse("the state on %s is not there any more", p.Disk.Path())
 	}
 	if _, err := encryptionOf(io.NewSectionReader(f, part.Start, part.Size)); errors.Is(err, luks.ErrNone) {
-		return refuse("the state partition %s (PARTUUID %s): %v; it was not changed", p.Disk.Partition(part.Number), want, plain(p.Disk))
+		return refuse("the state partition %s (PARTUUID %s): %v; it was not changed", p.Disk.Partition(part.Number), want, o.plain(p.Disk))
 	}
 	return nil // Whatever else is wrong with it is said when it is opened.
 }
 
 // plain is what is said of state that should be encrypted and is not.
-func plain(d disk.Disk) error {
+func (o Options) plain(d disk.Disk) error {
 	return fmt.Errorf("it is not encrypted, and the configuration asks for encrypted state (state.encrypt): somebody may have put it there. "+
 		"To delete it and make encrypted state, give the node its bundle again, and: %s. To keep it, start an image whose configuration has "+
-		"encrypt: none for this node", resetCommand(d))
+		"encrypt: none for this node", resetCommand(o.Node, d))
 }
 
-// encryption reads the header of encrypted state; the error is luks.ErrNone when it is not encrypted. An ext4 file system can
-// have the second copy of an older header in it.
+// encryption reads the header of encrypted state; the error is luks.ErrNone when it is not encrypted. An ext4 file
+// system can have the second copy of an older header in it.
 func encryption(device string) (luks.Header, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -230,6 +233,9 @@ func makeState(ctx context.Context, o Options, p Plan, want gpt.GUID) error {
 	r := repart.Options{Disk: p.Disk, Files: p.Definitions, Definitions: o.Definitions, Temp: o.Temp, Seed: want, Exec: o.Exec, Say: o.Say}
 	if p.FromScratch {
 		r.FromScratch = made(want)
+		if err := shred(p.Disk); err != nil {
+			return err
+		}
 	}
 	o.Say(fmt.Sprintf("making the state partition on %s (serial %s)", p.Disk.Path(), p.Disk.Serial()))
 	if !p.Found && o.Lock.Wanted() {

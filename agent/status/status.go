@@ -70,8 +70,10 @@ type Line struct {
 	// Seen is what the machine could be known by; only where there is a problem.
 	Seen any `json:"seen,omitempty"`
 	// BootDisk is the serial number of the disk that the machine was booted from, or its device node.
-	BootDisk  string   `json:"bootDisk,omitempty"`
-	MachineID string   `json:"machineID,omitempty"`
+	BootDisk  string `json:"bootDisk,omitempty"`
+	MachineID string `json:"machineID,omitempty"`
+	// BootID is the kernel's name for this boot.
+	BootID    string   `json:"bootID,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
 	// Times holds seconds since boot by step: kernel, stage1, detect, network, activated, running.
 	Times map[string]float64 `json:"times"`

@@ -107,7 +107,9 @@ func Lock(m *node.Machine, n *facts.Node) *unlock.Options {
 		host.With = medium.ESP{Device: m.Boot.ESP, Dir: m.Root.At(paths.StateESP), Mount: medium.Mount, Unmount: medium.Unmount}.With
 	}
 	return &unlock.Options{
-		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return Measured(m) }, PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return bundle.DeliveredRecoveryKey(ctx, m) }, Host: host,
+		Want: n.State, Node: n.Name, HasTPM: m.HasTPM, Start: func() (unlock.Start, error) { return Measured(m) },
+		Spoiled: func() bool { return spoiled(m) }, Restart: m.Restart,
+		PublicKey: m.Root.At(paths.PCRPublicKey), Delivered: func(ctx context.Context) (string, error) { return bundle.DeliveredRecoveryKey(ctx, m) }, Host: host,
 		Ask: func(ctx context.Context, question string) (string, error) {
 			return node.AskPassphrase(ctx, "spore-state", question)
 		},
@@ -137,6 +139,21 @@ func Adopt(m *node.Machine, path, partUUID string) error {
 		}
 	}
 	return fmt.Errorf("there is no disk %s", path)
+}
+
+// Candidates lists the state that Adopt could make this node's, and state that it could not, with the reason.
+func Candidates(m *node.Machine) ([]state.Candidate, error) {
+	m.ReadBoot()
+	_, c, n, err := m.Node()
+	if err != nil {
+		return nil, err
+	}
+	if n == nil {
+		return nil, fmt.Errorf("%w, so nothing can be its state", detect.ErrUnmatched)
+	}
+	o := Options(m, c, n)
+	o.Lock = Lock(m, n)
+	return state.Candidates(o)
 }
 
 // Mount is mount.spore, the helper that mount(8) calls for var.mount.

@@ -43,6 +43,8 @@ type Member struct {
 	// Serves is true when it is one of a quorum, and Reason says why it is not.
 	Serves bool   `json:"serves"`
 	Reason string `json:"reason,omitempty"`
+	// Leaving is true when it would serve, and is about to leave for a while.
+	Leaving bool `json:"leaving,omitempty"`
 }
 
 // Health is what a node answers to GET /v1/health.
@@ -90,6 +92,21 @@ func ParseHealth(data []byte, cluster, node string) (Health, error) {
 	return h, nil
 }
 
+// ParseMember reads what a node answers to GET /v1/quorum/SERVICE.
+func ParseMember(data []byte, service string) (Member, error) {
+	var m Member
+	if err := json.Unmarshal(data, &m); err != nil {
+		return Member{}, fmt.Errorf("its answer is malformed: %w", err)
+	}
+	switch {
+	case m.Service != service:
+		return Member{}, fmt.Errorf("it answers for %.64q", m.Service)
+	case m.Serves != (m.Reason == ""):
+		return Member{}, errors.New("its answer contradicts itself")
+	}
+	return m, nil
+}
+
 // Status is what people are shown of a node's status line; the line has more.
 type Status struct {
 	// Spore is the version of the form.
@@ -112,6 +129,9 @@ type Status struct {
 	Updates *Updates `json:"updates"`
 	// Watchdog is the hardware watchdog; nil on a machine that has none.
 	Watchdog *Watchdog `json:"watchdog"`
+	// BootID is the kernel's name for this boot: another one after each restart. It is empty where the machine does not
+	// say so.
+	BootID string `json:"bootID"`
 	// BuildTime is that of the image that runs, in Unix seconds; 0 where the machine does not say so.
 	BuildTime int64 `json:"buildTime"`
 	// Versions are those of its programs that keep data, by the name of the data; none where the machine does not say
