@@ -76,11 +76,10 @@ func stateOf(a Answer, initial []string) string {
 
 // RefusedError is what an operator has to accept by name before a quorum is formed by force.
 type RefusedError struct {
-	Service string
+	// Node is the member that would form it.
+	Node, Service string
 	// Lose are the members whose data is given up, with how they are.
 	Lose []Member
-	// Command is what is run again, `spore-agent formation force SERVICE` when it is empty.
-	Command string
 }
 
 // Names lists them.
@@ -99,16 +98,13 @@ func (e *RefusedError) Error() string {
 		fmt.Fprintf(&b, "  %s %s\n", m.Name, m)
 	}
 	b.WriteString("None of them may ever come back with its data: there would be two clusters with one name.\n")
-	command := e.Command
-	if command == "" {
-		command = "spore-agent formation force " + e.Service
-	}
-	fmt.Fprintf(&b, "If that data is lost for good, say so: %s --lose %s", command, e.Names())
+	fmt.Fprintf(&b, "If that data is lost for good, say so: spore quorum form %s %s --lose %s", e.Node, e.Service, e.Names())
 	return b.String()
 }
 
-// Force has this member form a new quorum with those others that are empty, at the next start of its service. lose names the
-// members whose data is given up, which may be the member itself; what else would be given up is a RefusedError.
+// Force has this member form a new quorum with those others that are empty, at the next start of its service. lose
+// names the members whose data is given up, which may be the member itself; what else would be given up is a
+// RefusedError.
 func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
 	initial := clone(o.Initial)
 	for _, name := range append(slices.Clone(lose), o.Node) {
@@ -130,7 +126,7 @@ func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	refused := &RefusedError{Service: o.Service}
+	refused := &RefusedError{Node: o.Node, Service: o.Service}
 	record := &Record{Writer: o.Node, Forced: true, Members: map[string]string{o.Node: newNonce()}}
 	for _, m := range members {
 		switch named := slices.Contains(lose, m.Name); {
@@ -157,7 +153,7 @@ func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
 	}
 	s, err := change(o.Dir, o.Service, func(file *State) (State, error) {
 		if file == nil || !bytes.Equal(encode(*file), encode(*before)) {
-			return State{}, errors.New("this member went on meanwhile; look again with `spore-agent formation show`")
+			return State{}, errors.New("this member went on meanwhile; look again with `spore quorum show`")
 		}
 		// With a nonce of its own, so that data that is being made right now does not count.
 		s := empties(o.Cluster, o.Node, initial, record.Members[o.Node])

@@ -40,15 +40,15 @@ type Options struct {
 	Make func(context.Context, Plan) error
 	// Asker asks the other members.
 	Asker Asker
-	// Say is told what was decided and, now and then, for whom the member waits; Status is told what it does or for whom it
-	// waits when that changes, and "" at the end.
+	// Say is told what was decided and, now and then, for whom the member waits; Status is told what it does or for whom
+	// it waits when that changes, and "" at the end.
 	Say, Status func(string)
 	// Every is the time between two rounds of questions, two seconds when 0.
 	Every time.Duration
 }
 
-// Enter returns when this member's data is such that its service may start: as it was, or as Make made it. It waits, as long
-// as that takes, until it is known whether to form or to join. It can be run again at any point.
+// Enter returns when this member's data is such that its service may start: as it was, or as Make made it. It waits, as
+// long as that takes, until it is known whether to form or to join. It can be run again at any point.
 func Enter(ctx context.Context, o Options) (Kind, error) {
 	g := &gate{Options: o}
 	g.Initial = clone(o.Initial)
@@ -90,7 +90,7 @@ func (g *gate) wake() (State, error) {
 		}
 		s, err := wake(file, g.Cluster, g.Node, g.Initial, empty, newNonce)
 		if err == nil && file != nil && file.Made && !s.Made {
-			g.Say(fmt.Sprintf("this member of %s had data, and it is gone; it joins the others and never forms. If all have lost theirs: spore-agent formation force %s", g.Service, g.Service))
+			g.Say(fmt.Sprintf("this member of %s had data, and it is gone; it joins the others and never forms. If all have lost theirs: spore quorum form %s %s", g.Service, g.Node, g.Service))
 		}
 		return s, err
 	})

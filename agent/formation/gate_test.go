@@ -169,7 +169,7 @@ func TestAnOperatorEndsAWait(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	require.Equal(t, "A", refused.Names())
 	require.ErrorContains(t, refused, "A does not answer (off)")
-	require.ErrorContains(t, refused, "spore-agent formation force s --lose A")
+	require.ErrorContains(t, refused, "s --lose A")
 	require.Empty(t, d.plans)
 	p, err := Force(context.Background(), o, []string{"A"})
 	require.NoError(t, err)

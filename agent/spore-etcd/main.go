@@ -1,5 +1,6 @@
-// Command spore-etcd is the part of the agent that speaks to etcd: who its members are, what is kept of it, and what is held by
-// a lease in it. Only images with Kubernetes have it. docs/formation.md and docs/high-availability.md tell what for.
+// Command spore-etcd is the part of the agent that speaks to etcd: who its members are, what is kept of it, and what is
+// held by a lease in it. Only images with Kubernetes have it. docs/formation.md and docs/high-availability.md tell what
+// for.
 package main
 
 import (
@@ -31,6 +32,29 @@ func table(m *master.Machine) command.Table {
 			About:   "make a new etcd of this master alone from a snapshot, when the quorum is lost",
 			Example: "spore-agent etcd restore --latest --yes",
 			Read:    readRestore(func(ctx context.Context, o backup.Options) error { return backup.Restore(ctx, m, os.Stdout, o) }),
+		},
+		{
+			Name:    "remove",
+			About:   "take a member out of etcd that is lost for good",
+			Example: "spore-agent etcd remove master-3 --yes",
+			Read: func(a *command.Args) command.Run {
+				var o membership.RemoveOptions
+				yes := a.Bool("yes", "do it, and not only say what would be done")
+				words := a.Words("NAME", 1, 1)
+				return func(ctx context.Context) error {
+					o.Name, o.Yes = (*words)[0], *yes
+					return membership.Remove(ctx, m, os.Stdout, o)
+				}
+			},
+		},
+		{
+			Name:    "forget",
+			About:   "give up what this master has of an etcd that was restored elsewhere, and join the others",
+			Example: "spore-agent etcd forget --yes",
+			Read: func(a *command.Args) command.Run {
+				yes := a.Bool("yes", "do it, and not only say what would be given up")
+				return func(ctx context.Context) error { return backup.Forget(ctx, m, os.Stdout, *yes) }
+			},
 		},
 		{
 			Name:  "show",

@@ -117,10 +117,11 @@ func finish(f *os.File, path string, mode fs.FileMode, safety Safety) error {
 	if safety < Durable {
 		return nil
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory last (fsync(2)).
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -310,6 +310,48 @@ func TestThreeBrokers(t *testing.T) {
 	next := 0
 
 	b.Step("each listens where its rows say, and nowhere else", b.listenWhereTheirRowsSay)
+	b.Step("an operator sees topics, and moves copies off a broker", func(t *testing.T) {
+		out, said, ok := b.spore(t.Context(), "kafka topics", "--node", "kafka-2")
+		require.True(t, ok, said)
+		require.Regexp(t, `(?m)^`+ledger+` +6 +3 +0 +0$`, out)
+		require.Contains(t, said, "all copies are in sync")
+		out, said, ok = b.spore(t.Context(), "kafka lag")
+		require.True(t, ok, said)
+		require.Contains(t, out, "RECORDS BEHIND")
+		_, said, ok = b.spore(t.Context(), "kafka move", "kafka-3")
+		require.False(t, ok)
+		require.Contains(t, said, "each of them has a copy already")
+		const scratch = "scratch"
+		b.within("another topic can be made", func(ctx context.Context) error {
+			made, err := b.admin.CreateTopic(ctx, 3, 2, nil, scratch)
+			return errors.Join(err, made.Err)
+		})
+		_, said, ok = b.spore(t.Context(), "kafka move", "kafka-3", "--shrink")
+		require.True(t, ok, said)
+		b.within("kafka-3 has no copy", func(ctx context.Context) error {
+			topics, err := b.admin.ListTopics(ctx)
+			if err != nil {
+				return err
+			}
+			for _, topic := range topics {
+				for _, p := range topic.Partitions {
+					if slices.Contains(p.Replicas, kafka.ID("kafka-3")) {
+						return fmt.Errorf("%s-%d has", topic.Topic, p.Partition)
+					}
+				}
+			}
+			return nil
+		})
+		// Back to a copy on each, which the rest of the test is about.
+		b.within("the topics are made anew", func(ctx context.Context) error {
+			if _, err := b.admin.DeleteTopics(ctx, scratch, ledger); err != nil {
+				return err
+			}
+			made, err := b.admin.CreateTopic(ctx, 6, -1, nil, ledger)
+			return errors.Join(err, made.Err)
+		})
+		b.inSync()
+	})
 	b.Step("each runs with the heap of its environment file", func(t *testing.T) {
 		for _, n := range b.Nodes() {
 			n.runsWithItsFile(t, "kafka",

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Units that the masters of this test do without: nothing of the first is asked here, and of the API one server is enough.
+// Units that the masters of this test do without: nothing of the first is asked here, and of the API one server is
+// enough.
 var (
 	unasked = []string{"calico-controllers.service", "cluster-dns.service", "kube-controller-manager.service", "kube-scheduler.service"}
 	noAPI   = []string{"kube-apiserver.service", "kubernetes-bootstrap.service", "kubernetes-api.service"}
@@ -71,8 +72,8 @@ func (m *masters) lacks(from *Node, name string) {
 	})
 }
 
-// TestMastersRestored loses two masters of three and restores etcd on the one that is left, and then on one that has nothing
-// while another comes back with what was given up.
+// TestMastersRestored loses two masters of three and restores etcd on the one that is left, and then on one that has
+// nothing while another comes back with what was given up.
 func TestMastersRestored(t *testing.T) {
 	m := newMasters(t)
 	a, b, c := m.Node("master-1"), m.Node("master-2"), m.Node("master-3")
@@ -101,9 +102,25 @@ func TestMastersRestored(t *testing.T) {
 		out, err := a.Exec("spore-agent", "etcd", "restore", "--yes")
 		require.Error(t, err)
 		require.Contains(t, out, "a quorum of etcd is alive")
-		out, err = a.Exec("spore-agent", "etcd", "restore", "--yes", "--give-up-quorum")
-		require.Error(t, err)
-		require.Contains(t, out, "etcd of master-2, master-3 still runs")
+		_, said, ok := m.spore(t.Context(), "etcd restore", "master-1", "--force", "etcd", "--confirm", "master-1")
+		require.False(t, ok)
+		require.Contains(t, said, "etcd of master-2, master-3 still runs")
+		_, said, ok = m.spore(t.Context(), "etcd forget", "master-1", "--confirm", "master-1")
+		require.False(t, ok)
+		require.Contains(t, said, "this master's etcd is one of the quorum that serves")
+	})
+	m.Step("an operator sees the members, and takes none out by mistake", func(t *testing.T) {
+		out, said, ok := m.spore(t.Context(), "etcd members")
+		require.True(t, ok, said)
+		require.Regexp(t, `(?m)^master-2 +(leads|votes) `, out)
+		require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 4, "a head and three members")
+		_, said, ok = m.spore(t.Context(), "etcd remove", "master-3", "--node", "master-1", "--dry-run")
+		require.True(t, ok, said)
+		require.Contains(t, said, "is taken out of etcd; 2 of 2 members serve then")
+		_, said, ok = m.spore(t.Context(), "etcd remove", "master-3", "--node", "master-1", "--confirm", "master-2")
+		require.False(t, ok)
+		require.Contains(t, said, `--confirm is "master-2", and this is about master-3`)
+		m.voters("master-1", "master-2", "master-3")
 	})
 	late := m.writeBook(a, "after")
 	m.more(late, 5)
@@ -114,14 +131,14 @@ func TestMastersRestored(t *testing.T) {
 			n.WipeState()
 			n.NewBundle()
 		}
-		out, err := a.Exec("spore-agent", "etcd", "restore", "--latest")
-		require.Error(t, err, "it wants to be told")
-		require.Contains(t, out, "nothing was changed")
-		t.Logf("without --yes:\n%s", out)
+		_, said, ok := m.spore(t.Context(), "etcd restore", "master-1", "--dry-run")
+		require.True(t, ok, said)
+		require.Contains(t, said, "the data of master-2, which does not answer, and may have data")
+		require.Contains(t, said, "nothing was changed")
 		began := time.Now()
-		out, err = a.Exec("spore-agent", "etcd", "restore", "--latest", "--yes")
-		require.NoError(t, err)
-		t.Logf("restored in %.1f s:\n%s", time.Since(began).Seconds(), out)
+		_, said, ok = m.spore(t.Context(), "etcd restore", "master-1", "--confirm", "master-1")
+		require.True(t, ok, said)
+		t.Logf("restored in %.1f s", time.Since(began).Seconds())
 		m.holds(a, before)
 		t.Logf("the API serves %.1f s after the command was given", time.Since(began).Seconds())
 		m.lacks(a, "after-0")
@@ -150,12 +167,12 @@ func TestMastersRestored(t *testing.T) {
 			n.WipeState()
 			n.NewBundle()
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(a.Var(), "brought.age"), file, 0o600))
+		brought := filepath.Join(t.TempDir(), saved)
+		require.NoError(t, os.WriteFile(brought, file, 0o600))
 		m.startFor(true, a)
 		m.awaits(a, "etcd.service", "master-2", "master-3")
-		out, err := a.Exec("spore-agent", "etcd", "restore", "--from", "/var/brought.age", "--yes")
-		require.NoError(t, err)
-		t.Logf("on an empty master:\n%s", out)
+		_, said, ok := m.spore(t.Context(), "etcd restore", "master-1", "--from", brought, "--confirm", "master-1")
+		require.True(t, ok, said)
 		m.holds(a, before)
 		m.startFor(false, c)
 		m.voters("master-1", "master-3")
@@ -164,11 +181,13 @@ func TestMastersRestored(t *testing.T) {
 		// The first start of a boot asks nobody: then all members may be starting.
 		b.MustExec("systemctl", "restart", "--no-block", "etcd.service")
 		m.awaits(b, "etcd.service", "the other masters have another database")
-		b.MustExec("mv", "/var/lib/etcd/member", "/var/lib/etcd/member.given-up")
-		b.MustExec("systemctl", "restart", "--no-block", "etcd.service")
+		_, said, ok = m.spore(t.Context(), "etcd forget", "master-2", "--confirm", "master-2")
+		require.True(t, ok, said)
 		m.voters("master-1", "master-2", "master-3")
 		m.holds(a, before)
 		m.lacks(a, "joining-0")
-		require.DirExists(t, filepath.Join(b.Var(), "lib", "etcd", "member.given-up"))
+		kept, err := filepath.Glob(filepath.Join(b.Var(), "lib", "etcd", "given-up-*"))
+		require.NoError(t, err)
+		require.Len(t, kept, 1, "what was given up is kept")
 	})
 }

@@ -169,6 +169,18 @@ func TestThreeMons(t *testing.T) {
 	}
 	var keys []string
 
+	m.Step("an operator sees how Ceph is, and takes no monitor out by mistake", func(t *testing.T) {
+		out, said, ok := m.spore(t.Context(), "ceph status", "--node", "mon-2")
+		require.True(t, ok, said)
+		require.Regexp(t, `^HEALTH_(OK|WARN)\n`, out)
+		require.Regexp(t, `monitors in the quorum +3`, out)
+		_, said, ok = m.spore(t.Context(), "ceph monitor-remove", "mon-3", "--node", "mon-1", "--dry-run")
+		require.True(t, ok, said)
+		require.Contains(t, said, "the monitor mon-3 would be taken out; 2 would be left")
+		_, said, ok = m.spore(t.Context(), "ceph osd-purge", "7", "--node", "mon-1", "--confirm", "osd.7")
+		require.False(t, ok)
+		require.Contains(t, said, "there is no osd.7")
+	})
 	m.Step("each listens where its rows say, and nowhere else", m.listenWhereTheirRowsSay)
 	m.Step("a monitor loses power amid acknowledged writes, the others go on, and it returns", func(t *testing.T) {
 		lost := m.Node(first.Leader)

@@ -27,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
+	"spore/services/kubernetes"
 	"spore/services/kubernetes/kubeapi"
 	"spore/test/kubecluster"
 )
@@ -53,9 +54,16 @@ func newControlPlane(t *testing.T) *controlPlane {
 // preparedControlPlane is one of which no program runs yet.
 func preparedControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
+	return controlPlaneWith(t, func(*kubernetes.Settings) {})
+}
+
+// controlPlaneWith is one with other settings, of which no program runs yet.
+func controlPlaneWith(t *testing.T, change func(*kubernetes.Settings)) *controlPlane {
+	t.Helper()
 	programs := kubernetesPrograms(t)
 	c, err := kubecluster.Load("testdata/kubernetes")
 	require.NoError(t, err)
+	change(kubernetes.Of(c.Shared.Services))
 	n, err := c.Node("control-plane")
 	require.NoError(t, err)
 	dir := t.TempDir()

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/facts"
+	"spore/services/kubernetes/kubeapi"
 	"spore/test/client"
 )
 
@@ -333,6 +335,7 @@ func TestNodesAreAsClusterYAMLSays(t *testing.T) {
 		}, 20*time.Second, 50*time.Millisecond)
 		require.Contains(t, fmt.Sprint(get("spec", "taints")), "key:mine")
 	})
+	t.Run("a drain waits for a disruption budget, and then the node is empty", func(t *testing.T) { p.drains(t, admin, "worker-01") })
 	t.Run("the DNS Service leads to the masters", func(t *testing.T) {
 		require.Equal(t, "10.79.0.10", at(admin.must(http.StatusOK, "GET", "/api/v1/namespaces/kube-system/services/kube-dns", nil), "spec", "clusterIP"))
 		endpoints, _ := admin.must(http.StatusOK, "GET", "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/kube-dns-masters", nil)["endpoints"].([]any)
@@ -340,6 +343,82 @@ func TestNodesAreAsClusterYAMLSays(t *testing.T) {
 		require.Equal(t, []any{"10.77.0.21"}, at(endpoints[0], "addresses"))
 		require.Equal(t, true, at(endpoints[0], "conditions", "ready"))
 	})
+}
+
+// drains empties a node, whose kubelet ends pods as soon as it is told, and opens it again.
+func (p *controlPlane) drains(t *testing.T, admin *kubeUser, node string) {
+	const pods, budgets = "/api/v1/namespaces/plant/pods", "/apis/policy/v1/namespaces/plant/poddisruptionbudgets"
+	admin.must(http.StatusCreated, "POST", "/api/v1/namespaces", object{"metadata": object{"name": "plant"}})
+	require.Eventually(t, func() bool {
+		code, _ := admin.do("GET", "/api/v1/namespaces/plant/serviceaccounts/default", nil)
+		return code == http.StatusOK
+	}, time.Minute, 100*time.Millisecond)
+	for _, name := range []string{"press", "oven"} {
+		admin.must(http.StatusCreated, "POST", pods, object{
+			"metadata": object{"name": name, "labels": object{"app": name}},
+			"spec": object{
+				"nodeName": node, "containers": []any{object{"name": "main", "image": "example.com/main"}},
+				"tolerations": []any{object{"operator": "Exists"}},
+			},
+		})
+		admin.must(http.StatusOK, "PATCH", pods+"/"+name+"/status", object{"status": object{
+			"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True"}},
+		}})
+	}
+	admin.must(http.StatusCreated, "POST", budgets, object{
+		"metadata": object{"name": "press"}, "spec": object{"minAvailable": 1, "selector": object{"matchLabels": object{"app": "press"}}},
+	})
+	require.Eventually(t, func() bool {
+		return fmt.Sprint(at(admin.must(http.StatusOK, "GET", budgets+"/press", nil), "status", "currentHealthy")) == "1"
+	}, time.Minute, 100*time.Millisecond)
+
+	client, err := p.Client("master-01", "kubernetes-bootstrap", "kubernetes-agent")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err = client.Drain(ctx, node, kubeapi.DrainOptions{})
+	require.ErrorContains(t, err, "plant/press (nothing makes it again)")
+	unschedulable := func() any {
+		return at(admin.must(http.StatusOK, "GET", "/api/v1/nodes/"+node, nil), "spec", "unschedulable")
+	}
+	require.Nil(t, unschedulable(), "nothing was changed")
+
+	var ending sync.WaitGroup
+	ending.Go(func() { // as a kubelet does
+		for ctx.Err() == nil {
+			for _, name := range []string{"press", "oven"} {
+				if code, pod := admin.do("GET", pods+"/"+name, nil); code == http.StatusOK && at(pod, "metadata", "deletionTimestamp") != nil {
+					admin.do("DELETE", pods+"/"+name, object{"gracePeriodSeconds": 0})
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	held := make(chan struct{})
+	var once sync.Once
+	go func() {
+		<-held
+		admin.do("DELETE", budgets+"/press", nil)
+	}()
+	n, err := client.Drain(ctx, node, kubeapi.DrainOptions{Lose: true, Every: 100 * time.Millisecond, Say: func(text string) {
+		if strings.Contains(text, "plant/press (its disruption budget)") {
+			once.Do(func() { close(held) })
+		}
+	}})
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	cancel()
+	ending.Wait()
+	select {
+	case <-held:
+	default:
+		require.Fail(t, "the disruption budget held nothing up")
+	}
+	require.Equal(t, true, unschedulable())
+	changed, err := client.Cordon(t.Context(), node, false)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Nil(t, unschedulable())
 }
 
 func TestWhatTheAPIServerLetsPass(t *testing.T) {

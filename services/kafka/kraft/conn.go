@@ -1,9 +1,10 @@
-// Package kraft does for a node's Kafka what Kafka does not do for itself: it tells whether a broker or controller serves,
-// gives the cluster the users and rights of kafka.yaml, and has the storage directories formatted.
+// Package kraft does for a node's Kafka what Kafka does not do for itself: it tells whether a broker or controller
+// serves, gives the cluster the users and rights of kafka.yaml, and has the storage directories formatted.
 //
-// It speaks the wire protocol (kafka.apache.org/protocol) with the messages of franz-go's kmsg over one connection to the
-// node's own program, whose versions are those of the image; a broker passes on what is a controller's business. A whole
-// client (metadata, retries, batches) would be three times as large and be initialized at each start of the agent.
+// It speaks the wire protocol (kafka.apache.org/protocol) with the messages of franz-go's kmsg over one connection to
+// the node's own program, whose versions are those of the image; a broker passes on what is a controller's business. A
+// whole client (metadata, retries, batches) would be three times as large and be initialized at each start of the
+// agent.
 package kraft
 
 import (
@@ -33,6 +34,8 @@ type Conn struct {
 	conn        net.Conn
 	format      *kmsg.RequestFormatter
 	correlation int32
+	// broken is true when a request got no answer: what comes next may be the answer to that one.
+	broken bool
 }
 
 // Dial connects to a listener that wants certificates.
@@ -51,7 +54,8 @@ func Dial(ctx context.Context, address string, config *tls.Config) (*Conn, error
 func (c *Conn) Close() error { return c.conn.Close() }
 
 // ask sends a request in the version that is set in it and returns the response.
-func (c *Conn) ask(ctx context.Context, request kmsg.Request) (kmsg.Response, error) {
+func (c *Conn) ask(ctx context.Context, request kmsg.Request) (answer kmsg.Response, err error) {
+	defer func() { c.broken = c.broken || err != nil }()
 	what := kmsg.Key(request.Key()).Name()
 	deadline := time.Now().Add(askTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -77,8 +81,8 @@ func (c *Conn) ask(ctx context.Context, request kmsg.Request) (kmsg.Response, er
 	return response, nil
 }
 
-// readResponse reads a frame and takes its header off (protocol guide, "Response Header": version 1 of flexible messages ends
-// in tagged fields, of which none are defined).
+// readResponse reads a frame and takes its header off (protocol guide, "Response Header": version 1 of flexible
+// messages ends in tagged fields, of which none are defined).
 func readResponse(r io.Reader, correlation int32, flexible bool) ([]byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

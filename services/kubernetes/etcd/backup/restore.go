@@ -24,7 +24,6 @@ import (
 	"spore/services/kubernetes/etcd/client"
 	"spore/services/kubernetes/etcd/etcdutl"
 	"spore/services/kubernetes/etcd/master"
-	"spore/services/kubernetes/etcd/origin"
 	"spore/services/kubernetes/etcd/restore"
 	"spore/services/kubernetes/etcd/snapshot"
 	"spore/services/kubernetes/etcd/snapshot/sealing"
@@ -34,8 +33,8 @@ import (
 const (
 	etcdUnit = "etcd.service"
 	apiUnit  = "kube-apiserver.service"
-	// bump is by how much the revision of restored data is above all that was ever seen: more than a cluster writes between
-	// two snapshots (etcd.io/docs, "Disaster recovery").
+	// bump is by how much the revision of restored data is above all that was ever seen: more than a cluster writes
+	// between two snapshots (etcd.io/docs, "Disaster recovery").
 	bump = 1_000_000_000
 	// quorumTime is how long a quorum has to answer, on a machine of usual speed: longer than an election.
 	quorumTime = 10 * time.Second
@@ -59,6 +58,9 @@ func Restore(ctx context.Context, m *master.Machine, out io.Writer, o Options) e
 		return err
 	}
 	defer end()
+	if restore.Pending(m.Root) && !o.Resume && !o.Yes {
+		return errors.New("a restore is committed, and goes on at the next start of etcd, or when you say the same with --yes; nothing was changed")
+	}
 	if o.Resume || restore.Pending(m.Root) {
 		return resumeRestore(ctx, m, place, !o.Resume)
 	}
@@ -142,7 +144,7 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 		return err
 	}
 	if err := place.Commit(commit); err != nil {
-		return errors.Join(err, systemctl(ctx, m, "start", "--no-block", etcdUnit, apiUnit))
+		return errors.Join(err, systemctl(context.WithoutCancel(ctx), m, "start", "--no-block", etcdUnit, apiUnit))
 	}
 	if _, _, err := place.Resume(); err != nil {
 		return err
@@ -159,6 +161,8 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 type found struct {
 	// quorum names a master whose etcd answers for a quorum; "" when none does.
 	quorum string
+	// serves is true where this master's own etcd answers for one.
+	serves bool
 	// answers lists the masters whose etcd runs at all, revision is the newest that any has.
 	answers  []string
 	revision int64
@@ -193,7 +197,7 @@ func look(ctx context.Context, m *master.Machine, c *facts.Cluster, n *facts.Nod
 				f.answers, f.revision = append(f.answers, name), max(f.revision, revision)
 			}
 			if quorum {
-				f.quorum = name
+				f.quorum, f.serves = name, f.serves || name == n.Name
 			}
 		})
 	}
@@ -229,9 +233,9 @@ func (f found) refuse(own string, giveUp bool) error {
 	case f.quorum == "":
 		return nil
 	case !giveUp:
-		return fmt.Errorf("a quorum of etcd is alive (%s answers for it), and nothing is to be restored: a master that lost its data joins by itself. If what the quorum has is worth nothing, stop etcd on all other masters and say --give-up-quorum here", f.quorum)
+		return fmt.Errorf("a quorum of etcd is alive (%s answers for it), and nothing is to be restored: a master that lost its data joins by itself. If what the quorum has is worth nothing, stop etcd on all other masters (spore etcd stop NODE --force etcd), and restore with --force etcd", f.quorum)
 	case len(elsewhere) > 0:
-		return fmt.Errorf("etcd of %s still runs; stop it there first (systemctl stop %s %s), or there would be two clusters with one name", strings.Join(elsewhere, ", "), apiUnit, etcdUnit)
+		return fmt.Errorf("etcd of %s still runs; stop it there first (spore etcd stop NODE --force etcd), or there would be two clusters with one name", strings.Join(elsewhere, ", "))
 	}
 	return nil
 }
@@ -268,10 +272,8 @@ func done(others []string) string {
 	if len(others) == 0 {
 		return "etcd is restored.\n"
 	}
-	return fmt.Sprintf(`etcd is restored and has one member. %s join it by themselves when they have no data of the former one. On each that has some:
-  mv %s %s
-  systemctl restart etcd
-`, strings.Join(others, ", "), origin.Data, filepath.Join(origin.Home, origin.GivenUp))
+	return fmt.Sprintf(`etcd is restored and has one member. %s join it by themselves when they have no data of the former one. For each that has some: spore etcd forget NODE
+`, strings.Join(others, ", "))
 }
 
 // choose lays the database of a snapshot ready: that of a file, or the newest that opens of all that masters have. seen

@@ -1,11 +1,17 @@
 package backup
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/paths"
+	"spore/services/kubernetes/etcd/master/mastertest"
+	"spore/services/kubernetes/etcd/restore"
 	"spore/services/kubernetes/etcd/snapshot/sealing"
 )
 
@@ -53,4 +59,21 @@ No other master may ever come back with its former data.
 	require.Contains(t, text, "  what was written after that\n")
 	require.Equal(t, "etcd is restored.\n", done(nil))
 	require.Contains(t, done([]string{"b", "c"}), "b, c join it")
+}
+
+func TestOnlyDataThatTheQuorumDoesNotHaveIsForgotten(t *testing.T) {
+	require.NoError(t, found{quorum: "b", answers: []string{"a", "b"}}.forgettable())
+	require.ErrorContains(t, found{answers: []string{"a"}}.forgettable(), "this data may be the last")
+	require.ErrorContains(t, found{quorum: "b", serves: true}.forgettable(), "one of the quorum that serves")
+}
+
+func TestARestoreThatWasCommittedGoesOnOnlyWhenItIsSaid(t *testing.T) {
+	m := mastertest.New(t, "master-1")
+	dir := m.Root.At(paths.EtcdRestore)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "committed.json"), []byte("{}"), 0o600))
+	err := Restore(t.Context(), m, io.Discard, Options{})
+	require.ErrorContains(t, err, "a restore is committed")
+	require.ErrorContains(t, err, "nothing was changed")
+	require.True(t, restore.Pending(m.Root), "whoever only looks ends nothing")
 }

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -24,10 +23,6 @@ func Bootstrap(ctx context.Context, m *master.Machine, out io.Writer, lose []str
 		return err
 	}
 	p, err := formation.Force(ctx, o, lose)
-	var refused *formation.RefusedError
-	if errors.As(err, &refused) {
-		refused.Command = "spore-agent etcd bootstrap --force"
-	}
 	if err != nil {
 		return err
 	}
@@ -38,7 +33,7 @@ func Bootstrap(ctx context.Context, m *master.Machine, out io.Writer, lose []str
 	// Not waited for: it is active when the others are there. With it down, the gate makes the new data.
 	said, err := exec.CommandContext(ctx, "systemctl", "restart", "--no-block", kubernetes.EtcdQuorum().Unit).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("restart etcd: %w: %s; go on with systemctl restart etcd", err, strings.TrimSpace(string(said)))
+		return fmt.Errorf("restart etcd: %w: %s; go on with spore restart NODE etcd", err, strings.TrimSpace(string(said)))
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ import (
 // askEvery is the time between two rounds of questions.
 const askEvery = 2 * time.Second
 
-// Enter has the other members let this master in that has no data, or finds out whether one that has some is one of them
-// still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
+// Enter has the other members let this master in that has no data, or finds out whether one that has some is one of
+// them still. It is the end of `spore-agent etcd-member`, as root, before etcd starts.
 func Enter(ctx context.Context, m *master.Machine) error {
 	e, err := newEntrant(m)
 	if err != nil {
@@ -56,8 +56,8 @@ type entrant struct {
 	peer   string
 	// others are the other masters, and where their etcd is asked.
 	others map[string]string
-	// within bounds a round of requests. etcd drops a change of its members while another one is under way, and answers nobody
-	// who sets no bound.
+	// within bounds a round of requests. etcd drops a change of its members while another one is under way, and answers
+	// nobody who sets no bound.
 	within time.Duration
 	// promoted is true when the others have said that this member votes.
 	promoted bool
@@ -95,7 +95,8 @@ func newEntrant(m *master.Machine) (*entrant, error) {
 	return e, nil
 }
 
-// stays has a member with data start, unless the others have removed it. Without an answer it starts: they may wait for it.
+// stays has a member with data start, unless the others have removed it. Without an answer it starts: they may wait for
+// it.
 func (e *entrant) stays(ctx context.Context) error {
 	id, cluster, err := e.dir.Member()
 	if err != nil || id == 0 {
@@ -109,7 +110,7 @@ func (e *entrant) stays(ctx context.Context) error {
 	defer c.Close()
 	switch {
 	case others.ID != cluster:
-		e.WaitsFor(master.Service, fmt.Sprintf("waiting for an operator: the other masters have another database (%016x) than this one (%016x), as after a restore or a formation by force. If what is here is given up: mv %s %s && systemctl restart etcd", others.ID, cluster, e.dir, filepath.Join(origin.Home, origin.GivenUp)))
+		e.WaitsFor(master.Service, fmt.Sprintf("waiting for an operator: the other masters have another database (%016x) than this one (%016x), as after a restore or a formation by force. If what is here is given up: spore etcd forget %s", others.ID, cluster, e.node.Name))
 		select {
 		case <-ctx.Done():
 		case <-time.After(foreignPause): // then it looks again
@@ -157,7 +158,8 @@ func (e *entrant) step(ctx context.Context) (string, error) {
 	return wait, err
 }
 
-// enter does the next step with the others, whose client is c. It says for whom to wait, or that there is a further step.
+// enter does the next step with the others, whose client is c. It says for whom to wait, or that there is a further
+// step.
 func (e *entrant) enter(ctx context.Context, c *clientv3.Client, others client.Cluster) (wait string, again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.within)
 	defer cancel()
@@ -206,8 +208,8 @@ func (e *entrant) note(id uint64, others client.Cluster) error {
 	return e.dir.Write(o)
 }
 
-// ask asks the others who the members are, one after the other until one knows; the client is that one's. Else it says for whom
-// to wait.
+// ask asks the others who the members are, one after the other until one knows; the client is that one's. Else it says
+// for whom to wait.
 func (e *entrant) ask(ctx context.Context) (client.Cluster, *clientv3.Client, string) {
 	var waits []string
 	for _, name := range kubernetes.EtcdQuorum().Initial(e.cluster) {

@@ -67,7 +67,22 @@ func (p Place) Made() string { return p.Root.At(paths.EtcdRestore + "/" + made) 
 func (p Place) Plain() string { return p.Root.At(paths.EtcdRestore + "/database") }
 
 // GivenUp is where the former data of a restore is kept.
-func (p Place) GivenUp(c Committed) string { return p.data(givenUp + c.Time.UTC().Format(stamp)) }
+func (p Place) GivenUp(c Committed) string { return p.Former(c.Time) }
+
+// Former is where the data is kept that was given up at a time.
+func (p Place) Former(at time.Time) string { return p.data(givenUp + at.UTC().Format(stamp)) }
+
+// SetAside gives the data up: it is renamed to a path of Former, and etcd, which must not run, starts as one that never
+// had any.
+func (p Place) SetAside(kept string) error {
+	if _, err := os.Lstat(kept); err == nil {
+		return fmt.Errorf("set the data aside: there is a %s already", kept)
+	}
+	if err := os.Rename(p.data(member), kept); err != nil {
+		return fmt.Errorf("set the data aside: %w", err)
+	}
+	return syncPath(p.Root.At(paths.Etcd))
+}
 
 // Pending tells whether a restore was committed and is not done.
 func Pending(root paths.Root) bool {
@@ -78,8 +93,8 @@ func Pending(root paths.Root) bool {
 // ErrBusy is the error of Begin when another process restores.
 var ErrBusy = errors.New("another process is restoring etcd")
 
-// Begin keeps others from restoring, and removes what a restore left that was not committed. Call the returned function when
-// done: it removes that as well.
+// Begin keeps others from restoring, and removes what a restore left that was not committed. Call the returned function
+// when done: it removes that as well.
 func (p Place) Begin() (end func(), err error) {
 	dir := p.Root.At(paths.EtcdRestore)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -119,8 +134,8 @@ func (p Place) clean() error {
 	return nil
 }
 
-// Commit gives the data that was made to the user of etcd's own directory, syncs it, and says that the restore happens. The
-// service may have to be stopped before; what follows is Resume.
+// Commit gives the data that was made to the user of etcd's own directory, syncs it, and says that the restore happens.
+// The service may have to be stopped before; what follows is Resume.
 func (p Place) Commit(c Committed) error {
 	if err := p.settle(); err != nil {
 		return fmt.Errorf("prepare the restored data: %w", err)
@@ -177,7 +192,8 @@ func (p Place) Resume() (c Committed, done bool, err error) {
 	return c, true, syncPath(filepath.Dir(p.file()))
 }
 
-// place moves the former data away and the restored one in its place. Which of both moves are done shows in what lies where.
+// place moves the former data away and the restored one in its place. Which of both moves are done shows in what lies
+// where.
 func (p Place) place(c Committed) error {
 	restored := filepath.Join(p.Made(), member)
 	if _, err := os.Lstat(restored); errors.Is(err, fs.ErrNotExist) {

@@ -184,3 +184,16 @@ func FuzzCommitted(f *testing.F) {
 		require.Contains(t, []string{"former", "restored"}, string(db))
 	})
 }
+
+func TestDataThatIsGivenUpIsKept(t *testing.T) {
+	p := Place{Root: paths.Root(t.TempDir())}
+	require.NoError(t, os.MkdirAll(p.data(member)+"/snap", 0o700))
+	require.NoError(t, os.WriteFile(p.data(member)+"/snap/db", []byte("former"), 0o600))
+	kept := p.Former(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	require.NoError(t, p.SetAside(kept))
+	require.NoDirExists(t, p.data(member))
+	require.FileExists(t, kept+"/snap/db")
+	require.NoError(t, os.MkdirAll(p.data(member), 0o700))
+	require.ErrorContains(t, p.SetAside(kept), "already")
+	require.DirExists(t, p.data(member))
+}

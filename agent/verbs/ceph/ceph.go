@@ -1,0 +1,382 @@
+// Package ceph is the verbs of a storage cluster of Ceph, on a node with a monitor: how it is, taking an OSD out and
+// in, and forgetting an OSD or a monitor that is lost for good. It gives Ceph's own commands (ceph(8)) and nothing
+// else.
+package ceph
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spore/agent/verbs"
+)
+
+const (
+	program = "/usr/bin/ceph"
+	// configuration is what people's commands find (docs/ceph.md), and connectBound how long a quorum is looked for, in
+	// seconds.
+	configuration = "/run/ceph-bootstrap/ceph.conf"
+	connectBound  = "30"
+	// role is that of nodes with a monitor, and quorum what theirs is called.
+	role   = "ceph-mon"
+	quorum = "ceph-mon"
+	// lookEvery is how often it is looked whether the data has moved.
+	lookEvery = 5 * time.Second
+	// managerBound is how long the manager has for what it answers, and not the monitors: it may be down.
+	managerBound = 20 * time.Second
+	// atOnce is how many OSDs are in one part of the result.
+	atOnce = 500
+)
+
+// Ceph is the verbs; its Run is verbs.Machine but in tests.
+type Ceph struct {
+	Run verbs.Programs
+
+	// every is how often a wait looks, patience how long failures of that are borne, and manager how long the manager has;
+	// 0 is the usual.
+	every, patience, manager time.Duration
+}
+
+// ask gives commands to one process, since starting Python costs more than all of them, and returns an answer for each.
+func (c Ceph) ask(ctx context.Context, r *verbs.Run, commands ...[]string) ([]json.RawMessage, error) {
+	if !slices.Contains(r.Node.Roles, role) {
+		return nil, fmt.Errorf("%s has no monitor; those that have one are %s", r.Node.Name, strings.Join(r.Cluster.Members[role], ", "))
+	}
+	var input strings.Builder
+	for _, words := range commands {
+		input.WriteString(strings.Join(words, " ") + "\n") // None of them holds a space or a quote: numbers and names of nodes.
+	}
+	cmd := c.Run(ctx, program, "-c", r.Machine.Root.At(configuration), "-n", "client.admin", "--connect-timeout", connectBound, "--format", "json")
+	cmd.Stdin = strings.NewReader(input.String())
+	out, words, err := verbs.OutputAndWords(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("speak to the monitors: %w", err)
+	}
+	answers, err := split(out, len(commands))
+	if err != nil && words != "" { // A command that fails does not make the program fail that read it.
+		err = fmt.Errorf("%w: %s", err, words)
+	}
+	return answers, err
+}
+
+// split reads the answers that one process has printed one after the other.
+func split(out []byte, want int) ([]json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(out))
+	var answers []json.RawMessage
+	for {
+		var a json.RawMessage
+		err := d.Decode(&a)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the answer of the monitors is malformed: %w", err)
+		}
+		answers = append(answers, a)
+	}
+	if len(answers) != want {
+		return nil, fmt.Errorf("the monitors answered %d of %d commands", len(answers), want)
+	}
+	return answers, nil
+}
+
+// order gives a command that answers with words alone, and returns them.
+func (c Ceph) order(ctx context.Context, r *verbs.Run, words ...string) error {
+	args := append([]string{"-c", r.Machine.Root.At(configuration), "-n", "client.admin", "--connect-timeout", connectBound}, words...)
+	if _, err := verbs.Output(c.Run(ctx, program, args...)); err != nil {
+		return fmt.Errorf("ceph %s: %w", strings.Join(words, " "), err)
+	}
+	return nil
+}
+
+// Status answers with the status, the OSDs and the pools, as ceph(8) has them in JSON: parts {"status": …}, {"osds":
+// {"nodes": […]}} and {"pools": …}. The OSDs come in several parts. What the manager answers is left out, and why is
+// said, where it does not.
+func (c Ceph) Status(ctx context.Context, r *verbs.Run) (string, error) {
+	answers, err := c.ask(ctx, r, []string{"status"})
+	if err != nil {
+		return "", err
+	}
+	s, err := parseStatus(answers[0])
+	if err != nil {
+		return "", err
+	}
+	if err := r.Result(map[string]json.RawMessage{"status": answers[0]}); err != nil {
+		return "", err
+	}
+	bound := cmp.Or(c.manager, managerBound)
+	short, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	answers, err = c.ask(short, r, []string{"osd", "df", "tree"}, []string{"df"})
+	if err != nil {
+		if ctx.Err() == nil && short.Err() != nil {
+			err = fmt.Errorf("no answer within %s", bound)
+		}
+		_ = r.Say("the OSDs and the pools are missing, which the manager answers for (ceph-mgr): %v", err)
+		return s.Health.Status, nil
+	}
+	if err := sendOSDs(r, answers[0]); err != nil {
+		return "", err
+	}
+	return s.Health.Status, r.Result(map[string]json.RawMessage{"pools": answers[1]})
+}
+
+// sendOSDs gives the caller what `ceph osd df tree` answers, in parts.
+func sendOSDs(r *verbs.Run, tree json.RawMessage) error {
+	var osds struct {
+		Nodes []json.RawMessage `json:"nodes"`
+		// Stray are OSDs without a place in the tree.
+		Stray   []json.RawMessage `json:"stray"`
+		Summary json.RawMessage   `json:"summary"`
+	}
+	if err := json.Unmarshal(tree, &osds); err != nil {
+		return fmt.Errorf("the tree of OSDs is malformed: %w", err)
+	}
+	send := func(name string, v any) error { return r.Result(map[string]any{"osds": map[string]any{name: v}}) }
+	for part := range slices.Chunk(osds.Nodes, atOnce) {
+		if err := send("nodes", part); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(osds.Stray, atOnce) {
+		if err := send("stray", part); err != nil {
+			return err
+		}
+	}
+	if osds.Summary == nil {
+		return nil
+	}
+	return send("summary", osds.Summary)
+}
+
+// status is what is read of `ceph status`.
+type status struct {
+	Health struct {
+		Status string `json:"status"`
+	} `json:"health"`
+	QuorumNames []string `json:"quorum_names"`
+	PGs         struct {
+		Count  int `json:"num_pgs"`
+		States []struct {
+			Name  string `json:"state_name"`
+			Count int    `json:"count"`
+		} `json:"pgs_by_state"`
+	} `json:"pgmap"`
+}
+
+func parseStatus(data []byte) (status, error) {
+	var s status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("the status is malformed: %w", err)
+	}
+	return s, nil
+}
+
+// unclean counts the placement groups that do not have all of their copies where they belong.
+func (s status) unclean() int {
+	clean := 0
+	for _, state := range s.PGs.States {
+		if parts := strings.Split(state.Name, "+"); slices.Contains(parts, "active") && slices.Contains(parts, "clean") {
+			clean += state.Count
+		}
+	}
+	return s.PGs.Count - clean
+}
+
+// Out has Ceph move the data of an OSD to the others, and waits for it.
+func (c Ceph) Out(ctx context.Context, r *verbs.Run) (string, error) { return c.move(ctx, r, "out") }
+
+// In has Ceph give an OSD data again, and waits for it.
+func (c Ceph) In(ctx context.Context, r *verbs.Run) (string, error) { return c.move(ctx, r, "in") }
+
+func (c Ceph) move(ctx context.Context, r *verbs.Run, way string) (string, error) {
+	id := r.Argument("osd", "")
+	if _, err := c.osd(ctx, r, id); err != nil {
+		return "", err
+	}
+	if r.Order.DryRun {
+		return fmt.Sprintf("osd.%s would be %s", id, way), nil
+	}
+	if err := c.order(ctx, r, "osd", way, id); err != nil {
+		return "", err
+	}
+	if r.Argument("wait", "yes") == "no" {
+		return fmt.Sprintf("osd.%s is %s", id, way), nil
+	}
+	return fmt.Sprintf("osd.%s is %s, and all data has its copies", id, way), c.settle(ctx, r)
+}
+
+// settle waits until every placement group is clean, and says how many are not.
+func (c Ceph) settle(ctx context.Context, r *verbs.Run) error {
+	last := -1
+	patience := verbs.Patience{For: c.patience}
+	for seen := 0; seen < 2; { // The first look may be older than the move.
+		s, err := c.status(ctx, r)
+		if ctx.Err() == nil {
+			if err := patience.Bear(r, err); err != nil {
+				return fmt.Errorf("it is not known how far Ceph is, which goes on: %w", err)
+			}
+		}
+		left := s.unclean()
+		switch {
+		case err != nil:
+			left = last
+		case left == 0:
+			seen++
+		default:
+			seen = 0
+		}
+		if left != last && left > 0 {
+			_ = r.Say("waiting for %d of %d placement groups", left, s.PGs.Count)
+		}
+		last = left
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s placement groups are not clean yet; Ceph goes on: %w", count(left), ctx.Err())
+		case <-time.After(cmp.Or(c.every, lookEvery)):
+		}
+	}
+	return nil
+}
+
+// count is a number of placement groups; below 0 none is known.
+func count(n int) string {
+	if n < 0 {
+		return "some"
+	}
+	return strconv.Itoa(n)
+}
+
+func (c Ceph) status(ctx context.Context, r *verbs.Run) (status, error) {
+	answers, err := c.ask(ctx, r, []string{"status"})
+	if err != nil {
+		return status{}, err
+	}
+	return parseStatus(answers[0])
+}
+
+// osd is one of `ceph osd dump`.
+type osd struct {
+	ID int `json:"osd"`
+	Up int `json:"up"`
+	In int `json:"in"`
+}
+
+func (c Ceph) osd(ctx context.Context, r *verbs.Run, id string) (osd, error) {
+	answers, err := c.ask(ctx, r, []string{"osd", "dump"})
+	if err != nil {
+		return osd{}, err
+	}
+	var dump struct {
+		OSDs []osd `json:"osds"`
+	}
+	if err := json.Unmarshal(answers[0], &dump); err != nil {
+		return osd{}, fmt.Errorf("the list of OSDs is malformed: %w", err)
+	}
+	var there []string
+	for _, o := range dump.OSDs {
+		if strconv.Itoa(o.ID) == id {
+			return o, nil
+		}
+		there = append(there, strconv.Itoa(o.ID))
+	}
+	return osd{}, fmt.Errorf("there is no osd.%s; there are %s", id, strings.Join(there, ", "))
+}
+
+// Purge forgets an OSD that is lost for good: its number, its key and its place. It refuses one that runs, and one that
+// has the last copy of something.
+func (c Ceph) Purge(ctx context.Context, r *verbs.Run) (string, error) {
+	id := r.Argument("osd", "")
+	o, err := c.osd(ctx, r, id)
+	if err != nil {
+		return "", err
+	}
+	if o.Up == 1 {
+		return "", fmt.Errorf("osd.%s runs; what is lost for good does not. %s", id, before(id))
+	}
+	if r.Order.Force != quorum {
+		if err := c.order(ctx, r, "osd", "safe-to-destroy", id); err != nil {
+			return "", fmt.Errorf("osd.%s may have the last copy of something: %w. %s; with --force %s that copy is given up", id, err, before(id), quorum)
+		}
+	}
+	if r.Order.DryRun {
+		return fmt.Sprintf("osd.%s would be forgotten", id), nil
+	}
+	if want := "osd." + id; r.Order.Confirm != want {
+		return "", fmt.Errorf("the order repeats %.64q, and this is about %s; nothing was done", r.Order.Confirm, want)
+	}
+	if err := c.order(ctx, r, "osd", "purge", id, "--yes-i-really-mean-it"); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("osd.%s is forgotten", id), nil
+}
+
+// before says what has to be done before an OSD can be forgotten.
+func before(id string) string {
+	return fmt.Sprintf("Take it out (spore ceph osd-out %s), which waits until its data is elsewhere; then stop its machine "+
+		"(spore shutdown), and forget it when spore ceph status shows no degraded data (PG_DEGRADED) any more", id)
+}
+
+// RemoveMonitor takes a monitor out of the quorum that is lost for good.
+func (c Ceph) RemoveMonitor(ctx context.Context, r *verbs.Run) (string, error) {
+	name := r.Argument("monitor", "")
+	answers, err := c.ask(ctx, r, []string{"quorum_status"})
+	if err != nil {
+		return "", err
+	}
+	var s struct {
+		Names  []string `json:"quorum_names"`
+		MonMap struct {
+			Mons []struct {
+				Name string `json:"name"`
+			} `json:"mons"`
+		} `json:"monmap"`
+	}
+	if err := json.Unmarshal(answers[0], &s); err != nil {
+		return "", fmt.Errorf("the quorum is malformed: %w", err)
+	}
+	var all []string
+	for _, m := range s.MonMap.Mons {
+		all = append(all, m.Name)
+	}
+	if err := removable(all, s.Names, name, r.Order.Force); err != nil {
+		return "", err
+	}
+	if r.Order.DryRun {
+		return fmt.Sprintf("the monitor %s would be taken out; %d would be left", name, len(all)-1), nil
+	}
+	if r.Order.Confirm != name {
+		return "", fmt.Errorf("the order repeats %.64q, and this is about %s; nothing was done", r.Order.Confirm, name)
+	}
+	if err := c.order(ctx, r, "mon", "remove", name); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("the monitor %s is taken out; it joins again when it starts without its former data", name), nil
+}
+
+// removable says why a monitor is not taken out.
+func removable(all, serve []string, name, force string) error {
+	if !slices.Contains(all, name) {
+		return fmt.Errorf("there is no monitor %.64q; there are %s", name, strings.Join(all, ", "))
+	}
+	left := len(all) - 1
+	serving := len(serve)
+	if slices.Contains(serve, name) {
+		serving--
+	}
+	switch {
+	case left == 0:
+		return fmt.Errorf("%s is the only monitor", name)
+	case serving < left/2+1 && force != quorum:
+		return fmt.Errorf("of the %d monitors that are left %d serve, and a majority is %d; bring another one back first", left, serving, left/2+1)
+	}
+	return nil
+}
