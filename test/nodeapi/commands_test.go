@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -30,11 +31,17 @@ import (
 	"spore/agent/slot"
 	"spore/agent/status"
 	"spore/builder/cmd/access"
+	"spore/builder/cmd/adopt"
 	"spore/builder/cmd/exit"
 	healthcmd "spore/builder/cmd/health"
 	"spore/builder/cmd/logs"
 	keys "spore/builder/cmd/pki"
+	"spore/builder/cmd/power"
+	"spore/builder/cmd/reach"
+	"spore/builder/cmd/reset"
+	"spore/builder/cmd/restart"
 	statuscmd "spore/builder/cmd/status"
+	"spore/builder/cmd/support"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/pki"
@@ -103,6 +110,7 @@ func (d *desk) run(ctx context.Context, args ...string) (code int, out, errs str
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "spore", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(keys.Command(), access.Command(), statuscmd.Command(), logs.Command(), healthcmd.Command())
+	root.AddCommand(power.Reboot(), restart.Command(), reset.Command(), adopt.Command(), support.Command("0.1.0"))
 	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
@@ -158,10 +166,10 @@ case "$*" in *--follow) exec sleep 600;; esac
 		_, _ = w.Write(data)
 	}
 	row := func(path string, h http.HandlerFunc) api.Row {
-		return api.Row{Method: http.MethodGet, Path: path, Who: protocol.Operators(), Handle: api.Plain(h)}
+		return api.Row{Method: http.MethodGet, Path: path, Who: protocol.Lookers(), Handle: api.Plain(h)}
 	}
 	server := &api.Server{
-		Say: say, Now: time.Now, Identity: func() (protocol.Identity, error) { return id, nil },
+		Node: node, Say: say, Now: time.Now, Identity: func() (protocol.Identity, error) { return id, nil },
 		Rows: []api.Row{
 			row(protocol.StatusPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, line) }),
 			row(protocol.LogsPath, (&journal.Reader{Program: journalctl, Say: say}).ServeHTTP),
@@ -388,6 +396,54 @@ func TestAccessIsForARoleAndATime(t *testing.T) {
 		require.NotEqual(t, exit.OK, code)
 		require.Contains(t, errs, want)
 	}
+}
+
+func TestAccessMayBeForSomeNodes(t *testing.T) {
+	d := newDesk(t)
+	d.serve("edge-01", edge(), nil)
+	d.serve("kafka-01", edge(), nil)
+	file := d.path("anna.access")
+	code, out, errs := d.run(context.Background(), "access", d.path("configs"), "--user", "anna", "--node", "edge-01", "-o", file)
+	require.Equal(t, exit.OK, code, errs)
+	found := regexp.MustCompile(`anna as reader of cluster plant on edge-01 until \S+, serial number ([0-9a-f]+)\n$`).FindStringSubmatch(out)
+	require.NotNil(t, found, out)
+
+	code, out, errs = d.ask("status", "--access", file)
+	require.Equal(t, exit.OK, code, "it asks its own nodes alone: %s", errs)
+	require.Contains(t, out, "edge-01")
+	require.NotContains(t, out, "kafka-01")
+	code, _, errs = d.ask("status", "--access", file, "--node", "kafka-01")
+	require.Equal(t, exit.Misuse, code)
+	require.Contains(t, errs, "the certificate is limited to edge-01")
+
+	// The node itself refuses it, whatever the command thinks.
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	a, err := reach.ParseAccess(text)
+	require.NoError(t, err)
+	c := protocol.Client{
+		Identity: func() (protocol.Identity, error) {
+			return protocol.Identity{Certificate: []byte(a.Certificate), Key: []byte(a.Key), Authorities: []byte(a.Authorities)}, nil
+		},
+		Addresses: func(node string) ([]string, error) { return []string{d.at[node]}, nil },
+	}
+	_, err = c.Read(t.Context(), "edge-01", protocol.Request{Path: protocol.StatusPath}, 1<<20)
+	require.NoError(t, err)
+	_, err = c.Read(t.Context(), "kafka-01", protocol.Request{Path: protocol.StatusPath}, 1<<20)
+	require.ErrorContains(t, err, "this certificate is limited to edge-01, and this is kafka-01")
+
+	require.NoError(t, os.Remove(d.path("configs.pki/"+vault.PlainFile)), "the list takes no key")
+	code, out, errs = d.run(context.Background(), "access", d.path("configs"), "--list")
+	require.Equal(t, exit.OK, code, errs)
+	require.Regexp(t, `(?m)^`+found[1]+` +anna +reader +edge-01 +\S+ +\S+$`, out)
+	code, out, errs = d.run(context.Background(), "access", d.path("configs"), "--list", "--json")
+	require.Equal(t, exit.OK, code, errs)
+	var list []vault.Issued
+	require.NoError(t, json.Unmarshal([]byte(out), &list))
+	require.Len(t, list, 1)
+	code, _, errs = d.run(context.Background(), "access", d.path("configs"), "--node", "edge-1")
+	require.Equal(t, exit.Misuse, code)
+	require.Contains(t, errs, `has no node "edge-1"`)
 }
 
 // A node believes the authority, and not the file: keys of another cluster open nothing.

@@ -3,19 +3,25 @@
 package nspawn
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
 	"spore/pki"
@@ -23,12 +29,13 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// spore runs the program with the operator's keys, and returns what it printed and whether it was content.
+// spore runs a command of the program, of one word or two, with the operator's keys, and returns what it printed and
+// whether it was content.
 func (l *Lab) spore(ctx context.Context, command string, args ...string) (out, errs string, ok bool) {
 	l.t.Helper()
 	configs, err := filepath.Abs(l.options.Configs)
 	require.NoError(l.t, err)
-	cmd := exec.CommandContext(ctx, l.program, append([]string{command, configs, "--pki", filepath.Join(l.dir, "keys")}, args...)...)
+	cmd := exec.CommandContext(ctx, l.program, append(append(strings.Fields(command), configs, "--pki", filepath.Join(l.dir, "keys")), args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	var stdout, stderr bytes.Buffer
@@ -86,8 +93,78 @@ func edgesAnswerTheOperator(t *testing.T, l *Lab) {
 	require.Contains(t, <-done, "mosquitto[")
 	require.Eventually(t, func() bool { return processes() == 1 }, time.Minute, 100*time.Millisecond, "journalctl ends with its reader")
 
+	supportHasNoSecret(t, l, edge)
 	require.Equal(t, "spore-api", edge.MustExec("systemctl", "show", "--property=User", "--value", "spore-api.service"))
 	strangers(t, l, edge)
+}
+
+// supportHasNoSecret collects from all nodes what somebody else needs, after each secret of one was written into its
+// journal, and looks for the secrets of all nodes in it.
+func supportHasNoSecret(t *testing.T, l *Lab, edge *Node) {
+	signing, err := l.Keys.Public().SigningKeys()
+	require.NoError(t, err)
+	marks := map[string]string{} // what must not be there, and where it is from
+	for _, n := range l.Nodes() {
+		b, err := bundle.Open(bytes.NewReader(n.Bundle), bundle.Whose{Cluster: l.Cluster.ID, Node: n.Facts.Name, Keys: signing})
+		require.NoError(t, err)
+		for name, value := range b.Secrets {
+			if strings.Contains(value, "BEGIN CERTIFICATE") {
+				continue
+			}
+			for line := range strings.Lines(value) {
+				if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
+					marks[line] = n.Facts.Name + "/" + name
+				}
+			}
+		}
+	}
+	require.Greater(t, len(marks), 10)
+	for _, mark := range slices.Sorted(maps.Keys(marks)) {
+		if strings.HasPrefix(marks[mark], edge.Facts.Name+"/") {
+			edge.MustExec("systemd-cat", "--identifier=talkative", "echo", "a program says "+mark)
+		}
+	}
+	edge.MustExec("systemd-cat", "--identifier=talkative", "echo", "the last word")
+	file := filepath.Join(t.TempDir(), "support.tar.zst")
+	require.Eventually(t, func() bool {
+		out, _ := edge.Exec("journalctl", "--quiet", "--output=cat", "--identifier=talkative", "--lines=1")
+		return strings.Contains(out, "the last word")
+	}, time.Minute, 100*time.Millisecond)
+	out, errs, ok := l.spore(context.Background(), "support", "--output", file)
+	require.True(t, ok, errs)
+	require.Contains(t, out, "3 nodes")
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := zstd.NewReader(f)
+	require.NoError(t, err)
+	defer z.Close()
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		data, err := io.ReadAll(r)
+		require.NoError(t, err)
+		files[h.Name] = string(data)
+	}
+	top := "support-" + l.Cluster.Name + "/"
+	said := files[top+edge.Facts.Name+"/journal/this-start.txt"]
+	require.Contains(t, said, "a program says (secret ", "that it was said is shown")
+	require.Contains(t, said, "the last word")
+	for _, n := range l.Nodes() {
+		require.Contains(t, files[top+n.Facts.Name+"/units/all.txt"], "mosquitto.service")
+		require.Contains(t, files[top+n.Facts.Name+"/status.json"], n.Facts.Name)
+		require.Contains(t, files, top+n.Facts.Name+"/configuration/cluster.yaml")
+		require.Contains(t, files[top+"index.html"], `href="`+n.Facts.Name+`/journal/this-start.txt"`)
+	}
+	for name, text := range files {
+		for mark, from := range marks {
+			require.False(t, strings.Contains(text, mark), "%s has %s", name, from)
+		}
+	}
 }
 
 // strangers holds a node to answering nobody who may not ask.
@@ -108,7 +185,7 @@ func strangers(t *testing.T, l *Lab, n *Node) {
 		Addresses: func(string) ([]string, error) { return n.Facts.IPs, nil },
 	}
 	_, err = c.Read(context.Background(), n.Facts.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
-	require.ErrorContains(t, err, "is for certificates of spore:admin or spore:reader", "a node that was broken into reads no other node's journal")
+	require.ErrorContains(t, err, "is for certificates of spore:admin or spore:operator or spore:reader", "a node that was broken into reads no other node's journal")
 	_, err = c.Read(context.Background(), n.Facts.Name, nodeapi.Request{Path: nodeapi.FormationPath + "kafka"}, 1000)
 	require.ErrorContains(t, err, "is not a member of such a service")
 }

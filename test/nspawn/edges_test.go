@@ -76,6 +76,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 
 	l.Step("each answers the operator, and nobody else", func(t *testing.T) { edgesAnswerTheOperator(t, l) })
 
+	l.Step("each knows who may what, and who did it", func(t *testing.T) { edgesKnowWhoMay(t, l) })
+
 	l.Step("without a time server, the nodes ask each other", func(t *testing.T) { timeOfEdges(t, l) })
 
 	lost := l.Node("edge-2")
@@ -138,6 +140,7 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 		s = lost.Running()
 		require.Equal(t, "firmware", s.Bundle.From)
 		require.Equal(t, id, s.MachineID)
+		edgesRemember(t, l)
 		c, err := dial(l, lost, lost.Facts.FQDN)
 		require.NoError(t, err)
 		defer c.Close()
@@ -147,8 +150,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 	})
 }
 
-// edgesKnowTheirFiles looks at the files by which programs and people find out which node they are on. One node has a file in
-// nodes/ and the others have none.
+// edgesKnowTheirFiles looks at the files by which programs and people find out which node they are on. One node has a
+// file in nodes/ and the others have none.
 func edgesKnowTheirFiles(t *testing.T, l *Lab) {
 	leads := map[string]string{
 		"edge-1": "/run/spore/cluster/nodes/edge-1.yaml", "edge-2": "/run/spore/node.yaml", "edge-3": "/run/spore/node.yaml",
@@ -166,8 +169,8 @@ func edgesKnowTheirFiles(t *testing.T, l *Lab) {
 	l.Node("edge-2").MustExec("setpriv", "--reuid=mosquitto", "--clear-groups", "cat", "/etc/cluster-config/current-node.yaml")
 }
 
-// dial connects to a node's broker. Whoever asked for a machine while it had no power is told for some seconds more that there
-// is no way to it (EHOSTUNREACH of ARP), so that is asked again.
+// dial connects to a node's broker. Whoever asked for a machine while it had no power is told for some seconds more
+// that there is no way to it (EHOSTUNREACH of ARP), so that is asked again.
 func dial(l *Lab, n *Node, name string) (*client.MQTT, error) {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		c, err := client.DialMQTT(client.MQTTOptions{
@@ -192,8 +195,9 @@ func kept(t *testing.T, l *Lab, n *Node) client.Message {
 	return m
 }
 
-// timeOfEdges looks at the clocks of the nodes, which are cut off from every time server. A container has its host's clock and may not
-// set it, so that timesyncd is made to start here, hears what it is told, and fails to set what is right already.
+// timeOfEdges looks at the clocks of the nodes, which are cut off from every time server. A container has its host's
+// clock and may not set it, so that timesyncd is made to start here, hears what it is told, and fails to set what is
+// right already.
 func timeOfEdges(t *testing.T, l *Lab) {
 	first, second := l.Node("edge-1"), l.Node("edge-2")
 	for name, want := range map[string]string{
