@@ -76,7 +76,7 @@ func everyMachine() service.Service {
 			service.Program{Name: "cluster"}, service.Program{Name: "node"}), // Their files are those of Environment.
 		Disks:       map[string]string{"state": ""},
 		Authorities: []service.AuthorityRow{{Name: "root"}, {Name: "signing"}, {Name: "agent"}},
-		Leaves:      []service.LeafRow{{Name: "agent"}, {Name: "node-admin"}, {Name: "node-reader"}},
+		Leaves:      []service.LeafRow{{Name: "agent"}, {Name: "node-admin"}, {Name: "node-operator"}, {Name: "node-reader"}},
 		Secrets:     []service.SecretRow{{Name: "state-recovery-key"}},
 		Words:       map[string]service.Word{"{node}": nil, "{hostname}": nil, "{fqdn}": nil, "{domain}": nil, "{ips}": nil},
 	}
