@@ -131,3 +131,14 @@ func TestALostSettingIsFound(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyTheBindingsOfPeopleMayBeInTheNamespaceDefault(t *testing.T) {
+	binding := func(name, role string) Evidence {
+		return Evidence{Objects: []Object{{
+			"kind": "RoleBinding", "metadata": map[string]any{"name": name, "namespace": "default"}, "roleRef": map[string]any{"name": role},
+		}}}
+	}
+	require.NoError(t, nothingInDefault(binding("spore:admin", "admin")))
+	require.Error(t, nothingInDefault(binding("spore:admin", "cluster-admin")))
+	require.Error(t, nothingInDefault(binding("mine", "admin")))
+}
