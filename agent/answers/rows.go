@@ -138,7 +138,7 @@ func ownRoles(ctx context.Context, m *node.Machine, c *facts.Cluster, line statu
 }
 
 // agentRuns tells whether there is a process in the control group of spore-agent.service (Linux, cgroup-v2.rst):
-// systemd speaks to root alone where there is no message bus. Where it cannot be known, it is taken to run.
+// systemd speaks to root alone where there is no message bus. Where that is unknown, it is taken to run.
 func agentRuns(m *node.Machine) bool {
 	data, err := atomicfile.ReadLimited(m.Root.At(agentGroup), 4<<10)
 	if errors.Is(err, fs.ErrNotExist) {

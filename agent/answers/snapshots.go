@@ -91,7 +91,7 @@ func bring(dir string, name nodeapi.SnapshotName, from io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("the snapshot was cut off: %w", err)
 		case n == room:
-			return fmt.Errorf("there is no room for it: %d bytes are free", room)
+			return fmt.Errorf("it has more than the %d bytes that are free for it", room)
 		case nodeapi.SnapshotHash(hash) != name.Hash:
 			return errors.New("it is not the file that its name says: another hash")
 		}

@@ -84,7 +84,7 @@ func TestAPushLeavesARecordOnTwoNodes(t *testing.T) {
 				require.NoError(t, err)
 				require.Zero(t, malformed)
 				return len(got) == 2
-			}, 20*time.Second, 20*time.Millisecond, "what was refused is no record: %v", got)
+			}, 20*time.Second, 20*time.Millisecond, "only what was begun is a record: %v", got)
 			require.Equal(t, nodeapi.Begun, got[0].Stage)
 			require.Equal(t, nodeapi.Erred, got[1].Stage)
 			require.Contains(t, got[1].Result, "keep the update")

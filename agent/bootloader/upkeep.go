@@ -17,8 +17,8 @@ import (
 // Upkeep keeps what starts this machine in order, also where no update ever came: the firmware has its options for the
 // case that the first one does not start (Fallbacks), and none of ours for a disk that is gone; a copy of the loader
 // that was damaged on the ESP is written once more, from the copy that started the machine. It writes nothing where
-// all is in order, and can be cut off at any point. What the firmware does not do is said, and is no error: a machine
-// that starts is whole without it.
+// all is in order, and can be cut off at any point. What the firmware refuses is said, and the machine counts as
+// whole: it starts without that.
 func (m Machine) Upkeep() error {
 	r, err := Read(m.Dir)
 	if err != nil {
