@@ -36,6 +36,7 @@ import (
 	"spore/agent/trial"
 	"spore/agent/verbs"
 	verblist "spore/agent/verbs/list"
+	"spore/agent/verbs/mend"
 	"spore/agent/volume"
 	"spore/services"
 	cephunit "spore/services/ceph/unit"
@@ -163,6 +164,11 @@ func table(m *node.Machine) command.Table {
 					return verbs.Serve(ctx, m, kind, verblist.Handlers(), os.Stdin, os.Stdout)
 				}
 			},
+		},
+		{
+			Name:  "mend",
+			About: "start again what a verb had stopped that was cut off; for a unit of the API, after each verb",
+			Read:  plain(m, func(ctx context.Context, m *node.Machine) error { return mend.After(ctx, m, os.Getenv("SERVICE_RESULT")) }),
 		},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
 		{

@@ -51,6 +51,8 @@ const (
 	ActSocket  = "/run/spore/act.sock"
 	// Acts holds a file for each family of verbs, which is locked while one of them is carried out (package verbs).
 	Acts = "/run/spore/acts"
+	// Paused holds a file for each process that has stopped units for a while (package pause).
+	Paused = "/run/spore/paused"
 	// Leaving is touched by this node before it takes itself out of its quorums for a while (package majority).
 	Leaving = "/run/spore/leaving"
 	// Trail holds the records of calls that had this node, or another one, change something (package trail).

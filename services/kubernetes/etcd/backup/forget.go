@@ -46,19 +46,17 @@ func Forget(ctx context.Context, m *master.Machine, out io.Writer, yes bool) err
 	if !yes {
 		return errors.New("nothing was changed; if that is what you want, say the same with --yes")
 	}
-	err = systemctl(ctx, m, "stop", apiUnit, etcdUnit)
-	if err == nil {
-		err = place.SetAside(kept)
-	}
-	if err != nil { // Whatever ended it, etcd runs again.
-		return errors.Join(err, systemctl(context.WithoutCancel(ctx), m, "start", "--no-block", etcdUnit, apiUnit))
-	}
-	// Not waited for: it joins when the others let it.
-	if err := systemctl(ctx, m, "start", "--no-block", etcdUnit); err != nil {
+	ended, err := stopUnits(ctx, m)
+	if err != nil {
 		return err
 	}
-	if err := systemctl(ctx, m, "start", "--no-block", apiUnit); err != nil {
-		m.Say(err.Error()) // etcd joins without it.
+	// Whatever ends it, etcd runs again.
+	if err := place.SetAside(kept); err != nil {
+		return startAnyway(ctx, m, ended, err)
+	}
+	// Not waited for: it joins when the others let it.
+	if err := startAnyway(ctx, m, ended, nil); err != nil {
+		return err
 	}
 	fmt.Fprintln(out, "etcd is started without its former data, and joins the others")
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/paths"
+	"spore/agent/pause"
 	"spore/cluster/facts"
 	"spore/services/kubernetes"
 	"spore/services/kubernetes/etcd/client"
@@ -73,30 +74,60 @@ func Restore(ctx context.Context, m *master.Machine, out io.Writer, o Options) e
 
 // resumeRestore goes on with what was committed.
 func resumeRestore(ctx context.Context, m *master.Machine, place restore.Place, units bool) error {
-	if units {
-		if err := systemctl(ctx, m, "stop", apiUnit, etcdUnit); err != nil {
-			return err
-		}
+	if !units {
+		return resume(m, place)
 	}
-	done, ok, err := place.Resume()
+	ended, err := stopUnits(ctx, m)
 	if err != nil {
 		return err
 	}
-	if ok {
+	if err := resume(m, place); err != nil {
+		return startAnyway(ctx, m, ended, err)
+	}
+	return startUnits(ctx, m, ended)
+}
+
+func resume(m *master.Machine, place restore.Place) error {
+	done, ok, err := place.Resume()
+	if err == nil && ok {
 		m.Say("etcd was restored from " + done.Snapshot + "; what was there before is in " + place.GivenUp(done))
 	}
-	if !units {
-		return nil
+	return err
+}
+
+// stopUnits stops etcd and what works on it. end is called when both are started again: where this process is killed
+// before, somebody else starts them (package pause).
+func stopUnits(ctx context.Context, m *master.Machine) (end func(), err error) {
+	if end, err = pause.Units(m.Root, etcdUnit, apiUnit); err != nil {
+		return nil, err
 	}
-	return startUnits(ctx, m)
+	// The API server first: without its etcd it would take its time.
+	if err := systemctl(ctx, m, "stop", apiUnit, etcdUnit); err != nil {
+		return nil, startAnyway(ctx, m, end, err)
+	}
+	return end, nil
+}
+
+// startAnyway has etcd and the API server start, whatever ended what was done; nobody waits for it.
+func startAnyway(ctx context.Context, m *master.Machine, end func(), why error) error {
+	if err := systemctl(context.WithoutCancel(ctx), m, "start", "--no-block", etcdUnit, apiUnit); err != nil {
+		return errors.Join(why, err)
+	}
+	end()
+	return why
 }
 
 // startUnits returns when etcd serves. The API server takes longer, and its unit says how it is.
-func startUnits(ctx context.Context, m *master.Machine) error {
-	if err := systemctl(ctx, m, "start", etcdUnit); err != nil {
-		return err
+func startUnits(ctx context.Context, m *master.Machine, ended func()) error {
+	err := systemctl(ctx, m, "start", etcdUnit)
+	if err == nil {
+		err = systemctl(ctx, m, "start", "--no-block", apiUnit)
 	}
-	return systemctl(ctx, m, "start", "--no-block", apiUnit)
+	if err != nil {
+		return startAnyway(ctx, m, ended, err)
+	}
+	ended()
+	return nil
 }
 
 func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts.Cluster, n *facts.Node, place restore.Place, o Options) error {
@@ -139,18 +170,19 @@ func restoreFrom(ctx context.Context, m *master.Machine, out io.Writer, c *facts
 	if err != nil {
 		return err
 	}
-	// The API server first: without its etcd it would take its time.
-	if err := systemctl(ctx, m, "stop", apiUnit, etcdUnit); err != nil {
+	ended, err := stopUnits(ctx, m)
+	if err != nil {
 		return err
 	}
 	if err := place.Commit(commit); err != nil {
-		return errors.Join(err, systemctl(context.WithoutCancel(ctx), m, "start", "--no-block", etcdUnit, apiUnit))
+		return startAnyway(ctx, m, ended, err)
 	}
 	if _, _, err := place.Resume(); err != nil {
-		return err
+		// It is committed: each start of etcd tries again, and says why it does not get on.
+		return startAnyway(ctx, m, ended, err)
 	}
 	m.Say("the data is in place; starting etcd")
-	if err := startUnits(ctx, m); err != nil {
+	if err := startUnits(ctx, m, ended); err != nil {
 		return err
 	}
 	fmt.Fprint(out, done(others(c, n)))
