@@ -168,7 +168,9 @@ func table(m *node.Machine) command.Table {
 		{
 			Name:  "mend",
 			About: "start again what a verb had stopped that was cut off; for a unit of the API, after each verb",
-			Read:  plain(m, func(ctx context.Context, m *node.Machine) error { return mend.After(ctx, m, os.Getenv("SERVICE_RESULT")) }),
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+				return mend.After(ctx, m, os.Getenv("SERVICE_RESULT"))
+			}),
 		},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
 		{

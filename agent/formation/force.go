@@ -104,41 +104,74 @@ func (e *RefusedError) Error() string {
 
 // Force has this member form a new quorum with those others that are empty, at the next start of its service. lose
 // names the members whose data is given up, which may be the member itself; what else would be given up is a
-// RefusedError.
+// RefusedError. The same again, before the data was made, changes nothing.
 func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
+	before, record, err := force(ctx, o, lose)
+	if err != nil {
+		return Plan{}, err
+	}
+	if record == nil {
+		p, _ := plan(*before)
+		return p, nil
+	}
+	s, err := change(o.Dir, o.Service, func(file *State) (State, error) {
+		if file == nil || !bytes.Equal(encode(*file), encode(*before)) {
+			return State{}, errors.New("this member went on meanwhile; look again with `spore quorum show`")
+		}
+		// With a nonce of its own, so that data that is being made right now does not count.
+		s := empties(o.Cluster, o.Node, clone(o.Initial), record.Members[o.Node])
+		s.Record, s.Making, s.Formed = record, true, file.Formed
+		return s, nil
+	})
+	if err != nil {
+		return Plan{}, err
+	}
+	p, _ := plan(s)
+	return p, nil
+}
+
+// MayForce says why Force would refuse. forced is true where the same was said before, and the data is not made yet.
+func MayForce(ctx context.Context, o Options, lose []string) (forced bool, err error) {
+	_, record, err := force(ctx, o, lose)
+	return err == nil && record == nil, err
+}
+
+// force is by what this member would form, and what its file says; no record where that is in the file already.
+func force(ctx context.Context, o Options, lose []string) (before *State, record *Record, err error) {
 	initial := clone(o.Initial)
 	for _, name := range append(slices.Clone(lose), o.Node) {
 		if !slices.Contains(initial, name) {
-			return Plan{}, fmt.Errorf("%s is not a member of %s by the configuration; those are %s", name, o.Service, strings.Join(initial, ", "))
+			return nil, nil, fmt.Errorf("%s is not a member of %s by the configuration; those are %s", name, o.Service, strings.Join(initial, ", "))
 		}
 	}
-	before, err := Read(o.Dir, o.Service)
-	if err != nil {
-		return Plan{}, err
-	}
-	if before == nil {
-		return Plan{}, errors.New("this member has not looked at its own data yet; start its service first")
-	}
-	if before.Cluster != o.Cluster || before.Node != o.Node {
-		return Plan{}, fmt.Errorf("the file of this member is that of %s of cluster %s; start its service first", before.Node, before.Cluster)
+	before, err = Read(o.Dir, o.Service)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case before == nil:
+		return nil, nil, errors.New("this member has not looked at its own data yet; start its service first")
+	case before.Cluster != o.Cluster || before.Node != o.Node:
+		return nil, nil, fmt.Errorf("the file of this member is that of %s of cluster %s; start its service first", before.Node, before.Cluster)
+	case forces(*before, initial, lose):
+		return before, nil, nil
 	}
 	members, err := View(ctx, o)
 	if err != nil {
-		return Plan{}, err
+		return nil, nil, err
 	}
 	refused := &RefusedError{Node: o.Node, Service: o.Service}
-	record := &Record{Writer: o.Node, Forced: true, Members: map[string]string{o.Node: newNonce()}}
+	record = &Record{Writer: o.Node, Forced: true, Members: map[string]string{o.Node: newNonce()}}
 	for _, m := range members {
 		switch named := slices.Contains(lose, m.Name); {
 		case named:
 		case m.Name == o.Node && m.State == Forming:
-			return Plan{}, errors.New("this member forms already; it needs no force")
+			return nil, nil, errors.New("this member forms already; it needs no force")
 		case m.Name == o.Node && (m.State == Empty || m.State == Elsewhere):
 		case m.State != Empty:
 			refused.Lose = append(refused.Lose, m)
 		case m.Name < o.Node:
 			// So that two operators do not force two quorums.
-			return Plan{}, fmt.Errorf("%s is empty too and comes first; run the command there", m.Name)
+			return nil, nil, fmt.Errorf("%s is empty too and comes first; run the command there", m.Name)
 		default:
 			record.Members[m.Name] = m.Answer.Nonce
 		}
@@ -149,20 +182,22 @@ func Force(ctx context.Context, o Options, lose []string) (Plan, error) {
 			refused.Lose = append(refused.Lose, members[i])
 		}
 		slices.SortFunc(refused.Lose, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
-		return Plan{}, refused
+		return nil, nil, refused
 	}
-	s, err := change(o.Dir, o.Service, func(file *State) (State, error) {
-		if file == nil || !bytes.Equal(encode(*file), encode(*before)) {
-			return State{}, errors.New("this member went on meanwhile; look again with `spore quorum show`")
+	return before, record, nil
+}
+
+// forces tells whether a member is about to form by force with those who are not lost: an order that was cut off is
+// given again. Its others may have taken the record over meanwhile, and are not empty any more.
+func forces(s State, initial, lose []string) bool {
+	if s.Record == nil || !s.Record.Forced || s.Record.Writer != s.Node || !s.Making || s.Made {
+		return false
+	}
+	for _, name := range initial {
+		_, forms := s.Record.Members[name]
+		if forms != (name == s.Node || !slices.Contains(lose, name)) {
+			return false
 		}
-		// With a nonce of its own, so that data that is being made right now does not count.
-		s := empties(o.Cluster, o.Node, initial, record.Members[o.Node])
-		s.Record, s.Making, s.Formed = record, true, file.Formed
-		return s, nil
-	})
-	if err != nil {
-		return Plan{}, err
 	}
-	p, _ := plan(s)
-	return p, nil
+	return true
 }

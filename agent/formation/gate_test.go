@@ -221,6 +221,12 @@ func TestForceNamesEveryLoss(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.names, p.Names())
+			forced, err := MayForce(context.Background(), withSilence(o), tc.lose)
+			require.NoError(t, err, "it is the same order")
+			require.True(t, forced)
+			again, err := Force(context.Background(), withSilence(o), tc.lose)
+			require.NoError(t, err)
+			require.Equal(t, p, again, "an order that was cut off is given again")
 			require.Equal(t, Form, enter(t, o))
 			require.Equal(t, []Plan{p}, d.plans, "what lay there is cleared")
 			require.Equal(t, Run, enter(t, o))
@@ -228,6 +234,32 @@ func TestForceNamesEveryLoss(t *testing.T) {
 	}
 	_, err := Force(context.Background(), (&disk{}).options(t, t.TempDir(), nil, "B"), nil)
 	require.ErrorContains(t, err, "has not looked at its own data yet")
+}
+
+func TestAnOrderIsTheSameWhileItsMembersAre(t *testing.T) {
+	record := func(writer string, forced bool, members ...string) *Record {
+		r := &Record{Writer: writer, Forced: forced, Members: map[string]string{}}
+		for _, name := range members {
+			r.Members[name] = nonce1
+		}
+		return r
+	}
+	for name, tc := range map[string]struct {
+		s    State
+		lose []string
+		want bool
+	}{
+		"one is lost":                 {State{Node: "B", Making: true, Record: record("B", true, "B", "C")}, []string{"A"}, true},
+		"its own data is lost, too":   {State{Node: "B", Making: true, Record: record("B", true, "B", "C")}, []string{"A", "B"}, true},
+		"another one is lost":         {State{Node: "B", Making: true, Record: record("B", true, "B", "C")}, []string{"A", "C"}, false},
+		"fewer are lost":              {State{Node: "B", Making: true, Record: record("B", true, "B")}, []string{"A"}, false},
+		"nobody was forced":           {State{Node: "B", Making: true, Record: record("B", false, "B", "C")}, []string{"A"}, false},
+		"it follows somebody's force": {State{Node: "C", Making: true, Record: record("B", true, "B", "C")}, []string{"A"}, false},
+		"the data is made":            {State{Node: "B", Made: true, Record: record("B", true, "B", "C")}, []string{"A"}, false},
+		"there is no record":          {State{Node: "B"}, []string{"A"}, false},
+	} {
+		require.Equal(t, tc.want, forces(tc.s, []string{"A", "B", "C"}, tc.lose), name)
+	}
 }
 
 // withSilence is the same with nobody who answers.

@@ -105,12 +105,15 @@ func mend(ctx context.Context, path string, start func(ctx context.Context, unit
 	}
 	var units []string
 	// A note that was cut off in the middle is one of units that were not stopped yet.
-	if json.Unmarshal(data, &units) == nil {
-		for _, unit := range units {
-			if err := start(ctx, unit); err != nil {
-				return fmt.Errorf("start what was stopped for a verb that was cut off: %w", err)
-			}
-		}
+	if json.Unmarshal(data, &units) != nil {
+		return os.Remove(path)
+	}
+	var errs []error
+	for _, unit := range units {
+		errs = append(errs, start(ctx, unit))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("start what was stopped for a verb that was cut off: %w", err)
 	}
 	return os.Remove(path)
 }

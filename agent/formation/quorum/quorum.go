@@ -106,6 +106,20 @@ func Show(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) erro
 	return nil
 }
 
+// MayForce says why a quorum is not formed anew. forced is true where the same was said before, and the data is not made
+// yet.
+func MayForce(ctx context.Context, m *node.Machine, name string, lose []string) (forced bool, err error) {
+	c, n, err := m.Self()
+	if err != nil {
+		return false, err
+	}
+	s, ok := formation.Lookup(services.Of(c), name)
+	if !ok {
+		return false, fmt.Errorf("%s is not a quorum service", name)
+	}
+	return formation.MayForce(ctx, Options(m, c, n, s), lose)
+}
+
 // Force forms a quorum anew, and says how to go on.
 func Force(ctx context.Context, m *node.Machine, out io.Writer, name string, lose []string) error {
 	c, n, err := m.Self()

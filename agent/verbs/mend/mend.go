@@ -9,8 +9,8 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/node"
-	"spore/agent/pause"
 	"spore/agent/paths"
+	"spore/agent/pause"
 )
 
 // well is how systemd calls the end of a service that was not cut off (systemd.exec(5), $SERVICE_RESULT).

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"spore/agent/formation"
 	"spore/agent/formation/quorum"
+	"spore/agent/pause"
 	"spore/agent/verbs"
 	"spore/agent/verbs/majority"
 	"spore/services"
@@ -65,11 +67,14 @@ func (v Verbs) Form(ctx context.Context, r *verbs.Run) (string, error) {
 		}
 		return r.Follow(v.Run(ctx, r.Machine.Root.At(etcdProgram), args...))
 	}
-	var said strings.Builder
-	if err := quorum.Force(ctx, r.Machine, &said, name, lose); err != nil {
+	forced, err := quorum.MayForce(ctx, r.Machine, name, lose)
+	if err != nil {
 		return "", err
 	}
-	kept, err := v.begin(ctx, r, s, slices.Contains(lose, r.Node.Name))
+	// Where an order was cut off after it was noted, what lies there is none of the former data.
+	kept, err := v.begin(ctx, r, s, !forced && slices.Contains(lose, r.Node.Name), func() error {
+		return quorum.Force(ctx, r.Machine, io.Discard, name, lose)
+	})
 	return name + " is formed anew; the other members join" + kept, err
 }
 
@@ -97,7 +102,7 @@ func (v Verbs) Forget(ctx context.Context, r *verbs.Run) (string, error) {
 	if r.Order.Confirm != r.Node.Name {
 		return "", fmt.Errorf("the order repeats %.64q, and this is about %s; nothing was done", r.Order.Confirm, r.Node.Name)
 	}
-	kept, err := v.begin(ctx, r, s, true)
+	kept, err := v.begin(ctx, r, s, true, func() error { return nil })
 	return name + " of " + r.Node.Name + " joins the others" + kept, err
 }
 
@@ -122,28 +127,57 @@ func (v Verbs) view(ctx context.Context, r *verbs.Run, s formation.Service) (str
 	return "nothing was changed; what is given up has to be named: --lose " + strings.Join(lost, ","), nil
 }
 
-// begin has the service of this node start anew, without its data where lose says so, and tells where that is kept.
-func (v Verbs) begin(ctx context.Context, r *verbs.Run, s formation.Service, lose bool) (string, error) {
-	if _, err := r.Follow(v.Run(ctx, "systemctl", "stop", s.Unit)); err != nil {
+// begin has the service of this node start anew, without its data where lose says so, and tells where that is kept. then
+// is done while the service stands still, after the data was put aside: cut off before it, the member is one that lost
+// its data, and the same order completes it; cut off after it, the next start of the service does.
+func (v Verbs) begin(ctx context.Context, r *verbs.Run, s formation.Service, lose bool, then func() error) (string, error) {
+	started, err := pause.Units(r.Machine.Root, s.Unit)
+	if err != nil {
 		return "", err
 	}
+	start := func(ctx context.Context) error {
+		// Not waited for: it is active when the others are there.
+		_, err := r.Follow(v.Run(ctx, "systemctl", "start", "--no-block", s.Unit))
+		if err == nil {
+			started()
+		}
+		return err
+	}
 	done := ""
-	if lose {
+	err = func() error {
+		if _, err := r.Follow(v.Run(ctx, "systemctl", "stop", s.Unit)); err != nil {
+			return err
+		}
+		if !lose {
+			return then()
+		}
 		// Where it stays, the start of Kafka refuses it, and that of a monitor clears it.
-		kept, err := putAside(r.Machine.Root.At(strings.ReplaceAll(s.Data, "NODE", r.Node.Name)))
-		if err != nil { // The service runs again, as it was.
-			_, failed := r.Follow(v.Run(context.WithoutCancel(ctx), "systemctl", "start", "--no-block", s.Unit))
-			return "", errors.Join(err, failed)
+		dir := r.Machine.Root.At(strings.ReplaceAll(s.Data, "NODE", r.Node.Name))
+		kept, err := putAside(dir)
+		if err != nil {
+			return err
 		}
 		if kept != "" {
 			done = "; what this node had is kept in " + kept
 		}
+		err = then()
+		if err != nil && kept != "" {
+			err = errors.Join(err, putBack(kept, dir))
+		}
+		return err
+	}()
+	if err != nil { // The service runs again, as it was.
+		return "", errors.Join(err, start(context.WithoutCancel(ctx)))
 	}
-	// Not waited for: it is active when the others are there.
-	if _, err := r.Follow(v.Run(ctx, "systemctl", "start", "--no-block", s.Unit)); err != nil {
-		return "", err
+	return done, start(ctx)
+}
+
+// putBack renames what putAside has renamed.
+func putBack(kept, dir string) error {
+	if err := os.Rename(kept, dir); err != nil {
+		return fmt.Errorf("put the data back: %w", err)
 	}
-	return done, nil
+	return atomicfile.SyncDir(filepath.Dir(dir))
 }
 
 // putAside renames a directory to the first free name; "" where there is none.

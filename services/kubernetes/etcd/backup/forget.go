@@ -40,7 +40,12 @@ func Forget(ctx context.Context, m *master.Machine, out io.Writer, yes bool) err
 	}
 	kept := place.Former(time.Now())
 	if _, err := os.Lstat(m.Root.At(origin.Data)); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no data in %s: this master joins by itself", origin.Data)
+		fmt.Fprintf(out, "there is no data in %s: this master joins by itself\n", origin.Data)
+		if !yes {
+			return nil
+		}
+		// An order before this one may have been cut off.
+		return startAnyway(ctx, m, func() {}, nil)
 	}
 	fmt.Fprintf(out, "%s gives up its data of etcd, which is kept in %s, and joins %s and the others\n", n.Name, kept, found.quorum)
 	if !yes {

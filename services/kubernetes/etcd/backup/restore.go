@@ -110,8 +110,12 @@ func stopUnits(ctx context.Context, m *master.Machine) (end func(), err error) {
 
 // startAnyway has etcd and the API server start, whatever ended what was done; nobody waits for it.
 func startAnyway(ctx context.Context, m *master.Machine, end func(), why error) error {
-	if err := systemctl(context.WithoutCancel(ctx), m, "start", "--no-block", etcdUnit, apiUnit); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := systemctl(ctx, m, "start", "--no-block", etcdUnit); err != nil {
 		return errors.Join(why, err)
+	}
+	if err := systemctl(ctx, m, "start", "--no-block", apiUnit); err != nil {
+		m.Say(err.Error()) // etcd runs without it.
 	}
 	end()
 	return why
