@@ -72,7 +72,11 @@ func change(dir, service string, how func(*State) (State, error)) (State, error)
 	if before != nil && bytes.Equal(encode(*before), encode(s)) {
 		return s, nil
 	}
-	return s, atomicfile.WriteDurable(filepath.Join(dir, service+".json"), encode(s), 0o644)
+	path := filepath.Join(dir, service+".json")
+	if err := atomicfile.Clear(path); err != nil {
+		return s, err
+	}
+	return s, atomicfile.WriteDurable(path, encode(s), 0o644)
 }
 
 // encode is the content of a member's file.

@@ -13,11 +13,13 @@ package atomicfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -118,6 +120,25 @@ func finish(f *os.File, path string, mode fs.FileMode, safety Safety) error {
 		return nil
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// Clear removes what a process that was killed has left beside a path that it replaced. Nobody may be replacing it.
+func Clear(path string) error {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove what was left beside %s: %w", path, err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+filepath.Base(path)+"-") && e.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(filepath.Dir(path), e.Name())); err != nil {
+				return fmt.Errorf("remove what was left beside %s: %w", path, err)
+			}
+		}
+	}
+	return nil
 }
 
 // SyncDir makes the names in a directory last (fsync(2)).

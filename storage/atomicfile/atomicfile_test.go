@@ -141,3 +141,21 @@ func TestJSONIsReadBackWithinItsBound(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o644))
 	require.ErrorContains(t, ReadJSON(path, &got), path)
 }
+
+func TestWhatAKilledProcessLeftIsCleared(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.json")
+	require.NoError(t, Clear(filepath.Join(dir, "absent", "x.json")))
+	for _, name := range []string{"x.json", ".x.json-1", ".x.json-23", ".y.json-1", ".x.lock", "x.json-1"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, ".x.json-dir"), 0o700))
+	require.NoError(t, Clear(path))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	require.Equal(t, []string{".x.json-dir", ".x.lock", ".y.json-1", "x.json", "x.json-1"}, left)
+}

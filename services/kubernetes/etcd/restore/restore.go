@@ -131,7 +131,7 @@ func (p Place) clean() error {
 			return fmt.Errorf("remove what a restore left: %w", err)
 		}
 	}
-	return nil
+	return atomicfile.Clear(p.file())
 }
 
 // Commit gives the data that was made to the user of etcd's own directory, syncs it, and says that the restore happens.
