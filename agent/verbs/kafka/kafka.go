@@ -152,11 +152,23 @@ func Move(ctx context.Context, r *verbs.Run) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	moves, err := kraft.Off(topics, up, kafka.ID(name), r.Argument("shrink", "no") == "yes")
+	var leaving map[kraft.Place][]int32
+	err = b.with(ctx, func(c *kraft.Conn) (err error) {
+		leaving, err = c.Leaving(ctx)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
-	if len(moves) == 0 {
+	moves, begun, err := kraft.Off(topics, leaving, up, kafka.ID(name), r.Argument("shrink", "no") == "yes")
+	if err != nil {
+		return "", err
+	}
+	if len(begun) > 0 {
+		_ = r.Say("%d partitions move off %s already", len(begun), name)
+	}
+	all := slices.Concat(begun, moves)
+	if len(all) == 0 {
 		return name + " has no copies", nil
 	}
 	if r.Order.DryRun {
@@ -167,17 +179,19 @@ func Move(ctx context.Context, r *verbs.Run) (string, error) {
 		}
 		return fmt.Sprintf("%d partitions would move off %s", len(moves), name), nil
 	}
-	if err := b.with(ctx, func(c *kraft.Conn) error { return c.Begin(ctx, moves) }); err != nil {
-		return "", err
+	if len(moves) > 0 {
+		if err := b.with(ctx, func(c *kraft.Conn) error { return c.Begin(ctx, moves) }); err != nil {
+			return "", err
+		}
 	}
 	look := func(ctx context.Context) ([]kraft.Topic, error) {
 		topics, _, err := b.topics(ctx)
 		return topics, err
 	}
-	if err := (wait{look: look, every: lookEvery}).await(ctx, r, kafka.ID(name), moves); err != nil {
+	if err := (wait{look: look, every: lookEvery}).await(ctx, r, kafka.ID(name), all); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d partitions have moved off %s", len(moves), name), nil
+	return fmt.Sprintf("%d partitions have moved off %s", len(all), name), nil
 }
 
 // wait is how it is looked whether partitions have moved; patience 0 is the usual.

@@ -67,34 +67,73 @@ type Move struct {
 	To        []int32 `json:"to"`
 }
 
+// Place is a partition of a topic.
+type Place struct {
+	Topic     string
+	Partition int32
+}
+
+// Leaving tells which brokers give up which partitions right now, in moves that have begun and are not done. Topics
+// lists them as replicas all the same.
+func (c *Conn) Leaving(ctx context.Context) (map[Place][]int32, error) {
+	q := kmsg.NewPtrListPartitionReassignmentsRequest()
+	q.Version, q.Topics = 0, nil // nil is all of them.
+	answer, err := c.ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	r := answer.(*kmsg.ListPartitionReassignmentsResponse)
+	if err := failure("list what moves", r.ErrorCode, r.ErrorMessage); err != nil {
+		return nil, err
+	}
+	out := map[Place][]int32{}
+	for _, t := range r.Topics {
+		for _, p := range t.Partitions {
+			out[Place{t.Topic, p.Partition}] = p.RemovingReplicas
+		}
+	}
+	return out, nil
+}
+
 // Off plans how a broker gets rid of all partitions: each of its replicas goes to the broker that is up, has none of
 // that partition, and has the fewest replicas. A partition that has a replica on every broker has one less then, which
-// shrink allows, as long as another broker is in sync.
-func Off(topics []Topic, up []int32, broker int32, shrink bool) ([]Move, error) {
+// shrink allows, as long as another broker is in sync. leaving is what Conn.Leaving answers: what the broker gives up
+// already is in begun, as it is now, and is not to be begun again.
+func Off(topics []Topic, leaving map[Place][]int32, up []int32, broker int32, shrink bool) (moves, begun []Move, err error) {
+	stays := func(t Topic, p Partition) (out []int32) {
+		for _, r := range p.Replicas {
+			if !slices.Contains(leaving[Place{t.Name, p.Number}], r) {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
 	load := map[int32]int{}
 	for _, b := range up {
 		load[b] = 0
 	}
 	for _, t := range topics {
 		for _, p := range t.Partitions {
-			for _, r := range p.Replicas {
+			for _, r := range stays(t, p) {
 				load[r]++
 			}
 		}
 	}
-	var moves []Move
 	var stuck []string
 	for _, t := range topics {
 		for _, p := range t.Partitions {
-			i := slices.Index(p.Replicas, broker)
+			replicas := stays(t, p)
+			i := slices.Index(replicas, broker)
 			if i < 0 {
+				if slices.Contains(p.Replicas, broker) {
+					begun = append(begun, Move{t.Name, p.Number, p.Replicas, replicas})
+				}
 				continue
 			}
-			to, ok := lightest(up, load, append(slices.Clone(p.Replicas), broker))
-			others := func(r int32) bool { return r != broker }
+			to, ok := lightest(up, load, replicas)
+			others := func(r int32) bool { return r != broker && slices.Contains(replicas, r) }
 			if !ok && shrink && slices.ContainsFunc(p.InSync, others) {
-				left := slices.Delete(slices.Clone(p.Replicas), i, i+1)
-				moves = append(moves, Move{t.Name, p.Number, p.Replicas, left})
+				moves = append(moves, Move{t.Name, p.Number, p.Replicas, slices.Delete(replicas, i, i+1)})
 				continue
 			}
 			if !ok {
@@ -103,7 +142,6 @@ func Off(topics []Topic, up []int32, broker int32, shrink bool) ([]Move, error) 
 			}
 			load[to]++
 			load[broker]--
-			replicas := slices.Clone(p.Replicas)
 			replicas[i] = to
 			moves = append(moves, Move{t.Name, p.Number, p.Replicas, replicas})
 		}
@@ -113,9 +151,9 @@ func Off(topics []Topic, up []int32, broker int32, shrink bool) ([]Move, error) 
 		if len(stuck) > 10 {
 			stuck, more = stuck[:10], fmt.Sprintf(" and %d more", len(stuck)-10)
 		}
-		return nil, fmt.Errorf("no broker that is up can take %s%s: each of them has a copy already; add a broker first, or allow one copy less with --shrink", strings.Join(stuck, ", "), more)
+		return nil, nil, fmt.Errorf("no broker that is up can take %s%s: each of them has a copy already; add a broker first, or allow one copy less with --shrink", strings.Join(stuck, ", "), more)
 	}
-	return moves, nil
+	return moves, begun, nil
 }
 
 // lightest is the broker with the fewest replicas that is not one of some.
