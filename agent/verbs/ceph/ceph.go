@@ -199,8 +199,12 @@ func (c Ceph) In(ctx context.Context, r *verbs.Run) (string, error) { return c.m
 
 func (c Ceph) move(ctx context.Context, r *verbs.Run, way string) (string, error) {
 	id := r.Argument("osd", "")
-	if _, err := c.osd(ctx, r, id); err != nil {
+	all, err := c.osds(ctx, r)
+	if err != nil {
 		return "", err
+	}
+	if _, found := find(all, id); !found {
+		return "", fmt.Errorf("there is no osd.%s; there are %s", id, numbers(all))
 	}
 	if r.Order.DryRun {
 		return fmt.Sprintf("osd.%s would be %s", id, way), nil
@@ -270,34 +274,52 @@ type osd struct {
 	In int `json:"in"`
 }
 
-func (c Ceph) osd(ctx context.Context, r *verbs.Run, id string) (osd, error) {
+func (c Ceph) osds(ctx context.Context, r *verbs.Run) ([]osd, error) {
 	answers, err := c.ask(ctx, r, []string{"osd", "dump"})
 	if err != nil {
-		return osd{}, err
+		return nil, err
 	}
 	var dump struct {
 		OSDs []osd `json:"osds"`
 	}
 	if err := json.Unmarshal(answers[0], &dump); err != nil {
-		return osd{}, fmt.Errorf("the list of OSDs is malformed: %w", err)
+		return nil, fmt.Errorf("the list of OSDs is malformed: %w", err)
 	}
-	var there []string
-	for _, o := range dump.OSDs {
-		if strconv.Itoa(o.ID) == id {
-			return o, nil
-		}
-		there = append(there, strconv.Itoa(o.ID))
-	}
-	return osd{}, fmt.Errorf("there is no osd.%s; there are %s", id, strings.Join(there, ", "))
+	return dump.OSDs, nil
 }
 
-// Purge forgets an OSD that is lost for good: its number, its key and its place. It refuses one that runs, and one that
-// has the last copy of something.
+func find(all []osd, id string) (osd, bool) {
+	i := slices.IndexFunc(all, func(o osd) bool { return strconv.Itoa(o.ID) == id })
+	if i < 0 {
+		return osd{}, false
+	}
+	return all[i], true
+}
+
+// numbers lists OSDs for a person.
+func numbers(all []osd) string {
+	var out []string
+	for _, o := range all {
+		out = append(out, strconv.Itoa(o.ID))
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
+// Purge forgets an OSD that is lost for good: its number, its key and its place, which the monitors do in one step. It
+// refuses one that runs, and one that has the last copy of something. One that is not there was forgotten by an order
+// whose answer nobody heard.
 func (c Ceph) Purge(ctx context.Context, r *verbs.Run) (string, error) {
 	id := r.Argument("osd", "")
-	o, err := c.osd(ctx, r, id)
+	all, err := c.osds(ctx, r)
 	if err != nil {
 		return "", err
+	}
+	o, found := find(all, id)
+	if !found {
+		return fmt.Sprintf("there is no osd.%s (any more), and nothing to forget; there are %s", id, numbers(all)), nil
 	}
 	if o.Up == 1 {
 		return "", fmt.Errorf("osd.%s runs; what is lost for good does not. %s", id, before(id))
@@ -346,6 +368,10 @@ func (c Ceph) RemoveMonitor(ctx context.Context, r *verbs.Run) (string, error) {
 	var all []string
 	for _, m := range s.MonMap.Mons {
 		all = append(all, m.Name)
+	}
+	if !slices.Contains(all, name) && slices.Contains(r.Cluster.Members[role], name) {
+		// By an order whose answer nobody heard, or it has never been one.
+		return fmt.Sprintf("%s is none of the monitors (any more); it joins when it starts without its former data", name), nil
 	}
 	if err := removable(all, s.Names, name, r.Order.Force); err != nil {
 		return "", err

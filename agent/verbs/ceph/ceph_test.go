@@ -50,7 +50,13 @@ func TestOnlyAnOSDThatIsLostIsForgotten(t *testing.T) {
 	_, _, _, err = do(t, map[string]string{batch: dump}, purge, order("0"))
 	require.ErrorContains(t, err, "osd.0 runs")
 	require.ErrorContains(t, err, "then stop its machine (spore shutdown)")
-	_, _, _, err = do(t, map[string]string{batch: dump}, purge, order("7"))
+	again := order("7")
+	again.Confirm = "osd.7"
+	_, done, called, err = do(t, map[string]string{batch: dump}, purge, again)
+	require.NoError(t, err, "an order whose answer nobody heard is given again")
+	require.Equal(t, "there is no osd.7 (any more), and nothing to forget; there are 0, 3", done)
+	require.Len(t, called, 1)
+	_, _, _, err = do(t, map[string]string{batch: dump}, func(c Ceph) verbs.Handler { return c.Out }, order("7"))
 	require.ErrorContains(t, err, "there is no osd.7; there are 0, 3")
 
 	unsafe := map[string]string{batch: dump, "safe-to-destroy 3": "echo 'Error EBUSY: OSD(s) 3 have 2 pgs' >&2; exit 16", "osd purge 3": "exit 0"}
@@ -186,6 +192,22 @@ func TestNoMonitorIsTakenOutOnWhichAMajorityHangs(t *testing.T) {
 			}
 			require.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+func TestAMonitorThatWasTakenOutIsTakenOutAgain(t *testing.T) {
+	remove := func(c Ceph) verbs.Handler { return c.RemoveMonitor }
+	quorum := `echo '{"quorum_names":["a","b"],"monmap":{"mons":[{"name":"a"},{"name":"b"}]}}'`
+	for name, want := range map[string]string{"mon-1": "", "chess": `there is no monitor "chess"; there are a, b`} {
+		o := nodeapi.Order{Arguments: map[string]string{"monitor": name}, Confirm: name}
+		_, done, called, err := do(t, map[string]string{batch: quorum}, remove, o)
+		require.Len(t, called, 1)
+		if want != "" {
+			require.EqualError(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, "mon-1 is none of the monitors (any more); it joins when it starts without its former data", done)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -40,6 +41,11 @@ func Remove(ctx context.Context, m *master.Machine, out io.Writer, o RemoveOptio
 	found, err := client.Members(ctx, own, kubernetes.Of(c.Services).Slow())
 	if err != nil {
 		return fmt.Errorf("ask etcd for its members: %w", err)
+	}
+	if slices.Contains(kubernetes.EtcdQuorum().Initial(c), o.Name) && !slices.ContainsFunc(found.Members, func(m member.Member) bool { return m.Name == o.Name }) {
+		// By an order whose answer nobody heard, or it has not joined yet.
+		fmt.Fprintf(out, "%s is no member of etcd; it joins when it starts without its former data\n", o.Name)
+		return nil
 	}
 	gone, err := removable(found.Members, o.Name)
 	if err != nil {
