@@ -12,6 +12,22 @@ import (
 	"spore/wire/pcapfilter"
 )
 
+// OSDSafe is the verb that tells whether Ceph bears the absence of OSDs (OSDsAnswer).
+const OSDSafe = "ceph-osd-safe"
+
+// maxOSDs is how many OSDs a node has at most.
+const maxOSDs = 200
+
+// OSDsAnswer is the result of OSDSafe.
+type OSDsAnswer struct {
+	// Running are those asked about that serve now.
+	Running []int `json:"running"`
+	// Others is how many other OSDs serve now.
+	Others int `json:"others"`
+	// Unsafe is why data would not be available without them, or would be lost, as Ceph says it; empty where it is not.
+	Unsafe string `json:"unsafe,omitempty"`
+}
+
 // maxLocate is how long a machine shows where it is at most.
 const maxLocate = time.Hour
 
@@ -34,6 +50,10 @@ func Verbs() []Verb {
 		{Name: "ceph-osd-out", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, Arguments: osdArguments()},
 		{Name: "ceph-osd-purge", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 5 * time.Minute,
 			Arguments: []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}}},
+		// A node asks it of those that have a monitor, before it takes its OSDs away (package osds).
+		{Name: OSDSafe, Kind: Looks, Who: append(Lookers(), Node), Bound: 2 * time.Minute, Arguments: []Argument{
+			{Name: "osds", Needed: true, Check: osdNumbers}, {Name: "to", Needed: true, Check: OneOf("stop", "destroy")},
+		}},
 		{Name: "ceph-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
 		{Name: "disks", Kind: Looks, Who: Lookers()},
 		{Name: "dmesg", Kind: Looks, Who: Lookers(), Arguments: []Argument{{Name: "lines", Check: number(1, MaxLines)}}},
@@ -66,12 +86,12 @@ func Verbs() []Verb {
 		{Name: "quorum-form", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute,
 			Arguments: []Argument{{Name: "quorum", Needed: true, Check: name}, {Name: "lose", Check: names}}},
 		{Name: "quorum-show", Kind: Looks, Who: Lookers()},
-		{Name: "reboot", Kind: Acts, Who: Hands(), Quorum: true},
+		{Name: "reboot", Kind: Acts, Who: Hands(), Quorum: true, Bound: 3 * time.Minute},
 		{Name: "reset", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 10 * time.Minute,
 			Arguments: []Argument{{Name: "disk", Check: diskName}}},
 		{Name: "restart", Kind: Acts, Who: Hands(), Quorum: true, Bound: 15 * time.Minute,
 			Arguments: []Argument{{Name: "unit", Needed: true, Check: unitOrRole}}},
-		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true},
+		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true, Bound: 3 * time.Minute},
 		{Name: "support", Kind: Looks, Who: Hands(), Bound: 20 * time.Minute, AtOnce: 2,
 			Arguments: []Argument{{Name: "lines", Check: number(1, 1_000_000)}}},
 		{
@@ -89,6 +109,20 @@ func Verbs() []Verb {
 // osdArguments are those of what moves the data of an OSD.
 func osdArguments() []Argument {
 	return []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}, {Name: "wait", Check: OneOf("yes", "no")}}
+}
+
+// osdNumbers is a Check that takes numbers of OSDs with commas between them.
+func osdNumbers(value string) error {
+	list := strings.Split(value, ",")
+	if len(list) > maxOSDs {
+		return fmt.Errorf("a node has at most %d OSDs", maxOSDs)
+	}
+	for _, n := range list {
+		if err := number(0, 100000)(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // name is a Check that takes the name of a node or a quorum.

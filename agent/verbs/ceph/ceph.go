@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spore/agent/verbs"
+	"spore/wire/nodeapi"
 )
 
 const (
@@ -306,6 +307,51 @@ func numbers(all []osd) string {
 		return "none"
 	}
 	return strings.Join(out, ", ")
+}
+
+// Safe answers whether Ceph bears that OSDs stop, or that they and their data are gone. Those that do not serve are not
+// missed when they stop.
+func (c Ceph) Safe(ctx context.Context, r *verbs.Run) (string, error) {
+	all, err := c.osds(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	asked := strings.Split(r.Argument("osds", ""), ",")
+	answer := nodeapi.OSDsAnswer{Running: []int{}}
+	var about []string
+	for _, o := range all {
+		id, serves := strconv.Itoa(o.ID), o.Up == 1 && o.In == 1
+		switch is := slices.Contains(asked, id); {
+		case is && o.Up == 1:
+			answer.Running, about = append(answer.Running, o.ID), append(about, id)
+		case is && r.Argument("to", "") == "destroy":
+			about = append(about, id)
+		case !is && serves:
+			answer.Others++
+		}
+	}
+	question := "ok-to-stop"
+	if r.Argument("to", "") == "destroy" {
+		question = "safe-to-destroy"
+	}
+	if len(about) > 0 {
+		err := c.order(ctx, r, append([]string{"osd", question}, about...)...)
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "Error EBUSY"), strings.Contains(err.Error(), "Error EAGAIN"):
+			// EAGAIN: what some placement groups have is not known.
+			_, answer.Unsafe, _ = strings.Cut(err.Error(), "Error ")
+		default:
+			return "", err
+		}
+	}
+	if err := r.Result(answer); err != nil {
+		return "", err
+	}
+	if answer.Unsafe != "" {
+		return answer.Unsafe, nil
+	}
+	return "Ceph bears it", nil
 }
 
 // Purge forgets an OSD that is lost for good: its number, its key and its place, which the monitors do in one step. It

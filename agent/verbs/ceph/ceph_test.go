@@ -236,3 +236,40 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+func TestCephSaysWhetherItBearsThatOSDsGo(t *testing.T) {
+	const busy = "echo 'Error EBUSY: unsafe to stop osd(s) at this time (2 PGs are or would become offline)' >&2; exit 16"
+	safe := func(c Ceph) verbs.Handler { return c.Safe }
+	ask := func(osds, to string) nodeapi.Order {
+		return nodeapi.Order{Arguments: map[string]string{"osds": osds, "to": to}}
+	}
+	all := `echo '{"osds":[{"osd":0,"up":1,"in":1},{"osd":1,"up":1,"in":1},{"osd":2,"up":1,"in":0},{"osd":3,"up":0,"in":1}]}'`
+	for name, tc := range map[string]struct {
+		order  nodeapi.Order
+		answer map[string]string
+		want   string
+		called int
+	}{
+		"it does":                        {ask("0", "stop"), map[string]string{"osd ok-to-stop 0": "exit 0"}, `{"running":[0],"others":1}`, 2},
+		"it does not":                    {ask("0,1", "stop"), map[string]string{"osd ok-to-stop 0 1": busy}, `{"running":[0,1],"others":0,"unsafe":"EBUSY: unsafe to stop osd(s) at this time (2 PGs are or would become offline)"}`, 2},
+		"one that is down stops":         {ask("3", "stop"), nil, `{"running":[],"others":2}`, 1},
+		"one that is out stops":          {ask("2", "stop"), map[string]string{"ok-to-stop 2": "exit 0"}, `{"running":[2],"others":2}`, 2},
+		"one that is down is lost":       {ask("3", "destroy"), map[string]string{"osd safe-to-destroy 3": "exit 0"}, `{"running":[],"others":2}`, 2},
+		"one that is not there":          {ask("9", "destroy"), nil, `{"running":[],"others":2}`, 1},
+		"some of what it has is unknown": {ask("3", "destroy"), map[string]string{"safe-to-destroy 3": "echo 'Error EAGAIN: OSD(s) 3 have no reported stats' >&2; exit 11"}, `{"running":[],"others":2,"unsafe":"EAGAIN: OSD(s) 3 have no reported stats"}`, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := map[string]string{batch: all}
+			for key, script := range tc.answer {
+				answer[key] = script
+			}
+			events, _, called, err := do(t, answer, safe, tc.order)
+			require.NoError(t, err)
+			require.Len(t, events, 1)
+			require.JSONEq(t, tc.want, string(events[0].Result))
+			require.Len(t, called, tc.called)
+		})
+	}
+	_, _, _, err := do(t, map[string]string{batch: all, "ok-to-stop": "echo no manager >&2; exit 1"}, safe, ask("0", "stop"))
+	require.ErrorContains(t, err, "no manager", "it is not known")
+}

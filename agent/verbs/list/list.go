@@ -20,6 +20,7 @@ import (
 	"spore/agent/verbs/restart"
 	"spore/agent/verbs/support"
 	"spore/agent/verbs/top"
+	"spore/wire/nodeapi"
 )
 
 // Handlers are the verbs by name.
@@ -35,6 +36,7 @@ func Handlers() map[string]verbs.Handler {
 		"ceph-osd-in":         storage.In,
 		"ceph-osd-out":        storage.Out,
 		"ceph-osd-purge":      storage.Purge,
+		nodeapi.OSDSafe:       storage.Safe,
 		"ceph-status":         storage.Status,
 		"disks":               disks.Show,
 		"dmesg":               dmesg.Show,

@@ -1,5 +1,6 @@
 // Package majority keeps people from taking a quorum below its majority: before this node leaves its quorums for a
-// while, it asks the other members whether they serve now.
+// while, it asks the other members whether they serve now. OSDs are no quorum; whether data stays available without
+// those of this node, or is there elsewhere before they are destroyed, Ceph is asked.
 //
 // Of two members that would leave at the same time each sees the other about to leave, so that one of them, or both,
 // are refused: a node first makes known that it leaves (Leaves, which GET /v1/quorum/SERVICE tells), and asks then.
@@ -41,12 +42,19 @@ type Absence struct {
 	Returns bool
 	// Concerns tells which quorums it leaves; all where it is nil.
 	Concerns func(formation.Service) bool
+	// OSDs tells by their units which of this node's OSDs it takes away. Where it is nil, it takes all of them or, with
+	// Concerns, none.
+	OSDs func(unit string) bool
+	// Destroys is true where what those OSDs have is lost.
+	Destroys bool
 }
 
-// guard is one look at the quorums of this node. ask asks another member; tests bring their own.
+// guard is one look at the quorums and OSDs of this node. ask asks another member, and safe a node with a monitor; tests
+// bring their own.
 type guard struct {
-	run *verbs.Run
-	ask func(ctx context.Context, node, service string) (nodeapi.Member, error)
+	run  *verbs.Run
+	ask  func(ctx context.Context, node, service string) (nodeapi.Member, error)
+	safe func(ctx context.Context, node string, o nodeapi.Order) (nodeapi.OSDsAnswer, error)
 }
 
 // Guard returns nil where this node may leave its quorums in this way; the error of one that may not names the quorum
@@ -54,7 +62,7 @@ type guard struct {
 // this node leaves until back is called: by whoever does not restart the machine, when it serves again, or was refused.
 func Guard(ctx context.Context, r *verbs.Run, a Absence) (back func(), err error) {
 	client := r.Machine.Client()
-	g := guard{run: r, ask: func(ctx context.Context, node, service string) (nodeapi.Member, error) {
+	g := guard{run: r, safe: safeBy(client), ask: func(ctx context.Context, node, service string) (nodeapi.Member, error) {
 		ctx, cancel := context.WithTimeout(ctx, askBound)
 		defer cancel()
 		data, err := client.Read(ctx, node, nodeapi.Request{Path: nodeapi.QuorumPath + service}, nodeapi.MaxHealth)
@@ -80,10 +88,15 @@ func (g guard) leave(ctx context.Context, a Absence) (back func(), err error) {
 			of = append(of, s)
 		}
 	}
-	force := g.run.Order.Force
-	if force != "" && !slices.ContainsFunc(of, func(s formation.Service) bool { return s.Name == force }) {
+	taken := g.taken(a)
+	if force := g.run.Order.Force; force != "" && !slices.Contains(names(of, taken), force) {
 		return func() {}, fmt.Errorf("--force %s: %s is not a quorum that this takes a member of; it takes one of %s",
-			force, force, orNone(names(of)))
+			force, force, orNone(names(of, taken)))
+	}
+	if len(taken) > 0 {
+		if err := g.bears(ctx, a, taken); err != nil {
+			return func() {}, err
+		}
 	}
 	if len(of) == 0 {
 		return func() {}, nil
@@ -187,9 +200,13 @@ func count(serving, away, members []string) string {
 	return text
 }
 
-func names(of []formation.Service) (out []string) {
+// names are what --force can be.
+func names(of []formation.Service, taken []int) (out []string) {
 	for _, s := range of {
 		out = append(out, s.Name)
+	}
+	if len(taken) > 0 {
+		out = append(out, osds)
 	}
 	return out
 }

@@ -10,7 +10,9 @@ import (
 
 	"spore/agent/activate"
 	"spore/agent/disks"
+	"spore/agent/formation"
 	"spore/agent/install"
+	"spore/agent/pause"
 	"spore/agent/verbs"
 	"spore/agent/verbs/majority"
 	"spore/cluster/spec"
@@ -40,11 +42,19 @@ func reset(ctx context.Context, r *verbs.Run, loss disks.Loss, give func() error
 		return "", fmt.Errorf("this deletes %s, and the order is about %q; nothing was changed", loss, r.Order.Confirm)
 	}
 	back := func() {}
-	if loss.State {
-		var err error
-		if back, err = majority.Guard(ctx, r, majority.Absence{What: "a reset of the state"}); err != nil {
-			return "", err
-		}
+	var err error
+	switch {
+	case loss.State:
+		back, err = majority.Guard(ctx, r, majority.Absence{What: "a reset of the state"})
+	case loss.Unit != "":
+		_, err = majority.Guard(ctx, r, majority.Absence{
+			What: "a reset of the disk", Destroys: true,
+			Concerns: func(formation.Service) bool { return false },
+			OSDs:     func(unit string) bool { return unit == loss.Unit },
+		})
+	}
+	if err != nil {
+		return "", err
 	}
 	switch {
 	case r.Order.DryRun && loss.State:
@@ -54,8 +64,13 @@ func reset(ctx context.Context, r *verbs.Run, loss disks.Loss, give func() error
 	case r.Order.DryRun:
 		return fmt.Sprintf("would delete %s; nothing was done", loss), nil
 	}
+	ended := func() {}
 	if loss.InUse && loss.Unit != "" {
 		if err := r.Say("stops %s, which works on it", loss.Unit); err != nil {
+			return "", err
+		}
+		// Where the disk stays as it is, whatever for, the OSD serves again (package mend).
+		if ended, err = pause.Units(r.Machine.Root, loss.Unit); err != nil {
 			return "", err
 		}
 		if err := stop(ctx, loss.Unit); err != nil {
@@ -69,6 +84,7 @@ func reset(ctx context.Context, r *verbs.Run, loss disks.Loss, give func() error
 		back()
 		return "", err
 	}
+	ended()
 	if !loss.State {
 		return fmt.Sprintf("deleted %s; the next start of the machine makes it anew (spore reboot %s)", loss, r.Node.Name), nil
 	}

@@ -67,6 +67,7 @@ func restart(ctx context.Context, r *verbs.Run, s systemd, units []string) (stri
 	back, err := majority.Guard(ctx, r, majority.Absence{
 		What: what, Returns: true,
 		Concerns: func(q formation.Service) bool { return slices.Contains(taken, q.Unit) },
+		OSDs:     func(unit string) bool { return slices.Contains(taken, unit) },
 	})
 	if err != nil {
 		return "", err

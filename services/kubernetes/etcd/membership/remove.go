@@ -42,7 +42,8 @@ func Remove(ctx context.Context, m *master.Machine, out io.Writer, o RemoveOptio
 	if err != nil {
 		return fmt.Errorf("ask etcd for its members: %w", err)
 	}
-	if slices.Contains(kubernetes.EtcdQuorum().Initial(c), o.Name) && !slices.ContainsFunc(found.Members, func(m member.Member) bool { return m.Name == o.Name }) {
+	named := func(m member.Member) bool { return m.Name == o.Name }
+	if slices.Contains(kubernetes.EtcdQuorum().Initial(c), o.Name) && !slices.ContainsFunc(found.Members, named) {
 		// By an order whose answer nobody heard, or it has not joined yet.
 		fmt.Fprintf(out, "%s is no member of etcd; it joins when it starts without its former data\n", o.Name)
 		return nil
