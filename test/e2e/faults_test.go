@@ -46,7 +46,7 @@ type faultRow = faults.Row[*faultLab]
 
 // faultRows are all rows.
 func faultRows() []faultRow {
-	return slices.Concat(firstBootRows(), installationRows(), deliveryRows(), startRows(), servingRows(), pushRows(), updateRows(), trialRows(), renewalRows())
+	return slices.Concat(firstBootRows(), installationRows(), deliveryRows(), startRows(), servingRows(), pushRows(), updateRows(), trialRows(), renewalRows(), orderRows())
 }
 
 func TestTheFaultMatrix(t *testing.T) {

@@ -27,10 +27,11 @@ const (
 	Trial        Doing = "trial"
 	WayBack      Doing = "way back"
 	Renewal      Doing = "renewal"
+	Order        Doing = "an operator's order"
 )
 
 // order is that of the page.
-var order = []Doing{FirstBoot, Installation, Delivery, Start, Serving, Push, Update, Trial, WayBack, Renewal}
+var order = []Doing{FirstBoot, Installation, Delivery, Start, Serving, Push, Update, Trial, WayBack, Renewal, Order}
 
 // State is what the machine is after the fault. These are the words of the page; a row takes one of them, so that equal
 // ends are called the same.
@@ -53,6 +54,7 @@ const (
 	Sealed    State = "has the bundle: on the medium or sealed"
 	Issued    State = "has valid certificates: those of before or new ones"
 	FileWhole State = "each file is the old one or the new one"
+	Asked     State = "is as before or as the order says, and the same order completes it"
 )
 
 // Nothing is what is lost when all that was acknowledged is there.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // root is the source tree, seen from the package that runs the matrix.
@@ -21,9 +22,22 @@ const root = "../.."
 // as ./agent/slot, and pattern what go test -run takes. The test says by Tried how many faults it tried. Unit tests
 // run it in each run.
 func Test[L any](doing Doing, happens string, want State, pkg, pattern string) Row[L] {
-	return Row[L]{Doing: doing, Happens: happens, Want: want, Own: pkg + " " + pattern, pkg: pkg, pattern: pattern, Run: func(t *testing.T, _ L) Outcome {
+	return test[L](Row[L]{Doing: doing, Happens: happens, Want: want, pkg: pkg, pattern: pattern})
+}
+
+// Cluster is Test for a test that runs several nodes, or real programs, and that `make test` runs in a stage of its
+// own. The test says by Took how long it took until all was whole. Two of them do not run at the same time.
+func Cluster[L any](doing Doing, happens string, want State, pkg, pattern string) Row[L] {
+	return test[L](Row[L]{Doing: doing, Happens: happens, Want: want, Shares: "a cluster", pkg: pkg, pattern: pattern}, "-tags=e2e", "-timeout=40m")
+}
+
+func test[L any](r Row[L], options ...string) Row[L] {
+	pkg, pattern, want := r.pkg, r.pattern, r.Want
+	r.Own = pkg + " " + pattern
+	r.Run = func(t *testing.T, _ L) Outcome {
 		t.Helper()
-		cmd := exec.Command("go", "test", "-count=1", "-v", "-run", pattern, pkg)
+		args := append([]string{"test", "-count=1", "-v", "-run", pattern}, options...)
+		cmd := exec.Command("go", append(args, pkg)...)
 		cmd.Dir = root
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -35,12 +49,16 @@ func Test[L any](doing Doing, happens string, want State, pkg, pattern string) R
 			t.Errorf("%s of %s ran no test:\n%s", pattern, pkg, out)
 			return Outcome{}
 		}
-		o := Outcome{After: want, Note: fmt.Sprintf("%s, %s", strings.TrimPrefix(pkg, "./"), plural(passed, "case"))}
-		if tried > 0 {
+		o := Outcome{After: want, Took: took(string(out)), Note: fmt.Sprintf("%s, %s", strings.TrimPrefix(pkg, "./"), plural(passed, "case"))}
+		switch {
+		case tried > 0:
 			o.Note = fmt.Sprintf("%s, %s", strings.TrimPrefix(pkg, "./"), plural(tried, "fault"))
+		case len(options) > 0:
+			o.Note = strings.Trim(strings.TrimPrefix(pattern, "^Test"), "$")
 		}
 		return o
-	}}
+	}
+	return r
 }
 
 var (
@@ -104,6 +122,28 @@ const mark = "faults tried: "
 func Tried(t *testing.T, n int) {
 	t.Helper()
 	t.Logf("%s%d", mark, n)
+}
+
+// tookMark begins the line by which a test says how long it took from a fault until all was whole.
+const tookMark = "from the fault until all was whole: "
+
+// Took says how long it took from a fault until all was whole; of several times the page has the longest.
+func Took(t *testing.T, d time.Duration) {
+	t.Helper()
+	t.Logf("%s%s", tookMark, d.Round(time.Millisecond))
+}
+
+// took reads the longest time that a test has said.
+func took(output string) (longest time.Duration) {
+	lines := bufio.NewScanner(strings.NewReader(output))
+	for lines.Scan() {
+		if _, text, is := strings.Cut(lines.Text(), tookMark); is {
+			if d, err := time.ParseDuration(text); err == nil {
+				longest = max(longest, d)
+			}
+		}
+	}
+	return longest
 }
 
 var (

@@ -24,6 +24,7 @@ import (
 	"spore/builder/vm"
 	"spore/services/kafka"
 	"spore/test/client"
+	"spore/test/faults"
 )
 
 const (
@@ -310,7 +311,7 @@ func TestThreeBrokers(t *testing.T) {
 	next := 0
 
 	b.Step("each listens where its rows say, and nowhere else", b.listenWhereTheirRowsSay)
-	b.Step("an operator sees topics, and moves copies off a broker", func(t *testing.T) {
+	b.Step("an operator sees topics, and moves copies off a broker, although the move is cut off once", func(t *testing.T) {
 		out, said, ok := b.spore(t.Context(), "kafka topics", "--node", "kafka-2")
 		require.True(t, ok, said)
 		require.Regexp(t, `(?m)^`+ledger+` +6 +3 +0 +0$`, out)
@@ -326,8 +327,11 @@ func TestThreeBrokers(t *testing.T) {
 			made, err := b.admin.CreateTopic(ctx, 3, 2, nil, scratch)
 			return errors.Join(err, made.Err)
 		})
+		b.cutOff(b.Node("kafka-1"), "", time.Duration(b.random.IntN(1500))*time.Millisecond, "kafka move", "kafka-3", "--shrink", "--node", "kafka-1")
+		began := time.Now()
 		_, said, ok = b.spore(t.Context(), "kafka move", "kafka-3", "--shrink")
 		require.True(t, ok, said)
+		faults.Took(t, time.Since(began))
 		b.within("kafka-3 has no copy", func(ctx context.Context) error {
 			topics, err := b.admin.ListTopics(ctx)
 			if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/test/faults"
 )
 
 // cutOff has an operator ask for a verb, and kills what carries it out: when a file of a pattern below /var is there,
@@ -81,7 +83,8 @@ func (m *masters) restoreIsCutOff(t *testing.T, a *Node) {
 		}
 		return errorOf(said)
 	})
-	t.Logf("restored %.1f s after it was asked for, %d times asked again", time.Since(began).Seconds(), asked)
+	t.Logf("asked again %d times", asked)
+	faults.Took(t, time.Since(began))
 	left, err := os.ReadDir(filepath.Join(a.Var(), "lib", "spore", "etcd-restore"))
 	require.NoError(t, err)
 	for _, e := range left {

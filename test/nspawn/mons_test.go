@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/test/faults"
 )
 
 const (
@@ -178,6 +179,9 @@ func TestThreeMons(t *testing.T) {
 		require.True(t, ok, said)
 		require.Contains(t, said, "the monitor mon-3 would be taken out; 2 would be left")
 		_, said, ok = m.spore(t.Context(), "ceph osd-purge", "7", "--node", "mon-1", "--confirm", "osd.7")
+		require.True(t, ok, said)
+		require.Contains(t, said, "there is no osd.7 (any more), and nothing to forget")
+		_, said, ok = m.spore(t.Context(), "ceph osd-out", "7", "--node", "mon-1")
 		require.False(t, ok)
 		require.Contains(t, said, "there is no osd.7")
 	})
@@ -203,8 +207,19 @@ func TestThreeMons(t *testing.T) {
 		m.holds(lost, keys)
 	})
 	wiped := m.Node("mon-1") // The first by name: the one that would write the record of a first formation.
-	m.Step("a monitor that was wiped takes the map from the quorum", func(t *testing.T) {
+	m.Step("a monitor that was taken out, by an order that was cut off once, and wiped takes the map from the quorum", func(t *testing.T) {
 		wiped.PowerLoss()
+		m.quorum("mon-2", "mon-3")
+		remove := []string{"mon-1", "--node", "mon-2", "--confirm", "mon-1"}
+		m.cutOff(m.Node("mon-2"), "", time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph monitor-remove", remove...)
+		began := time.Now()
+		m.within("the same order completes it", func() error {
+			if _, said, ok := m.spore(t.Context(), "ceph monitor-remove", remove...); !ok {
+				return errorOf(said)
+			}
+			return nil
+		})
+		faults.Took(t, time.Since(began))
 		wiped.WipeState()
 		wiped.NewBundle()
 		wiped.Start()
