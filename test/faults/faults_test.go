@@ -245,3 +245,19 @@ func TestARowOfATestRunsIt(t *testing.T) {
 	require.Equal(t, "test/faults, 1 case", o.Note)
 	require.Equal(t, "./test/faults ^TestWhatATestSaysIsCounted$", row.Own)
 }
+
+func TestTheLongestTimeOfATestIsTheRowsOwn(t *testing.T) {
+	require.Equal(t, 12300*time.Millisecond, took(`=== RUN   TestA
+    a_test.go:1: from the fault until all was whole: 1.5s
+    a_test.go:2: from the fault until all was whole: 12.3s
+    a_test.go:3: from the fault until all was whole: soon
+`))
+	require.Zero(t, took("PASS\n"))
+}
+
+func TestARowOfAClusterIsNotDrawn(t *testing.T) {
+	r := Cluster[int](Order, "a", Asked, "./test/nspawn", "^TestA$")
+	require.NoError(t, Check([]Row[int]{r}))
+	require.Empty(t, Draw([]Row[int]{r}, 1, time.Hour, nil), "make test runs it in a stage of its own")
+	require.NotEmpty(t, r.Shares, "no two clusters run at the same time")
+}
