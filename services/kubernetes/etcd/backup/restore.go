@@ -62,14 +62,21 @@ func Restore(ctx context.Context, m *master.Machine, out io.Writer, o Options) e
 	if restore.Pending(m.Root) && !o.Resume && !o.Yes {
 		return errors.New("a restore is committed, and goes on at the next start of etcd, or when you say the same with --yes; nothing was changed")
 	}
-	if o.Resume || restore.Pending(m.Root) {
-		return resumeRestore(ctx, m, place, !o.Resume)
+	if o.Resume {
+		return resumeRestore(ctx, m, place, false)
 	}
 	c, n, err := m.Master()
 	if err != nil {
 		return err
 	}
-	return restoreFrom(ctx, m, out, c, n, place, o)
+	if !restore.Pending(m.Root) {
+		return restoreFrom(ctx, m, out, c, n, place, o)
+	}
+	if err := resumeRestore(ctx, m, place, true); err != nil {
+		return err
+	}
+	fmt.Fprint(out, done(others(c, n)))
+	return nil
 }
 
 // resumeRestore goes on with what was committed.
