@@ -185,6 +185,37 @@ func TestThreeMons(t *testing.T) {
 		require.False(t, ok)
 		require.Contains(t, said, "there is no osd.7")
 	})
+	m.Step("Ceph is asked before an OSD goes, and forgets one that is lost, by an order that was cut off once", func(t *testing.T) {
+		m.within("the number of an OSD that never ran", func() error {
+			_, err := m.ceph(m.Node("mon-1"), "osd", "new", "0b5c6f4e-7d3c-4f43-9d0e-6b7f2f2b7c11")
+			return err
+		})
+		m.Node("mon-1").hasOSD(0)
+		_, said, ok := m.spore(t.Context(), "reboot", "--node", "mon-1", "--dry-run")
+		require.True(t, ok, said)
+		require.Contains(t, said, "would be allowed now")
+		m.within("another node's monitor was asked", func() error {
+			_, err := m.Node("mon-2").Exec("sh", "-c", "journalctl -u spore-api.service | grep -q ceph-osd-safe")
+			return err
+		})
+		_, said, ok = m.spore(t.Context(), "reboot", "--node", "mon-1", "--dry-run", "--force", "ceph-osds")
+		require.False(t, ok)
+		require.Contains(t, said, "it takes one of ceph-mon, ceph-osd")
+		purge := []string{"0", "--node", "mon-1", "--confirm", "osd.0", "--force", "ceph-mon"}
+		m.cutOff(m.Node("mon-1"), "", time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph osd-purge", purge...)
+		began := time.Now()
+		m.within("the same order completes it", func() error {
+			if _, said, ok := m.spore(t.Context(), "ceph osd-purge", purge...); !ok {
+				return errorOf(said)
+			}
+			return nil
+		})
+		faults.Took(t, time.Since(began))
+		out, err := m.ceph(m.Node("mon-1"), "osd", "ls", "--format=json")
+		require.NoError(t, err)
+		require.Contains(t, out, "[]")
+		m.Node("mon-1").MustExec("rm", "-r", "/run/spore/disks/osd.json", "/run/ceph-osd/1")
+	})
 	m.Step("each listens where its rows say, and nowhere else", m.listenWhereTheirRowsSay)
 	m.Step("a monitor loses power amid acknowledged writes, the others go on, and it returns", func(t *testing.T) {
 		lost := m.Node(first.Leader)
@@ -255,7 +286,20 @@ func TestThreeMons(t *testing.T) {
 		m.Node("mon-2").PowerLoss()
 		m.Node("mon-3").PowerLoss()
 		require.Error(t, write(), "it acknowledged a write alone")
+		wiped.hasOSD(0)
+		_, said, ok := m.spore(t.Context(), "reboot", "--node", "mon-1", "--dry-run")
+		require.False(t, ok)
+		require.Contains(t, said, "takes away osd.0, and whether Ceph bears that is not known: no monitor answers")
+		_, said, ok = m.spore(t.Context(), "reboot", "--node", "mon-1", "--dry-run", "--force", "ceph-osd")
+		require.True(t, ok, said)
 	})
+}
+
+// hasOSD has a node think that it has an OSD.
+func (n *Node) hasOSD(number int) {
+	n.lab.t.Helper()
+	n.MustExec("sh", "-c", fmt.Sprintf(`mkdir -p /run/spore/disks /run/ceph-osd/1 && echo OSD_ID=%d > /run/ceph-osd/1/osd.env &&
+		echo '[{"use":"osd","number":1,"selector":"serial: X"}]' > /run/spore/disks/osd.json`, number))
 }
 
 // enough waits until so many keys were acknowledged.
