@@ -141,7 +141,8 @@ func force(ctx context.Context, o Options, lose []string) (before *State, record
 	initial := clone(o.Initial)
 	for _, name := range append(slices.Clone(lose), o.Node) {
 		if !slices.Contains(initial, name) {
-			return nil, nil, fmt.Errorf("%s is not a member of %s by the configuration; those are %s", name, o.Service, strings.Join(initial, ", "))
+			return nil, nil, fmt.Errorf("%s is not a member of %s by the configuration; those are %s", name, o.Service,
+				strings.Join(initial, ", "))
 		}
 	}
 	before, err = Read(o.Dir, o.Service)
@@ -151,7 +152,8 @@ func force(ctx context.Context, o Options, lose []string) (before *State, record
 	case before == nil:
 		return nil, nil, errors.New("this member has not looked at its own data yet; start its service first")
 	case before.Cluster != o.Cluster || before.Node != o.Node:
-		return nil, nil, fmt.Errorf("the file of this member is that of %s of cluster %s; start its service first", before.Node, before.Cluster)
+		return nil, nil, fmt.Errorf("the file of this member is that of %s of cluster %s; start its service first",
+			before.Node, before.Cluster)
 	case forces(*before, initial, lose):
 		return before, nil, nil
 	}

@@ -62,8 +62,8 @@ func (g guard) bears(ctx context.Context, a Absence, taken []int) error {
 	case forced:
 		return g.run.Say("Ceph does not bear it: %s", answer.Unsafe)
 	}
-	return fmt.Errorf("%s takes away %s, and Ceph does not bear that: %s; wait until spore ceph status shows no degraded data, "+
-		"or --force %s does it nevertheless", a.What, named(taken), answer.Unsafe, osds)
+	return fmt.Errorf("%s takes away %s, and Ceph does not bear that: %s; wait until spore ceph status shows no degraded "+
+		"data, or --force %s does it nevertheless", a.What, named(taken), answer.Unsafe, osds)
 }
 
 // named lists OSDs for a person.
@@ -88,14 +88,14 @@ func (g guard) askMonitors(ctx context.Context, a Absence, taken []int) (nodeapi
 	ctx, cancel := context.WithTimeout(ctx, safeBound)
 	defer cancel()
 	nodes := g.run.Cluster.Members[monitors]
-	problems := make([]error, len(nodes))
+	problems := make([]string, len(nodes))
 	first := make(chan nodeapi.OSDsAnswer, max(1, len(nodes)))
 	var all sync.WaitGroup
 	for i, node := range nodes {
 		all.Go(func() {
 			answer, err := g.safe(ctx, node, o)
 			if err != nil {
-				problems[i] = fmt.Errorf("%s (%w)", node, err)
+				problems[i] = fmt.Sprintf("%s (%v)", node, err)
 				return
 			}
 			first <- answer
@@ -112,7 +112,7 @@ func (g guard) askMonitors(ctx context.Context, a Absence, taken []int) (nodeapi
 	if len(nodes) == 0 {
 		return nodeapi.OSDsAnswer{}, errors.New("cluster.yaml has no node with a monitor")
 	}
-	return nodeapi.OSDsAnswer{}, fmt.Errorf("no monitor answers: %w", errors.Join(problems...))
+	return nodeapi.OSDsAnswer{}, errors.New("no monitor answers: " + strings.Join(problems, ", "))
 }
 
 // safeBy is how another node, or this one, is asked.

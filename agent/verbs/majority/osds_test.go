@@ -69,7 +69,7 @@ func TestCephIsAskedBeforeItsOSDsGo(t *testing.T) {
 		{"there are no others, and they go", goes, nodeapi.OSDsAnswer{Running: both, Unsafe: unsafe}, false, "", "3,4 stop", "", "and Ceph does not bear that"},
 		{"none of them serves", goes, nodeapi.OSDsAnswer{Others: 2, Unsafe: unsafe}, false, "", "3,4 stop", "", ""},
 		{"nobody answers", comes, nodeapi.OSDsAnswer{}, true, "", "3,4 stop", "",
-			"whether Ceph bears that is not known: no monitor answers: mon-1 (no answer in time)\nmon-2 (no answer in time); --force ceph-osd does it nevertheless"},
+			"whether Ceph bears that is not known: no monitor answers: mon-1 (no answer in time), mon-2 (no answer in time); --force ceph-osd does it nevertheless"},
 		{"nobody answers, by force", comes, nodeapi.OSDsAnswer{}, true, "ceph-osd", "3,4 stop", "whether Ceph bears that is not known: no monitor answers", ""},
 		{"one OSD restarts", unit("ceph-osd-disk@1.service", true, false), nodeapi.OSDsAnswer{Running: one, Others: 1}, false, "", "4 stop", "", ""},
 		{"a disk is deleted", unit("ceph-osd-disk@1.service", false, true), nodeapi.OSDsAnswer{Running: one, Others: 1, Unsafe: "EBUSY: OSD(s) 4 have 9 pgs"}, false, "", "4 destroy", "", "have 9 pgs"},
