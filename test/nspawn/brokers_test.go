@@ -327,7 +327,7 @@ func TestThreeBrokers(t *testing.T) {
 			made, err := b.admin.CreateTopic(ctx, 3, 2, nil, scratch)
 			return errors.Join(err, made.Err)
 		})
-		b.cutOff(b.Node("kafka-1"), "", time.Duration(b.random.IntN(1500))*time.Millisecond, "kafka move", "kafka-3", "--shrink", "--node", "kafka-1")
+		b.cutOff(b.Node("kafka-1"), time.Duration(b.random.IntN(1500))*time.Millisecond, "kafka move", "kafka-3", "--shrink", "--node", "kafka-1")
 		began := time.Now()
 		_, said, ok = b.spore(t.Context(), "kafka move", "kafka-3", "--shrink")
 		require.True(t, ok, said)

@@ -15,58 +15,91 @@ import (
 	"spore/test/faults"
 )
 
-// cutOff has an operator ask for a verb, and kills what carries it out: when a file of a pattern below /var is there,
-// which may be empty, and some time after that. What it had done by then, the test finds out.
-func (l *Lab) cutOff(on *Node, seen string, later time.Duration, command string, args ...string) {
-	l.t.Helper()
+// order is what an operator asked for.
+type order struct {
+	ended chan struct{}
+	said  string
+	ok    bool
+}
+
+// asks has an operator ask for a verb.
+func (l *Lab) asks(command string, args ...string) *order {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Minute)
-	defer cancel()
-	type end struct {
-		said string
-		ok   bool
-	}
-	ended := make(chan end, 1)
+	o := &order{ended: make(chan struct{})}
 	go func() {
-		_, said, ok := l.spore(ctx, command, args...)
-		ended <- end{said, ok}
+		defer close(o.ended)
+		defer cancel()
+		_, o.said, o.ok = l.spore(ctx, command, args...)
 	}()
-	// As root on the node, since a process of the node's own would not be quick enough.
-	for {
-		units, _ := on.Exec("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "spore-act@*")
-		list, err := filepath.Glob(filepath.Join(on.Var(), seen))
-		require.NoError(l.t, err)
-		if strings.Contains(units, "spore-act@") && (seen == "" || len(list) > 0) {
-			break
-		}
+	return o
+}
+
+// until waits until something is seen, and then some time more. An order that ended before that is not cut off.
+func (o *order) until(t *testing.T, seen func() bool, every, later time.Duration) {
+	t.Helper()
+	for !seen() {
 		select {
-		case e := <-ended:
-			require.Fail(l.t, "it ended before it was cut off", "%v %s", e.ok, e.said)
-		case <-time.After(5 * time.Millisecond):
+		case <-o.ended:
+			t.Logf("it ended before it was cut off: %v %s", o.ok, o.said)
+			return
+		case <-time.After(every):
 		}
 	}
 	time.Sleep(later)
-	killed, err := on.Exec("systemctl", "kill", "--kill-whom=all", "--signal=KILL", "spore-act@*.service")
-	e := <-ended
-	l.t.Logf("%s was killed %s after %q (%v %s); the operator was told: %v %s", command, later, seen, err, killed, e.ok, e.said)
+}
+
+// has tells whether a node has a file of some patterns below /var.
+func (n *Node) has(patterns ...string) bool {
+	for _, p := range patterns {
+		list, err := filepath.Glob(filepath.Join(n.Var(), p))
+		require.NoError(n.lab.t, err)
+		if len(list) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// acts tells whether a node carries out a verb that acts.
+func (n *Node) acts() bool {
+	units, _ := n.Exec("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "spore-act@*")
+	return strings.Contains(units, "spore-act@")
+}
+
+// kill ends what carries out a verb on a node.
+func (o *order) kill(on *Node) {
+	on.lab.t.Helper()
+	out, err := on.Exec("systemctl", "kill", "--kill-whom=all", "--signal=KILL", "spore-act@*.service")
+	<-o.ended
+	on.lab.t.Logf("it was killed (%v %s); the operator was told: %v %s", err, out, o.ok, o.said)
+}
+
+// cutOff has an operator ask for a verb, and kills what carries it out some time after that began.
+func (l *Lab) cutOff(on *Node, later time.Duration, command string, args ...string) {
+	l.t.Helper()
+	o := l.asks(command, args...)
+	o.until(l.t, on.acts, 5*time.Millisecond, later)
+	o.kill(on)
 }
 
 // restoreIsCutOff has a restore of etcd be killed, or its machine lose power, at a moment that is drawn, and asks again.
 func (m *masters) restoreIsCutOff(t *testing.T, a *Node) {
 	t.Helper()
-	moments := []string{
-		"lib/spore/etcd-restore/database", "lib/spore/etcd-restore/data/member/snap/db", "lib/spore/etcd-restore/committed.json",
-		"lib/etcd/given-up-*",
-	}
+	const below = "lib/spore/etcd-restore/"
+	moments := [][]string{{below + "database"}, {below + "data/member/snap/db"}, {below + "committed.json", "lib/etcd/given-up-*"}}
 	seen := moments[m.random.IntN(len(moments))]
 	later := time.Duration(m.random.IntN(300)) * time.Millisecond
 	power := m.random.IntN(2) == 0
 	t.Logf("cut when %s is there, and %s later; power: %v", seen, later, power)
 	began := time.Now()
+	o := m.asks("etcd restore", "master-1", "--confirm", "master-1")
+	o.until(t, func() bool { return a.has(seen...) }, time.Millisecond, later)
 	if power {
-		m.powerGoes(a, seen, later)
+		a.PowerLoss()
+		<-o.ended
 		m.startFor(true, a)
 	} else {
-		m.cutOff(a, seen, later, "etcd restore", "master-1", "--confirm", "master-1")
+		o.kill(a)
 		m.within("etcd and the API server do not stand still", func() error {
 			_, err := a.Exec("sh", "-c", `for u in etcd kube-apiserver; do
 				s=$(systemctl show -P ActiveState $u.service); [ "$s" != inactive ] && [ "$s" != deactivating ] || exit 1; done`)
@@ -96,28 +129,3 @@ func (m *masters) restoreIsCutOff(t *testing.T, a *Node) {
 type errorOf string
 
 func (e errorOf) Error() string { return string(e) }
-
-// powerGoes has an operator ask for a restore of a master that loses its power meanwhile.
-func (m *masters) powerGoes(on *Node, seen string, later time.Duration) {
-	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		m.spore(ctx, "etcd restore", on.Facts.Name, "--confirm", on.Facts.Name)
-	}()
-	for over := false; !over; {
-		list, err := filepath.Glob(filepath.Join(on.Var(), seen))
-		require.NoError(m.t, err)
-		over = len(list) > 0
-		select {
-		case <-ended:
-			over = true
-		case <-time.After(time.Millisecond):
-		}
-	}
-	time.Sleep(later)
-	on.PowerLoss()
-	cancel()
-	<-ended
-}

@@ -206,7 +206,7 @@ func TestThreeMons(t *testing.T) {
 		require.False(t, ok)
 		require.Contains(t, said, "it takes one of ceph-mon, ceph-osd")
 		purge := []string{"0", "--node", "mon-1", "--confirm", "osd.0", "--force", "ceph-mon"}
-		m.cutOff(m.Node("mon-1"), "", time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph osd-purge", purge...)
+		m.cutOff(m.Node("mon-1"), time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph osd-purge", purge...)
 		began := time.Now()
 		m.within("the same order completes it", func() error {
 			if _, said, ok := m.spore(t.Context(), "ceph osd-purge", purge...); !ok {
@@ -246,7 +246,7 @@ func TestThreeMons(t *testing.T) {
 		wiped.PowerLoss()
 		m.quorum("mon-2", "mon-3")
 		remove := []string{"mon-1", "--node", "mon-2", "--confirm", "mon-1"}
-		m.cutOff(m.Node("mon-2"), "", time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph monitor-remove", remove...)
+		m.cutOff(m.Node("mon-2"), time.Duration(m.random.IntN(6000))*time.Millisecond, "ceph monitor-remove", remove...)
 		began := time.Now()
 		m.within("the same order completes it", func() error {
 			if _, said, ok := m.spore(t.Context(), "ceph monitor-remove", remove...); !ok {
