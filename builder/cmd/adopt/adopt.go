@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
-	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/wire/nodeapi"
 )
@@ -41,11 +40,8 @@ func (c candidate) String() string {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	var f reach.Flags
-	var asJSON, dryRun bool
-	var partition, confirm string
-	cmd := &cobra.Command{
-		Use:   "adopt [DIR] NODE",
+	return verb.One{
+		Use: "adopt [DIR] NODE", Verb: "adopt",
 		Short: "Have a node take over state of another node",
 		Long: `Adopt makes a state partition of another node or cluster, which a node of the cluster in DIR (configs when left out)
 refused, that node's, with all that is on it; the next start of the machine uses it. With --dry-run it lists the
@@ -55,48 +51,23 @@ The node has to have its bundle, from its medium or its firmware: without one it
 PARTUUID.`,
 		Example: "  spore adopt edge-01 --dry-run\n" +
 			"  spore adopt configs edge-01 --partition 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4",
-		Args: exit.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 2 {
-				dir, args = args[0], args[1:]
-			}
-			f.Nodes = args[:1]
-			v := verb.Row("adopt")
-			look := nodeapi.Order{DryRun: true, Arguments: map[string]string{"partition": partition}}
-			if err := v.Check(look); err != nil {
-				return exit.Usage(err)
-			}
-			c, err := verb.Open(cmd, f, dir, v)
-			if err != nil {
-				return err
-			}
-			found := verb.Ask(cmd, c, v, verb.Same(look), nil)
-			if dryRun || found[0].Err != nil {
-				return verb.Tell(cmd, found, asJSON, show)
-			}
-			list, err := candidates(found[0].Value.Results)
-			if err != nil {
-				return err
-			}
-			chosen, err := choose(list, partition)
-			if err != nil {
-				return err
-			}
-			order := nodeapi.Order{Arguments: map[string]string{"partition": chosen.Partition}}
-			text := "This makes " + chosen.String() + ", the state of " + args[0]
-			if order.Confirm, err = verb.Confirm(cmd, confirm, chosen.Partition, text); err != nil {
-				return err
-			}
-			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, nil)
-		},
+		Options: map[string]string{"partition": "PARTUUID of the partition (default: the only one that there is)"},
+		Found:   found,
+		Show:    show,
+	}.Command()
+}
+
+func found(node string, results []json.RawMessage, o *nodeapi.Order) (confirm, lost string, err error) {
+	list, err := candidates(results)
+	if err != nil {
+		return "", "", err
 	}
-	f.Register(cmd, false)
-	cmd.Flags().StringVar(&partition, "partition", "", "PARTUUID of the partition (default: the only one that there is)")
-	cmd.Flags().StringVar(&confirm, "confirm", "", "PARTUUID of the partition, instead of typing it")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and list the partitions and whose they are")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	chosen, err := choose(list, o.Arguments["partition"])
+	if err != nil {
+		return "", "", err
+	}
+	o.Arguments = map[string]string{"partition": chosen.Partition}
+	return chosen.Partition, "This makes " + chosen.String() + ", the state of " + node, nil
 }
 
 func candidates(results []json.RawMessage) (out []candidate, err error) {

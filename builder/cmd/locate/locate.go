@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"spore/builder/cmd/exit"
-	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/wire/nodeapi"
 )
@@ -23,41 +20,16 @@ type shown struct {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	var f reach.Flags
-	var asJSON bool
-	var order nodeapi.Order
-	span := time.Minute
-	cmd := &cobra.Command{
-		Use:   "locate [DIR] NODE",
+	return verb.One{
+		Use: "locate [DIR] NODE", Verb: "locate",
 		Short: "Have a node show where its machine stands",
-		Long: `Locate has the machine of a node of the cluster in DIR (configs when left out) blink the lamps that its kernel knows,
-light the locate lamps of its disk shelves, and say its name on its screen and its serial console. After the time all
-is as it was before.`,
+		Long: `Locate has the machine of a node of the cluster in DIR (configs when left out) blink the lamps that its kernel knows
+and those of its network cards, light the locate lamps of its disk shelves, and say its name on its screen and its
+serial console. After the time all is as it was before.`,
 		Example: "  spore locate edge-01\n  spore locate configs storage-03 --for 10m",
-		Args:    exit.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 2 {
-				dir, args = args[0], args[1:]
-			}
-			f.Nodes = args[:1]
-			v := verb.Row("locate")
-			order.Arguments = map[string]string{"for": span.String()}
-			if err := v.Check(order); err != nil {
-				return exit.Usage(err)
-			}
-			c, err := verb.Open(cmd, f, dir, v)
-			if err != nil {
-				return err
-			}
-			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, show)
-		},
-	}
-	f.Register(cmd, false)
-	cmd.Flags().DurationVar(&span, "for", span, "how long, up to 1h")
-	cmd.Flags().BoolVar(&order.DryRun, "dry-run", false, "do nothing, and say what the machine would use")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+		Options: map[string]string{"for": "how long, such as 90s or 10m, up to 1h (default 1m)"},
+		Show:    show,
+	}.Command()
 }
 
 func show(w io.Writer, _ string, results []json.RawMessage) error {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spore/builder/cmd/exit"
-	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/wire/nodeapi"
 )
@@ -37,12 +35,8 @@ func (l loss) String() string {
 
 // Command returns the command.
 func Command() *cobra.Command {
-	var f reach.Flags
-	var asJSON bool
-	var disk, confirm string
-	var order nodeapi.Order
-	cmd := &cobra.Command{
-		Use:   "reset [DIR] NODE",
+	return verb.One{
+		Use: "reset [DIR] NODE", Verb: "reset",
 		Short: "Delete the state of a node, or everything on one of its disks",
 		Long: `Reset deletes what is on a disk of a node of the cluster in DIR (configs when left out): without --disk the disk with
 the node's state. Of the disk that the machine was booted from, all state partitions go, whosever they are, and the
@@ -55,44 +49,18 @@ firmware. Confirm with the serial number of the disk. A node without which a quo
 		Example: "  spore reset edge-01\n" +
 			"  spore reset configs storage-03 --disk Z1D5 --confirm Z1D5\n" +
 			"  spore reset configs edge-01 --dry-run",
-		Args: exit.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 2 {
-				dir, args = args[0], args[1:]
-			}
-			f.Nodes = args[:1]
-			v := verb.Row("reset")
-			order.Arguments = map[string]string{"disk": disk}
-			look := order
-			look.DryRun = true
-			if err := v.Check(look); err != nil {
-				return exit.Usage(err)
-			}
-			c, err := verb.Open(cmd, f, dir, v)
-			if err != nil {
-				return err
-			}
-			// The node says which disk it is, so that a person is not asked to confirm what they have just typed.
-			found := verb.Ask(cmd, c, v, verb.Same(look), nil)
-			if order.DryRun || found[0].Err != nil {
-				return verb.Tell(cmd, found, asJSON, nil)
-			}
-			var l loss
-			if len(found[0].Value.Results) != 1 || json.Unmarshal(found[0].Value.Results[0], &l) != nil || l.Name == "" {
-				return errors.New("the node does not say which disk it is")
-			}
-			if order.Confirm, err = verb.Confirm(cmd, confirm, l.Name, l.String()); err != nil {
-				return err
-			}
-			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, nil)
+		Options: map[string]string{
+			"disk": "serial number of the disk, wwn:WWN, or id:NAME of /dev/disk/by-id (default: the one with the state)",
 		},
+		Found: found,
+	}.Command()
+}
+
+// found has a person confirm the disk that the node means, and not what they have just typed.
+func found(_ string, results []json.RawMessage, _ *nodeapi.Order) (confirm, lost string, err error) {
+	var l loss
+	if len(results) != 1 || json.Unmarshal(results[0], &l) != nil || l.Name == "" {
+		return "", "", errors.New("the node does not say which disk it is")
 	}
-	f.Register(cmd, false)
-	cmd.Flags().StringVar(&disk, "disk", "", "serial number of the disk, wwn:WWN, or id:NAME of /dev/disk/by-id (default: the one with the state)")
-	cmd.Flags().StringVar(&confirm, "confirm", "", "serial number of the disk, instead of typing it")
-	cmd.Flags().BoolVar(&order.DryRun, "dry-run", false, "delete nothing, and say what would be deleted")
-	cmd.Flags().StringVar(&order.Force, "force", "", "name of a quorum that may lose its majority")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return l.Name, l.String(), nil
 }

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
@@ -152,7 +153,8 @@ func collect(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order nodeapi
 	if err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d nodes, %.1f MiB; unpack it and open index.html\n", file, len(index.Nodes), float64(st.Size())/(1<<20))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d nodes, %s; unpack it and open index.html\n", file, len(index.Nodes),
+		humanize.IBytes(uint64(max(st.Size(), 0))))
 	if failed {
 		return verb.ErrSome
 	}

@@ -8,7 +8,6 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
-	"spore/cluster/facts"
 	"spore/wire/nodeapi"
 )
 
@@ -22,18 +21,21 @@ type One struct {
 	Role string
 	// Words are the names of the arguments that the words give, in this order, behind that of the node.
 	Words []string
-	// Options are further arguments, as flags: their names and what they are.
-	Options map[string]string
+	// Options are further arguments, as flags: their names and what they are; Letters are flags of one letter for some.
+	Options, Letters map[string]string
 	// Switches are further arguments that are yes or no; no where they are not given.
 	Switches map[string]string
 	// Confirm is what the order repeats where it destroys something, and Lost says what is lost, by the words and the
 	// node.
 	Confirm func(node string, words []string) string
 	Lost    func(node string, words []string) string
+	// Found takes the place of Confirm and Lost where the node has to say first, asked without a change, what would be
+	// lost: from its results it makes both texts. It may change the order.
+	Found func(node string, results []json.RawMessage, o *nodeapi.Order) (confirm, lost string, err error)
 	// Before does something else first, such as to bring a file, also for a dry run: it changes nothing that the verb is
 	// about. It may change the order.
 	Before func(cmd *cobra.Command, c *reach.Cluster, o *nodeapi.Order) error
-	// Show prints the result.
+	// Show prints the result; where there is Found, that of an order without a change.
 	Show func(w io.Writer, node string, results []json.RawMessage) error
 }
 
@@ -87,7 +89,7 @@ func (o One) Command() *cobra.Command {
 		flags.StringVar(&force, "force", "", "the name of the quorum that may lose its majority")
 	}
 	for name, about := range o.Options {
-		values[name] = flags.String(name, "", about)
+		values[name] = flags.StringP(name, o.Letters[name], "", about)
 	}
 	for name, about := range o.Switches {
 		switches[name] = flags.Bool(name, false, about)
@@ -111,6 +113,9 @@ func (o One) run(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb, 
 		}
 	}
 	node := c.Nodes[0].Name
+	if o.Found != nil {
+		return o.find(cmd, c, v, order, confirm, asJSON)
+	}
 	if v.Destroys && !order.DryRun {
 		if order.Confirm, err = Confirm(cmd, confirm, o.Confirm(node, words), o.Lost(node, words)); err != nil {
 			return err
@@ -121,5 +126,23 @@ func (o One) run(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb, 
 			return err
 		}
 	}
-	return Tell(cmd, Ask(cmd, c, v, func(facts.Node) nodeapi.Order { return order }, nil), asJSON, o.Show)
+	return Tell(cmd, Ask(cmd, c, v, Same(order), nil), asJSON, o.Show)
+}
+
+// find has the node say what would be lost, and orders it when a person has confirmed that.
+func (o One) find(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order nodeapi.Order, confirm string, asJSON bool) error {
+	look := order
+	look.DryRun = true
+	found := Ask(cmd, c, v, Same(look), nil)
+	if order.DryRun || found[0].Err != nil {
+		return Tell(cmd, found, asJSON, o.Show)
+	}
+	word, lost, err := o.Found(c.Nodes[0].Name, found[0].Value.Results, &order)
+	if err != nil {
+		return err
+	}
+	if order.Confirm, err = Confirm(cmd, confirm, word, lost); err != nil {
+		return err
+	}
+	return Tell(cmd, Ask(cmd, c, v, Same(order), nil), asJSON, nil)
 }
