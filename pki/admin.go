@@ -26,6 +26,9 @@ const (
 // minPersonLife leaves time to use it.
 const minPersonLife = 5 * time.Minute
 
+// KubernetesLife is how long a person's certificate for Kubernetes lives at most: Kubernetes cannot take one back.
+const KubernetesLife = 8 * time.Hour
+
 // Admin is the right of one person, for a time.
 type Admin struct {
 	// Certificate is the chain without the root, and Key its key as PKCS #8, both PEM.
@@ -94,8 +97,12 @@ func (t *Tree) person(c *facts.Cluster, p personal, o Options) (*Admin, error) {
 	if a == nil {
 		return nil, fmt.Errorf("there is no authority %s; enable kubernetes, give a node the role control-plane, and run `spore pki renew`", row.Authority)
 	}
-	if p.life < minPersonLife || p.life > LeafLife {
-		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", p.life, minPersonLife, LeafLife)
+	most := LeafLife
+	if p.row == KubernetesAdmin {
+		most = KubernetesLife
+	}
+	if p.life < minPersonLife || p.life > most {
+		return nil, fmt.Errorf("the lifetime %s is out of bounds; choose %s to %s", p.life, minPersonLife, most)
 	}
 	by, err := a.Current.signer(row.Authority, nil)
 	if err != nil {

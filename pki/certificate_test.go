@@ -45,7 +45,6 @@ var wants = []want{
 	{"kube-scheduler/master-01", "kubernetes-client", "system:kube-scheduler", nil, nil, nil, false, true},
 	{"kube-apiserver-kubelet/master-01", "kubernetes-client", "kube-apiserver-kubelet-client", []string{"spore:kubelet-api-admins"}, nil, nil, false, true},
 	{"kubernetes-agent/master-01", "kubernetes-client", "spore:agent:master-01", []string{"system:masters"}, nil, nil, false, true},
-	{"kubernetes-admin", "kubernetes-client", "kubernetes-admin", []string{"system:masters"}, nil, nil, false, true},
 	{"kube-proxy/worker-01", "kubernetes-client", "system:kube-proxy", nil, nil, nil, false, true},
 	{"calico-node/worker-01", "kubernetes-client", "calico-node:worker-01", []string{"spore:calico-nodes"}, nil, nil, false, true},
 	{"calico-cni/worker-01", "kubernetes-client", "calico-cni:worker-01", []string{"spore:calico-plugins"}, nil, nil, false, true},
@@ -97,7 +96,7 @@ func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
 		rows[certRow(w.id)] = true
 	}
 	for _, l := range Leaves(services.Ours()) {
-		require.True(t, l.Made == service.OnNode || tree.Authorities[l.Authority] == nil || rows[l.Name], "%s is checked", l.Name)
+		require.True(t, l.Made != service.Operator || tree.Authorities[l.Authority] == nil || rows[l.Name], "%s is checked", l.Name)
 	}
 }
 

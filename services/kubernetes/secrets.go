@@ -51,7 +51,7 @@ var leaves = []service.LeafRow{
 	{Name: "kube-apiserver-kubelet", Authority: "kubernetes-client", Roles: masters, CommonName: "kube-apiserver-kubelet-client", Organization: []string{"spore:kubelet-api-admins"}, Usage: service.Client},
 	// Makes the first roles and bindings, so no binding can give it its rights.
 	{Name: "kubernetes-agent", Authority: "kubernetes-client", Roles: masters, CommonName: "spore:agent:{node}", Organization: []string{"system:masters"}, Usage: service.Client},
-	{Name: "kubernetes-admin", Authority: "kubernetes-client", Roles: []string{service.OperatorOnly}, CommonName: "kubernetes-admin", Organization: []string{"system:masters"}, Usage: service.Client},
+	{Name: "kubernetes-admin", Authority: "kubernetes-client", Roles: []string{service.OperatorOnly}, CommonName: "kubernetes-admin", Organization: []string{"system:masters"}, Usage: service.Client, Made: service.ForPerson},
 	{Name: "kube-proxy", Authority: "kubernetes-client", Roles: nodes, CommonName: "system:kube-proxy", Usage: service.Client},
 	// With a name for each node, by which the API server lets them write of no other node.
 	{Name: "calico-node", Authority: "kubernetes-client", Roles: nodes, CommonName: "calico-node:{node}", Organization: []string{"spore:calico-nodes"}, Usage: service.Client},

@@ -28,6 +28,9 @@ const (
 	Operator Place = "operator"
 	// OnNode makes the key on the node, which asks the authority for the certificate; no bundle ever holds it.
 	OnNode Place = "node"
+	// ForPerson makes key and certificate when a person asks for them, for some hours; nothing keeps them, since
+	// nobody could take them back.
+	ForPerson Place = "person"
 )
 
 // What stands in the place of a role.

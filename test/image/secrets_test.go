@@ -310,8 +310,8 @@ func TestTheImageHoldsNoSecret(t *testing.T) {
 	t.Run("a key in a file of the root is found", func(t *testing.T) {
 		source := filepath.Join(t.TempDir(), "source")
 		require.NoError(t, copyTree(o.repo, source))
-		require.NoError(t, os.WriteFile(filepath.Join(source, "overlay/usr/lib/modprobe.d/leak.conf"), []byte(o.tree.Leaves["kubernetes-admin"].Key), 0o644))
-		planted(t, o.build(t, o.configs, source), `(?m)^root:/usr/lib/modprobe.d/leak.conf: the key of kubernetes-admin, line 1 of its PEM at byte \d+$`,
+		require.NoError(t, os.WriteFile(filepath.Join(source, "overlay/usr/lib/modprobe.d/leak.conf"), []byte(o.tree.Leaves["node-admin"].Key), 0o644))
+		planted(t, o.build(t, o.configs, source), `(?m)^root:/usr/lib/modprobe.d/leak.conf: the key of node-admin, line 1 of its PEM at byte \d+$`,
 			`(?m)^root:/usr/lib/modprobe.d/leak.conf: a private key in PEM at byte \d+$`)
 	})
 	t.Run("a bundle on the ESP is found", func(t *testing.T) {

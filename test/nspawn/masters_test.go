@@ -332,7 +332,7 @@ func (m *masters) silent(n *Node, long time.Duration) {
 func newMasters(t *testing.T, without ...string) *masters {
 	t.Helper()
 	m := &masters{Lab: New(t, Options{Source: "../..", Configs: "testdata/masters", Masked: append(without, withoutCGroups...)})}
-	admin, err := m.Keys.Admin(&m.Cluster, "test", 24*time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	admin, err := m.Keys.Admin(&m.Cluster, "test", pki.KubernetesLife, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	m.client = admin
 	return m

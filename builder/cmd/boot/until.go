@@ -87,7 +87,7 @@ func newAsker(keys *operator.Keys, c *facts.Cluster, limit time.Duration, rights
 	if len(c.Members["control-plane"]) == 0 {
 		return a, nil
 	}
-	if made, err = keys.Tree.Admin(c, reach.Person(), life, o); err != nil {
+	if made, err = keys.Tree.Admin(c, reach.Person(), min(life, tree.KubernetesLife), o); err != nil {
 		return nil, fmt.Errorf("make a certificate to ask Kubernetes with: %w", err)
 	}
 	a.kubernetes, err = ready.NewKubernetes([]byte(made.Certificate), []byte(made.Key), made.Authority)

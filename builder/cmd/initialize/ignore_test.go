@@ -23,7 +23,7 @@ var byDefault = []string{
 	"edge-01.bundle",              // spore pki bundle
 	"edge-01.bundle.age",          // the same with --encrypt
 	"bundles/edge-01.bundle",      // the same with --all
-	"export/kubernetes-admin.key", // spore pki export
+	"export/node-admin.key",       // spore pki export
 	"secureboot/db.key.age",       // spore keys init
 	"secureboot/pcr.key",
 }

@@ -28,7 +28,7 @@ func exportCommand(world outside) *cobra.Command {
 needs no passphrase. With --name it writes only what is named: an authority; a certificate and its key, as NAME or
 NAME/NODE; or a secret, as the configuration or ` + "`spore pki show`" + ` names it. Only you can read the files; nothing is
 printed to the terminal.`,
-		Example: "  spore pki export -o certificates\n  spore pki export --name mqtt -o .\n  spore pki export --name mqtt-password-sensor --name kubernetes-admin -o private",
+		Example: "  spore pki export -o certificates\n  spore pki export --name mqtt -o .\n  spore pki export --name mqtt-password-sensor --name mqtt-server/edge-01 -o private",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.args(args)
@@ -110,6 +110,12 @@ func private(l *services.List, t *tree.Tree, name string) (map[string][]byte, er
 	for _, row := range tree.Secrets(l) { // those of users are known by what the configuration calls them
 		if s := t.Secrets[row.Name+"/"+name]; s != nil && givenByUsers(l, row.Name) {
 			return map[string][]byte{strings.ReplaceAll(name, "/", "-"): []byte(s.Value)}, nil
+		}
+	}
+	for _, r := range tree.Leaves(l) {
+		if r.Name == name && r.Made == service.ForPerson {
+			return nil, fmt.Errorf("%s is not kept: nobody can take it back; `spore kubeconfig` makes one for a person, for at most "+
+				"%s and with the rights of --group view, edit, admin or cluster-admin", name, tree.KubernetesLife)
 		}
 	}
 	return nil, fmt.Errorf("there is no certificate or secret %q; `spore pki show` lists them (a node's is NAME/NODE)", name)

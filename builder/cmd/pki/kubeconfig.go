@@ -30,9 +30,6 @@ type kubeconfigFlags struct {
 	lifetime                            time.Duration
 }
 
-// maxKubeconfigLife bounds how long a kubeconfig holds, since Kubernetes cannot take a certificate back.
-const maxKubeconfigLife = 8 * time.Hour
-
 // everything is the group of those who may do everything.
 const everything = "cluster-admin"
 
@@ -79,7 +76,7 @@ you can read the file.`,
 	cmd.Flags().StringVar(&f.user, "user", "kubernetes-admin", "name of the person, for the audit log")
 	cmd.Flags().StringVar(&f.group, "group", everything, "what the person may do: view, edit, admin or cluster-admin")
 	cmd.Flags().StringVar(&f.namespace, "namespace", "", "where the person may do it (default: in all namespaces)")
-	cmd.Flags().DurationVar(&f.lifetime, "lifetime", maxKubeconfigLife, "how long the certificate is valid, at most 8h")
+	cmd.Flags().DurationVar(&f.lifetime, "lifetime", tree.KubernetesLife, "how long the certificate is valid, at most 8h")
 	return cmd
 }
 
@@ -140,9 +137,9 @@ func (f kubeconfigFlags) check() error {
 	case f.namespace != "" && !namespaceForm.MatchString(f.namespace):
 		return fmt.Errorf("%.64q is not the name of a namespace; write 1 to 63 lower-case letters, digits and -",
 			f.namespace)
-	case f.lifetime > maxKubeconfigLife:
+	case f.lifetime > tree.KubernetesLife:
 		return fmt.Errorf("the lifetime %s is out of bounds; choose at most %s, since Kubernetes cannot take a "+
-			"certificate back", f.lifetime, maxKubeconfigLife)
+			"certificate back", f.lifetime, tree.KubernetesLife)
 	}
 	return nil
 }

@@ -65,6 +65,16 @@ func TestAKubeconfigForAnHour(t *testing.T) {
 	require.NotContains(t, b.said.String(), "PRIVATE KEY")
 }
 
+func TestNoRightOfAPersonInKubernetesIsKept(t *testing.T) {
+	b := newBench(t)
+	b.ok("init", "@configs", "--plain")
+	require.NotContains(t, b.ok("show", "@configs"), "kubernetes-admin")
+	errs := b.fails(exit.Failed, "export", "@configs", "-o", "@out", "--name", "kubernetes-admin")
+	require.Contains(t, errs, "kubernetes-admin is not kept: nobody can take it back; `spore kubeconfig` makes one")
+	require.Contains(t, errs, "at most 8h0m0s")
+	require.NoFileExists(t, b.path("out/kubernetes-admin.key"))
+}
+
 func TestAKubeconfigForOneRight(t *testing.T) {
 	b := newBench(t)
 	b.ok("init", "@configs")
@@ -113,7 +123,7 @@ func TestWhatIsNoKubeconfig(t *testing.T) {
 		`the server "10.77.0.11" is not a URL of an API`:               {"--server", "10.77.0.11"},
 		`the server "http://10.77.0.11:6443" is not a URL of an API`:   {"--server", "http://10.77.0.11:6443"},
 		`the user "an na" is not a name`:                               {"--user", "an na"},
-		"the lifetime 1m0s is out of bounds; choose 5m0s to 8760h0m0s": {"--lifetime", "1m"},
+		"the lifetime 1m0s is out of bounds; choose 5m0s to 8h0m0s": {"--lifetime", "1m"},
 		"the lifetime 8h0m1s is out of bounds; choose at most 8h0m0s":  {"--lifetime", "8h1s"},
 		`there is no group "root"; choose view, edit, admin or`:        {"--group", "root"},
 		"cluster-admin is for the whole cluster":                       {"--namespace", "shop"},
