@@ -35,8 +35,12 @@ import (
 // logs): then the command ends with it.
 const momentary = 12 * time.Hour
 
-// atOnce is how many nodes are asked at once.
-const atOnce = 32
+// atOnce is how many nodes are asked at once, and slow after how long one that has not answered gives up its place: it
+// costs nothing more, and nobody else has to wait for it.
+const (
+	atOnce = 32
+	slow   = 500 * time.Millisecond
+)
 
 // PersonForm is what stands in a certificate as a person's name.
 var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
@@ -274,8 +278,8 @@ type Answer[T any] struct {
 	Asked, Answered time.Time
 }
 
-// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to.
-// The answers are in the order of the nodes.
+// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to:
+// about a time limit later at the latest, however many are down. The answers are in the order of the nodes.
 func Each[T any](ctx context.Context, c *Cluster, ask func(context.Context, facts.Node) (T, error)) []Answer[T] {
 	out := make([]Answer[T], len(c.Nodes))
 	room := make(chan struct{}, atOnce)
@@ -283,7 +287,9 @@ func Each[T any](ctx context.Context, c *Cluster, ask func(context.Context, fact
 	for i, n := range c.Nodes {
 		all.Go(func() {
 			room <- struct{}{}
-			defer func() { <-room }()
+			leave := sync.OnceFunc(func() { <-room })
+			defer leave()
+			defer time.AfterFunc(slow, leave).Stop()
 			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 			defer cancel()
 			a := Answer[T]{Node: n, Asked: time.Now()}
