@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"spore/agent/bootinfo"
 	"spore/agent/clusterpart"
@@ -31,6 +32,8 @@ type Info struct {
 	delivery.Info
 	// Delivery is the part of Problem that is of the bundle and not of its certificates.
 	Delivery string `json:"delivery,omitempty"`
+	// Made is when the bundle in use was made.
+	Made time.Time `json:"made,omitzero"`
 }
 
 // taker is what the steps of the bundle work with.
@@ -168,7 +171,7 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 		entries, problem := t.reissue(ctx, out.Bundle, trust)
 		have = maps.Clone(out.Bundle.Secrets)
 		maps.Copy(have, entries)
-		info.Problem = node.Joined(info.Delivery, problem)
+		info.Problem, info.Made = node.Joined(info.Delivery, problem), out.Bundle.Issued
 	}
 	if info.Problem != "" && info.Problem != t.said {
 		t.m.Say(info.Problem)

@@ -115,7 +115,10 @@ func bundleText(b delivery.Info) string {
 		return "none"
 	}
 	kept := map[string]string{sealed.TPM: "sealed to the TPM", sealed.Host: "sealed to the host key", "": "in memory only"}[b.Sealed]
-	return fmt.Sprintf("%d, from the %s, %s", b.Serial, map[string]string{delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium"}[b.From], kept)
+	from := map[string]string{
+		delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium", delivery.Network: "network",
+	}[b.From]
+	return fmt.Sprintf("%d, from the %s, %s", b.Serial, from, kept)
 }
 
 // clockText says who keeps the clock.

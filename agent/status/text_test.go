@@ -28,6 +28,9 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	require.Equal(t, l.String()+"\n", line)
 	require.Contains(t, Text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
 	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
+	l.Bundle.From = delivery.Network
+	require.Contains(t, Text(l), "bundle     3, from the network, sealed to the TPM\n")
+	l.Bundle.From = delivery.Medium
 	require.Contains(t, Text(l), "bundle     3, from the boot medium, sealed to the TPM\n           the bundle stays\n")
 	l.BuildTime = 1_790_000_000
 	l.Configuration = &slot.Info{RootHash: "617fc5cacd632993", ClusterHash: "fbab57222e31e539", Serial: 7, Trial: true, Problem: "p"}

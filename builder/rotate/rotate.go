@@ -108,7 +108,7 @@ func (p Phase) await(ctx context.Context, b Bundle) error {
 			return nil
 		}
 		if waited >= p.Bound {
-			return fmt.Errorf("%s: %s, for %s; the phase is not over: mend it, and run the command again", b.Node, why, p.Bound)
+			return fmt.Errorf("%s: %s, for %s; it is not over: mend it, and run the command again", b.Node, why, p.Bound)
 		}
 		if why != said {
 			said = why
@@ -156,7 +156,7 @@ func (p Phase) settle(ctx context.Context) error {
 			return nil
 		}
 		if waited >= bound {
-			return errors.New(strings.Join(append(why, "the phase is not over: mend it, and run the command again"), "; "))
+			return errors.New(strings.Join(append(why, "it is not over: mend it, and run the command again"), "; "))
 		}
 		if !said && left > 0 {
 			said = true

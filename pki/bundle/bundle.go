@@ -137,19 +137,49 @@ func Open(r io.Reader, whose Whose) (Bundle, error) {
 	return b, nil
 }
 
+// Claim is what a bundle says of itself.
+type Claim struct {
+	Cluster string    `json:"cluster"`
+	Node    string    `json:"node"`
+	Issued  time.Time `json:"issued"`
+	Serial  uint64    `json:"serial"`
+}
+
+// Claimed reads it for whoever only carries the bundle: nothing is verified, which the node does.
+func Claimed(data []byte) (Claim, error) {
+	if len(data) > MaxSize {
+		return Claim{}, fmt.Errorf("%w: it has more than %d bytes", ErrForm, MaxSize)
+	}
+	first, body, _ := bytes.Cut(data, []byte("\n"))
+	if _, err := parseLine(first); err != nil {
+		return Claim{}, err
+	}
+	b, err := parse(body)
+	return Claim{Cluster: b.Cluster, Node: b.Node, Issued: b.Issued, Serial: b.Serial}, err
+}
+
 // verify checks header and signature and returns the body.
 func verify(data []byte, keys []ed25519.PublicKey) ([]byte, error) {
 	first, body, _ := bytes.Cut(data, []byte("\n"))
-	line, err := format.Parse(string(first))
-	switch {
-	case errors.Is(err, signedline.ErrVersion):
-		return nil, fmt.Errorf("%w: %w; build a newer image, or make the bundle with the program that built this one", ErrVersion, err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrForm, err)
-	case !line.Verify(body, keys):
+	line, err := parseLine(first)
+	if err != nil {
+		return nil, err
+	}
+	if !line.Verify(body, keys) {
 		return nil, ErrSignature
 	}
 	return body, nil
+}
+
+func parseLine(first []byte) (signedline.Line, error) {
+	line, err := format.Parse(string(first))
+	switch {
+	case errors.Is(err, signedline.ErrVersion):
+		return line, fmt.Errorf("%w: %w; build a newer image, or make the bundle with the program that built this one", ErrVersion, err)
+	case err != nil:
+		return line, fmt.Errorf("%w: %w", ErrForm, err)
+	}
+	return line, nil
 }
 
 // parse reads the body of a bundle; its errors quote nothing of it.

@@ -159,6 +159,31 @@ func TestBoundsOfABundle(t *testing.T) {
 	}
 }
 
+func TestWhoeverCarriesABundleSeesWhoseItIs(t *testing.T) {
+	good, want := sign(t, sample(), 1), sample()
+	c, err := Claimed(good)
+	require.NoError(t, err)
+	require.Equal(t, Claim{Cluster: want.Cluster, Node: want.Node, Issued: want.Issued, Serial: want.Serial}, c)
+	for name, data := range map[string][]byte{
+		"nothing": nil, "no line": []byte("{}"), "cut": good[:len(good)-10], "too large": bytes.Repeat([]byte("x"), MaxSize+1),
+	} {
+		_, err := Claimed(data)
+		require.ErrorIs(t, err, ErrForm, name)
+	}
+	_, err = Claimed(bytes.Replace(good, []byte(" 1 "), []byte(" 2 "), 1))
+	require.ErrorIs(t, err, ErrVersion)
+}
+
+func FuzzClaimed(f *testing.F) {
+	f.Add(sign(f, sample(), 1))
+	f.Add([]byte("spore-bundle 1 0 0\n{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := Claimed(data); err == nil {
+			require.True(t, c.Serial > 0 && c.Node != "" && c.Cluster != "")
+		}
+	})
+}
+
 func FuzzOpen(f *testing.F) {
 	good := sign(f, sample(), 1)
 	f.Add(good)

@@ -36,6 +36,7 @@ const maxLocate = time.Hour
 func Verbs() []Verb {
 	return []Verb{
 		{Name: "adopt", Kind: Acts, Who: Owners(), Destroys: true, Arguments: []Argument{{Name: "partition", Check: partUUID}}},
+		{Name: "bundle", Kind: Looks, Who: Lookers()},
 		{
 			Name: "capture", Kind: Looks, Who: Hands(), Bound: (machine.MaxSeconds + 60) * time.Second, AtOnce: 2,
 			Arguments: []Argument{

@@ -4,6 +4,7 @@ package list
 import (
 	"spore/agent/verbs"
 	"spore/agent/verbs/adopt"
+	"spore/agent/verbs/bundle"
 	"spore/agent/verbs/capture"
 	"spore/agent/verbs/ceph"
 	"spore/agent/verbs/disks"
@@ -31,6 +32,7 @@ func Handlers() map[string]verbs.Handler {
 	}}
 	return map[string]verbs.Handler{
 		"adopt":               adopt.Adopt,
+		"bundle":              bundle.Show,
 		"capture":             capture.Packets,
 		"ceph-monitor-remove": storage.RemoveMonitor,
 		"ceph-osd-in":         storage.In,

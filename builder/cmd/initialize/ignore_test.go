@@ -17,14 +17,14 @@ const source = "../../.."
 
 // byDefault are files with keys that commands write where nobody says otherwise, beside a folder configs.
 var byDefault = []string{
-	"configs.pki/ca.yaml",         // spore pki init
-	"configs.access",              // spore access
-	"kubeconfig",                  // spore kubeconfig
-	"edge-01.bundle",              // spore pki bundle
-	"edge-01.bundle.age",          // the same with --encrypt
-	"bundles/edge-01.bundle",      // the same with --all
-	"export/node-admin.key",       // spore pki export
-	"secureboot/db.key.age",       // spore keys init
+	"configs.pki/ca.yaml",    // spore pki init
+	"configs.access",         // spore access
+	"kubeconfig",             // spore kubeconfig
+	"edge-01.bundle",         // spore pki bundle
+	"edge-01.bundle.age",     // the same with --encrypt
+	"bundles/edge-01.bundle", // the same with --all
+	"export/node-admin.key",  // spore pki export
+	"secureboot/db.key.age",  // spore keys init
 	"secureboot/pcr.key",
 }
 

@@ -76,26 +76,17 @@ func (s *session) bundles(cmd *cobra.Command, f bundleFlags) error {
 	if err != nil {
 		return err
 	}
-	changes, err := s.update(false)
+	data, err := s.make(cmd, nodes)
 	if err != nil {
 		return err
 	}
-	data := make([][]byte, len(nodes))
-	for i := range nodes {
-		if data[i], err = s.vault.Tree.BundleFor(s.cluster, &nodes[i], s.world.now()); err != nil {
-			return err
-		}
+	for i := range data {
 		if f.encrypt {
 			if data[i], err = seal.WithPassphrase(data[i], passphrase, cmp.Or(s.world.workFactor, seal.NodeWorkFactor)); err != nil {
 				return err
 			}
 		}
 	}
-	// The record is there before the bundle is, so that no bundle is in use without one.
-	if err := s.vault.Save(); err != nil {
-		return err
-	}
-	printChanges(cmd.ErrOrStderr(), changes)
 	for i, n := range nodes {
 		name := f.file(n.Name)
 		if err := writeBundle(name, data[i], f.all); err != nil {
@@ -107,6 +98,26 @@ func (s *session) bundles(cmd *cobra.Command, f bundleFlags) error {
 		fmt.Fprintln(cmd.OutOrStdout(), "not encrypted: everybody who has this file has the node's secrets; remove it when the node has them")
 	}
 	return nil
+}
+
+// make makes the bundles of nodes, after what is due was renewed.
+func (s *session) make(cmd *cobra.Command, nodes []facts.Node) ([][]byte, error) {
+	changes, err := s.update(false)
+	if err != nil {
+		return nil, err
+	}
+	data := make([][]byte, len(nodes))
+	for i := range nodes {
+		if data[i], err = s.vault.Tree.BundleFor(s.cluster, &nodes[i], s.world.now()); err != nil {
+			return nil, err
+		}
+	}
+	// The record is there before the bundle is, so that no bundle is in use without one.
+	if err := s.vault.Save(); err != nil {
+		return nil, err
+	}
+	printChanges(cmd.ErrOrStderr(), changes)
+	return data, nil
 }
 
 func (s *session) bundlePassphrase(f bundleFlags) (string, error) {

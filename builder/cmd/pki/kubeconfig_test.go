@@ -120,15 +120,15 @@ func TestWhatIsNoKubeconfig(t *testing.T) {
 	b := newBench(t)
 	b.ok("init", "@configs")
 	for want, args := range map[string][]string{
-		`the server "10.77.0.11" is not a URL of an API`:               {"--server", "10.77.0.11"},
-		`the server "http://10.77.0.11:6443" is not a URL of an API`:   {"--server", "http://10.77.0.11:6443"},
-		`the user "an na" is not a name`:                               {"--user", "an na"},
-		"the lifetime 1m0s is out of bounds; choose 5m0s to 8h0m0s": {"--lifetime", "1m"},
-		"the lifetime 8h0m1s is out of bounds; choose at most 8h0m0s":  {"--lifetime", "8h1s"},
-		`there is no group "root"; choose view, edit, admin or`:        {"--group", "root"},
-		"cluster-admin is for the whole cluster":                       {"--namespace", "shop"},
-		`"Shop" is not the name of a namespace`:                        {"--group", "view", "--namespace", "Shop"},
-		`"a:b" is not the name of a namespace`:                         {"--group", "view", "--namespace", "a:b"},
+		`the server "10.77.0.11" is not a URL of an API`:              {"--server", "10.77.0.11"},
+		`the server "http://10.77.0.11:6443" is not a URL of an API`:  {"--server", "http://10.77.0.11:6443"},
+		`the user "an na" is not a name`:                              {"--user", "an na"},
+		"the lifetime 1m0s is out of bounds; choose 5m0s to 8h0m0s":   {"--lifetime", "1m"},
+		"the lifetime 8h0m1s is out of bounds; choose at most 8h0m0s": {"--lifetime", "8h1s"},
+		`there is no group "root"; choose view, edit, admin or`:       {"--group", "root"},
+		"cluster-admin is for the whole cluster":                      {"--namespace", "shop"},
+		`"Shop" is not the name of a namespace`:                       {"--group", "view", "--namespace", "Shop"},
+		`"a:b" is not the name of a namespace`:                        {"--group", "view", "--namespace", "a:b"},
 	} {
 		code, _, errs := b.run(append([]string{"kubeconfig", "@configs", "-o", "@k", "--passphrase-file", "@pass"}, args...)...)
 		require.NotEqual(t, exit.OK, code)

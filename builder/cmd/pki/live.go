@@ -1,13 +1,10 @@
 package pki
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -28,13 +25,8 @@ const (
 	settleUsual = 11 * time.Minute
 	// settleTokens is longer than the token of a service account lives in a pod.
 	settleTokens = 75 * time.Minute
-	// nodeBound is the longest that one node may take to restart what it has to, quorum services with all their waiting.
-	nodeBound = 30 * time.Minute
-	lookEvery = 2 * time.Second
-	askBound  = 15 * time.Second
 	// rightsLife is how long the certificate lives that the nodes are asked with; each phase makes another one.
 	rightsLife  = 12 * time.Hour
-	maxRenewal  = 1 << 20
 	operatorWho = "rotate-ca"
 )
 
@@ -153,16 +145,9 @@ func (s *session) spread(ctx context.Context, w io.Writer, f liveFlags, settle t
 		return err
 	}
 	p := rotate.Phase{
-		Fleet: fleet, Bundles: bundles, Revision: t.Revision, Settle: settle, Bound: nodeBound, Every: lookEvery,
-		Say: func(text string) { fmt.Fprintln(w, "  "+text) },
-		Sleep: func(ctx context.Context, d time.Duration) error {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(d):
-				return nil
-			}
-		},
+		Fleet: fleet, Bundles: bundles, Revision: t.Revision, Settle: settle, Bound: rotate.NodeBound, Every: rotate.LookEvery,
+		Say:   func(text string) { fmt.Fprintln(w, "  "+text) },
+		Sleep: rotate.Sleep,
 	}
 	if err := p.Run(ctx); err != nil {
 		return fmt.Errorf("%w (the folder of keys stays in this phase)", err)
@@ -172,11 +157,7 @@ func (s *session) spread(ctx context.Context, w io.Writer, f liveFlags, settle t
 
 // fleet is the running nodes, asked with a certificate that is made for the moment.
 func (s *session) fleet(f liveFlags) (rotate.Fleet, error) {
-	o, err := s.options(false)
-	if err != nil {
-		return nil, err
-	}
-	admin, err := s.vault.Tree.Access(s.cluster, tree.NodeAdmin, operatorWho, rightsLife, o)
+	id, err := s.administers(operatorWho)
 	if err != nil {
 		return nil, err
 	}
@@ -193,29 +174,21 @@ func (s *session) fleet(f liveFlags) (rotate.Fleet, error) {
 		}
 		at[name] = []string{place}
 	}
-	id := nodeapi.Identity{Certificate: []byte(admin.Certificate), Key: []byte(admin.Key), Authorities: admin.Authority}
-	return nodes{nodeapi.Client{
+	return rotate.Nodes{Client: nodeapi.Client{
 		Identity:  func() (nodeapi.Identity, error) { return id, nil },
 		Addresses: func(node string) ([]string, error) { return at[node], nil },
 	}}, nil
 }
 
-// nodes is a fleet that is asked by the API of nodes.
-type nodes struct{ client nodeapi.Client }
-
-func (n nodes) Ask(ctx context.Context, node string) (r nodeapi.Renewal, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askBound)
-	defer cancel()
-	data, err := n.client.Read(ctx, node, nodeapi.Request{Path: nodeapi.RenewalPath}, maxRenewal)
-	if err == nil {
-		err = json.Unmarshal(data, &r)
+// administers makes a certificate for the moment, with which somebody may change nodes.
+func (s *session) administers(person string) (nodeapi.Identity, error) {
+	o, err := s.options(false)
+	if err != nil {
+		return nodeapi.Identity{}, err
 	}
-	return r, err
-}
-
-func (n nodes) Send(ctx context.Context, node string, bundle []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, askBound)
-	defer cancel()
-	_, err := n.client.Read(ctx, node, nodeapi.Request{Method: http.MethodPost, Path: nodeapi.BundlePath, Body: bytes.NewReader(bundle)}, maxRenewal)
-	return err
+	admin, err := s.vault.Tree.Access(s.cluster, tree.NodeAdmin, person, rightsLife, o)
+	if err != nil {
+		return nodeapi.Identity{}, err
+	}
+	return nodeapi.Identity{Certificate: []byte(admin.Certificate), Key: []byte(admin.Key), Authorities: admin.Authority}, nil
 }

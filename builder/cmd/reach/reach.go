@@ -65,6 +65,8 @@ type Flags struct {
 	// Everybody keeps the nodes that the certificate is not for: whoever has to know of all asks them, too, and is told
 	// that they refuse.
 	Everybody bool
+	// Shown is what the nodes are shown where somebody has it at hand; nothing is looked for then.
+	Shown *nodeapi.Identity
 	// Timeout bounds what is asked of one node.
 	Timeout time.Duration
 }
@@ -196,6 +198,9 @@ func (f Flags) places(nodes []facts.Node, dir string) (map[string][]string, erro
 func (f Flags) identity(
 	cmd *cobra.Command, dir string, c *facts.Cluster, need nodeapi.Role,
 ) (nodeapi.Identity, []string, error) {
+	if f.Shown != nil {
+		return *f.Shown, nil, nil
+	}
 	clean := filepath.Clean(dir)
 	if f.Access != "" {
 		return f.fromFile(f.Access, c, need)

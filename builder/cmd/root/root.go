@@ -9,6 +9,7 @@ import (
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
+	"spore/builder/cmd/bundle"
 	"spore/builder/cmd/cache"
 	"spore/builder/cmd/capture"
 	"spore/builder/cmd/ceph"
@@ -76,8 +77,8 @@ func Command() *cobra.Command {
 		}},
 		{"run", "Look after a running cluster:", []*cobra.Command{
 			status.Command(), health.Command(), logs.Command(), dmesg.Command(), top.Command(), disks.Command(),
-			network.Command(), capture.Command(), support.Command(Version), trail.Command(), restart.Command(),
-			snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
+			network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
+			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
 			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
 			adopt.Command(),
 		}},
