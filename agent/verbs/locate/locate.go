@@ -1,5 +1,6 @@
 // Package locate is the verb locate: the machine shows where it stands. It blinks what lamps the kernel knows
-// (/sys/class/leds), lights the locate lamps of its shelves (/sys/class/enclosure), and says its name on its consoles.
+// (/sys/class/leds) and those of its network cards (ethtool), lights the locate lamps of its shelves
+// (/sys/class/enclosure), and says its name on its consoles.
 // When the time is over, all is as it was.
 package locate
 
@@ -38,36 +39,61 @@ const (
 
 // Shown is the result: where the machine can be seen.
 type Shown struct {
-	Lamps    []string `json:"lamps"`
+	Lamps []string `json:"lamps"`
+	// Cards are network cards whose lamps blink; before anything was done, those that would be tried.
+	Cards    []string `json:"cards"`
 	Consoles []string `json:"consoles"`
 }
 
 // Locate shows where the machine stands.
 func Locate(ctx context.Context, r *verbs.Run) (string, error) {
+	return locate(ctx, r, OfMachine(r.Machine.Root))
+}
+
+func locate(ctx context.Context, r *verbs.Run, cards Cards) (string, error) {
 	span, err := time.ParseDuration(r.Argument("for", defaultFor))
 	if err != nil {
 		return "", fmt.Errorf("internal error: %w", err)
 	}
 	blinking, still := lamps(r.Machine.Root)
 	tty := consoles(r.Machine.Root)
-	shown := Shown{Lamps: []string{}, Consoles: tty}
+	shown := Shown{Lamps: []string{}, Cards: []string{}, Consoles: tty}
 	for _, l := range slices.Concat(blinking, still) {
 		shown.Lamps = append(shown.Lamps, l.name)
 	}
+	names, err := cards.names()
+	var problems []error
+	if err != nil {
+		problems = append(problems, err)
+	}
+	if r.Order.DryRun {
+		shown.Cards = append(shown.Cards, names...)
+		what := fmt.Sprintf("would use %d lamps and %d consoles for %s, and would try the lamps of %d network cards",
+			len(shown.Lamps), len(tty), span, len(names))
+		return what + "; nothing was done", r.Result(shown)
+	}
+	blink, without, failed := cards.try(ctx, names)
+	problems = append(problems, failed...)
+	if len(without) > 0 {
+		if err := r.Say("network cards whose driver has no lamp to blink: %s", strings.Join(without, ", ")); err != nil {
+			return "", err
+		}
+	}
+	shown.Cards = append(shown.Cards, blink...)
 	if err := r.Result(shown); err != nil {
 		return "", err
 	}
-	what := fmt.Sprintf("%d lamps and %d consoles for %s", len(shown.Lamps), len(tty), span)
-	if r.Order.DryRun {
-		return "would use " + what + "; nothing was done", nil
-	}
+	what := fmt.Sprintf("%d lamps, %d network cards and %d consoles for %s", len(shown.Lamps), len(blink), len(tty), span)
 	if err := r.Say("uses %s", what); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
 	text := banner(r.Node.Name, r.Cluster.Name, r.Caller)
-	problems := show(ctx, r.Machine.Root, blinking, still, tty, text)
+	unlit := make(chan []error, 1)
+	go func() { unlit <- cards.blink(ctx, blink) }()
+	problems = append(problems, show(ctx, r.Machine.Root, blinking, still, tty, text)...)
+	problems = append(problems, <-unlit...)
 	restore(r.Machine.Root)
 	done := "used " + what
 	if err := errors.Join(problems...); err != nil {

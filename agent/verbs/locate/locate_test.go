@@ -1,16 +1,19 @@
 package locate
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/status"
+	"spore/agent/verbs"
 	"spore/agent/verbs/verbstest"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
@@ -42,12 +45,20 @@ func text(t *testing.T, m *node.Machine, name string) string {
 	return string(data)
 }
 
+// with is the verb on a machine with these cards.
+func with(c Cards) verbs.Handler {
+	return func(ctx context.Context, r *verbs.Run) (string, error) { return locate(ctx, r, c) }
+}
+
 func TestAMachineShowsWhereItIsAndIsAsBefore(t *testing.T) {
 	m := machine(t)
-	a := verbstest.Call(t, m, "locate", nodeapi.Order{Arguments: map[string]string{"for": "1s"}}, Locate)
+	r := &rack{fails: map[string]error{"ens2": unix.EOPNOTSUPP}}
+	a := verbstest.Call(t, m, "locate", nodeapi.Order{Arguments: map[string]string{"for": "1s"}}, with(r.cards("ens1", "ens2")))
 	require.NoError(t, a.Err)
-	require.Equal(t, "used 2 lamps and 2 consoles for 1s", a.Done)
-	require.JSONEq(t, `{"lamps":["leds/disk1","enclosure/0:0:8:0/Slot 01"],"consoles":["/dev/tty1","/dev/ttyS0"]}`, string(a.Results[0]))
+	require.Equal(t, "used 2 lamps, 1 network cards and 2 consoles for 1s", a.Done)
+	require.Equal(t, "network cards whose driver has no lamp to blink: ens2", a.Said[0])
+	require.Greater(t, r.asked["ens1"], 2)
+	require.JSONEq(t, `{"lamps":["leds/disk1","enclosure/0:0:8:0/Slot 01"],"cards":["ens1"],"consoles":["/dev/tty1","/dev/ttyS0"]}`, string(a.Results[0]))
 	require.Contains(t, text(t, m, "/dev/ttyS0"), `HERE IS "node-00000" of cluster "plant"`)
 	require.Contains(t, text(t, m, "/dev/ttyS0"), `"anna" looks for this machine`)
 	require.Equal(t, 1, strings.Count(text(t, m, "/dev/ttyS0"), "HERE IS"))
@@ -60,9 +71,12 @@ func TestAMachineShowsWhereItIsAndIsAsBefore(t *testing.T) {
 
 func TestALookLightsNothing(t *testing.T) {
 	m := machine(t)
-	a := verbstest.Call(t, m, "locate", nodeapi.Order{DryRun: true}, Locate)
+	r := &rack{}
+	a := verbstest.Call(t, m, "locate", nodeapi.Order{DryRun: true}, with(r.cards("ens1")))
 	require.NoError(t, a.Err)
-	require.Equal(t, "would use 2 lamps and 2 consoles for 1m0s; nothing was done", a.Done)
+	require.Equal(t, "would use 2 lamps and 2 consoles for 1m0s, and would try the lamps of 1 network cards; nothing was done", a.Done)
+	require.Contains(t, string(a.Results[0]), `"cards":["ens1"]`)
+	require.Empty(t, r.asked)
 	require.Empty(t, text(t, m, "/dev/tty1"))
 	require.Equal(t, "7\n", text(t, m, "/sys/class/leds/disk1/brightness"))
 }
@@ -70,9 +84,9 @@ func TestALookLightsNothing(t *testing.T) {
 func TestAMachineWithoutLampsSaysSo(t *testing.T) {
 	m, _ := nodetest.New(t, 1)
 	nodetest.Is(t, m, "node-00000")
-	a := verbstest.Call(t, m, "locate", nodeapi.Order{Arguments: map[string]string{"for": "1s"}}, Locate)
+	a := verbstest.Call(t, m, "locate", nodeapi.Order{Arguments: map[string]string{"for": "1s"}}, with(new(rack).cards()))
 	require.NoError(t, a.Err)
-	require.Equal(t, "used 0 lamps and 0 consoles for 1s", a.Done)
+	require.Equal(t, "used 0 lamps, 0 network cards and 0 consoles for 1s", a.Done)
 }
 
 func TestTheTimeHasBounds(t *testing.T) {

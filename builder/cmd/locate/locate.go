@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 // shown is where a machine can be seen, as a node answers (agent/verbs/locate).
 type shown struct {
 	Lamps    []string `json:"lamps"`
+	Cards    []string `json:"cards"`
 	Consoles []string `json:"consoles"`
 }
 
@@ -38,7 +40,7 @@ func show(w io.Writer, _ string, results []json.RawMessage) error {
 		if err := json.Unmarshal(part, &s); err != nil {
 			return fmt.Errorf("the answer is malformed: %w", err)
 		}
-		for _, what := range append(s.Lamps, s.Consoles...) {
+		for _, what := range slices.Concat(s.Lamps, s.Cards, s.Consoles) {
 			if _, err := fmt.Fprintln(w, nodeapi.Harmless(what)); err != nil {
 				return err
 			}
