@@ -291,6 +291,7 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 	machine := func(name, tpm string) vm.Config {
 		c := stranger(name, "8", mqttIP, "", bootDisk(disk))
 		c.SMBIOS, c.TPM = vm.SMBIOS{UUID: machineUUID("mqtt-01")}, tpm
+		c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: mqttIP + ":8643"})
 		return c
 	}
 	g := boot(t, machine("tpm", tpm))
@@ -314,7 +315,9 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 	require.NoError(t, g.CtrlAltDel())
 	g.awaitLine(`reboot: Restarting system`)
 	requireStored() // Now the stick has nothing.
-	g.off()
+	serial = requireSent(t, g, serial, data)
+	requireServes(t, g, mqttIP, "mqtt-01")
+	requireSwitchedOff(t, g, "mqtt-01", mqttIP)
 	requireNothingLeft(t, disk, data, "mqtt-01")
 
 	t.Run("another TPM does not open it", func(t *testing.T) {
@@ -329,6 +332,50 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 		g.off()
 		require.Equal(t, sealed, readState(t, disk, stored), "it is kept: the disk may go back")
 	})
+}
+
+// requireSent has an operator look at the bundle of mqtt-01 and send it a newer one, which the node keeps and runs with;
+// it takes no older one. The serial of the newer one is returned.
+func requireSent(t *testing.T, g *guest, serial uint64, data []byte) uint64 {
+	t.Helper()
+	at, err := g.Address("tcp", mqttIP+":8643")
+	require.NoError(t, err)
+	ask := askerOf(t, "mqtt-01", at, verbsBound)
+	out, errs, ok := ask("bundle", "--node", "mqtt-01")
+	require.True(t, ok, errs)
+	require.Regexp(t, fmt.Sprintf(`^mqtt-01: bundle %d, made \S+, from the state partition, sealed to the TPM; the first certificate ends`, serial), out)
+	require.Regexp(t, `mqtt-server +\d{4}-\d\d-\d\d +\d{4}`, out)
+
+	newer := suite.bundle(t, "mqtt-01")
+	next := opened(t, newer, "mqtt-01").Serial
+	older, file := filepath.Join(t.TempDir(), "older.bundle"), filepath.Join(t.TempDir(), "mqtt-01.bundle")
+	require.NoError(t, os.WriteFile(older, data, 0o600))
+	require.NoError(t, os.WriteFile(file, newer, 0o600))
+	_, errs, ok = ask("bundle", "--node", "mqtt-01", "--send", file, "--dry-run")
+	require.True(t, ok, errs)
+	require.Contains(t, errs, fmt.Sprintf("mqtt-01: has bundle %d, and would be sent bundle %d; nothing was done", serial, next))
+	_, errs, ok = ask("bundle", "--node", "mqtt-01", "--send", file)
+	require.True(t, ok, errs)
+	require.Regexp(t, fmt.Sprintf(`mqtt-01: runs with bundle %d, made \S+, from the network, sealed to the TPM; the first certificate ends`, next), errs)
+	_, errs, ok = ask("bundle", "--node", "mqtt-01", "--send", older)
+	require.False(t, ok)
+	require.Contains(t, errs, fmt.Sprintf("it has bundle %d, and takes no older one, such as %d", next, serial))
+	return next
+}
+
+// requireSwitchedOff has an operator switch a machine off, and waits until the power is off.
+func requireSwitchedOff(t *testing.T, g *guest, node, ip string) {
+	t.Helper()
+	at, err := g.Address("tcp", ip+":8643")
+	require.NoError(t, err)
+	_, errs, ok := askerOf(t, node, at, verbsBound)("shutdown", "--node", node)
+	require.True(t, ok, errs)
+	require.Contains(t, errs, node+": answers no more, and switches itself off")
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	require.NoError(t, g.Wait(ctx))
+	g.awaitLine(`reboot: Power down`)
+	g.release()
 }
 
 // A bundle that is not for this node, or not as it was signed. The seed chooses which; package bundle's tests have them

@@ -24,10 +24,15 @@ const apiPort = edgeIP + ":8643"
 
 // asker runs commands that ask edge-01 at an address, with the keys of the suite.
 func asker(t *testing.T, at string, bound time.Duration) func(command string, args ...string) (out, errs string, ok bool) {
+	return askerOf(t, "edge-01", at, bound)
+}
+
+// askerOf is asker for another node.
+func askerOf(t *testing.T, node, at string, bound time.Duration) func(command string, args ...string) (out, errs string, ok bool) {
 	return func(command string, args ...string) (out, errs string, ok bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
-		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", "edge-01=" + at, "--timeout", "30s"}, args...)
+		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", node + "=" + at, "--timeout", "30s"}, args...)
 		cmd := exec.CommandContext(ctx, flashTool(t), all...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
