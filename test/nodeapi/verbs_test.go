@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -24,6 +25,8 @@ type plant struct {
 	boots map[string]int
 	// asked has each order, as "NODE VERB ORDER".
 	asked []string
+	// off are nodes that were switched off: they close each connection.
+	off map[string]bool
 	// answers has the lines of an answer to a verb, or to the verb of a node ("NODE VERB"); a node without one is fine
 	// with it.
 	answers map[string][]protocol.Event
@@ -60,11 +63,29 @@ func (p *plant) serve(d *desk, node string) {
 		})
 	}
 	server := &api.Server{Say: func(string) {}, Now: time.Now, Identity: func() (protocol.Identity, error) { return id, nil }, Rows: rows}
-	l := listen(d.t, d.at[node])
+	l := switched{listen(d.t, d.at[node]), func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.off[node]
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, l) }()
 	d.t.Cleanup(func() { cancel(); require.NoError(d.t, <-done) })
+}
+
+// switched is the listener of a machine that can be switched off.
+type switched struct {
+	net.Listener
+	off func() bool
+}
+
+func (s switched) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err == nil && s.off() {
+		_ = c.Close()
+	}
+	return c, err
 }
 
 func (p *plant) answer(w io.Writer, node, verb string, o protocol.Order) {
@@ -82,6 +103,9 @@ func (p *plant) answer(w io.Writer, node, verb string, o protocol.Order) {
 		if verb == "reboot" && !o.DryRun {
 			p.boots[node]++
 		}
+		if verb == "shutdown" && !o.DryRun {
+			p.off[node] = true
+		}
 	}
 	for _, e := range events {
 		data, _ := json.Marshal(e)
@@ -90,7 +114,7 @@ func (p *plant) answer(w io.Writer, node, verb string, o protocol.Order) {
 }
 
 func newPlant(d *desk, nodes ...string) *plant {
-	p := &plant{boots: map[string]int{}, answers: map[string][]protocol.Event{}}
+	p := &plant{boots: map[string]int{}, off: map[string]bool{}, answers: map[string][]protocol.Event{}}
 	for _, n := range nodes {
 		p.serve(d, n)
 	}
@@ -122,6 +146,33 @@ func TestNodesRestartOneAfterTheOther(t *testing.T) {
 		require.Equal(t, exit.Misuse, code, "%v: %s", args, errs)
 	}
 	require.Len(t, p.asked, 1)
+}
+
+func TestNodesAreSwitchedOffOneAfterTheOtherUntilOneRefuses(t *testing.T) {
+	d := newDesk(t)
+	p := newPlant(d, "kafka-01", "storage-01", "edge-01")
+	const why = "a stop of the machine takes ceph-mon below its majority: without storage-01 1 of 3 members serve, and 2 are needed; --force ceph-mon does it nevertheless"
+	p.answers["storage-01 shutdown"] = []protocol.Event{{Error: why}}
+	code, out, errs := d.ask("shutdown", "--node", "edge-01", "--node", "kafka-01", "--node", "storage-01")
+	require.Equal(t, exit.Failed, code, errs)
+	require.Empty(t, out)
+	require.Equal(t, []string{"kafka-01 shutdown {}", "storage-01 shutdown {}"}, p.asked)
+	require.Contains(t, errs, "kafka-01: answers no more, and switches itself off\n")
+	require.Contains(t, errs, "storage-01: "+why+"\n")
+	require.Contains(t, errs, "1 nodes after storage-01 were left as they are")
+	require.Equal(t, map[string]bool{"kafka-01": true}, p.off)
+
+	// The consent is for one quorum, and each node is asked with it.
+	p.asked, p.answers["storage-01 shutdown"] = nil, nil
+	code, _, errs = d.ask("shutdown", "--node", "edge-01", "--node", "storage-01", "--force", "ceph-mon")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, []string{`storage-01 shutdown {"force":"ceph-mon"}`, `edge-01 shutdown {"force":"ceph-mon"}`}, p.asked)
+	code, _, errs = d.ask("shutdown", "--node", "edge-01")
+	require.Equal(t, exit.Failed, code, errs)
+	for _, args := range [][]string{{}, {"--all", "--node", "edge-01"}, {"--node", "nobody"}, {"--node", "edge-01", "--force", "a\nb"}} {
+		code, _, errs = d.ask("shutdown", args...)
+		require.Equal(t, exit.Misuse, code, "%v: %s", args, errs)
+	}
 }
 
 func TestAUnitIsRestarted(t *testing.T) {
