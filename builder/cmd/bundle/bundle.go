@@ -34,9 +34,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
 		Short: "Show which bundle of secrets nodes have, or send them a newer one",
-		Long: `Bundle shows which bundle of secrets each node of the cluster in DIR (configs when left out) has: its serial number, when
-it was made, where it came from, how the node keeps it, and when the first of its certificates ends. Of one node it
-shows all certificates.
+		Long: `Bundle shows which bundle of secrets each node of the cluster in DIR (configs when left out) has: its serial number,
+when it was made, where it came from, how the node keeps it, and when the first of its certificates ends. Of one node
+it shows all certificates.
 
 With --send it sends a bundle that spore pki bundle wrote to its node, and with --make it makes a new one for each node
 from the operator's folder first. Nodes come one after the other: the next one follows when a node has kept its bundle
