@@ -28,7 +28,8 @@ const maxCertificate = 256 << 10
 // Show answers with a machine.Bundle.
 func Show(_ context.Context, r *verbs.Run) (string, error) {
 	var info bundle.Info
-	if err := atomicfile.ReadJSON(r.Machine.Root.At(paths.BundleInfo), &info); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := atomicfile.ReadJSON(r.Machine.Root.At(paths.BundleInfo), &info)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read what became of the bundle: %w", err)
 	}
 	state, err := (&renewal.File{Path: r.Machine.Root.At(paths.Renewal)}).Read()
@@ -40,7 +41,8 @@ func Show(_ context.Context, r *verbs.Run) (string, error) {
 		return "", err
 	}
 	out := machine.Bundle{
-		Serial: info.Serial, Made: info.Made, From: info.From, Sealed: info.Sealed, Problem: info.Problem, Forgets: info.Forgets,
+		Serial: info.Serial, Made: info.Made, From: info.From, Sealed: info.Sealed,
+		Problem: info.Problem, Forgets: info.Forgets,
 		Certificates: certificates(r.Machine, share), Pending: state.Names(), Waits: state.Problem,
 	}
 	if err := r.Result(out); err != nil {

@@ -104,7 +104,8 @@ func identify(name string, seconds uint32) error {
 	defer unix.Close(fd)
 	r := request{data: &physID{unix.ETHTOOL_PHYS_ID, seconds}}
 	copy(r.name[:], name)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&r))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&r)))
+	if errno != 0 {
 		return fmt.Errorf("network card %s: blink: %w", name, errno)
 	}
 	return nil

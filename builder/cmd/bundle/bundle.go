@@ -67,7 +67,7 @@ already: without one it answers nobody, and gets its first one in another way (s
 	}
 	f.reach.Register(cmd, true)
 	cmd.Flags().Lookup("node").Usage = "this node alone (may be given again)"
-	cmd.Flags().StringVar(&f.send, "send", "", "send this file of spore pki bundle, or NODE.bundle of this folder to each node")
+	cmd.Flags().StringVar(&f.send, "send", "", "send this file of spore pki bundle, or NODE.bundle of this folder")
 	cmd.Flags().BoolVar(&f.make, "make", false, "make a new bundle for each node from the operator's folder, and send it")
 	cmd.Flags().BoolVar(&f.all, "all", false, "send to all nodes")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "send nothing, and say what would be sent")
@@ -130,7 +130,8 @@ func show(w io.Writer, node string, results []json.RawMessage, certificates bool
 // froms and seals are the words of a node for people.
 var (
 	froms = map[string]string{
-		"state": "from the state partition", "firmware": "from the firmware", "medium": "from the boot medium", "network": "from the network",
+		"state": "from the state partition", "firmware": "from the firmware",
+		"medium": "from the boot medium", "network": "from the network",
 	}
 	seals = map[string]string{"tpm2": "sealed to the TPM", "host": "sealed to the host key", "": "in memory only"}
 )

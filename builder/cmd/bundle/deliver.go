@@ -34,7 +34,9 @@ type parcel struct {
 func deliver(cmd *cobra.Command, f flags, dir string) error {
 	made := map[string][]byte{}
 	if f.make && !f.dryRun {
-		folder := keys.Folder{Configs: dir, Dir: f.reach.PKI, PassphraseFile: f.reach.PassphraseFile, Identity: f.reach.Identity}
+		folder := keys.Folder{
+			Configs: dir, Dir: f.reach.PKI, PassphraseFile: f.reach.PassphraseFile, Identity: f.reach.Identity,
+		}
 		issued, err := keys.Issue(cmd, folder, f.reach.Nodes, reach.Person())
 		if err != nil {
 			return err
@@ -81,7 +83,8 @@ func read(path, node string, several bool) ([]byte, error) {
 	if st.IsDir() {
 		path = filepath.Join(path, node+".bundle")
 	} else if several {
-		return nil, exit.Usage(fmt.Errorf("%s is the bundle of one node; name a folder with a NODE.bundle for each (spore pki bundle --all)", path))
+		return nil, exit.Usage(fmt.Errorf("%s is the bundle of one node; name a folder with a NODE.bundle for each "+
+			"(spore pki bundle --all)", path))
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -93,7 +96,8 @@ func read(path, node string, several bool) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if seal.IsSealed(data) {
-		return nil, fmt.Errorf("%s is encrypted with a passphrase, which a running node asks nobody for; make it without --encrypt, or use --make", path)
+		return nil, fmt.Errorf("%s is encrypted with a passphrase, which a running node asks nobody for; make it without "+
+			"--encrypt, or use --make", path)
 	}
 	return data, nil
 }
@@ -120,11 +124,12 @@ func one(cmd *cobra.Command, c *reach.Cluster, n facts.Node, p parcel, dryRun bo
 		a.Err = err
 		return a
 	case p.made && p.claim.Serial <= has.Serial:
-		a.Err = fmt.Errorf("it has bundle %d, and the operator's folder, which is from before, made bundle %d; run this again, until the "+
-			"number of a new one is higher", has.Serial, p.claim.Serial)
+		a.Err = fmt.Errorf("it has bundle %d, and the operator's folder, which is from before, made bundle %d; run this "+
+			"again, until the number of a new one is higher", has.Serial, p.claim.Serial)
 		return a
 	case p.data != nil && p.claim.Serial < has.Serial:
-		a.Err = fmt.Errorf("it has bundle %d, and takes no older one, such as %d; make a new one with --make", has.Serial, p.claim.Serial)
+		a.Err = fmt.Errorf("it has bundle %d, and takes no older one, such as %d; make a new one with --make",
+			has.Serial, p.claim.Serial)
 		return a
 	case dryRun:
 		a.Value.Done, a.Err = outlook(has, p), rotate.Ready(cmd.Context(), fleet, []string{n.Name})
