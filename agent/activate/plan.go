@@ -88,7 +88,7 @@ func (in Input) reason(name string) string {
 func (in Input) whyMissing() string {
 	switch {
 	case in.Serial > 0:
-		why := fmt.Sprintf("bundle %d does not hold them; make a newer one with `spore pki bundle --node %s`", in.Serial, in.Node.Name)
+		why := fmt.Sprintf("bundle %d does not hold them; send a newer one with `spore bundle --node %s --make`", in.Serial, in.Node.Name)
 		if in.BundleProblem != "" {
 			why += "; " + in.BundleProblem
 		}

@@ -67,7 +67,7 @@ func TestPlan(t *testing.T) {
 				i.Have = func(_, ref string) bool { return ref != "pw-a" }
 				i.Serial, i.BundleProblem = 7, "the bundle stays on the boot medium"
 			}, []string{"dns-server"}, []string{"dns.target"},
-			[]Held{{"mqtt-broker", "missing secrets pw-a: bundle 7 does not hold them; make a newer one with `spore pki bundle --node edge-01`; the bundle stays on the boot medium"}},
+			[]Held{{"mqtt-broker", "missing secrets pw-a: bundle 7 does not hold them; send a newer one with `spore bundle --node edge-01 --make`; the bundle stays on the boot medium"}},
 		},
 		"a role that the image does not carry is held": {
 			func(i *Input) { i.Unit = func(name string) bool { return name == "mqtt.target" } }, []string{"mqtt-broker"}, []string{"mqtt.target"},

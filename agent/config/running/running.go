@@ -123,7 +123,7 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 		row, _ := services.Of(is.Cluster).LookupProgram(program)
 		for _, ref := range refs {
 			if slices.Contains(p.Units, row.Unit) && !have(program, ref) {
-				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; bring it a newer one first (spore pki bundle)", row.Unit, ref))
+				p.Reboot = append(p.Reboot, fmt.Sprintf("%s: the node's bundle does not hold the secret %s; send it a newer one first (spore bundle --make)", row.Unit, ref))
 			}
 		}
 	}
