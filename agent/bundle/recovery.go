@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"spore/agent/delivery"
 	"spore/agent/node"
@@ -60,7 +61,7 @@ func StoredRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
 	if t == nil || t.vault == nil {
 		return "", errors.New("the node keeps no bundle with the recovery key")
 	}
-	raw, _, err := t.vault.Open(ctx, m.Root.At(paths.StoredBundle), delivery.CredentialName)
+	raw, err := t.stored(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -72,4 +73,23 @@ func StoredRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
 		return "", errors.New("the node's bundle has no recovery key")
 	}
 	return b.Secrets[recoveryKey], nil
+}
+
+// Stored is the bundle that the node keeps in its state, opened, as the cluster has signed it. The error is
+// fs.ErrNotExist where it keeps none.
+func Stored(ctx context.Context, m *node.Machine) ([]byte, error) {
+	t, err := newTaker(m)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil || t.vault == nil {
+		return nil, fmt.Errorf("the node keeps no bundle: %w", fs.ErrNotExist)
+	}
+	return t.stored(ctx)
+}
+
+// stored opens what the vault has.
+func (t *taker) stored(ctx context.Context) ([]byte, error) {
+	raw, _, err := bundleVault{t.vault, t.m.Root}.Open(ctx)
+	return raw, err
 }

@@ -68,6 +68,13 @@ func Verbs() []Verb {
 			Arguments: []Argument{{Name: "from", Check: snapshotName}}},
 		{Name: "etcd-snapshot", Kind: Acts, Who: Hands(), Bound: 10 * time.Minute},
 		{Name: "etcd-stop", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 10 * time.Minute},
+		{
+			Name: "install", Kind: Acts, Who: Owners(), Destroys: true, Bound: 110 * time.Minute,
+			Arguments: []Argument{
+				{Name: "disk", Needed: true, Check: diskName}, {Name: "erase-state", Check: OneOf("yes", "no")},
+				{Name: "without-bundle", Check: OneOf("yes", "no")},
+			},
+		},
 		{Name: "kafka-lag", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
 		{Name: "kafka-move", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute,
 			Arguments: []Argument{{Name: "off", Needed: true, Check: name}, {Name: "shrink", Check: OneOf("yes", "no")}}},

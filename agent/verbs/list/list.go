@@ -11,6 +11,7 @@ import (
 	"spore/agent/verbs/dmesg"
 	"spore/agent/verbs/drain"
 	"spore/agent/verbs/etcd"
+	"spore/agent/verbs/install"
 	"spore/agent/verbs/kafka"
 	"spore/agent/verbs/locate"
 	"spore/agent/verbs/network"
@@ -49,6 +50,7 @@ func Handlers() map[string]verbs.Handler {
 		"etcd-restore":        database.Restore,
 		"etcd-snapshot":       database.Snapshot,
 		"etcd-stop":           database.Stop,
+		"install":             install.Install,
 		"kafka-lag":           kafka.Lag,
 		"kafka-move":          kafka.Move,
 		"kafka-topics":        kafka.Topics,

@@ -25,6 +25,7 @@ import (
 	"spore/builder/cmd/health"
 	"spore/builder/cmd/initialize"
 	"spore/builder/cmd/inspect"
+	"spore/builder/cmd/install"
 	"spore/builder/cmd/kafka"
 	"spore/builder/cmd/keys"
 	"spore/builder/cmd/locate"
@@ -80,7 +81,7 @@ func Command() *cobra.Command {
 			network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
 			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
 			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
-			adopt.Command(),
+			adopt.Command(), install.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
 			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),
