@@ -147,7 +147,7 @@ func requireServes(t *testing.T, g *guest, ip, node string) {
 
 // A stick is flashed for mqtt-01, and brings the bundle to a machine without a TPM, whose card is that of edge-01. The
 // first boot is recorded; the power goes after each of the writes of the removal, and one of these disks, chosen by the
-// seed, is booted.
+// seed, is booted. From the stick the machine is then installed on its disk, by its operator.
 func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 	inTurn(t)
 	older := readESP(t, flashedFor(t, "mqtt-01"))
@@ -218,6 +218,10 @@ func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 
 	c := machine("stick-after-cut", bootDisk(booted))
 	c.SMBIOS = delivering("mqtt-01", older)
+	inner := emptyFile(t, smallDisk)
+	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2, Bus: "nvme"})
+	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: mqttAPI})
+	c.Reboots, c.Dir = true, t.TempDir()
 	g = boot(t, c)
 	s = g.running()
 	t.Run("after the cut it serves", func(t *testing.T) {
@@ -229,8 +233,50 @@ func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 		require.Equal(t, serial, s.Bundle.Serial)
 		require.Contains(t, s.Bundle.Problem, fmt.Sprintf("the bundle that the firmware gave has the serial %d and was refused", opened(t, older, "mqtt-01").Serial))
 	})
+	t.Run("its operator installs it on its disk", func(t *testing.T) { isInstalledByItsOperator(t, g, serial) })
 	g.off()
-	t.Run("nothing is left", func(t *testing.T) { requireNothingLeft(t, booted, data, "mqtt-01") })
+	t.Run("nothing is left", func(t *testing.T) {
+		requireNothingLeft(t, booted, data, "mqtt-01")
+		requireNothingLeft(t, inner, data, "mqtt-01")
+	})
+}
+
+// mqttAPI is where mqtt-01 has the node's API.
+const mqttAPI = mqttIP + ":8643"
+
+// isInstalledByItsOperator has mqtt-01, which runs from its stick and has taken its bundle from there, put its system on
+// its disk, and restarts it. The disk has the bundle that the stick has no more.
+func isInstalledByItsOperator(t *testing.T, g *guest, serial uint64) {
+	at, err := g.Address("tcp", mqttAPI)
+	require.NoError(t, err)
+	ask := askerOf(t, "mqtt-01", at, verbsBound)
+	out, errs, ok := ask("install", "mqtt-01", innerDisk, "--dry-run", "--json")
+	require.True(t, ok, errs)
+	require.Contains(t, out, `"holds": "nothing"`)
+	require.Contains(t, out, `"bundle": "state"`)
+	for why, args := range map[string][]string{
+		"the machine was started from this disk":  {"FLASHED1", "--confirm", "FLASHED1"},
+		`no disk has the serial "INNER002"`:       {"INNER002", "--confirm", "INNER002"},
+		`--confirm is "INNER", and this is about`: {innerDisk, "--confirm", "INNER"},
+	} {
+		_, errs, ok := ask("install", append([]string{"mqtt-01"}, args...)...)
+		require.False(t, ok)
+		require.Contains(t, errs, why)
+	}
+	_, errs, ok = ask("install", "mqtt-01", innerDisk, "--confirm", innerDisk)
+	require.True(t, ok, errs)
+	require.Regexp(t, `mqtt-01: installed on /dev/nvme0n1 in .*: wrote \d+ MiB of \d+ MiB.*read back and compared`, errs)
+	require.Contains(t, errs, "leads to it and is the first")
+
+	_, errs, ok = ask("reboot", "--node", "mqtt-01")
+	require.True(t, ok, errs)
+	g.awaitLine(`reboot: Restarting system`)
+	s := g.running()
+	require.Contains(t, s.BootDisk, innerDisk)
+	require.Equal(t, "partition", s.State.Kind)
+	require.Equal(t, innerDisk, s.State.Disk)
+	require.Equal(t, serial, s.Bundle.Serial)
+	requireServes(t, g, mqttIP, "mqtt-01")
 }
 
 // readLog reads a write log.

@@ -56,6 +56,8 @@ func Verbs() []Verb {
 			{Name: "osds", Needed: true, Check: osdNumbers}, {Name: "to", Needed: true, Check: OneOf("stop", "destroy")},
 		}},
 		{Name: "ceph-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
+		{Name: "clean", Kind: Acts, Who: Hands(), Bound: 10 * time.Minute, Arguments: []Argument{{Name: "journal", Check: number(16, 4096)}}},
+		{Name: "clean-given-up", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute},
 		{Name: "disks", Kind: Looks, Who: Lookers()},
 		{Name: "dmesg", Kind: Looks, Who: Lookers(), Arguments: []Argument{{Name: "lines", Check: number(1, MaxLines)}}},
 		{Name: "drain", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, AtOnce: 4,

@@ -7,6 +7,7 @@ import (
 	"spore/agent/verbs/bundle"
 	"spore/agent/verbs/capture"
 	"spore/agent/verbs/ceph"
+	"spore/agent/verbs/clean"
 	"spore/agent/verbs/disks"
 	"spore/agent/verbs/dmesg"
 	"spore/agent/verbs/drain"
@@ -41,6 +42,8 @@ func Handlers() map[string]verbs.Handler {
 		"ceph-osd-purge":      storage.Purge,
 		nodeapi.OSDSafe:       storage.Safe,
 		"ceph-status":         storage.Status,
+		"clean":               clean.Clean,
+		"clean-given-up":      clean.GivenUp,
 		"disks":               disks.Show,
 		"dmesg":               dmesg.Show,
 		"drain":               drain.Drain,

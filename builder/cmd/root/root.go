@@ -13,6 +13,7 @@ import (
 	"spore/builder/cmd/cache"
 	"spore/builder/cmd/capture"
 	"spore/builder/cmd/ceph"
+	"spore/builder/cmd/clean"
 	"spore/builder/cmd/customize"
 	"spore/builder/cmd/diff"
 	"spore/builder/cmd/disks"
@@ -81,7 +82,7 @@ func Command() *cobra.Command {
 			network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
 			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
 			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
-			adopt.Command(), install.Command(),
+			adopt.Command(), install.Command(), clean.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
 			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),

@@ -1,0 +1,143 @@
+package clean
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/node"
+	"spore/agent/nodetest"
+	"spore/agent/verbs"
+	"spore/agent/verbs/verbstest"
+	"spore/wire/nodeapi"
+)
+
+// filled is a machine with files of half a MiB, by name, each a minute younger than the one before.
+func filled(t *testing.T, names ...string) *node.Machine {
+	t.Helper()
+	m, _ := nodetest.New(t, 1)
+	nodetest.Is(t, m, "node-00000")
+	require.NoError(t, os.MkdirAll(m.Root.At("/var"), 0o755))
+	for i, name := range names {
+		path := m.Root.At(name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, make([]byte, mib/2), 0o600))
+		at := time.Unix(1_790_000_000, 0).Add(time.Duration(i) * time.Minute)
+		require.NoError(t, os.Chtimes(path, at, at))
+	}
+	return m
+}
+
+func call(t *testing.T, m *node.Machine, verb string, handle verbs.Handler, o nodeapi.Order) (Answer, verbstest.Answer) {
+	t.Helper()
+	a := verbstest.Call(t, m, verb, o, handle)
+	var out Answer
+	if len(a.Results) > 0 {
+		require.NoError(t, json.Unmarshal(a.Results[0], &out))
+	}
+	return out, a
+}
+
+func listed(a Answer) (out []string) {
+	for _, t := range a.Things {
+		out = append(out, t.Path)
+	}
+	return out
+}
+
+const (
+	journal = "/var/log/journal/0a1b/"
+	oldest  = journal + "system@0006-01.journal"
+	crashed = journal + "system@0006-02.journal~"
+	younger = journal + "user-1000@0006-03.journal"
+	written = journal + "system.journal"
+)
+
+func TestTheOldestOfTheClosedJournalsGo(t *testing.T) {
+	for keep, want := range map[int64][]string{
+		4: {}, 2: {}, 1: {oldest, crashed}, 0: {oldest, crashed, younger},
+	} {
+		m := filled(t, oldest, crashed, younger, written)
+		var got []string
+		for _, j := range journals(m, keep*mib) {
+			got = append(got, j.Path)
+		}
+		require.ElementsMatch(t, want, got, "keep %d MiB", keep)
+	}
+}
+
+func TestWhatTheNodeCanDoWithoutIsRemoved(t *testing.T) {
+	const dump, piece = "/var/lib/systemd/coredump/core.x", "/var/cache/spore-update/pieces/aa"
+	const kept, former = "/var/lib/kafka/metadata/log", "/var/lib/kafka/metadata.given-up/log"
+	m := filled(t, dump, piece, kept, former)
+	for _, name := range []string{"of", "ended"} {
+		require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/"+name), []byte("head"), 0o600))
+	}
+	a, told := call(t, m, "clean", Clean, nodeapi.Order{DryRun: true})
+	require.NoError(t, told.Err)
+	require.Equal(t, []string{dump, "/var/cache/spore-update/pieces"}, listed(a))
+	require.Contains(t, told.Done, "would remove 2 files and folders with 1 MiB; /var has ")
+	require.FileExists(t, m.Root.At(dump))
+	require.Equal(t, "/var/lib/kafka", a.Folders[0].Path, "it takes most")
+	require.GreaterOrEqual(t, a.Folders[0].Bytes, int64(mib))
+
+	_, told = call(t, m, "clean", Clean, nodeapi.Order{})
+	require.NoError(t, told.Err)
+	require.Contains(t, told.Done, "removed 2 files and folders with 1 MiB; /var has ")
+	require.NoFileExists(t, m.Root.At(dump))
+	require.NoFileExists(t, m.Root.At(piece))
+	require.FileExists(t, m.Root.At(kept))
+	require.FileExists(t, m.Root.At(former))
+}
+
+func TestPiecesOfAnUpdateThatIsStillFetchedStay(t *testing.T) {
+	const piece = "/var/cache/spore-update/pieces/aa"
+	for name, ended := range map[string]string{"nothing has ended": "", "another one has": "before"} {
+		t.Run(name, func(t *testing.T) {
+			m := filled(t, piece)
+			require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/of"), []byte("head"), 0o600))
+			if ended != "" {
+				require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/ended"), []byte(ended), 0o600))
+			}
+			_, told := call(t, m, "clean", Clean, nodeapi.Order{})
+			require.NoError(t, told.Err)
+			require.FileExists(t, m.Root.At(piece))
+		})
+	}
+}
+
+func TestFormerDataGoesWhenTheNodeWasRepeated(t *testing.T) {
+	const kept = "/var/lib/etcd/member/snap/db"
+	m := filled(t, kept, "/var/lib/etcd/given-up-20261122T050441Z/db", "/var/lib/etcd/member.given-up/db",
+		"/var/lib/kafka/metadata.given-up-2/log", "/var/lib/ceph/mon/ceph-a.given-up/store.db/x")
+	_, told := call(t, m, "clean-given-up", GivenUp, nodeapi.Order{Confirm: "node-00001"})
+	require.ErrorContains(t, told.Err, "nothing was deleted")
+	a, told := call(t, m, "clean-given-up", GivenUp, nodeapi.Order{DryRun: true})
+	require.NoError(t, told.Err)
+	require.Equal(t, []string{
+		"/var/lib/ceph/mon/ceph-a.given-up", "/var/lib/etcd/given-up-20261122T050441Z", "/var/lib/etcd/member.given-up",
+		"/var/lib/kafka/metadata.given-up-2",
+	}, listed(a))
+	_, told = call(t, m, "clean-given-up", GivenUp, nodeapi.Order{Confirm: "node-00000"})
+	require.NoError(t, told.Err)
+	for _, path := range listed(a) {
+		require.NoDirExists(t, m.Root.At(path))
+	}
+	require.FileExists(t, m.Root.At(kept))
+}
+
+func TestALinkIsRemovedAndNotFollowed(t *testing.T) {
+	const outside = "/var/lib/mosquitto/data"
+	m := filled(t, outside)
+	require.NoError(t, os.MkdirAll(m.Root.At("/var/lib/kafka"), 0o755))
+	require.NoError(t, os.Symlink(m.Root.At("/var/lib/mosquitto"), m.Root.At("/var/lib/kafka/x.given-up")))
+	a, told := call(t, m, "clean-given-up", GivenUp, nodeapi.Order{Confirm: "node-00000"})
+	require.NoError(t, told.Err)
+	require.Equal(t, []string{"/var/lib/kafka/x.given-up"}, listed(a))
+	require.FileExists(t, m.Root.At(outside))
+	require.NoFileExists(t, m.Root.At("/var/lib/kafka/x.given-up"))
+}
