@@ -90,6 +90,10 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 	require.Equal(t, first.ClusterHash, staged.ClusterHash, "it is what the machine was started with")
 	require.NotEqual(t, first.ClusterHash, staged.Staged)
 
+	t.Run("its operator makes room on a full disk", func(t *testing.T) {
+		makesRoomForItsOperator(t, b, g, asker(t, api, 2*time.Minute))
+	})
+
 	text, err = push(good, "--reboot")
 	require.NoError(t, err)
 	require.Contains(t, text, "edge-01 is up with it")
