@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -15,6 +16,7 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/formation/quorum"
 	"spore/agent/node"
+	"spore/agent/paths"
 	"spore/agent/roletests"
 	"spore/agent/trail"
 	"spore/cluster/facts"
@@ -80,6 +82,7 @@ func ServeOn(ctx context.Context, m *node.Machine, l net.Listener) error {
 	gone := &withdrawals{part: m.Part, say: m.Say}
 	server := api.Server{
 		Rows: rows(m, c, n, keeper), Node: n.Name, Withdrawn: gone.now, Now: m.Now, Say: m.Say, Identity: m.OwnIdentity,
+		Behind: func() bool { _, err := os.Stat(m.Root.At(paths.ClockWrong)); return err == nil },
 	}
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS=answering other nodes and the operator"); err != nil {
 		m.Say(err.Error())

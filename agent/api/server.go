@@ -85,6 +85,8 @@ type Server struct {
 	Say func(string)
 	// Now is time.Now but in tests.
 	Now func() time.Time
+	// Behind tells whether the clock is known to be too early (nodeapi.Clock). Nil is never.
+	Behind func() bool
 }
 
 // Serve answers on a listener until the context ends.
@@ -133,7 +135,7 @@ func (s *Server) config(greet func(nodeapi.Caller) error) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return id.ServerConfig(s.Now(), greet)
+	return id.ServerConfig(nodeapi.Clock{Now: s.Now(), Behind: s.Behind != nil && s.Behind()}, greet)
 }
 
 // evictEvery is how often it is looked whether somebody who is served may be no longer.

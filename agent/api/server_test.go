@@ -34,6 +34,8 @@ type bench struct {
 	shown atomic.Pointer[nodeapi.Identity]
 	// now is the server's time, as an offset to the real one.
 	now atomic.Int64
+	// behind is whether that is known to be too early.
+	behind atomic.Bool
 }
 
 func newBench(t *testing.T, rows ...Row) *bench {
@@ -44,6 +46,7 @@ func newBench(t *testing.T, rows ...Row) *bench {
 	b.server = &Server{
 		Rows: rows, Say: func(s string) { t.Log(s) },
 		Now:      func() time.Time { return time.Now().Add(time.Duration(b.now.Load())) },
+		Behind:   b.behind.Load,
 		Identity: func() (nodeapi.Identity, error) { return *b.shown.Load(), nil },
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -105,6 +108,40 @@ func ended(ago time.Duration, names ...string) *x509.Certificate {
 	t := organizations(names...)
 	t.NotAfter = time.Now().Add(-ago)
 	return t
+}
+
+// A clock that could not be right, and was set to the last time that the node had seen, is days or years too early.
+func TestByAClockThatIsTooEarlyPeopleGetInAndNobodyElse(t *testing.T) {
+	b := newBench(t, says(http.MethodGet, "/look", append(nodeapi.Lookers(), nodeapi.Node)...))
+	later := func(names ...string) nodeapi.Identity {
+		c := organizations(names...)
+		c.NotBefore = time.Now()
+		return b.issue("anna", c)
+	}
+	other := organizations("spore:admin")
+	other.NotBefore = time.Now()
+	look := nodeapi.Request{Method: http.MethodGet, Path: "/look"}
+	b.now.Store(int64(-90 * 24 * time.Hour))
+	for _, behind := range []bool{false, true} {
+		b.behind.Store(behind)
+		for name, tc := range map[string]struct {
+			id  nodeapi.Identity
+			let bool
+		}{
+			"an administrator":                      {later("spore:admin"), true},
+			"a reader":                              {later("spore:reader"), true},
+			"a node":                                {later("spore:nodes"), false},
+			"an administrator and a node in one":    {later("spore:admin", "spore:nodes"), false},
+			"an administrator of another authority": {issue(t, authority(t, "agents"), b.ca, "anna", other), false},
+		} {
+			_, err := b.ask(tc.id, look)
+			if behind && tc.let {
+				require.NoError(t, err, name)
+			} else {
+				require.ErrorContains(t, err, "no answer: ", "%s, behind %v", name, behind)
+			}
+		}
+	}
 }
 
 // The table is what the API promises: each kind of row against each kind of certificate.

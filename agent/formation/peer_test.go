@@ -246,7 +246,7 @@ func TestAnswersOfAMemberAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) }))
-			config, err := l.identity("c-1", "agent").ServerConfig(time.Now(), func(nodeapi.Caller) error { return nil })
+			config, err := l.identity("c-1", "agent").ServerConfig(nodeapi.Clock{Now: time.Now()}, func(nodeapi.Caller) error { return nil })
 			require.NoError(t, err)
 			s.TLS = config
 			s.StartTLS()

@@ -130,7 +130,7 @@ func (s *site) serve(node *facts.Node) {
 		Certificate: []byte(b.Secrets["agent-certificate"]), Key: []byte(b.Secrets["agent-key"]),
 		Authorities: v.Tree.Public().Files()[pki.PublicDir+"/agent.crt"],
 	}
-	config, err := id.ServerConfig(time.Now(), func(nodeapi.Caller) error { return nil })
+	config, err := id.ServerConfig(nodeapi.Clock{Now: time.Now()}, func(nodeapi.Caller) error { return nil })
 	require.NoError(s.t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)

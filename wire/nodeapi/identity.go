@@ -32,9 +32,18 @@ func (i Identity) parse() (tls.Certificate, *x509.CertPool, error) {
 	return pair, pool, nil
 }
 
+// Clock is the time by which a node judges certificates.
+type Clock struct {
+	Now time.Time
+	// Behind says that it is known to be too early: it could not be right when the machine started, and nothing has set
+	// it since. A person whose certificate begins later is let in then, as at its beginning: that the cluster has signed
+	// it shows that it has begun. Otherwise nobody could give the node a time server.
+	Behind bool
+}
+
 // ServerConfig is how a node answers: to nobody without a certificate that holds, or, of a node, held. greet is told
 // who the caller is before the first request is read, and refuses him by an error.
-func (i Identity) ServerConfig(now time.Time, greet func(Caller) error) (*tls.Config, error) {
+func (i Identity) ServerConfig(at Clock, greet func(Caller) error) (*tls.Config, error) {
 	pair, pool, err := i.parse()
 	if err != nil {
 		return nil, err
@@ -44,7 +53,7 @@ func (i Identity) ServerConfig(now time.Time, greet func(Caller) error) (*tls.Co
 		// Whose certificates are asked for. They are verified below, since TLS's own way knows no certificate that has ended.
 		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			c, err := verify(s.PeerCertificates, pool, now)
+			c, err := verify(s.PeerCertificates, pool, at)
 			if err != nil {
 				return err
 			}
@@ -58,11 +67,14 @@ func (i Identity) ServerConfig(now time.Time, greet func(Caller) error) (*tls.Co
 }
 
 // verify tells who shows a chain of certificates.
-func verify(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) (Caller, error) {
+func verify(chain []*x509.Certificate, authorities *x509.CertPool, at Clock) (Caller, error) {
 	if len(chain) == 0 {
 		return Caller{}, errors.New("the client showed no certificate")
 	}
-	c := callerOf(chain[0])
+	c, now := callerOf(chain[0]), at.Now
+	if begins := chain[0].NotBefore; at.Behind && now.Before(begins) && !c.Is(Node) {
+		now = begins
+	}
 	o := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, link := range chain[1:] {
 		o.Intermediates.AddCert(link)
