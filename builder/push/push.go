@@ -64,6 +64,8 @@ type Update struct {
 	// Notes are what the user should know, in plain words.
 	Notes []string
 	set   *updateset.Set
+	// stored has the objects of one that was written before, which has no set.
+	stored store
 }
 
 // Make makes one.
@@ -158,6 +160,9 @@ func find(name string) (string, error) {
 
 // Object returns an object of the update by its hash: an index or a piece.
 func (u *Update) Object(_ context.Context, sum pieces.Sum) ([]byte, error) {
+	if u.stored != nil {
+		return u.stored.Object(sum)
+	}
 	return u.set.Object(sum)
 }
 
@@ -166,5 +171,10 @@ func (u *Update) isIndex(text string) bool {
 	return text == u.Head.Root.Index.SHA256 || text == u.Head.Boot.SHA256
 }
 
-// Close closes the image.
-func (u *Update) Close() error { return u.set.Close() }
+// Close closes what it is read from.
+func (u *Update) Close() error {
+	if u.stored != nil {
+		return u.stored.Close()
+	}
+	return u.set.Close()
+}

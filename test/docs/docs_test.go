@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,6 +173,113 @@ func TestLinesFitIntoATerminal(t *testing.T) {
 		for i, line := range p.prose {
 			if n := len([]rune(line)); n > 120 && !strings.HasPrefix(strings.TrimSpace(line), "|") {
 				t.Errorf("%s:%d has %d columns: write at most 120", name, i+1, n)
+			}
+		}
+	}
+}
+
+// named are the tests that a text names: Test, and a capital letter.
+var named = regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9]*`)
+
+// defined returns the tests of the tree.
+func defined(t *testing.T) map[string]bool {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
+	out := map[string]bool{}
+	require.NoError(t, fs.WalkDir(os.DirFS(tree), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && name != "." || name == "out" || name == "payloads"):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(tree, name))
+		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+			out[filepath.Dir(name)+" "+m[1]] = true
+		}
+		return err
+	}))
+	return out
+}
+
+// unproved returns what is wrong with the table of a page of repairs: each row leads to a section of the page, and names
+// tests behind their packages, as in "`test/e2e` TestOne, TestTwo; `agent/api` TestThree".
+func unproved(p page, tests map[string]bool) (rows int, wrong []string) {
+	anchors := p.anchors()
+	for _, line := range p.prose {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		m := link.FindStringSubmatch(cells[0])
+		if !strings.HasPrefix(line, "| [") || m == nil {
+			continue
+		}
+		rows++
+		if !strings.HasPrefix(m[1], "#") || !anchors[m[1][1:]] {
+			wrong = append(wrong, line+": there is no section "+m[1])
+		}
+		count := 0
+		for group := range strings.SplitSeq(cells[len(cells)-1], ";") {
+			_, rest, _ := strings.Cut(group, "`")
+			folder, names, _ := strings.Cut(rest, "`")
+			for _, name := range named.FindAllString(names, -1) {
+				count++
+				if !tests[folder+" "+name] {
+					wrong = append(wrong, line+": "+folder+" has no "+name)
+				}
+			}
+		}
+		if count == 0 {
+			wrong = append(wrong, line+": it names no test")
+		}
+	}
+	return rows, wrong
+}
+
+func TestEachRepairNamesTheTestThatRunsIt(t *testing.T) {
+	rows, wrong := unproved(pages(t)["docs/repair.md"], defined(t))
+	require.Empty(t, wrong)
+	require.Greater(t, rows, 15)
+}
+
+func TestARepairThatNothingRunsIsFound(t *testing.T) {
+	tests := map[string]bool{"a/b TestOne": true, "c TestTwo": true}
+	for row, want := range map[string]string{
+		"| [x](#x) | do | `a/b` TestOne; `c` TestTwo |": "",
+		"| [x](#x) | do | `a/b` TestOne, TestTwo |":     "a/b has no TestTwo",
+		"| [x](#x) | do | by hand |":                    "it names no test",
+		"| [x](#x) | do | TestOne |":                    "it names no test",
+		"| [x](#y) | do | `a/b` TestOne |":              "there is no section #y",
+		"| [x](y.md) | do | `a/b` TestOne |":            "there is no section y.md",
+	} {
+		rows, wrong := unproved(parse("x", "| what | do | test |\n|---|---|---|\n"+row+"\n\n## X\n"), tests)
+		require.Equal(t, 1, rows, row)
+		if want == "" {
+			require.Empty(t, wrong)
+		} else {
+			require.Contains(t, strings.Join(wrong, "\n"), want)
+		}
+	}
+}
+
+// told are the words by which a page sends a person to a machine, with the pages that may have them: those about a
+// machine that runs without the node's API, and about what programs do.
+var told = map[*regexp.Regexp][]string{
+	regexp.MustCompile(`console login`):                                                                        nil,
+	regexp.MustCompile(`\b(systemctl|journalctl) [a-z-]`):                                                      {"docs/node-api.md", "docs/troubleshoot.md", "docs/development.md", "docs/measurements.md", "docs/add-packages.md", "docs/packages.md", "docs/cis.md", "docs/own-files.md"},
+	regexp.MustCompile("^(# )?spore-agent [a-z]|`spore-agent (install|stage-config|update|reset|etcd|status)"): {"docs/install.md", "docs/push.md", "docs/development.md", "docs/high-availability.md"},
+}
+
+func TestNoPageSendsAPersonToAMachine(t *testing.T) {
+	for name, p := range pages(t) {
+		if filepath.Dir(name) == "docs/reference" {
+			continue
+		}
+		for words, but := range told {
+			for i, line := range p.prose {
+				if words.MatchString(line) && !slices.Contains(but, name) {
+					t.Errorf("%s:%d: %s: name the verb of spore", name, i+1, line)
+				}
 			}
 		}
 	}

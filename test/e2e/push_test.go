@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
@@ -94,7 +95,10 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 		makesRoomForItsOperator(t, b, g, asker(t, api, 2*time.Minute))
 	})
 
-	text, err = push(good, "--reboot")
+	// As it comes on a stick from somebody with the image and the keys.
+	folder := filepath.Join(t.TempDir(), "update")
+	require.NoError(t, spore("push", good, "--image", suite.image, "--pki", suite.dir, "--output", folder+"/"))
+	text, err = push(good, "--from", folder, "--reboot")
 	require.NoError(t, err)
 	require.Contains(t, text, "edge-01 is up with it")
 	again := g.await("a status line of the pushed configuration", func(s vm.Status) bool {

@@ -2,6 +2,8 @@
 package push
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +36,7 @@ const valid = "90d"
 type flags struct {
 	reach                reach.Flags
 	signing              signing.Flags
-	image, output        string
+	image, output, from  string
 	root                 bool
 	reboot, dryRun, back bool
 	giveUpWayBack        bool
@@ -81,10 +83,12 @@ ends there. With --back the nodes return to the system before, in the same way.
 
 A transfer that was interrupted goes on where it stopped when the command is run again. A node refuses an update that
 is older than its last one. When the keys were restored from an old copy, everything that they sign counts as older:
-with --force nodes accept it, if it was signed later than their last one. With --output nothing is sent: a file is for
-` + "`spore-agent stage-config FILE`" + ` on a node, and a folder for a web server or a stick.`,
+with --force nodes accept it, if it was signed later than their last one. With --output nothing is sent: the signed
+update is written to a file or a folder, for a stick or a web server. With --from such a file or folder is sent, from a
+machine that has neither the image nor the keys that sign: a certificate of an administrator (spore access) is enough.`,
 		Example: "  spore push configs --dry-run\n  spore push configs --reboot\n  spore push configs --node edge-01\n" +
-			"  spore push configs --back --node edge-01\n  spore push configs --output edge.update\n  spore push configs --output update/",
+			"  spore push configs --back --node edge-01\n  spore push configs --output edge.update\n  spore push configs --output update/\n" +
+			"  spore push configs --from /media/stick/update --access anna.access",
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
@@ -100,6 +104,7 @@ with --force nodes accept it, if it was signed later than their last one. With -
 	flags.StringVar(&f.image, "image", "out", "the image that the nodes are to run, or the output folder of spore build")
 	flags.StringVarP(&f.output, "output", "o", "",
 		"send nothing; write the signed update to this file, or into this folder (a name that ends in /, or a folder that is there)")
+	flags.StringVar(&f.from, "from", "", "send what --output wrote before, a file or a folder, as it is")
 	flags.BoolVar(&f.root, "root", false, "with --output FILE: include the whole root, for a node that runs another one")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing; show what would change on each node, and what it lacks")
 	flags.StringVar(&f.was, "was", "",
@@ -124,6 +129,8 @@ func (f *flags) check() (err error) {
 		return errors.New("--without is about restarts; give --reboot or --back too")
 	case f.output != "" && (f.reboot || f.dryRun || f.back || f.giveUpWayBack):
 		return errors.New("--output sends nothing; leave --reboot, --dry-run, --back and --give-up-way-back out")
+	case f.from != "" && (f.output != "" || f.back || f.force || f.was != "" || f.signing.Key != "" || f.signing.PCRKey != "" || f.trustUnsigned):
+		return errors.New("--from sends what is signed already; leave --output, --back, --force, --was and keys of Secure Boot out")
 	case f.root && f.output == "":
 		return errors.New("--root is about files; give --output FILE too")
 	case f.was != "" && !f.dryRun:
@@ -141,7 +148,11 @@ func run(cmd *cobra.Command, world outside, dir string, f flags) error {
 	if f.back {
 		return goBack(cmd, dir, f)
 	}
-	u, err := prepare(cmd, world, dir, f)
+	find := prepare
+	if f.from != "" {
+		find = stored
+	}
+	u, err := find(cmd, world, dir, f)
 	if err != nil {
 		return err
 	}
@@ -199,6 +210,27 @@ func prepare(cmd *cobra.Command, world outside, dir string, f flags) (*push.Upda
 		return nil, err
 	}
 	return u, nil
+}
+
+// stored opens an update that was written before.
+func stored(cmd *cobra.Command, _ outside, dir string, f flags) (*push.Update, error) {
+	config, err := folder.Load(cmd.ErrOrStderr(), dir, f.reach.PKI, f.strict)
+	if err != nil {
+		return nil, err
+	}
+	var keys []ed25519.PublicKey
+	for _, text := range config.Public.SigningKeys {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("internal error: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("nobody can say whether %s is the cluster's: copy public.json of the folder of keys into %s.pki, or name its folder with --pki",
+			f.from, dir)
+	}
+	return push.Open(f.from, keys)
 }
 
 // save writes the update to a file or a folder.
