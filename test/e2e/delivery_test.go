@@ -254,15 +254,9 @@ func isInstalledByItsOperator(t *testing.T, g *guest, serial uint64) {
 	require.True(t, ok, errs)
 	require.Contains(t, out, `"holds": "nothing"`)
 	require.Contains(t, out, `"bundle": "state"`)
-	for why, args := range map[string][]string{
-		"the machine was started from this disk":  {"FLASHED1", "--confirm", "FLASHED1"},
-		`no disk has the serial "INNER002"`:       {"INNER002", "--confirm", "INNER002"},
-		`--confirm is "INNER", and this is about`: {innerDisk, "--confirm", "INNER"},
-	} {
-		_, errs, ok := ask("install", append([]string{"mqtt-01"}, args...)...)
-		require.False(t, ok)
-		require.Contains(t, errs, why)
-	}
+	_, errs, ok = ask("install", "mqtt-01", "FLASHED1", "--confirm", "FLASHED1")
+	require.False(t, ok)
+	require.Contains(t, errs, "the machine was started from this disk")
 	_, errs, ok = ask("install", "mqtt-01", innerDisk, "--confirm", innerDisk)
 	require.True(t, ok, errs)
 	require.Regexp(t, `mqtt-01: installed on /dev/nvme0n1 in .*: wrote \d+ MiB of \d+ MiB.*read back and compared`, errs)

@@ -214,6 +214,67 @@ func TestADiskIsResetWhenItsNameWasRepeated(t *testing.T) {
 	require.Contains(t, errs, "the node does not say which disk it is")
 }
 
+func TestASystemIsInstalledWhenTheDiskWasRepeated(t *testing.T) {
+	d := newDesk(t)
+	p := newPlant(d, "edge-01")
+	p.answers["install"] = []protocol.Event{
+		{Result: []byte(`{"disk":"/dev/sda","name":"S1","size":1073741824,"holds":"a system of Spore\u001b[2J","kept":["3d12"]}`)}, {Done: "done"},
+	}
+	const look, order = `edge-01 install {"arguments":{"disk":"S1"},"dryRun":true}`, `edge-01 install {"arguments":{"disk":"S1"},"confirm":"S1"}`
+	code, _, errs := d.ask("install", "edge-01", "S1", "--confirm", "S1")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, []string{look, order}, p.asked)
+	p.asked = nil
+	code, _, errs = d.ask("install", "edge-01", "S1", "--dry-run")
+	require.Equal(t, exit.OK, code, errs)
+	for _, args := range [][]string{{}, {"--confirm", "S2"}} {
+		code, _, errs = d.ask("install", append([]string{"edge-01", "S1"}, args...)...)
+		require.Equal(t, exit.Misuse, code, errs)
+		require.NotContains(t, errs, "\x1b")
+	}
+	require.Equal(t, []string{look, look, look}, p.asked, "nothing else was ordered")
+	p.asked = nil
+	code, _, errs = d.ask("install", "edge-01", "S1", "--erase-state", "--without-bundle", "--confirm", "S1")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, `edge-01 install {"arguments":{"disk":"S1","erase-state":"yes","without-bundle":"yes"},"confirm":"S1"}`, p.asked[1])
+	for _, args := range [][]string{{}, {"edge-01", " S1"}, {"nobody", "S1"}} {
+		code, _, errs = d.ask("install", args...)
+		require.Equal(t, exit.Misuse, code, "%v: %s", args, errs)
+	}
+}
+
+func TestNodesMakeRoom(t *testing.T) {
+	d := newDesk(t)
+	p := newPlant(d, "edge-01", "kafka-01")
+	p.answers["clean"] = []protocol.Event{
+		{Result: []byte(`{"things":[{"path":"/var/log/j","about":"closed journal","bytes":1048576}],"folders":[{"path":"/var/lib/x\u001b[1m","bytes":3}]}`)},
+		{Done: "removed"},
+	}
+	code, out, errs := d.ask("clean", "--node", "edge-01", "--node", "kafka-01", "--journal", "32")
+	require.Equal(t, exit.OK, code, errs)
+	require.ElementsMatch(t, []string{`edge-01 clean {"arguments":{"journal":"32"}}`, `kafka-01 clean {"arguments":{"journal":"32"}}`}, p.asked)
+	require.Contains(t, out, "edge-01  remove  1.0 MiB  /var/log/j (closed journal)\n")
+	require.Contains(t, out, `takes`)
+	require.NotContains(t, out, "\x1b")
+	p.asked = nil
+	for _, args := range [][]string{
+		{}, {"--all", "--node", "edge-01"}, {"--node", "edge-01", "--journal", "1"}, {"--all", "--given-up"},
+		{"--node", "edge-01", "--given-up"}, {"--node", "edge-01", "--given-up", "--confirm", "kafka-01"},
+	} {
+		code, _, errs = d.ask("clean", args...)
+		require.Equal(t, exit.Misuse, code, "%v: %s", args, errs)
+	}
+	require.Empty(t, p.asked)
+	p.answers["clean-given-up"] = []protocol.Event{{Result: []byte(`{"things":[]}`)}, {Done: "removed"}}
+	code, _, errs = d.ask("clean", "--node", "edge-01", "--given-up", "--confirm", "edge-01")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, []string{`edge-01 clean-given-up {"confirm":"edge-01"}`}, p.asked)
+	p.answers["clean"] = []protocol.Event{{Result: []byte(`7`)}, {Done: "done"}}
+	code, _, errs = d.ask("clean", "--node", "edge-01")
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, errs, "the answer is malformed")
+}
+
 func TestStateIsAdoptedWhenItsNameWasRepeated(t *testing.T) {
 	const one, two = "3d1219c7-c4c5-404a-aa1f-6d2a48adfda4", "4d1219c7-c4c5-404a-aa1f-6d2a48adfda4"
 	d := newDesk(t)

@@ -195,7 +195,7 @@ func found(m *node.Machine, pattern string) (out []string) {
 	return out
 }
 
-// folders are those that take most.
+// folders are those that take most, each a MiB at least.
 func folders(ctx context.Context, m *node.Machine) (out []Thing) {
 	left := maxLooked
 	for _, pattern := range []string{"/var/*", "/var/lib/*", "/var/log/*", "/var/cache/*"} {
@@ -203,7 +203,7 @@ func folders(ctx context.Context, m *node.Machine) (out []Thing) {
 			if slices.Contains([]string{"/var/lib", "/var/log", "/var/cache"}, path) {
 				continue
 			}
-			if n := size(ctx, m.Root.At(path), &left); n > 0 {
+			if n := size(ctx, m.Root.At(path), &left); n >= mib {
 				out = append(out, Thing{Path: path, Bytes: n})
 			}
 		}
