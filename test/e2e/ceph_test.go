@@ -22,6 +22,8 @@ import (
 
 const (
 	storageMAC = "52:54:00:77:00:31"
+	// storageAPI is where storage-01 has the node's API.
+	storageAPI = "10.77.0.31:8643"
 	// storageMemory is the machine's, in MiB: a monitor, a manager and two OSDs at their least.
 	storageMemory = 3072
 	osdDisk       = 8 << 30
@@ -119,7 +121,7 @@ func (s *storage) boot(name string) {
 	s.t.Helper()
 	s.g = boot(s.t, vm.Config{
 		Name: name, Memory: storageMemory, SMBIOS: s.smbios, Disks: append(s.disks, vm.Disk{Path: s.foreign, Serial: "FOREIGN"}),
-		NICs: []vm.NIC{{MAC: storageMAC, Net: network}},
+		NICs: []vm.NIC{{MAC: storageMAC, Net: network, Forwards: []vm.Forward{{Protocol: "tcp", Guest: storageAPI}}}},
 	})
 	s.g.awaitLine(`login: root \(automatic login\)`)
 	s.g.awaitShell()
@@ -355,5 +357,39 @@ func (s *storage) outlivesAPowerCut(t *testing.T) {
 	require.Equal(t, s.osds, s.sh(osds), "the OSDs are those that they were")
 	s.mountWhenServed()
 	require.Equal(t, s.shared+"\nbefore the cut", s.sh("cd "+sharedAt+" && sha256sum file && cat synced"))
+	s.losesADisk(t)
 	s.g.off()
+}
+
+// losesADisk takes the disk of an OSD out of the running machine, with its data, of which there is one copy, and has an
+// operator find out and forget the OSD.
+func (s *storage) losesADisk(t *testing.T) {
+	at, err := s.g.Address("tcp", storageAPI)
+	require.NoError(t, err)
+	ask := askerIn(t, "test/e2e/testdata/storage", s.plant, "storage-01", at, cephStep)
+	id := s.sh("sed -n 's/^OSD_ID=//p' /run/ceph-osd/1/osd.env")
+	require.Regexp(t, `^[01]$`, id)
+	osd := "osd." + id
+	_, errs, ok := ask("ceph osd-purge", id, "--confirm", osd)
+	require.False(t, ok)
+	require.Contains(t, errs, osd+" runs; what is lost for good does not")
+
+	// BlueStore ends at the first write that fails; this one has no client that writes.
+	s.sh("umount " + sharedAt + "; echo 1 > /sys/block/sda/device/delete; systemctl kill --signal=KILL ceph-osd-disk@1")
+	require.Eventually(t, func() bool {
+		out, _, ok := ask("ceph status")
+		return ok && regexp.MustCompile(`(?m)^ +`+regexp.QuoteMeta(osd)+` +down, in `).MatchString(out)
+	}, cephStep, 5*time.Second)
+	out, errs, ok := ask("disks")
+	require.True(t, ok, errs)
+	require.NotContains(t, out, "OSD-A")
+	_, errs, ok = ask("ceph osd-purge", id, "--confirm", osd)
+	require.False(t, ok)
+	require.Contains(t, errs, osd+" may have the last copy of something")
+	_, errs, ok = ask("ceph osd-purge", id, "--confirm", osd, "--force", "ceph-mon")
+	require.True(t, ok, errs)
+	require.Contains(t, errs, osd+" is forgotten")
+	out, errs, ok = ask("ceph status")
+	require.True(t, ok, errs)
+	require.NotContains(t, out, osd+" ")
 }

@@ -29,11 +29,19 @@ func asker(t *testing.T, at string, bound time.Duration) func(command string, ar
 
 // askerOf is asker for another node.
 func askerOf(t *testing.T, node, at string, bound time.Duration) func(command string, args ...string) (out, errs string, ok bool) {
+	return askerIn(t, "examples/edge", suite.plant, node, at, bound)
+}
+
+// askerIn is asker for a node of another plant, whose configuration is at a path of the source tree. Words of the command
+// have spaces between them.
+func askerIn(
+	t *testing.T, configs string, p *plant, node, at string, bound time.Duration,
+) func(command string, args ...string) (out, errs string, ok bool) {
 	return func(command string, args ...string) (out, errs string, ok bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
-		all := append([]string{command, filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir, "--address", node + "=" + at, "--timeout", "30s"}, args...)
-		cmd := exec.CommandContext(ctx, flashTool(t), all...)
+		all := append(strings.Fields(command), filepath.Join(sourceTree, configs), "--pki", p.dir, "--address", node+"="+at, "--timeout", "30s")
+		cmd := exec.CommandContext(ctx, flashTool(t), append(all, args...)...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()

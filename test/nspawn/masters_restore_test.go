@@ -188,4 +188,15 @@ func TestMastersRestored(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, kept, 1, "what was given up is kept")
 	})
+	m.Step("an operator removes what was given up", func(t *testing.T) {
+		out, said, ok := m.spore(t.Context(), "clean", "--node", "master-2", "--given-up", "--dry-run")
+		require.True(t, ok, said)
+		require.Contains(t, out, "/var/lib/etcd/given-up-")
+		_, said, ok = m.spore(t.Context(), "clean", "--node", "master-2", "--given-up", "--confirm", "master-2")
+		require.True(t, ok, said)
+		kept, err := filepath.Glob(filepath.Join(b.Var(), "lib", "etcd", "given-up-*"))
+		require.NoError(t, err)
+		require.Empty(t, kept)
+		m.voters("master-1", "master-2", "master-3")
+	})
 }
