@@ -47,7 +47,7 @@ func (s systemd) await(ctx context.Context, what, unit string, done <-chan strin
 		return fmt.Errorf("%s %s: %w", what, unit, ctx.Err())
 	case result := <-done:
 		if result != "done" {
-			return fmt.Errorf("%s %s: %s; see journalctl -u %s", what, unit, result, unit)
+			return fmt.Errorf("%s %s: %s; spore logs shows what %s said", what, unit, result, unit)
 		}
 		return nil
 	}

@@ -49,7 +49,7 @@ func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) er
 	// Not linearized: it is also there for a cluster without a quorum.
 	status, err := own.Status(ctx, client.Own)
 	if err != nil {
-		return fmt.Errorf("ask this master's etcd (look at systemctl status etcd): %w", err)
+		return fmt.Errorf("ask this master's etcd (spore logs shows what it says): %w", err)
 	}
 	list, err := own.MemberList(ctx, clientv3.WithSerializable())
 	if err != nil {
