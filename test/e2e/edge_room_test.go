@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,4 +38,20 @@ func makesRoomForItsOperator(t *testing.T, b broker, g *guest, ask func(command 
 	text, _ = done("disks", "--node", "edge-01")
 	require.NotRegexp(t, `spore-state .* /var .*100%`, text)
 	b.servesItsUsers(t, g)
+}
+
+// letsItsOperatorInByAnEarlyClock sets the clock of edge-01, which has a shell on its console, back to a time before the
+// certificates of its operators, and forward again. Only where the machine knows that its clock is too early, as after a
+// start without a battery and without a time server, they get in.
+func letsItsOperatorInByAnEarlyClock(t *testing.T, g *guest, ask func(command string, args ...string) (out, errs string, ok bool)) {
+	g.shell("date --set=@$(($(date +%s) - 40 * 86400))")
+	text, errs, ok := ask("status", "--node", "edge-01")
+	require.False(t, ok)
+	require.Contains(t, text+errs, "remote error: tls")
+	g.shell("touch /run/spore/time/wrong")
+	_, errs, ok = ask("status", "--node", "edge-01")
+	require.True(t, ok, errs)
+	g.shell(fmt.Sprintf("rm /run/spore/time/wrong; date --set=@%d", time.Now().Unix()))
+	_, errs, ok = ask("status", "--node", "edge-01")
+	require.True(t, ok, errs)
 }

@@ -94,6 +94,9 @@ func TestAPushedConfigurationIsTakenAndABadOneComesBackByItself(t *testing.T) {
 	t.Run("its operator makes room on a full disk", func(t *testing.T) {
 		makesRoomForItsOperator(t, b, g, asker(t, api, 2*time.Minute))
 	})
+	t.Run("its operator gets in by a clock that is too early", func(t *testing.T) {
+		letsItsOperatorInByAnEarlyClock(t, g, asker(t, api, 2*time.Minute))
+	})
 
 	// As it comes on a stick from somebody with the image and the keys.
 	folder := filepath.Join(t.TempDir(), "update")
