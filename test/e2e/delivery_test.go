@@ -372,6 +372,16 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 		g.off()
 		require.Equal(t, sealed, readState(t, disk, stored), "it is kept: the disk may go back")
 	})
+	t.Run("its operator writes the stick anew, and the other TPM seals another bundle", func(t *testing.T) {
+		out, err := exec.Command(flashTool(t), "flash", suite.image, disk, "--yes", "--node", "mqtt-01", "--pki", suite.dir).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "kept the state partition")
+		g := boot(t, machine("tpm-repaired", t.TempDir()))
+		s := g.await("a broker that serves", func(s vm.Status) bool { return s.Services["mosquitto.service"] == "active" })
+		require.Greater(t, s.Bundle.Serial, serial)
+		require.Equal(t, "tpm2", s.Bundle.Sealed)
+		requireServes(t, g, mqttIP, "mqtt-01")
+	})
 }
 
 // requireSent has an operator look at the bundle of mqtt-01 and send it a newer one, which the node keeps and runs with;
