@@ -79,8 +79,8 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 		return nil, err
 	}
 	if use := givenTo(w.Given, t.Disk); use != "" {
-		return nil, fmt.Errorf("%s is refused: the node's file gives it to %s; take it out of the file first; nothing was written",
-			t.Where(), use)
+		return nil, fmt.Errorf("%s is refused: the node's file gives it to %s; take it out of the file first; "+
+			"nothing was written", t.Where(), use)
 	}
 	from := "medium"
 	if len(o.Choice.Bundle) == 0 {

@@ -146,7 +146,8 @@ func (m *message) read(r *bufio.Reader, at int64) error {
 func (m *message) Object(sum pieces.Sum) ([]byte, error) {
 	p, found := m.places[sum]
 	if !found {
-		return nil, fmt.Errorf("%w: the file lacks %s: a node with another root needs one with the root; write it with --root", updateset.ErrObject, sum)
+		return nil, fmt.Errorf("%w: the file lacks %s: a node with another root needs one with the root; write it "+
+			"with --root", updateset.ErrObject, sum)
 	}
 	out := make([]byte, p.size)
 	_, err := m.file.ReadAt(out, p.at)

@@ -1,7 +1,7 @@
-// Package clean is the verbs clean and clean-given-up: room is made on /var. The first removes what the node makes again
-// or can do without: old journals, dumps of programs that crashed, pieces of updates that are kept for other nodes. The
-// second removes data that a service has given up and that was kept beside its own (spore etcd restore and forget, spore
-// quorum form and forget).
+// Package clean is the verbs clean and clean-given-up: room is made on /var. The first removes what the node makes
+// again or can do without: old journals, dumps of programs that crashed, pieces of updates that are kept for other
+// nodes. The second removes data that a service has given up and that was kept beside its own (spore etcd restore and
+// forget, spore quorum form and forget).
 //
 // It leaves alone what has an owner that makes room by itself: images of containers and logs of pods (the kubelet),
 // snapshots (etcd-snapshot), and all data of services.
@@ -68,7 +68,8 @@ func Clean(ctx context.Context, r *verbs.Run) (string, error) {
 // GivenUp removes data that a service has given up.
 func GivenUp(ctx context.Context, r *verbs.Run) (string, error) {
 	if !r.Order.DryRun && r.Order.Confirm != r.Node.Name {
-		return "", fmt.Errorf("this deletes former data of %s, and the order is about %q; nothing was deleted", r.Node.Name, r.Order.Confirm)
+		return "", fmt.Errorf("this deletes former data of %s, and the order is about %q; nothing was deleted",
+			r.Node.Name, r.Order.Confirm)
 	}
 	return carryOut(ctx, r, givenUp(r.Machine))
 }
@@ -102,7 +103,8 @@ func carryOut(ctx context.Context, r *verbs.Run, things []Thing) (string, error)
 	}
 	room := fmt.Sprintf("/var has %d of %d MiB free", a.Free/mib, a.Size/mib)
 	if r.Order.DryRun {
-		return fmt.Sprintf("would remove %d files and folders with %d MiB; %s; nothing was removed", len(things), sum/mib, room), nil
+		return fmt.Sprintf("would remove %d files and folders with %d MiB; %s; nothing was removed",
+			len(things), sum/mib, room), nil
 	}
 	return fmt.Sprintf("removed %d files and folders with %d MiB; %s", len(things), sum/mib, room), nil
 }
@@ -141,7 +143,9 @@ func journals(m *node.Machine, keep int64) []Thing {
 			closed = append(closed, file{Thing{path, "closed journal", size}, info.ModTime().UnixNano()})
 		}
 	}
-	slices.SortFunc(closed, func(a, b file) int { return cmp.Or(cmp.Compare(a.changed, b.changed), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(closed, func(a, b file) int {
+		return cmp.Or(cmp.Compare(a.changed, b.changed), cmp.Compare(a.Path, b.Path))
+	})
 	var out []Thing
 	for _, f := range closed {
 		if have <= keep {
@@ -170,7 +174,8 @@ func fetched(m *node.Machine) []Thing {
 
 // givenUp is where data lies that was put aside (agent/verbs/quorum, services/kubernetes/etcd/restore).
 func givenUp(m *node.Machine) []Thing {
-	return measured(m, "former data", paths.Etcd+"/given-up-*", paths.Etcd+"/*.given-up*", "/var/lib/kafka/*.given-up*", "/var/lib/ceph/mon/*.given-up*")
+	return measured(m, "former data",
+		paths.Etcd+"/given-up-*", paths.Etcd+"/*.given-up*", "/var/lib/kafka/*.given-up*", "/var/lib/ceph/mon/*.given-up*")
 }
 
 // measured are the files and folders that patterns match.
@@ -208,7 +213,9 @@ func folders(ctx context.Context, m *node.Machine) (out []Thing) {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Thing) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(out, func(a, b Thing) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Path, b.Path))
+	})
 	return out[:min(len(out), maxFolders)]
 }
 

@@ -23,7 +23,8 @@ func Install(ctx context.Context, r *verbs.Run) (string, error) {
 	}
 	p, err := install.Prepare(ctx, r.Machine, install.Order{
 		Disk: selector, Given: r.Node.Disks,
-		EraseState: r.Argument("erase-state", "no") == "yes", WithoutBundle: r.Argument("without-bundle", "no") == "yes",
+		EraseState:    r.Argument("erase-state", "no") == "yes",
+		WithoutBundle: r.Argument("without-bundle", "no") == "yes",
 	})
 	if err != nil {
 		return "", err
@@ -56,5 +57,6 @@ func carryOut(ctx context.Context, r *verbs.Run, o install.Offer, p prepared) (s
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s. Take the medium out, and start the machine again: spore reboot --node %s", done, r.Node.Name), nil
+	return fmt.Sprintf("%s. Take the medium out, and start the machine again: spore reboot --node %s",
+		done, r.Node.Name), nil
 }

@@ -93,7 +93,8 @@ form): for one node, confirmed by its name.`,
 	cmd.Flags().IntVar(&journal, "journal", 64, "how much of the journal stays, in MiB (16 to 4096)")
 	cmd.Flags().BoolVar(&givenUp, "given-up", false, "remove former data of services, which you gave up, instead")
 	cmd.Flags().StringVar(&confirm, "confirm", "", "with --given-up: the name of the node, instead of typing it")
-	cmd.Flags().BoolVar(&order.DryRun, "dry-run", false, "remove nothing, and show what would be removed and what takes most")
+	cmd.Flags().BoolVar(&order.DryRun, "dry-run", false,
+		"remove nothing, and show what would be removed and what takes most")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -26,7 +26,8 @@ type offer struct {
 
 // String says it for people.
 func (o offer) String() string {
-	text := fmt.Sprintf("This installs the running system on %s (serial %s, %d MiB), which holds: %s", o.Disk, o.Name, o.Size>>20, o.Holds)
+	text := fmt.Sprintf("This installs the running system on %s (serial %s, %d MiB), which holds: %s",
+		o.Disk, o.Name, o.Size>>20, o.Holds)
 	if len(o.Kept) > 0 {
 		text += "; its state is kept (" + strings.Join(o.Kept, ", ") + ")"
 	}
@@ -86,7 +87,8 @@ spore serve --install, or by the credential spore.install.`,
 				return verb.Tell(cmd, found, asJSON, nil)
 			}
 			var o offer
-			if len(found[0].Value.Results) != 1 || json.Unmarshal(found[0].Value.Results[0], &o) != nil || o.Name == "" {
+			results := found[0].Value.Results
+			if len(results) != 1 || json.Unmarshal(results[0], &o) != nil || o.Name == "" {
 				return errors.New("the node does not say which disk it is")
 			}
 			if order.Confirm, err = verb.Confirm(cmd, confirm, o.Name, o.String()); err != nil {

@@ -78,7 +78,8 @@ func (n *nodes) preview(cmd *cobra.Command, u *push.Update) error {
 	}
 	return n.look(cmd, out, ask, func(v view) []string {
 		lines := push.Outlook(services.Of(&n.Facts), u.Head, roles[v.Node], v.Status, *v.Answer)
-		if slices.Contains(roles[v.Node], "control-plane") && v.Answer.Change != nil && n.flags.from == "" { // What was written before does not say.
+		if slices.Contains(roles[v.Node], "control-plane") && v.Answer.Change != nil && n.flags.from == "" {
+			// What was written before does not say which objects it has.
 			lines = append(lines, push.ObjectChanges(v.Answer.Change.Manifests, u.Objects, known.all, known.more)...)
 		}
 		return lines

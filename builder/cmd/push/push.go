@@ -129,8 +129,10 @@ func (f *flags) check() (err error) {
 		return errors.New("--without is about restarts; give --reboot or --back too")
 	case f.output != "" && (f.reboot || f.dryRun || f.back || f.giveUpWayBack):
 		return errors.New("--output sends nothing; leave --reboot, --dry-run, --back and --give-up-way-back out")
-	case f.from != "" && (f.output != "" || f.back || f.force || f.was != "" || f.signing.Key != "" || f.signing.PCRKey != "" || f.trustUnsigned):
-		return errors.New("--from sends what is signed already; leave --output, --back, --force, --was and keys of Secure Boot out")
+	case f.from != "" && (f.output != "" || f.back || f.force || f.was != "" || f.signing.Key != "" ||
+		f.signing.PCRKey != "" || f.trustUnsigned):
+		return errors.New("--from sends what is signed already; leave --output, --back, --force, --was and keys of " +
+			"Secure Boot out")
 	case f.root && f.output == "":
 		return errors.New("--root is about files; give --output FILE too")
 	case f.was != "" && !f.dryRun:
@@ -227,8 +229,8 @@ func stored(cmd *cobra.Command, _ outside, dir string, f flags) (*push.Update, e
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("nobody can say whether %s is the cluster's: copy public.json of the folder of keys into %s.pki, or name its folder with --pki",
-			f.from, dir)
+		return nil, fmt.Errorf("nobody can say whether %s is the cluster's: copy public.json of the folder of keys "+
+			"into %s.pki, or name its folder with --pki", f.from, dir)
 	}
 	return push.Open(f.from, keys)
 }
