@@ -35,6 +35,7 @@ import (
 
 	"spore/agent/bootoption"
 	"spore/agent/efi"
+	"spore/agent/keydb"
 	"spore/pki/authenticode"
 	"spore/storage/fat"
 	"spore/storage/gpt"
@@ -78,9 +79,9 @@ type Machine struct {
 	// Settled says that the system that brought the new loader runs and has shown that it stays, and that no other is
 	// staged.
 	Settled bool
-	// SecureBoot says that the firmware starts only what is signed, Revoked what it does not start whoever signed it.
+	// SecureBoot says that the firmware starts only what is signed, Keys what it lets start then.
 	SecureBoot bool
-	Revoked    []authenticode.Hash
+	Keys       keydb.Lists
 	// Tables reads the partition tables of all disks of the machine.
 	Tables func() ([]gpt.Table, error)
 	// Sealed says that the TPM opens the machine's state by who signed what was started.
@@ -300,16 +301,9 @@ func (m Machine) startable(content, running []byte) error {
 	if !m.SecureBoot {
 		return nil
 	}
-	have, err := authenticode.Signers(bytes.NewReader(content), int64(len(content)))
+	have, err := m.Keys.Check(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
 		return fmt.Errorf("this machine has Secure Boot on, and its firmware would not start the new one: %w", err)
-	}
-	hash, err := authenticode.HashOf(bytes.NewReader(content), int64(len(content)))
-	if err != nil {
-		return fmt.Errorf("the new one: %w", err)
-	}
-	if slices.Contains(m.Revoked, hash) {
-		return errors.New("this machine's firmware has the new one among those that it does not start (dbx): it was revoked")
 	}
 	known, err := authenticode.Signers(bytes.NewReader(running), int64(len(running)))
 	if err != nil {

@@ -238,14 +238,17 @@ func TestALoaderThatTheFirmwareWouldNotStartIsNotTried(t *testing.T) {
 		change     func(*computer)
 		problem    string
 	}{
-		"no program":         {oldLoader, []byte("no program"), nil, "not a program that firmware starts"},
-		"none of EFI":        {oldLoader, notEFI, nil, "not an EFI program"},
-		"not signed":         {program("old ", "a"), newLoader, secure, "not signed by a certificate that signed the one before"},
-		"somebody else's":    {program("old ", "a"), other, secure, "not signed by a certificate that signed the one before"},
-		"changed":            {program("old ", "a"), broken, secure, "its firmware would not start the new one"},
-		"revoked":            {program("old ", "a"), signed, func(c *computer) { secure(c); c.Revoked = append(c.Revoked, hash(signed)) }, "(dbx)"},
+		"no program":      {oldLoader, []byte("no program"), nil, "not a program that firmware starts"},
+		"none of EFI":     {oldLoader, notEFI, nil, "not an EFI program"},
+		"not signed":      {program("old ", "a"), newLoader, secure, "would not start the new one: it is not signed"},
+		"somebody else's": {program("old ", "a"), other, secure, "not signed by a certificate that signed the one before"},
+		"changed":         {program("old ", "a"), broken, secure, "its firmware would not start the new one"},
+		"revoked": {program("old ", "a"), signed, func(c *computer) {
+			secure(c)
+			c.Keys.Forbidden.Programs = append(c.Keys.Forbidden.Programs, hash(signed))
+		}, "(dbx)"},
 		"other for the TPM":  {program("old ", "a"), other, func(c *computer) { secure(c); c.Sealed = true }, "its TPM opens the state by who"},
-		"nobody for the TPM": {oldLoader, newLoader, func(c *computer) { secure(c); c.Sealed = true }, "its TPM opens the state by who"},
+		"nobody for the TPM": {oldLoader, newLoader, func(c *computer) { secure(c); c.Sealed = true }, "it is not signed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newComputer(t, newDisk(t, tt.old))

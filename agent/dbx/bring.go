@@ -13,7 +13,6 @@ import (
 
 	"spore/agent/tpm"
 	"spore/pki/authenticode"
-	"spore/pki/siglist"
 	"spore/storage/atomicfile"
 )
 
@@ -80,19 +79,6 @@ func Bring(ctx context.Context, w Write, m Machine) (brought bool, err error) {
 		return true, m.expect(ctx, got)
 	}
 	return true, nil
-}
-
-// Revoked are the programs that the firmware does not start; vars is the directory of efivarfs.
-func Revoked(vars string) ([]authenticode.Hash, error) {
-	content, err := Machine{Vars: vars}.read()
-	if err != nil {
-		return nil, err
-	}
-	out, err := siglist.Hashes(content)
-	if err != nil {
-		return nil, fmt.Errorf("read the firmware's dbx: %w", err)
-	}
-	return out, nil
 }
 
 // expect prepares the TPM for a start with another dbx.

@@ -224,29 +224,9 @@ func TestAMachineThatWouldNotComeBackIsLeftAsItIs(t *testing.T) {
 func TestAnEmptyFileIsNoList(t *testing.T) {
 	b := newBench(t, nil)
 	require.NoError(t, os.WriteFile(filepath.Join(b.vars, variable), nil, 0o600))
-	got, err := Revoked(b.vars)
-	require.NoError(t, err)
-	require.Empty(t, got)
 	brought, err := Bring(t.Context(), parsed(t, list(9, Hash{1})), b.machine(nil))
 	require.NoError(t, err)
 	require.True(t, brought)
-	require.NoError(t, os.WriteFile(filepath.Join(b.vars, variable), make([]byte, MaxSize+5), 0o600))
-	_, err = Revoked(b.vars)
-	require.ErrorContains(t, err, "read the firmware's dbx: ")
-}
-
-func TestWhatTheFirmwareRevokesIsRead(t *testing.T) {
-	b := newBench(t, nil)
-	got, err := Revoked(b.vars)
-	require.NoError(t, err)
-	require.Empty(t, got)
-	b.keep(t, append(certificates(), append(list(8, Hash{7}), list(9, Hash{1}, Hash{2})...)...))
-	got, err = Revoked(b.vars)
-	require.NoError(t, err)
-	require.Equal(t, []Hash{{7}, {1}, {2}}, got)
-	b.keep(t, list(8, Hash{7})[:40])
-	_, err = Revoked(b.vars)
-	require.ErrorContains(t, err, "read the firmware's dbx: ")
 }
 
 func TestWithoutATPMNothingIsPredicted(t *testing.T) {

@@ -33,6 +33,9 @@ type Info struct {
 	PCR11 string `json:"pcr11,omitempty"`
 }
 
+// Checks tells whether the firmware starts only what its keys let start. One without an owner starts everything.
+func (i Info) Checks() bool { return i.SecureBoot && !i.SetupMode }
+
 // Read reads all of it below the root of the machine. It is nil on a machine that was not started by UEFI firmware.
 func Read(root fs.FS) *Info {
 	if _, err := fs.Stat(root, efiDir); err != nil {

@@ -36,3 +36,10 @@ func TestWhatTheKernelShows(t *testing.T) {
 		require.Equal(t, c.want, Read(c.files), name)
 	}
 }
+
+func TestFirmwareChecksWhatItStartsWithSecureBootAndAnOwner(t *testing.T) {
+	require.True(t, Info{SecureBoot: true}.Checks())
+	require.False(t, Info{SecureBoot: true, SetupMode: true}.Checks())
+	require.False(t, Info{SetupMode: true}.Checks())
+	require.False(t, Info{}.Checks())
+}

@@ -11,9 +11,9 @@ import (
 	"os"
 
 	"spore/agent/bootloader"
-	"spore/agent/dbx"
 	"spore/agent/efi"
 	"spore/agent/firmware"
+	"spore/agent/keydb"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -99,8 +99,8 @@ func machine(
 		Tables: func() ([]gpt.Table, error) { return tables(m.Root, disks) },
 	}
 	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f != nil {
-		bm.SecureBoot = f.SecureBoot
-		if bm.Revoked, err = dbx.Revoked(m.Root.At(paths.EFIVars)); err != nil {
+		bm.SecureBoot = f.Checks()
+		if bm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return bm, err
 		}
 	}

@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,10 +8,8 @@ import (
 	"hash"
 	"io"
 	"path"
-	"slices"
 
 	"spore/agent/bootdisk"
-	"spore/pki/authenticode"
 	"spore/storage/fat"
 )
 
@@ -190,65 +187,6 @@ func (w *writer) startable(e onESP) bool {
 	_, verity := w.table.ByGUID(wanted.Verity)
 	_, cluster := w.table.ByGUID(wanted.Cluster)
 	return root && verity && cluster
-}
-
-// sameSigners refuses a UKI that would not start, or to which the TPM would not open what it sealed for what runs.
-func (w *writer) sameSigners(s source) error {
-	running := w.entries.running.content
-	return cmp.Or(w.sameSigner(running, s), samePCRKey(running, s))
-}
-
-// sameSigner refuses, where the firmware asks for a signature, a UKI that nobody signed or that somebody else signed,
-// and one whose signature does not hold: it would not start, and whether the loader then goes on with the next entry
-// is not known of all firmware. A node that takes the configuration while it runs takes it before any firmware has
-// looked.
-func (w *writer) sameSigner(running *io.SectionReader, s source) error {
-	if !w.m.SecureBoot {
-		return nil
-	}
-	have, err := authenticode.Signers(s.UKI, s.UKI.Size())
-	if err != nil {
-		return refuse("this machine has Secure Boot on, and firmware would not start the UKI of the update: %v", err)
-	}
-	if hash, err := authenticode.HashOf(s.UKI, s.UKI.Size()); err != nil {
-		return fmt.Errorf("the UKI of the update: %w", err)
-	} else if slices.Contains(w.m.Revoked, hash) {
-		return refuse("this machine's firmware has the UKI of the update among those that it does not start " +
-			"(dbx): it was revoked; build a newer one")
-	}
-	if len(have) == 0 {
-		return refuse("this machine has Secure Boot on, and the UKI of the update is not signed: push with " +
-			"--secure-boot-key and --secure-boot-cert")
-	}
-	known, err := authenticode.Signers(running, running.Size())
-	if err != nil {
-		return fmt.Errorf("the UKI that runs: %w", err)
-	}
-	for _, c := range have {
-		if slices.ContainsFunc(known, c.Equal) {
-			return nil
-		}
-	}
-	return refuse("this machine has Secure Boot on, and the UKI of the update is signed by another certificate " +
-		"than the one that runs: sign it with the same key")
-}
-
-// samePCRKey refuses a UKI whose value of PCR 11 another key signs than that of what runs, or none: secrets that the
-// TPM bound to images of that key, such as that of an encrypted /var, would be out of reach.
-func samePCRKey(running io.ReaderAt, s source) error {
-	want, err := pcrKey(running)
-	if err != nil {
-		return fmt.Errorf("the UKI that runs: %w", err)
-	}
-	have, err := pcrKey(s.UKI)
-	if err != nil {
-		return fmt.Errorf("the UKI of the update: %w", err)
-	}
-	if len(want) > 0 && string(have) != string(want) {
-		return refuse("the UKI that runs has its value of the TPM's PCR 11 signed, and the UKI of the update not " +
-			"by the same key: the TPM would not open what it sealed; push with the same --pcr-key")
-	}
-	return nil
 }
 
 // clear removes entries of those that start something else than what runs.

@@ -35,9 +35,9 @@ import (
 	"time"
 
 	"spore/agent/bootinfo"
+	"spore/agent/keydb"
 	"spore/agent/nvcounter"
 	"spore/agent/state"
-	"spore/pki/authenticode"
 	"spore/wire/update"
 )
 
@@ -63,10 +63,9 @@ type Machine struct {
 	// Partition returns the device node of a partition of the boot disk.
 	Partition func(number int) string
 	State     state.Info
-	// SecureBoot says that the firmware starts only what is signed.
+	// SecureBoot says that the firmware starts only what is signed, Keys what it lets start then.
 	SecureBoot bool
-	// Revoked are the programs that the firmware does not start whoever signed them.
-	Revoked []authenticode.Hash
+	Keys       keydb.Lists
 	// Open opens a device; whole is a disk of which partitions are in use, and nobody else may have a partition.
 	Open func(path string, whole bool) (Device, error)
 	// Record is the path of the node's record, Work a directory for what has come of an update, Loader that of a boot
@@ -253,7 +252,7 @@ func (t *transfer) write(r Record) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := w.sameSigners(s); err != nil {
+	if err := w.startsHere(s); err != nil {
 		return Result{}, t.orKeptWrong(s, err)
 	}
 	if !w.newRoot && !w.newCluster {

@@ -182,13 +182,13 @@ func TestWhatIsRefusedIsNotWritten(t *testing.T) {
 			change: func(m *Machine) {
 				hash, err := authenticode.HashOf(bytes.NewReader(newSystem.uki), int64(len(newSystem.uki)))
 				require.NoError(t, err)
-				m.SecureBoot, m.Revoked = true, []authenticode.Hash{{1}, hash}
+				m.SecureBoot, m.Keys.Forbidden.Programs = true, []authenticode.Hash{{1}, hash}
 			},
-			want: "has the UKI of the update among those that it does not start (dbx)",
+			want: "would not start the UKI of the update: the firmware has it among those that it does not start (dbx)",
 		},
 		"signed by somebody else": {
 			change: func(m *Machine) { m.SecureBoot = true }, system: ptr(signed("x", "somebody")), runs: ptr(signed("y", "the plant")),
-			want: "signed by another certificate than the one that runs",
+			want: "signed by another certificate than the one that runs (\"CN=somebody\"",
 		},
 		"with the signature of another program": {
 			change: func(m *Machine) { m.SecureBoot = true }, runs: ptr(signed("y", "the plant")), system: ptr(borrowed("x", signed("y", "the plant"))),

@@ -216,14 +216,14 @@ func (t *transfer) advance() error {
 	return nil
 }
 
-// checkBoot refuses a UKI that this machine would not start, before anything of the disk is written. Its pieces were
+// checkBoot refuses a UKI or a boot loader that this machine would not start, before anything of the disk is written. Its pieces were
 // held to their hashes as they came; all of it is held to the signed one where it is started from, on the ESP.
 func (t *transfer) checkBoot() error {
 	if err := t.boot.save(); err != nil {
 		return err
 	}
 	s := t.files.source(t.w.head)
-	if err := cmp.Or(s.check(), t.w.sameSigners(s)); err != nil {
+	if err := cmp.Or(s.check(), t.w.startsHere(s)); err != nil {
 		return t.orKeptWrong(s, err)
 	}
 	t.boot.checked = true

@@ -58,22 +58,45 @@ type Signature struct {
 	Problem string `json:"problem,omitempty"`
 
 	certificate *x509.Certificate
+	others      []*x509.Certificate
+}
+
+// Certificates are those that the signature brings: the signer's first, then those of its issuers in the order that
+// they stand in. There are none where Problem says why the signer's is not known.
+func (s Signature) Certificates() []*x509.Certificate {
+	if s.certificate == nil {
+		return nil
+	}
+	return append([]*x509.Certificate{s.certificate}, s.others...)
 }
 
 // Signatures reads the signatures of a PE file of size bytes and checks each against the file's content. None is no error.
 // Whether anybody trusts the certificates is not checked.
 func Signatures(r io.ReaderAt, size int64) ([]Signature, error) {
+	_, list, err := Examine(r, size)
+	return list, err
+}
+
+// Examine is the hash of a program and its signatures, as HashOf and Signatures have them, of one reading.
+func Examine(r io.ReaderAt, size int64) (Hash, []Signature, error) {
 	p, err := Read(r, size)
 	if err != nil {
-		return nil, fmt.Errorf("read signatures: %w", err)
-	}
-	if p.Table == 0 {
-		return nil, nil
+		return Hash{}, nil, fmt.Errorf("read signatures: %w", err)
 	}
 	digest, err := p.Digest()
 	if err != nil {
-		return nil, fmt.Errorf("read signatures: %w", err)
+		return Hash{}, nil, fmt.Errorf("read signatures: %w", err)
 	}
+	list, err := p.signatures(digest)
+	return digest, list, err
+}
+
+// signatures reads the table of signatures, and checks each against the digest.
+func (p *Program) signatures(digest Hash) ([]Signature, error) {
+	if p.Table == 0 {
+		return nil, nil
+	}
+	r := p.r
 	var out []Signature
 	for off := p.End; off < p.Size; {
 		if len(out) == maxSignatures {
@@ -107,12 +130,13 @@ func readSignature(der []byte, digest Hash) Signature {
 	if err != nil {
 		return Signature{Problem: err.Error()}
 	}
-	c, err := signed.certificate()
+	c, others, err := signed.certificates()
 	if err != nil {
 		return Signature{Problem: err.Error()}
 	}
 	s := Signature{
-		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Fingerprint: Fingerprint(c), NotAfter: c.NotAfter.UTC(), certificate: c,
+		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Fingerprint: Fingerprint(c), NotAfter: c.NotAfter.UTC(),
+		certificate: c, others: others,
 	}
 	if err := signed.checkProgram(c, digest); err != nil {
 		s.Problem = err.Error()

@@ -195,19 +195,31 @@ func parseSigned(der []byte) (*signedData, error) {
 	return &s, nil
 }
 
-// certificate is that of the signer.
-func (s *signedData) certificate() (*x509.Certificate, error) {
+// maxCertificates bounds those that a signature brings.
+const maxCertificates = 16
+
+// certificates are that of the signer, and all others that the signature brings.
+func (s *signedData) certificates() (signer *x509.Certificate, others []*x509.Certificate, err error) {
 	list, err := x509.ParseCertificates(s.Certificates.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("its certificates: %w", err)
+		return nil, nil, fmt.Errorf("its certificates: %w", err)
+	}
+	if len(list) > maxCertificates {
+		return nil, nil, fmt.Errorf("it has %d certificates; it may have %d", len(list), maxCertificates)
 	}
 	want := s.Signers[0].Certificate
 	for _, c := range list {
-		if string(c.RawIssuer) == string(want.Issuer.FullBytes) && want.Serial != nil && c.SerialNumber.Cmp(want.Serial) == 0 {
-			return c, nil
+		of := string(c.RawIssuer) == string(want.Issuer.FullBytes) && want.Serial != nil && c.SerialNumber.Cmp(want.Serial) == 0
+		if of && signer == nil {
+			signer = c
+		} else {
+			others = append(others, c)
 		}
 	}
-	return nil, errors.New("the certificate of its signer is not in it")
+	if signer == nil {
+		return nil, nil, errors.New("the certificate of its signer is not in it")
+	}
+	return signer, others, nil
 }
 
 // CheckDetached verifies a signature, as SignDetached makes it, of the owner of a certificate over data.

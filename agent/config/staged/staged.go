@@ -17,9 +17,9 @@ import (
 
 	"spore/agent/clock"
 	"spore/agent/config/running"
-	"spore/agent/dbx"
 	"spore/agent/detect"
 	"spore/agent/firmware"
+	"spore/agent/keydb"
 	"spore/agent/loader"
 	"spore/agent/node"
 	"spore/agent/nvcounter"
@@ -246,8 +246,8 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 		sm.Synchronized = s.Synchronized
 	}
 	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
-		sm.SecureBoot = fw.SecureBoot
-		if sm.Revoked, err = dbx.Revoked(m.Root.At(paths.EFIVars)); err != nil {
+		sm.SecureBoot = fw.Checks()
+		if sm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return slot.Machine{}, err
 		}
 	}
