@@ -17,7 +17,7 @@ import (
 // would not open what it sealed for what runs.
 func (w *writer) startsHere(s source) error {
 	running := w.entries.running.content
-	return cmp.Or(w.ukiStarts(running, s), samePCRKey(running, s), w.loaderStarts(s))
+	return cmp.Or(w.loaderStarts(s), w.ukiStarts(running, s), samePCRKey(running, s))
 }
 
 // ukiStarts refuses, where the firmware asks for a signature, a UKI that it would not start, or that somebody else has

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,8 @@ import (
 	"spore/builder/pcr"
 	"spore/builder/secureboot"
 	"spore/builder/vm"
+	"spore/pki/authenticode"
+	"spore/storage/fat"
 )
 
 // Scenario: Secure Boot. One machine takes the keys of its medium and starts the signed image; with the same keys its
@@ -167,7 +171,18 @@ func TestSecureBoot(t *testing.T) {
 		require.NoError(t, pcr.Check(list, predicted, public))
 	})
 	t.Run("its operator works on it", func(t *testing.T) { worksForItsOperator(t, g) })
+	t.Run("an update by another key is refused, and nothing of it is written", func(t *testing.T) {
+		refusesAnotherKey(t, g, buildSigned(t, addition{}))
+	})
 	g.off()
+	t.Run("the disk has one system and one boot loader", func(t *testing.T) {
+		withESP(t, c.Disks[0].Path, func(e *fat.Editor) {
+			require.Nil(t, fileOnESP(t, e, loaderTried))
+			list, err := e.List("/EFI/Linux")
+			require.NoError(t, err)
+			require.Len(t, slices.DeleteFunc(list, func(f fat.Entry) bool { return !strings.HasSuffix(f.Name, ".efi") }), 1)
+		})
+	})
 	t.Run("the firmware has the keys of the folder", func(t *testing.T) {
 		fd, err := os.ReadFile(c.VarsPath())
 		require.NoError(t, err)
@@ -210,6 +225,32 @@ func TestSecureBoot(t *testing.T) {
 		require.Equal(t, "none", at.Lockdown)
 	})
 	t.Run("PXE", func(t *testing.T) { testPXE(t, filepath.Dir(image.disk), enrolled) })
+}
+
+// refusesAnotherKey pushes an image whose boot loader and UKI another key signed to a machine whose firmware does not
+// have its certificate. Nothing would count the starts of such a loader.
+func refusesAnotherKey(t *testing.T, g *guest, other signedImage) {
+	t.Helper()
+	builder, err := compiled()
+	require.NoError(t, err)
+	api, err := g.Address("tcp", apiPort)
+	require.NoError(t, err)
+	cmd := exec.Command(builder, "push", filepath.Join(filepath.Dir(other.keys), "edge"), "--image", other.disk,
+		"--pki", suite.dir, "--node", "edge-01", "--address", "edge-01="+api,
+		"--secure-boot-key", filepath.Join(other.keys, "db.key"), "--secure-boot-cert", filepath.Join(other.keys, "db.crt"),
+		"--pcr-key", filepath.Join(other.keys, "pcr.key"))
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	require.Error(t, err)
+	certificate, err := os.ReadFile(filepath.Join(other.keys, "db.crt"))
+	require.NoError(t, err)
+	c, err := secureboot.ParseCertificate(certificate)
+	require.NoError(t, err)
+	require.Contains(t, string(out), "would not start the boot loader of the update: it is signed by")
+	require.Contains(t, string(out), authenticode.Fingerprint(c)[:16])
+	s := g.running()
+	require.Empty(t, loaderOf(t, s), s.Raw)
+	require.Empty(t, configurationOf(t, s).Configuration.Staged, s.Raw)
 }
 
 // switchedOff is the firmware's variables with the switch of its setup off (SecurityPkg of EDK II, SecureBootEnable).
