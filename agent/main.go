@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -277,7 +278,9 @@ func table(m *node.Machine) command.Table {
 		{
 			Name:  "loader",
 			About: "keep boot loader and boot options in order; try the loader that an update brought at the next start",
-			Read:  plain(m, loader.Run),
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+				return errors.Join(loader.Run(ctx, m), staged.NoteWayBack(ctx, m))
+			}),
 		},
 		{
 			Name:  "time",

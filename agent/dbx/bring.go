@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"spore/agent/efivars"
 	"spore/agent/tpm"
 	"spore/pki/authenticode"
 	"spore/storage/atomicfile"
@@ -126,7 +127,7 @@ func (m Machine) read() ([]byte, error) {
 // write hands the write to the firmware: efivarfs wants all of it at once, with the attributes in front.
 func (m Machine) write(auth []byte) error {
 	name := filepath.Join(m.Vars, variable)
-	if err := mutable(name); err != nil {
+	if err := efivars.Mutable(name); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)

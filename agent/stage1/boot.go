@@ -29,6 +29,7 @@ const (
 	configFile = "/etc/spore/stage1.json"
 	sysroot    = "/sysroot"
 	initPath   = "/usr/lib/systemd/systemd"
+	efiVars    = "/sys/firmware/efi/efivars"
 )
 
 // config is the JSON in configFile, written by the builder.
@@ -157,21 +158,20 @@ func (b *boot) readFirmware() (string, error) {
 	}
 	b.info.EFI = true
 	b.firmware.SecureBoot = true // As long as the variables cannot be read: words from outside can see to that.
-	const vars = "/sys/firmware/efi/efivars"
 	if err := b.loader.Load("efivarfs"); err != nil {
 		return "EFI variables cannot be read: " + err.Error(), nil
 	}
-	if err := mountAt("efivarfs", vars, "efivarfs", "", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV); err != nil {
+	if err := mountAt("efivarfs", efiVars, "efivarfs", "", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV); err != nil {
 		return "EFI variables cannot be read: " + err.Error(), nil
 	}
 	var err error
-	b.firmware, err = efi.ReadBoot(os.DirFS(vars))
+	b.firmware, err = efi.ReadBoot(os.DirFS(efiVars))
 	text := fmt.Sprintf("booted by %q, %s, loader partition %s", b.firmware.Option, b.firmware.Path, b.firmware.LoaderPartition)
 	if err != nil {
 		text += "; " + oneLine(err)
 	}
 	// systemd mounts its own, writable; this one would be taken for it.
-	if err := unix.Unmount(vars, 0); err != nil {
+	if err := unix.Unmount(efiVars, 0); err != nil {
 		return "", err
 	}
 	return text, nil

@@ -77,6 +77,7 @@ func (b *boot) giveUp(err error) {
 			b.say(failure, "  partition %d: %s, type %s, %d MiB", p.Number, p.GUID, p.Type, p.Size>>20)
 		}
 	}
+	b.startAnother()
 	b.say(failure, "starting the machine again in %d seconds", int(rebootAfter.Seconds()))
 	time.Sleep(rebootAfter)
 	for {

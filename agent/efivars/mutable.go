@@ -1,4 +1,5 @@
-package dbx
+// Package efivars writes variables of the firmware that the kernel protects: all whose names it does not know.
+package efivars
 
 import (
 	"errors"
@@ -11,9 +12,9 @@ import (
 // immutable is FS_IMMUTABLE_FL (linux/fs.h).
 const immutable = 0x10
 
-// mutable takes the flag off that efivarfs protects variables with against rm -r (Linux,
-// Documentation/filesystems/efivarfs.rst).
-func mutable(name string) error {
+// Mutable takes the flag off that efivarfs protects variables with against rm -r (Linux,
+// Documentation/filesystems/efivarfs.rst). That takes CAP_LINUX_IMMUTABLE. One that is not there is fine.
+func Mutable(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,0 +1,149 @@
+package spare
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	root    = strings.Repeat("a", 64)
+	cluster = strings.Repeat("b", 64)
+)
+
+const before = "spore_1_0a1b2c.efi"
+
+// once is what the boot loader is told to start once; empty for nothing.
+func once(t *testing.T, vars string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(vars, oneShot))
+	if os.IsNotExist(err) {
+		return ""
+	}
+	require.NoError(t, err)
+	require.Equal(t, []byte{7, 0, 0, 0}, data[:4])
+	return string(data[4:])
+}
+
+func TestTheSystemBeforeIsStartedFromTheThirdFailureOn(t *testing.T) {
+	vars := t.TempDir()
+	require.NoError(t, Keep(vars, strings.ToUpper(root), cluster, before))
+	for left := Tries - 1; left > 0; left-- {
+		next, still, err := Failed(vars, root, cluster)
+		require.NoError(t, err)
+		require.Empty(t, next)
+		require.Equal(t, left, still)
+		require.Empty(t, once(t, vars))
+	}
+	for range 2 {
+		next, left, err := Failed(vars, root, cluster)
+		require.NoError(t, err)
+		require.Equal(t, before, next)
+		require.Zero(t, left)
+		require.Equal(t, "s\x00p\x00o\x00r\x00e\x00", once(t, vars)[:10])
+		require.True(t, strings.HasSuffix(once(t, vars), "i\x00\x00\x00"))
+		require.NoError(t, os.Remove(filepath.Join(vars, oneShot))) // The loader has taken it.
+	}
+}
+
+func TestASystemThatStartsForgetsItsFailures(t *testing.T) {
+	vars := t.TempDir()
+	require.NoError(t, Keep(vars, root, cluster, before))
+	_, _, err := Failed(vars, root, cluster)
+	require.NoError(t, err)
+	require.NoError(t, Keep(vars, root, cluster, before))
+	n, err := Read(vars)
+	require.NoError(t, err)
+	require.Equal(t, Note{Root: root, Cluster: cluster, Entry: before}, n)
+}
+
+func TestNothingIsWrittenThatTheFirmwareHas(t *testing.T) {
+	vars := t.TempDir()
+	require.NoError(t, Keep(vars, root, cluster, before))
+	name := filepath.Join(vars, variable)
+	require.NoError(t, os.Chmod(name, 0o400))
+	old, err := os.Stat(name)
+	require.NoError(t, err)
+	require.NoError(t, Keep(vars, root, cluster, before))
+	now, err := os.Stat(name)
+	require.NoError(t, err)
+	require.Equal(t, old.ModTime(), now.ModTime())
+}
+
+func TestAnotherSystemsNoteIsLeftAlone(t *testing.T) {
+	vars := t.TempDir()
+	require.NoError(t, Keep(vars, root, cluster, before))
+	next, left, err := Failed(vars, cluster, root)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Zero(t, left)
+	require.NoError(t, Drop(vars, cluster, root))
+	n, err := Read(vars)
+	require.NoError(t, err)
+	require.True(t, n.Is(root, cluster))
+	require.Zero(t, n.Failed)
+	require.NoError(t, Drop(vars, root, cluster))
+	n, err = Read(vars)
+	require.NoError(t, err)
+	require.Equal(t, Note{}, n)
+	require.False(t, n.Is("", ""))
+	require.NoError(t, Drop(vars, root, cluster), "there is none any more")
+}
+
+func TestWhatIsNoNoteStartsNothing(t *testing.T) {
+	good := `{"root":"` + root + `","cluster":"` + cluster + `","entry":"` + before + `"}`
+	for name, text := range map[string]string{
+		"nothing":             "",
+		"no JSON":             "x",
+		"another hash":        strings.Replace(good, root, root[1:], 1),
+		"no cluster part":     strings.Replace(good, cluster, "", 1),
+		"an entry elsewhere":  strings.Replace(good, before, `..\\x.efi`, 1),
+		"a pattern":           strings.Replace(good, before, "*.efi", 1),
+		"no entry":            strings.Replace(good, before, "", 1),
+		"a counted entry":     strings.Replace(good, before, "spore_1+3.efi", 1),
+		"a long entry":        strings.Replace(good, before, strings.Repeat("x", 200)+".efi", 1),
+		"fewer than none":     strings.Replace(good, "}", `,"failed":-1}`, 1),
+		"more than there are": strings.Replace(good, "}", `,"failed":4}`, 1),
+		"too long":            good + strings.Repeat(" ", 5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			vars := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(vars, variable), append([]byte{7, 0, 0, 0}, text...), 0o600))
+			next, _, err := Failed(vars, root, cluster)
+			require.Error(t, err)
+			require.Empty(t, next)
+			require.Empty(t, once(t, vars))
+			require.Error(t, Drop(vars, root, cluster))
+			require.NoError(t, Keep(vars, root, cluster, before), "the next system that stays notes its own")
+			n, err := Read(vars)
+			require.NoError(t, err)
+			require.Equal(t, before, n.Entry)
+		})
+	}
+	require.ErrorIs(t, Keep(t.TempDir(), root, cluster, "x y.efi"), ErrForm)
+	require.ErrorIs(t, Keep(t.TempDir(), "x", cluster, before), ErrForm)
+	// efivarfs has a file without content where the firmware refused to make the variable.
+	vars := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(vars, variable), nil, 0o600))
+	n, err := Read(vars)
+	require.NoError(t, err)
+	require.Equal(t, Note{}, n)
+}
+
+func FuzzNote(f *testing.F) {
+	f.Add([]byte(`{"root":"` + root + `","cluster":"` + cluster + `","entry":"` + before + `","failed":2}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n, err := parse(data)
+		if err != nil {
+			require.Equal(t, Note{}, n)
+			return
+		}
+		require.NotContains(t, n.Entry, "/")
+		require.NotContains(t, n.Entry, "*")
+		require.True(t, n.Failed >= 0 && n.Failed <= Tries)
+	})
+}
