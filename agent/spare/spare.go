@@ -87,13 +87,13 @@ func Read(vars string) (Note, error) {
 }
 
 // Keep notes which entry may be started instead of a system that runs, as the name of its file has it. Nothing is
-// written where the firmware has that already.
-func Keep(vars, root, cluster, file string) error {
+// written, and fresh is false, where the firmware has that already.
+func Keep(vars, root, cluster, file string) (fresh bool, err error) {
 	want := Note{Root: strings.ToLower(root), Cluster: strings.ToLower(cluster), Entry: strings.ToLower(file)}
 	if have, err := Read(vars); err == nil && have == want {
-		return nil
+		return false, nil
 	}
-	return write(vars, want)
+	return true, write(vars, want)
 }
 
 func write(vars string, n Note) error {

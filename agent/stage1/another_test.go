@@ -14,7 +14,8 @@ import (
 func TestASystemThatCannotBeStartedGivesWayToTheOneBefore(t *testing.T) {
 	vars, root, cluster := t.TempDir(), strings.Repeat("a", 64), strings.Repeat("b", 64)
 	require.Equal(t, "no other system is noted that could be started instead", nextSystem(vars, root, cluster))
-	require.NoError(t, spare.Keep(vars, root, cluster, "spore_1_0a.efi"))
+	_, err := spare.Keep(vars, root, cluster, "spore_1_0a.efi")
+	require.NoError(t, err)
 	require.Contains(t, nextSystem(vars, cluster, root), "no other system is noted", "it is another system's")
 	require.Contains(t, nextSystem(vars, root, cluster), "2 more times")
 	require.Contains(t, nextSystem(vars, root, cluster), "1 more times")

@@ -164,6 +164,7 @@ func startRows() []faultRow {
 		{Doing: faults.Start, Happens: "a bit flipped in a program that each start reads (journald)", Want: faults.Stops, CPU: anEarlyEnd, Run: flippedPart("root-a", of(journaldPath))},
 		{Doing: faults.Start, Happens: "a bit flipped in a role's program (mosquitto)", Want: faults.Stops, CPU: aBoot, Run: flippedPart("root-a", of(mosquittoPath))},
 		{Doing: faults.Start, Happens: "a bit flipped in the cluster part", Want: faults.Stops, CPU: anEarlyEnd, Run: flippedPart("cluster-a", at(40))},
+		{Doing: faults.Start, Happens: "the same in one that a push brought and that had stayed", Want: faults.Before, CPU: 2*aBoot + 3*anEarlyEnd, Shares: stagedDisk, Run: keptFlippedPart},
 		{Doing: faults.Start, Happens: "stage1 exits: the UKI names a root that no disk has", Want: faults.Stops, CPU: anEarlyEnd, Run: anotherRoot},
 		{Doing: faults.Start, Happens: "a bit flipped in the first partition table", Want: faults.Whole, CPU: aBoot, Run: flippedTable(true)},
 		{Doing: faults.Start, Happens: "a bit flipped in the backup of the partition table", Want: faults.Whole, CPU: aBoot, Run: flippedTable(false)},
@@ -185,6 +186,27 @@ func startRows() []faultRow {
 		ownTest(faults.Start, "encrypted state, and the TPM was cleared: the recovery key is asked for", faults.Partly, "TestEncryptedState", TestEncryptedState),
 		ownTest(faults.FirstBoot, "encrypted state, and a power cut while it is made", faults.Whole, "TestEncryptedState", TestEncryptedState),
 	}
+}
+
+// keptFlippedPart damages what a push brought after it had stayed, when the boot loader counts its starts no more: stage1
+// does, and has the system before be started.
+func keptFlippedPart(t *testing.T, l *faultLab) faults.Outcome {
+	var disk string
+	s := l.onTrial(t, func(path string, _ *vm.Config) { disk = path })
+	s.tookIt("staged")
+	s.awaitFrom(0, `when this system cannot be started any more, spore_.* is started instead`)
+	s.off()
+	p, err := vm.FindPartition(disk, "cluster-b")
+	require.NoError(t, err)
+	require.NoError(t, vm.Flip(disk, p.Start+40))
+	c := l.machine(t, "stayed", bootDisk(disk))
+	c.Reboots, c.Vars = true, s.Config.VarsPath()
+	s = l.start(t, c)
+	s.awaitLine(`when this happens 2 more times, the system before is started instead`)
+	s.awaitLine(`this system could not be started 3 times: the next start takes the one before`)
+	o := s.wentBack("staged")
+	s.awaitFrom(0, `could not be started 3 times, and this one before it was: its partitions are damaged; push again`)
+	return s.end(o)
 }
 
 // at is an offset, of that of a file's first block.

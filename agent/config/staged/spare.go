@@ -34,7 +34,10 @@ func NoteWayBack(ctx context.Context, m *node.Machine) error {
 	}
 	file, err := wayBack(ctx, m)
 	if err == nil && file != "" {
-		err = spare.Keep(vars, b.RootHash, b.ClusterHash, file)
+		var fresh bool
+		if fresh, err = spare.Keep(vars, b.RootHash, b.ClusterHash, file); err == nil && fresh {
+			m.Say("when this system cannot be started any more, " + file + " is started instead")
+		}
 	} else if err == nil {
 		err = spare.Drop(vars, b.RootHash, b.ClusterHash)
 	}
