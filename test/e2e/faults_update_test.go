@@ -50,6 +50,7 @@ func updateRows() []faultRow {
 		stage("an older serial", refused+"an_older_one$", faults.Refused),
 		stage("an update of another cluster, or without the node", refused+"(another_cluster|without_the_node)$", faults.Refused),
 		stage("another signer, none, or another key for PCR 11", refused+"(unsigned_|signed_by|with_another_key)", faults.Refused),
+		stage("Secure Boot, and a kernel or boot loader that db does not let start, or dbx forbids", "^TestWhatTheFirmwareWouldNotStartIsRefused$", faults.Refused),
 		stage("the state is not this node's", refused+"state_of_another_node$", faults.Refused),
 		stage("a machine that started from the network", refused+"from_the_network$", faults.Refused),
 		stage("the node's record of the last update is damaged", "^TestADamagedRecord", faults.Refused),
