@@ -355,6 +355,9 @@ func (p *publisher) newNode(ctx context.Context, w StageWork, image string) erro
 
 func (w StageWork) file() string { return w.Disk + ".json" }
 
+// stageLimits are what spore-stage.service sets.
+var stageLimits = []string{"GOMEMLIMIT=48MiB", "GOGC=off"}
+
 // push brings the update to a node, and returns what that took of the node. Each message is taken by a process of its
 // own, as on a node.
 func (p *publisher) push(ctx context.Context, w StageWork, u *Update) (total Usage, err error) {
@@ -401,7 +404,7 @@ func (p *publisher) push(ctx context.Context, w StageWork, u *Update) (total Usa
 			if err := os.WriteFile(message, data, 0o600); err != nil {
 				return a, err
 			}
-			took, err := Run(ctx, p.b.log, nil, "", p.b.self, stageCommand, w.file(), message, answer)
+			took, err := Run(ctx, p.b.log, stageLimits, "", p.b.self, stageCommand, w.file(), message, answer)
 			if err != nil {
 				return a, err
 			}
