@@ -46,7 +46,7 @@ func nextSystem(vars, root, cluster string) string {
 	case next != "":
 		return fmt.Sprintf("this system could not be started %d times: the next start takes the one before, %s", spare.Tries, next)
 	case left > 0:
-		return fmt.Sprintf("when this happens %d more times, the system before is started instead", left)
+		return fmt.Sprintf("start %d of %d that failed: after the last one the system before is started instead", spare.Tries-left, spare.Tries)
 	}
 	return "no other system is noted that could be started instead"
 }

@@ -202,7 +202,7 @@ func keptFlippedPart(t *testing.T, l *faultLab) faults.Outcome {
 	c := l.machine(t, "stayed", bootDisk(disk))
 	c.Reboots, c.Vars = true, s.Config.VarsPath()
 	s = l.start(t, c)
-	s.awaitLine(`when this happens 2 more times, the system before is started instead`)
+	s.awaitLine(`start 1 of 3 that failed: after the last one the system before is started instead`)
 	s.awaitLine(`this system could not be started 3 times: the next start takes the one before`)
 	o := s.wentBack("staged")
 	s.awaitFrom(0, `could not be started 3 times, and this one before it was: its partitions are damaged; push again`)
