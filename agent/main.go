@@ -82,7 +82,7 @@ func table(m *node.Machine) command.Table {
 			Example: "mount.spore spore /var",
 			Read: func(a *command.Args) command.Run {
 				words := a.Through("SOURCE DIRECTORY [-o OPTIONS]", 2)
-				return func(context.Context) error { return volume.Mount(m, (*words)[1]) }
+				return func(ctx context.Context) error { return volume.Mount(ctx, m, (*words)[1]) }
 			},
 		},
 		{

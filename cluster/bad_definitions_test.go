@@ -557,10 +557,27 @@ var badDefinitions = []badInput{
 		`roles/valkey.yaml:60:8: error: the role has 21 tests; at most 20 are run`,
 	}},
 
-	// Keys that nothing would hold a role to.
-	{"a quota", []edit{{own, `mode: "0750"}`, "quota: 2GiB}"}}, []string{
-		`roles/valkey.yaml:10:29: error: unknown key "quota"; known keys: path, owner, group, mode`,
+	// Quotas of directories.
+	{"a quota that is not a size", []edit{{own, `mode: "0750"}`, "quota: much}"}}, []string{
+		`roles/valkey.yaml:10:36: error: the quota "much" is not a size; write a number with KiB, MiB, GiB or TiB, such as 64MiB`,
 	}},
+	{"a quota of nothing", []edit{{own, `mode: "0750"}`, "quota: 512KiB}"}}, []string{
+		`roles/valkey.yaml:10:36: error: the quota 512KiB is less than 1MiB; write more`,
+	}},
+	{"a quota in memory", []edit{{own, `mode: "0750"}`, "mode: \"0750\"}\n  - {path: /run/valkey, quota: 2MiB}"}}, []string{
+		`roles/valkey.yaml:11:32: error: a quota is for what is on the state partition, and "/run/valkey" is in memory; write a path below /var/lib, or remove the quota`,
+	}},
+	{"a quota of who is held to none", []edit{{own, `mode: "0750"}`, "quota: 2GiB}"}, {own, "health:", "needs: {capabilities: [CAP_SYS_RESOURCE]}\nhealth:"}}, []string{
+		`roles/valkey.yaml:10:36: error: no quota holds a program with CAP_SYS_RESOURCE (needs); remove the capability or the quota`,
+	}},
+	{"a quota of root", []edit{{own, `mode: "0750"}`, "quota: 2GiB}"}, {own, "user: {name: valkey}\n", ""}, {own, "health:", "needs: {root: true}\nhealth:"}}, []string{
+		`roles/valkey.yaml:9:36: error: the role needs root (needs), which no quota holds; write user: {name: valkey} in its place, or remove the quota`,
+	}},
+	{"a quota in a quota", []edit{{own, `mode: "0750"}`, "quota: 2GiB}\n  - {path: /var/lib/valkey/cache, quota: 1GiB}"}}, []string{
+		`roles/valkey.yaml:11:42: error: the directory "/var/lib/valkey/cache" lies in "/var/lib/valkey", which has a quota (roles/valkey.yaml:10), and its files count for one of both; remove a quota`,
+	}},
+
+	// Keys that nothing would hold a role to.
 	{"a key for disks that there is not", []edit{{own, "memory: 256MiB", "disk: valkey"}}, []string{
 		`roles/valkey.yaml:12:1: error: unknown key "disk"; did you mean "disks"?`,
 	}},

@@ -22,6 +22,7 @@ import (
 	"spore/agent/journal"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/quota"
 	"spore/agent/renewal"
 	"spore/agent/rolehealth"
 	"spore/agent/status"
@@ -90,6 +91,9 @@ func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fact
 				in.Addresses = append(in.Addresses, p.Addr().String())
 			}
 		}
+	}
+	for _, l := range quota.Of(c, n) {
+		in.Quotas = append(in.Quotas, health.Quota{Path: l.Path, Bytes: l.Bytes, Is: spaceOf(m.Root.At(l.Path))})
 	}
 	for _, s := range quorum.Of(c, n) {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +17,7 @@ import (
 // superblock is what of an ext4 superblock matters here (Linux, Documentation/filesystems/ext4/super.rst).
 type superblock struct {
 	clean     bool
+	projects  bool
 	blocks    int64
 	blockSize int64
 }
@@ -31,12 +31,13 @@ func readSuperblock(r io.ReaderAt) (superblock, error) {
 	if le.Uint16(b[0x38:]) != 0xef53 {
 		return superblock{}, errors.New("it holds no ext4 file system")
 	}
-	const valid, failed, incompat64 = 1, 2, 0x80
+	const valid, failed, incompat64, quotas, projects = 1, 2, 0x80, 0x100, 0x2000
 	state, shift := le.Uint16(b[0x3a:]), le.Uint32(b[0x18:])
 	if shift > 6 {
 		return superblock{}, fmt.Errorf("its superblock is damaged: block size 2^%d KiB", shift)
 	}
 	sb := superblock{clean: state&valid != 0 && state&failed == 0, blocks: int64(le.Uint32(b[4:])), blockSize: 1024 << shift}
+	sb.projects = le.Uint32(b[0x64:])&(quotas|projects) == quotas|projects && le.Uint32(b[0x26c:]) != 0
 	if le.Uint32(b[0x60:])&incompat64 != 0 {
 		sb.blocks |= int64(le.Uint32(b[0x150:])) << 32
 	}
@@ -86,8 +87,8 @@ func Grow(device, dir string) error {
 }
 
 // Check looks at the superblock and runs e2fsck where it says that something is wrong. A journal that only has to be
-// replayed is left to the kernel. run runs a program and returns its error with what it printed.
-func Check(ctx context.Context, device string, run func(ctx context.Context, env []string, name string, args ...string) error, say func(string)) error {
+// replayed is left to the kernel.
+func Check(ctx context.Context, device string, run Runner, say func(string)) error {
 	f, err := os.Open(device)
 	if err != nil {
 		return err
@@ -101,13 +102,5 @@ func Check(ctx context.Context, device string, run func(ctx context.Context, env
 		return nil
 	}
 	say("checking the file system of " + device)
-	err = run(ctx, nil, "e2fsck", "-p", device)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() < 4 { // e2fsck(8): 1 and 2 mean that everything was put right.
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("e2fsck could not repair it: %w", err)
-	}
-	return nil
+	return repaired(run(ctx, nil, "e2fsck", "-p", device))
 }

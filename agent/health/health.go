@@ -32,6 +32,8 @@ type Input struct {
 	CertificateEnds time.Time
 	// Var is how full /var is.
 	Var Space
+	// Quotas are the directories of roles that are held to a size.
+	Quotas []Quota
 	// Addresses are the static addresses that the configuration gives to the node.
 	Addresses []string
 	// Quorums are the quorum services that the node is a member of.
@@ -82,6 +84,7 @@ func Rows() []Row {
 		{"watchdog", watchdog},
 		{"state", partition},
 		{"space", space},
+		{"quotas", quotas},
 		{"disks", disks},
 		{"network", network},
 		{"secrets", secrets},

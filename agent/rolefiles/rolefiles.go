@@ -18,6 +18,7 @@ import (
 	"spore/agent/nic"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/quota"
 	"spore/agent/renewal"
 	"spore/cluster/role"
 	"spore/cluster/role/render"
@@ -49,6 +50,7 @@ func Run(ctx context.Context, m *node.Machine, name string, account Accounts) er
 	if err := disksOf(m, d); err != nil {
 		return err
 	}
+	quotasOf(m, quota.Of(c, n), d)
 	hosts, err := m.Part.Hosts()
 	if err != nil {
 		return err
@@ -78,6 +80,23 @@ func Run(ctx context.Context, m *node.Machine, name string, account Accounts) er
 		return err
 	}
 	return Write(string(m.Root), files, account)
+}
+
+// quotasOf has what is in the role's directories with a quota count for it. Where it cannot, the role starts all the
+// same, and the node's health says so.
+func quotasOf(m *node.Machine, limits []quota.Limit, d *role.Definition) {
+	for _, l := range limits {
+		if l.Role != d.Name {
+			continue
+		}
+		dir, err := directory(string(m.Root), l.Path)
+		if err == nil {
+			err = errors.Join(quota.Assign(dir, l.Project), dir.Close())
+		}
+		if err != nil {
+			m.Say(fmt.Sprintf("the directory %s is not held to its quota: %v", l.Path, err))
+		}
+	}
 }
 
 // disksOf fails as long as a disk of the role cannot be used: its unit would write to what lies under it.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/ext4"
+	"spore/agent/quota"
 	"spore/agent/repart"
 	"spore/agent/wait"
 	"spore/storage/atomicfile"
@@ -36,46 +37,102 @@ const maxUtab = 1 << 20
 // maxBinding bounds the binding file; what is on a disk is outside data.
 const maxBinding = 4096
 
-// Mount mounts what info says on dir and checks that it belongs to want. Whatever is wrong with a partition, a tmpfs is
-// mounted in its place; what comes back says so and replaces info. An error means that nothing could be mounted.
-func Mount(info Info, dir string, want Binding) (Info, error) {
+// Mounting is how state is mounted.
+type Mounting struct {
+	// Dir is where.
+	Dir string
+	// Binding is whose it has to be.
+	Binding Binding
+	// Limits are the directories in it that are held to a size.
+	Limits []quota.Limit
+	// Exec runs a program and returns its error with what it printed; Say reports progress.
+	Exec ext4.Runner
+	Say  func(string)
+}
+
+// Mount mounts what info says and checks that it belongs to whom it should. Whatever is wrong with a partition, a tmpfs
+// is mounted in its place; what comes back says so and replaces info. An error means that nothing could be mounted.
+func Mount(ctx context.Context, info Info, m Mounting) (Info, error) {
 	if info.Kind == Partition {
-		err := mountPartition(info.Device, dir, want)
+		warning, err := m.partition(ctx, info.Device)
 		if err == nil {
-			if err := ext4.Grow(info.Device, dir); err != nil {
+			info.Warning = joinWarnings(info.Warning, warning)
+			if err := ext4.Grow(info.Device, m.Dir); err != nil {
 				info.Warning = joinWarnings(info.Warning, err.Error())
 			}
 			return info, nil
 		}
 		info = AsInfo(Refusal{fmt.Sprintf("the state partition %s: %v", info.Device, err)})
 	}
-	if err := unix.Mount("spore-state", dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=50%"); err != nil {
-		return info, fmt.Errorf("mount a tmpfs on %s: %w", dir, err)
+	if err := unix.Mount("spore-state", m.Dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=50%"); err != nil {
+		return info, fmt.Errorf("mount a tmpfs on %s: %w", m.Dir, err)
 	}
 	return info, nil
 }
 
-func mountPartition(device, dir string, want Binding) error {
-	if err := mountDevice(device, dir); err != nil {
-		return fmt.Errorf("mount: %w", err)
+// partition mounts the partition and sets the quotas. What is wrong with those alone is a warning.
+func (m Mounting) partition(ctx context.Context, device string) (warning string, err error) {
+	counts, err := ext4.CountsProjects(device)
+	if err != nil {
+		return "", fmt.Errorf("mount: %w", err)
 	}
-	if err := Bind(dir, want); err != nil {
-		if uerr := unix.Unmount(dir, 0); uerr != nil {
-			return fmt.Errorf("%w (and it could not be unmounted: %v)", err, uerr)
+	options := baseOptions
+	if counts && len(m.Limits) > 0 {
+		options += ",prjquota"
+	}
+	err = mountDevice(device, m.Dir, options)
+	if err != nil && counts {
+		options = baseOptions
+		warning, err = m.withoutQuotas(ctx, device, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("mount: %w", err)
+	}
+	if err := Bind(m.Dir, m.Binding); err != nil {
+		if uerr := unix.Unmount(m.Dir, 0); uerr != nil {
+			return "", fmt.Errorf("%w (and it could not be unmounted: %v)", err, uerr)
 		}
-		return err
+		return "", err
 	}
-	return nil
+	if options != baseOptions {
+		if err := quota.Set(m.Dir, m.Limits); err != nil {
+			warning = noQuotas(err)
+		}
+	}
+	return warning, nil
 }
+
+// withoutQuotas mounts a file system that counts what projects fill and could not be mounted: the kernel mounts none
+// whose counts it cannot read. They are worth less than the state, which is mounted without them; the next start counts
+// anew.
+func (m Mounting) withoutQuotas(ctx context.Context, device string, why error) (warning string, err error) {
+	m.Say(fmt.Sprintf("the file system of %s could not be mounted with what its projects fill: %v", device, why))
+	if err := ext4.Repair(ctx, device, m.Exec); err != nil {
+		return "", errors.Join(why, err)
+	}
+	if err := ext4.ForgetProjects(ctx, device, m.Exec); err != nil {
+		return "", errors.Join(why, err)
+	}
+	if err := mountDevice(device, m.Dir, baseOptions); err != nil {
+		return "", err
+	}
+	if len(m.Limits) == 0 {
+		return "", nil
+	}
+	return noQuotas(why), nil
+}
+
+// baseOptions are the options of ext4 for every state.
+const baseOptions = "errors=remount-ro"
 
 // mountDevice mounts the partition, and waits for it where it is away: when repart has written a table and closed the disk,
 // udev has the kernel read the table again, and for that the kernel takes the disk's partitions away and brings them back.
-func mountDevice(device, dir string) error {
+func mountDevice(device, dir, options string) error {
 	var err error
 	_ = wait.Until(context.Background(), wait.Condition{
 		For: device, Bound: repart.NodeBound, Every: 50 * time.Millisecond,
 		Met: func() bool {
-			err = unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro")
+			err = unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, options)
 			return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENXIO)
 		},
 	})

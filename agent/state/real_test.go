@@ -78,7 +78,7 @@ func TestEncryptedStateOnADisk(t *testing.T) {
 		t.Helper()
 		info := Run(context.Background(), o)
 		require.Equal(t, Partition, info.Kind, "%+v", info)
-		info, err := Mount(info, dir, binding)
+		info, err := Mount(context.Background(), info, Mounting{Dir: dir, Binding: binding, Exec: execute, Say: say})
 		require.NoError(t, err)
 		require.Equal(t, Partition, info.Kind, "%+v", info)
 		if use != nil {

@@ -31,6 +31,8 @@ type Options struct {
 	List func() ([]disk.Disk, error)
 	// Definitions is the directory for repart's files, Temp one for its temporary files.
 	Definitions, Temp string
+	// Quotas says that directories are held to a size, for which the file system counts.
+	Quotas bool
 	// Lock opens encrypted state; nil where nothing is encrypted.
 	Lock *unlock.Options
 	// Exec runs a program and returns its error with what it printed.
@@ -87,8 +89,16 @@ func run(ctx context.Context, o Options) (Info, error) {
 	if err := ext4.Check(ctx, info.Device, o.Exec, o.Say); err != nil {
 		return Info{}, refuse("the state partition %s (PARTUUID %s): %v; it was not changed. To delete it: %s", info.Device, want, err, resetCommand(o.Node, p.Disk))
 	}
+	if o.Quotas {
+		if err := ext4.CountProjects(ctx, info.Device, o.Exec, o.Say); err != nil {
+			info.Warning = joinWarnings(info.Warning, noQuotas(err))
+		}
+	}
 	return info, nil
 }
+
+// noQuotas is what is said where quotas hold nobody.
+func noQuotas(err error) string { return "the quotas of directories are off: " + err.Error() }
 
 // open finds the partition's device, and opens it where it is encrypted.
 func (o Options) open(ctx context.Context, p Plan, want gpt.GUID, info *Info) error {

@@ -19,6 +19,7 @@ import (
 	"spore/agent/medium"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/quota"
 	"spore/agent/state"
 	"spore/agent/unlock"
 	"spore/cluster/facts"
@@ -60,7 +61,7 @@ func Make(ctx context.Context, m *node.Machine) error {
 	if err := atomicfile.WriteJSON(m.Root.At(paths.State), info); err != nil {
 		return err
 	}
-	if err := mount(m, m.Root.At("/var")); err != nil {
+	if err := mount(ctx, m, m.Root.At("/var")); err != nil {
 		m.Say(err.Error())
 		return nil
 	}
@@ -82,6 +83,7 @@ func Options(m *node.Machine, c *facts.Cluster, n *facts.Node) state.Options {
 	o := state.Options{
 		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Named: named(n), List: m.Disks,
 		Definitions: m.Root.At(paths.Repart), Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
+		Quotas: len(quota.Of(c, n)) > 0,
 	}
 	if m.Boot.BootDisk.Path != "" {
 		o.BootDisk = filepath.Base(m.Boot.BootDisk.Path)
@@ -157,20 +159,21 @@ func Candidates(m *node.Machine) ([]state.Candidate, error) {
 }
 
 // Mount is mount.spore, the helper that mount(8) calls for var.mount.
-func Mount(m *node.Machine, dir string) error {
+func Mount(ctx context.Context, m *node.Machine, dir string) error {
 	m.ReadBoot()
-	return mount(m, dir)
+	return mount(ctx, m, dir)
 }
 
 // mount mounts on dir what stateCommand decided.
-func mount(m *node.Machine, dir string) error {
+func mount(ctx context.Context, m *node.Machine, dir string) error {
 	var info state.Info
 	if err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); err != nil {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known what /var is: " + err.Error()})
 	}
-	var want state.Binding
+	how := state.Mounting{Dir: dir, Exec: node.Exec, Say: m.Say}
 	if _, c, n, err := m.Node(); err == nil && n != nil {
-		want = state.Binding{Cluster: c.ID, Node: n.Name, PartUUID: info.PartUUID}
+		how.Binding = state.Binding{Cluster: c.ID, Node: n.Name, PartUUID: info.PartUUID}
+		how.Limits = quota.Of(c, n)
 	} else if info.Kind == state.Partition {
 		info = state.AsInfo(state.Refusal{Reason: "it is not known which node this is"})
 	}
@@ -179,7 +182,7 @@ func mount(m *node.Machine, dir string) error {
 			m.Say(err.Error())
 		}
 	}
-	info, err := state.Mount(info, dir, want)
+	info, err := state.Mount(ctx, info, how)
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,20 @@ func (d *Definition) DirectoriesFilled() []Directory {
 	return out
 }
 
+// Bytes is what the directory may fill; 0 where nothing holds it to a size.
+func (d Directory) Bytes() setting.Size {
+	size, err := setting.ParseSize(d.Quota)
+	if err != nil {
+		return 0
+	}
+	return size
+}
+
+// HasQuotas tells whether a directory of the role is held to a size.
+func (d *Definition) HasQuotas() bool {
+	return slices.ContainsFunc(d.Directories, func(dir Directory) bool { return dir.Quota != "" })
+}
+
 // FilesFilled are the files with their defaults.
 func (d *Definition) FilesFilled() []File {
 	out := slices.Clone(d.Files)

@@ -77,6 +77,8 @@ type Directory struct {
 	Group string `yaml:"group,omitempty" json:"group,omitempty"`
 	// Mode is its mode in octal digits, in quotes; "0750" when empty.
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty"`
+	// Quota is what it and all below it may fill, such as 2GiB; for one below /var.
+	Quota string `yaml:"quota,omitempty" json:"quota,omitempty"`
 }
 
 // Disks are disks that nodes/NODE.yaml gives to the role, by selector; each node with the role has one or more.

@@ -76,7 +76,7 @@ func (d *Definition) programRows() []service.Program {
 			// What is in programs/ is in the image whatever the roles are.
 			p.Packages, p.Ports = d.Packages, d.portRows()
 		}
-		if len(d.Files) > 0 || d.AsksByCommand() || len(d.Tests) > 0 || d.Disks != nil {
+		if len(d.Files) > 0 || d.AsksByCommand() || len(d.Tests) > 0 || d.Disks != nil || d.HasQuotas() {
 			p.Own = []string{renderer}
 		}
 		out = append(out, p)

@@ -372,6 +372,39 @@ func (c *checker) directories() {
 		c.owner(p.Then("owner"), "the owner", dir.Owner)
 		c.owner(p.Then("group"), "the group", dir.Group)
 		c.mode(p.Then("mode"), dir.Mode)
+		c.quota(p.Then("quota"), i)
+	}
+}
+
+// notHeld is the capability of programs that the kernel holds to no quota.
+const notHeld = "CAP_SYS_RESOURCE"
+
+// quota checks what a directory may fill, and that something holds the role to it.
+func (c *checker) quota(p check.Place, i int) {
+	if !c.file.Has("directories", i, "quota") {
+		return
+	}
+	dir, needs := c.d.Directories[i], c.d.NeedsOf()
+	size, err := setting.ParseSize(dir.Quota)
+	switch {
+	case err != nil:
+		c.Errorf(p, "the quota %s", err)
+	case size < 1<<20:
+		c.Errorf(p, "the quota %s is less than 1MiB; write more", dir.Quota)
+	case inside(dir.Path, "/run"):
+		c.Errorf(p, "a quota is for what is on the state partition, and %q is in memory; write a path below /var/lib, or "+
+			"remove the quota", check.Clip(dir.Path))
+	case needs.Root:
+		c.Errorf(p, "the role needs root (needs), which no quota holds; write user: {name: %s} in its place, or remove "+
+			"the quota", c.d.Name)
+	case slices.Contains(needs.Capabilities, notHeld):
+		c.Errorf(p, "no quota holds a program with %s (needs); remove the capability or the quota", notHeld)
+	}
+	for j, other := range c.d.Directories {
+		if j != i && other.Quota != "" && dir.Path != other.Path && inside(dir.Path, other.Path) {
+			c.Errorf(p, "the directory %q lies in %q, which has a quota (%s), and its files count for one of both; remove "+
+				"a quota", check.Clip(dir.Path), check.Clip(other.Path), c.in("directories", j).Where())
+		}
 	}
 }
 

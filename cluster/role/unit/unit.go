@@ -118,7 +118,7 @@ func service(d *role.Definition, unit, program string) string {
 	if len(d.Files) > 0 {
 		b.line("# As root: its files may belong to others, and their secrets are read here alone.")
 	}
-	if len(d.Files) > 0 || d.Disks != nil {
+	if len(d.Files) > 0 || d.Disks != nil || d.HasQuotas() {
 		b.line("ExecStartPre=+/usr/bin/spore-role files %s", d.Name)
 	}
 	if again {
