@@ -28,19 +28,23 @@ const Ending = ".tmpl"
 func (d *Definition) Services() []string {
 	var out []string
 	for _, u := range d.Units {
-		name := u
-		if started(u) {
-			name = strings.TrimSuffix(u, path.Ext(u)) + ".service"
-		}
-		if !slices.Contains(out, name) {
+		if name := serviceOf(u); !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// started tells whether a unit starts another one.
-func started(unit string) bool { return path.Ext(unit) != ".service" }
+// serviceOf is the service that a timer, socket or path starts, and a service itself.
+func serviceOf(unit string) string { return strings.TrimSuffix(unit, path.Ext(unit)) + ".service" }
+
+// Starters are the timers, sockets and paths that start a service of Triggered.
+func (d *Definition) Starters(service string) []string {
+	if slices.Contains(d.Units, service) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Units), func(u string) bool { return serviceOf(u) != service })
+}
 
 // Triggered are the services that are not started with the role, but by a timer, socket or path.
 func (d *Definition) Triggered() []string {

@@ -19,8 +19,8 @@ import (
 	"spore/builder/vm"
 )
 
-// ownPlant is examples/own-valkey with the roles of examples/own-programs and of testdata/ownrole, built, and its
-// machine.
+// ownPlant is examples/own-valkey with the roles of examples/own-programs, of examples/own-mqtt and of testdata/ownrole,
+// built, and its machine.
 type ownPlant struct {
 	appliance
 	t       *testing.T
@@ -33,7 +33,7 @@ func newOwnPlant(t *testing.T) *ownPlant {
 	t.Helper()
 	p := &ownPlant{t: t, configs: filepath.Join(t.TempDir(), "own")}
 	require.NoError(t, os.CopyFS(p.configs, os.DirFS(filepath.Join(sourceTree, "examples/own-valkey"))))
-	others := []string{filepath.Join(sourceTree, "examples/own-programs"), "testdata/ownrole"}
+	others := []string{filepath.Join(sourceTree, "examples/own-programs"), filepath.Join(sourceTree, "examples/own-mqtt"), "testdata/ownrole"}
 	for _, from := range others {
 		for _, folder := range []string{"overlay", "programs", "roles", "services", "units"} {
 			if at := filepath.Join(from, folder); dirExists(at) {
@@ -41,15 +41,27 @@ func newOwnPlant(t *testing.T) *ownPlant {
 			}
 		}
 	}
-	replaceIn(t, p.file("cluster.yaml"), "[valkey, gateway]", "[valkey, gateway, recorder, report, pulse]")
+	replaceIn(t, p.file("cluster.yaml"), "[valkey, gateway]", "[valkey, gateway, own-mqtt, recorder, report, pulse]")
 	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
 	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=3s\nAccuracySec=1s\n")
+	// It is given one when it has kept something.
+	replaceIn(t, p.file("roles/recorder.yaml"), ", quota: 256MiB}", "}")
 	p.writePrograms("1")
 	built, err := buildPlant(p.configs, t.TempDir(), nil, "disk")
 	require.NoError(t, err)
 	p.appliance = appliance{built, built.bundle(t, "edge-01")}
 	return p
+}
+
+// broker is what its clients know of the broker that is a role.
+func (p *ownPlant) broker(t *testing.T) broker {
+	t.Helper()
+	passwords := map[string]string{}
+	for _, user := range []string{"sensor", "operator"} {
+		passwords[user] = string(p.keys.Secrets["own-mqtt-settings/own-mqtt-"+user].Value)
+	}
+	return broker{roots: p.authority(t, "own-mqtt"), foreign: p.authority(t, "agent"), passwords: passwords}
 }
 
 func dirExists(name string) bool {
@@ -160,13 +172,23 @@ func (p *ownPlant) page(port, path, text string) {
 // measure has the recorder keep a value.
 func (p *ownPlant) measure(series, value string) {
 	p.t.Helper()
+	require.NoError(p.t, p.tryMeasure(series, value))
+}
+
+// tryMeasure is measure, and says what went wrong.
+func (p *ownPlant) tryMeasure(series, value string) error {
+	p.t.Helper()
 	address, err := p.g.Address("tcp", edgeIP+":8090")
 	require.NoError(p.t, err)
 	client := http.Client{Timeout: requestLimit}
 	r, err := client.Post("http://"+address+"/series/"+series, "text/plain", strings.NewReader(value))
-	require.NoError(p.t, err)
-	require.NoError(p.t, r.Body.Close())
-	require.Equal(p.t, http.StatusOK, r.StatusCode)
+	if err != nil {
+		return err
+	}
+	if r.StatusCode != http.StatusOK {
+		err = errors.New(r.Status)
+	}
+	return errors.Join(err, r.Body.Close())
 }
 
 // runs waits for a root that is on no trial.

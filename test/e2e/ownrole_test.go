@@ -87,13 +87,14 @@ func (s store) becomes(want string, words ...string) {
 	})
 }
 
-// Roles that the plant wrote itself: a package of Debian with a file of passwords, a program compiled from a folder, a
-// service in Python, a static binary, and a script that a timer starts. Their settings are changed while they run,
-// their programs are updated and come back, and two of the roles are removed.
+// Roles that the plant wrote itself: a package of Debian with a file of passwords, a broker of MQTT with an authority
+// of its own, a program compiled from a folder, a service in Python, a static binary, and a script that a timer starts.
+// Their settings are changed while they run, their programs are updated and come back, two of the roles are removed, and
+// one is given a quota for what it has kept.
 func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	inTurn(t)
 	p := newOwnPlant(t)
-	c := p.machine(t, "own-valkey", "6379", "8643", "8090", "8091")
+	c := p.machine(t, "own-valkey", "6379", "8643", "8090", "8091", "8883")
 	c.Reboots = true
 	g := boot(t, c)
 	p.on(g)
@@ -108,8 +109,8 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	s := store{g, passwords}
 
 	t.Run("its roles are in the status line", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "pulse", "recorder", "report", "valkey"}, first.Roles)
-		for _, unit := range []string{"valkey-server.service", "recorder.service", "pulse.service", "report.timer"} {
+		require.Equal(t, []string{"gateway", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
+		for _, unit := range []string{"valkey-server.service", "own-mqtt.service", "recorder.service", "pulse.service", "report.timer"} {
 			require.Equal(t, "active", first.Services[unit], first.Raw)
 		}
 		require.Contains(t, first.Services, "gateway.service", first.Raw)
@@ -140,16 +141,18 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		p.measure("pressure", "1013.25")
 		p.page("8090", "/series/pressure", "[1013.25]")
 	})
+	mqtt := p.broker(t)
+	mqtt.servesItsUsers(t, g)
 	t.Run("a static binary answers", func(t *testing.T) { p.page("8091", "/", "hello from version 1, start 1\n") })
 	t.Run("a timer has its service started again and again", func(t *testing.T) {
 		p.logs("report", `wrote report 1: Hall 3`)
 		p.logs("report", `wrote report 2: Hall 3`)
 	})
 	t.Run("its operator is told that the roles do their work", func(t *testing.T) {
-		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
+		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; own-mqtt .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
 	})
 	t.Run("its status has all roles, and no remark about them", func(t *testing.T) {
-		p.says("the node is up", `(?m)^edge-01 +running .* gateway, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
+		p.says("the node is up", `(?m)^edge-01 +running .* gateway, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
 	})
 	t.Run("a pushed setting restarts its unit alone", func(t *testing.T) {
 		replaceIn(t, p.file("services/valkey.yaml"), "maxMemory: 128MiB", "maxMemory: 96MiB")
@@ -198,6 +201,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	})
 	p.remove("pulse", "programs/pulse", "programs/pulse.yaml", "units/pulse.service")
 	p.remove("report", "programs/report.sh", "programs/report.yaml", "units/report.service", "units/report.timer")
+	replaceIn(t, p.file("roles/recorder.yaml"), "path: /var/lib/recorder}", "path: /var/lib/recorder, quota: 16MiB}")
 	out, err := p.push(p.build(), "--give-up-way-back")
 	require.NoError(t, err)
 	require.Contains(t, out, "edge-01 has it on its disk, and takes it at its next start")
@@ -205,6 +209,8 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "OK", got)
 	p.measure("pressure", "1010")
+	require.NoError(t, mqtt.mustDial(t, g, edgeIP, "edge-01", "operator").Publish("sensors/kept", "42", true))
+	p.logs("own-mqtt", `Saving in-memory database to .*`)
 	g.off()
 
 	c.Name += "-again"
@@ -217,6 +223,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		s.becomes("acknowledged", "GET", "line-a:last")
 		p.page("8090", "/series/pressure", "[1010.0, 1011.0, 1012.0, 1013.25]")
 	})
+	t.Run("so is a message that the broker has saved", func(t *testing.T) { mqtt.hasKept(t, g) })
 	t.Run("the pushed settings are there, too", func(t *testing.T) {
 		s.becomes("maxmemory 100663296", "CONFIG", "GET", "maxmemory")
 		p.page("8090", "/", `"title": "Line 2", "version": "2"`)
@@ -227,7 +234,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		s.becomes("1000", "GET", "device:pressure")
 	})
 	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "recorder", "valkey"}, again.Roles)
+		require.Equal(t, []string{"gateway", "own-mqtt", "recorder", "valkey"}, again.Roles)
 		g.loggedIn()
 		require.Equal(t, []string{"inactive", "inactive", "inactive", "inactive"}, g.shell("systemctl is-active pulse.service pulse.target report.timer report.service"))
 		const left = "/usr/bin/pulse /usr/bin/report /etc/systemd/system/pulse.service /etc/systemd/system/report.timer /run/pulse /run/report"
@@ -238,7 +245,21 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		require.NotEmpty(t, g.shell("ls /var/lib/report"))
 		require.Equal(t, []string{"UNKNOWN 750"}, g.shell("stat -c '%U %a' /var/lib/pulse"), "a number that nobody has")
 	})
+	t.Run("a quota holds the role that has one, with what it kept before, and nobody else", func(t *testing.T) {
+		require.Empty(t, again.State.Warning)
+		p.says("how much of the quota is free", `(?m)^.* quotas +ok +9[0-9] % of /var/lib/recorder is free \(1[45] of 16 MiB\)$`, "health", "--all")
+		const fill = "setpriv --reuid recorder --regid recorder --clear-groups dd if=/dev/zero of=/var/lib/recorder/fill bs=1M count=64"
+		require.Contains(t, strings.Join(g.shell(fill), "\n"), "Disk quota exceeded")
+		p.says("that it is full", `(?m)^.* quotas +warning +0 % of /var/lib/recorder is free`, "health")
+		require.Error(t, p.tryMeasure("pressure", "1009"))
+		got, err := s.ask("line-a", "SET", "line-a:last", "while another is full")
+		require.NoError(t, err)
+		require.Equal(t, "OK", got)
+		require.Empty(t, g.shell("rm /var/lib/recorder/fill"))
+		p.measure("pressure", "1008")
+		p.page("8090", "/series/pressure", "[1008.0, 1010.0,")
+	})
 	t.Run("and nobody asks for their health", func(t *testing.T) {
-		p.says("the health of the roles that are left is ok", `(?m)^.*own-roles +ok +gateway [^;]*; recorder [^;]*; valkey [^;]*$`, "health", "--all")
+		p.says("the health of the roles that are left is ok", `(?m)^.*own-roles +ok +gateway [^;]*; own-mqtt [^;]*; recorder [^;]*; valkey [^;]*$`, "health", "--all")
 	})
 }

@@ -25,8 +25,10 @@ import (
 	"spore/test/rehearse"
 )
 
-// rehearsal is `spore boot` as a user has it, on an output folder of its own with the suite's image.
+// rehearsal is `spore boot` as a user has it, on an output folder of its own: examples/edge with the role of
+// testdata/tested on mqtt-01.
 type rehearsal struct {
+	*plant
 	t        *testing.T
 	bin, out string
 }
@@ -36,7 +38,7 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	r := newRehearsal(t)
 	withoutHostTime(t)
 	release := takeSlots(t, 2)
-	both := r.start("--node", "edge-01,mqtt-01", "--append", "spore.console", "--json", "--pki", suite.dir)
+	both := r.start("--node", "edge-01,mqtt-01", "--append", "spore.console", "--json", "--pki", r.dir)
 	edge, mqtt := both.Running("edge-01"), both.Running("mqtt-01")
 	for _, s := range []vm.Status{edge, mqtt} {
 		require.Equal(t, "partition", s.State.Kind, s.Raw)
@@ -47,11 +49,11 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	t.Run("a node that only the network knows serves with its own secrets", func(t *testing.T) {
 		require.Equal(t, mqttIP, mqtt.Matched.Value)
 		require.Equal(t, 2, mqtt.Matched.Phase)
-		require.Equal(t, []string{"mqtt-broker"}, mqtt.Roles, "its own role and no other")
+		require.Equal(t, []string{"filler", "mqtt-broker"}, mqtt.Roles, "its own roles and no other")
 		require.NotContains(t, mqtt.Services, "coredns.service")
 		require.Contains(t, mqtt.Addresses, mqttIP)
 		op, err := client.DialMQTT(client.MQTTOptions{
-			Address: both.Address("mqtt-01", "8883/tcp"), ServerName: "mqtt-01.plant.example", Roots: suite.authority(t, "mqtt"),
+			Address: both.Address("mqtt-01", "8883/tcp"), ServerName: "mqtt-01.plant.example", Roots: r.authority(t, "mqtt"),
 			ID: "rehearsal", User: "operator", Password: passwords["operator"],
 		})
 		require.NoError(t, err)
@@ -74,7 +76,7 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	})
 	t.Run("one proxy leads to all nodes by their names", func(t *testing.T) {
 		in := both.Proxy()
-		roots := suite.authority(t, "mqtt")
+		roots := r.authority(t, "mqtt")
 		for address, name := range map[string]string{
 			"mqtt-01.plant.example:8883": "mqtt-01", "mqtt-01:8883": "mqtt-01", mqttIP + ":8883": "mqtt-01",
 			"mqtt.plant.example:8883": "edge-01", // a record of dns.yaml, which is an alias
@@ -154,11 +156,11 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 	release()
 
 	defer takeSlots(t, 2)()
-	t.Run("two commands wait until their nodes are ready, with what a node kept", func(t *testing.T) {
+	t.Run("two commands wait until their nodes are ready, with what a node kept, and one has the tests of a role run", func(t *testing.T) {
 		limit := bootLimit.String()
 		kept := r.start("--node", "edge-01", "--until", "ready", "--timeout", limit, "--console", "edge-01")
 		kept.AwaitText(`^edge-01: console in `)
-		asked := r.start("--node", "mqtt-01", "--until", "ready", "--timeout", limit, "--json", "--pki", suite.dir)
+		asked := r.start("--node", "mqtt-01", "--test", "--timeout", limit, "--json", "--pki", r.dir)
 		require.Equal(t, kept.ProxyAddress(), asked.ProxyAddress(), "their network has one")
 		require.NoError(t, kept.Wait())
 		require.NoError(t, asked.Wait())
@@ -168,7 +170,12 @@ func TestARehearsalOfTwoNodes(t *testing.T) {
 		require.Regexp(t, `(?m)^edge-01: 127\.0\.0\.1:\d+ leads to 10\.77\.0\.11:8883/tcp$`, text)
 		require.Regexp(t, `"bundle":\{"serial":\d+,"from":"state"`, text)
 		require.Regexp(t, `(?m)^edge-01: \d+ s: ready$`, text)
-		require.Contains(t, strings.Join(asked.Lines(), "\n"), `{"event":"ready","node":"mqtt-01"}`)
+		text = strings.Join(asked.Lines(), "\n")
+		require.Contains(t, text, `{"event":"ready","node":"mqtt-01"}`)
+		const passed = `(?m)^\{"event":"test","node":"mqtt-01","role":"filler","test":\{"command":\["%s",.*"passed":true\}$`
+		for _, program := range []string{"find", "df"} {
+			require.Regexp(t, fmt.Sprintf(passed, program), text, "a role was held to its quota, and its tests were run")
+		}
 		text, err := r.run("--console", "edge-01")
 		require.Error(t, err)
 		require.Contains(t, text, "edge-01 does not run", "their power was cut")
@@ -230,8 +237,17 @@ func withoutHostTime(t *testing.T) {
 
 func newRehearsal(t *testing.T) *rehearsal {
 	t.Helper()
+	configs := filepath.Join(t.TempDir(), "edge")
+	for _, from := range []string{filepath.Join(sourceTree, "examples/edge"), "testdata/tested"} {
+		require.NoError(t, os.CopyFS(configs, os.DirFS(from)))
+	}
+	cluster := filepath.Join(configs, "cluster.yaml")
+	replaceIn(t, cluster, "services: [mqtt, dns]", "services: [mqtt, dns, filler]")
+	replaceIn(t, cluster, "roles: [mqtt-broker]", "roles: [mqtt-broker, filler]")
 	r := &rehearsal{t: t, bin: flashTool(t), out: t.TempDir()}
-	require.NoError(t, os.Symlink(suite.image, filepath.Join(r.out, "spore.img")))
+	var err error
+	r.plant, err = buildPlant(configs, r.out, given(), "disk")
+	require.NoError(t, err)
 	return r
 }
 

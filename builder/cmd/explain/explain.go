@@ -31,6 +31,10 @@ type Answer struct {
 	Node     *facts.Node       `json:"node,omitempty"`
 	Targets  []string          `json:"targets,omitempty"`
 	Programs []service.Program `json:"programs,omitempty"`
+	// StartedBy has the timers, sockets and paths that start services of the node's own roles, by unit.
+	StartedBy map[string][]string `json:"startedBy,omitempty"`
+	// Directories are those that the node's own roles keep.
+	Directories []Directory `json:"directories,omitempty"`
 	// OwnPrograms are the programs of programs/, which every node has.
 	OwnPrograms []OwnProgram `json:"ownPrograms,omitempty"`
 	// Files lists what the node's programs and people read.
@@ -174,6 +178,7 @@ func (a *Answer) fill(c *cluster.Config, shared *facts.Cluster, n *facts.Node) {
 			a.Manifests = append(a.Manifests, fmt.Sprintf("%s (%s:%d)", m.Name(), m.File, m.Line))
 		}
 	}
+	a.ownRoles(c, n)
 	a.OwnPrograms = ownPrograms(c)
 	a.Own = ownFiles(c)
 }
@@ -236,7 +241,14 @@ func (a *Answer) print(w io.Writer) {
 		if p.WaitsForSecrets() {
 			waits = ", waits for the node's secrets"
 		}
-		row(key, "%s (%s, %suser %s%s)", p.Name, p.Unit, portsOf(p), p.User, waits)
+		row(key, "%s (%s, %s%suser %s%s)", p.Name, p.Unit, a.startedBy(p.Unit), portsOf(p), p.User, waits)
+	}
+	for i, d := range a.Directories {
+		key := "directories"
+		if i > 0 {
+			key = ""
+		}
+		row(key, "%s (%s)", d.Path, d.note())
 	}
 	row("network", "%s", network(a.Node))
 	for i, text := range a.Manifests {
