@@ -201,6 +201,27 @@ func TestOwnFilesAndUnitsAreNamed(t *testing.T) {
 	require.True(t, a.Own[5].Enabled)
 }
 
+func TestTheRolesOfAConfigurationsOwnAreTold(t *testing.T) {
+	code, out, errs := spore("../../../examples/own-programs", "--node", "edge-01")
+	require.Equal(t, exit.OK, code, errs)
+	require.Contains(t, out, `programs    recorder (recorder.service, 8090/tcp, user recorder)
+            report (report.service, started by report.timer, user report)
+directories /var/lib/recorder (of recorder, mode 0750, at most 256MiB)
+            /run/recorder (of recorder, mode 0750)
+            /var/lib/report (of report, mode 0750)
+            /run/report (of report, mode 0750)
+`)
+	code, out, errs = spore("../../../examples/own-programs", "--node", "edge-01", "--json")
+	require.Equal(t, exit.OK, code, errs)
+	var a struct {
+		StartedBy   map[string][]string
+		Directories []Directory
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &a))
+	require.Equal(t, map[string][]string{"report.service": {"report.timer"}}, a.StartedBy)
+	require.Equal(t, Directory{"recorder", "/var/lib/recorder", "recorder", "0750", "256MiB"}, a.Directories[0])
+}
+
 func TestOwnProgramsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(example)))
