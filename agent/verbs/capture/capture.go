@@ -5,7 +5,7 @@
 // and one part of the answer. Interfaces are not made promiscuous: what is seen is what the machine sends and gets.
 //
 // It goes by packet(7) itself: gopacket's afpacket needs C, and pcapgo's handle brings the tables of all its layers to
-// each start of the agent. The command writes the file, and does it by pcapgo.
+// each start of the agent. The command writes the file.
 package capture
 
 import (

@@ -10,9 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -147,7 +144,7 @@ type file struct {
 	options
 	stdout           io.Writer
 	out              io.WriteCloser
-	pcap             *pcapgo.Writer
+	pcap             pcap
 	snap             int
 	packets, dropped uint64
 }
@@ -161,11 +158,10 @@ func (f *file) add(c machine.Captured) error {
 		}
 	}
 	for _, p := range c.Packets {
-		if len(p.Data) > f.snap || p.Length < len(p.Data) || p.Length > 1<<24 {
+		if p.At < 0 || len(p.Data) > f.snap || p.Length < len(p.Data) || p.Length > 1<<24 {
 			return fmt.Errorf("the answer is malformed: %d bytes of a packet of %d", len(p.Data), p.Length)
 		}
-		at := gopacket.CaptureInfo{Timestamp: time.Unix(0, p.At), CaptureLength: len(p.Data), Length: p.Length}
-		if err := f.pcap.WritePacket(at, p.Data); err != nil {
+		if err := f.pcap.packet(p.At, p.Length, p.Data); err != nil {
 			return fmt.Errorf("write %s: %w", f.name(), err)
 		}
 		f.packets++
@@ -192,8 +188,8 @@ func (f *file) begin(c machine.Captured) error {
 		}
 		out = made
 	}
-	f.out, f.pcap = out, pcapgo.NewWriterNanos(out)
-	if err := f.pcap.WriteFileHeader(uint32(f.snap), layers.LinkType(c.Link)); err != nil {
+	f.out, f.pcap = out, pcap{out}
+	if err := f.pcap.header(f.snap, uint32(c.Link)); err != nil {
 		return fmt.Errorf("write %s: %w", f.name(), err)
 	}
 	return nil

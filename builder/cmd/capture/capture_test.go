@@ -58,6 +58,7 @@ func TestWhatIsNotAPacketIsRefused(t *testing.T) {
 		"longer than asked for":     {Packets: []machine.Packet{packet(string(make([]byte, 200)), 200)}},
 		"longer than it was":        {Packets: []machine.Packet{packet("abc", 2)}},
 		"of a length that none has": {Packets: []machine.Packet{packet("abc", 1<<30)}},
+		"of a time before 1970":     {Packets: []machine.Packet{{At: -1, Length: 1, Data: []byte("a")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
