@@ -193,3 +193,21 @@ func TestAPasswordThatTwoRolesNameIsOneSecret(t *testing.T) {
 		require.True(t, slices.ContainsFunc(share.Secrets, func(e pki.Entry) bool { return e.ID == ids[0] }), roles)
 	}
 }
+
+func TestAQuotaIsGivenByTheProgramOfRoles(t *testing.T) {
+	d := &role.Definition{Name: "held", Units: []string{"held.service"}, Directories: []role.Directory{{Path: "/var/lib/held"}}}
+	require.False(t, d.HasQuotas())
+	require.Zero(t, d.Directories[0].Bytes())
+	require.Empty(t, d.Service().Programs[0].Own)
+	d.Directories[0].Quota = "1.5GiB"
+	require.True(t, d.HasQuotas())
+	require.Equal(t, setting.Size(3<<29), d.Directories[0].Bytes())
+	require.Equal(t, []string{"spore-role"}, d.Service().Programs[0].Own)
+}
+
+func TestATimerIsTheStarterOfItsService(t *testing.T) {
+	d := &role.Definition{Name: "x", Units: []string{"a.timer", "a.path", "b.service"}}
+	require.Equal(t, []string{"a.timer", "a.path"}, d.Starters("a.service"))
+	require.Empty(t, d.Starters("b.service"))
+	require.Empty(t, d.Starters("c.service"))
+}

@@ -43,6 +43,10 @@ func roles(t *testing.T) map[string]*role.Definition {
 			Name: "becomes", Description: "a program that becomes another user", Units: []string{"becomes.service"}, Needs: &role.Needs{Root: true},
 			Files: []role.File{{Path: "/run/becomes/x", Template: "x.tmpl"}},
 		},
+		"held": {
+			Name: "held", Description: "a program with a quota", Units: []string{"held.service"}, User: &role.User{Name: "held"},
+			Directories: []role.Directory{{Path: "/var/lib/held", Quota: "2GiB"}},
+		},
 		"small": {Name: "small", Description: "the least that a role says", Units: []string{"small.service"}},
 	}
 }
