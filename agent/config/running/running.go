@@ -3,6 +3,7 @@
 package running
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,6 +33,7 @@ import (
 	"spore/agent/wait"
 	"spore/cluster/facts"
 	"spore/cluster/role"
+	"spore/pki"
 	"spore/services"
 	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
@@ -114,6 +116,9 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 	if err != nil {
 		return effect.Plan{}, err
 	}
+	if trusts(m.Root.At(paths.Trust), is.Keys) {
+		was.Keys = is.Keys
+	}
 	p, err := effect.Compare(was, is)
 	if err != nil {
 		return p, err
@@ -128,6 +133,26 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 		}
 	}
 	return p, nil
+}
+
+// trusts tells whether the node trusts already whom a cluster part names, by its bundle: after spore pki rotate-ca --live,
+// its image names the authorities before.
+func trusts(dir string, keys map[string][]byte) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	named := len(keys)
+	if _, is := keys[pki.RevisionFile]; is {
+		named--
+	}
+	for _, e := range entries {
+		data, err := atomicfile.ReadLimited(filepath.Join(dir, e.Name()), maxFile)
+		if key, is := keys[e.Name()]; err != nil || !is || !bytes.Equal(data, key) {
+			return false
+		}
+	}
+	return named > 0 && named == len(entries)
 }
 
 func inputOf(p clusterpart.Part, name string) (in effect.Input, err error) {

@@ -3,12 +3,14 @@ package running
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/role"
+	"spore/pki"
 	"spore/services"
 )
 
@@ -18,6 +20,29 @@ func TestTheProgramThatSetsTheClockIsRestarted(t *testing.T) {
 	require.Equal(t, []string{"coredns.service", "chrony.service"}, present(plan, chrony))
 	require.Equal(t, "systemd-timesyncd.service", plan[1], "the plan of the push stays as it is")
 	require.Empty(t, present(nil, chrony))
+}
+
+func TestANodeTrustsAlreadyWhomItsBundleNames(t *testing.T) {
+	keys := map[string][]byte{"mqtt.crt": []byte("new"), "signing.pub": []byte("key"), pki.RevisionFile: []byte("3\n")}
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"as the new part":      {map[string]string{"mqtt.crt": "new", "signing.pub": "key"}, true},
+		"as the part before":   {map[string]string{"mqtt.crt": "old", "signing.pub": "key"}, false},
+		"one more":             {map[string]string{"mqtt.crt": "new", "signing.pub": "key", "dns.crt": "x"}, false},
+		"one less":             {map[string]string{"mqtt.crt": "new"}, false},
+		"another in its place": {map[string]string{"mqtt.crt": "new", "dns.crt": "key"}, false},
+		"nobody":               {map[string]string{}, false},
+	} {
+		dir := t.TempDir()
+		for file, text := range tt.files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+		}
+		require.Equal(t, tt.want, trusts(dir, keys), name)
+	}
+	require.False(t, trusts(filepath.Join(t.TempDir(), "none"), keys), "it has no bundle yet")
+	require.False(t, trusts(t.TempDir(), nil), "an image without keys")
 }
 
 // restarts notes what is restarted, and how.
