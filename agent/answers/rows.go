@@ -92,9 +92,7 @@ func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fact
 			}
 		}
 	}
-	for _, l := range quota.Of(c, n) {
-		in.Quotas = append(in.Quotas, health.Quota{Path: l.Path, Bytes: l.Bytes, Is: spaceOf(m.Root.At(l.Path))})
-	}
+	in.Quotas = quotasOf(m, quota.Of(c, n))
 	for _, s := range quorum.Of(c, n) {
 		in.Quorums = append(in.Quorums, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(c)})
 	}
@@ -166,7 +164,24 @@ func ownEnd(m *node.Machine) time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// spaceOf is how full the file system of a directory is.
+// quotasOf looks at directories with a quota. One that is not there yet fills nothing: a unit makes it when it starts.
+func quotasOf(m *node.Machine, limits []quota.Limit) []health.Quota {
+	var out []health.Quota
+	for _, l := range limits {
+		q := health.Quota{Path: l.Path, Bytes: l.Bytes}
+		_, err := os.Lstat(m.Root.At(l.Path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if q.Hidden = errors.Is(err, fs.ErrPermission); !q.Hidden {
+			q.Is = spaceOf(m.Root.At(l.Path))
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// spaceOf is how full the file system of a directory is, or the directory where it has a quota.
 func spaceOf(dir string) health.Space {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

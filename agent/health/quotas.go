@@ -14,6 +14,8 @@ type Quota struct {
 	Bytes uint64
 	// Is is the directory as the file system tells of it: no larger than its quota, where that is enforced.
 	Is Space
+	// Hidden says that it lies in a directory that is for its role alone, so that nobody looks at it here.
+	Hidden bool
 }
 
 // quotas never fails a node: a full directory is of one role, and that says itself when it cannot write.
@@ -21,6 +23,10 @@ func quotas(in Input) (nodeapi.State, string) {
 	is := nodeapi.OK
 	var out []string
 	for _, q := range in.Quotas {
+		if q.Hidden {
+			out = append(out, q.Path+" lies in a directory that its role alone reads")
+			continue
+		}
 		if q.Is.Problem != "" {
 			is = nodeapi.Warning
 			out = append(out, q.Is.Problem)

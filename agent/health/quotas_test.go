@@ -29,7 +29,9 @@ func TestTheQuotasOfDirectories(t *testing.T) {
 			"/var/lib/a is not held to its quota"},
 		"on a disk that is smaller": {[]Quota{of("/var/lib/a", 16384, 8192, 8000)}, nodeapi.OK,
 			"97 % of /var/lib/a is free (8000 of 8192 MiB)"},
-		"one that is not there": {[]Quota{{Path: "/var/lib/a", Is: Space{Problem: "it is not known how full /var/lib/a is"}}},
+		"one that nobody sees": {[]Quota{{Path: "/var/lib/a/b", Hidden: true}}, nodeapi.OK,
+			"/var/lib/a/b lies in a directory that its role alone reads"},
+		"one that cannot be asked": {[]Quota{{Path: "/var/lib/a", Is: Space{Problem: "it is not known how full /var/lib/a is"}}},
 			nodeapi.Warning, "it is not known how full /var/lib/a is"},
 	} {
 		t.Run(name, func(t *testing.T) {
