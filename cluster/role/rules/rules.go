@@ -394,7 +394,7 @@ func (c *checker) quota(p check.Place, i int) {
 	case inside(dir.Path, "/run"):
 		c.Errorf(p, "a quota is for what is on the state partition, and %q is in memory; write a path below /var/lib, or "+
 			"remove the quota", check.Clip(dir.Path))
-	case needs.Root:
+	case needs.Root && c.d.User == nil: // With a user, root is refused itself.
 		c.Errorf(p, "the role needs root (needs), which no quota holds; write user: {name: %s} in its place, or remove "+
 			"the quota", c.d.Name)
 	case slices.Contains(needs.Capabilities, notHeld):
