@@ -49,6 +49,11 @@ const (
 	// LookSocket and ActSocket are where the API's server hands over what a person asks the node to do (package verbs).
 	LookSocket = "/run/spore/look.sock"
 	ActSocket  = "/run/spore/act.sock"
+	// ShellSocket is where the API's server hands over an emergency shell, on images that have one (package shell).
+	ShellSocket = "/run/spore/shell.sock"
+	// ShellLock is locked while such a shell is open, and Shells holds what is kept of them (package kept).
+	ShellLock = "/run/spore/shell.lock"
+	Shells    = "/var/lib/spore/shells"
 	// Acts holds a file for each family of verbs, which is locked while one of them is carried out (package verbs).
 	Acts = "/run/spore/acts"
 	// Paused holds a file for each process that has stopped units for a while (package pause).
