@@ -31,6 +31,7 @@ import (
 	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
 	"spore/agent/revoke"
+	emergency "spore/agent/shell"
 	"spore/agent/slot"
 	"spore/agent/status"
 	"spore/agent/timeserver"
@@ -167,10 +168,11 @@ func table(m *node.Machine) command.Table {
 			},
 		},
 		{
-			Name:  "mend",
-			About: "start again what a verb had stopped that was cut off; for a unit of the API, after each verb",
+			Name:  "shell",
+			About: "open an emergency shell for a person with a grant, on standard input; for a unit of the API",
 			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
-				return mend.After(ctx, m, os.Getenv("SERVICE_RESULT"))
+				signal.Ignore(syscall.SIGPIPE)
+				return emergency.Serve(ctx, m)
 			}),
 		},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},

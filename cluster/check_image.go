@@ -16,6 +16,7 @@ var (
 	suites     = []string{"trixie"}
 	components = []string{"main", "contrib", "non-free", "non-free-firmware"}
 	kernels    = []string{"generic", "cloud"}
+	shells     = []string{spec.ShellOff, spec.ShellGranted}
 	kept       = []string{
 		"docs", "man", "locales", "completions", "desktop", "development", "perl", "modules", "graphics", "sound", "media", "wireless",
 		"bluetooth", "input", "sensors", "laptops", "legacy-networks", "legacy-filesystems", "gadgets", "firewire", "staging", "firmware",
@@ -46,6 +47,9 @@ func (k *checker) checkImage() {
 	}
 	if m.Kernel != "" {
 		k.OneOf(check.In(src, "kernel"), "the kernel", m.Kernel, kernels)
+	}
+	if m.Shell != "" {
+		k.OneOf(check.In(src, "shell"), "the shell", m.Shell, shells)
 	}
 	if m.Microcode && !slices.Contains(m.Components, "non-free-firmware") {
 		k.Errorf(check.In(src, "microcode"), "microcode is in the component non-free-firmware; write components: [main, non-free-firmware], or microcode: false")

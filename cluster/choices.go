@@ -24,6 +24,7 @@ func Choices() map[string][]string {
 		"Image.components":    components,
 		"Image.kernel":        kernels,
 		"Image.keep":          kept,
+		"Image.shell":         shells,
 		"Image.formats":       spec.Formats,
 		"ScriptDecision.skip": spec.SkippableScripts,
 	}

@@ -340,6 +340,8 @@ func (a *agent) follow(ctx context.Context) error {
 		a.m.Say(err.Error())
 	}
 	waiting := wait.Dir(ctx, a.m.Root.At(paths.Waiting))
+	a.makeShells()
+	shells := wait.Dir(ctx, a.m.Root.At(paths.Shells))
 	if err := a.rebundle(ctx); err != nil { // What came before the watch was there.
 		a.m.Say(err.Error())
 	}
@@ -370,6 +372,7 @@ func (a *agent) follow(ctx context.Context) error {
 			a.resolvers()
 		case <-waiting:
 			time.Sleep(watch.Quiet)
+		case <-shells:
 		case <-bundles:
 			if err := a.rebundle(ctx); err != nil {
 				a.m.Say(err.Error())
@@ -389,6 +392,7 @@ func (a *agent) report(ctx context.Context) error {
 	l := &a.line
 	l.Disks = disks.All(a.m)
 	l.Configuration, l.Updates = staged.Now(a.m), a.looked()
+	a.shells()
 	p, err := watch.Take(ctx, a.bus.Conn(), slices.Concat(a.units, disks.OSDUnits(l.Disks)))
 	if err != nil {
 		return err

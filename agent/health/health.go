@@ -98,6 +98,7 @@ func Rows() []Row {
 		{"manifests", manifests},
 		{"memory", memory},
 		{"own-roles", ownRoles},
+		{"shell", shells},
 		{"units", units},
 		{"system", system},
 	}

@@ -24,6 +24,7 @@ import (
 	"spore/agent/state"
 	"spore/agent/watchdog"
 	"spore/storage/atomicfile"
+	"spore/wire/shell"
 )
 
 // Line is the status line. Its fields are a contract; more may come.
@@ -59,6 +60,8 @@ type Line struct {
 	Firmware *firmware.Info `json:"firmware,omitempty"`
 	// Watchdog is the hardware watchdog; there is none where the kernel has no driver of one.
 	Watchdog *watchdog.Info `json:"watchdog,omitempty"`
+	// Shells are the emergency shells that were open on the node and that nobody has acknowledged, the oldest first.
+	Shells []shell.Session `json:"shells,omitempty"`
 	// Clock says who keeps the clock.
 	Clock *clock.State `json:"clock,omitempty"`
 	// System is what `systemctl is-system-running` says.

@@ -96,6 +96,9 @@ func Text(l Line) string {
 	if l.Watchdog != nil {
 		row("watchdog", "%s", watchdogText(*l.Watchdog))
 	}
+	for _, s := range l.Shells {
+		row("shell", "%s", s.Text())
+	}
 	if l.Clock != nil {
 		row("clock", "%s", clockText(*l.Clock))
 	}

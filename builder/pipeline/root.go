@@ -27,6 +27,7 @@ import (
 	"spore/builder/squashfs"
 	"spore/builder/store"
 	"spore/builder/tree"
+	"spore/cluster/spec"
 	"spore/services"
 	"spore/storage/verity"
 )
@@ -140,7 +141,7 @@ func (b *build) rootKey() (store.Key, error) {
 	if err != nil {
 		return store.Key{}, err
 	}
-	in = append(in, "scripts and debconf", string(decided))
+	in = append(in, "scripts and debconf", string(decided), "shell", strconv.FormatBool(b.shell()))
 	ids, err := b.lockedIDs()
 	if err != nil {
 		return store.Key{}, err
@@ -259,6 +260,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 		Locked:        b.Accounts,
 		Named:         b.Config.Image.Packages,
 		Units:         source.Units(b.Source),
+		Shell:         b.shell(),
 		Overlay:       source.Overlay(b.Source),
 		Files:         b.Config.Overlay.Entries,
 		OwnUnits:      b.Config.Units,
@@ -304,13 +306,16 @@ func (b *build) showScripts(packages int) func(step string) {
 	}
 }
 
+// shell tells whether the image has an emergency shell.
+func (b *build) shell() bool { return b.Config.Image.Shell == spec.ShellGranted }
+
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	m := manifest.Manifest{
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: services.Format(), Programs: []string{}, Requested: b.packages.requested,
 		Keep: b.kept().Classes, KeepPaths: b.kept().Paths, Scripts: b.decisions(), Debconf: b.Config.Image.Debconf,
-		Own: needs.OwnFiles(b.Config),
+		Shell: b.shell(), Own: needs.OwnFiles(b.Config),
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)

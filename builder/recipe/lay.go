@@ -49,10 +49,16 @@ func layUnits(b *build) error {
 	})
 }
 
+// shellUnits are those of the emergency shell.
+var shellUnits = []string{"spore-shell.socket", "spore-shell@.service"}
+
 // absentUnits are the units and targets of programs and roles of ours that this image does not carry. Those of roles of
 // the configuration's own are none of ours, whatever they start.
 func (b *build) absentUnits() map[string]bool {
 	out, ours := map[string]bool{}, services.Ours()
+	for _, unit := range shellUnits {
+		out[unit] = !b.opts.Shell
+	}
 	for _, p := range ours.Programs() {
 		if !b.programs[p.Name] {
 			out[p.Unit] = true

@@ -96,6 +96,8 @@ type Options struct {
 	Roles []RoleFile
 	// Starts are the units that those roles start.
 	Starts []RoleUnit
+	// Shell is true where the image has an emergency shell (image.yaml, shell: granted).
+	Shell bool
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
 	Overlay fs.FS
 	// Agent is the program spore-agent. May be nil in tests.

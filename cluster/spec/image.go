@@ -38,6 +38,9 @@ type Image struct {
 	// Debconf holds answers that maintainer scripts get in the place of the defaults, by package and question. Secrets are
 	// refused. Whether the image has the package, and the package the question, shows at the build.
 	Debconf map[string]map[string]string `yaml:"debconf,omitempty" json:"debconf,omitempty"`
+	// Shell is off or granted: granted images have an emergency shell of root, which opens by a grant that the key of the
+	// operator's folder signed (spore shell). off when it is left out: then nothing of it is in the image.
+	Shell string `yaml:"shell,omitempty" json:"shell,omitempty"`
 	// KernelArguments holds further words of the kernel command line.
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.
@@ -46,6 +49,12 @@ type Image struct {
 	Formats []string `yaml:"formats,omitempty" json:"formats,omitempty"`
 }
 
+// Values of Image.Shell.
+const (
+	ShellOff     = "off"
+	ShellGranted = "granted"
+)
+
 // FillDefaults sets what is left out and is not a matter of what the other keys say.
 func (i *Image) FillDefaults() {
 	if i.Suite == "" {
@@ -53,6 +62,9 @@ func (i *Image) FillDefaults() {
 	}
 	if i.Kernel == "" {
 		i.Kernel = "generic"
+	}
+	if i.Shell == "" {
+		i.Shell = ShellOff
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spore/wire/shell"
 )
 
 // Bounds of answers, in bytes, and of the conditions of a node.
@@ -129,6 +131,8 @@ type Status struct {
 	Updates *Updates `json:"updates"`
 	// Watchdog is the hardware watchdog; nil on a machine that has none.
 	Watchdog *Watchdog `json:"watchdog"`
+	// Shells are the emergency shells that were open on it and that nobody has acknowledged.
+	Shells []shell.Session `json:"shells"`
 	// BootID is the kernel's name for this boot: another one after each restart. It is empty where the machine does not
 	// say so.
 	BootID string `json:"bootID"`

@@ -7,7 +7,9 @@
 package nodeapi
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +51,8 @@ type Caller struct {
 	Name string
 	// Serial is the certificate's serial number (function Serial).
 	Serial string
+	// Fingerprint is the SHA-256 of the certificate (DER) in lower-case hexadecimal.
+	Fingerprint string
 	// Roles are those of the certificate that are known here.
 	Roles []Role
 	// Nodes are those that the certificate is limited to; with none, it holds for all.
@@ -76,10 +80,18 @@ func (c Caller) MayAsk(node string) error {
 // callerOf is whose certificate this is; it says nothing of whether it holds.
 func callerOf(certificate *x509.Certificate) Caller {
 	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter, Serial: Serial(certificate.SerialNumber)}
+	c.Fingerprint = Fingerprint(certificate)
 	for _, known := range []Role{Node, Admin, Operator, Reader} {
 		if slices.Contains(certificate.Subject.Organization, string(known)) {
 			c.Roles = append(c.Roles, known)
 		}
 	}
 	return c
+}
+
+// Fingerprint names a certificate: the SHA-256 of its DER form, in lower-case hexadecimal. Unlike its serial number,
+// it is not for whoever signs it to choose.
+func Fingerprint(certificate *x509.Certificate) string {
+	sum := sha256.Sum256(certificate.Raw)
+	return hex.EncodeToString(sum[:])
 }

@@ -1,6 +1,9 @@
 package shell
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Session is what a node keeps of a shell that was opened on it, until long after it was acknowledged.
 type Session struct {
@@ -26,6 +29,21 @@ type Session struct {
 	// Acknowledged is when, and AcknowledgedBy by whom it was.
 	Acknowledged   time.Time `json:"acknowledged,omitzero"`
 	AcknowledgedBy string    `json:"acknowledgedBy,omitempty"`
+}
+
+// Text says in one line, for people, that the shell was open, and by whom and why.
+func (s Session) Text() string {
+	if s.Begun.IsZero() { // What was kept of it cannot be read.
+		return fmt.Sprintf("a shell was open (%s), not acknowledged: %s", s.ID, s.Result)
+	}
+	text := fmt.Sprintf("a shell was open on %s by %s (%s)", s.Begun.UTC().Format(time.RFC3339), s.User, s.Reason)
+	if s.Ended.IsZero() && s.Result == "" {
+		text = fmt.Sprintf("a shell is open since %s by %s (%s)", s.Begun.UTC().Format(time.RFC3339), s.User, s.Reason)
+	}
+	if s.Acknowledged.IsZero() {
+		return text + ", not acknowledged: " + s.ID
+	}
+	return text + fmt.Sprintf(", acknowledged by %s", s.AcknowledgedBy)
 }
 
 // Record is a part of what a session showed, or of what its shell read where no terminal showed that.

@@ -148,6 +148,9 @@ func remarks(s nodeapi.Status) []string {
 	if s.Problem != "" {
 		out = append(out, s.Problem)
 	}
+	for _, open := range s.Shells {
+		out = append(out, open.Text())
+	}
 	if s.Configuration != nil {
 		out = append(out, systemRemarks(*s.Configuration)...)
 	}
