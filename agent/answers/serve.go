@@ -38,6 +38,7 @@ func rows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []a
 		recorded(k, "update", updateRow(m)),
 		recorded(k, "back", backRow(m)),
 		piecesRow(m),
+		shellRow(m, k),
 		recorded(k, "role-tests", roletests.Row(c, n, m.Root.At)),
 	)
 }

@@ -10,6 +10,7 @@ import (
 
 	"spore/wire/machine"
 	"spore/wire/pcapfilter"
+	"spore/wire/shell"
 )
 
 // OSDSafe is the verb that tells whether Ceph bears the absence of OSDs (OSDsAnswer).
@@ -101,7 +102,11 @@ func Verbs() []Verb {
 			Arguments: []Argument{{Name: "disk", Check: diskName}}},
 		{Name: "restart", Kind: Acts, Who: Hands(), Quorum: true, Bound: 15 * time.Minute,
 			Arguments: []Argument{{Name: "unit", Needed: true, Check: unitOrRole}}},
-		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true, Bound: 3 * time.Minute},
+		{Name: "shell-acknowledge", Kind: Acts, Who: Owners(), Arguments: []Argument{{Name: "session", Needed: true, Check: session}}},
+		{Name: "shell-replay", Kind: Looks, Who: Owners(), Bound: 10 * time.Minute, AtOnce: 2,
+			Arguments: []Argument{{Name: "session", Needed: true, Check: session}}},
+		{Name: "shell-sessions", Kind: Looks, Who: Lookers()},
+		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true},
 		{Name: "support", Kind: Looks, Who: Hands(), Bound: 20 * time.Minute, AtOnce: 2,
 			Arguments: []Argument{{Name: "lines", Check: number(1, 1_000_000)}}},
 		{
@@ -157,6 +162,14 @@ func names(value string) error {
 func snapshotName(value string) error {
 	_, err := ParseSnapshotName(value)
 	return err
+}
+
+// session is a Check that takes the name of a session of an emergency shell.
+func session(value string) error {
+	if !shell.IsID(value) {
+		return fmt.Errorf("%.64q is not a session; they have 32 hexadecimal digits, as spore shell NODE --replay lists them", value)
+	}
+	return nil
 }
 
 // number is a Check that takes whole numbers within bounds.

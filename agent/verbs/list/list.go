@@ -21,6 +21,7 @@ import (
 	"spore/agent/verbs/quorum"
 	"spore/agent/verbs/reset"
 	"spore/agent/verbs/restart"
+	"spore/agent/verbs/shell"
 	"spore/agent/verbs/support"
 	"spore/agent/verbs/top"
 	"spore/wire/nodeapi"
@@ -29,6 +30,7 @@ import (
 // Handlers are the verbs by name.
 func Handlers() map[string]verbs.Handler {
 	storage, database, quorums := ceph.Ceph{Run: verbs.Machine}, etcd.Etcd{Run: verbs.Machine}, quorum.Verbs{Run: verbs.Machine}
+	sessions := shell.Shell{Run: verbs.Machine}
 	all := support.Support{Run: verbs.Machine, Verbs: map[string]verbs.Handler{
 		"disks": disks.Show, "net": network.Show, "top": top.Show,
 	}}
@@ -66,6 +68,9 @@ func Handlers() map[string]verbs.Handler {
 		"reboot":              power.Reboot,
 		"reset":               reset.Reset,
 		"restart":             restart.Restart,
+		"shell-acknowledge":   sessions.Acknowledge,
+		"shell-replay":        sessions.Replay,
+		"shell-sessions":      sessions.List,
 		"shutdown":            power.Shutdown,
 		"support":             all.Collect,
 		"top":                 top.Show,
