@@ -29,6 +29,15 @@ func Usage(err error) error {
 	return usageError{err}
 }
 
+// statusError is the exit status of a program that a command ran for its user.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// Status is the error of a command that ends with the exit status of what it ran, which has said itself what it had to
+// say: nothing is printed.
+func Status(code int) error { return statusError(code) }
+
 // Args makes every error of an argument check wrong usage.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error { return Usage(check(cmd, args)) }
@@ -37,9 +46,12 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 // Code is the exit code for an error.
 func Code(err error) int {
 	var u usageError
+	var s statusError
 	switch {
 	case err == nil:
 		return OK
+	case errors.As(err, &s):
+		return int(s)
 	case errors.As(err, &u):
 		return Misuse
 	default:
@@ -53,6 +65,9 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return OK
+	}
+	if errors.As(err, new(statusError)) {
+		return Code(err)
 	}
 	// Cobra reports an unknown command as an error of the root itself, before any command runs.
 	if cmd == root && !root.Runnable() {

@@ -41,6 +41,7 @@ import (
 	"spore/builder/cmd/restart"
 	"spore/builder/cmd/schema"
 	"spore/builder/cmd/serve"
+	"spore/builder/cmd/shell"
 	"spore/builder/cmd/snapshots"
 	"spore/builder/cmd/status"
 	"spore/builder/cmd/support"
@@ -82,7 +83,7 @@ func Command() *cobra.Command {
 			network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
 			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
 			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
-			adopt.Command(), install.Command(), clean.Command(),
+			adopt.Command(), shell.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
 			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),

@@ -1,0 +1,160 @@
+package shell
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/exit"
+	keys "spore/builder/cmd/pki"
+	"spore/builder/cmd/reach"
+	"spore/cluster"
+	"spore/cluster/facts"
+	"spore/cluster/regular"
+	"spore/cluster/spec"
+	"spore/pki/vault"
+	"spore/wire/nodeapi"
+	"spore/wire/shell"
+)
+
+// signing are the options of `spore shell sign`.
+type signing struct {
+	out, pki, passphraseFile, identity, access, reason string
+	minutes                                            int
+	use                                                time.Duration
+}
+
+func signCommand() *cobra.Command {
+	o := signing{minutes: shell.MaxMinutes, use: time.Hour}
+	cmd := &cobra.Command{
+		Use:   "sign [DIR] NODE --reason WHY -o FILE",
+		Short: "Sign a grant of one emergency shell on one node",
+		Long: `Sign writes a grant: whoever has it and the certificate that it names may open one shell on this node, once. It
+needs the operator's folder and no network, so that the folder can stay on a machine that has none.
+
+The certificate is one of an admin, in a file that spore access wrote; its key is not needed where the grant is signed.
+The reason is shown by spore status until somebody has acknowledged the session.`,
+		Example: "  spore shell sign edge-1 --reason 'the state does not mount' -o edge-1.grant\n" +
+			"  spore shell sign configs edge-1 --access anna.access --reason 'see ticket 4711' --for 8h --minutes 20 -o edge-1.grant",
+		Args: exit.Args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, words := folder(args)
+			return sign(cmd, dir, words[0], o, time.Now())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.out, "output", "o", "", "file to write (default: NODE.grant)")
+	f.StringVar(&o.reason, "reason", "", "why it is needed, in one line")
+	f.StringVar(&o.access, "access", "", "file of spore access with the admin's certificate that may use it (default: DIR.access)")
+	f.IntVar(&o.minutes, "minutes", o.minutes, "how long the session may last, at most 60")
+	f.DurationVar(&o.use, "for", o.use, "how long the grant may be used from now on, at most 24h")
+	f.StringVar(&o.pki, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
+	f.StringVar(&o.passphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
+	f.StringVar(&o.identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
+	return cmd
+}
+
+// folder is the configuration folder, and the words behind it.
+func folder(args []string) (string, []string) {
+	if len(args) > 1 {
+		return args[0], args[1:]
+	}
+	return "configs", args
+}
+
+func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error {
+	if o.reason == "" {
+		return exit.Usage(errors.New("--reason is missing; write in one line why a shell is needed"))
+	}
+	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
+	if err := report.Under(dir).Err(); err != nil {
+		return err
+	}
+	shared, nodes := cluster.Facts(config)
+	if _, err := facts.Find(nodes, node, filepath.Join(dir, "cluster.yaml")); err != nil {
+		return exit.Usage(err)
+	}
+	clean := filepath.Clean(dir)
+	if o.pki == "" {
+		o.pki = clean + ".pki"
+	}
+	if o.access == "" {
+		o.access = clean + ".access"
+	}
+	if o.out == "" {
+		o.out = node + ".grant"
+	}
+	certificate, person, err := certificateOf(o.access, &shared, node, now)
+	if err != nil {
+		return err
+	}
+	now = now.UTC().Truncate(time.Second)
+	g := shell.Grant{
+		Node: node, Issued: now, Until: now.Add(o.use.Truncate(time.Second)), Minutes: o.minutes, Certificate: certificate, Reason: o.reason,
+	}
+	if g.ID, err = shell.NewID(rand.Reader); err != nil {
+		return err
+	}
+	v, err := keys.Open(o.pki, o.passphraseFile, o.identity)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if !strings.EqualFold(v.Tree.Cluster, shared.ID) {
+		return fmt.Errorf("the keys in %s are of the cluster with the id %s, and the configuration has %s", o.pki, v.Tree.Cluster, shared.ID)
+	}
+	data, err := v.Tree.SignShell(g)
+	if err != nil {
+		return err
+	}
+	if err := vault.WriteFile(o.out, data); err != nil {
+		return err
+	}
+	if config.Image.Shell != spec.ShellGranted {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: image.yaml does not say `shell: granted`: a node with this image has no shell\n")
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s may open one shell of %d minutes on %s until %s, session %s\n",
+		o.out, person, g.Minutes, node, g.Until.Format(time.RFC3339), g.ID)
+	return nil
+}
+
+// certificateOf is the certificate of a file of spore access, which has to be of use for a shell on the node.
+func certificateOf(file string, c *facts.Cluster, node string, now time.Time) (fingerprint, person string, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", fmt.Errorf("read whose certificate may use the grant: %w; make one with `spore access --role admin`", err)
+	}
+	a, err := reach.ParseAccess(data)
+	switch {
+	case err != nil:
+	case !strings.EqualFold(a.Cluster, c.ID):
+		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
+	case a.Role != nodeapi.Admin:
+		err = fmt.Errorf("it is for the role %s; make one with `spore access --role admin`", reach.RoleName(a.Role))
+	case now.After(a.Ends):
+		err = fmt.Errorf("it expired at %s; make another one with `spore access --role admin`", a.Ends.Format(time.RFC3339))
+	case len(a.Nodes) > 0 && !slices.Contains(a.Nodes, node):
+		err = fmt.Errorf("it is limited to %s", strings.Join(a.Nodes, ", "))
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", file, err)
+	}
+	block, _ := pem.Decode([]byte(a.Certificate))
+	if block == nil {
+		return "", "", fmt.Errorf("%s: it has no certificate", file)
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", file, err)
+	}
+	return nodeapi.Fingerprint(leaf), a.Person, nil
+}
