@@ -31,6 +31,13 @@ var badImage = []badInput{
 		},
 	},
 	{
+		"a shell for everybody",
+		[]edit{{"image.yaml", "shell: off", "shell: on"}},
+		[]string{
+			`image.yaml:47:8: error: the shell "on" is unknown; write off or granted`,
+		},
+	},
+	{
 		"microcode without its component",
 		[]edit{{"image.yaml", "microcode: false", "microcode: true"}},
 		[]string{

@@ -78,6 +78,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 
 	l.Step("each knows who may what, and who did it", func(t *testing.T) { edgesKnowWhoMay(t, l) })
 
+	l.Step("glass is broken on one, by a grant", func(t *testing.T) { edgesOpenAShell(t, l) })
+
 	l.Step("without a time server, the nodes ask each other", func(t *testing.T) { timeOfEdges(t, l) })
 
 	lost := l.Node("edge-2")
