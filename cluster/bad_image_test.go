@@ -34,7 +34,7 @@ var badImage = []badInput{
 		"a shell for everybody",
 		[]edit{{"image.yaml", "shell: off", "shell: on"}},
 		[]string{
-			`image.yaml:47:8: error: the shell "on" is unknown; write off or granted`,
+			`image.yaml:43:8: error: the shell "on" is unknown; write off or granted`,
 		},
 	},
 	{

@@ -1,0 +1,221 @@
+package answers
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/node"
+	"spore/agent/nodetest"
+	"spore/agent/paths"
+	emergency "spore/agent/shell"
+	"spore/agent/shell/kept"
+	"spore/pki"
+	"spore/wire/nodeapi"
+	"spore/wire/shell"
+)
+
+// shellBench is a node with an emergency shell, and who asks for one.
+type shellBench struct {
+	t     *testing.T
+	m     *node.Machine
+	tree  *pki.Tree
+	admin *nodeapi.Client
+	other *nodeapi.Client
+	lower *nodeapi.Client
+}
+
+func newShellBench(t *testing.T) *shellBench {
+	machines, c, tree := nodetest.BrokersWithKeys(t, "127.0.0.1")
+	m := machines["kafka-1"]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(nodetest.Serve(t, m, func(ctx context.Context, m *node.Machine) error { return ServeOn(ctx, m, l) }))
+	b := &shellBench{t: t, m: m, tree: tree}
+	for row, to := range map[*nodeapi.Client]**nodeapi.Client{
+		operator(t, c, tree, pki.NodeAdmin): &b.admin, operator(t, c, tree, pki.NodeAdmin): &b.other,
+		operator(t, c, tree, pki.NodeOperator): &b.lower,
+	} {
+		row.Addresses = func(string) ([]string, error) { return []string{l.Addr().String()}, nil }
+		*to = row
+	}
+	return b
+}
+
+// build gives the image a shell, and listens as systemd does.
+func (b *shellBench) build() {
+	units := b.m.Root.At("/etc/systemd/system")
+	require.NoError(b.t, os.MkdirAll(units, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(units, emergency.Unit), nil, 0o644))
+	path := b.m.Root.At(paths.ShellSocket)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = l.Close() })
+	s := emergency.Server{Machine: b.m, Send: func([]emergency.Field) error { return nil }, Command: func(bool) *exec.Cmd {
+		cmd := exec.Command("/bin/sh")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		return cmd
+	}}
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go func() { _ = s.Serve(context.Background(), conn) }()
+		}
+	}()
+}
+
+// grant is one for a client's certificate.
+func (b *shellBench) grant(of *nodeapi.Client, change func(*shell.Grant)) []byte {
+	id, err := of.Identity()
+	require.NoError(b.t, err)
+	pair, err := tls.X509KeyPair(id.Certificate, id.Key)
+	require.NoError(b.t, err)
+	now := time.Now().UTC().Truncate(time.Second)
+	name, err := shell.NewID(rand.Reader)
+	require.NoError(b.t, err)
+	g := shell.Grant{
+		Node: "kafka-1", ID: name, Issued: now, Until: now.Add(time.Hour), Minutes: 5,
+		Certificate: nodeapi.Fingerprint(pair.Leaf), Reason: "a test",
+	}
+	if change != nil {
+		change(&g)
+	}
+	data, err := b.tree.SignShell(g)
+	require.NoError(b.t, err)
+	return data
+}
+
+func (b *shellBench) ask(c *nodeapi.Client, grant []byte, q url.Values) (io.ReadWriteCloser, error) {
+	return c.Upgrade(b.t.Context(), "kafka-1", nodeapi.Request{
+		Method: http.MethodPost, Path: nodeapi.ShellPath, Query: q,
+		Header: http.Header{shell.GrantHeader: {base64.StdEncoding.EncodeToString(grant)}},
+	}, shell.Protocol)
+}
+
+// results are the ends of the records of calls.
+func (b *shellBench) results() string {
+	data, err := b.admin.Read(b.t.Context(), "kafka-1", nodeapi.Request{Path: nodeapi.TrailPath}, 1<<20)
+	require.NoError(b.t, err)
+	var out strings.Builder
+	_, err = nodeapi.ReadTrail(strings.NewReader(string(data)), func(r nodeapi.TrailRecord) error {
+		if r.Call == "shell" {
+			out.WriteString(string(r.Stage) + " " + r.Arguments["reason"] + ": " + r.Result + "\n")
+		}
+		return nil
+	})
+	require.NoError(b.t, err)
+	return out.String()
+}
+
+func TestAShellOpensOverTheAPI(t *testing.T) {
+	b := newShellBench(t)
+	grant := b.grant(b.admin, nil)
+	_, err := b.ask(b.admin, grant, nil)
+	require.ErrorContains(t, err, "this image has no shell; write `shell: granted` into image.yaml")
+	b.build()
+	conn, err := b.ask(b.admin, grant, nil)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, shell.WriteFrame(conn, shell.Input, []byte("echo it is $((40+2)); exit 5\n")))
+	kind, data, err := shell.ReadFrame(conn)
+	require.NoError(t, err)
+	require.Equal(t, shell.Output, kind)
+	require.Equal(t, "it is 42\n", string(data))
+	kind, data, err = shell.ReadFrame(conn)
+	require.NoError(t, err)
+	require.Equal(t, shell.Exit, kind)
+	require.JSONEq(t, `{"status":5}`, string(data))
+	_, err = b.ask(b.admin, grant, nil)
+	require.ErrorContains(t, err, kept.ErrUsed.Error())
+	require.Equal(t, "begun a test: \ndone a test: the shell ended: exit status 5\n"+
+		"begun a test: \nfailed a test: this grant was used already; sign another one\n", b.results())
+}
+
+func TestNobodyElseOpensAShellOverTheAPI(t *testing.T) {
+	b := newShellBench(t)
+	b.build()
+	_, err := b.ask(b.lower, b.grant(b.lower, nil), nil)
+	require.ErrorContains(t, err, "POST /v1/shell is for certificates of spore:admin")
+	_, err = b.ask(b.other, b.grant(b.admin, nil), nil)
+	require.ErrorContains(t, err, "it is for another certificate")
+	_, err = b.ask(b.admin, b.grant(b.admin, func(g *shell.Grant) { g.Node = "kafka-2" }), nil)
+	require.ErrorContains(t, err, "it is for kafka-2, and this is kafka-1")
+	_, err = b.ask(b.admin, b.grant(b.admin, func(g *shell.Grant) {
+		g.Issued, g.Until = g.Issued.Add(-2*time.Hour), g.Issued.Add(-time.Hour)
+	}), nil)
+	require.ErrorContains(t, err, "it could be used until")
+	_, _, stranger := nodetest.BrokersWithKeys(t, "127.0.0.1")
+	ours := b.tree
+	b.tree = stranger
+	_, err = b.ask(b.admin, b.grant(b.admin, nil), nil)
+	b.tree = ours
+	require.ErrorContains(t, err, "the grant is not signed by this cluster")
+	for why, ask := range map[string]func() error{
+		"the grant is malformed": func() error { _, err := b.ask(b.admin, []byte("x"), nil); return err },
+		"is not the name of a terminal": func() error {
+			_, err := b.ask(b.admin, b.grant(b.admin, nil), url.Values{"term": {"a b"}, "rows": {"1"}, "columns": {"1"}})
+			return err
+		},
+		"rows is not a number": func() error {
+			_, err := b.ask(b.admin, b.grant(b.admin, nil), url.Values{"term": {"vt100"}, "rows": {"x"}, "columns": {"1"}})
+			return err
+		},
+		"by an upgrade to spore-shell/1": func() error {
+			_, err := b.admin.Read(t.Context(), "kafka-1", nodeapi.Request{Method: http.MethodPost, Path: nodeapi.ShellPath}, 1<<20)
+			return err
+		},
+	} {
+		require.ErrorContains(t, ask(), why)
+	}
+	sessions, err := kept.In(b.m.Root).Sessions()
+	require.NoError(t, err)
+	require.Empty(t, sessions, "nothing was used up")
+}
+
+func TestAShellEndsWithItsCertificate(t *testing.T) {
+	b := newShellBench(t)
+	b.build()
+	conn, err := b.ask(b.admin, b.grant(b.admin, nil), nil)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, shell.WriteFrame(conn, shell.Input, []byte("echo ready; sleep 1000\n")))
+	_, _, err = shell.ReadFrame(conn)
+	require.NoError(t, err)
+	_, err = b.ask(b.other, b.grant(b.other, nil), nil)
+	require.ErrorContains(t, err, kept.ErrOpen.Error())
+	id, err := b.admin.Identity()
+	require.NoError(t, err)
+	withdraw(t, b.m, serial(t, id))
+	_, _, err = shell.ReadFrame(conn)
+	require.Error(t, err)
+	require.Eventually(t, func() bool {
+		all, err := kept.In(b.m.Root).Sessions()
+		return err == nil && len(all) == 1 && all[0].Result == "the connection was lost"
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+func TestWhereNobodyListensForAShellItIsSaid(t *testing.T) {
+	b := newShellBench(t)
+	units := b.m.Root.At("/etc/systemd/system")
+	require.NoError(t, os.MkdirAll(units, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(units, emergency.Unit), nil, 0o644))
+	_, err := b.ask(b.admin, b.grant(b.admin, nil), nil)
+	require.ErrorContains(t, err, "what opens a shell does not run; see the journal of spore-shell.socket")
+}
