@@ -193,3 +193,22 @@ func FuzzPresets(f *testing.F) {
 		}))
 	})
 }
+
+func TestAnImageHasAnEmergencyShellWhereItSaysSo(t *testing.T) {
+	o := Options{Units: units(map[string]string{
+		"50-spore.preset":      "enable spore-*\ndisable *\n",
+		"spore-shell.socket":   "[Socket]\nAccept=yes\n[Install]\nWantedBy=spore-api.service\n",
+		"spore-shell@.service": "[Service]\nExecStart=/usr/bin/bash\n",
+	})}
+	bash := pkg("bash", "", fileEntry("/usr/bin/bash", "", 0o755))
+	link := localUnits + "/spore-api.service.wants/spore-shell.socket"
+	off := compose(t, o, bash).Tree
+	for _, path := range []string{localUnits + "/spore-shell.socket", localUnits + "/spore-shell@.service", link} {
+		require.False(t, off.Exists(path), path)
+	}
+	o.Shell = true
+	on := compose(t, o, bash).Tree
+	for _, path := range []string{localUnits + "/spore-shell.socket", localUnits + "/spore-shell@.service", link} {
+		require.True(t, on.Exists(path), path)
+	}
+}
