@@ -38,6 +38,28 @@ var badImage = []badInput{
 		},
 	},
 	{
+		"a shell that nobody could open",
+		[]edit{{"image.yaml", "shell: off", "shell: granted"}},
+		[]string{
+			"image.yaml:43:8: error: no key could sign a grant of the shell; make one with `spore shell make-key FILE` and write what it prints under shellKeys",
+		},
+	},
+	{
+		"keys without a shell",
+		[]edit{{"image.yaml", "shell: off", "shellKeys: [6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=]"}},
+		[]string{
+			`image.yaml:43:12: error: the image has no shell that these keys could open; write shell: granted, or remove shellKeys`,
+		},
+	},
+	{
+		"a key that is none, and one twice",
+		[]edit{{"image.yaml", "shell: off", "shell: granted\nshellKeys: [x, 6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=, 6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=]"}},
+		[]string{
+			"image.yaml:44:13: error: \"x\" is not a key that signs grants; `spore shell make-key` prints one",
+			`image.yaml:44:62: error: the key "6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=" is there twice; remove one`,
+		},
+	},
+	{
 		"microcode without its component",
 		[]edit{{"image.yaml", "microcode: false", "microcode: true"}},
 		[]string{

@@ -9,6 +9,7 @@ import (
 
 	"spore/cluster/check"
 	"spore/cluster/spec"
+	"spore/wire/shell"
 )
 
 // What image.yaml may say.
@@ -48,9 +49,7 @@ func (k *checker) checkImage() {
 	if m.Kernel != "" {
 		k.OneOf(check.In(src, "kernel"), "the kernel", m.Kernel, kernels)
 	}
-	if m.Shell != "" {
-		k.OneOf(check.In(src, "shell"), "the shell", m.Shell, shells)
-	}
+	k.checkShell(src, m)
 	if m.Microcode && !slices.Contains(m.Components, "non-free-firmware") {
 		k.Errorf(check.In(src, "microcode"), "microcode is in the component non-free-firmware; write components: [main, non-free-firmware], or microcode: false")
 	} else if m.Microcode && m.Kernel == "cloud" {
@@ -66,6 +65,30 @@ func (k *checker) checkImage() {
 	k.checkDebconf(src, m.Debconf)
 	k.checkArguments(src, m.KernelArguments)
 	k.checkSlots(src)
+}
+
+// checkShell checks that an emergency shell has somebody who may open it.
+func (k *checker) checkShell(src *source, m *spec.Image) {
+	if m.Shell != "" {
+		k.OneOf(check.In(src, "shell"), "the shell", m.Shell, shells)
+	}
+	switch {
+	case m.Shell == spec.ShellGranted && len(m.ShellKeys) == 0:
+		k.Errorf(check.In(src, "shell"), "no key could sign a grant of the shell; make one with `spore shell make-key FILE` and write what it prints under shellKeys")
+	case m.Shell != spec.ShellGranted && len(m.ShellKeys) > 0:
+		k.Errorf(check.In(src, "shellKeys"), "the image has no shell that these keys could open; write shell: granted, or remove shellKeys")
+	case len(m.ShellKeys) > shell.MaxKeys:
+		k.Errorf(check.In(src, "shellKeys"), "there are %d keys, and at most %d are taken; remove those that are replaced", len(m.ShellKeys), shell.MaxKeys)
+	}
+	seen := k.Unique()
+	for i, text := range m.ShellKeys {
+		p := check.In(src, "shellKeys", i)
+		if _, err := shell.ParseKey(text); err != nil {
+			k.Errorf(p, "%v", err)
+			continue
+		}
+		seen.Add(p, "the key", text, "remove one")
+	}
 }
 
 // listOf checks that the entries of a list are known and there once.

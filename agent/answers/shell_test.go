@@ -2,6 +2,7 @@ package answers
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
@@ -30,12 +31,14 @@ import (
 
 // shellBench is a node with an emergency shell, and who asks for one.
 type shellBench struct {
-	t     *testing.T
-	m     *node.Machine
-	tree  *pki.Tree
-	admin *nodeapi.Client
-	other *nodeapi.Client
-	lower *nodeapi.Client
+	t *testing.T
+	m *node.Machine
+	// key signs grants for cluster.
+	key     ed25519.PrivateKey
+	cluster string
+	admin   *nodeapi.Client
+	other   *nodeapi.Client
+	lower   *nodeapi.Client
 }
 
 func newShellBench(t *testing.T) *shellBench {
@@ -44,7 +47,9 @@ func newShellBench(t *testing.T) *shellBench {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(nodetest.Serve(t, m, func(ctx context.Context, m *node.Machine) error { return ServeOn(ctx, m, l) }))
-	b := &shellBench{t: t, m: m, tree: tree}
+	key, err := shell.NewKey(rand.Reader)
+	require.NoError(t, err)
+	b := &shellBench{t: t, m: m, key: key, cluster: strings.ToLower(c.ID)}
 	for row, to := range map[*nodeapi.Client]**nodeapi.Client{
 		operator(t, c, tree, pki.NodeAdmin): &b.admin, operator(t, c, tree, pki.NodeAdmin): &b.other,
 		operator(t, c, tree, pki.NodeOperator): &b.lower,
@@ -55,11 +60,16 @@ func newShellBench(t *testing.T) *shellBench {
 	return b
 }
 
+// trust gives the image the key that signs grants.
+func (b *shellBench) trust() {
+	file := b.m.Root.At(shell.KeysPath)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(b.t, os.WriteFile(file, []byte(shell.EncodeKey(b.key.Public().(ed25519.PublicKey))+"\n"), 0o644))
+}
+
 // build gives the image a shell, and listens as systemd does.
 func (b *shellBench) build() {
-	units := b.m.Root.At("/etc/systemd/system")
-	require.NoError(b.t, os.MkdirAll(units, 0o755))
-	require.NoError(b.t, os.WriteFile(filepath.Join(units, emergency.Unit), nil, 0o644))
+	b.trust()
 	path := b.m.Root.At(paths.ShellSocket)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -91,13 +101,13 @@ func (b *shellBench) grant(of *nodeapi.Client, change func(*shell.Grant)) []byte
 	name, err := shell.NewID(rand.Reader)
 	require.NoError(b.t, err)
 	g := shell.Grant{
-		Node: "kafka-1", ID: name, Issued: now, Until: now.Add(time.Hour), Minutes: 5,
+		Cluster: b.cluster, Node: "kafka-1", ID: name, Issued: now, Until: now.Add(time.Hour), Minutes: 5,
 		Certificate: nodeapi.Fingerprint(pair.Leaf), Reason: "a test",
 	}
 	if change != nil {
 		change(&g)
 	}
-	data, err := b.tree.SignShell(g)
+	data, err := shell.Sign(g, b.key)
 	require.NoError(b.t, err)
 	return data
 }
@@ -161,12 +171,12 @@ func TestNobodyElseOpensAShellOverTheAPI(t *testing.T) {
 		g.Issued, g.Until = g.Issued.Add(-2*time.Hour), g.Issued.Add(-time.Hour)
 	}), nil)
 	require.ErrorContains(t, err, "it could be used until")
-	_, _, stranger := nodetest.BrokersWithKeys(t, "127.0.0.1")
-	ours := b.tree
-	b.tree = stranger
+	ours := b.key
+	b.key, err = shell.NewKey(rand.Reader)
+	require.NoError(t, err)
 	_, err = b.ask(b.admin, b.grant(b.admin, nil), nil)
-	b.tree = ours
-	require.ErrorContains(t, err, "the grant is not signed by this cluster")
+	b.key = ours
+	require.ErrorContains(t, err, "the grant is not signed by a key of this image")
 	for why, ask := range map[string]func() error{
 		"the grant is malformed": func() error { _, err := b.ask(b.admin, []byte("x"), nil); return err },
 		"is not the name of a terminal": func() error {
@@ -213,9 +223,7 @@ func TestAShellEndsWithItsCertificate(t *testing.T) {
 
 func TestWhereNobodyListensForAShellItIsSaid(t *testing.T) {
 	b := newShellBench(t)
-	units := b.m.Root.At("/etc/systemd/system")
-	require.NoError(t, os.MkdirAll(units, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(units, emergency.Unit), nil, 0o644))
+	b.trust()
 	_, err := b.ask(b.admin, b.grant(b.admin, nil), nil)
 	require.ErrorContains(t, err, "what opens a shell does not run; see the journal of spore-shell.socket")
 }

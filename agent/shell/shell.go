@@ -13,8 +13,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +27,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/shell/kept"
+	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 	"spore/wire/shell"
 )
@@ -46,9 +45,12 @@ const (
 // Unit is the socket of images that have a shell.
 const Unit = "spore-shell.socket"
 
+// maxKeys is that of the file of keys, in bytes.
+const maxKeys = 1 << 10
+
 // Built tells whether the image has a shell.
 func Built(root paths.Root) bool {
-	_, err := os.Lstat(root.At("/etc/systemd/system/" + Unit))
+	_, err := os.Lstat(root.At(shell.KeysPath))
 	return err == nil
 }
 
@@ -174,9 +176,13 @@ func (s *Server) admit(conn net.Conn, in *bufio.Reader) (call Call, g shell.Gran
 	if err != nil {
 		return call, g, nil, err
 	}
-	keys, err := signingKeys(c.SigningKeys)
+	data, err := atomicfile.ReadLimited(s.Machine.Root.At(shell.KeysPath), maxKeys)
 	if err != nil {
-		return call, g, nil, err
+		return call, g, nil, fmt.Errorf("read whose grants are taken: %w", err)
+	}
+	keys, err := shell.ParseKeys(data)
+	if err != nil {
+		return call, g, nil, fmt.Errorf("read whose grants are taken: %w", err)
 	}
 	if g, err = shell.Open(call.Grant, keys); err != nil {
 		return call, g, nil, err
@@ -193,18 +199,6 @@ func (s *Server) admit(conn net.Conn, in *bufio.Reader) (call Call, g shell.Gran
 		return call, g, nil, err
 	}
 	return call, g, unlock, nil
-}
-
-// signingKeys are those that may have signed a grant.
-func signingKeys(texts []string) (out []ed25519.PublicKey, err error) {
-	for _, text := range texts {
-		key, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, errors.New("the cluster part has a malformed signing key; build the image again")
-		}
-		out = append(out, key)
-	}
-	return out, nil
 }
 
 // open records that a session begins, uses the grant up, and runs the shell to its end.

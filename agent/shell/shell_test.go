@@ -20,13 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"spore/agent/bootinfo"
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/shell/kept"
-	"spore/cluster/facts"
-	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 	"spore/wire/shell"
 )
@@ -54,10 +51,9 @@ func newBench(t *testing.T) *bench {
 	m, _ := nodetest.New(t, 2)
 	nodetest.Is(t, m, "node-00000")
 	m.Now = func() time.Time { return begun.Add(time.Minute) }
-	c, err := m.Part.Cluster()
-	require.NoError(t, err)
-	c.SigningKeys = []string{base64.StdEncoding.EncodeToString(signer.Public().(ed25519.PublicKey))}
-	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Root.At(bootinfo.ClusterDir), facts.ClusterFile), c))
+	keys := m.Root.At(shell.KeysPath)
+	require.NoError(t, os.MkdirAll(filepath.Dir(keys), 0o755))
+	require.NoError(t, os.WriteFile(keys, []byte(shell.EncodeKey(signer.Public().(ed25519.PublicKey))+"\n"), 0o644))
 	b := &bench{t: t, m: m}
 	b.s = Server{Machine: m, Send: b.send, Command: func(bool) *exec.Cmd {
 		cmd := exec.Command("/bin/sh")
@@ -254,7 +250,7 @@ func TestAShellOnATerminalHasOne(t *testing.T) {
 
 func TestAGrantThatDoesNotHoldOpensNothingAndIsNotUsedUp(t *testing.T) {
 	for why, make := range map[string]func(b *bench) Call{
-		"not signed by this cluster": func(b *bench) Call { return callWith(signed(t, grant(), stranger)) },
+		"not signed by a key of this image": func(b *bench) Call { return callWith(signed(t, grant(), stranger)) },
 		"or was changed": func(b *bench) Call {
 			return callWith(bytes.Replace(signed(t, grant(), signer), []byte("a test"), []byte("a tast"), 1))
 		},
@@ -290,6 +286,14 @@ func TestAGrantThatDoesNotHoldOpensNothingAndIsNotUsedUp(t *testing.T) {
 		},
 		"no shell without a record of it": func(b *bench) Call {
 			b.noRecord = errors.New("the journal is gone")
+			return callWith(signed(t, grant(), signer))
+		},
+		"there is no key": func(b *bench) Call {
+			require.NoError(b.t, os.WriteFile(b.m.Root.At(shell.KeysPath), nil, 0o644))
+			return callWith(signed(t, grant(), signer))
+		},
+		"read whose grants are taken": func(b *bench) Call {
+			require.NoError(b.t, os.Remove(b.m.Root.At(shell.KeysPath)))
 			return callWith(signed(t, grant(), signer))
 		},
 		"a shell is open on this node already": func(b *bench) Call {
@@ -436,8 +440,8 @@ func TestWhatIsLeftInTheBackgroundIsNotWaitedFor(t *testing.T) {
 func TestAnImageHasAShellOrNone(t *testing.T) {
 	root := paths.Root(t.TempDir())
 	require.False(t, Built(root))
-	require.NoError(t, os.MkdirAll(root.At("/etc/systemd/system"), 0o755))
-	require.NoError(t, os.WriteFile(root.At("/etc/systemd/system/"+Unit), nil, 0o644))
+	require.NoError(t, os.MkdirAll(filepath.Dir(root.At(shell.KeysPath)), 0o755))
+	require.NoError(t, os.WriteFile(root.At(shell.KeysPath), nil, 0o644))
 	require.True(t, Built(root))
 }
 

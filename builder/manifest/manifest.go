@@ -44,8 +44,9 @@ type Manifest struct {
 	// Keep and KeepPaths are those of image.yaml, sorted: what the root has that rules would leave out.
 	Keep      []string `json:"keep,omitempty"`
 	KeepPaths []string `json:"keepPaths,omitempty"`
-	// Shell is true where the root has an emergency shell, which opens by a grant of the operator's key.
-	Shell bool `json:"shell,omitempty"`
+	// ShellKeys are the public halves of the keys whose grants open an emergency shell of root; none where the root has no
+	// shell.
+	ShellKeys []string `json:"shellKeys,omitempty"`
 	// Scripts and Debconf are those of image.yaml, their lists sorted: what was decided in place of maintainer scripts.
 	Scripts  map[string]spec.ScriptDecision `json:"scripts,omitempty"`
 	Debconf  map[string]map[string]string   `json:"debconf,omitempty"`

@@ -141,7 +141,7 @@ func (b *build) rootKey() (store.Key, error) {
 	if err != nil {
 		return store.Key{}, err
 	}
-	in = append(in, "scripts and debconf", string(decided), "shell", strconv.FormatBool(b.shell()))
+	in = append(in, "scripts and debconf", string(decided), "shell", strings.Join(b.shellKeys(), " "))
 	ids, err := b.lockedIDs()
 	if err != nil {
 		return store.Key{}, err
@@ -260,7 +260,7 @@ func (b *build) compose(opened []*packs.Pack, programs map[string]*packs.Content
 		Locked:        b.Accounts,
 		Named:         b.Config.Image.Packages,
 		Units:         source.Units(b.Source),
-		Shell:         b.shell(),
+		ShellKeys:     b.shellKeys(),
 		Overlay:       source.Overlay(b.Source),
 		Files:         b.Config.Overlay.Entries,
 		OwnUnits:      b.Config.Units,
@@ -306,8 +306,13 @@ func (b *build) showScripts(packages int) func(step string) {
 	}
 }
 
-// shell tells whether the image has an emergency shell.
-func (b *build) shell() bool { return b.Config.Image.Shell == spec.ShellGranted }
+// shellKeys are those whose grants open an emergency shell; none where the image has no shell.
+func (b *build) shellKeys() []string {
+	if b.Config.Image.Shell != spec.ShellGranted {
+		return nil
+	}
+	return b.Config.Image.ShellKeys
+}
 
 // describe lists packages and payloads.
 func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
@@ -315,7 +320,7 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 		Format: 1, BuildTime: b.BuildTime, Version: b.Version, Suite: b.Config.Image.Suite, Kernel: b.packages.release,
 		ConfigFormat: services.Format(), Programs: []string{}, Requested: b.packages.requested,
 		Keep: b.kept().Classes, KeepPaths: b.kept().Paths, Scripts: b.decisions(), Debconf: b.Config.Image.Debconf,
-		Shell: b.shell(), Own: needs.OwnFiles(b.Config),
+		ShellKeys: b.shellKeys(), Own: needs.OwnFiles(b.Config),
 	}
 	for _, p := range b.programs {
 		m.Programs = append(m.Programs, p.Name)

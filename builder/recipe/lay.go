@@ -11,6 +11,7 @@ import (
 
 	"spore/builder/tree"
 	"spore/services"
+	emergency "spore/wire/shell"
 )
 
 // Paths of our own in the image.
@@ -57,7 +58,7 @@ var shellUnits = []string{"spore-shell.socket", "spore-shell@.service"}
 func (b *build) absentUnits() map[string]bool {
 	out, ours := map[string]bool{}, services.Ours()
 	for _, unit := range shellUnits {
-		out[unit] = !b.opts.Shell
+		out[unit] = len(b.opts.ShellKeys) == 0
 	}
 	for _, p := range ours.Programs() {
 		if !b.programs[p.Name] {
@@ -147,6 +148,18 @@ func layAgent(b *build) error {
 		return err
 	}
 	return b.link("../bin/spore-agent", MountHelper, "mount -t spore")
+}
+
+// layShellKeys puts the keys whose grants open an emergency shell, where the image has one.
+func layShellKeys(b *build) error {
+	if len(b.opts.ShellKeys) == 0 {
+		return nil
+	}
+	n := &tree.Inode{
+		Type: tree.Regular, Mode: 0o644, Content: tree.Bytes([]byte(strings.Join(b.opts.ShellKeys, "\n") + "\n")),
+		Origin: configuration + "image.yaml",
+	}
+	return b.add(emergency.KeysPath, n, "who may open a shell")
 }
 
 // layPayloads puts the programs that are not Debian packages.

@@ -96,8 +96,9 @@ type Options struct {
 	Roles []RoleFile
 	// Starts are the units that those roles start.
 	Starts []RoleUnit
-	// Shell is true where the image has an emergency shell (image.yaml, shell: granted).
-	Shell bool
+	// ShellKeys are those whose grants open an emergency shell (image.yaml, shell: granted); without any, the image has no
+	// shell.
+	ShellKeys []string
 	// Overlay holds files laid in as they are: the overlay/ directory. May be nil.
 	Overlay fs.FS
 	// Agent is the program spore-agent. May be nil in tests.
@@ -194,6 +195,7 @@ var sporeSteps = []step{
 	{"overlay", layOverlay},
 	{"units", layUnits},
 	{"agent", layAgent},
+	{"shell-keys", layShellKeys},
 	{"payloads", layPayloads},
 	{"own-units", layOwnUnits},
 	{"role-starts", orderRoleStarts},

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/tree"
+	emergency "spore/wire/shell"
 )
 
 func units(files map[string]string) fstest.MapFS {
@@ -206,8 +207,12 @@ func TestAnImageHasAnEmergencyShellWhereItSaysSo(t *testing.T) {
 	for _, path := range []string{localUnits + "/spore-shell.socket", localUnits + "/spore-shell@.service", link} {
 		require.False(t, off.Exists(path), path)
 	}
-	o.Shell = true
+	require.False(t, off.Exists(emergency.KeysPath))
+	o.ShellKeys = []string{"one", "two"}
 	on := compose(t, o, bash).Tree
+	keys, err := on.Lstat(emergency.KeysPath)
+	require.NoError(t, err)
+	require.Equal(t, tree.Bytes([]byte("one\ntwo\n")), keys.Content)
 	for _, path := range []string{localUnits + "/spore-shell.socket", localUnits + "/spore-shell@.service", link} {
 		require.True(t, on.Exists(path), path)
 	}

@@ -38,9 +38,12 @@ type Image struct {
 	// Debconf holds answers that maintainer scripts get in the place of the defaults, by package and question. Secrets are
 	// refused. Whether the image has the package, and the package the question, shows at the build.
 	Debconf map[string]map[string]string `yaml:"debconf,omitempty" json:"debconf,omitempty"`
-	// Shell is off or granted: granted images have an emergency shell of root, which opens by a grant that the key of the
-	// operator's folder signed (spore shell). off when it is left out: then nothing of it is in the image.
+	// Shell is off or granted: granted images have an emergency shell of root, which opens by a grant that a key of
+	// ShellKeys signed (spore shell). off when it is left out: then nothing of it is in the image.
 	Shell string `yaml:"shell,omitempty" json:"shell,omitempty"`
+	// ShellKeys holds the public halves of the keys whose grants open the shell, as spore shell make-key prints them: one,
+	// or two and three while another one replaces it.
+	ShellKeys []string `yaml:"shellKeys,omitempty" json:"shellKeys,omitempty"`
 	// KernelArguments holds further words of the kernel command line.
 	KernelArguments []string `yaml:"kernelArguments,omitempty" json:"kernelArguments,omitempty"`
 	// Slots raises the sizes of the disk layout.

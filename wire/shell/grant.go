@@ -1,5 +1,5 @@
-// Package shell is what is said of an emergency shell on a node (`spore shell`): the grant that the key of the
-// operator's folder signs, the frames of an open session, and what is kept of a session.
+// Package shell is what is said of an emergency shell on a node (`spore shell`): the grant that the operator's
+// offline key signs, the frames of an open session, and what is kept of a session.
 //
 // A grant is a signed line (package signedline), and behind it canonical JSON in one line:
 //
@@ -43,8 +43,8 @@ const idSize = 16
 
 var format = signedline.Format{Magic: "spore-shell", Version: "1"}
 
-// ErrSignature is a grant that the cluster's key did not sign, or that was changed afterwards.
-var ErrSignature = errors.New("the grant is not signed by this cluster, or was changed")
+// ErrSignature is a grant that no key of the image signed, or that was changed afterwards.
+var ErrSignature = errors.New("the grant is not signed by a key of this image, or was changed")
 
 // Grant lets one person open one shell on one node.
 type Grant struct {

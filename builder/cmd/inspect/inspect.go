@@ -259,8 +259,8 @@ func (s *Summary) print(w io.Writer) error {
 	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
 	fmt.Fprintf(t, "pieces\t%s\n", indexed(s.Image.Root))
 	fmt.Fprintf(t, "kernel\t%s\n", s.Manifest.Kernel)
-	if s.Manifest.Shell {
-		fmt.Fprintf(t, "shell\tgranted: whoever has a grant of the operator's key and its certificate is root for an hour\n")
+	for _, key := range s.Manifest.ShellKeys {
+		fmt.Fprintf(t, "shell\tof root, for an hour, by a grant of the key %s\n", key)
 	}
 	if s.Image.ISO != nil {
 		fmt.Fprintf(t, "boots\t%s\n", boots(s.Image.ISO))

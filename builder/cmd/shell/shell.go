@@ -42,7 +42,8 @@ What the shell shows is recorded in the node's journal before you see it; of a s
 lists the sessions of a node, --replay=SESSION shows one as it was shown, at its pace or --fast. A replay is raw: your
 terminal obeys it as it obeyed the shell. --plain shows control characters as text instead. A session stands in spore
 status and spore health until an admin acknowledges it. SESSION may be the beginning of its name.`,
-		Example: `  spore shell sign configs edge-1 --reason 'the state does not mount' -o edge-1.grant
+		Example: `  spore shell make-key shell.key
+  spore shell sign configs edge-1 --key shell.key --reason 'the state does not mount' -o edge-1.grant
   spore shell configs edge-1 --grant edge-1.grant
   spore shell edge-1 --grant edge-1.grant < repair.sh
   spore shell edge-1 --replay
@@ -64,7 +65,7 @@ status and spore health until an admin acknowledges it. SESSION may be the begin
 	f.BoolVar(&o.fast, "fast", false, "with --replay: do not wait between what was shown")
 	f.BoolVar(&o.plain, "plain", false, "with --replay: show control characters as text")
 	f.BoolVar(&o.asJSON, "json", false, "with --replay and --acknowledge: print JSON")
-	cmd.AddCommand(signCommand())
+	cmd.AddCommand(makeKeyCommand(), signCommand())
 	return cmd
 }
 

@@ -3,10 +3,12 @@ package shell
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/exit"
 	keys "spore/builder/cmd/pki"
-	"spore/pki/vault"
+	"spore/pki/seal"
 	"spore/wire/shell"
 )
 
@@ -47,53 +49,90 @@ func run(t *testing.T, c *cobra.Command, args ...string) (out, errs string, err 
 func TestAGrantIsSignedForOneNodeAndOneCertificate(t *testing.T) {
 	configs := folderOf(t)
 	file := configs + ".access"
-	_, _, err := run(t, Command(), "sign", configs, "edge-01", "--reason", "a test", "-o", filepath.Join(t.TempDir(), "grant"))
+	key := filepath.Join(t.TempDir(), "key")
+	printed, _, err := run(t, Command(), "make-key", key, "--plain")
+	require.NoError(t, err)
+	_, _, err = run(t, Command(), "make-key", key, "--plain")
+	require.ErrorContains(t, err, "keys are never overwritten")
+	_, _, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "-o", filepath.Join(t.TempDir(), "grant"))
 	require.ErrorContains(t, err, "make one with `spore access --role admin`", "there is none")
 	_, _, err = run(t, access.Command(), configs, "--role", "admin", "--user", "anna", "--lifetime", "1h")
 	require.NoError(t, err)
 	grant := filepath.Join(t.TempDir(), "grant")
-	out, errs, err := run(t, Command(), "sign", configs, "edge-01", "--reason", "a test", "--minutes", "20", "--for", "8h", "-o", grant)
+	out, errs, err := run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "--minutes", "20", "--for", "8h", "-o", grant)
 	require.NoError(t, err)
-	require.Contains(t, errs, "image.yaml does not say `shell: granted`")
+	require.Contains(t, errs, "image.yaml does not name this key under shellKeys")
 	data, g, err := readGrant(grant)
 	require.NoError(t, err)
 	require.Contains(t, out, "anna may open one shell of 20 minutes on edge-01 until "+g.Until.Format(time.RFC3339)+", session "+g.ID)
 	st, err := os.Stat(grant)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
-	public, err := vault.ReadPublic(configs + ".pki")
+	text := regexp.MustCompile(`(?m)^shellKeys: \["(.*)"\]$`).FindStringSubmatch(printed)
+	require.NotNil(t, text, printed)
+	public, err := shell.ParseKey(text[1])
 	require.NoError(t, err)
-	signing, err := public.SigningKeys()
-	require.NoError(t, err)
-	opened, err := shell.Open(data, signing)
+	opened, err := shell.Open(data, []ed25519.PublicKey{public})
 	require.NoError(t, err)
 	require.Equal(t, g, opened)
 	require.Equal(t, "edge-01", g.Node)
 	require.Equal(t, "a test", g.Reason)
 	require.Equal(t, 8*time.Hour, g.Until.Sub(g.Issued))
-	require.Equal(t, strings.ToLower(public.Cluster), g.Cluster)
+	// An image that names the key: validate takes what was printed, and nothing is noted.
+	image, err := os.OpenFile(filepath.Join(configs, "image.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = image.WriteString(printed)
+	require.NoError(t, err)
+	require.NoError(t, image.Close())
+	_, errs, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "-o", grant)
+	require.NoError(t, err)
+	require.Empty(t, errs)
 
 	for why, args := range map[string][]string{
 		"--reason is missing":             {configs, "edge-01"},
+		"read the key that signs":         {configs, "edge-01", "--reason", "x", "--key", key + ".other"},
+		"it has no private key in PEM":    {configs, "edge-01", "--reason", "x", "--key", file},
 		"edge-99":                         {configs, "edge-99", "--reason", "x"},
 		"a session lasts 1 to 60 minutes": {configs, "edge-01", "--reason", "x", "--minutes", "120"},
 		"it is to be used within 24h0m0s": {configs, "edge-01", "--reason", "x", "--for", "25h"},
 		"the reason is text of":           {configs, "edge-01", "--reason", "two\nlines"},
 		"arg(s)":                          {},
 	} {
-		_, _, err := run(t, Command(), append([]string{"sign", "-o", filepath.Join(t.TempDir(), "grant")}, args...)...)
+		_, _, err := run(t, Command(), append([]string{"sign", "--key", key, "-o", filepath.Join(t.TempDir(), "grant")}, args...)...)
 		require.ErrorContains(t, err, why)
 	}
 	for role, why := range map[string]string{"reader": "it is for the role reader", "operator": "it is for the role operator"} {
 		_, _, err = run(t, access.Command(), configs, "--role", role, "--lifetime", "1h", "-o", file)
 		require.NoError(t, err)
-		_, _, err = run(t, Command(), "sign", configs, "edge-01", "--reason", "x", "-o", grant)
+		_, _, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "x", "-o", grant)
 		require.ErrorContains(t, err, why)
 	}
 
 	// Where a shell is opened, it is for the node that is named.
 	_, _, err = run(t, Command(), configs, "edge-02", "--grant", grant)
 	require.Error(t, err)
+}
+
+func TestAKeyIsKeptBehindAPassphrase(t *testing.T) {
+	dir := t.TempDir()
+	word, other := filepath.Join(dir, "word"), filepath.Join(dir, "other")
+	require.NoError(t, os.WriteFile(word, []byte("five words drawn by dice\n"), 0o600))
+	require.NoError(t, os.WriteFile(other, []byte("five other words\n"), 0o600))
+	file := filepath.Join(dir, "key")
+	_, _, err := run(t, Command(), "make-key", file, "--passphrase-file", word)
+	require.NoError(t, err)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, seal.IsSealed(data))
+	_, err = readKey(file, word)
+	require.NoError(t, err)
+	_, err = readKey(file, other)
+	require.ErrorIs(t, err, seal.ErrPassphrase)
+	require.NoError(t, os.WriteFile(word, []byte("short\n"), 0o600))
+	_, _, err = run(t, Command(), "make-key", file+".2", "--passphrase-file", word)
+	require.ErrorContains(t, err, "take at least 12")
+	_, _, err = run(t, Command(), "make-key", file+".2", "--passphrase-file", word, "--plain")
+	require.Equal(t, exit.Misuse, exit.Code(err))
 }
 
 func TestWhatIsAskedForIsOneThing(t *testing.T) {

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
@@ -15,12 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
-	keys "spore/builder/cmd/pki"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
-	"spore/cluster/spec"
 	"spore/pki/vault"
 	"spore/wire/nodeapi"
 	"spore/wire/shell"
@@ -28,23 +27,23 @@ import (
 
 // signing are the options of `spore shell sign`.
 type signing struct {
-	out, pki, passphraseFile, identity, access, reason string
-	minutes                                            int
-	use                                                time.Duration
+	out, key, passphraseFile, access, reason string
+	minutes                                  int
+	use                                      time.Duration
 }
 
 func signCommand() *cobra.Command {
 	o := signing{minutes: shell.MaxMinutes, use: time.Hour}
 	cmd := &cobra.Command{
-		Use:   "sign [DIR] NODE --reason WHY -o FILE",
+		Use:   "sign [DIR] NODE --key FILE --reason WHY -o FILE",
 		Short: "Sign a grant of one emergency shell on one node",
 		Long: `Sign writes a grant: whoever has it and the certificate that it names may open one shell on this node, once. It
-needs the operator's folder and no network, so that the folder can stay on a machine that has none.
+needs the key that spore shell make-key made, and no network, so that the key can stay on a machine that has none.
 
 The certificate is one of an admin, in a file that spore access wrote; its key is not needed where the grant is signed.
 The reason is shown by spore status until somebody has acknowledged the session.`,
-		Example: "  spore shell sign edge-1 --reason 'the state does not mount' -o edge-1.grant\n" +
-			"  spore shell sign configs edge-1 --access anna.access --reason 'see ticket 4711' --for 8h --minutes 20 -o edge-1.grant",
+		Example: "  spore shell sign edge-1 --key shell.key --reason 'the state does not mount' -o edge-1.grant\n" +
+			"  spore shell sign configs edge-1 --key shell.key --access anna.access --reason 'see ticket 4711' --for 8h --minutes 20 -o edge-1.grant",
 		Args: exit.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, words := folder(args)
@@ -57,9 +56,8 @@ The reason is shown by spore status until somebody has acknowledged the session.
 	f.StringVar(&o.access, "access", "", "file of spore access with the admin's certificate that may use it (default: DIR.access)")
 	f.IntVar(&o.minutes, "minutes", o.minutes, "how long the session may last, at most 60")
 	f.DurationVar(&o.use, "for", o.use, "how long the grant may be used from now on, at most 24h")
-	f.StringVar(&o.pki, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
-	f.StringVar(&o.passphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
-	f.StringVar(&o.identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
+	f.StringVar(&o.key, "key", "", "the key that signs, as spore shell make-key wrote it")
+	f.StringVar(&o.passphraseFile, "passphrase-file", "", "read the key's passphrase from this file instead of the terminal")
 	return cmd
 }
 
@@ -72,8 +70,11 @@ func folder(args []string) (string, []string) {
 }
 
 func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error {
-	if o.reason == "" {
+	switch {
+	case o.reason == "":
 		return exit.Usage(errors.New("--reason is missing; write in one line why a shell is needed"))
+	case o.key == "":
+		return exit.Usage(errors.New("--key is missing; name the file that `spore shell make-key` wrote"))
 	}
 	config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 	if err := report.Under(dir).Err(); err != nil {
@@ -84,9 +85,6 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 		return exit.Usage(err)
 	}
 	clean := filepath.Clean(dir)
-	if o.pki == "" {
-		o.pki = clean + ".pki"
-	}
 	if o.access == "" {
 		o.access = clean + ".access"
 	}
@@ -99,28 +97,24 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 	}
 	now = now.UTC().Truncate(time.Second)
 	g := shell.Grant{
-		Node: node, Issued: now, Until: now.Add(o.use.Truncate(time.Second)), Minutes: o.minutes, Certificate: certificate, Reason: o.reason,
+		Cluster: strings.ToLower(shared.ID), Node: node, Issued: now, Until: now.Add(o.use.Truncate(time.Second)), Minutes: o.minutes, Certificate: certificate, Reason: o.reason,
 	}
 	if g.ID, err = shell.NewID(rand.Reader); err != nil {
 		return err
 	}
-	v, err := keys.Open(o.pki, o.passphraseFile, o.identity)
+	key, err := readKey(o.key, o.passphraseFile)
 	if err != nil {
 		return err
 	}
-	defer v.Close()
-	if !strings.EqualFold(v.Tree.Cluster, shared.ID) {
-		return fmt.Errorf("the keys in %s are of the cluster with the id %s, and the configuration has %s", o.pki, v.Tree.Cluster, shared.ID)
-	}
-	data, err := v.Tree.SignShell(g)
+	data, err := shell.Sign(g, key)
 	if err != nil {
-		return err
+		return fmt.Errorf("sign the grant: %w", err)
 	}
 	if err := vault.WriteFile(o.out, data); err != nil {
 		return err
 	}
-	if config.Image.Shell != spec.ShellGranted {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: image.yaml does not say `shell: granted`: a node with this image has no shell\n")
+	if public := shell.EncodeKey(key.Public().(ed25519.PublicKey)); !slices.Contains(config.Image.ShellKeys, public) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: image.yaml does not name this key under shellKeys: a node with that image refuses the grant\n")
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s may open one shell of %d minutes on %s until %s, session %s\n",
 		o.out, person, g.Minutes, node, g.Until.Format(time.RFC3339), g.ID)
