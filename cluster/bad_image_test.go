@@ -34,7 +34,7 @@ var badImage = []badInput{
 		"a shell for everybody",
 		[]edit{{"image.yaml", "shell: off", "shell: on"}},
 		[]string{
-			`image.yaml:43:8: error: the shell "on" is unknown; write off or granted`,
+			`image.yaml:43:8: error: the shell "on" is unknown; did you mean "off"?`,
 		},
 	},
 	{
@@ -56,7 +56,7 @@ var badImage = []badInput{
 		[]edit{{"image.yaml", "shell: off", "shell: granted\nshellKeys: [x, 6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=, 6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=]"}},
 		[]string{
 			"image.yaml:44:13: error: \"x\" is not a key that signs grants; `spore shell make-key` prints one",
-			`image.yaml:44:62: error: the key "6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=" is there twice; remove one`,
+			`image.yaml:44:62: error: the key "6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=" exists already, at image.yaml:44; remove one`,
 		},
 	},
 	{
