@@ -49,10 +49,11 @@ type signedImage struct {
 	disk, uki, keys string
 }
 
-// addition is what a signed image has besides the suite's configuration: lines of cluster.yaml, words for the kernel,
-// images that its machines start no more, and formats besides disk and uki.
+// addition is what a signed image has besides the suite's configuration: lines of cluster.yaml and of image.yaml, words
+// for the kernel, images that its machines start no more, and formats besides disk and uki.
 type addition struct {
 	lines   string
+	image   string
 	words   []string
 	revoked []string
 	formats string
@@ -73,6 +74,7 @@ func buildSigned(t *testing.T, more addition) signedImage {
 		require.NoError(t, f.Close())
 	}
 	add("cluster.yaml", more.lines)
+	add("image.yaml", more.image)
 	if words := append(more.words, suite.accel.KernelArguments...); len(words) > 0 {
 		add("image.yaml", fmt.Sprintf("kernelArguments: [%s]\n", strings.Join(words, ", ")))
 	}
@@ -136,7 +138,7 @@ func requireRefusal(t *testing.T, g *guest, pattern string) {
 
 func TestSecureBoot(t *testing.T) {
 	inTurn(t)
-	image := buildSigned(t, addition{formats: ",netboot"})
+	image := buildSigned(t, addition{formats: ",netboot", image: shellLines()})
 	f, err := os.Open(image.uki)
 	require.NoError(t, err)
 	predicted, err := pcr.Predict(f)
@@ -170,6 +172,7 @@ func TestSecureBoot(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, pcr.Check(list, predicted, public))
 	})
+	t.Run("its glass is broken by a grant", func(t *testing.T) { breaksItsGlass(t, g) })
 	t.Run("its operator works on it", func(t *testing.T) { worksForItsOperator(t, g) })
 	t.Run("an update by another key is refused, and nothing of it is written", func(t *testing.T) {
 		refusesAnotherKey(t, g, buildSigned(t, addition{}))
