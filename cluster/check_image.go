@@ -74,11 +74,14 @@ func (k *checker) checkShell(src *source, m *spec.Image) {
 	}
 	switch {
 	case m.Shell == spec.ShellGranted && len(m.ShellKeys) == 0:
-		k.Errorf(check.In(src, "shell"), "no key could sign a grant of the shell; make one with `spore shell make-key FILE` and write what it prints under shellKeys")
+		k.Errorf(check.In(src, "shell"), "no key could sign a grant of the shell; make one with "+
+			"`spore shell make-key FILE` and write what it prints under shellKeys")
 	case m.Shell != spec.ShellGranted && len(m.ShellKeys) > 0:
-		k.Errorf(check.In(src, "shellKeys"), "the image has no shell that these keys could open; write shell: granted, or remove shellKeys")
+		k.Errorf(check.In(src, "shellKeys"),
+			"the image has no shell that these keys could open; write shell: granted, or remove shellKeys")
 	case len(m.ShellKeys) > shell.MaxKeys:
-		k.Errorf(check.In(src, "shellKeys"), "there are %d keys, and at most %d are taken; remove those that are replaced", len(m.ShellKeys), shell.MaxKeys)
+		k.Errorf(check.In(src, "shellKeys"),
+			"there are %d keys, and at most %d are taken; remove those that are replaced", len(m.ShellKeys), shell.MaxKeys)
 	}
 	seen := k.Unique()
 	for i, text := range m.ShellKeys {

@@ -60,7 +60,8 @@ func openShell(w http.ResponseWriter, r *http.Request, caller nodeapi.Caller, m 
 		status := http.StatusForbidden
 		if errors.As(err, new(*net.OpError)) {
 			m.Say(err.Error())
-			status, err = http.StatusServiceUnavailable, errors.New("what opens a shell does not run; see the journal of "+emergency.Unit)
+			status = http.StatusServiceUnavailable
+			err = errors.New("what opens a shell does not run; see the journal of " + emergency.Unit)
 		}
 		http.Error(w, err.Error(), status)
 		return
@@ -82,7 +83,8 @@ func shellCall(r *http.Request, caller nodeapi.Caller) (emergency.Call, shell.Gr
 	call := emergency.Call{
 		Caller: caller.Name, Serial: caller.Serial, Fingerprint: caller.Fingerprint, Roles: caller.Roles, From: r.RemoteAddr,
 	}
-	if !strings.EqualFold(r.Header.Get("Upgrade"), shell.Protocol) || !strings.EqualFold(r.Header.Get("Connection"), "Upgrade") {
+	upgrade := strings.EqualFold(r.Header.Get("Connection"), "Upgrade")
+	if !upgrade || !strings.EqualFold(r.Header.Get("Upgrade"), shell.Protocol) {
 		return call, shell.Grant{}, fmt.Errorf("a shell is asked for by an upgrade to %s; use `spore shell`", shell.Protocol)
 	}
 	var err error
@@ -165,8 +167,8 @@ func join(w http.ResponseWriter, r *http.Request, root net.Conn, from *bufio.Rea
 	if err := conn.SetDeadline(time.Now().Add(shell.Silence)); err != nil {
 		return lost, nil
 	}
-	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+shell.Protocol+"\r\n\r\n")
-	if err != nil {
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + shell.Protocol + "\r\n\r\n"
+	if _, err := io.WriteString(conn, switching); err != nil {
 		return lost, nil
 	}
 	go func() {

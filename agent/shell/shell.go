@@ -204,14 +204,15 @@ func (s *Server) admit(conn net.Conn, in *bufio.Reader) (call Call, g shell.Gran
 // open records that a session begins, uses the grant up, and runs the shell to its end.
 func (s *Server) open(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, call Call, g shell.Grant) error {
 	now := s.Machine.Now().UTC().Truncate(time.Second)
-	kept := kept.In(s.Machine.Root)
+	book := kept.In(s.Machine.Root)
 	r := &recorder{send: s.Send, session: g.ID, began: time.Now()}
 	who := fmt.Sprintf("%q (certificate %s) at %s", call.Caller, call.Serial, call.From)
-	err := r.record(shell.StreamBegin, nil, fmt.Sprintf("shell %s begins: %s, for at most %d minutes, because: %s", g.ID, who, g.Minutes, g.Reason))
+	err := r.record(shell.StreamBegin, nil,
+		fmt.Sprintf("shell %s begins: %s, for at most %d minutes, because: %s", g.ID, who, g.Minutes, g.Reason))
 	if err == nil {
-		err = kept.Begin(shell.Session{
-			ID: g.ID, User: clip(call.Caller), Serial: clip(call.Serial), From: clip(call.From), Reason: g.Reason, Minutes: g.Minutes,
-			Until: g.Until, Begun: now,
+		err = book.Begin(shell.Session{
+			ID: g.ID, User: clip(call.Caller), Serial: clip(call.Serial), From: clip(call.From),
+			Reason: g.Reason, Minutes: g.Minutes, Until: g.Until, Begun: now,
 		}, now)
 	}
 	if err != nil {
@@ -226,8 +227,9 @@ func (s *Server) open(ctx context.Context, conn *net.UnixConn, in *bufio.Reader,
 	} else {
 		err = s.last(conn, outcome)
 	}
-	ended := r.record(shell.StreamEnd, nil, fmt.Sprintf("shell %s of %s ended: %s; it has shown %d bytes", g.ID, who, outcome, r.total()))
-	noted := kept.Change(g.ID, func(k *shell.Session) error {
+	ended := r.record(shell.StreamEnd, nil,
+		fmt.Sprintf("shell %s of %s ended: %s; it has shown %d bytes", g.ID, who, outcome, r.total()))
+	noted := book.Change(g.ID, func(k *shell.Session) error {
 		k.Ended, k.Result, k.Shown = s.Machine.Now().UTC().Truncate(time.Second), outcome.String(), r.total()
 		return nil
 	})

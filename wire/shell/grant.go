@@ -181,8 +181,8 @@ type Here struct {
 	Certificate string
 }
 
-// For says why a grant that was opened does not hold here. A clock that is behind does not refuse it: a node whose clock
-// is wrong is one that may need a shell. The grant is used once in any case.
+// For says why a grant that was opened does not hold here. A clock that is behind does not refuse it: a node whose
+// clock is wrong is one that may need a shell. The grant is used once in any case.
 func (g Grant) For(h Here) error {
 	switch {
 	case !strings.EqualFold(g.Cluster, h.Cluster):

@@ -56,9 +56,9 @@ type Record struct {
 	Data []byte `json:"data"`
 }
 
-// Fields of the journal (systemd.journal-fields(7)) in which a session is recorded: the session, the number of the record
-// in it from 0 on, the milliseconds since the beginning, what it is, and the data in base64. A record of the beginning
-// or of the end has no data.
+// Fields of the journal (systemd.journal-fields(7)) in which a session is recorded: the session, the number of the
+// record in it from 0 on, the milliseconds since the beginning, what it is, and the data in base64. A record of the
+// beginning or of the end has no data.
 const (
 	SessionField = "SPORE_SHELL_SESSION"
 	NumberField  = "SPORE_SHELL_NUMBER"

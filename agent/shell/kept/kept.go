@@ -177,8 +177,8 @@ func (b Book) read(id string) (shell.Session, error) {
 // cutOff is how a session ended that nobody has written an end of.
 const cutOff = "cut off: the node stopped, or the session was killed"
 
-// Sessions are all that are kept, the oldest first. A file that cannot be read is one of a session of which nothing else
-// is known: it was there.
+// Sessions are all that are kept, the oldest first. A file that cannot be read is one of a session of which nothing
+// else is known: it was there.
 func (b Book) Sessions() ([]shell.Session, error) {
 	entries, err := os.ReadDir(b.root.At(paths.Shells))
 	if errors.Is(err, fs.ErrNotExist) {

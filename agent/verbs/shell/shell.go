@@ -22,6 +22,8 @@ import (
 const (
 	maxEntry = 64 << 10
 	maxPart  = 128 << 10
+	// maxNumber is beyond all numbers of records: each has a byte at least, and a session has a bound.
+	maxNumber = 1 << 30
 )
 
 // Shell looks after sessions. Run runs programs.
@@ -131,7 +133,7 @@ func (p *replay) take(line []byte) error {
 	number, err := strconv.ParseInt(e.Number, 10, 64)
 	at, failed := strconv.ParseInt(e.At, 10, 64)
 	data, broken := base64.StdEncoding.DecodeString(e.Data)
-	if err := errors.Join(err, failed, broken); err != nil || number < p.next {
+	if err := errors.Join(err, failed, broken); err != nil || number < p.next || number > maxNumber {
 		return errors.Join(errors.New("a record is malformed"), err)
 	}
 	p.lost += number - p.next

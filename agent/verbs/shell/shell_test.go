@@ -14,6 +14,7 @@ import (
 
 	"spore/agent/nodetest"
 	"spore/agent/shell/kept"
+	"spore/agent/verbs"
 	"spore/agent/verbs/verbstest"
 	"spore/wire/nodeapi"
 	"spore/wire/shell"
@@ -40,17 +41,21 @@ func TestASessionIsListedAndAcknowledgedOnce(t *testing.T) {
 		require.Error(t, verbstest.Call(t, m, "shell-acknowledge", o, s.Acknowledge).Err, bad)
 	}
 
-	one := shell.Session{ID: id, User: "bert", Reason: "a test", Begun: begun, Ended: begun.Add(time.Minute), Result: "exit status 0"}
+	one := shell.Session{
+		ID: id, User: "bert", Reason: "a test", Begun: begun, Ended: begun.Add(time.Minute), Result: "exit status 0",
+	}
 	require.NoError(t, kept.In(m.Root).Begin(one, begun))
 	dry := about
 	dry.DryRun = true
 	a = verbstest.Call(t, m, "shell-acknowledge", dry, s.Acknowledge)
 	require.NoError(t, a.Err)
-	require.Equal(t, "would acknowledge: a shell was open on 2026-11-26T08:00:00Z by bert (a test), not acknowledged: "+id, a.Done)
+	would := "would acknowledge: a shell was open on 2026-11-26T08:00:00Z by bert (a test), not acknowledged: " + id
+	require.Equal(t, would, a.Done)
 	a = verbstest.Call(t, m, "shell-acknowledge", about, s.Acknowledge)
 	require.NoError(t, a.Err)
 	require.Equal(t, "a shell was open on 2026-11-26T08:00:00Z by bert (a test), acknowledged by anna", a.Done)
-	require.ErrorContains(t, verbstest.Call(t, m, "shell-acknowledge", about, s.Acknowledge).Err, "was acknowledged by anna")
+	again := verbstest.Call(t, m, "shell-acknowledge", about, s.Acknowledge)
+	require.ErrorContains(t, again.Err, "was acknowledged by anna")
 
 	a = verbstest.Call(t, m, "shell-sessions", nodeapi.Order{}, s.List)
 	require.NoError(t, a.Err)
@@ -61,7 +66,7 @@ func TestASessionIsListedAndAcknowledgedOnce(t *testing.T) {
 
 // line is a record as journalctl prints it.
 func line(number int, stream, data string) string {
-	return fmt.Sprintf(`{"SPORE_SHELL_NUMBER":"%d","SPORE_SHELL_AT":"%d","SPORE_SHELL_STREAM":%q,"SPORE_SHELL_DATA":%q,"__CURSOR":"x"}`+"\n",
+	return fmt.Sprintf(`{"SPORE_SHELL_NUMBER":"%d","SPORE_SHELL_AT":"%d","SPORE_SHELL_STREAM":%q,"SPORE_SHELL_DATA":%q}`+"\n",
 		number, number*100, stream, base64.StdEncoding.EncodeToString([]byte(data)))
 }
 
@@ -76,15 +81,22 @@ func TestAReplayIsWhatTheJournalHas(t *testing.T) {
 		journal, done, err string
 		records            int
 	}{
-		"a session":           {whole, "2 records", "", 2},
-		"parts":               {many + line(41, "end", ""), "40 records", "", 40},
-		"one that goes on":    {strings.TrimSuffix(whole, line(3, "end", "")), "2 records; it does not have the end of the session", "", 2},
-		"one with a hole":     {line(0, "begin", "") + line(4, "output", "x") + line(5, "end", ""), "1 records; the journal does not have 3 others", "", 1},
-		"nothing":             {"", "0 records; it does not have the end of the session", "", 0},
-		"no JSON":             {"x\n", "", "a record is malformed", 0},
-		"no number":           {`{"SPORE_SHELL_AT":"1"}` + "\n", "", "a record is malformed", 0},
-		"a number twice":      {line(0, "begin", "") + line(0, "output", "x"), "", "a record is malformed", 0},
-		"a field as numbers":  {`{"SPORE_SHELL_NUMBER":"0","SPORE_SHELL_AT":"0","SPORE_SHELL_DATA":[1,2]}` + "\n", "", "malformed", 0},
+		"a session": {whole, "2 records", "", 2},
+		"parts":     {many + line(41, "end", ""), "40 records", "", 40},
+		"one that goes on": {
+			strings.TrimSuffix(whole, line(3, "end", "")), "2 records; it does not have the end of the session", "", 2,
+		},
+		"one with a hole": {
+			line(0, "begin", "") + line(4, "output", "x") + line(5, "end", ""),
+			"1 records; the journal does not have 3 others", "", 1,
+		},
+		"nothing":        {"", "0 records; it does not have the end of the session", "", 0},
+		"no JSON":        {"x\n", "", "a record is malformed", 0},
+		"no number":      {`{"SPORE_SHELL_AT":"1"}` + "\n", "", "a record is malformed", 0},
+		"a number twice": {line(0, "begin", "") + line(0, "output", "x"), "", "a record is malformed", 0},
+		"a field as numbers": {
+			`{"SPORE_SHELL_NUMBER":"0","SPORE_SHELL_AT":"0","SPORE_SHELL_DATA":[1,2]}` + "\n", "", "malformed", 0,
+		},
 		"an entry of 100 KiB": {line(0, "output", strings.Repeat("x", 100<<10)), "", "token too long", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,5 +134,26 @@ func TestAJournalThatCannotBeReadIsSaid(t *testing.T) {
 	nodetest.Is(t, m, "node-00000")
 	require.NoError(t, kept.In(m.Root).Begin(shell.Session{ID: id}, begun))
 	p := &verbstest.Programs{Answer: map[string]string{"journalctl": "exit 1"}}
-	require.ErrorContains(t, verbstest.Call(t, m, "shell-replay", about, Shell{p.Run}.Replay).Err, "read the journal: exit status 1")
+	a := verbstest.Call(t, m, "shell-replay", about, Shell{p.Run}.Replay)
+	require.ErrorContains(t, a.Err, "read the journal: exit status 1")
+}
+
+func FuzzReplay(f *testing.F) {
+	f.Add(line(0, "begin", "") + line(1, "output", "x") + line(2, "end", ""))
+	f.Add(line(7, "input", "x") + "{}\n")
+	f.Add(`{"SPORE_SHELL_NUMBER":"-1","SPORE_SHELL_AT":"x"}` + "\n")
+	f.Fuzz(func(t *testing.T, journal string) {
+		var out strings.Builder
+		p := replay{r: verbs.For(nil, nil, nil, nodeapi.Order{}, &out)}
+		if err := p.read(strings.NewReader(journal)); err == nil && p.lost < 0 {
+			t.Fatal("less than nothing was lost")
+		}
+		_, err := nodeapi.ReadEvents(strings.NewReader(out.String()+"{\"done\":\"x\"}\n"), func(e nodeapi.Event) error {
+			var some []shell.Record
+			return json.Unmarshal(e.Result, &some)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -23,8 +23,8 @@ func makeKeyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "make-key FILE",
 		Short: "Make the key that signs grants of emergency shells",
-		Long: `Make-key makes an Ed25519 key that signs grants of emergency shells and nothing else, and prints what image.yaml says
-for the nodes to trust it. The file is encrypted with a passphrase, unless you say --plain.
+		Long: `Make-key makes an Ed25519 key that signs grants of emergency shells and nothing else, and prints what image.yaml
+says for the nodes to trust it. The file is encrypted with a passphrase, unless you say --plain.
 
 Keep the file away from the machine from which you look after the cluster: neither spore push nor any other command
 needs it. Whoever has the key and an admin's certificate is root on each node for an hour.`,
@@ -37,8 +37,9 @@ needs it. Whoever has the key and an admin's certificate is root on each node fo
 			return makeKey(cmd, args[0], passphraseFile, plain)
 		},
 	}
-	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "read the passphrase from this file instead of the terminal")
-	cmd.Flags().BoolVar(&plain, "plain", false, "do not encrypt the file")
+	f := cmd.Flags()
+	f.StringVar(&passphraseFile, "passphrase-file", "", "read the passphrase from this file instead of the terminal")
+	f.BoolVar(&plain, "plain", false, "do not encrypt the file")
 	return cmd
 }
 
@@ -69,7 +70,8 @@ func makeKey(cmd *cobra.Command, file, passphraseFile string, plain bool) error 
 	if err := vault.WriteFile(file, data); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "shell: granted\nshellKeys: [%q]\n", shell.EncodeKey(key.Public().(ed25519.PublicKey)))
+	public := shell.EncodeKey(key.Public().(ed25519.PublicKey))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "shell: granted\nshellKeys: [%q]\n", public)
 	return err
 }
 

@@ -33,10 +33,10 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell [DIR] NODE --grant FILE",
 		Short: "Open an emergency shell on a node by a signed grant, or replay one",
-		Long: `Shell opens a shell of root on one node, where the image has one (image.yaml, shell: granted): by a grant that spore
-shell sign wrote, with the admin's certificate that the grant names. A grant opens one session. It ends with the shell,
-with its time, and with the connection, and takes with it what it has started; spore shell exits with the exit status of
-the shell. When the standard input is not a terminal, the shell reads it as a script.
+		Long: `Shell opens a shell of root on one node, where the image has one (image.yaml, shell: granted), by a grant that
+spore shell sign wrote, with the admin's certificate that the grant names. A grant opens one session. It ends with the
+shell, with its time, and with the connection, and takes with it what it has started; spore shell exits with the exit
+status of the shell. When the standard input is not a terminal, the shell reads it as a script.
 
 What the shell shows is recorded in the node's journal before you see it; of a script, also what it reads. --replay
 lists the sessions of a node, --replay=SESSION shows one as it was shown, at its pace or --fast. A replay is raw: your

@@ -54,17 +54,19 @@ func TestAGrantIsSignedForOneNodeAndOneCertificate(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = run(t, Command(), "make-key", key, "--plain")
 	require.ErrorContains(t, err, "keys are never overwritten")
-	_, _, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "-o", filepath.Join(t.TempDir(), "grant"))
+	grant := filepath.Join(t.TempDir(), "grant")
+	_, _, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "-o", grant)
 	require.ErrorContains(t, err, "make one with `spore access --role admin`", "there is none")
 	_, _, err = run(t, access.Command(), configs, "--role", "admin", "--user", "anna", "--lifetime", "1h")
 	require.NoError(t, err)
-	grant := filepath.Join(t.TempDir(), "grant")
-	out, errs, err := run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "--minutes", "20", "--for", "8h", "-o", grant)
+	out, errs, err := run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "a test", "--minutes", "20",
+		"--for", "8h", "-o", grant)
 	require.NoError(t, err)
 	require.Contains(t, errs, "image.yaml does not name this key under shellKeys")
 	data, g, err := readGrant(grant)
 	require.NoError(t, err)
-	require.Contains(t, out, "anna may open one shell of 20 minutes on edge-01 until "+g.Until.Format(time.RFC3339)+", session "+g.ID)
+	until := g.Until.Format(time.RFC3339)
+	require.Contains(t, out, "anna may open one shell of 20 minutes on edge-01 until "+until+", session "+g.ID)
 	st, err := os.Stat(grant)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode().Perm())
@@ -98,10 +100,12 @@ func TestAGrantIsSignedForOneNodeAndOneCertificate(t *testing.T) {
 		"the reason is text of":           {configs, "edge-01", "--reason", "two\nlines"},
 		"arg(s)":                          {},
 	} {
-		_, _, err := run(t, Command(), append([]string{"sign", "--key", key, "-o", filepath.Join(t.TempDir(), "grant")}, args...)...)
+		all := append([]string{"sign", "--key", key, "-o", filepath.Join(t.TempDir(), "grant")}, args...)
+		_, _, err := run(t, Command(), all...)
 		require.ErrorContains(t, err, why)
 	}
-	for role, why := range map[string]string{"reader": "it is for the role reader", "operator": "it is for the role operator"} {
+	for _, role := range []string{"reader", "operator"} {
+		why := "it is for the role " + role
 		_, _, err = run(t, access.Command(), configs, "--role", role, "--lifetime", "1h", "-o", file)
 		require.NoError(t, err)
 		_, _, err = run(t, Command(), "sign", configs, "edge-01", "--key", key, "--reason", "x", "-o", grant)
@@ -137,8 +141,8 @@ func TestAKeyIsKeptBehindAPassphrase(t *testing.T) {
 
 func TestWhatIsAskedForIsOneThing(t *testing.T) {
 	for _, args := range [][]string{
-		{"edge-01"}, {"edge-01", "--grant", "x", "--replay"}, {"edge-01", "--acknowledge", "x", "--replay=y"}, {"edge-01", "--grant", "x", "--fast"},
-		{"edge-01", "--grant", "x", "--json"}, {"edge-01", "--acknowledge", "x", "--plain"}, {},
+		{"edge-01"}, {"edge-01", "--grant", "x", "--replay"}, {"edge-01", "--acknowledge", "x", "--replay=y"},
+		{"edge-01", "--grant", "x", "--fast"}, {"edge-01", "--grant", "x", "--json"}, {"edge-01", "--acknowledge", "x", "--plain"}, {},
 	} {
 		_, _, err := run(t, Command(), args...)
 		require.Equal(t, exit.Misuse, exit.Code(err), "%v: %v", args, err)
@@ -169,7 +173,8 @@ func TestASessionIsFoundByTheBeginningOfItsName(t *testing.T) {
 
 func TestAReplayIsRawAndAPlainOneIsNot(t *testing.T) {
 	records := []shell.Record{
-		{At: 0, Input: true, Data: []byte("id\n")}, {At: 20, Data: []byte("a\x1b[2Jb\r\nhalf ")}, {At: 90, Data: []byte("a line")},
+		{At: 0, Input: true, Data: []byte("id\n")}, {At: 20, Data: []byte("a\x1b[2Jb\r\nhalf ")},
+		{At: 90, Data: []byte("a line")},
 	}
 	var out bytes.Buffer
 	began := time.Now()
@@ -192,8 +197,8 @@ func TestSessionsAreListedWithoutWhatATerminalObeys(t *testing.T) {
 	begun := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
 	require.NoError(t, table(&out, []shell.Session{
-		{ID: "0a", Begun: begun, Ended: begun.Add(90 * time.Second), User: "anna", From: "10.0.0.9:1", Reason: "a\x1b[2Jb", Result: "exit status 0",
-			Acknowledged: begun, AcknowledgedBy: "bert"},
+		{ID: "0a", Begun: begun, Ended: begun.Add(90 * time.Second), User: "anna", From: "10.0.0.9:1", Reason: "a\x1b[2Jb",
+			Result: "exit status 0", Acknowledged: begun, AcknowledgedBy: "bert"},
 		{ID: "0b", Begun: begun, User: "anna", Reason: "x"},
 	}))
 	require.Contains(t, out.String(), "1m30s")
@@ -227,8 +232,10 @@ func TestASessionShowsWhatTheNodeSendsAndEndsAsItSays(t *testing.T) {
 		outcome shell.Outcome
 		err     string
 	}{
-		"to its end":           {frames("oaox", "a", "", "b", `{"status":3}`), "ab", shell.Outcome{Status: 3}, ""},
-		"until its time":       {frames("x", `{"status":129,"why":"its time was over"}`), "", shell.Outcome{Status: 129, Why: "its time was over"}, ""},
+		"to its end": {frames("oaox", "a", "", "b", `{"status":3}`), "ab", shell.Outcome{Status: 3}, ""},
+		"until its time": {
+			frames("x", `{"status":129,"why":"its time was over"}`), "", shell.Outcome{Status: 129, Why: "its time was over"}, "",
+		},
 		"until it is cut":      {frames("o", "a"), "a", shell.Outcome{}, "the connection was lost"},
 		"a frame of the other": {frames("i", "a"), "", shell.Outcome{}, "malformed"},
 		"an end that is none":  {frames("x", "x"), "", shell.Outcome{}, "malformed"},

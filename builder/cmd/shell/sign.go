@@ -42,8 +42,8 @@ needs the key that spore shell make-key made, and no network, so that the key ca
 
 The certificate is one of an admin, in a file that spore access wrote; its key is not needed where the grant is signed.
 The reason is shown by spore status until somebody has acknowledged the session.`,
-		Example: "  spore shell sign edge-1 --key shell.key --reason 'the state does not mount' -o edge-1.grant\n" +
-			"  spore shell sign configs edge-1 --key shell.key --access anna.access --reason 'see ticket 4711' --for 8h --minutes 20 -o edge-1.grant",
+		Example: `  spore shell sign edge-1 --key shell.key --reason 'the state does not mount' -o edge-1.grant
+  spore shell sign configs edge-1 --key shell.key --access anna.access --reason 'ticket 4711' --for 8h --minutes 20`,
 		Args: exit.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, words := folder(args)
@@ -53,11 +53,11 @@ The reason is shown by spore status until somebody has acknowledged the session.
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "file to write (default: NODE.grant)")
 	f.StringVar(&o.reason, "reason", "", "why it is needed, in one line")
-	f.StringVar(&o.access, "access", "", "file of spore access with the admin's certificate that may use it (default: DIR.access)")
+	f.StringVar(&o.access, "access", "", "file of spore access whose certificate may use it (default: DIR.access)")
 	f.IntVar(&o.minutes, "minutes", o.minutes, "how long the session may last, at most 60")
 	f.DurationVar(&o.use, "for", o.use, "how long the grant may be used from now on, at most 24h")
 	f.StringVar(&o.key, "key", "", "the key that signs, as spore shell make-key wrote it")
-	f.StringVar(&o.passphraseFile, "passphrase-file", "", "read the key's passphrase from this file instead of the terminal")
+	f.StringVar(&o.passphraseFile, "passphrase-file", "", "read the key's passphrase from this file")
 	return cmd
 }
 
@@ -97,7 +97,8 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 	}
 	now = now.UTC().Truncate(time.Second)
 	g := shell.Grant{
-		Cluster: strings.ToLower(shared.ID), Node: node, Issued: now, Until: now.Add(o.use.Truncate(time.Second)), Minutes: o.minutes, Certificate: certificate, Reason: o.reason,
+		Cluster: strings.ToLower(shared.ID), Node: node, Issued: now, Until: now.Add(o.use.Truncate(time.Second)),
+		Minutes: o.minutes, Certificate: certificate, Reason: o.reason,
 	}
 	if g.ID, err = shell.NewID(rand.Reader); err != nil {
 		return err
@@ -114,7 +115,8 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 		return err
 	}
 	if public := shell.EncodeKey(key.Public().(ed25519.PublicKey)); !slices.Contains(config.Image.ShellKeys, public) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: image.yaml does not name this key under shellKeys: a node with that image refuses the grant\n")
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"note: image.yaml does not name this key under shellKeys: a node with that image refuses the grant")
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s may open one shell of %d minutes on %s until %s, session %s\n",
 		o.out, person, g.Minutes, node, g.Until.Format(time.RFC3339), g.ID)
@@ -125,7 +127,8 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 func certificateOf(file string, c *facts.Cluster, node string, now time.Time) (fingerprint, person string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", "", fmt.Errorf("read whose certificate may use the grant: %w; make one with `spore access --role admin`", err)
+		return "", "", fmt.Errorf("read whose certificate may use the grant: %w; make one with "+
+			"`spore access --role admin`", err)
 	}
 	a, err := reach.ParseAccess(data)
 	switch {
