@@ -140,7 +140,11 @@ func (m *Machine) run(s scratch) error {
 		return err
 	}
 	m.started = time.Now()
-	if err := m.cmd.Start(); err != nil {
+	begin := m.cmd.Start
+	if m.Config.Accel.Emulates() {
+		begin = func() error { return startWithSmallPages(m.cmd) }
+	}
+	if err := begin(); err != nil {
 		raw.Close()
 		return fmt.Errorf("%w; run make deps", err)
 	}

@@ -454,5 +454,6 @@ func TestDisksOfEveryKindAreMade(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, readOnly, "the disc and the firmware")
+	require.NotEqual(t, "1", largePages(t, m.PID()), "it is emulated")
 	require.NoError(t, m.Quit())
 }
