@@ -51,7 +51,7 @@ func pushRows() []faultRow {
 		unit(faults.Update, "power cut at each write and each flush while a new boot loader is tried or put in its place", faults.Whole, "./agent/bootloader", "^TestAPowerCutAtAnyWriteLeavesAMachineThatStarts$"),
 		unit(faults.Update, "power cut at each write that replaces the boot loader on the ESP", faults.FileWhole, "./storage/fat", "^TestAfterAPowerCutAReplacedFileHasOneContentWhole$"),
 		unit(faults.Update, "the disk does not keep the new boot loader", faults.Before, "./agent/bootloader", "^TestADiskThatDoesNotTakeTheNewLoaderKeepsTheOldOne$"),
-		ownTest(faults.Update, "the new boot loader ends at once", faults.Before, "TestABootLoaderIsRenewedAndABadOneIsNotTaken", TestABootLoaderIsRenewedAndABadOneIsNotTaken),
+		ownTest(faults.Update, "the new boot loader ends at once", faults.Before, "TestANodeTakesAnUpdateByItself", TestANodeTakesAnUpdateByItself),
 		{Doing: faults.Push, Happens: "the line breaks in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: lineBreaks(false)},
 		{Doing: faults.Push, Happens: "the operator's cable is pulled out in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: lineBreaks(true)},
 		{Doing: faults.Push, Happens: "the operator's program is killed in the middle", Want: faults.Before, CPU: aPush, Shares: running, Run: operatorKilled},

@@ -54,6 +54,9 @@ func start(t *testing.T, c vm.Config, release func()) *guest {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
+	if c.Firmware == vm.UEFI && c.Vars == "" {
+		c.Vars = suite.vars
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m, err := vm.Start(ctx, c)

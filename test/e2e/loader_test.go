@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,20 +55,23 @@ func fileOnESP(t *testing.T, e *fat.Editor, name string) []byte {
 	return data
 }
 
-// imageWithLoader is the suite's image with another boot loader.
-func imageWithLoader(t *testing.T, loader []byte) string {
+// setLoader gives an image another boot loader, and returns the one that it had.
+func setLoader(t *testing.T, image string, make func(old []byte) []byte) (old []byte) {
 	t.Helper()
-	image := filepath.Join(t.TempDir(), "spore.img")
-	info, err := os.Stat(suite.image)
-	require.NoError(t, err)
-	require.NoError(t, vm.Copy(suite.image, image, info.Size()))
 	withESP(t, image, func(e *fat.Editor) {
+		old = fileOnESP(t, e, loaderPath)
+		loader := make(old)
 		for _, name := range []string{loaderPath, loaderTwin} {
 			when := time.Unix(1_800_000_000, 0)
 			require.NoError(t, e.Replace(filepath.Dir(name), filepath.Base(name), int64(len(loader)), bytes.NewReader(loader), when))
 		}
 	})
-	return image
+	return old
+}
+
+// renewed is another boot loader that does the same: what is behind the last section is never looked at.
+func renewed(old []byte) []byte {
+	return append(bytes.Clone(old), bytes.Repeat([]byte("renewed "), 64)...)
 }
 
 // returning is a program of UEFI that ends at once with EFI_LOAD_ERROR: its first instructions are mov rax, 1<<63|1 and
@@ -108,45 +110,18 @@ func loaderOf(t *testing.T, s vm.Status) string {
 	return out.Configuration.Loader
 }
 
-// A boot loader that comes with an update starts the machine once, and then stays. One that ends at once does not: the
-// firmware takes the one before by itself.
-func TestABootLoaderIsRenewedAndABadOneIsNotTaken(t *testing.T) {
-	inTurn(t)
-	var old []byte
-	disk := rawCopy(t)
-	withESP(t, disk, func(e *fat.Editor) { old = fileOnESP(t, e, loaderPath) })
-	// What is behind the last section is never looked at.
-	fresh := append(bytes.Clone(old), bytes.Repeat([]byte("renewed "), 64)...)
-	builder, err := compiled()
-	require.NoError(t, err)
-	good, bad := imageWithLoader(t, fresh), imageWithLoader(t, returning(t, old))
-
-	c := edge("loader", bootDisk(disk))
-	c.SMBIOS, c.Reboots = newBroker(t).bundle(t, "edge-01"), true
-	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
-	g := boot(t, c)
-	require.Empty(t, loaderOf(t, g.running()))
-	api, err := g.Address("tcp", apiPort)
-	require.NoError(t, err)
-	push := func(image string) {
-		t.Helper()
-		cmd := exec.Command(builder, "push", filepath.Join(sourceTree, "examples/edge"), "--image", image, "--pki", suite.dir,
-			"--node", "edge-01", "--address", "edge-01="+api)
-		out, err := cmd.CombinedOutput()
-		t.Logf("%s", out)
-		require.NoError(t, err)
-		require.Contains(t, string(out), "its boot loader is tried")
-		g.await("a status line that tells of it", func(s vm.Status) bool {
-			return strings.Contains(loaderOf(t, s), "is tried at the next start")
-		})
-	}
-
-	push(good)
+// triesItsLoaders restarts a node whose new boot loader is the next to be tried, and gives it one that ends at once:
+// the first stays, and with the other the firmware takes the one before by itself. In the end the disk has fresh.
+func triesItsLoaders(t *testing.T, g *guest, disk string, fresh []byte, push func(loader []byte) string) {
+	t.Helper()
 	require.NoError(t, g.Reset())
 	g.awaitLine(`the new boot loader stays`)
 	require.Empty(t, loaderOf(t, g.running()))
 
-	push(bad)
+	require.Contains(t, push(returning(t, fresh)), "its boot loader is tried")
+	g.await("a status line that tells of it", func(s vm.Status) bool {
+		return strings.Contains(loaderOf(t, s), "is tried at the next start")
+	})
 	require.NoError(t, g.Reset())
 	g.awaitLine(`the boot loader stays the one before`)
 	s := g.await("a status line that tells of it", func(s vm.Status) bool { return s.System == "running" && loaderOf(t, s) != "" })

@@ -40,6 +40,8 @@ const (
 var suite struct {
 	*plant
 	accel vm.Accel
+	// vars is a file with the variables of firmware that was started once.
+	vars  string
 	slots *semaphore.Weighted
 	turns *turns
 	mu    sync.Mutex
@@ -84,6 +86,9 @@ func prepare(dir string) error {
 	defer cancel()
 	var err error
 	if suite.accel, err = vm.DetectAccel(ctx); err != nil {
+		return err
+	}
+	if suite.vars, err = startedFirmware(context.Background(), suite.accel, dir); err != nil {
 		return err
 	}
 	suite.plant, err = buildPlant("examples/edge", dir, given(), "disk", "iso", "netboot", "uki")

@@ -37,7 +37,6 @@ var longest = []string{
 	"TestAMachineInstallsItselfFromTheNetworkBesideAnotherDHCPServer",
 	"TestSecureBoot",
 	"TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut",
-	"TestABootLoaderIsRenewedAndABadOneIsNotTaken",
 	"TestANodeTakesAnUpdateByItself",
 	"TestARehearsalOfTwoNodes",
 	"TestAnInstalledMachineStartsWithoutTheMedium",
