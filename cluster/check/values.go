@@ -3,15 +3,15 @@ package check
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
+	"spore/cluster/form"
 	"spore/cluster/spec"
 )
 
 // refForm is the syntax of a name in the secret bundle.
-var refForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var refForm = form.New(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // SecretRef checks the name of an entry of the bundle.
 func (k *Checker) SecretRef(p Place, what string, ref spec.SecretRef) {
@@ -48,7 +48,7 @@ func (k *Checker) SuggestOf(wrong string, known []string) string {
 }
 
 // dnsLabel is a label of RFC 1123, section 2.1, in lower case.
-var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var dnsLabel = form.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 const labelRule = "write 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends"
 

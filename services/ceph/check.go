@@ -2,9 +2,9 @@ package ceph
 
 import (
 	"net/netip"
-	"regexp"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 )
 
 var (
@@ -22,10 +22,10 @@ const (
 
 // poolName is narrower than what Ceph takes: names that begin with a dot are Ceph's own, and the rest has to stand in
 // capabilities and command lines.
-var poolName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$`)
+var poolName = form.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$`)
 
 // filesystemName leaves room for the names of its pools, and can stand in that of a StorageClass.
-var filesystemName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
+var filesystemName = form.New(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`)
 
 // checkSettings checks yaml.
 func checkSettings(k *check.Checker, src check.File) {

@@ -9,10 +9,11 @@ package dataversion
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"spore/cluster/form"
 )
 
 // Bounds on what comes from outside: a version, the name of a kind of data, and how many there are.
@@ -32,14 +33,14 @@ type Version struct {
 }
 
 // form is [EPOCH:][v]NUMBER.NUMBER[.NUMBER…][REST], of semver.org, of Go's modules and of deb-version(7).
-var form = regexp.MustCompile(`^(?:[0-9]{1,4}:)?v?([0-9]{1,9}(?:\.[0-9]{1,9}){1,4})([-+~][\x21-\x7e]*)?$`)
+var forms = form.New(`^(?:[0-9]{1,4}:)?v?([0-9]{1,9}(?:\.[0-9]{1,9}){1,4})([-+~][\x21-\x7e]*)?$`)
 
 // unreleased begins the rest of a pre-release; a Go pseudo-version has the time of a commit.
-var unreleased = regexp.MustCompile(`(?i)^(~|-(alpha|beta|rc|pre|dev|snapshot)|-(0\.|[a-z]+\.0\.)?[0-9]{14}-)`)
+var unreleased = form.New(`(?i)^(~|-(alpha|beta|rc|pre|dev|snapshot)|-(0\.|[a-z]+\.0\.)?[0-9]{14}-)`)
 
 // Parse reads a version as manifests have it: v3.6.16, 4.3.1, 18.2.7+ds-1+deb13u1, 1:2.0.21-1.
 func Parse(text string) (Version, error) {
-	found := form.FindStringSubmatch(text)
+	found := forms.FindStringSubmatch(text)
 	if len(text) > maxVersion || found == nil {
 		return Version{}, fmt.Errorf("%.64q is not a version such as v3.6.16 or 18.2.7+ds-1", text)
 	}
@@ -85,7 +86,7 @@ func (v Version) SameSeries(other Version) bool {
 }
 
 // name is that of a kind of data.
-var name = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+var name = form.New(`^[a-z][a-z0-9-]{0,62}$`)
 
 // Check finds what is wrong with the versions that an update says it has: a name, a version, or how many there are. A
 // version whose form is not known is no error here; the way back from it is not known then.

@@ -2,11 +2,11 @@ package kafka
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 	"spore/services/mqtt"
 )
 
@@ -21,10 +21,10 @@ const (
 
 // userName is what SCRAM (RFC 5802, section 5.1) and principals carry without escapes. That of the nodes has a colon in it, so no
 // user can be it.
-var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+var userName = form.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // topicName is a topic's name (org.apache.kafka.common.internals.Topic).
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+var topicName = form.New(`^[A-Za-z0-9._-]{1,249}$`)
 
 // operations lists what can be allowed on each kind of resource (org.apache.kafka.security.authorizer.AclEntry), as
 // kafka.yaml calls it.
@@ -207,7 +207,7 @@ func checkMembers(k *check.Checker, listed check.Place) {
 }
 
 // rackForm is a rack's name.
-var rackForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+var rackForm = form.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 // checkRack checks the rack of a node.
 func checkRack(k *check.Checker, node int, f check.NodeFile) {

@@ -3,11 +3,11 @@ package kubernetes
 import (
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 	"spore/cluster/spec"
 )
 
@@ -33,7 +33,7 @@ const (
 	podBlockBits = 6
 )
 
-var versionLine = regexp.MustCompile(`^v1\.[0-9]{2,3}$`)
+var versionLine = form.New(`^v1\.[0-9]{2,3}$`)
 
 // checkSettings checks kubernetes.yaml, and the nodes and networks that Kubernetes is to have.
 func checkSettings(k *check.Checker, file check.File) {
@@ -86,7 +86,7 @@ func checkServiceDomain(k *check.Checker, file check.File, s *Settings) {
 }
 
 // reference is NAME:TAG@sha256:DIGEST with the registry in it (OCI Distribution Specification, "Pulling manifests").
-var reference = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})(@sha256:[0-9a-f]{64})?$`)
+var reference = form.New(`^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})(@sha256:[0-9a-f]{64})?$`)
 
 func checkContainerImages(k *check.Checker, file check.File, s *Settings) {
 	seen, files := k.Unique(), k.Unique()

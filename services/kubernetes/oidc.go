@@ -4,16 +4,16 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 )
 
 var (
-	claimForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$`)
-	clientForm = regexp.MustCompile(`^[!-~]{1,256}$`)
-	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._/-]{0,61}[:#]$`)
+	claimForm  = form.New(`^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$`)
+	clientForm = form.New(`^[!-~]{1,256}$`)
+	prefixForm = form.New(`^[a-z0-9][a-z0-9._/-]{0,61}[:#]$`)
 )
 
 // maxIssuerAuthority bounds the certificates that an issuer is verified with, in bytes.

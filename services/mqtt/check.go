@@ -1,14 +1,14 @@
 package mqtt
 
 import (
-	"regexp"
 	"strings"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 )
 
 // userName is what mosquitto's password and ACL files can hold without escapes: no colon, no blank (mosquitto.conf(5)).
-var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+var userName = form.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // maxPayload is the largest MQTT packet (MQTT 5.0, section 1.5.5).
 const maxPayload = 268_435_455

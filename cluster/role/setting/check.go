@@ -2,12 +2,12 @@ package setting
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 )
 
 // Bounds of a declaration.
@@ -18,7 +18,7 @@ const (
 )
 
 // keyForm is what a template can write behind a point.
-var keyForm = regexp.MustCompile(`^[a-z][A-Za-z0-9]{0,62}$`)
+var keyForm = form.New(`^[a-z][A-Za-z0-9]{0,62}$`)
 
 // Check finds what is wrong with the declaration of settings.
 func Check(keys map[string]Type, fail Fail) { checkKeys(keys, at{fail: fail}, 0) }

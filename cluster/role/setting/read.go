@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"spore/cluster/check"
+	"spore/cluster/form"
 )
 
 // Bounds of values.
@@ -32,7 +33,7 @@ const (
 )
 
 // secretForm is the syntax of a name in the secret bundle.
-var secretForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var secretForm = form.New(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // read reads one value; name is what it is called in messages. It is false after a fault.
 func (t *Type) read(v any, name string, a at) (any, bool) {

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"spore/cluster/form"
 )
 
 // Size is a number of bytes. A template that prints it prints the number.
@@ -41,7 +42,7 @@ var units = []struct {
 // maxSize is the largest size that every reader of JSON keeps, in bytes: 8 PiB.
 const maxSize = maxWhole
 
-var sizeForm = regexp.MustCompile(`^([0-9]{1,15})(?:\.([0-9]{1,6}))?(KiB|MiB|GiB|TiB)$`)
+var sizeForm = form.New(`^([0-9]{1,15})(?:\.([0-9]{1,6}))?(KiB|MiB|GiB|TiB)$`)
 
 // ParseSize reads a size such as 64MiB or 1.5GiB.
 func ParseSize(text string) (Size, error) {
