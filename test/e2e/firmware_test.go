@@ -5,11 +5,16 @@ package e2e
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
+	"testing"
 	"unicode/utf16"
 
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/secureboot"
 	"spore/builder/vm"
 )
 
@@ -52,11 +57,15 @@ const (
 	volumeHeaderLength = 48 // where the volume's header has its own length
 	storeHeader        = 28
 	recordHeader       = 60
+	recordStart        = 0x55aa
 	recordState        = 2 // where a record has its state
 	recordNameSize     = 36
 	recordDataSize     = 40
 	notDeleted         = 0x02
 )
+
+// bootOption is the name of a variable with a boot option, or with their order.
+var bootOption = regexp.MustCompile(`^Boot(Order|[0-9A-F]{4})\x00$`)
 
 // forgetBootOptions deletes the variables of boot options, so that the numbers of those to come begin as on a new
 // machine.
@@ -65,27 +74,43 @@ func forgetBootOptions(fd []byte) error {
 		return fmt.Errorf("%d bytes are no variables", len(fd))
 	}
 	found := 0
-	for at := int(binary.LittleEndian.Uint16(fd[volumeHeaderLength:])) + storeHeader; at+recordHeader <= len(fd); at = (at + 3) &^ 3 {
-		if binary.LittleEndian.Uint16(fd[at:]) != 0x55aa {
-			break
-		}
+	at := int(binary.LittleEndian.Uint16(fd[volumeHeaderLength:])) + storeHeader
+	for at+recordHeader <= len(fd) && binary.LittleEndian.Uint16(fd[at:]) == recordStart {
 		nameSize := int(binary.LittleEndian.Uint32(fd[at+recordNameSize:]))
 		size := recordHeader + nameSize + int(binary.LittleEndian.Uint32(fd[at+recordDataSize:]))
-		if nameSize > len(fd) || size > len(fd)-at {
+		if size > len(fd)-at {
 			return fmt.Errorf("the variable at %d is larger than the file", at)
 		}
 		name := make([]uint16, nameSize/2)
 		if _, err := binary.Decode(fd[at+recordHeader:], binary.LittleEndian, name); err != nil {
 			return err
 		}
-		if regexp.MustCompile(`^Boot(Order|[0-9A-F]{4})\x00$`).MatchString(string(utf16.Decode(name))) {
+		if fd[at+recordState]&notDeleted != 0 && bootOption.MatchString(string(utf16.Decode(name))) {
 			fd[at+recordState] &^= notDeleted
 			found++
 		}
-		at += size
+		at = (at + size + 3) &^ 3
 	}
 	if found == 0 {
-		return fmt.Errorf("it has no boot options")
+		return errors.New("it has no boot options")
 	}
 	return nil
+}
+
+func TestTheFirmwareOfTheTestsWasStartedAndHasNoBootOptions(t *testing.T) {
+	fd, err := os.ReadFile(suite.vars)
+	require.NoError(t, err)
+	vars, err := secureboot.StoredVariables(fd)
+	require.NoError(t, err)
+	var names []string
+	for _, v := range vars {
+		names = append(names, v.Name)
+	}
+	require.Contains(t, names, "MemoryTypeInformation", "which it writes last")
+	for _, name := range names {
+		require.NotRegexp(t, `^Boot(Order|[0-9A-F]{4})$`, name)
+	}
+	require.Error(t, forgetBootOptions(fd), "there are none any more")
+	require.Error(t, forgetBootOptions(fd[:20]))
+	require.Error(t, forgetBootOptions(make([]byte, len(fd))))
 }
