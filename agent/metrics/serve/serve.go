@@ -1,0 +1,145 @@
+// Package serve is the collector of metrics: the program spore-metrics, which the node's API asks by a socket.
+//
+// It is a program and a unit of its own. In the agent, the libraries of Prometheus would add their start (the tables of
+// protocol buffers) to each of the agent's processes, of which a boot has dozens. In the API's process they would
+// not have the rights: the wear of disks takes CAP_SYS_RAWIO and CAP_SYS_ADMIN, and the certificates by which services
+// are asked are root's. systemd starts the unit with the first question, and it ends two minutes after the last: a node
+// that nobody scrapes has a socket and no process.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"spore/agent/metrics/ask"
+	"spore/agent/metrics/family"
+	"spore/agent/metrics/machine"
+	"spore/agent/metrics/own"
+	"spore/agent/metrics/service"
+	"spore/agent/metrics/smart"
+	"spore/agent/metrics/source"
+	"spore/agent/paths"
+)
+
+// idle is how long the collector waits for another question: longer than people have between two scrapes.
+const idle = 2 * time.Minute
+
+// wearEvery is how often disks are asked of their wear, which changes over weeks.
+const wearEvery = 10 * time.Minute
+
+// Families is the table of all that a node tells.
+func Families() []family.Family {
+	var out []family.Family
+	for _, rows := range [][]family.Family{
+		machine.Families(), own.Families(), smart.Families(), source.Families(), service.Families(),
+	} {
+		out = append(out, rows...)
+	}
+	return out
+}
+
+// Collector answers questions.
+type Collector struct {
+	sources *source.Sources
+	say     func(string)
+}
+
+// New is the collector of the node below root. Say is told what goes wrong.
+func New(root paths.Root, now func() time.Time, say func(string)) *Collector {
+	list := append(sources(root, now), service.Sources(root, service.Endpoints())...)
+	return &Collector{sources: source.New(list, now, say), say: say}
+}
+
+// sources are those of the machine itself.
+func sources(root paths.Root, now func() time.Time) []source.Source {
+	m, n := machine.New(string(root)), own.New(root)
+	measure := func(rows []family.Family, into func(context.Context, ask.Question, *family.Sink) error) func(
+		context.Context, ask.Question) ([]*dto.MetricFamily, error) {
+		return func(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, error) {
+			s := family.NewSink(rows)
+			err := into(ctx, q, s)
+			families, errs := s.Families()
+			return families, errors.Join(append(errs, err)...)
+		}
+	}
+	return []source.Source{
+		{Name: "machine", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
+			return m.Measure(ctx, s)
+		})},
+		{Name: "node", Ask: measure(own.Families(), func(_ context.Context, q ask.Question, s *family.Sink) error {
+			own.Health(s, q.Health)
+			return errors.Join(n.Line(s, now()), n.Certificates(s))
+		})},
+		{Name: "units", Ask: measure(own.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
+			return n.UnitStates(ctx, s)
+		})},
+		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), func(_ context.Context, _ ask.Question, s *family.Sink) error {
+			return smart.Measure(string(root), s)
+		})},
+	}
+}
+
+// ServeHTTP answers a question in the format that the header Accept asks for (promhttp).
+func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var q ask.Question
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, ask.MaxQuestion)).Decode(&q); err != nil {
+		http.Error(w, "the question is malformed", http.StatusBadRequest)
+		return
+	}
+	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return c.sources.Gather(r.Context(), q) })
+	promhttp.HandlerFor(gather, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError, ErrorLog: log(c.say),
+	}).ServeHTTP(w, r)
+}
+
+// log is what promhttp writes to.
+type log func(string)
+
+func (l log) Println(v ...any) { l(fmt.Sprint(v...)) }
+
+// Serve answers on a listener until the context ends, or until nobody has asked for as long as wait; 0 is the usual.
+func (c *Collector) Serve(ctx context.Context, l net.Listener, wait time.Duration) error {
+	if wait == 0 {
+		wait = idle
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	timer := time.AfterFunc(wait, stop)
+	var mu sync.Mutex
+	asking := 0
+	count := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if asking += n; asking > 0 {
+			timer.Stop()
+			return
+		}
+		timer.Reset(wait)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+ask.Path, func(w http.ResponseWriter, r *http.Request) {
+		count(1)
+		defer count(-1)
+		c.ServeHTTP(w, r)
+	})
+	server := &http.Server{
+		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	ended := context.AfterFunc(ctx, func() { _ = server.Shutdown(context.WithoutCancel(ctx)) })
+	defer ended()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("answer the API: %w", err)
+	}
+	return nil
+}

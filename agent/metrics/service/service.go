@@ -1,0 +1,190 @@
+// Package service reads the metrics of the node's services, each where its configuration has it listen: on loopback, on
+// a socket, or, for kubelet, on the node's own address. It shows the certificate that the node has for the purpose
+// already, and takes the families of a table (Table) alone.
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"spore/agent/metrics/ask"
+	"spore/agent/metrics/exposition"
+	"spore/agent/metrics/family"
+	"spore/agent/metrics/source"
+	"spore/agent/paths"
+	"spore/services/kubernetes"
+	"spore/storage/atomicfile"
+)
+
+// maxSecret bounds a certificate, a key and a file of authorities, in bytes.
+const maxSecret = 1 << 20
+
+// Endpoint is where a program tells its metrics.
+type Endpoint struct {
+	// Program is the row of package services.
+	Program string
+	// URL is asked; {address} stands for the node's. One that is asked by a socket has any host.
+	URL    string
+	Socket string
+	// Holder and Leaf are whose certificate is shown: the program whose secrets have it, and its entry there. A node
+	// without it asks nothing. Authority is who signed the certificate of the program.
+	Holder, Leaf, Authority string
+	// Name is the name that the program's certificate has to have, where the address is not in it.
+	Name string
+}
+
+// agentLeaf is the certificate by which a master's agent works with the API.
+const agentHolder, agentLeaf = "kubernetes-bootstrap", "kubernetes-agent"
+
+// Endpoints is the table. The rights of the agent of masters include the metrics of all programs of Kubernetes.
+func Endpoints() []Endpoint {
+	secure := func(program, host string, port int, authority string) Endpoint {
+		return Endpoint{
+			Program: program, URL: fmt.Sprintf("https://%s:%d/metrics", host, port),
+			Holder: agentHolder, Leaf: agentLeaf, Authority: authority,
+		}
+	}
+	return []Endpoint{
+		{Program: "etcd", URL: "http://etcd/metrics", Socket: "/run/etcd/client.sock"},
+		secure("kube-apiserver", "127.0.0.1", kubernetes.PortAPI, "kubernetes-server"),
+		secure("kube-controller-manager", "127.0.0.1", kubernetes.PortControllerManager, "kubernetes-server"),
+		secure("kube-scheduler", "127.0.0.1", kubernetes.PortScheduler, "kubernetes-server"),
+		secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving"),
+		{Program: "kube-proxy", URL: fmt.Sprintf("http://127.0.0.1:%d/metrics", kubernetes.PortProxyMetrics)},
+	}
+}
+
+// Sources are the services as sources, below root.
+func Sources(root paths.Root, endpoints []Endpoint) []source.Source {
+	rows := Table()
+	var out []source.Source
+	for _, e := range endpoints {
+		r := &reader{root: root, endpoint: e, rows: rows[e.Program]}
+		out = append(out, source.Source{
+			Name: e.Program,
+			On: func(q ask.Question) bool {
+				// Only a master has the certificate that kubelet and the API ask for.
+				return slices.Contains(q.Programs, e.Program) && (e.Holder == "" || slices.Contains(q.Programs, e.Holder))
+			},
+			Ask: r.ask,
+		})
+	}
+	return out
+}
+
+// Families are the rows of all services, with the label of the program, sorted by program and name.
+func Families() []family.Family {
+	var out []family.Family
+	for _, e := range Endpoints() {
+		for _, f := range Table()[e.Program] {
+			f.Labels = append([]string{"program"}, f.Labels...)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// reader asks one service.
+type reader struct {
+	root     paths.Root
+	endpoint Endpoint
+	rows     []family.Family
+}
+
+// ask reads the metrics of the service. Each time has a connection of its own: certificates change, and services are
+// restarted.
+func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, error) {
+	transport, err := r.transport()
+	if err != nil {
+		return nil, err
+	}
+	defer transport.CloseIdleConnections()
+	url := r.endpoint.URL
+	if strings.Contains(url, "{address}") {
+		if q.Address == "" {
+			return nil, errors.New("the node has no address in cluster.yaml")
+		}
+		host := q.Address
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		url = strings.ReplaceAll(url, "{address}", host)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "text/plain;version=0.0.4")
+	client := http.Client{
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "" {
+		return nil, fmt.Errorf("it answers %d", answer.StatusCode)
+	}
+	families, err := exposition.Read(answer.Body, r.rows)
+	return source.Of(r.endpoint.Program, families), err
+}
+
+func (r *reader) transport() (*http.Transport, error) {
+	t := &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
+	if r.endpoint.Socket != "" {
+		at := r.root.At(r.endpoint.Socket)
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", at)
+		}
+	}
+	if r.endpoint.Leaf == "" {
+		return t, nil
+	}
+	certificate, err := r.secret(r.endpoint.Leaf + "-certificate")
+	if err != nil {
+		return nil, err
+	}
+	key, err := r.secret(r.endpoint.Leaf + "-key")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate that is shown to %s: %w", r.endpoint.Program, err)
+	}
+	authority, err := atomicfile.ReadLimited(r.root.At(filepath.Join(paths.Trust, r.endpoint.Authority+".crt")), maxSecret)
+	if err != nil {
+		return nil, fmt.Errorf("the authority of %s: %w", r.endpoint.Program, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("the authority of %s: %s.crt has no certificate", r.endpoint.Program, r.endpoint.Authority)
+	}
+	t.TLSClientConfig = &tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: r.endpoint.Name,
+	}
+	return t, nil
+}
+
+// secret is an entry of the program that has the certificate: what was renewed, else what it was started with.
+func (r *reader) secret(ref string) ([]byte, error) {
+	data, err := atomicfile.ReadLimited(r.root.At(filepath.Join(paths.Live, r.endpoint.Holder, ref)), maxSecret)
+	if err != nil {
+		data, err = atomicfile.ReadLimited(r.root.At(filepath.Join(paths.Secrets, r.endpoint.Holder, ref)), maxSecret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the certificate that is shown to %s: %w", r.endpoint.Program, err)
+	}
+	return data, nil
+}

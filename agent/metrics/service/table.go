@@ -1,0 +1,129 @@
+package service
+
+import "spore/agent/metrics/family"
+
+// Table is the families that are taken of each program, by the program's name. Others are passed by. Labels that a row
+// does not have are summed up over: of gauges, rows have all labels by which a sum would say nothing.
+func Table() map[string][]family.Family {
+	out := map[string][]family.Family{}
+	for program, rows := range table {
+		for _, f := range append(process(), rows...) {
+			f.From = program
+			out[program] = append(out[program], f)
+		}
+	}
+	return out
+}
+
+// process are the families of each program in Go.
+func process() []family.Family {
+	return []family.Family{
+		gauge("go_goroutines", "Goroutines of the program."),
+		counter("process_cpu_seconds_total", "Processor time of the program."),
+		gauge("process_max_fds", "Files that the program can have open."),
+		gauge("process_open_fds", "Files that the program has open."),
+		gauge("process_resident_memory_bytes", "Memory of the program."),
+		gauge("process_start_time_seconds", "When the program was started, in Unix time."),
+	}
+}
+
+func counter(name, help string, labels ...string) family.Family {
+	return family.Family{Name: name, Type: family.Counter, Labels: labels, Help: help}
+}
+
+func gauge(name, help string, labels ...string) family.Family {
+	return family.Family{Name: name, Type: family.Gauge, Labels: labels, Help: help}
+}
+
+func histogram(name, help string, labels ...string) family.Family {
+	return family.Family{Name: name, Type: family.Histogram, Labels: labels, Help: help}
+}
+
+var table = map[string][]family.Family{
+	"etcd": {
+		gauge("etcd_server_has_leader", "1 while the member has a leader."),
+		gauge("etcd_server_is_leader", "1 where the member is the leader."),
+		gauge("etcd_server_is_learner", "1 where the member does not vote."),
+		counter("etcd_server_leader_changes_seen_total", "Changes of the leader that the member has seen."),
+		gauge("etcd_server_proposals_committed_total", "Changes that the members have agreed on."),
+		gauge("etcd_server_proposals_applied_total", "Changes that the member has made."),
+		gauge("etcd_server_proposals_pending", "Changes that wait for the other members."),
+		counter("etcd_server_proposals_failed_total", "Changes that the members did not agree on."),
+		counter("etcd_server_slow_apply_total", "Changes that took long."),
+		counter("etcd_server_slow_read_indexes_total", "Reads that took long to be known as the newest."),
+		counter("etcd_server_read_indexes_failed_total", "Reads that failed."),
+		counter("etcd_server_heartbeat_send_failures_total", "Heartbeats of the leader that were late."),
+		counter("etcd_server_health_failures", "Questions for the member's health that failed."),
+		gauge("etcd_server_quota_backend_bytes", "Size at which the database takes no more writes."),
+		gauge("etcd_mvcc_db_total_size_in_bytes", "Size of the file of the database."),
+		gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Size of what is used of the file of the database."),
+		histogram("etcd_disk_wal_fsync_duration_seconds", "How long the disk takes to have a change."),
+		histogram("etcd_disk_backend_commit_duration_seconds", "How long the disk takes to have a part of the database."),
+		histogram("etcd_network_peer_round_trip_time_seconds", "How long another member takes to answer.", "To"),
+		counter("etcd_network_peer_sent_failures_total", "Messages to another member that failed.", "To"),
+		counter("grpc_server_handled_total", "Calls that the member answered.", "grpc_code"),
+	},
+	"kube-apiserver": {
+		counter("apiserver_request_total", "Requests.", "verb", "code"),
+		histogram("apiserver_request_duration_seconds", "How long requests take.", "verb"),
+		gauge("apiserver_current_inflight_requests", "Requests that are being answered.", "request_kind"),
+		gauge("apiserver_longrunning_requests", "Requests that go on, as watches do.", "verb"),
+		counter("apiserver_request_terminations_total", "Requests that the server gave up to protect itself.", "code"),
+		counter("apiserver_flowcontrol_rejected_requests_total", "Requests that were refused since there were too many.", "reason"),
+		counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed."),
+		counter("apiserver_audit_event_total", "Records of the audit."),
+		counter("apiserver_audit_requests_rejected_total", "Requests that were refused since they could not be recorded."),
+		gauge("apiserver_resource_objects", "Objects.", "group", "resource"),
+		gauge("apiserver_storage_size_bytes", "Size of the database, as etcd tells the server."),
+		gauge("aggregator_unavailable_apiservice", "1 where a part of the API that another program answers is away.", "name"),
+		counter("etcd_requests_total", "Requests to etcd.", "operation"),
+		counter("etcd_request_errors_total", "Requests to etcd that failed.", "operation"),
+		histogram("etcd_request_duration_seconds", "How long etcd takes to answer.", "operation"),
+	},
+	"kube-controller-manager": {
+		gauge("leader_election_master_status", "1 where this one works.", "name"),
+		gauge("node_collector_unhealthy_nodes_in_zone", "Nodes that are not ready.", "zone"),
+		gauge("node_collector_zone_size", "Nodes.", "zone"),
+		counter("node_collector_evictions_total", "Nodes whose pods were moved away.", "zone"),
+		gauge("workqueue_depth", "Objects that wait for a controller.", "name"),
+		counter("workqueue_adds_total", "Objects that a controller was given.", "name"),
+		counter("workqueue_retries_total", "Objects that a controller had to look at again.", "name"),
+		counter("rest_client_requests_total", "Requests to the API server.", "code", "method"),
+	},
+	"kube-scheduler": {
+		gauge("leader_election_master_status", "1 where this one works.", "name"),
+		gauge("scheduler_pending_pods", "Pods that wait for a node.", "queue"),
+		gauge("scheduler_unschedulable_pods", "Pods that no node can take, by what keeps them.", "plugin"),
+		counter("scheduler_schedule_attempts_total", "Attempts to find a node for a pod.", "result"),
+		histogram("scheduler_pod_scheduling_sli_duration_seconds", "How long a pod waits until it has a node."),
+		gauge("scheduler_cache_size", "Nodes and pods that the scheduler knows.", "type"),
+		counter("rest_client_requests_total", "Requests to the API server.", "code", "method"),
+	},
+	"kubelet": {
+		gauge("kubelet_running_pods", "Pods that run."),
+		gauge("kubelet_running_containers", "Containers, by their states.", "container_state"),
+		gauge("kubelet_desired_pods", "Pods that should run.", "static"),
+		histogram("kubelet_pleg_relist_duration_seconds", "How long it takes to list all containers."),
+		gauge("kubelet_pleg_last_seen_seconds", "When all containers were listed last, in Unix time."),
+		histogram("kubelet_pod_start_sli_duration_seconds", "How long a pod takes to run, without pulling images."),
+		counter("kubelet_started_pods_total", "Pods that were started."),
+		counter("kubelet_started_pods_errors_total", "Pods that could not be started."),
+		counter("kubelet_started_containers_total", "Containers that were started.", "container_type"),
+		counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "code"),
+		counter("kubelet_runtime_operations_total", "Calls of containerd.", "operation_type"),
+		counter("kubelet_runtime_operations_errors_total", "Calls of containerd that failed.", "operation_type"),
+		counter("kubelet_evictions", "Pods that were ended for lack of memory or disk.", "eviction_signal"),
+		gauge("kubelet_volume_stats_capacity_bytes", "Size of a volume.", "namespace", "persistentvolumeclaim"),
+		gauge("kubelet_volume_stats_available_bytes", "What is free of a volume.", "namespace", "persistentvolumeclaim"),
+		gauge("kubelet_volume_stats_inodes", "Files that a volume has room for.", "namespace", "persistentvolumeclaim"),
+		gauge("kubelet_volume_stats_inodes_free", "Files that a volume still has room for.", "namespace", "persistentvolumeclaim"),
+		counter("rest_client_requests_total", "Requests to the API server.", "code", "method"),
+	},
+	"kube-proxy": {
+		histogram("kubeproxy_sync_proxy_rules_duration_seconds", "How long it takes to write the rules of Services."),
+		gauge("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "When the rules were written last, in Unix time.", "ip_family"),
+		counter("kubeproxy_sync_proxy_rules_nftables_sync_failures_total", "Rules that could not be written.", "ip_family"),
+		histogram("kubeproxy_network_programming_duration_seconds", "How long a change of a Service takes to be in the rules."),
+		counter("rest_client_requests_total", "Requests to the API server.", "code", "method"),
+	},
+}
