@@ -29,6 +29,8 @@ const (
 	StatusPath = "/v1/status"
 	LogsPath   = "/v1/logs"
 	HealthPath = "/v1/health"
+	// MetricsPath is asked by those who keep metrics, in the formats of Prometheus.
+	MetricsPath = "/v1/metrics"
 )
 
 // Role is what a caller may do: the organization in its certificate (table of package pki).
