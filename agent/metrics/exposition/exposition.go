@@ -29,7 +29,7 @@ import (
 // Bounds of one answer. MaxAnswer is in bytes of the whole answer, maxKept in bytes of what is parsed of it, maxLine in
 // bytes of a line. maxSeries is how many series of a family there are after labels were summed up.
 const (
-	MaxAnswer = 64 << 20
+	MaxAnswer = 32 << 20
 	maxKept   = 8 << 20
 	maxLine   = 64 << 10
 	maxSeries = 1000
@@ -49,7 +49,7 @@ func Read(r io.Reader, table []family.Family) ([]*dto.MetricFamily, error) {
 	var errs []error
 	for _, f := range table {
 		k := kept[f.Name]
-		if k == nil || k.text.Len() == 0 {
+		if k.err == nil && k.text.Len() == 0 {
 			continue
 		}
 		parsed, err := parse(f, k)
