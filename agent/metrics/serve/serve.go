@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	"spore/agent/metrics/ask"
 	"spore/agent/metrics/family"
+	"spore/agent/metrics/kafka"
 	"spore/agent/metrics/machine"
 	"spore/agent/metrics/own"
 	"spore/agent/metrics/service"
@@ -37,16 +39,13 @@ const idle = 2 * time.Minute
 // wearEvery is how often disks are asked of their wear, which changes over weeks.
 const wearEvery = 10 * time.Minute
 
-// Families is the table of all that a node tells.
-func Families() []family.Family {
-	var out []family.Family
-	for _, rows := range [][]family.Family{
-		machine.Families(), own.Families(), smart.Families(), source.Families(), service.Families(),
-	} {
-		out = append(out, rows...)
-	}
-	return out
+// Own is the table of what a node tells of itself.
+func Own() []family.Family {
+	return slices.Concat(machine.Families(), own.Families(), smart.Families(), source.Families(), kafka.Families())
 }
+
+// Families is the table of all that a node tells.
+func Families() []family.Family { return append(Own(), service.Families()...) }
 
 // Collector answers questions.
 type Collector struct {
@@ -85,6 +84,9 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 		})},
 		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), func(_ context.Context, _ ask.Question, s *family.Sink) error {
 			return smart.Measure(string(root), s)
+		})},
+		{Name: "kafka", On: kafka.On, Ask: measure(kafka.Families(), func(ctx context.Context, q ask.Question, s *family.Sink) error {
+			return kafka.Measure(ctx, root, q, s)
 		})},
 	}
 }

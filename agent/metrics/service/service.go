@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -82,11 +83,15 @@ func Sources(root paths.Root, endpoints []Endpoint) []source.Source {
 	return out
 }
 
-// Families are the rows of all services, with the label of the program, sorted by program and name.
+// Programs are those with rows, sorted.
+func Programs() []string { return slices.Sorted(maps.Keys(table)) }
+
+// Families are the rows of all services, as they are told: with the label of the program.
 func Families() []family.Family {
 	var out []family.Family
-	for _, e := range Endpoints() {
-		for _, f := range Table()[e.Program] {
+	rows := Table()
+	for _, program := range Programs() {
+		for _, f := range rows[program] {
 			f.Labels = append([]string{"program"}, f.Labels...)
 			out = append(out, f)
 		}
