@@ -19,8 +19,11 @@ const role = "dns-server"
 // unit is what the role runs.
 const unit = "coredns.service"
 
-// Port is where the servers answer.
-const Port = 53
+// Port is where the servers answer, and PortMetrics where each tells its metrics.
+const (
+	Port        = 53
+	PortMetrics = 9153
+)
 
 // Service is the row of the list of services.
 func Service() service.Service {
@@ -33,7 +36,10 @@ func Service() service.Service {
 		},
 		Programs: []service.Program{
 			{Name: "coredns", Unit: unit, Payloads: []string{"coredns"}, User: "coredns",
-				Ports: []service.Port{service.UDP(Port, "DNS").On(service.Node), service.TCP(Port, "DNS").On(service.Node)}},
+				Ports: []service.Port{
+					service.UDP(Port, "DNS").On(service.Node), service.TCP(Port, "DNS").On(service.Node),
+					service.TCP(PortMetrics, "metrics").On(service.Loopback),
+				}},
 		},
 		Words: map[string]service.Word{"{aliases}": Aliases},
 		Data:  data,

@@ -76,6 +76,8 @@ func TestThreeNodesServeAndOneLosesPower(t *testing.T) {
 
 	l.Step("each answers the operator, and nobody else", func(t *testing.T) { edgesAnswerTheOperator(t, l) })
 
+	l.Step("one tells a reader its metrics", func(t *testing.T) { edgeTellsMetrics(t, l, l.Node("edge-1")) })
+
 	l.Step("each knows who may what, and who did it", func(t *testing.T) { edgesKnowWhoMay(t, l) })
 
 	l.Step("glass is broken on one, by a grant", func(t *testing.T) { edgesOpenAShell(t, l) })

@@ -5,6 +5,7 @@ package services
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -45,6 +46,7 @@ func coredns(t *testing.T, change func(*rendering.Input), replace ...string) str
 	corefile := files["Corefile"]
 	text := strings.ReplaceAll(string(corefile.Data), ":53 {", ":"+strconv.Itoa(port)+" {")
 	text = strings.ReplaceAll(text, "bind 10.77.0.11\n", "bind 127.0.0.1\n")
+	text = strings.ReplaceAll(text, fmt.Sprintf("127.0.0.1:%d\n", dnsservice.PortMetrics), fmt.Sprintf("127.0.0.1:%d\n", freePort(t)))
 	text = strings.NewReplacer(replace...).Replace(text)
 	corefile.Data = []byte(text)
 	files["Corefile"] = corefile

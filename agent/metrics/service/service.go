@@ -23,6 +23,7 @@ import (
 	"spore/agent/metrics/family"
 	"spore/agent/metrics/source"
 	"spore/agent/paths"
+	"spore/services/dns"
 	"spore/services/kubernetes"
 	"spore/storage/atomicfile"
 )
@@ -56,6 +57,7 @@ func Endpoints() []Endpoint {
 		}
 	}
 	return []Endpoint{
+		{Program: "coredns", URL: fmt.Sprintf("http://127.0.0.1:%d/metrics", dns.PortMetrics)},
 		{Program: "etcd", URL: "http://etcd/metrics", Socket: "/run/etcd/client.sock"},
 		secure("kube-apiserver", "127.0.0.1", kubernetes.PortAPI, "kubernetes-server"),
 		secure("kube-controller-manager", "127.0.0.1", kubernetes.PortControllerManager, "kubernetes-server"),

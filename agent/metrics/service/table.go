@@ -40,6 +40,19 @@ func histogram(name, help string, labels ...string) family.Family {
 }
 
 var table = map[string][]family.Family{
+	"coredns": {
+		counter("coredns_dns_requests_total", "Questions.", "zone", "type", "proto"),
+		counter("coredns_dns_responses_total", "Answers, by their codes.", "zone", "rcode"),
+		histogram("coredns_dns_request_duration_seconds", "How long an answer takes.", "zone"),
+		counter("coredns_panics_total", "Questions at which the program failed."),
+		gauge("coredns_cache_entries", "Answers that are kept.", "type"),
+		counter("coredns_cache_requests_total", "Questions that the kept answers were looked through for."),
+		counter("coredns_cache_hits_total", "Questions that a kept answer answers.", "type"),
+		counter("coredns_forward_healthcheck_broken_total", "How often no other server could be asked."),
+		counter("coredns_forward_max_concurrent_rejects_total", "Questions that were refused since there were too many."),
+		histogram("coredns_proxy_request_duration_seconds", "How long another server takes to answer.", "to", "rcode"),
+		counter("coredns_proxy_healthcheck_failures_total", "How often another server did not answer.", "to"),
+	},
 	"etcd": {
 		gauge("etcd_server_has_leader", "1 while the member has a leader."),
 		gauge("etcd_server_is_leader", "1 where the member is the leader."),

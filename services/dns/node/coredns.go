@@ -242,6 +242,7 @@ func answered(c *facts.Cluster, d *dns.Settings, own []netip.Addr) ([]netip.Pref
 func corefile(dir string, own []netip.Addr, clients []netip.Prefix, zones []*zone, up []netip.Addr) []byte {
 	var b bytes.Buffer
 	bind := "    bind " + rendering.Join(own) + "\n    errors\n    bufsize 1232\n" +
+		fmt.Sprintf("    prometheus 127.0.0.1:%d\n", dns.PortMetrics) +
 		"    acl {\n        allow net " + rendering.Join(clients) + "\n        block\n    }\n"
 	b.WriteString("# Rendered by spore-agent from cluster.yaml and services/dns.yaml; made again at each start.\n")
 	for _, z := range zones {

@@ -1,0 +1,177 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/metrics/ask"
+	"spore/agent/metrics/exposition"
+	"spore/agent/metrics/family"
+	"spore/agent/paths"
+)
+
+// asked asks a kube-proxy that answers by h.
+func asked(t *testing.T, h http.HandlerFunc) ([]*dto.MetricFamily, error) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	sources := Sources(paths.Root(t.TempDir()), []Endpoint{{Program: "kube-proxy", URL: server.URL}})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	return sources[0].Ask(ctx, ask.Question{})
+}
+
+const goroutines = "# TYPE go_goroutines gauge\ngo_goroutines 7\n"
+
+func TestAServiceTellsTheFamiliesOfItsTable(t *testing.T) {
+	all, err := asked(t, func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "text/plain;version=0.0.4", r.Header.Get("Accept"))
+		_, _ = io.WriteString(w, "# TYPE secret gauge\nsecret{key=\"x\"} 1\n"+goroutines)
+	})
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, "program", all[0].Metric[0].Label[0].GetName())
+	require.Equal(t, "kube-proxy", all[0].Metric[0].Label[0].GetValue())
+}
+
+func TestAHostileServiceCostsItsOwnRows(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"it refuses": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "it answers 403"},
+		"it leads elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/metrics", http.StatusFound)
+		}, "it answers 302"},
+		"its answer is compressed": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, goroutines)
+		}, "it answers 200"},
+		"it answers 100 MiB": {func(w http.ResponseWriter, _ *http.Request) {
+			line := []byte(goroutines + "evil{a=\"" + strings.Repeat("x", 1<<16) + "\"} 1\n")
+			for n := 0; n < 100<<20; n += len(line) {
+				if _, err := w.Write(line); err != nil {
+					return
+				}
+			}
+		}, exposition.ErrTooLong.Error()},
+		"its header is 1 MiB": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X", strings.Repeat("x", 1<<20))
+		}, "exceeded"},
+		"its text is malformed": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "# TYPE go_goroutines gauge\ngo_goroutines{a=\"\xff\n\"} 7\n")
+		}, "go_goroutines: the text is malformed"},
+		"it ends in the middle": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, goroutines)
+		}, "read the answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := asked(t, tt.answer)
+			require.ErrorContains(t, err, tt.want)
+			require.Less(t, len(err.Error()), 1000)
+			require.Empty(t, all)
+		})
+	}
+}
+
+func TestAServiceThatHangsIsGivenUp(t *testing.T) {
+	for name, first := range map[string]string{"at once": "", "in the middle": goroutines} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, first)
+				if first != "" {
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			sources := Sources(paths.Root(t.TempDir()), []Endpoint{{Program: "kube-proxy", URL: server.URL}})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			all, err := sources[0].Ask(ctx, ask.Question{})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Empty(t, all)
+		})
+	}
+}
+
+func TestAServiceIsAskedByItsSocket(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "run/etcd"), 0o755))
+	l, err := net.Listen("unix", filepath.Join(root, "run/etcd/client.sock"))
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, goroutines)
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	for _, s := range Sources(paths.Root(root), Endpoints()) {
+		if s.Name == "etcd" {
+			all, err := s.Ask(t.Context(), ask.Question{})
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+		}
+	}
+}
+
+func TestOnlyWhatANodeRunsIsAsked(t *testing.T) {
+	on := func(programs ...string) (names []string) {
+		for _, s := range Sources("/", Endpoints()) {
+			if s.On(ask.Question{Programs: programs}) {
+				names = append(names, s.Name)
+			}
+		}
+		return names
+	}
+	require.Empty(t, on())
+	require.Empty(t, on("mosquitto"))
+	require.Equal(t, []string{"coredns"}, on("coredns"))
+	require.Equal(t, []string{"kube-proxy"}, on("kubelet", "kube-proxy"), "a worker has no certificate for kubelet")
+	require.Equal(t, []string{"etcd", "kubelet"}, on("etcd", "kubelet", "kubernetes-bootstrap"))
+}
+
+func TestWithoutItsCertificateAServiceIsNotAsked(t *testing.T) {
+	for _, s := range Sources(paths.Root(t.TempDir()), Endpoints()) {
+		if s.Name == "kube-apiserver" {
+			_, err := s.Ask(t.Context(), ask.Question{})
+			require.ErrorContains(t, err, "the certificate that is shown to kube-apiserver")
+		}
+	}
+}
+
+func TestTheTableIsOfEndpointsThatThereAre(t *testing.T) {
+	programs := map[string]bool{}
+	for _, e := range Endpoints() {
+		require.NotEmpty(t, Table()[e.Program], e.Program)
+		require.False(t, programs[e.Program])
+		programs[e.Program] = true
+		require.Regexp(t, `^(https?://(127\.0\.0\.1|\{address\}):[0-9]+|http://etcd)/metrics$`, e.URL)
+		names := map[string]bool{}
+		for _, f := range Table()[e.Program] {
+			require.False(t, names[f.Name], f.Name)
+			names[f.Name] = true
+			require.NotContains(t, f.Labels, "program", f.Name)
+		}
+	}
+	require.Len(t, Programs(), len(programs))
+	types := map[string]family.Type{}
+	for _, f := range Families() {
+		if have, ok := types[f.Name]; ok {
+			require.Equal(t, have, f.Type, fmt.Sprintf("%s of several programs", f.Name))
+		}
+		types[f.Name] = f.Type
+	}
+}
