@@ -82,6 +82,7 @@ func answersItsOperator(t *testing.T, g *guest) {
 	text, errs, ok = ask("logs", "edge-01", "mosquitto")
 	require.True(t, ok, errs)
 	require.Regexp(t, `mosquitto\[\d+\]: .*mosquitto version`, text)
+	t.Run("metrics", func(t *testing.T) { tellsMetrics(t, at) })
 	looksAtItsMachine(t, ask)
 
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: suite.authority(t, "agent"), ServerName: "edge-01"}}}

@@ -1,0 +1,76 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	collector "spore/agent/metrics/ask"
+	"spore/builder/cmd/reach"
+	"spore/wire/nodeapi"
+)
+
+// tellsMetrics scrapes edge-01 as a reader, until all that it is made of has answered: what an emulated machine cannot
+// answer in a moment is in the next answer.
+func tellsMetrics(t *testing.T, at string) {
+	file := filepath.Join(t.TempDir(), "prometheus.access")
+	out, err := exec.Command(flashTool(t), "access", filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir,
+		"--user", "prometheus", "--lifetime", "1h", "-o", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	access, err := reach.ParseAccess(data)
+	require.NoError(t, err)
+	client := nodeapi.Client{
+		Identity: func() (nodeapi.Identity, error) {
+			return nodeapi.Identity{
+				Certificate: []byte(access.Certificate), Key: []byte(access.Key), Authorities: []byte(access.Authorities),
+			}, nil
+		},
+		Addresses: func(string) ([]string, error) { return []string{at}, nil },
+	}
+	var all map[string]*dto.MetricFamily
+	down := func() (names []string) {
+		for _, m := range all["spore_source_up"].GetMetric() {
+			if m.GetGauge().GetValue() != 1 {
+				names = append(names, m.Label[0].GetValue())
+			}
+		}
+		return names
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		begun := time.Now()
+		text, err := client.Read(ctx, "edge-01", nodeapi.Request{Path: nodeapi.MetricsPath}, collector.MaxAnswer)
+		cancel()
+		require.NoError(t, err)
+		t.Logf("%d bytes in %s", len(text), time.Since(begun))
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		all, err = parser.TextToMetricFamilies(bytes.NewReader(text))
+		require.NoError(t, err)
+		if len(down()) == 0 && all["node_cpu_seconds_total"] != nil {
+			break
+		}
+	}
+	require.Empty(t, down())
+	for _, name := range []string{
+		"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_disk_read_bytes_total", "node_disk_info",
+		"node_filesystem_avail_bytes", "node_network_receive_bytes_total", "node_timex_sync_status",
+		"node_systemd_unit_state", "spore_version_info", "spore_condition", "coredns_dns_requests_total",
+		"spore_certificate_end_timestamp_seconds",
+	} {
+		require.Contains(t, all, name)
+	}
+	require.NotContains(t, all, "spore_disk_failing", "a virtual disk says nothing of itself")
+}
