@@ -72,18 +72,22 @@ func questionOf(m *node.Machine, c *facts.Cluster, n *facts.Node) ask.Question {
 	return q
 }
 
+// noCollector is what a caller is told whose question nobody takes.
+const noCollector = "the collector does not answer; see the journal of spore-metrics.service"
+
 // scrape asks the collector, and gives the caller what it answers.
 func scrape(w http.ResponseWriter, r *http.Request, m *node.Machine, q ask.Question) {
 	fail := func(err error) {
 		m.Say("answer with metrics: " + err.Error())
-		http.Error(w, "the collector does not answer; see the journal of spore-metrics.service", http.StatusServiceUnavailable)
+		http.Error(w, noCollector, http.StatusServiceUnavailable)
 	}
 	body, err := json.Marshal(q)
 	if err != nil {
 		fail(err)
 		return
 	}
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://collector"+ask.Path, bytes.NewReader(body))
+	const at = "http://collector" + ask.Path
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, at, bytes.NewReader(body))
 	if err != nil {
 		fail(err)
 		return

@@ -1,5 +1,5 @@
-// Command spore-metrics is the part of the agent that measures the node and its services for those who scrape the node's
-// API. docs/metrics.md tells what for; package serve says why it is a program of its own.
+// Command spore-metrics is the part of the agent that measures the node and its services for those who scrape the
+// node's API. docs/metrics.md tells what for; package serve says why it is a program of its own.
 package main
 
 import (

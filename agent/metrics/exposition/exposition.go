@@ -1,6 +1,6 @@
-// Package exposition reads what a service tells of itself in the text format of Prometheus (0.0.4), and takes of it the
-// families of a table alone. It is a filter before a parser: lines of other families are passed by as they come, so that
-// neither their number nor their form costs memory; lines of the table's families are parsed by expfmt.
+// Package exposition reads what a service tells of itself in the text format of Prometheus (0.0.4), and takes the
+// families of a table alone. It is a filter before a parser: lines of other families are passed by as they come, so
+// that neither their number nor their form costs memory; lines of the table's families are parsed by expfmt.
 //
 // A service is outside: an answer has bounds in bytes, lines, series and labels, and what breaks them costs the family
 // or, where the text has no end, the whole answer. Series whose labels the table does not have are summed up over those

@@ -83,12 +83,13 @@ func NewSink(rows []Family) *Sink {
 	return s
 }
 
-// Add takes one value of a counter, a gauge or an unknown. Labels have the order of the family's. What the table does not have, or
-// what was added before, is left out, and Families says so.
+// Add takes one value of a counter, a gauge or an unknown. Labels have the order of the family's. What the table does
+// not have, or what was added before, is left out, and Families says so.
 func (s *Sink) Add(name string, value float64, labels ...string) {
 	f, ok := s.rows[name]
 	if !ok || len(labels) != len(f.Labels) {
-		s.errs = append(s.errs, fmt.Errorf("internal error: the table has no family %s with %d labels", name, len(labels)))
+		err := fmt.Errorf("internal error: the table has no family %s with %d labels", name, len(labels))
+		s.errs = append(s.errs, err)
 		return
 	}
 	m := &dto.Metric{}

@@ -90,8 +90,8 @@ func TestSensorsAreToldInDegrees(t *testing.T) {
 func TestFileSystemsOfTheNodeAloneAreAsked(t *testing.T) {
 	lines := ""
 	for i, l := range []string{
-		"/ /dev/root squashfs ro", "/var /dev/vda3 ext4 rw", "/srv /dev/vda3 ext4 rw", "/broken /dev/vdb xfs rw", "/proc proc proc rw",
-		"/var/lib/kubelet/pods/x /dev/rbd0 ext4 rw", "/mnt fs:/ nfs rw", "/run/credentials/x.service x tmpfs rw",
+		"/ /dev/root squashfs ro", "/var /dev/vda3 ext4 rw", "/srv /dev/vda3 ext4 rw", "/broken /dev/vdb xfs rw",
+		"/proc proc proc rw", "/var/lib/kubelet/pods/x /dev/rbd0 ext4 rw", "/mnt fs:/ nfs rw", "/run/credentials/x.service x tmpfs rw",
 	} {
 		f := strings.Fields(l)
 		device := i
@@ -114,7 +114,8 @@ func TestBondsTellTheirLegs(t *testing.T) {
 		"sys/class/net/eth0/bonding_slave/mii_status": "up\n",
 		"sys/class/net/eth1/bonding_slave/mii_status": "down\n",
 	})
-	require.Equal(t, map[string]float64{"node_bonding_slaves{bond0}": 2, "node_bonding_active{bond0}": 1}, measured(t, m, (*Machine).bonds))
+	want := map[string]float64{"node_bonding_slaves{bond0}": 2, "node_bonding_active{bond0}": 1}
+	require.Equal(t, want, measured(t, m, (*Machine).bonds))
 }
 
 func TestVirtualMemory(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package own measures what the agent knows of its node: version, trial, roles, units, ends of certificates, the clock's
-// keeper, and the conditions of health. It reads the status line and the certificates of the node, and asks systemd.
+// Package own measures what the agent knows of its node: version, trial, roles, units, ends of certificates, who keeps
+// the clock, and the conditions of health. It reads the status line and the certificates of the node, and asks systemd.
 package own
 
 import (

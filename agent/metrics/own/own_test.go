@@ -70,7 +70,8 @@ func TestUnitsOfRolesAndThoseThatFailedAreTold(t *testing.T) {
 	require.Equal(t, 0.0, states["kafka.service failed"])
 	require.Equal(t, 1.0, states["spore-api.service activating"])
 	require.Equal(t, 1.0, states["own.mount failed"])
-	require.Equal(t, map[string]float64{"active": 3, "activating": 1, "failed": 1, "inactive": 0, "deactivating": 0}, series(t, s, "node_systemd_units"))
+	counts := map[string]float64{"active": 3, "activating": 1, "failed": 1, "inactive": 0, "deactivating": 0}
+	require.Equal(t, counts, series(t, s, "node_systemd_units"))
 }
 
 func TestSystemdThatDoesNotAnswer(t *testing.T) {
@@ -88,7 +89,8 @@ func TestAStatusLineThatIsMissingOrMalformed(t *testing.T) {
 }
 
 func TestANodeThatWentBackSaysSo(t *testing.T) {
-	n := withStatus(t, `{"spore":1,"configuration":{"problem":"x","staged":"y"},"clock":{"wrong":true},"system":"degraded"}`)
+	n := withStatus(t, `{"spore":1,"configuration":{"problem":"x","staged":"y"},"clock":{"wrong":true},`+
+		`"system":"degraded"}`)
 	s := family.NewSink(Families())
 	require.NoError(t, n.Line(s, time.Now().Add(time.Minute)))
 	for name, want := range map[string]float64{

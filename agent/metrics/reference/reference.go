@@ -24,8 +24,8 @@ var typeNames = map[family.Type]string{
 func Page() string {
 	var b strings.Builder
 	b.WriteString("# Metrics of a node\n\n")
-	b.WriteString("Generated from the Go code by `go generate ./agent/metrics/reference`; do not edit. [Metrics](../metrics.md)\n")
-	b.WriteString("says how to get them.\n\n")
+	b.WriteString("Generated from the Go code by `go generate ./agent/metrics/reference`; do not edit.\n")
+	b.WriteString("[Metrics](../metrics.md) says how to get them.\n\n")
 	b.WriteString("## The machine and its node\n\n")
 	table(&b, serve.Own())
 	for _, program := range service.Programs() {

@@ -71,6 +71,8 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 			return families, errors.Join(append(errs, err)...)
 		}
 	}
+	wear := func(_ context.Context, _ ask.Question, s *family.Sink) error { return smart.Measure(string(root), s) }
+	brokers := func(ctx context.Context, q ask.Question, s *family.Sink) error { return kafka.Measure(ctx, root, q, s) }
 	return []source.Source{
 		{Name: "machine", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
 			return m.Measure(ctx, s)
@@ -82,12 +84,8 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 		{Name: "units", Ask: measure(own.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
 			return n.UnitStates(ctx, s)
 		})},
-		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), func(_ context.Context, _ ask.Question, s *family.Sink) error {
-			return smart.Measure(string(root), s)
-		})},
-		{Name: "kafka", On: kafka.On, Ask: measure(kafka.Families(), func(ctx context.Context, q ask.Question, s *family.Sink) error {
-			return kafka.Measure(ctx, root, q, s)
-		})},
+		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), wear)},
+		{Name: "kafka", On: kafka.On, Ask: measure(kafka.Families(), brokers)},
 	}
 }
 

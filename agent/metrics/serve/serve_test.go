@@ -92,12 +92,14 @@ func TestTheMachineAndItsNodeAreMeasured(t *testing.T) {
 	} {
 		require.Contains(t, all, name)
 	}
-	require.Equal(t, map[string]float64{"condition=agent": 0, "condition=clock": 1, "condition=units": 2}, series(all["spore_condition"]))
+	conditions := map[string]float64{"condition=agent": 0, "condition=clock": 1, "condition=units": 2}
+	require.Equal(t, conditions, series(all["spore_condition"]))
 	require.Equal(t, map[string]float64{"": 0}, series(all["spore_healthy"]))
 	require.Equal(t, map[string]float64{"role=mqtt-broker": 1, "role=dns-server": 0}, series(all["spore_role"]))
 	require.Equal(t, map[string]float64{"": 7}, series(all["spore_configuration_serial"]))
 	require.Equal(t, map[string]float64{"": 1}, series(all["spore_configuration_trial"]))
-	require.Equal(t, map[string]float64{"cluster=plant \"\n configuration=bb node=edge-1 root=aa": 1}, series(all["spore_version_info"]))
+	version := map[string]float64{"cluster=plant \"\n configuration=bb node=edge-1 root=aa": 1}
+	require.Equal(t, version, series(all["spore_version_info"]))
 }
 
 func TestEachFamilyIsInTheTable(t *testing.T) {
@@ -129,7 +131,8 @@ func TestTheFormatIsWhatTheCallerAsksFor(t *testing.T) {
 }
 
 // node_exporter's own names have capitals, and conventions of older days.
-var ofOthers = regexp.MustCompile(`^node_(memory_|disk_(reads|read_time|write_time|writes|io_time|discard|flush)|thermal_zone_temp|hwmon|vmstat)`)
+var ofOthers = regexp.MustCompile(
+	`^node_(memory_|disk_(reads|read_time|write_time|writes|io_time|discard|flush)|thermal_zone_temp|hwmon|vmstat)`)
 
 func TestPromlintHasNothingToSay(t *testing.T) {
 	c := New(node(t), time.Now, func(string) {})
@@ -155,9 +158,10 @@ func TestTheCollectorEndsWhenNobodyAsks(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(context.Background(), l, 300*time.Millisecond) }()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
-	}}}
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	answer, err := client.Post("http://collector"+ask.Path, "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())

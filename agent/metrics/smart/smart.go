@@ -3,8 +3,7 @@
 // Specification 2.0, 5.16.1.3). Both take root. A disk that sleeps is left asleep. Virtual disks and those behind
 // controllers that hide them say nothing.
 //
-// The library github.com/anatol/smart.go does the same; it opens disks by their names and has no bound of time, and
-// what is read here are two commands.
+// The library github.com/anatol/smart.go reads much more; what is read here are two commands.
 package smart
 
 import (
