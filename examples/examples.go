@@ -8,5 +8,5 @@ import "embed"
 // Files holds the examples as they are, each in a folder of its name. Of names that begin with _, as modules of Python
 // may, the go command embeds those that are named.
 //
-//go:embed edge kubernetes plant own-mqtt own-programs own-programs/overlay/opt/recorder/__main__.py
+//go:embed edge kubernetes observed plant own-mqtt own-programs own-programs/overlay/opt/recorder/__main__.py
 var Files embed.FS

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/services"
+	"spore/services/metrics"
 	"spore/services/service"
 )
 
@@ -54,11 +55,17 @@ var wants = []want{
 	{"kubelet-bootstrap/worker-01", "kubernetes-client", "spore:kubelet-bootstrap:worker-01", []string{"system:bootstrappers"}, nil, nil, false, true},
 	{"front-proxy-client/master-01", "front-proxy", "front-proxy-client", nil, nil, nil, false, true},
 	{"kafka-broker/kafka-01", "kafka", "kafka-01", []string{"spore:kafka-brokers"}, append([]string{"kafka.plant.example"}, hostsOf("kafka-01")...), []string{"10.77.0.14"}, true, true},
+	{"metrics-scraper/edge-01", "agent", "metrics of edge-01", []string{"spore:scraper"}, nil, nil, false, true},
 	{"mqtt-server/edge-01", "mqtt", "edge-01", nil, append([]string{"mqtt.plant.example"}, hostsOf("edge-01")...), []string{"10.77.0.16"}, true, false},
 }
 
 func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
-	tree, _, _ := made(t)
+	tree, c, nodes := made(t)
+	c.Services = append(c.Services, &metrics.Settings{})
+	edge := node(t, nodes, "edge-01")
+	edge.Roles = append(edge.Roles, "metrics-store")
+	c.Members["metrics-store"] = []string{edge.Name}
+	update(t, tree, c, nodes, begin)
 	rows := map[string]bool{}
 	for _, w := range wants {
 		t.Run(w.id, func(t *testing.T) {

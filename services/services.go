@@ -11,6 +11,7 @@ import (
 	"spore/services/dns"
 	"spore/services/kafka"
 	"spore/services/kubernetes"
+	"spore/services/metrics"
 	"spore/services/mqtt"
 	"spore/services/service"
 )
@@ -39,6 +40,7 @@ var ours = sync.OnceValue(func() *List {
 		kubernetes.Service(),
 		kafka.Service(),
 		ceph.Service(),
+		metrics.Service(),
 	}, nil)
 })
 

@@ -8,6 +8,7 @@ import (
 	dns "spore/services/dns/node"
 	kafka "spore/services/kafka/node"
 	kubernetes "spore/services/kubernetes/node"
+	metrics "spore/services/metrics/node"
 	mqtt "spore/services/mqtt/node"
 	"spore/services/rendering"
 )
@@ -21,6 +22,7 @@ func Renderings() map[string]rendering.Func {
 		kubernetes.Renderings,
 		kafka.Renderings,
 		ceph.Renderings,
+		metrics.Renderings,
 	} {
 		maps.Copy(out, of)
 	}

@@ -36,6 +36,9 @@ const (
 // Role is what a caller may do: the organization in its certificate (table of package pki).
 type Role string
 
+// MetricsPath is where a node's metrics are.
+const MetricsPath = "/v1/metrics"
+
 // Roles.
 const (
 	// Node is the agent of a node of the cluster.
@@ -45,6 +48,8 @@ const (
 	Reader   Role = "spore:reader"
 	Operator Role = "spore:operator"
 	Admin    Role = "spore:admin"
+	// Scraper is a program that asks for metrics and nothing else.
+	Scraper Role = "spore:scraper"
 )
 
 // Caller is who shows a certificate.
@@ -82,8 +87,7 @@ func (c Caller) MayAsk(node string) error {
 // callerOf is whose certificate this is; it says nothing of whether it holds.
 func callerOf(certificate *x509.Certificate) Caller {
 	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter, Serial: Serial(certificate.SerialNumber)}
-	c.Fingerprint = Fingerprint(certificate)
-	for _, known := range []Role{Node, Admin, Operator, Reader} {
+	for _, known := range []Role{Node, Admin, Operator, Reader, Scraper} {
 		if slices.Contains(certificate.Subject.Organization, string(known)) {
 			c.Roles = append(c.Roles, known)
 		}

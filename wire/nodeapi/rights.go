@@ -3,6 +3,9 @@ package nodeapi
 // Lookers may look at a node: its status, health, journal, processes and disks.
 func Lookers() []Role { return []Role{Reader, Operator, Admin} }
 
+// Scrapers may ask for metrics.
+func Scrapers() []Role { return []Role{Scraper, Reader, Operator, Admin} }
+
 // Hands may also do what is undone by itself or by another call: restart, drain, capture, collect.
 func Hands() []Role { return []Role{Operator, Admin} }
 
@@ -16,6 +19,8 @@ func (r Role) Covers(need Role) bool {
 		return true
 	}
 	switch need {
+	case Scraper:
+		return r == Reader || r == Operator || r == Admin
 	case Reader:
 		return r == Operator || r == Admin
 	case Operator:
@@ -27,7 +32,7 @@ func (r Role) Covers(need Role) bool {
 // Least is the role of the least right among some of people's; it is what a message asks for. It is empty where no
 // person may.
 func Least(who []Role) Role {
-	for _, r := range []Role{Reader, Operator, Admin} {
+	for _, r := range []Role{Scraper, Reader, Operator, Admin} {
 		for _, may := range who {
 			if may == r {
 				return r
@@ -39,7 +44,7 @@ func Least(who []Role) Role {
 
 // Widest is the role of the most rights among some; a node's where there is no other.
 func Widest(roles []Role) Role {
-	for _, r := range []Role{Admin, Operator, Reader, Node} {
+	for _, r := range []Role{Admin, Operator, Reader, Scraper, Node} {
 		for _, has := range roles {
 			if has == r {
 				return r

@@ -7,27 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"spore/wire/machine"
 	"spore/wire/pcapfilter"
 	"spore/wire/shell"
 )
 
-// OSDSafe is the verb that tells whether Ceph bears the absence of OSDs (OSDsAnswer).
-const OSDSafe = "ceph-osd-safe"
-
-// maxOSDs is how many OSDs a node has at most.
-const maxOSDs = 200
-
-// OSDsAnswer is the result of OSDSafe.
-type OSDsAnswer struct {
-	// Running are those asked about that serve now.
-	Running []int `json:"running"`
-	// Others is how many other OSDs serve now.
-	Others int `json:"others"`
-	// Unsafe is why data would not be available without them, or would be lost, as Ceph says it; empty where it is not.
-	Unsafe string `json:"unsafe,omitempty"`
-}
+// maxUnix is the last second of year 9999, since the begin of 1970, and maxQuery the longest query in bytes.
+const (
+	maxUnix  = 253402300799
+	maxQuery = 8 << 10
+)
 
 // maxLocate is how long a machine shows where it is at most.
 const maxLocate = time.Hour
@@ -84,6 +75,13 @@ func Verbs() []Verb {
 		{Name: "kafka-topics", Kind: Looks, Who: Lookers()},
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
+		{
+			Name: "metrics-query", Kind: Looks, Who: Lookers(), Bound: time.Minute, AtOnce: 4,
+			Arguments: []Argument{
+				{Name: "query", Needed: true, Check: query}, {Name: "from", Check: number(0, maxUnix)},
+				{Name: "until", Check: number(0, maxUnix)}, {Name: "step", Check: number(1, 366*24*3600)},
+			},
+		},
 		{Name: "net", Kind: Looks, Who: Lookers()},
 		{
 			Name: "probe", Kind: Looks, Who: Hands(), Bound: 3 * time.Minute,
@@ -186,6 +184,17 @@ func number(least, most int) func(string) error {
 func filter(value string) error {
 	_, err := pcapfilter.Parse(value)
 	return err
+}
+
+// query is a Check that takes queries of metrics; the store says what is wrong with one.
+func query(value string) error {
+	switch {
+	case len(value) > maxQuery:
+		return fmt.Errorf("a query has at most %d bytes", maxQuery)
+	case !utf8.ValidString(value) || strings.TrimSpace(value) == "":
+		return errors.New("a query is text")
+	}
+	return nil
 }
 
 // interfaceName is a Check that takes names of interfaces (Linux, dev_valid_name).

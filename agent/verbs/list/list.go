@@ -15,6 +15,7 @@ import (
 	"spore/agent/verbs/install"
 	"spore/agent/verbs/kafka"
 	"spore/agent/verbs/locate"
+	"spore/agent/verbs/metrics"
 	"spore/agent/verbs/network"
 	"spore/agent/verbs/power"
 	"spore/agent/verbs/probe"
@@ -60,6 +61,7 @@ func Handlers() map[string]verbs.Handler {
 		"kafka-move":          kafka.Move,
 		"kafka-topics":        kafka.Topics,
 		"locate":              locate.Locate,
+		"metrics-query":       metrics.Here().Query,
 		"net":                 network.Show,
 		"probe":               probe.Run,
 		"quorum-forget":       quorums.Forget,

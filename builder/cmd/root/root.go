@@ -32,6 +32,7 @@ import (
 	"spore/builder/cmd/locate"
 	"spore/builder/cmd/lock"
 	"spore/builder/cmd/logs"
+	"spore/builder/cmd/metrics"
 	"spore/builder/cmd/network"
 	"spore/builder/cmd/pki"
 	"spore/builder/cmd/power"
@@ -79,9 +80,9 @@ func Command() *cobra.Command {
 			boot.Command(), flash.Command(), serve.Command(), approve.Command(), push.Command(),
 		}},
 		{"run", "Look after a running cluster:", []*cobra.Command{
-			status.Command(), health.Command(), logs.Command(), dmesg.Command(), top.Command(), disks.Command(),
-			network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
-			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
+			status.Command(), health.Command(), logs.Command(), metrics.Command(), dmesg.Command(), top.Command(), disks.Command(),
+			network.Command(), capture.Command(), support.Command(Version), trail.Command(), restart.Command(),
+			snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
 			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
 			adopt.Command(), shell.Command(),
 		}},

@@ -1,0 +1,228 @@
+// Package metrics is the verb metrics-query, on a node with a store of metrics: it asks the store, which listens on this
+// node alone and wants a password that the store's own programs have.
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"spore/agent/paths"
+	"spore/agent/verbs"
+	"spore/services/metrics"
+	"spore/storage/atomicfile"
+	"spore/wire/machine"
+)
+
+const (
+	// maxAnswer bounds what the store answers, in bytes, and maxProblem what is told of its complaint.
+	maxAnswer  = 32 << 20
+	maxProblem = 2 << 10
+	// maxPart is up to which size series go into one part of the result, and maxSamples how many samples of a series: a
+	// part fits into one event (nodeapi.MaxEvent), with the longest series that comes last.
+	maxPart    = 256 << 10
+	maxSamples = 10_000
+	// maxPoints is how many points a query over a time may have, which is what the store allows.
+	maxPoints = 10_000
+)
+
+// Store is where the store of this node listens; tests have their own.
+type Store struct{ Address string }
+
+// Here is the store of a node.
+func Here() Store {
+	return Store{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.Port))}
+}
+
+// Query answers a query in PromQL: at a moment, or from one to another in steps.
+func (s Store) Query(ctx context.Context, r *verbs.Run) (string, error) {
+	if !metrics.Stores(r.Cluster, r.Node.Name) {
+		return "", fmt.Errorf("%s has no store of metrics; ask a node with the role %s", r.Node.Name, metrics.Role)
+	}
+	path, values, err := question(r)
+	if err != nil {
+		return "", err
+	}
+	answer, err := s.ask(ctx, r, path, values)
+	if err != nil {
+		return "", err
+	}
+	if err := send(r, answer); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d series", len(answer)), nil
+}
+
+// question is what the store is asked (Prometheus, HTTP API, expression queries).
+func question(r *verbs.Run) (path string, values url.Values, err error) {
+	values = url.Values{"query": {r.Argument("query", "")}}
+	from, until, step := r.Argument("from", ""), r.Argument("until", ""), r.Argument("step", "")
+	if from == "" {
+		if step != "" {
+			return "", nil, errors.New("a step is for a time with a begin; give that, too")
+		}
+		if until != "" {
+			values.Set("time", until)
+		}
+		return "/api/v1/query", values, nil
+	}
+	begin, _ := strconv.Atoi(from)
+	end := int(r.Machine.Now().Unix())
+	if until != "" {
+		end, _ = strconv.Atoi(until)
+	}
+	if end < begin {
+		return "", nil, errors.New("the end is before the begin")
+	}
+	every, _ := strconv.Atoi(step)
+	if every == 0 {
+		every = max(30, (end-begin)/500)
+	}
+	if (end-begin)/every > maxPoints {
+		return "", nil, fmt.Errorf("that are more than %d points; take a longer step", maxPoints)
+	}
+	values.Set("start", strconv.Itoa(begin))
+	values.Set("end", strconv.Itoa(end))
+	values.Set("step", strconv.Itoa(every))
+	return "/api/v1/query_range", values, nil
+}
+
+// ask sends the query with the store's password.
+func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Values) ([]machine.Series, error) {
+	password, err := atomicfile.ReadLimited(r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry)), 4<<10)
+	if err != nil {
+		return nil, fmt.Errorf("the password of the store: %w", err)
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address+path, strings.NewReader(values.Encode()))
+	if err != nil {
+		return nil, fmt.Errorf("internal error: %w", err)
+	}
+	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	q.SetBasicAuth(metrics.User, strings.TrimRight(string(password), "\n"))
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read what the store answers: %w", err)
+	case len(data) > maxAnswer:
+		return nil, fmt.Errorf("the answer has more than %d MiB; ask for less", maxAnswer>>20)
+	}
+	return parse(answer.StatusCode, data)
+}
+
+// parse reads an answer of the API (Prometheus, HTTP API, format overview).
+func parse(code int, data []byte) ([]machine.Series, error) {
+	var a struct {
+		Status string `json:"status"`
+		Error  string `json:"error"`
+		Data   struct {
+			ResultType string          `json:"resultType"`
+			Result     json.RawMessage `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(data, &a); err != nil || a.Status != "success" {
+		text := a.Error
+		if text == "" {
+			text = fmt.Sprintf("HTTP %d: %s", code, strings.ToValidUTF8(string(data[:min(len(data), maxProblem)]), "?"))
+		}
+		return nil, fmt.Errorf("the store says: %s", text[:min(len(text), maxProblem)])
+	}
+	switch a.Data.ResultType {
+	case "scalar", "string":
+		var p point
+		if err := json.Unmarshal(a.Data.Result, &p); err != nil {
+			return nil, fmt.Errorf("the store's answer is malformed: %w", err)
+		}
+		return []machine.Series{{Samples: []machine.Sample{p.sample()}}}, nil
+	case "vector", "matrix":
+	default:
+		return nil, fmt.Errorf("the store's answer is of the type %.64q, which is none", a.Data.ResultType)
+	}
+	var rows []struct {
+		Metric map[string]string `json:"metric"`
+		Value  *point            `json:"value"`
+		Values []point           `json:"values"`
+	}
+	if err := json.Unmarshal(a.Data.Result, &rows); err != nil {
+		return nil, fmt.Errorf("the store's answer is malformed: %w", err)
+	}
+	out := make([]machine.Series, 0, len(rows))
+	for _, row := range rows {
+		s := machine.Series{Labels: row.Metric}
+		if row.Value != nil {
+			s.Samples = append(s.Samples, row.Value.sample())
+		}
+		for _, p := range row.Values {
+			s.Samples = append(s.Samples, p.sample())
+		}
+		if len(s.Samples) > maxSamples {
+			return nil, fmt.Errorf("a series has more than %d samples; take a longer step", maxSamples)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// point is [SECONDS, "VALUE"].
+type point struct {
+	at    float64
+	value string
+}
+
+func (p *point) UnmarshalJSON(data []byte) error {
+	parts := []any{&p.at, &p.value}
+	n := len(parts)
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	if len(parts) != n {
+		return fmt.Errorf("a sample has %d parts instead of %d", len(parts), n)
+	}
+	return nil
+}
+
+func (p *point) sample() machine.Sample { return machine.Sample{At: p.at, Value: p.value} }
+
+// send answers with the series, as many in a part as fit.
+func send(r *verbs.Run, all []machine.Series) error {
+	var part []machine.Series
+	size := 0
+	for _, s := range all {
+		n := sizeOf(s)
+		if size > 0 && size+n > maxPart {
+			if err := r.Result(part); err != nil {
+				return err
+			}
+			part, size = nil, 0
+		}
+		part, size = append(part, s), size+n
+	}
+	if len(part) == 0 {
+		return nil
+	}
+	return r.Result(part)
+}
+
+// sizeOf is about how many bytes a series has as JSON.
+func sizeOf(s machine.Series) int {
+	n := 32
+	for k, v := range s.Labels {
+		n += len(k) + len(v) + 6
+	}
+	for _, p := range s.Samples {
+		n += len(p.Value) + 40
+	}
+	return n
+}

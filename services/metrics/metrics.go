@@ -1,0 +1,91 @@
+// Package metrics is the service metrics: a store of the nodes' metrics, VictoriaMetrics, which scrapes every node's API
+// and answers PromQL.
+package metrics
+
+import (
+	"slices"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+	"spore/services/service"
+)
+
+// Name is the service in cluster.yaml.
+const Name = "metrics"
+
+// Role is what a node with a store is. Each store scrapes every node, so that each has everything.
+const Role = "metrics-store"
+
+// Program is what the role runs, and Unit its unit.
+const (
+	Program = "victoria-metrics"
+	Unit    = Program + ".service"
+)
+
+// Port is where the store answers, on the node itself: the free server checks no client certificates. People reach it
+// through the node's API.
+const Port = 8428
+
+// User is the name that the store wants of who asks it, with the password of the entry PasswordEntry.
+const User = "spore"
+
+// PasswordEntry is the bundle entry of the password: of the programs of a node, only those that are given it may ask the
+// store, or write into it.
+const PasswordEntry = "metrics-store-password"
+
+// ScraperCertificate and ScraperKey are the bundle entries by which a store asks nodes.
+const (
+	ScraperCertificate = "metrics-scraper-certificate"
+	ScraperKey         = "metrics-scraper-key"
+)
+
+// Service is the row of the list of services.
+func Service() service.Service {
+	return service.Service{
+		Name:     Name,
+		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
+		Choices:  map[string][]string{"Job.scheme": schemes},
+		Roles: []service.Role{
+			{Name: Role, Target: "metrics.target", Programs: []string{Program}},
+		},
+		Programs: []service.Program{{
+			Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program,
+			Secrets: []string{PasswordEntry, ScraperCertificate, ScraperKey},
+			Ports:   []service.Port{service.TCP(Port, "metrics: PromQL, for this node's API").On(service.Loopback)},
+		}},
+		Leaves: []service.LeafRow{
+			// It may ask nodes for their metrics, and for nothing else.
+			{Name: "metrics-scraper", Authority: "agent", Roles: []string{Role}, CommonName: "metrics of {node}",
+				Organization: []string{"spore:scraper"}, Usage: service.Client, Certificate: ScraperCertificate, Key: ScraperKey},
+		},
+		Secrets: []service.SecretRow{
+			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
+		},
+		// It reads its client certificate again for a connection, and the authority of the nodes when it starts.
+		Renewal: []service.Renewal{{
+			Program: Program, Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Restarts},
+		}},
+		Data: data,
+		Live: []service.Live{
+			{Path: "services." + Name + ".", Units: []string{Unit}},
+			// Which nodes there are.
+			{Path: "hosts", Units: []string{Unit}},
+			{Path: "members.", Units: []string{Unit}},
+		},
+		Memory:      map[string]service.Memory{Role: memory},
+		Environment: map[string]service.Variables{Program: variables},
+	}
+}
+
+// memory is what the store takes: 85 MiB with nothing in it, and some 4 MiB a node of 1,000 series.
+func memory(c *facts.Cluster, _ *facts.Node) int { return 256 + 4*c.Nodes }
+
+func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
+	return map[string]string{"VICTORIA_METRICS_RETENTION": Of(c.Services).Kept()}
+}
+
+// Stores tells whether a node is to have a store.
+func Stores(c *facts.Cluster, node string) bool {
+	return Of(c.Services) != nil && slices.Contains(c.Members[Role], node)
+}
