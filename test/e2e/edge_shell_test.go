@@ -58,8 +58,8 @@ func breaksItsGlass(t *testing.T, g *guest) {
 	require.NoError(t, err)
 	key, access, grant := filepath.Join(dir, "key"), filepath.Join(dir, "anna.access"), filepath.Join(dir, "grant")
 	require.NoError(t, os.WriteFile(key, private, 0o600))
-	require.NoError(t, spore("access", configs, "--pki", suite.dir, "--user", "anna", "--role", "admin", "--lifetime", "1h", "-o", access))
-	require.NoError(t, spore("shell", "sign", configs, "edge-01", "--key", key, "--access", access, "--reason", "a test", "-o", grant))
+	require.NoError(t, spore("access", "examples/edge", "--pki", suite.dir, "--user", "anna", "--role", "admin", "--lifetime", "1h", "-o", access))
+	require.NoError(t, spore("shell", "sign", "examples/edge", "edge-01", "--key", key, "--access", access, "--reason", "a test", "-o", grant))
 	line := strings.Join([]string{
 		flashTool(t), "shell", configs, "edge-01", "--grant", grant, "--access", access, "--address", "edge-01=" + at,
 	}, " ")
