@@ -84,15 +84,28 @@ This page lists what was done to machines, and what they were after that. Tests 
 %d rows, and writes the page only when every row ran and every machine ended as the row demands. `+"`make test`"+` draws
 some of the rows in each run, by a seed that it prints ([how](development.md#the-fault-matrix)).
 
-The rows ran on %s,
-with %s.
-The machines ran in QEMU (%s).
+%s
+The machines ran in QEMU (%s). Clusters of several nodes ran in containers (systemd-nspawn).
 
 "Seconds" counts from the fault, or from the power-on after it, until the machine is what the row says; an emulated
 machine beside others is slow. "Lost" is what somebody was told is kept, and is gone. In a row without seconds that
 names a package, the real code of that step worked on a disk of the test that was cut, or returned errors, at each of
 its writes and flushes.
-%s`, len(list), each(days), each(seeds), accel, Table(list))
+%s`, len(list), fold("The rows ran on "+each(days)+", with "+each(seeds)+"."), accel, Table(list))
+}
+
+// fold breaks a text into lines that fit into a terminal.
+func fold(text string) string {
+	const columns = 120
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > columns {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return strings.Join(append(lines, line), "\n")
 }
 
 // each has each text once, sorted, in words.
