@@ -207,7 +207,7 @@ func TestARunGoesOnWithTheRowsThatAreNotAsTheyShouldBe(t *testing.T) {
 		"what ended otherwise, was cut, or is not what the row wants now")
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "ran on 2026-11-24 and "+today()+fmt.Sprintf(",\nwith SPORE_SEED=%d.\n", now))
+	require.Contains(t, string(text), "ran on 2026-11-24 and "+today()+fmt.Sprintf(", with SPORE_SEED=%d.\n", now))
 
 	ran = nil
 	m.Lab = func(*testing.T) int { panic("no row needs it") }
