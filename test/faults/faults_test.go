@@ -117,7 +117,7 @@ func TestThePageHasEveryRowUnderWhatTheMachineDid(t *testing.T) {
 	require.True(t, whole(list))
 	text := Page(list, "tcg")
 	for _, want := range []string{
-		"# Faults\n", "all\n2 rows", "ran on 2026-11-24 and 2026-11-25,\nwith SPORE_SEED=7.\n", "in QEMU (tcg).",
+		"# Faults\n", "all\n2 rows", "ran on 2026-11-24 and 2026-11-25, with SPORE_SEED=7.\n", "in QEMU (tcg).",
 		"\n## First boot\n\n| what happens | the machine after | seconds | lost | seen |\n|---|---|--:|---|---|\n| power cut | runs all its roles | 20 | nothing |  |\n\n## Push of configuration\n",
 		"| power cut | " + string(Either) + " | – | nothing | agent/slot, 900 faults |\n",
 	} {
