@@ -47,7 +47,7 @@ func letsItsOperatorInByAnEarlyClock(t *testing.T, g *guest, ask func(command st
 	g.shell("date --set=@$(($(date +%s) - 40 * 86400))")
 	text, errs, ok := ask("status", "--node", "edge-01")
 	require.False(t, ok)
-	require.Contains(t, text+errs, "remote error: tls")
+	require.Contains(t, text+errs, "tls: bad certificate")
 	g.shell("touch /run/spore/time/wrong")
 	_, errs, ok = ask("status", "--node", "edge-01")
 	require.True(t, ok, errs)
