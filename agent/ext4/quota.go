@@ -23,8 +23,8 @@ func CountsProjects(device string) (bool, error) {
 }
 
 // CountProjects has a file system that is not mounted count what the files of each project fill; nothing is to be done
-// where it does. tune2fs has no journal: the file system is checked before, and where power is cut in between, it is not
-// clean, and the next Check repairs it.
+// where it does. tune2fs has no journal: the file system is checked before, and where power is cut in between, it is
+// not clean, and the next Check repairs it.
 func CountProjects(ctx context.Context, device string, run Runner, say func(string)) error {
 	counts, err := CountsProjects(device)
 	if err != nil || counts {

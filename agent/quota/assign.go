@@ -19,7 +19,8 @@ const (
 )
 
 // errBound ends a walk.
-var errBound = fmt.Errorf("more than %d files, or more than %d directories below each other: what is behind them does not count", maxEntries, maxDepth)
+var errBound = fmt.Errorf("more than %d files, or more than %d directories below each other: what is behind them "+
+	"does not count", maxEntries, maxDepth)
 
 // Assign gives a directory and all that is in it the number of a project; what is made there later has it, too. Without
 // a change it costs one question. The directory comes last: where power is cut, the next call begins again.

@@ -36,7 +36,8 @@ type Limit struct {
 	Project uint32
 }
 
-// firstProject begins the numbers that are ours. Those of the kubelet are below (pkg/volume/util/fsquota: from 1 << 20 on).
+// firstProject begins the numbers that are ours. Those of the kubelet are below (pkg/volume/util/fsquota: from 1 << 20
+// on).
 const firstProject = 1 << 30
 
 // Of lists the directories with a quota of the roles that a node has, by their paths.
@@ -143,7 +144,8 @@ func Set(dir string, limits []Limit) error {
 }
 
 func control(f *os.File, command uint32, id uint32, u *usage) error {
-	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(command), uintptr(id), uintptr(unsafe.Pointer(u)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(command), uintptr(id),
+		uintptr(unsafe.Pointer(u)), 0, 0)
 	if errno != 0 {
 		return errno
 	}

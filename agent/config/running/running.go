@@ -135,8 +135,8 @@ func plan(m *node.Machine, old, fresh clusterpart.Part, name string) (effect.Pla
 	return p, nil
 }
 
-// trusts tells whether the node trusts already whom a cluster part names, by its bundle: after spore pki rotate-ca --live,
-// its image names the authorities before.
+// trusts tells whether the node trusts already whom a cluster part names, by its bundle: after spore pki rotate-ca
+// --live, its image names the authorities before.
 func trusts(dir string, keys map[string][]byte) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
