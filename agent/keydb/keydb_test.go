@@ -2,23 +2,16 @@ package keydb
 
 import (
 	"bytes"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
-	"math/big"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"spore/builder/secureboot"
 	"spore/pki/authenticode"
 	"spore/pki/siglist"
 	"spore/test/testpe"
@@ -26,37 +19,6 @@ import (
 
 // plain is a program that nobody signed.
 var plain = testpe.Program(testpe.Section{Name: ".text", Data: bytes.Repeat([]byte("a program "), 300)})
-
-// authority is an issuer, and a signer whose certificate it made.
-var authority = sync.OnceValues(func() (*x509.Certificate, *secureboot.Signer) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority"}, NotAfter: time.Unix(1<<32, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	root := made(template, template, key, key)
-	leaf, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(err)
-	template = &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "the plant by an authority"}, NotAfter: time.Unix(1<<32, 0),
-	}
-	return root, &secureboot.Signer{Key: leaf, Certificate: made(template, root, leaf, key)}
-})
-
-func made(template, parent *x509.Certificate, key, by *rsa.PrivateKey) *x509.Certificate {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	must(err)
-	c, err := x509.ParseCertificate(der)
-	must(err)
-	return c
-}
-
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
 
 // certificates is a signature list of each certificate.
 func certificates(list ...*x509.Certificate) []byte {
@@ -92,7 +54,7 @@ func vars(t testing.TB, db, dbx []byte) string {
 
 func TestWhatFirmwareStarts(t *testing.T) {
 	plant, other := testpe.Signer("the plant").Certificate, testpe.Signer("somebody").Certificate
-	root, leaf := authority()
+	root, leaf := testpe.Issued("the authority", "the plant by an authority")
 	ours := testpe.Sign(plain, "the plant")
 	issued, err := leaf.SignPE(plain)
 	require.NoError(t, err)
@@ -185,7 +147,7 @@ func TestListsOfTheFirmware(t *testing.T) {
 // FuzzCheck: whatever the firmware has, nothing starts that was changed, and nothing panics.
 func FuzzCheck(f *testing.F) {
 	plant := testpe.Signer("the plant").Certificate
-	root, leaf := authority()
+	root, leaf := testpe.Issued("the authority", "the plant by an authority")
 	ours := testpe.Sign(plain, "the plant")
 	f.Add(certificates(plant), []byte{}, ours)
 	f.Add(certificates(root), programs(authenticode.Hash{1}), ours)

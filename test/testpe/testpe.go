@@ -83,6 +83,39 @@ func Signer(name string) *secureboot.Signer {
 	return made.(func() *secureboot.Signer)()
 }
 
+// Issued is the certificate of an authority with a name, and a signer whose certificate that has issued. Each call
+// makes others.
+func Issued(authority, name string) (*x509.Certificate, *secureboot.Signer) {
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: authority}, NotAfter: time.Unix(1<<32, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Unix(1<<32, 0),
+	}
+	var keys [2]*rsa.PrivateKey
+	for i := range keys {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			panic(err)
+		}
+		keys[i] = key
+	}
+	made := func(template, parent *x509.Certificate, key *rsa.PrivateKey) *x509.Certificate {
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), keys[0])
+		if err != nil {
+			panic(err)
+		}
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			panic(err)
+		}
+		return c
+	}
+	issuer := made(root, root, keys[0])
+	return issuer, &secureboot.Signer{Key: keys[1], Certificate: made(leaf, issuer, keys[1])}
+}
+
 // Sign signs a program in a name.
 func Sign(program []byte, name string) []byte {
 	out, err := Signer(name).SignPE(program)
