@@ -98,8 +98,8 @@ func machine(
 		},
 		Tables: func() ([]gpt.Table, error) { return tables(m.Root, disks) },
 	}
-	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f != nil {
-		bm.SecureBoot = f.Checks()
+	if f := firmware.Read(os.DirFS(m.Root.At("/"))); f != nil && f.Checks() {
+		bm.SecureBoot = true
 		if bm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return bm, err
 		}

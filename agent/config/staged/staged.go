@@ -245,8 +245,8 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 	if s, err := clock.ReadState(m.Root.At(paths.TimeState)); err == nil {
 		sm.Synchronized = s.Synchronized
 	}
-	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil {
-		sm.SecureBoot = fw.Checks()
+	if fw := firmware.Read(os.DirFS(m.Root.At("/"))); fw != nil && fw.Checks() {
+		sm.SecureBoot = true
 		if sm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return slot.Machine{}, err
 		}
