@@ -38,6 +38,8 @@ const (
 	secretText = "what nobody reads who finds this disk"
 	// encryptedCuts is how many cuts of the first start are booted.
 	encryptedCuts = 2
+	// spoiled is where a running machine puts an image that is to be tried at the next start.
+	spoiled = "/tmp/esp/EFI/Linux/spore_9000000000001_0123456789ab+3.efi"
 )
 
 // requireProcessorsAES makes sure that the volume is encrypted with the processor's AES instructions: the kernel keeps
@@ -212,20 +214,30 @@ func TestEncryptedState(t *testing.T) {
 	t.Run("what lies beside the image, and other keys in the firmware, want the recovery key", func(t *testing.T) {
 		onESPOf(t, disk, "/loader/credentials/tmpfiles.extra.cred", []byte("f /var/lib/spore/mine - - - - x\n"))
 		onESPOf(t, disk, "/dbx.auth", foreignDBX(t, signed.keys))
+		onESPOf(t, disk, "/spoiled.efi", measured(t, signed))
 		c := machine("encrypted-foreign", disk, tpm, vars)
 		g := boot(t, c)
 		g.awaitLine(`something from outside of the image was measured \(PCR 12\)`)
 		g.answer(0, `Recovery key of the state of edge-01:`, recovery)
 		require.Equal(t, encryption{"recovery-key", "tpm2", fullPolicy}, encryptionOf(t, g.running()))
 		g.awaitShell()
-		g.shell("mkdir -p /tmp/esp; mount /dev/disk/by-partlabel/esp /tmp/esp; rm /tmp/esp/loader/credentials/tmpfiles.extra.cred; cp /tmp/esp/dbx.auth /var/lib/spore/; umount /tmp/esp; sync")
+		g.shell("mkdir -p /tmp/esp; mount /dev/disk/by-partlabel/esp /tmp/esp; rm /tmp/esp/loader/credentials/tmpfiles.extra.cred; cp /tmp/esp/dbx.auth /var/lib/spore/; mv /tmp/esp/spoiled.efi " + spoiled + "; umount /tmp/esp; sync")
 
+		// A new image that measures and then fails is tried three times in one start, and leaves PCR 11 as nobody signed it.
+		// The system before restarts once, and its TPM opens the state: nobody is asked for the recovery key.
 		require.NoError(t, g.CtrlAltDel())
+		g.awaitLine(`reboot: Restarting system`)
+		restarted := g.mark
+		g.awaitLine(`another image was tried before this one in the same start`)
 		g.awaitLine(`reboot: Restarting system`)
 		// It is that of the first restart, with the dbx that Spore has changed: a start by the TPM leaves one for the next.
 		s := g.running()
 		require.Equal(t, encryption{"tpm2", "tpm2", fullPolicy}, encryptionOf(t, s), "the slot was left as it was")
 		require.Equal(t, "state", s.Bundle.From)
+		require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
+		for _, l := range g.Console.Lines(restarted) {
+			require.NotContains(t, l.Text, "waiting for somebody who types")
+		}
 		g.awaitShell()
 		// NV, boot services, run time, authenticated by time, append (UEFI 2.10, section 8.2.1).
 		g.shell(`chattr -i /sys/firmware/efi/efivars/dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f; (printf '\147\000\000\000'; cat /var/lib/spore/dbx.auth) > /tmp/write; cat /tmp/write > /sys/firmware/efi/efivars/dbx-d719b2cb-3d3a-4596-a3bc-dad00e67656f; sync`)

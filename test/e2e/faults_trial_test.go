@@ -42,7 +42,7 @@ func trialRows() []faultRow {
 		{Doing: faults.Trial, Happens: "the operator's program is killed when the machine restarts", Want: faults.New, CPU: 2*aBoot + 15*time.Second, Run: operatorLeaves},
 		{Doing: faults.WayBack, Happens: "a role's program ends again and again", Want: faults.Before, CPU: 3*aBoot + 20*time.Second, Run: flapsOnTrial},
 		{Doing: faults.WayBack, Happens: "power cut when the machine is about to go back", Want: faults.Before, CPU: 4*aBoot + 40*time.Second, Soak: true, Run: cutOnTheWayBack},
-		ownTest(faults.Trial, "encrypted state, and the new image fails after the TPM has measured it", faults.Before, "TestAnImageThatFailsAfterItWasMeasuredLeavesNoQuestion", TestAnImageThatFailsAfterItWasMeasuredLeavesNoQuestion),
+		ownTest(faults.Trial, "encrypted state, and the new image fails after the TPM has measured it", faults.Before, "TestEncryptedState", TestEncryptedState),
 		ownTest(faults.WayBack, "a role cannot start: its secret is missing", faults.Before, "TestAPushedConfigurationIsTakenAndABadOneComesBackByItself", TestAPushedConfigurationIsTakenAndABadOneComesBackByItself),
 		unit(faults.WayBack, "power cut at each write that marks an entry", faults.FileWhole, "./storage/fat", "^TestAfterAPowerCutEachFileIsOldOrNew$/^rename$"),
 		trial("a role flaps: each look finds it up, and it was started again", "^TestHowLongATrialLasts$/^(a_role_that_falls_over_every_nine_minutes|an_agent_that_crashes_again_and_again)$", faults.Before),
