@@ -105,6 +105,7 @@ func worksForItsOperator(t *testing.T, g *guest) {
 	})
 	t.Run("it shows where it is", func(t *testing.T) {
 		out, errs := done(t, "locate", "edge-01", "--for", "2s")
+		require.Contains(t, errs, "network cards whose driver has no lamp to blink: ")
 		require.Contains(t, out, "/dev/tty1")
 		require.Contains(t, errs, "edge-01: used ")
 		require.NotContains(t, errs, "not all did")
