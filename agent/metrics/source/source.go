@@ -133,13 +133,14 @@ func (s *Sources) begin(a *asked, q ask.Question) chan struct{} {
 	return done
 }
 
-// end keeps what a source said. Without families, those from before stay until they are too old.
+// end keeps what a source said, which may be nothing, as of a machine whose disks say nothing of their wear. Where it
+// failed without any families, those from before stay until they are too old.
 func (s *Sources) end(a *asked, families []*dto.MetricFamily, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := s.now()
 	a.running, a.took, a.err = nil, now.Sub(a.begun), err
-	if families != nil {
+	if families != nil || err == nil {
 		a.families, a.at = families, now
 	}
 	text := ""

@@ -100,6 +100,15 @@ func TestASourceIsAskedAsOftenAsItsRowSays(t *testing.T) {
 	})
 }
 
+func TestASourceThatHasNothingToTellIsUp(t *testing.T) {
+	s := New([]Source{
+		{Name: "wear", Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) { return nil, nil }},
+		{Name: "fails", Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) { return nil, errors.New("x") }},
+	}, time.Now, func(string) {})
+	all, _ := s.Gather(t.Context(), ask.Question{})
+	require.Equal(t, map[string]float64{"wear": 1, "fails": 0}, values(all, "spore_source_up"))
+}
+
 func TestASourceThatTheNodeDoesNotHaveIsNotAsked(t *testing.T) {
 	s := New([]Source{{
 		Name: "etcd", On: func(q ask.Question) bool { return len(q.Programs) > 0 },
