@@ -1,0 +1,57 @@
+//go:build e2e
+
+package nspawn
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/wire/machine"
+)
+
+// metricsAreKept asks the store, as an operator does, for what nodes and their brokers say of themselves. Two of the three
+// have lost power since the store began.
+func (b *brokers) metricsAreKept(t *testing.T) {
+	require.Eventually(t, func() bool {
+		up := b.metrics(t, "up{job=\"node\"}")
+		return up["kafka-1"] == "1" && up["kafka-2"] == "1" && up["kafka-3"] == "1" && len(up) == 3
+	}, time.Minute, time.Second, "the store reaches all three")
+	require.Eventually(t, func() bool {
+		brokers := b.metrics(t, "kafka_brokers")
+		return brokers["kafka-1"] == "3" && brokers["kafka-2"] == "3" && brokers["kafka-3"] == "3"
+	}, time.Minute, time.Second, "each broker knows three")
+	kept := b.metrics(t, "count_over_time(up{job=\"node\"}[1h]) > bool 10")
+	require.Equal(t, map[string]string{"kafka-1": "1", "kafka-2": "1", "kafka-3": "1"}, kept, "from before the losses of power")
+
+	out, said, ok := b.spore(t.Context(), "metrics", "count(node_systemd_unit_state{name=\"kafka.service\",state=\"active\"})")
+	require.True(t, ok, said)
+	require.Equal(t, "{}  3\n", out)
+	_, said, ok = b.spore(t.Context(), "metrics", "sum(")
+	require.False(t, ok)
+	require.Contains(t, said, "the store says: ")
+	_, said, ok = b.spore(t.Context(), "metrics", "up", "--node", "kafka-2")
+	require.False(t, ok)
+	require.Contains(t, said, "no node that is asked has the role metrics-store")
+}
+
+// metrics is the value of a query now, by instance.
+func (b *brokers) metrics(t *testing.T, query string) map[string]string {
+	t.Helper()
+	out, said, ok := b.spore(t.Context(), "metrics", query, "--json")
+	require.True(t, ok, said)
+	var answers []struct{ Results [][]machine.Series }
+	require.NoError(t, json.NewDecoder(strings.NewReader(out)).Decode(&answers))
+	require.Len(t, answers, 1)
+	values := map[string]string{}
+	for _, part := range answers[0].Results {
+		for _, s := range part {
+			require.Len(t, s.Samples, 1)
+			values[s.Labels["instance"]] = s.Samples[0].Value
+		}
+	}
+	return values
+}
