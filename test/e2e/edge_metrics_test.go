@@ -67,7 +67,7 @@ func tellsMetrics(t *testing.T, at string) {
 	for _, name := range []string{
 		"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_disk_read_bytes_total", "node_disk_info",
 		"node_filesystem_avail_bytes", "node_network_receive_bytes_total", "node_timex_sync_status",
-		"node_systemd_unit_state", "spore_version_info", "spore_condition", "coredns_dns_requests_total",
+		"node_systemd_unit_state", "spore_version_info", "spore_condition", "coredns_panics_total",
 		"spore_certificate_end_timestamp_seconds",
 	} {
 		require.Contains(t, all, name)
