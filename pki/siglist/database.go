@@ -22,7 +22,6 @@ var revokedKinds = map[uuid.UUID]crypto.Hash{
 	uuid.MustParse("446dbf63-2502-4cda-bcfa-2465d2b0fe9d"): crypto.SHA512,
 }
 
-
 // Database is what one of the firmware's lists names: what db lets start, or what dbx forbids.
 type Database struct {
 	// Certificates are in DER, as the firmware has them; one that nobody can read is among them.
