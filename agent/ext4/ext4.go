@@ -3,6 +3,7 @@
 package ext4
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,7 @@ import (
 type superblock struct {
 	clean     bool
 	projects  bool
+	changing  bool
 	blocks    int64
 	blockSize int64
 }
@@ -38,6 +40,8 @@ func readSuperblock(r io.ReaderAt) (superblock, error) {
 	}
 	sb := superblock{clean: state&valid != 0 && state&failed == 0, blocks: int64(le.Uint32(b[4:])), blockSize: 1024 << shift}
 	sb.projects = le.Uint32(b[0x64:])&(quotas|projects) == quotas|projects && le.Uint32(b[0x26c:]) != 0
+	last := b[0x88 : 0x88+64] // s_last_mounted
+	sb.changing = bytes.HasPrefix(last, append([]byte(changing), 0))
 	if le.Uint32(b[0x60:])&incompat64 != 0 {
 		sb.blocks |= int64(le.Uint32(b[0x150:])) << 32
 	}
@@ -87,7 +91,8 @@ func Grow(device, dir string) error {
 }
 
 // Check looks at the superblock and runs e2fsck where it says that something is wrong. A journal that only has to be
-// replayed is left to the kernel.
+// replayed is left to the kernel. One that was whole when CountProjects began to change it, and was cut off there, is
+// repaired without a question.
 func Check(ctx context.Context, device string, run Runner, say func(string)) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -102,5 +107,8 @@ func Check(ctx context.Context, device string, run Runner, say func(string)) err
 		return nil
 	}
 	say("checking the file system of " + device)
+	if sb.changing {
+		return repaired(run(ctx, nil, "e2fsck", "-f", "-y", device))
+	}
 	return repaired(run(ctx, nil, "e2fsck", "-p", device))
 }

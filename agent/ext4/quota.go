@@ -22,9 +22,16 @@ func CountsProjects(device string) (bool, error) {
 	return sb.projects, err
 }
 
+// changing is what a file system says it was mounted on last, from before it is changed until it is; the kernel writes
+// another place when it is mounted.
+const changing = "/spore-counts-projects"
+
 // CountProjects has a file system that is not mounted count what the files of each project fill; nothing is to be done
-// where it does. tune2fs has no journal: the file system is checked before, and where power is cut in between, it is
-// not clean, and the next Check repairs it.
+// where it does.
+//
+// tune2fs has no journal, and writes the superblock last: where power is cut before, the file system would say that it
+// is clean, and is not. So it is checked and marked as one with errors before, and checked again after. What a cut leaves
+// e2fsck -p does not repair (an inode that nobody names), so it is marked for Check, too, as one that was whole before.
 func CountProjects(ctx context.Context, device string, run Runner, say func(string)) error {
 	counts, err := CountsProjects(device)
 	if err != nil || counts {
@@ -34,12 +41,20 @@ func CountProjects(ctx context.Context, device string, run Runner, say func(stri
 	if err := Repair(ctx, device, run); err != nil {
 		return err
 	}
-	return run(ctx, nil, "tune2fs", "-O", "project", "-Q", "prjquota", device)
+	if err := run(ctx, nil, "tune2fs", "-E", "force_fsck", "-M", changing, device); err != nil {
+		return err
+	}
+	err = run(ctx, nil, "tune2fs", "-M", "", "-O", "project", "-Q", "prjquota", device)
+	return errors.Join(err, Check(ctx, device, run, say))
 }
 
-// ForgetProjects has a file system that is not mounted count no more.
+// ForgetProjects has a file system that is not mounted count no more. What a cut leaves the next Check repairs.
 func ForgetProjects(ctx context.Context, device string, run Runner) error {
-	return run(ctx, nil, "tune2fs", "-O", "^quota", device)
+	if err := run(ctx, nil, "tune2fs", "-E", "force_fsck", device); err != nil {
+		return err
+	}
+	err := run(ctx, nil, "tune2fs", "-O", "^quota", device)
+	return errors.Join(err, Repair(ctx, device, run))
 }
 
 // Repair has e2fsck look at all of a file system that is not mounted, and repair what it can without a question.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +66,9 @@ func TestAFileSystemIsCheckedBeforeItIsChanged(t *testing.T) {
 		return nil
 	}
 	require.NoError(t, CountProjects(t.Context(), file, record, silent))
-	require.Equal(t, []string{"e2fsck -f -p", "tune2fs -O project -Q prjquota"}, programs)
+	require.Equal(t, []string{
+		"e2fsck -f -p", "tune2fs -E force_fsck -M /spore-counts-projects", "tune2fs -M  -O project -Q prjquota",
+	}, programs)
 	programs = nil
 	broken := func(context.Context, []string, string, ...string) error {
 		programs = append(programs, "once")
@@ -75,4 +78,74 @@ func TestAFileSystemIsCheckedBeforeItIsChanged(t *testing.T) {
 	require.Len(t, programs, 1, "what cannot be repaired is not changed")
 	_, err := CountsProjects(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// What the disk has where power is cut just before tune2fs writes the superblock, which it does last.
+func TestAFileSystemWhosePowerIsCutWhileItIsChangedIsRepaired(t *testing.T) {
+	count := func(file string, run Runner) error { return CountProjects(t.Context(), file, run, silent) }
+	forget := func(file string, run Runner) error { return ForgetProjects(t.Context(), file, run) }
+	for name, change := range map[string]func(string, Runner) error{"to count": count, "to forget": forget} {
+		t.Run(name, func(t *testing.T) {
+			file := made(t)
+			require.NoError(t, execute(t.Context(), nil, "debugfs", "-w", "-R", "write /etc/passwd kept", file))
+			if name == "to forget" {
+				require.NoError(t, count(file, execute))
+			}
+			errCut := errors.New("the power was cut")
+			cut := func(ctx context.Context, env []string, name string, args ...string) error {
+				if !slices.Contains(args, "-O") {
+					return execute(ctx, env, name, args...)
+				}
+				old := superblockOf(t, file)
+				require.NoError(t, execute(ctx, env, name, args...))
+				f, err := os.OpenFile(file, os.O_WRONLY, 0)
+				require.NoError(t, err)
+				_, err = f.WriteAt(old, 1024)
+				require.NoError(t, errors.Join(err, f.Close()))
+				return errCut
+			}
+			// Nothing runs any more after the cut.
+			dead := false
+			err := change(file, func(ctx context.Context, env []string, name string, args ...string) error {
+				if dead {
+					return errCut
+				}
+				err := cut(ctx, env, name, args...)
+				dead = errors.Is(err, errCut)
+				return err
+			})
+			require.ErrorIs(t, err, errCut)
+			require.Error(t, execute(t.Context(), nil, "e2fsck", "-f", "-n", file), "it is damaged")
+			require.NoError(t, Check(t.Context(), file, execute, silent))
+			require.NoError(t, execute(t.Context(), nil, "e2fsck", "-f", "-n", file))
+			out, err := exec.Command("debugfs", "-R", "cat kept", file).Output()
+			require.NoError(t, err)
+			want, err := os.ReadFile("/etc/passwd")
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(out))
+			require.NoError(t, count(file, execute), "the next start counts")
+			counts, err := CountsProjects(file)
+			require.NoError(t, err)
+			require.True(t, counts)
+			// Only what was cut off is repaired without a question.
+			require.NoError(t, execute(t.Context(), nil, "tune2fs", "-E", "force_fsck", file))
+			var args []string
+			require.NoError(t, Check(t.Context(), file, func(_ context.Context, _ []string, _ string, a ...string) error {
+				args = a
+				return nil
+			}, silent))
+			require.Equal(t, []string{"-p", file}, args)
+		})
+	}
+}
+
+func superblockOf(t *testing.T, file string) []byte {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	b := make([]byte, 1024)
+	_, err = f.ReadAt(b, 1024)
+	require.NoError(t, err)
+	return b
 }
