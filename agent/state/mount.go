@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,9 +73,9 @@ func Mount(ctx context.Context, info Info, m Mounting) (Info, error) {
 
 // partition mounts the partition and sets the quotas. What is wrong with those alone is a warning.
 func (m Mounting) partition(ctx context.Context, device string) (warning string, err error) {
-	counts, err := ext4.CountsProjects(device)
-	if err != nil {
-		return "", fmt.Errorf("mount: %w", err)
+	counts, unknown := countsProjects(device)
+	if away(unknown) {
+		return "", fmt.Errorf("mount: %w", unknown)
 	}
 	options := baseOptions
 	if counts && len(m.Limits) > 0 {
@@ -94,27 +95,31 @@ func (m Mounting) partition(ctx context.Context, device string) (warning string,
 		}
 		return "", err
 	}
-	if options != baseOptions {
+	switch {
+	case options != baseOptions:
 		if err := quota.Set(m.Dir, m.Limits); err != nil {
 			warning = noQuotas(err)
 		}
+	case unknown != nil && len(m.Limits) > 0:
+		warning = noQuotas(unknown)
 	}
 	return warning, nil
 }
 
 // withoutQuotas mounts a file system that counts what projects fill and could not be mounted: the kernel mounts none
-// whose counts it cannot read. They are worth less than the state, which is mounted without them; the next start counts
-// anew.
+// whose counts it cannot read. They are worth less than the state, which is mounted without them, whatever else fails;
+// the next start counts anew.
 func (m Mounting) withoutQuotas(ctx context.Context, device string, why error) (warning string, err error) {
 	m.Say(fmt.Sprintf("the file system of %s could not be mounted with what its projects fill: %v", device, why))
-	if err := ext4.Repair(ctx, device, m.Exec); err != nil {
-		return "", errors.Join(why, err)
+	if len(m.Limits) > 0 && mountDevice(device, m.Dir, baseOptions) == nil {
+		return noQuotas(why), nil
 	}
-	if err := ext4.ForgetProjects(ctx, device, m.Exec); err != nil {
-		return "", errors.Join(why, err)
+	failed := cmp.Or(ext4.Repair(ctx, device, m.Exec), ext4.ForgetProjects(ctx, device, m.Exec))
+	if failed != nil {
+		m.Say(fmt.Sprintf("the file system of %s still counts what its projects fill: %v", device, failed))
 	}
 	if err := mountDevice(device, m.Dir, baseOptions); err != nil {
-		return "", err
+		return "", errors.Join(why, failed, err)
 	}
 	if len(m.Limits) == 0 {
 		return "", nil
@@ -128,16 +133,35 @@ const baseOptions = "errors=remount-ro"
 // mountDevice mounts the partition, and waits for it where it is away: when repart has written a table and closed the disk,
 // udev has the kernel read the table again, and for that the kernel takes the disk's partitions away and brings them back.
 func mountDevice(device, dir, options string) error {
+	return whenThere(device, func() error {
+		return unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, options)
+	})
+}
+
+// countsProjects waits in the same way.
+func countsProjects(device string) (counts bool, err error) {
+	err = whenThere(device, func() (err error) {
+		counts, err = ext4.CountsProjects(device)
+		return err
+	})
+	return counts, err
+}
+
+// whenThere does something with a device, again and again as long as it is away.
+func whenThere(device string, do func() error) error {
 	var err error
 	_ = wait.Until(context.Background(), wait.Condition{
 		For: device, Bound: repart.NodeBound, Every: 50 * time.Millisecond,
 		Met: func() bool {
-			err = unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, options)
-			return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENXIO)
+			err = do()
+			return !away(err)
 		},
 	})
 	return err
 }
+
+// away tells whether an error says that a device is not there.
+func away(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) }
 
 // KeepMounted tells systemd, in libmount's table of mount options that the kernel does not keep (utab, usually
 // /run/mount/utab), that the mount of device on dir outlives the device's unit (systemd.mount(5), x-systemd.device-bound=).
