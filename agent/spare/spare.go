@@ -18,11 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 	"unicode/utf16"
 
 	"spore/agent/efivars"
+	"spore/cluster/form"
 )
 
 // Names of variables with their vendors: ours, and that of the Boot Loader Interface.
@@ -46,8 +46,8 @@ type Note struct {
 }
 
 var (
-	hash  = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	entry = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,127}\.efi$`)
+	hash  = form.New(`^[0-9a-f]{64}$`)
+	entry = form.New(`^[0-9A-Za-z][0-9A-Za-z._-]{0,127}\.efi$`)
 )
 
 // ErrForm is the error for a variable that is none of ours.
@@ -105,6 +105,17 @@ func write(vars string, n Note) error {
 		return fmt.Errorf("note %s: %w", data, err)
 	}
 	return efivars.Write(vars, variable, data)
+}
+
+// Started forgets the failures of a system that runs. Nothing is written where there are none; what cannot be read has
+// none.
+func Started(vars, root, cluster string) error {
+	n, err := Read(vars)
+	if err != nil || !n.Is(root, cluster) || n.Failed == 0 {
+		return nil
+	}
+	n.Failed = 0
+	return write(vars, n)
 }
 
 // Drop removes the note of a system that runs; one of another system, or one that cannot be read, stays with stage1.

@@ -67,6 +67,29 @@ func TestASystemThatStartsForgetsItsFailures(t *testing.T) {
 	require.Equal(t, Note{Root: root, Cluster: cluster, Entry: before}, n)
 }
 
+func TestASystemThatHasStartedForgetsItsFailuresAndKeepsItsNote(t *testing.T) {
+	vars := t.TempDir()
+	require.NoError(t, Started(vars, root, cluster), "there is no note")
+	keep(t, vars, root, cluster, before)
+	_, _, err := Failed(vars, root, cluster)
+	require.NoError(t, err)
+	require.NoError(t, Started(vars, cluster, root))
+	n, err := Read(vars)
+	require.NoError(t, err)
+	require.Equal(t, 1, n.Failed, "another system has started")
+	require.NoError(t, Started(vars, root, cluster))
+	n, err = Read(vars)
+	require.NoError(t, err)
+	require.Equal(t, Note{Root: root, Cluster: cluster, Entry: before}, n)
+	require.NoError(t, os.Chmod(filepath.Join(vars, variable), 0o400))
+	info, err := os.Stat(filepath.Join(vars, variable))
+	require.NoError(t, err)
+	require.NoError(t, Started(vars, root, cluster))
+	again, err := os.Stat(filepath.Join(vars, variable))
+	require.NoError(t, err)
+	require.Equal(t, info.ModTime(), again.ModTime(), "and nothing is written")
+}
+
 func TestNothingIsWrittenThatTheFirmwareHas(t *testing.T) {
 	vars := t.TempDir()
 	require.True(t, keep(t, vars, root, cluster, before))

@@ -21,7 +21,14 @@ import (
 func NoteWayBack(ctx context.Context, m *node.Machine) error {
 	vars := m.Root.At(paths.EFIVars)
 	b := m.Boot
-	if _, err := os.Stat(vars); err != nil || !b.EFI || b.NetworkURL != "" || efi.Counted(os.DirFS(vars)) {
+	if _, err := os.Stat(vars); err != nil || !b.EFI || b.NetworkURL != "" {
+		return nil
+	}
+	// Whatever else cannot be done: only failures that follow each other count.
+	if err := spare.Started(vars, b.RootHash, b.ClusterHash); err != nil {
+		m.Say("that this system was started was not noted: " + err.Error())
+	}
+	if efi.Counted(os.DirFS(vars)) {
 		return nil
 	}
 	var info state.Info
