@@ -33,9 +33,12 @@ const longestChain = 8
 type Lists struct {
 	// Allowed is db, Forbidden dbx.
 	Allowed, Forbidden siglist.Database
+	// Unread says why db could not be read, and has nothing in Allowed; nil where it could.
+	Unread error
 }
 
-// Read reads the firmware's lists; vars is the directory of efivarfs. One that is not there has nothing.
+// Read reads the firmware's lists; vars is the directory of efivarfs. One that is not there has nothing. A db that cannot
+// be read is no error: its firmware has started this machine, which would take nothing any more.
 func Read(vars string) (Lists, error) {
 	var l Lists
 	for _, v := range []struct {
@@ -53,9 +56,14 @@ func Read(vars string) (Lists, error) {
 		if err == nil {
 			*v.into, err = siglist.ReadDatabase(data[attributes:])
 		}
-		if err != nil {
-			return Lists{}, fmt.Errorf("read the firmware's %s: %w", v.name, err)
+		if err == nil {
+			continue
 		}
+		err = fmt.Errorf("read the firmware's %s: %w", v.name, err)
+		if v.into != &l.Allowed {
+			return Lists{}, err
+		}
+		l.Unread = err
 	}
 	return l, nil
 }

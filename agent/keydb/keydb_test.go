@@ -40,6 +40,12 @@ func signedParts(c *x509.Certificate) []byte {
 	return append(append(append(out, make([]byte, 16)...), sum[:]...), make([]byte, 16)...)
 }
 
+// emptyList has no entry, and so no size of one.
+func emptyList() []byte {
+	out := siglist.GUID(uuid.MustParse("c1c41626-504c-4092-aca9-41f936934328"))
+	return append(binary.LittleEndian.AppendUint32(out, 28), make([]byte, 8)...)
+}
+
 // vars is a directory of efivarfs.
 func vars(t testing.TB, db, dbx []byte) string {
 	t.Helper()
@@ -75,6 +81,7 @@ func TestWhatFirmwareStarts(t *testing.T) {
 		"signed by whom an authority of db issued":         {issued, certificates(root), nil, ""},
 		"its hash is in db":                                {testpe.Sign(plain, "somebody"), append(certificates(plant), programs(hash)...), nil, ""},
 		"not signed, and its hash is in db":                {plain, programs(hash), nil, ""},
+		"db has a list without entries":                    {ours, append(emptyList(), certificates(plant)...), emptyList(), ""},
 		"another entry of db cannot be read":               {ours, append(bytes.Clone(unread), certificates(plant)...), nil, ""},
 		"dbx has others":                                   {ours, certificates(plant), append(certificates(other), programs(authenticode.Hash{1})...), ""},
 		"nobody knows what db has":                         {ours, nil, nil, ""},
@@ -141,6 +148,14 @@ func TestListsOfTheFirmware(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "dbx"+suffix), bad, 0o600))
 		_, err := Read(dir)
 		require.ErrorContains(t, err, "read the firmware's dbx: ", name)
+		// It says nothing of what this firmware starts.
+		none := vars(t, nil, certificates(plant))
+		require.NoError(t, os.WriteFile(filepath.Join(none, "db"+suffix), bad, 0o600))
+		l, err := Read(none)
+		require.NoError(t, err, name)
+		require.ErrorContains(t, l.Unread, "read the firmware's db: ", name)
+		require.True(t, l.Allowed.Empty())
+		require.True(t, l.Forbidden.Has(plant), "dbx counts all the same")
 	}
 }
 
@@ -161,7 +176,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		l := Lists{allowed, forbidden}
+		l := Lists{Allowed: allowed, Forbidden: forbidden}
 		have, err := l.Check(bytes.NewReader(program), int64(len(program)))
 		if err != nil {
 			require.Empty(t, have)

@@ -103,6 +103,9 @@ func machine(
 		if bm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return bm, err
 		}
+		if bm.Keys.Unread != nil {
+			m.Say(bm.Keys.Unread.Error() + "; an update is held to the signer of what runs alone")
+		}
 	}
 	bm.Partition = func(number int) string {
 		for _, d := range disks {

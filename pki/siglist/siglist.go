@@ -67,14 +67,18 @@ func parse(data []byte) (out []list, err error) {
 			return nil, errCut
 		}
 		size, header, each := uint64(le.Uint32(data[16:])), uint64(le.Uint32(data[20:])), uint64(le.Uint32(data[24:]))
-		if size > uint64(len(data)) || header+listHeader > size || each <= ownerSize || (size-listHeader-header)%each != 0 {
+		if size > uint64(len(data)) || header+listHeader > size {
+			return nil, errSizes
+		}
+		// A list without entries may have no size of them.
+		if all := size - listHeader - header; all > 0 && (each <= ownerSize || all%each != 0) {
 			return nil, errSizes
 		}
 		l := list{kind: ParseGUID(data)}
 		for body := data[listHeader+header : size]; len(body) > 0; body = body[each:] {
 			l.entries = append(l.entries, body[:each])
 		}
-		if l.kind == certSHA256 && each != hashEntry {
+		if l.kind == certSHA256 && len(l.entries) > 0 && each != hashEntry {
 			return nil, fmt.Errorf("read signature lists: an entry with a hash has %d bytes", each)
 		}
 		out, data = append(out, l), data[size:]

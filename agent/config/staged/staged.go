@@ -250,6 +250,9 @@ func machine(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.No
 		if sm.Keys, err = keydb.Read(m.Root.At(paths.EFIVars)); err != nil {
 			return slot.Machine{}, err
 		}
+		if sm.Keys.Unread != nil {
+			m.Say(sm.Keys.Unread.Error() + "; an update is held to the signer of what runs alone")
+		}
 	}
 	var l status.Line
 	if err := atomicfile.ReadJSON(m.Root.At(paths.Status), &l); err == nil {
