@@ -24,16 +24,22 @@ type superblock struct {
 	blockSize int64
 }
 
+// Where the superblock is, and its size, in bytes.
+const superblockAt, superblockSize = 1024, 1024
+
+// Bits of s_state: it was unmounted, and the kernel found errors.
+const valid, failed = 1, 2
+
 func readSuperblock(r io.ReaderAt) (superblock, error) {
-	b := make([]byte, 1024)
-	if n, err := r.ReadAt(b, 1024); n < len(b) {
+	b := make([]byte, superblockSize)
+	if n, err := r.ReadAt(b, superblockAt); n < len(b) {
 		return superblock{}, fmt.Errorf("read its superblock: %w", err)
 	}
 	le := binary.LittleEndian
 	if le.Uint16(b[0x38:]) != 0xef53 {
 		return superblock{}, errors.New("it holds no ext4 file system")
 	}
-	const valid, failed, incompat64, quotas, projects = 1, 2, 0x80, 0x100, 0x2000
+	const incompat64, quotas, projects = 0x80, 0x100, 0x2000
 	state, shift := le.Uint16(b[0x3a:]), le.Uint32(b[0x18:])
 	if shift > 6 {
 		return superblock{}, fmt.Errorf("its superblock is damaged: block size 2^%d KiB", shift)

@@ -30,8 +30,8 @@ const changing = "/spore-counts-projects"
 // where it does.
 //
 // tune2fs has no journal, and writes the superblock last: where power is cut before, the file system would say that it
-// is clean, and is not. So it is checked and marked as one with errors before, and checked again after. What a cut leaves
-// e2fsck -p does not repair (an inode that nobody names), so it is marked for Check, too, as one that was whole before.
+// is clean, and would not be. So it is checked first, and says that it has errors until it is changed. What a cut
+// leaves e2fsck -p does not repair (an inode that nobody names); by changing, Check knows that it was whole before.
 func CountProjects(ctx context.Context, device string, run Runner, say func(string)) error {
 	counts, err := CountsProjects(device)
 	if err != nil || counts {
@@ -44,8 +44,10 @@ func CountProjects(ctx context.Context, device string, run Runner, say func(stri
 	if err := run(ctx, nil, "tune2fs", "-E", "force_fsck", "-M", changing, device); err != nil {
 		return err
 	}
-	err = run(ctx, nil, "tune2fs", "-M", "", "-O", "project", "-Q", "prjquota", device)
-	return errors.Join(err, Check(ctx, device, run, say))
+	if err := run(ctx, nil, "tune2fs", "-M", "", "-O", "project", "-Q", "prjquota", device); err != nil {
+		return errors.Join(err, Check(ctx, device, run, say))
+	}
+	return forgetErrors(device)
 }
 
 // ForgetProjects has a file system that is not mounted count no more. What a cut leaves the next Check repairs.

@@ -51,6 +51,23 @@ func TestAFileSystemIsMadeToCountProjectsAndToForgetThem(t *testing.T) {
 	require.NoError(t, CountProjects(t.Context(), file, execute, silent), "it can be made to count again")
 }
 
+func TestAFileSystemThatWasMadeToCountIsNotCheckedOnceMore(t *testing.T) {
+	for name, more := range map[string]string{"with checksums": "metadata_csum", "without checksums": "^metadata_csum,^64bit"} {
+		t.Run(name, func(t *testing.T) {
+			file := made(t)
+			require.NoError(t, execute(t.Context(), nil, "mkfs.ext4", "-q", "-F", "-O", more, file))
+			require.NoError(t, CountProjects(t.Context(), file, execute, silent))
+			none := func(context.Context, []string, string, ...string) error { return errors.New("a program was started") }
+			require.NoError(t, Check(t.Context(), file, none, silent))
+			out, err := exec.Command("dumpe2fs", "-h", file).CombinedOutput()
+			require.NoError(t, err, string(out))
+			require.Regexp(t, `(?m)^Filesystem state: +clean$`, string(out))
+			require.Regexp(t, `(?m)^Last mounted on: +<not available>$`, string(out))
+			require.NoError(t, execute(t.Context(), nil, "e2fsck", "-f", "-n", file))
+		})
+	}
+}
+
 func TestAFileSystemThatCountsCostsNoProgram(t *testing.T) {
 	file := made(t)
 	require.NoError(t, CountProjects(t.Context(), file, execute, silent))

@@ -37,8 +37,8 @@ type Lists struct {
 	Unread error
 }
 
-// Read reads the firmware's lists; vars is the directory of efivarfs. One that is not there has nothing. A db that cannot
-// be read is no error: its firmware has started this machine, which would take nothing any more.
+// Read reads the firmware's lists; vars is the directory of efivarfs. One that is not there has nothing. A db that
+// cannot be read is no error: its firmware has started this machine, which would take nothing any more.
 func Read(vars string) (Lists, error) {
 	var l Lists
 	for _, v := range []struct {

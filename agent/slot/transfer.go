@@ -216,8 +216,9 @@ func (t *transfer) advance() error {
 	return nil
 }
 
-// checkBoot refuses a UKI or a boot loader that this machine would not start, before anything of the disk is written. Its pieces were
-// held to their hashes as they came; all of it is held to the signed one where it is started from, on the ESP.
+// checkBoot refuses a UKI or a boot loader that this machine would not start, before anything of the disk is written.
+// Its pieces were held to their hashes as they came; all of it is held to the signed one where it is started from, on
+// the ESP.
 func (t *transfer) checkBoot() error {
 	if err := t.boot.save(); err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Command stage1 is the /init of the initramfs: it finds the disk that the machine was booted from, or downloads the
 // image where the kernel itself came from the network, maps the verified root and cluster part, makes /etc writable in
-// memory and hands over to systemd. It never writes to a disk, and offers no shell. Where it cannot start a system any more
-// that had stayed, it has the boot loader start the one before (package spare).
+// memory and hands over to systemd. It never writes to a disk, and offers no shell. Where it cannot start a system any
+// more that had stayed, it has the boot loader start the one before (package spare).
 //
 // What it expects in the initramfs: /etc/spore/stage1.json (type config), and /lib/modules/VERSION with uncompressed
 // modules and depmod's text indexes. What it leaves to the main system: see package bootinfo.

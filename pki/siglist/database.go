@@ -13,8 +13,8 @@ import (
 	"spore/pki/authenticode"
 )
 
-// revokedKinds are the kinds of entries that name a certificate by the hash of its signed part: EFI_CERT_X509_SHA256_GUID,
-// _SHA384_ and _SHA512_ (UEFI 2.10, section 32.4.1). A time follows the hash: what was signed before it holds, where a
+// revokedKinds are the kinds of entries that name a certificate by the hash of its signed part:
+// EFI_CERT_X509_SHA256_GUID, _SHA384_ and _SHA512_ (UEFI 2.10, section 32.4.1). A time follows the hash: what was signed before it holds, where a
 // time stamp proves it. No signature that is read here has one.
 var revokedKinds = map[uuid.UUID]crypto.Hash{
 	uuid.MustParse("3bd2a492-96c0-4079-b420-fcf98ef103ed"): crypto.SHA256,
