@@ -58,10 +58,15 @@ func openShell(w http.ResponseWriter, r *http.Request, caller nodeapi.Caller, m 
 	if err != nil {
 		end(nodeapi.Erred, err.Error())
 		status := http.StatusForbidden
-		if errors.As(err, new(*net.OpError)) {
+		switch {
+		case errors.As(err, new(*net.OpError)):
 			m.Say(err.Error())
 			status = http.StatusServiceUnavailable
 			err = errors.New("what opens a shell does not run; see the journal of " + emergency.Unit)
+		case errors.Is(err, io.EOF): // It was killed, or systemd has closed one connection too many.
+			m.Say(err.Error())
+			status = http.StatusServiceUnavailable
+			err = errors.New("what opens a shell ended without an answer; come again, or see the journal of " + emergency.Unit)
 		}
 		http.Error(w, err.Error(), status)
 		return
@@ -162,7 +167,10 @@ func join(w http.ResponseWriter, r *http.Request, root net.Conn, from *bufio.Rea
 		return lost, fmt.Errorf("take the connection for a shell: %w", err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(r.Context(), func() { _ = conn.Close() })
+	stop := context.AfterFunc(r.Context(), func() {
+		_ = conn.Close()
+		_ = root.Close() // The process of root ends the session then, also while its shell takes nothing.
+	})
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(shell.Silence)); err != nil {
 		return lost, nil
@@ -172,8 +180,12 @@ func join(w http.ResponseWriter, r *http.Request, root net.Conn, from *bufio.Rea
 		return lost, nil
 	}
 	go func() {
-		defer root.Close() // The process of root ends the session then.
-		_, _ = io.Copy(root, patient{conn, both.Reader})
+		caller := &patient{conn: conn, from: both.Reader}
+		_, _ = io.Copy(root, caller)
+		// A process of root that takes nothing more is still to say how the session ended.
+		if caller.gone {
+			_ = root.Close()
+		}
 	}()
 	for {
 		kind, data, err := shell.ReadFrame(from)
@@ -196,11 +208,16 @@ func join(w http.ResponseWriter, r *http.Request, root net.Conn, from *bufio.Rea
 type patient struct {
 	conn net.Conn
 	from io.Reader
+	// gone is true when nothing more comes.
+	gone bool
 }
 
-func (p patient) Read(b []byte) (int, error) {
-	if err := p.conn.SetReadDeadline(time.Now().Add(shell.Silence)); err != nil {
-		return 0, err
+func (p *patient) Read(b []byte) (int, error) {
+	err := p.conn.SetReadDeadline(time.Now().Add(shell.Silence))
+	var n int
+	if err == nil {
+		n, err = p.from.Read(b)
 	}
-	return p.from.Read(b)
+	p.gone = err != nil
+	return n, err
 }

@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -219,6 +220,56 @@ func TestAShellEndsWithItsCertificate(t *testing.T) {
 		all, err := kept.In(b.m.Root).Sessions()
 		return err == nil && len(all) == 1 && all[0].Result == "the connection was lost"
 	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// plays has the process of root be what a test does with a connection, behind the call and the answer.
+func (b *shellBench) plays(answer string, do func(conn *net.UnixConn)) {
+	b.trust()
+	path := b.m.Root.At(paths.ShellSocket)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
+			_, _ = io.WriteString(conn, answer)
+			do(conn)
+		}
+	}()
+}
+
+func TestTheEndOfAShellIsToldAlsoToWhoIsStillSending(t *testing.T) {
+	b := newShellBench(t)
+	sent := make(chan struct{})
+	b.plays("{}\n", func(conn *net.UnixConn) {
+		_ = conn.CloseRead() // What is passed on from now on fails, as when the shell has ended.
+		<-sent
+		time.Sleep(300 * time.Millisecond)
+		_ = shell.WriteFrame(conn, shell.Exit, []byte(`{"status":3}`))
+	})
+	conn, err := b.ask(b.admin, b.grant(b.admin, nil), nil)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, shell.WriteFrame(conn, shell.Input, []byte("exit 3\n")))
+	require.NoError(t, shell.WriteFrame(conn, shell.Input, []byte("echo more\n")))
+	close(sent)
+	kind, data, err := shell.ReadFrame(conn)
+	require.NoError(t, err)
+	require.Equal(t, shell.Exit, kind)
+	require.JSONEq(t, `{"status":3}`, string(data))
+}
+
+func TestWhoOpensAShellAndEndsWithoutAnAnswerIsSaid(t *testing.T) {
+	b := newShellBench(t)
+	b.plays("", func(*net.UnixConn) {})
+	_, err := b.ask(b.admin, b.grant(b.admin, nil), nil)
+	require.ErrorContains(t, err, "503")
+	require.ErrorContains(t, err, "what opens a shell ended without an answer")
 }
 
 func TestWhereNobodyListensForAShellItIsSaid(t *testing.T) {
