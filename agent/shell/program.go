@@ -16,10 +16,16 @@ import (
 	"spore/wire/shell"
 )
 
-// Times of the end of a shell: how long what it has shown is waited for when it has ended, and how long it has after
-// SIGHUP before SIGKILL.
+// Bounds of the end of a shell. What it has shown is taken to its end; what it has left in the background may have its
+// output open, and go on to show something.
 const (
-	drainBound  = 500 * time.Millisecond
+	// drainBound is how long more is waited for in all, without what recording and showing it takes.
+	drainBound = 500 * time.Millisecond
+	// drainMost is how long it may take with that, and drainSize how much it may be, in bytes: a pipe has 1 MiB at most
+	// (fcntl(2), F_SETPIPE_SZ).
+	drainMost = 30 * time.Second
+	drainSize = 1 << 20
+	// hangupBound is how long it has after SIGHUP before SIGKILL, and after that before it is left alone.
 	hangupBound = 3 * time.Second
 )
 
@@ -30,14 +36,26 @@ type program struct {
 	in, out *os.File
 	// terminal is true where it has one.
 	terminal bool
-	// gone is closed when it has ended.
-	gone chan struct{}
-	end  sync.Once
+	// gone is closed when it has ended, and stuck when SIGKILL has not ended it either: it waits in the kernel, for a disk
+	// that does not answer for example.
+	gone, stuck chan struct{}
+	end         sync.Once
+	// rest is what may still be read behind the end.
+	rest rest
+}
+
+// rest is what may still be read behind the end of a shell.
+type rest struct {
+	// until is the end of it; it is zero before the first look. wait is how long more is waited for, and size how much
+	// it is in bytes.
+	until time.Time
+	wait  time.Duration
+	size  int
 }
 
 // start starts a command; with a terminal it has a pseudo-terminal (pty(7)) as its controlling one.
 func start(cmd *exec.Cmd, terminal *shell.Terminal) (*program, error) {
-	p := &program{cmd: cmd, terminal: terminal != nil, gone: make(chan struct{})}
+	p := &program{cmd: cmd, terminal: terminal != nil, gone: make(chan struct{}), stuck: make(chan struct{})}
 	// It leads a session, so that all of it can be told that the line was hung up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var child []*os.File
@@ -140,11 +158,41 @@ func (p *program) noMore() error {
 	return p.in.Close()
 }
 
+// ended tells whether the shell has ended, or will not be waited for.
+func (p *program) ended() bool {
+	select {
+	case <-p.gone:
+	case <-p.stuck:
+	default:
+		return false
+	}
+	return true
+}
+
 // read reads what the shell shows. io.EOF is the end of it.
 func (p *program) read(buf []byte) (int, error) {
+	now := time.Now()
+	behind := p.ended()
+	if behind {
+		if p.rest.until.IsZero() {
+			p.rest = rest{until: now.Add(drainMost), wait: drainBound, size: drainSize}
+		}
+		if now.After(p.rest.until) || p.rest.wait <= 0 || p.rest.size <= 0 {
+			return 0, io.EOF
+		}
+		if err := p.out.SetReadDeadline(now.Add(p.rest.wait)); err != nil {
+			return 0, io.EOF
+		}
+	}
 	n, err := p.out.Read(buf)
-	// A terminal that nobody has open any more gives EIO. A deadline that passes is that of wait.
-	if errors.Is(err, unix.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+	if behind {
+		p.rest.wait -= time.Since(now)
+		p.rest.size -= n
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // The next call knows whether there is time left.
+		err = nil
+	case errors.Is(err, unix.EIO), errors.Is(err, os.ErrClosed): // A terminal that nobody has open any more gives EIO.
 		err = io.EOF
 	}
 	return n, err
@@ -153,9 +201,17 @@ func (p *program) read(buf []byte) (int, error) {
 // wait waits for the end of the shell, and returns its exit status as another shell would see it. What it has left in
 // the background, with its output open, is not waited for.
 func (p *program) wait() int {
-	_ = p.cmd.Wait() // The state says more.
-	close(p.gone)
-	_ = p.out.SetReadDeadline(time.Now().Add(drainBound))
+	go func() {
+		_ = p.cmd.Wait() // The state says more.
+		close(p.gone)
+	}()
+	select {
+	case <-p.gone:
+	case <-p.stuck:
+		_ = p.out.SetReadDeadline(time.Now())
+		return 128 + int(unix.SIGKILL)
+	}
+	_ = p.out.SetReadDeadline(time.Now()) // Who reads looks again, and knows that it has ended.
 	s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case ok && s.Signaled():
@@ -166,17 +222,25 @@ func (p *program) wait() int {
 	return 255
 }
 
-// hangup ends the shell and what it runs, as the end of a line does.
+// hangup ends the shell and what it runs, as the end of a line does. A shell that is stuck in the kernel is left alone:
+// nothing ends it, and another one may be needed all the more.
 func (p *program) hangup() {
 	p.end.Do(func() {
 		group := -p.cmd.Process.Pid
-		_ = unix.Kill(group, unix.SIGHUP)
-		_ = unix.Kill(group, unix.SIGCONT) // What was stopped hears it, too.
-		select {
-		case <-p.gone:
-		case <-time.After(hangupBound):
-			_ = unix.Kill(group, unix.SIGKILL)
+		for _, signals := range [][]unix.Signal{{unix.SIGHUP, unix.SIGCONT}, {unix.SIGKILL}} { // What was stopped hears it, too.
+			if p.ended() { // The number may be that of others.
+				return
+			}
+			for _, s := range signals {
+				_ = unix.Kill(group, s)
+			}
+			select {
+			case <-p.gone:
+				return
+			case <-time.After(hangupBound):
+			}
 		}
+		close(p.stuck)
 	})
 }
 

@@ -8,10 +8,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +44,9 @@ type bench struct {
 	m *node.Machine
 	s Server
 
+	// slow is how long a record takes.
+	slow time.Duration
+
 	mu       sync.Mutex
 	records  [][]Field
 	noRecord error
@@ -64,6 +69,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) send(f []Field) error {
+	time.Sleep(b.slow)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.noRecord != nil {
@@ -435,6 +441,53 @@ func TestWhatIsLeftInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	require.Equal(t, "done\n", shown)
 	require.Equal(t, shell.Outcome{}, o)
 	require.Less(t, time.Since(began), 15*time.Second)
+}
+
+func TestWhatAShellHasShownIsTakenToItsEndAlsoWhereThatIsSlow(t *testing.T) {
+	b := newBench(t)
+	b.slow = 200 * time.Millisecond
+	c, refused := b.open(callWith(signed(t, grant(), signer)))
+	require.Empty(t, refused)
+	c.send(shell.Input, "head -c 60000 /dev/zero; exit 5\n")
+	shown, o := c.end()
+	require.Equal(t, shell.Outcome{Status: 5}, o)
+	require.Len(t, shown, 60000)
+	require.Len(t, b.recorded(shell.StreamOutput), 60000)
+}
+
+func TestWhatShowsMoreInTheBackgroundIsNotTakenForever(t *testing.T) {
+	b := newBench(t)
+	b.slow = 5 * time.Millisecond
+	c, refused := b.open(callWith(signed(t, grant(), signer)))
+	require.Empty(t, refused)
+	c.send(shell.Input, "yes & echo $!; exit 0\n")
+	shown, o := c.end()
+	require.Equal(t, shell.Outcome{}, o)
+	require.Less(t, len(shown), maxShown)
+	for line := range strings.Lines(shown) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			break
+		}
+	}
+}
+
+func TestAShellThatNoSignalEndsIsLeftAlone(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer write.Close()
+	cmd := exec.Command("sleep", "1000") // It leads no group, so that no signal for its group comes.
+	require.NoError(t, cmd.Start())
+	p := &program{cmd: cmd, in: write, out: read, gone: make(chan struct{}), stuck: make(chan struct{})}
+	defer p.close()
+	go p.hangup()
+	require.Equal(t, 128+int(unix.SIGKILL), p.wait())
+	require.Eventually(t, func() bool {
+		_, err := p.read(make([]byte, 1))
+		return errors.Is(err, io.EOF)
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	<-p.gone
 }
 
 func TestAnImageHasAShellOrNone(t *testing.T) {
