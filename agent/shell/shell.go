@@ -195,7 +195,7 @@ func (s *Server) admit(conn net.Conn, in *bufio.Reader) (call Call, g shell.Gran
 	if err := book.Used(g.ID); err != nil { // Also while its shell is open.
 		return call, g, nil, err
 	}
-	if unlock, err = book.Lock(); err != nil {
+	if unlock, err = book.Lock(g.ID); err != nil {
 		return call, g, nil, err
 	}
 	return call, g, unlock, nil

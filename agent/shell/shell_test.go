@@ -303,7 +303,7 @@ func TestAGrantThatDoesNotHoldOpensNothingAndIsNotUsedUp(t *testing.T) {
 			return callWith(signed(t, grant(), signer))
 		},
 		"a shell is open on this node already": func(b *bench) Call {
-			unlock, err := kept.In(b.m.Root).Lock()
+			unlock, err := kept.In(b.m.Root).Lock(strings.Repeat("0b", 16))
 			require.NoError(t, err)
 			b.t.Cleanup(unlock)
 			return callWith(signed(t, grant(), signer))
@@ -345,7 +345,7 @@ func ends(t *testing.T, b *bench, do func(c *client)) shell.Session {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the shell goes on")
 	}
-	unlock, err := kept.In(b.m.Root).Lock()
+	unlock, err := kept.In(b.m.Root).Lock(strings.Repeat("0b", 16))
 	require.NoError(t, err, "another one may be opened")
 	unlock()
 	require.Contains(t, b.recorded(shell.StreamEnd), " ended: ")

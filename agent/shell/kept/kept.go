@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,8 +51,8 @@ const ending = ".json"
 
 func (b Book) file(id string) string { return filepath.Join(b.root.At(paths.Shells), id+ending) }
 
-// Lock is held while a shell is open: by one process alone.
-func (b Book) Lock() (unlock func(), err error) {
+// Lock is held while the shell of a session is open: by one process alone.
+func (b Book) Lock(id string) (unlock func(), err error) {
 	name := b.root.At(paths.ShellLock)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, fmt.Errorf("look whether a shell is open: %w", err)
@@ -64,6 +65,10 @@ func (b Book) Lock() (unlock func(), err error) {
 	for try := 0; ; try++ {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
+			// Whose it is tells an open session from one that was cut off before. Where that cannot be written it is unknown.
+			if err := f.Truncate(0); err == nil {
+				_, _ = f.WriteAt([]byte(id), 0)
+			}
 			return func() { _ = f.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || try == 10 {
@@ -78,14 +83,23 @@ func (b Book) Lock() (unlock func(), err error) {
 	return nil, fmt.Errorf("look whether a shell is open: %w", err)
 }
 
-// open tells whether a shell is open now.
-func (b Book) open() bool {
+// opened tells which session has a shell that is open now; without one it is always false. Where a shell is open and
+// nobody knows whose, it may be that of each.
+func (b Book) opened() (is func(id string) bool) {
+	none := func(string) bool { return false }
 	f, err := os.OpenFile(b.root.At(paths.ShellLock), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return false
+		return none
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return none
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if open := string(data); err == nil && shell.IsID(open) {
+		return func(id string) bool { return id == open }
+	}
+	return func(string) bool { return true }
 }
 
 // Used tells whether a grant was used.
@@ -109,7 +123,14 @@ func (b Book) Begin(s shell.Session, now time.Time) error {
 	if err := b.makeRoom(now); err != nil {
 		return err
 	}
-	return b.write(s)
+	if err := b.write(s); err != nil {
+		return err
+	}
+	// The directory may be as new as the file.
+	if err := atomicfile.SyncDir(filepath.Dir(b.root.At(paths.Shells))); err != nil {
+		return fmt.Errorf("keep the session: %w", err)
+	}
+	return nil
 }
 
 // Change keeps what becomes of a session.
@@ -124,22 +145,32 @@ func (b Book) Change(id string, change func(*shell.Session) error) error {
 	return b.write(s)
 }
 
-// Acknowledge keeps that somebody has seen that a shell was open.
+// Acknowledge keeps that somebody has seen that a shell was open. A session whose file cannot be read gets another one,
+// which says that: its grant stays used.
 func (b Book) Acknowledge(id, by string, now time.Time) (shell.Session, error) {
 	var out shell.Session
+	now = now.UTC().Truncate(time.Second)
+	if _, err := b.read(id); err != nil && !errors.Is(err, ErrNone) {
+		lost := shell.Session{ID: id, Result: clip(err.Error()), Until: now.Add(shell.MaxUse)}
+		lost.Acknowledged, lost.AcknowledgedBy = now, by
+		return lost, b.write(lost)
+	}
 	err := b.Change(id, func(s *shell.Session) error {
 		out = *s
 		switch {
 		case !s.Acknowledged.IsZero():
 			return fmt.Errorf("%s was acknowledged by %s at %s", id, s.AcknowledgedBy, s.Acknowledged.Format(time.RFC3339))
-		case s.Ended.IsZero() && b.open():
+		case s.Ended.IsZero() && b.opened()(id):
 			return fmt.Errorf("%s: its shell is open; acknowledge it when it has ended", id)
 		}
-		s.Acknowledged, s.AcknowledgedBy = now.UTC().Truncate(time.Second), by
+		s.Acknowledged, s.AcknowledgedBy = now, by
 		return nil
 	})
 	return out, err
 }
+
+// clip keeps a text far within what a file may have.
+func clip(text string) string { return text[:min(len(text), 500)] }
 
 func (b Book) write(s shell.Session) error {
 	data, err := json.Marshal(s)
@@ -187,7 +218,7 @@ func (b Book) Sessions() ([]shell.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the sessions: %w", err)
 	}
-	open := b.open()
+	open := b.opened()
 	var out []shell.Session
 	for _, e := range entries {
 		id, found := strings.CutSuffix(e.Name(), ending)
@@ -198,7 +229,7 @@ func (b Book) Sessions() ([]shell.Session, error) {
 		switch {
 		case err != nil:
 			s = shell.Session{ID: id, Result: err.Error()}
-		case s.Ended.IsZero() && !open:
+		case s.Ended.IsZero() && !open(id):
 			s.Result = cutOff
 		}
 		out = append(out, s)

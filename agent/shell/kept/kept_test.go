@@ -44,16 +44,22 @@ func TestASessionThatCannotBeKeptDoesNotBegin(t *testing.T) {
 
 func TestOneShellIsOpenAtOnce(t *testing.T) {
 	b := In(paths.Root(t.TempDir()))
-	require.False(t, b.open())
-	unlock, err := b.Lock()
+	one, other := session(1).ID, session(2).ID
+	require.False(t, b.opened()(one))
+	unlock, err := b.Lock(one)
 	require.NoError(t, err)
-	require.True(t, b.open())
-	_, err = b.Lock()
+	require.True(t, b.opened()(one))
+	require.False(t, b.opened()(other))
+	_, err = b.Lock(other)
 	require.ErrorIs(t, err, ErrOpen)
+	require.True(t, b.opened()(one))
 	unlock()
-	require.False(t, b.open())
-	unlock, err = b.Lock()
+	require.False(t, b.opened()(one))
+	unlock, err = b.Lock(other)
 	require.NoError(t, err)
+	require.True(t, b.opened()(other))
+	require.NoError(t, os.Truncate(b.root.At(paths.ShellLock), 0))
+	require.True(t, b.opened()(one), "nobody knows whose it is")
 	unlock()
 }
 
@@ -62,7 +68,7 @@ func TestASessionIsShownUntilItIsAcknowledged(t *testing.T) {
 	none, err := b.Unacknowledged(10)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	unlock, err := b.Lock()
+	unlock, err := b.Lock(session(1).ID)
 	require.NoError(t, err)
 	require.NoError(t, b.Begin(session(1), begun))
 	_, err = b.Acknowledge(session(1).ID, "bert", begun)
@@ -103,6 +109,26 @@ func TestASessionIsShownUntilItIsAcknowledged(t *testing.T) {
 	}
 }
 
+func TestASessionThatWasCutOffIsNotTheOneThatIsOpen(t *testing.T) {
+	b := In(paths.Root(t.TempDir()))
+	unlock, err := b.Lock(session(1).ID)
+	require.NoError(t, err)
+	require.NoError(t, b.Begin(session(1), begun))
+	unlock() // Its process was killed.
+	unlock, err = b.Lock(session(2).ID)
+	require.NoError(t, err)
+	defer unlock()
+	require.NoError(t, b.Begin(session(2), begun))
+	all, err := b.Sessions()
+	require.NoError(t, err)
+	require.Equal(t, cutOff, all[0].Result)
+	require.Empty(t, all[1].Result)
+	_, err = b.Acknowledge(session(1).ID, "bert", begun)
+	require.NoError(t, err)
+	_, err = b.Acknowledge(session(2).ID, "bert", begun)
+	require.ErrorContains(t, err, "its shell is open")
+}
+
 func TestAFileThatCannotBeReadIsASessionAllTheSame(t *testing.T) {
 	b := In(paths.Root(t.TempDir()))
 	require.NoError(t, b.Begin(session(1), begun))
@@ -113,6 +139,16 @@ func TestAFileThatCannotBeReadIsASessionAllTheSame(t *testing.T) {
 	require.Len(t, all, 1)
 	require.Contains(t, all[0].Result, "read what is kept")
 	require.ErrorIs(t, b.Begin(session(1), begun), ErrUsed)
+
+	seen, err := b.Acknowledge(session(1).ID, "bert", begun)
+	require.NoError(t, err)
+	require.Contains(t, seen.Result, "read what is kept")
+	all, err = b.Unacknowledged(10)
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.ErrorIs(t, b.Begin(session(1), begun), ErrUsed, "its grant stays used")
+	_, err = b.Acknowledge(session(1).ID, "carl", begun)
+	require.ErrorContains(t, err, "was acknowledged by bert")
 }
 
 func TestThereIsRoomForSessionsThatWereAcknowledged(t *testing.T) {
