@@ -34,7 +34,8 @@ type Journal struct {
 // Field is one field of a record.
 type Field struct{ Name, Value string }
 
-// Send hands a record over; when it returns without an error, the journal has it.
+// Send hands a record over. When it returns without an error, the record is in the queue of the socket, which systemd
+// keeps while journald is restarted.
 func (j *Journal) Send(fields []Field) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,6 +96,8 @@ type recorder struct {
 	mu     sync.Mutex
 	number int64
 	shown  int64
+	// size is that of all parts, each with recordCost.
+	size int64
 }
 
 // record hands a part of the session over. What it says is for people who read the journal.
@@ -119,13 +122,21 @@ func (r *recorder) record(stream string, data []byte, says string) error {
 	return nil
 }
 
-// part records what was shown or read.
+// part records what was shown or read. errMuch says that the record has grown beyond its bound with it.
 func (r *recorder) part(stream string, data []byte) error {
 	verb := "shows"
 	if stream == shell.StreamInput {
 		verb = "reads"
 	}
-	return r.record(stream, data, fmt.Sprintf("shell %.8s %s %d bytes", r.session, verb, len(data)))
+	if err := r.record(stream, data, fmt.Sprintf("shell %.8s %s %d bytes", r.session, verb, len(data))); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.size += int64(len(data)) + recordCost; r.size > maxRecord {
+		return errMuch
+	}
+	return nil
 }
 
 // total is how much was shown, in bytes.

@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,8 +39,10 @@ const (
 	maxCall = shell.MaxGrant*2 + 4<<10
 	// callBound is how long a call may take to come, and how long one frame to go.
 	callBound = 10 * time.Second
-	// maxShown is how much a session may show, or read from a pipe, in bytes: the journal has it all, and is bounded.
-	maxShown = 32 << 20
+	// maxRecord is how much of a session is recorded, in bytes: what it shows and what its shell reads from a pipe, and
+	// recordCost for each record. The journal has it all and is bounded, and so is a replay.
+	maxRecord  = 32 << 20
+	recordCost = 64
 )
 
 // Unit is the socket of images that have a shell.
@@ -206,7 +209,7 @@ func (s *Server) open(ctx context.Context, conn *net.UnixConn, in *bufio.Reader,
 	now := s.Machine.Now().UTC().Truncate(time.Second)
 	book := kept.In(s.Machine.Root)
 	r := &recorder{send: s.Send, session: g.ID, began: time.Now()}
-	who := fmt.Sprintf("%q (certificate %s) at %s", call.Caller, call.Serial, call.From)
+	who := fmt.Sprintf("%q (certificate %s) at %s", clip(call.Caller), clip(call.Serial), clip(call.From))
 	err := r.record(shell.StreamBegin, nil,
 		fmt.Sprintf("shell %s begins: %s, for at most %d minutes, because: %s", g.ID, who, g.Minutes, g.Reason))
 	if err == nil {
@@ -239,8 +242,12 @@ func (s *Server) open(ctx context.Context, conn *net.UnixConn, in *bufio.Reader,
 	return errors.Join(err, ended, noted)
 }
 
-// clip keeps what the API's server says within bounds.
-func clip(text string) string { return text[:min(len(text), 256)] }
+// clip keeps what the API's server says within bounds, and has nothing in it that a terminal obeys: it is shown on the
+// console and in the journal.
+func clip(text string) string {
+	text = nodeapi.Harmless(text)
+	return strings.ToValidUTF8(text[:min(len(text), 256)], "")
+}
 
 // last tells how the session ended.
 func (s *Server) last(conn net.Conn, o shell.Outcome) error {
@@ -262,7 +269,7 @@ var (
 	errTime    = errors.New("its time was over")
 	errLost    = errors.New("the connection was lost")
 	errStopped = errors.New("the node stopped it")
-	errMuch    = fmt.Errorf("it has shown more than %d MiB", maxShown>>20)
+	errMuch    = fmt.Errorf("its record had more than %d MiB", maxRecord>>20)
 )
 
 // session is a shell that is open.
@@ -273,8 +280,6 @@ type session struct {
 	p    *program
 	// stop ends it, with a reason.
 	stop context.CancelCauseFunc
-	// read is how much the shell has read from a pipe, in bytes.
-	read int64
 	// mu is held by whoever writes a frame. With over, the last one is on its way.
 	mu   sync.Mutex
 	over bool
@@ -336,10 +341,6 @@ func (o *session) show() {
 				o.stop(err)
 				return
 			}
-			if o.rec.total() > maxShown {
-				o.stop(errMuch)
-				return
-			}
 			if err := o.write(shell.Output, buf[:n]); err != nil {
 				o.stop(errLost)
 				return
@@ -394,9 +395,6 @@ func (o *session) obey(kind shell.Kind, data []byte) error {
 		if !o.p.terminal { // Nothing shows what it reads.
 			if err := o.rec.part(shell.StreamInput, data); err != nil {
 				return err
-			}
-			if o.read += int64(len(data)); o.read > maxShown {
-				return errMuch
 			}
 		}
 		_, _ = o.p.in.Write(data)

@@ -409,6 +409,45 @@ func TestASessionEndsWithTheJournal(t *testing.T) {
 	require.Equal(t, "the journal is gone", b.session(grant().ID).Result)
 }
 
+func TestARecordHasABound(t *testing.T) {
+	for name, c := range map[string]struct {
+		part    int
+		streams []string
+	}{
+		"of what is shown and read together": {shell.MaxFrame, []string{shell.StreamOutput, shell.StreamInput}},
+		"of small parts":                     {1, []string{shell.StreamOutput}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := recorder{send: func([]Field) error { return nil }}
+			data := make([]byte, c.part)
+			var err error
+			most := maxRecord / (c.part + recordCost)
+			n := 0
+			for ; err == nil && n <= most; n++ {
+				err = r.part(c.streams[n%len(c.streams)], data)
+			}
+			require.ErrorIs(t, err, errMuch)
+			require.Equal(t, most+1, n)
+		})
+	}
+}
+
+func TestWhatTheServerSaysOfACallerDoesNothingToATerminal(t *testing.T) {
+	b := newBench(t)
+	call := callWith(signed(t, grant(), signer))
+	call.Caller, call.Serial, call.From = "an\x1b[2Jna", "4\nf", strings.Repeat("ä", 300)
+	c, refused := b.open(call)
+	require.Empty(t, refused)
+	c.send(shell.End, "")
+	c.end()
+	s := b.session(grant().ID)
+	require.Equal(t, `an\x1b[2Jna`, s.User)
+	require.Equal(t, `4\x0af`, s.Serial)
+	require.Equal(t, strings.Repeat("ä", 128), s.From)
+	require.NotContains(t, b.recorded(shell.StreamBegin), "\x1b")
+	require.NotContains(t, b.recorded(shell.StreamBegin), "\n")
+}
+
 func TestFramesThatNobodyMaySendEndTheSession(t *testing.T) {
 	for _, frame := range []string{"z\x00\x00", "o\x00\x00", "x\x00\x00", "r\x00\x01x", "r\x00\x04\x00\x00\x00\x00"} {
 		s := ends(t, newBench(t), func(c *client) {
@@ -463,7 +502,7 @@ func TestWhatShowsMoreInTheBackgroundIsNotTakenForever(t *testing.T) {
 	c.send(shell.Input, "yes & echo $!; exit 0\n")
 	shown, o := c.end()
 	require.Equal(t, shell.Outcome{}, o)
-	require.Less(t, len(shown), maxShown)
+	require.Less(t, len(shown), maxRecord)
 	for line := range strings.Lines(shown) {
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
 			_ = unix.Kill(pid, unix.SIGKILL)

@@ -33,11 +33,11 @@ type Session struct {
 
 // Text says in one line, for people, that the shell was open, and by whom and why.
 func (s Session) Text() string {
-	if s.Begun.IsZero() { // What was kept of it cannot be read.
-		return fmt.Sprintf("a shell was open (%s), not acknowledged: %s", s.ID, s.Result)
-	}
 	text := fmt.Sprintf("a shell was open on %s by %s (%s)", s.Begun.UTC().Format(time.RFC3339), s.User, s.Reason)
-	if s.Ended.IsZero() && s.Result == "" {
+	switch {
+	case s.Begun.IsZero(): // What was kept of it cannot be read.
+		text = fmt.Sprintf("a shell was open (%s)", s.Result)
+	case s.Ended.IsZero() && s.Result == "":
 		text = fmt.Sprintf("a shell is open since %s by %s (%s)", s.Begun.UTC().Format(time.RFC3339), s.User, s.Reason)
 	}
 	if s.Acknowledged.IsZero() {

@@ -72,7 +72,10 @@ func table(w io.Writer, all []shell.Session) error {
 		if !s.Acknowledged.IsZero() {
 			seen = fmt.Sprintf("by %s at %s", s.AcknowledgedBy, s.Acknowledged.UTC().Format(time.RFC3339))
 		}
-		begun := s.Begun.UTC().Format(time.RFC3339)
+		begun := "-"
+		if !s.Begun.IsZero() {
+			begun = s.Begun.UTC().Format(time.RFC3339)
+		}
 		for i, cell := range []string{s.ID, begun, lasted, s.User, s.From, s.Reason, result, seen} {
 			if i > 0 {
 				fmt.Fprint(t, "\t")

@@ -200,7 +200,9 @@ func TestSessionsAreListedWithoutWhatATerminalObeys(t *testing.T) {
 		{ID: "0a", Begun: begun, Ended: begun.Add(90 * time.Second), User: "anna", From: "10.0.0.9:1", Reason: "a\x1b[2Jb",
 			Result: "exit status 0", Acknowledged: begun, AcknowledgedBy: "bert"},
 		{ID: "0b", Begun: begun, User: "anna", Reason: "x"},
+		{ID: "0c", Result: "it cannot be read"},
 	}))
+	require.Regexp(t, `(?m)^0c +- +- .* it cannot be read +no$`, out.String())
 	require.Contains(t, out.String(), "1m30s")
 	require.Contains(t, out.String(), `a\x1b[2Jb`)
 	require.Contains(t, out.String(), "by bert at 2026-11-26T08:00:00Z")
