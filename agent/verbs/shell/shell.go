@@ -75,7 +75,7 @@ type entry struct {
 }
 
 // Replay answers with what was shown in a session, in lists of shell.Record, from the journal. Records that the journal
-// has lost are told.
+// has lost are told, and those that no session writes: root can write them, and they hide none of the others.
 func (s Shell) Replay(ctx context.Context, r *verbs.Run) (string, error) {
 	id := r.Argument("session", "")
 	if err := kept.In(r.Machine.Root).Used(id); err == nil {
@@ -111,33 +111,55 @@ type replay struct {
 	size int
 	// next is the number that comes next, lost how many were not there, and records counts those with data.
 	next, lost, records int64
-	ended               bool
+	// strange counts those that are malformed, or whose number was there already.
+	strange int64
+	ended   bool
 }
 
 func (p *replay) read(from io.Reader) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(make([]byte, 0, maxEntry), maxEntry)
-	for lines.Scan() {
-		if err := p.take(lines.Bytes()); err != nil {
+	lines := bufio.NewReaderSize(from, maxEntry)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			p.strange++
+			line = nil
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
+		if len(line) > 0 {
+			if err := p.take(line); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return p.flush()
+		}
 	}
-	return errors.Join(lines.Err(), p.flush())
 }
 
 func (p *replay) take(line []byte) error {
 	var e entry
-	if err := json.Unmarshal(line, &e); err != nil {
+	err := json.Unmarshal(line, &e)
+	if err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
 		return fmt.Errorf("a record is malformed: %w", err)
 	}
-	number, err := strconv.ParseInt(e.Number, 10, 64)
-	at, failed := strconv.ParseInt(e.At, 10, 64)
+	number, no := strconv.ParseInt(e.Number, 10, 64)
+	at, never := strconv.ParseInt(e.At, 10, 64)
 	data, broken := base64.StdEncoding.DecodeString(e.Data)
-	if err := errors.Join(err, failed, broken); err != nil || number < p.next || number > maxNumber {
-		return errors.Join(errors.New("a record is malformed"), err)
+	if errors.Join(err, no, never, broken) != nil || number < 0 || number > maxNumber {
+		p.strange++
+		return nil
 	}
-	p.lost += number - p.next
-	p.next = number + 1
+	if number < p.next {
+		p.strange++
+	} else {
+		p.lost += number - p.next
+		p.next = number + 1
+	}
 	switch e.Stream {
 	case shell.StreamEnd:
 		p.ended = true
@@ -168,6 +190,9 @@ func (p *replay) done() string {
 	text := fmt.Sprintf("%d records", p.records)
 	if p.lost > 0 {
 		text += fmt.Sprintf("; the journal does not have %d others", p.lost)
+	}
+	if p.strange > 0 {
+		text += fmt.Sprintf("; %d records are out of place: somebody else may have written into it", p.strange)
 	}
 	if !p.ended {
 		text += "; it does not have the end of the session"

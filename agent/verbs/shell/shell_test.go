@@ -70,6 +70,9 @@ func line(number int, stream, data string) string {
 		number, number*100, stream, base64.StdEncoding.EncodeToString([]byte(data)))
 }
 
+// outOfPlace is what is said of records that no session writes.
+const outOfPlace = " are out of place: somebody else may have written into it"
+
 func TestAReplayIsWhatTheJournalHas(t *testing.T) {
 	big := strings.Repeat("x", shell.MaxFrame)
 	whole := line(0, "begin", "") + line(1, "input", "id\n") + line(2, "output", "uid=0\x1b[1m\n") + line(3, "end", "")
@@ -90,14 +93,27 @@ func TestAReplayIsWhatTheJournalHas(t *testing.T) {
 			line(0, "begin", "") + line(4, "output", "x") + line(5, "end", ""),
 			"1 records; the journal does not have 3 others", "", 1,
 		},
-		"nothing":        {"", "0 records; it does not have the end of the session", "", 0},
-		"no JSON":        {"x\n", "", "a record is malformed", 0},
-		"no number":      {`{"SPORE_SHELL_AT":"1"}` + "\n", "", "a record is malformed", 0},
-		"a number twice": {line(0, "begin", "") + line(0, "output", "x"), "", "a record is malformed", 0},
-		"a field as numbers": {
-			`{"SPORE_SHELL_NUMBER":"0","SPORE_SHELL_AT":"0","SPORE_SHELL_DATA":[1,2]}` + "\n", "", "malformed", 0,
+		"nothing":                {"", "0 records; it does not have the end of the session", "", 0},
+		"no JSON":                {"x\n", "", "a record is malformed", 0},
+		"a line that is cut off": {whole + "{", "", "a record is malformed", 0},
+		// Records that root has written hide none of the session.
+		"no number":      {`{"SPORE_SHELL_AT":"1"}` + "\n" + whole, "2 records; 1 records" + outOfPlace, "", 2},
+		"a number below": {line(-1, "output", "x") + whole, "2 records; 1 records" + outOfPlace, "", 2},
+		"a number twice": {
+			line(0, "begin", "") + line(0, "output", "x") + strings.TrimPrefix(whole, line(0, "begin", "")),
+			"3 records; 1 records" + outOfPlace, "", 3,
 		},
-		"an entry of 100 KiB": {line(0, "output", strings.Repeat("x", 100<<10)), "", "token too long", 0},
+		"a number ahead": {
+			line(9, "output", "x") + whole, "3 records; the journal does not have 9 others; 4 records" + outOfPlace, "", 3,
+		},
+		"a field as numbers": {
+			`{"SPORE_SHELL_NUMBER":"0","SPORE_SHELL_AT":"0","SPORE_SHELL_DATA":[1,2]}` + "\n" + whole,
+			"2 records; 1 records" + outOfPlace, "", 2,
+		},
+		"entries of 100 and 500 KiB": {
+			line(0, "output", strings.Repeat("x", 75<<10)) + line(0, "output", strings.Repeat("x", 375<<10)) + whole,
+			"2 records; 2 records" + outOfPlace, "", 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := nodetest.New(t, 1)
