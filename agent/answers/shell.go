@@ -24,8 +24,9 @@ import (
 	"spore/wire/shell"
 )
 
-// shellBound is how long a connection with a shell lasts at most: the process of root ends it before.
-const shellBound = (shell.MaxMinutes + 2) * time.Minute
+// shellBound is how long a connection with a shell lasts at most: the process of root ends it before
+// (spore-shell@.service).
+const shellBound = (shell.MaxMinutes + 5) * time.Minute
 
 // shellStart is how long the process of root may take to let a call in.
 const shellStart = 20 * time.Second
@@ -167,7 +168,9 @@ func join(w http.ResponseWriter, r *http.Request, root net.Conn, from *bufio.Rea
 		return lost, fmt.Errorf("take the connection for a shell: %w", err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(r.Context(), func() {
+	ctx, cancel := context.WithTimeout(r.Context(), shellBound)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
 		_ = conn.Close()
 		_ = root.Close() // The process of root ends the session then, also while its shell takes nothing.
 	})

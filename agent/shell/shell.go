@@ -3,7 +3,7 @@
 // rights and only passes on what both sides say. The process trusts the signature alone: it opens the grant again,
 // looks that it is for this node, now, and for the certificate that the server has seen, and that nobody has used it.
 //
-// What is shown is recorded in the journal, and is shown when the journal has it and not before. The session ends with
+// What is shown is handed to the journal, and is shown when that has taken it and not before. The session ends with
 // the shell, with its time, and with the connection. What a person starts with systemd-run(1) or the like goes on: root
 // is root. The package does not keep root from changing the record; the records of the call are on another node, too
 // (agent/trail).

@@ -5,11 +5,11 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
@@ -122,14 +122,7 @@ func (o *options) open(cmd *cobra.Command, dir string) error {
 
 // readGrant reads a grant. Whether it is signed is for the node to say.
 func readGrant(name string) ([]byte, shell.Grant, error) {
-	st, err := os.Stat(name)
-	if err != nil {
-		return nil, shell.Grant{}, fmt.Errorf("read the grant: %w", err)
-	}
-	if st.Size() > shell.MaxGrant {
-		return nil, shell.Grant{}, fmt.Errorf("%s: it has more than %d bytes", name, shell.MaxGrant)
-	}
-	data, err := os.ReadFile(name)
+	data, err := ask.Small(name)
 	if err != nil {
 		return nil, shell.Grant{}, fmt.Errorf("read the grant: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cmd/ask"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster"
@@ -125,7 +125,7 @@ func sign(cmd *cobra.Command, dir, node string, o signing, now time.Time) error 
 
 // certificateOf is the certificate of a file of spore access, which has to be of use for a shell on the node.
 func certificateOf(file string, c *facts.Cluster, node string, now time.Time) (fingerprint, person string, err error) {
-	data, err := os.ReadFile(file)
+	data, err := ask.Small(file)
 	if err != nil {
 		return "", "", fmt.Errorf("read whose certificate may use the grant: %w; make one with "+
 			"`spore access --role admin`", err)
