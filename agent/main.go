@@ -170,10 +170,7 @@ func table(m *node.Machine) command.Table {
 		{
 			Name:  "shell",
 			About: "open an emergency shell for a person with a grant, on standard input; for a unit of the API",
-			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
-				signal.Ignore(syscall.SIGPIPE)
-				return emergency.Serve(ctx, m)
-			}),
+			Read:  plain(m, emergency.Serve),
 		},
 		{Name: "run", About: "start the node's roles and say how they are, until stopped", Read: plain(m, daemon.Run)},
 		{

@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"time"
@@ -101,8 +102,15 @@ type Server struct {
 	Command func(terminal bool) *exec.Cmd
 }
 
+// bearBrokenPipes keeps Go from ending the process when its journal has gone (os/signal). The signal is taken rather than
+// ignored: the shell and all that it starts would ignore it, too, and `yes | head` would not end as everywhere else.
+func bearBrokenPipes() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+}
+
 // Serve is spore-shell@.service: one call, whose connection is its standard input.
 func Serve(ctx context.Context, m *node.Machine) error {
+	bearBrokenPipes()
 	conn, err := net.FileConn(os.Stdin)
 	if err != nil {
 		return fmt.Errorf("take the connection of the API: %w", err)
