@@ -36,6 +36,10 @@ import (
 // idle is how long the collector waits for another question: longer than people have between two scrapes.
 const idle = 2 * time.Minute
 
+// endBound is how long those are waited for that are being answered when the collector ends: longer than an answer waits
+// for its sources, on a slow machine.
+const endBound = 10 * time.Second
+
 // wearEvery is how often disks are asked of their wear, which changes over weeks.
 const wearEvery = 10 * time.Minute
 
@@ -107,7 +111,9 @@ type log func(string)
 
 func (l log) Println(v ...any) { l(fmt.Sprint(v...)) }
 
-// Serve answers on a listener until the context ends, or until nobody has asked for as long as wait; 0 is the usual.
+// Serve answers on a listener until the context ends, or until nobody has asked for as long as wait; 0 is the usual. Who
+// asks while it ends is answered: by this process where it has the connection, else by the next one, since the queue of
+// the socket is systemd's.
 func (c *Collector) Serve(ctx context.Context, l net.Listener, wait time.Duration) error {
 	if wait == 0 {
 		wait = idle
@@ -134,12 +140,20 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener, wait time.Duratio
 	})
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	ended := context.AfterFunc(ctx, func() { _ = server.Shutdown(context.WithoutCancel(ctx)) })
-	defer ended()
+	ended := make(chan error, 1)
+	end := context.AfterFunc(ctx, func() {
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBound)
+		defer cancel()
+		ended <- server.Shutdown(bound)
+	})
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		end()
 		return fmt.Errorf("answer the API: %w", err)
+	}
+	// Serve returns when Shutdown begins. The process must not end before those are answered who were let in.
+	if err := <-ended; err != nil {
+		return fmt.Errorf("answer the last questions: %w", err)
 	}
 	return nil
 }

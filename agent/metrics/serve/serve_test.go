@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -172,4 +174,38 @@ func TestTheCollectorEndsWhenNobodyAsks(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}
+}
+
+func TestWhoIsBeingAnsweredWhenTheCollectorEndsHasAnAnswer(t *testing.T) {
+	c := New(node(t), time.Now, func(string) {})
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx, l, time.Hour) }()
+	conn, err := net.Dial("unix", l.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST "+ask.Path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n{")
+	require.NoError(t, err)
+	from := bufio.NewReader(conn)
+	line, err := from.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "100 Continue", "the question is being read")
+	_, err = from.ReadString('\n')
+	require.NoError(t, err)
+	end()
+	select {
+	case <-done:
+		t.Fatal("it ends in the middle of a question")
+	case <-time.After(200 * time.Millisecond):
+	}
+	_, err = io.WriteString(conn, "}")
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(from, nil)
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "spore_source_up")
+	require.NoError(t, <-done)
 }
