@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -86,22 +87,11 @@ func scrape(w http.ResponseWriter, r *http.Request, m *node.Machine, q ask.Quest
 		fail(err)
 		return
 	}
-	const at = "http://collector" + ask.Path
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, at, bytes.NewReader(body))
-	if err != nil {
-		fail(err)
-		return
+	answer, err := collected(r, m.Root.At(ask.Socket), body)
+	if err != nil && r.Context().Err() == nil {
+		// One that ends because nobody has asked for a while may have taken the connection and nothing of it.
+		answer, err = collected(r, m.Root.At(ask.Socket), body)
 	}
-	for _, name := range []string{"Accept", "Accept-Encoding"} {
-		request.Header[name] = r.Header[name]
-	}
-	transport := &http.Transport{
-		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", m.Root.At(ask.Socket))
-		},
-	}
-	answer, err := transport.RoundTrip(request)
 	if err != nil {
 		fail(err)
 		return
@@ -111,11 +101,35 @@ func scrape(w http.ResponseWriter, r *http.Request, m *node.Machine, q ask.Quest
 		w.Header()[name] = answer.Header[name]
 	}
 	w.WriteHeader(answer.StatusCode)
-	// One that has gone, or a collector that ends in the middle, leaves an answer without its end.
-	if _, err := io.Copy(w, io.LimitReader(answer.Body, ask.MaxAnswer)); err != nil && r.Context().Err() == nil {
+	n, err := io.Copy(w, io.LimitReader(answer.Body, ask.MaxAnswer+1))
+	if err == nil && n > ask.MaxAnswer {
+		err = fmt.Errorf("the answer has more than %d MiB", ask.MaxAnswer>>20)
+	}
+	// One that has gone, a collector that ends in the middle, or that does not end, leaves an answer without its end:
+	// nobody is to take a part of the metrics for all of them.
+	if err != nil && r.Context().Err() == nil {
 		m.Say("answer with metrics: " + err.Error())
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// collected asks the collector at a socket a question, which is JSON.
+func collected(r *http.Request, socket string, question []byte) (*http.Response, error) {
+	const at = "http://collector" + ask.Path
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, at, bytes.NewReader(question))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Accept", "Accept-Encoding"} {
+		request.Header[name] = r.Header[name]
+	}
+	transport := &http.Transport{
+		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}
+	return transport.RoundTrip(request)
 }
 
 // latest finds something out in the background, and keeps it for a while.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +77,36 @@ func TestAnAnswerThatIsCutOffHasNoEnd(t *testing.T) {
 			_, _ = io.WriteString(w, strings.Repeat("x", 10))
 		}, nil)
 	})
+}
+
+func TestAnAnswerThatDoesNotEndIsCutOff(t *testing.T) {
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		scraped(t, func(w http.ResponseWriter, _ *http.Request) {
+			part := make([]byte, 1<<20)
+			for range ask.MaxAnswer>>20 + 1 {
+				_, _ = w.Write(part)
+			}
+		}, nil)
+	})
+}
+
+func TestACollectorThatJustEndsIsAskedAgain(t *testing.T) {
+	var times atomic.Int64
+	w, _ := scraped(t, func(w http.ResponseWriter, r *http.Request) {
+		if times.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&ask.Question{}), "the whole question")
+		_, _ = io.WriteString(w, "# EOF\n")
+	}, nil)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "# EOF\n", w.Body.String())
+	w, _ = scraped(t, func(http.ResponseWriter, *http.Request) {
+		times.Add(1)
+		panic(http.ErrAbortHandler)
+	}, nil)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.EqualValues(t, 4, times.Load(), "once more, and no more")
 }
 
 func TestConditionsThatComeLateAreToldNextTime(t *testing.T) {
