@@ -100,8 +100,11 @@ const (
 	smart          = 0xB0
 	readData       = 0xD0
 	returnStatus   = 0xDA
-	standby        = 0x00
 )
+
+// asleep tells whether a disk's platters stand still, by the count that CHECK POWER MODE returns (ACS-3, 7.4): all of
+// standby, standby_y of disks with extended power conditions, and that of disks which work from a cache of flash.
+func asleep(count byte) bool { return count == 0x00 || count == 0x01 || count == 0x40 }
 
 // askATA looks whether the disk is awake, and reads its SMART data and its own opinion.
 func askATA(f *os.File) (Health, error) {
@@ -109,7 +112,10 @@ func askATA(f *os.File) (Health, error) {
 	if err != nil {
 		return Health{}, err
 	}
-	if mode != nil && mode.count == standby {
+	if mode == nil { // It may sleep, and nobody knows.
+		return Health{}, errMute
+	}
+	if asleep(mode.count) {
 		return Health{}, errAsleep
 	}
 	page := make([]byte, pageSize)

@@ -96,6 +96,15 @@ func TestSense(t *testing.T) {
 	}
 }
 
+func TestADiskThatSleepsIsKnown(t *testing.T) {
+	for count, is := range map[byte]bool{
+		0x00: true, 0x01: true, 0x40: true, // standby_z, standby_y, spun down with a cache of flash
+		0x41: false, 0x80: false, 0x81: false, 0x82: false, 0x83: false, 0xFF: false, // awake or idle
+	} {
+		require.Equal(t, is, asleep(count), "%#x", count)
+	}
+}
+
 // The kernel's structures have these sizes on 64-bit machines.
 func TestSizesOfTheKernelsStructures(t *testing.T) {
 	require.EqualValues(t, 88, unsafe.Sizeof(sgHeader{}))

@@ -23,11 +23,12 @@ import (
 )
 
 // Bounds of a source. Patience is how long an answer waits; Bound is how long a source may take that is asked; kept is
-// how long what it said is told.
+// how long what it said is told; again is how long one that failed is left alone, of those that are not asked each time.
 const (
 	Patience = 120 * time.Millisecond
 	Bound    = 5 * time.Second
 	kept     = time.Minute
+	again    = time.Minute
 )
 
 // Source is one thing that is asked.
@@ -35,6 +36,7 @@ type Source struct {
 	// Name is the value of the label source, and that of program of a service's rows.
 	Name string
 	// Every is how much time has to pass before it is asked again; 0 asks for each answer. What it said is told as long.
+	// One that failed is asked again after a minute, if that is sooner.
 	Every time.Duration
 	// On tells whether the node has it; nil is always.
 	On func(ask.Question) bool
@@ -116,8 +118,11 @@ func (s *Sources) begin(a *asked, q ask.Question) chan struct{} {
 	if a.running != nil {
 		return a.running
 	}
-	now := s.now()
-	if !a.at.IsZero() && now.Sub(a.begun) < a.Every && a.err == nil {
+	now, pause := s.now(), a.Every
+	if a.err != nil {
+		pause = min(pause, again)
+	}
+	if !a.begun.IsZero() && now.Sub(a.begun) < pause {
 		return nil
 	}
 	done := make(chan struct{})

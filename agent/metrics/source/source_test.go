@@ -100,6 +100,23 @@ func TestASourceIsAskedAsOftenAsItsRowSays(t *testing.T) {
 	})
 }
 
+func TestADiskThatFailsIsNotAskedAtEachScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, some := range [][]*dto.MetricFamily{nil, saying("another disk", 1)} {
+			asked := 0
+			s := New([]Source{{Name: "wear", Every: 10 * time.Minute, Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) {
+				asked++
+				return some, errors.New("ask disk sda: input/output error")
+			}}}, time.Now, func(string) {})
+			for range 8 { // over two minutes
+				_, _ = s.Gather(t.Context(), ask.Question{})
+				time.Sleep(15 * time.Second)
+			}
+			require.Equal(t, 2, asked, "at the begin, and after a minute")
+		}
+	})
+}
+
 func TestASourceThatHasNothingToTellIsUp(t *testing.T) {
 	s := New([]Source{
 		{Name: "wear", Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) { return nil, nil }},
