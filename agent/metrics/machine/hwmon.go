@@ -33,9 +33,15 @@ func (m *Machine) temperatures(into *family.Sink) error {
 	if err != nil {
 		return err
 	}
-	left := maxSensors
+	left, names := maxSensors, map[string]bool{}
 	for _, c := range chips {
-		left = m.chip(into, m.at(filepath.Join("sys/class/hwmon", c.Name())), left)
+		dir := m.at(filepath.Join("sys/class/hwmon", c.Name()))
+		name := chipName(dir)
+		if names[name] { // A device may have several.
+			name += "_" + clean(c.Name())
+		}
+		names[name] = true
+		left = m.chip(into, dir, name, left)
 	}
 	s, err := sysfs.NewFS(m.at("sys"))
 	if err != nil {
@@ -53,8 +59,8 @@ func (m *Machine) temperatures(into *family.Sink) error {
 	return nil
 }
 
-// chip adds the sensors of one chip, and returns how many more there may be.
-func (m *Machine) chip(into *family.Sink, dir string, left int) int {
+// chip adds the sensors of one chip, which is called so, and returns how many more there may be.
+func (m *Machine) chip(into *family.Sink, dir, chip string, left int) int {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return left
@@ -66,7 +72,6 @@ func (m *Machine) chip(into *family.Sink, dir string, left int) int {
 		}
 		return strings.TrimSpace(string(data))
 	}
-	chip := chipName(dir)
 	into.Add("node_hwmon_chip_names", 1, chip, text("name"))
 	for _, f := range files {
 		parts := sensor.FindStringSubmatch(f.Name())

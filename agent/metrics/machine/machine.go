@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/blockdevice"
@@ -43,6 +44,10 @@ type Machine struct {
 	// Statfs asks a file system, unix.Statfs but in tests; Adjtimex is unix.Adjtimex.
 	Statfs   func(path string, into *unix.Statfs_t) error
 	Adjtimex func(*unix.Timex) (int, error)
+
+	mu sync.Mutex
+	// told are the times of processors that were told last, by processor and mode.
+	told map[[2]string]float64
 }
 
 // New is the machine below root.
@@ -50,11 +55,14 @@ func New(root string) *Machine {
 	return &Machine{Root: root, Statfs: unix.Statfs, Adjtimex: unix.Adjtimex}
 }
 
-// parts are what is measured. One that fails costs its own rows.
-var parts = []struct {
+// part is something that is measured. One that fails costs its own rows.
+type part struct {
 	name    string
 	measure func(*Machine, *family.Sink) error
-}{
+}
+
+// parts are those that the kernel knows without asking anybody.
+var parts = []part{
 	{"processors", (*Machine).processors},
 	{"load", (*Machine).load},
 	{"memory", (*Machine).memory},
@@ -62,13 +70,22 @@ var parts = []struct {
 	{"disks", (*Machine).disks},
 	{"file systems", (*Machine).fileSystems},
 	{"cards", (*Machine).cards},
-	{"temperatures", (*Machine).temperatures},
 	{"clock", (*Machine).clock},
 	{"system", (*Machine).system},
 }
 
-// Measure adds all that the kernel says. The errors are of parts that it does not say anything of, joined.
+// Measure adds what the kernel knows. The errors are of parts that it does not say anything of, joined.
 func (m *Machine) Measure(ctx context.Context, into *family.Sink) error {
+	return m.measure(ctx, parts, into)
+}
+
+// Sensors adds what the kernel has to ask chips and disks for: that takes up to seconds where a bus is slow or a
+// controller hangs.
+func (m *Machine) Sensors(ctx context.Context, into *family.Sink) error {
+	return m.measure(ctx, []part{{"temperatures", (*Machine).temperatures}}, into)
+}
+
+func (m *Machine) measure(ctx context.Context, parts []part, into *family.Sink) error {
 	var errs []error
 	for _, p := range parts {
 		if ctx.Err() != nil {
@@ -100,10 +117,10 @@ func (m *Machine) processors(into *family.Sink) error {
 			"user": c.User, "nice": c.Nice, "system": c.System, "idle": c.Idle, "iowait": c.Iowait, "irq": c.IRQ,
 			"softirq": c.SoftIRQ, "steal": c.Steal,
 		} {
-			into.Add("node_cpu_seconds_total", seconds, cpu, mode)
+			into.Add("node_cpu_seconds_total", m.forward(cpu, mode, seconds), cpu, mode)
 		}
-		into.Add("node_cpu_guest_seconds_total", c.Guest, cpu, "user")
-		into.Add("node_cpu_guest_seconds_total", c.GuestNice, cpu, "nice")
+		into.Add("node_cpu_guest_seconds_total", m.forward(cpu, "guest", c.Guest), cpu, "user")
+		into.Add("node_cpu_guest_seconds_total", m.forward(cpu, "guest_nice", c.GuestNice), cpu, "nice")
 	}
 	into.Add("node_boot_time_seconds", float64(s.BootTime))
 	into.Add("node_context_switches_total", float64(s.ContextSwitches))
@@ -112,6 +129,26 @@ func (m *Machine) processors(into *family.Sink) error {
 	into.Add("node_procs_running", float64(s.ProcessesRunning))
 	into.Add("node_procs_blocked", float64(s.ProcessesBlocked))
 	return nil
+}
+
+// backwards is by how many seconds the kernel's time of a processor may go back that it counts on: idle and iowait do so
+// (proc_stat(5)). Whoever takes rates of them would take that for a new start, and all of the time since the machine's
+// start for that of a moment. One that goes back further was taken out and put in again. node_exporter has the same bound.
+const backwards = 3
+
+// forward is the time of a processor in one mode, without the small steps back.
+func (m *Machine) forward(cpu, mode string, seconds float64) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := [2]string{cpu, mode}
+	if last := m.told[key]; seconds < last && last-seconds < backwards {
+		return last
+	}
+	if m.told == nil {
+		m.told = map[[2]string]float64{}
+	}
+	m.told[key] = seconds
+	return seconds
 }
 
 func (m *Machine) load(into *family.Sink) error {
@@ -262,14 +299,14 @@ func (m *Machine) fileSystems(into *family.Sink) error {
 	}
 	seen := map[string]bool{}
 	for _, mount := range mounts {
-		at := mount.MountPoint
+		at := unescaped(mount.MountPoint)
 		known := seen[mount.MajorMinorVer] || seen[at] || len(seen) >= 2*maxFileSystems
 		if known || !slices.Contains(local, mount.FSType) || hidden(at) {
 			continue
 		}
 		seen[mount.MajorMinorVer], seen[at] = true, true
 		var s unix.Statfs_t
-		labels := []string{mount.Source, mount.FSType, at}
+		labels := []string{unescaped(mount.Source), mount.FSType, at}
 		if err := m.Statfs(at, &s); err != nil {
 			into.Add("node_filesystem_device_error", 1, labels...)
 			continue
@@ -286,10 +323,17 @@ func (m *Machine) fileSystems(into *family.Sink) error {
 	return nil
 }
 
+// unescaped is a path of mountinfo as it is: there, spaces, tabs, line ends and backslashes are octal numbers
+// (proc_pid_mountinfo(5)).
+func unescaped(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
 // hidden are the mounts of pods and containers, and of credentials of units.
 func hidden(at string) bool {
 	for _, dir := range []string{
-		"/var/lib/kubelet/", "/run/containerd/", "/run/netns/", "/run/credentials/", "/run/user/", "/dev", "/proc", "/sys",
+		"/var/lib/kubelet/", "/run/containerd/", "/run/netns/", "/run/credentials/", "/run/user/", "/dev/", "/proc/",
+		"/sys/",
 	} {
 		if strings.HasPrefix(at, dir) {
 			return true

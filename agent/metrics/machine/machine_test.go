@@ -24,7 +24,7 @@ func files(t *testing.T, all map[string]string) *Machine {
 	}
 	m := New(root)
 	m.Statfs = func(path string, s *unix.Statfs_t) error {
-		if path == "/broken" {
+		if path == "/broken" || strings.Contains(path, `\`) {
 			return unix.EIO
 		}
 		*s = unix.Statfs_t{Bsize: 4096, Blocks: 100, Bfree: 50, Bavail: 40, Files: 10, Ffree: 5}
@@ -87,11 +87,50 @@ func TestSensorsAreToldInDegrees(t *testing.T) {
 	}, measured(t, m, (*Machine).temperatures))
 }
 
+func TestTwoChipsOfADeviceAreToldApart(t *testing.T) {
+	m := files(t, map[string]string{
+		"sys/devices/pci/card/x":      "",
+		"sys/class/hwmon/hwmon0/name": "a\n", "sys/class/hwmon/hwmon0/temp1_input": "1000\n",
+		"sys/class/hwmon/hwmon1/name": "b\n", "sys/class/hwmon/hwmon1/temp1_input": "2000\n",
+	})
+	for _, chip := range []string{"hwmon0", "hwmon1"} {
+		require.NoError(t, os.Symlink(m.at("sys/devices/pci/card"), m.at("sys/class/hwmon/"+chip+"/device")))
+	}
+	require.Equal(t, map[string]float64{
+		"node_hwmon_chip_names{pci_card,a}": 1, "node_hwmon_temp_celsius{pci_card,temp1}": 1,
+		"node_hwmon_chip_names{pci_card_hwmon1,b}": 1, "node_hwmon_temp_celsius{pci_card_hwmon1,temp1}": 2,
+	}, measured(t, m, (*Machine).temperatures))
+}
+
+// The kernel's time of iowait goes back by a tick now and then; by whoever takes rates, that is a new start from zero.
+func TestTheTimeOfAProcessorDoesNotGoBack(t *testing.T) {
+	m := files(t, nil)
+	require.NoError(t, os.MkdirAll(m.at("proc"), 0o755))
+	for _, step := range []struct {
+		iowait, guest int
+		want, guests  float64
+		why           string
+	}{
+		{500_00, 100, 500, 1, "it begins somewhere"},
+		{499_99, 99, 500, 1, "one tick back"},
+		{498_00, 100, 500, 1, "two seconds back"},
+		{500_02, 101, 500.02, 1.01, "it goes on"},
+		{2_00, 1, 2, 1.01, "the processor was taken out and put in again"},
+		{3_00, 200, 3, 2, "it goes on from there"},
+	} {
+		text := fmt.Sprintf("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 10 0 0 0 %d 0 0 0 %d 0\nintr 1\nctxt 1\nbtime 1\n", step.iowait, step.guest)
+		require.NoError(t, os.WriteFile(m.at("proc/stat"), []byte(text), 0o600))
+		got := measured(t, m, (*Machine).processors)
+		require.InDelta(t, step.want, got["node_cpu_seconds_total{0,iowait}"], 1e-9, step.why)
+		require.InDelta(t, step.guests, got["node_cpu_guest_seconds_total{0,user}"], 1e-9, step.why)
+	}
+}
+
 func TestFileSystemsOfTheNodeAloneAreAsked(t *testing.T) {
 	lines := ""
 	for i, l := range []string{
 		"/ /dev/root squashfs ro", "/var /dev/vda3 ext4 rw", "/srv /dev/vda3 ext4 rw", "/broken /dev/vdb xfs rw",
-		"/proc proc proc rw", "/var/lib/kubelet/pods/x /dev/rbd0 ext4 rw", "/mnt fs:/ nfs rw", "/run/credentials/x.service x tmpfs rw",
+		"/proc proc proc rw", "/device\\040data /dev/vdc ext4 rw", "/var/lib/kubelet/pods/x /dev/rbd0 ext4 rw", "/mnt fs:/ nfs rw", "/run/credentials/x.service x tmpfs rw",
 	} {
 		f := strings.Fields(l)
 		device := i
@@ -104,7 +143,8 @@ func TestFileSystemsOfTheNodeAloneAreAsked(t *testing.T) {
 	require.Equal(t, 1.0, got["node_filesystem_readonly{/dev/root,squashfs,/}"])
 	require.Equal(t, 40*4096.0, got["node_filesystem_avail_bytes{/dev/vda3,ext4,/var}"])
 	require.Equal(t, 1.0, got["node_filesystem_device_error{/dev/vdb,xfs,/broken}"])
-	require.Len(t, got, 7+7+1)
+	require.Equal(t, 0.0, got["node_filesystem_device_error{/dev/vdc,ext4,/device data}"])
+	require.Len(t, got, 7+7+7+1)
 }
 
 func TestBondsTellTheirLegs(t *testing.T) {
@@ -146,7 +186,7 @@ func FuzzChip(f *testing.F) {
 			_ = os.WriteFile(filepath.Join(dir, n), []byte(text), 0o600)
 		}
 		s := family.NewSink(Families())
-		require.GreaterOrEqual(t, New("/").chip(s, dir, maxSensors), 0)
+		require.GreaterOrEqual(t, New("/").chip(s, dir, "x", maxSensors), 0)
 		_, errs := s.Families()
 		require.Empty(t, errs)
 	})

@@ -81,6 +81,9 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 		{Name: "machine", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
 			return m.Measure(ctx, s)
 		})},
+		{Name: "sensors", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
+			return m.Sensors(ctx, s)
+		})},
 		{Name: "node", Ask: measure(own.Families(), func(_ context.Context, q ask.Question, s *family.Sink) error {
 			own.Health(s, q.Health)
 			return errors.Join(n.Line(s, now()), n.Certificates(s))
