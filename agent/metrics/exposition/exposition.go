@@ -155,12 +155,13 @@ var typeNames = map[family.Type]string{
 	family.Unknown: "untyped",
 }
 
-// parse reads the lines of one family, and holds it to its row.
+// parse reads the lines of one family, and holds it to its row. A counter may have a row of the type unknown: OpenMetrics
+// has no counters whose names do not end with _total, and writing one in that format gives it another name.
 func parse(f family.Family, l *lines) (*dto.MetricFamily, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	if want := typeNames[f.Type]; l.is != want {
+	if want := typeNames[f.Type]; l.is != want && (f.Type != family.Unknown || l.is != "counter") {
 		return nil, fmt.Errorf("the service says that it is a %.20q, and not a %s", l.is, want)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -176,6 +177,9 @@ func parse(f family.Family, l *lines) (*dto.MetricFamily, error) {
 	out := f.Empty()
 	seen := map[string]*dto.Metric{}
 	for _, m := range of.Metric {
+		if m.Counter != nil && f.Type == family.Unknown {
+			m.Counter, m.Untyped = nil, &dto.Untyped{Value: m.Counter.Value}
+		}
 		if err := check(f.Type, m); err != nil {
 			return nil, err
 		}

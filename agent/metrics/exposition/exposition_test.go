@@ -18,6 +18,7 @@ var table = []family.Family{
 	{Name: "depth", Type: family.Gauge, Labels: []string{"name"}, Help: "Depth."},
 	{Name: "took_seconds", Type: family.Histogram, Labels: []string{"verb"}, Help: "Time."},
 	{Name: "size", Type: family.Summary, Help: "Size."},
+	{Name: "evictions", Type: family.Unknown, Help: "Evictions."},
 }
 
 // shown is what a reader of the text format gets of what was taken.
@@ -40,6 +41,10 @@ func TestFamiliesOfTheTableAreTaken(t *testing.T) {
 		"labels that the row does not have are summed up": {
 			"# TYPE calls_total counter\ncalls_total{code=\"1\",user=\"a\"} 3\ncalls_total{user=\"b\",code=\"1\"} 4\n",
 			"# HELP calls_total Calls.\n# TYPE calls_total counter\ncalls_total{code=\"1\"} 7\n",
+		},
+		"a counter without _total keeps its name in all formats": {
+			"# TYPE evictions counter\nevictions{signal=\"a\"} 3\nevictions{signal=\"b\"} 4\n",
+			"# HELP evictions Evictions.\n# TYPE evictions untyped\nevictions 7\n",
 		},
 		"and so are buckets": {
 			"# TYPE took_seconds histogram\n" +

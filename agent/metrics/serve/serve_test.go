@@ -119,6 +119,13 @@ func TestEachFamilyIsInTheTable(t *testing.T) {
 	}
 }
 
+// OpenMetrics 1.0, Counter: its samples are called NAME_total, so that one without it would have two names.
+func TestNoFamilyHasAnotherNameInOpenMetrics(t *testing.T) {
+	for _, f := range Families() {
+		require.False(t, f.Type == family.Counter && !strings.HasSuffix(f.Name, "_total"), f.Name)
+	}
+}
+
 func TestTheFormatIsWhatTheCallerAsksFor(t *testing.T) {
 	c := New(node(t), time.Now, func(string) {})
 	for accept, want := range map[string]string{

@@ -31,6 +31,11 @@ func counter(name, help string, labels ...string) family.Family {
 	return family.Family{Name: name, Type: family.Counter, Labels: labels, Help: help}
 }
 
+// unknown is a counter whose name does not end with _total (package exposition, parse).
+func unknown(name, help string, labels ...string) family.Family {
+	return family.Family{Name: name, Type: family.Unknown, Labels: labels, Help: help}
+}
+
 func gauge(name, help string, labels ...string) family.Family {
 	return family.Family{Name: name, Type: family.Gauge, Labels: labels, Help: help}
 }
@@ -66,7 +71,7 @@ var table = map[string][]family.Family{
 		counter("etcd_server_slow_read_indexes_total", "Reads that took long to be known as the newest."),
 		counter("etcd_server_read_indexes_failed_total", "Reads that failed."),
 		counter("etcd_server_heartbeat_send_failures_total", "Heartbeats of the leader that were late."),
-		counter("etcd_server_health_failures", "Questions for the member's health that failed."),
+		unknown("etcd_server_health_failures", "Questions for the member's health that failed."),
 		gauge("etcd_server_quota_backend_bytes", "Size at which the database takes no more writes."),
 		gauge("etcd_mvcc_db_total_size_in_bytes", "Size of the file of the database."),
 		gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Size of what is used of the file of the database."),
@@ -125,7 +130,7 @@ var table = map[string][]family.Family{
 		counter("kubelet_started_containers_errors_total", "Containers that could not be started.", "code"),
 		counter("kubelet_runtime_operations_total", "Calls of containerd.", "operation_type"),
 		counter("kubelet_runtime_operations_errors_total", "Calls of containerd that failed.", "operation_type"),
-		counter("kubelet_evictions", "Pods that were ended for lack of memory or disk.", "eviction_signal"),
+		unknown("kubelet_evictions", "Pods that were ended for lack of memory or disk.", "eviction_signal"),
 		gauge("kubelet_volume_stats_capacity_bytes", "Size of a volume.", "namespace", "persistentvolumeclaim"),
 		gauge("kubelet_volume_stats_available_bytes", "What is free of a volume.", "namespace", "persistentvolumeclaim"),
 		gauge("kubelet_volume_stats_inodes", "Files that a volume has room for.", "namespace", "persistentvolumeclaim"),
