@@ -27,12 +27,22 @@ import (
 )
 
 // Bounds of one answer. MaxAnswer is in bytes of the whole answer, maxKept in bytes of what is parsed of it, maxLine in
-// bytes of a line. maxSeries is how many series of a family there are after labels were summed up.
+// bytes of a line. maxSeries is how many series of a family there are after labels were summed up. A parsed line takes
+// up to thirty times its text; so a family is parsed in pieces of up to some maxPiece bytes of that, and one that cannot
+// be cut within maxUncut is malformed.
 const (
 	MaxAnswer = 32 << 20
 	maxKept   = 8 << 20
 	maxLine   = 64 << 10
 	maxSeries = 1000
+	maxPiece  = 2 << 20
+	maxUncut  = 16 << 20
+)
+
+// perLine and perLabel are about what a parsed line takes in memory besides its text, in bytes.
+const (
+	perLine  = 210
+	perLabel = 134
 )
 
 // ErrTooLong is an answer that does not end within MaxAnswer.
@@ -68,6 +78,12 @@ func Read(r io.Reader, table []family.Family) ([]*dto.MetricFamily, error) {
 // lines are the lines of one family.
 type lines struct {
 	text bytes.Buffer
+	// cuts are where a piece of the text ends, and cost is what the piece takes that has not ended.
+	cuts []int
+	cost int
+	// grouped is a type whose series have several lines, the last of which is that of the count, as the libraries of
+	// Prometheus write them.
+	grouped bool
 	// is is the type that the service says.
 	is  string
 	err error
@@ -77,7 +93,7 @@ type lines struct {
 func sift(r io.Reader, table []family.Family) (map[string]*lines, error) {
 	kept, samples := map[string]*lines{}, map[string]*lines{}
 	for _, f := range table {
-		l := &lines{}
+		l := &lines{grouped: f.Type == family.Histogram || f.Type == family.Summary}
 		kept[f.Name] = l
 		for _, suffix := range suffixes(f.Type) {
 			samples[f.Name+suffix] = l
@@ -97,8 +113,7 @@ func sift(r io.Reader, table []family.Family) (map[string]*lines, error) {
 				l.err = fmt.Errorf("the answer has more than %d MiB of what is kept", maxKept>>20)
 			case line[0] != '#':
 				left -= len(line)
-				l.text.Write(bytes.TrimSuffix(line, []byte("\n")))
-				l.text.WriteByte('\n')
+				l.add(line)
 			}
 		}
 		for long { // The rest of the line.
@@ -116,6 +131,35 @@ func sift(r io.Reader, table []family.Family) (map[string]*lines, error) {
 			return nil, fmt.Errorf("read the answer: %w", err)
 		}
 	}
+}
+
+// add keeps a line of a sample.
+func (l *lines) add(line []byte) {
+	l.text.Write(bytes.TrimSuffix(line, []byte("\n")))
+	l.text.WriteByte('\n')
+	l.cost += len(line) + perLine + perLabel*bytes.Count(line, []byte("="))
+	name := line[:max(0, bytes.IndexAny(line, "{ \t\n"))]
+	switch {
+	case l.cost > maxUncut:
+		l.err = errors.New("the text is malformed: the lines of a series are not together")
+	case l.cost >= maxPiece && (!l.grouped || bytes.HasSuffix(name, []byte("_count"))):
+		l.cuts, l.cost = append(l.cuts, l.text.Len()), 0
+	}
+}
+
+// pieces are the texts to be parsed one after another.
+func (l *lines) pieces(do func(text []byte) error) error {
+	text, from := l.text.Bytes(), 0
+	for _, to := range append(l.cuts, len(text)) {
+		if from == to {
+			continue
+		}
+		if err := do(text[from:to]); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
 }
 
 // suffixes are what the samples of a family end with, of which a reader of text knows no other way.
@@ -164,44 +208,63 @@ func parse(f family.Family, l *lines) (*dto.MetricFamily, error) {
 	if want := typeNames[f.Type]; l.is != want && (f.Type != family.Unknown || l.is != "counter") {
 		return nil, fmt.Errorf("the service says that it is a %.20q, and not a %s", l.is, want)
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	head := fmt.Sprintf("# TYPE %s %s\n", f.Name, l.is)
-	all, err := parser.TextToMetricFamilies(io.MultiReader(strings.NewReader(head), &l.text))
-	if err != nil {
-		return nil, fmt.Errorf("the text is malformed: %w", short{err})
-	}
-	of := all[f.Name]
-	if of == nil || len(all) != 1 {
-		return nil, errors.New("the text is malformed: it has samples of another family")
-	}
-	out := f.Empty()
-	seen := map[string]*dto.Metric{}
-	for _, m := range of.Metric {
-		if m.Counter != nil && f.Type == family.Unknown {
-			m.Counter, m.Untyped = nil, &dto.Untyped{Value: m.Counter.Value}
-		}
-		if err := check(f.Type, m); err != nil {
-			return nil, err
-		}
-		m, err := narrow(f, m)
+	out, seen := f.Empty(), map[string]*dto.Metric{}
+	err := l.pieces(func(text []byte) error {
+		metrics, err := parsePiece(f.Name, l.is, text)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		key := family.Key(m)
-		if have := seen[key]; have != nil {
-			if err := add(f.Type, have, m); err != nil {
-				return nil, err
+		for _, m := range metrics {
+			if err := take(f, m, out, seen); err != nil {
+				return err
 			}
-			continue
 		}
-		if len(seen) == maxSeries {
-			return nil, fmt.Errorf("it has more than %d series", maxSeries)
-		}
-		seen[key] = m
-		out.Metric = append(out.Metric, m)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	family.SortSeries(out)
 	return out, nil
+}
+
+// parsePiece reads lines of one family, of the type that the service says.
+func parsePiece(name, is string, text []byte) ([]*dto.Metric, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	head := fmt.Sprintf("# TYPE %s %s\n", name, is)
+	all, err := parser.TextToMetricFamilies(io.MultiReader(strings.NewReader(head), bytes.NewReader(text)))
+	if err != nil {
+		return nil, fmt.Errorf("the text is malformed: %w", short{err})
+	}
+	of := all[name]
+	if of == nil || len(all) != 1 {
+		return nil, errors.New("the text is malformed: it has samples of another family")
+	}
+	return of.Metric, nil
+}
+
+// take adds a series to those of its family, by the labels of the family's row.
+func take(f family.Family, m *dto.Metric, out *dto.MetricFamily, seen map[string]*dto.Metric) error {
+	if m.Counter != nil && f.Type == family.Unknown {
+		m.Counter, m.Untyped = nil, &dto.Untyped{Value: m.Counter.Value}
+	}
+	if err := check(f.Type, m); err != nil {
+		return err
+	}
+	m, err := narrow(f, m)
+	if err != nil {
+		return err
+	}
+	key := family.Key(m)
+	if have := seen[key]; have != nil {
+		return add(f.Type, have, m)
+	}
+	if len(seen) == maxSeries {
+		return fmt.Errorf("it has more than %d series", maxSeries)
+	}
+	seen[key] = m
+	out.Metric = append(out.Metric, m)
+	return nil
 }
 
 // short bounds what an error quotes of the outside.

@@ -130,6 +130,54 @@ func (e endless) Read(b []byte) (int, error) {
 	return copy(b, e.text), nil
 }
 
+// A line of a few bytes takes hundreds of them when it is parsed, and the collector may have 128 MiB in all (its unit).
+func TestAnAnswerOfManyLinesIsParsedInPieces(t *testing.T) {
+	line := "calls_total{code=\"1\",b=\"\",c=\"\",d=\"\",e=\"\",f=\"\"} 1\n"
+	many := 4 << 20 / len(line)
+	families, err := Read(strings.NewReader("# TYPE calls_total counter\n"+strings.Repeat(line, many)), table)
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.Equal(t, float64(many), families[0].Metric[0].Counter.GetValue())
+
+	l := &lines{}
+	for range many {
+		l.add([]byte(line))
+	}
+	require.NoError(t, l.err)
+	require.NoError(t, l.pieces(func(text []byte) error {
+		require.Less(t, len(text), maxPiece/8)
+		require.True(t, bytes.HasSuffix(text, []byte("\n")))
+		return nil
+	}))
+}
+
+func TestPiecesHaveWholeHistograms(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("# TYPE took_seconds histogram\n")
+	const many = 4000
+	for i := range many {
+		for _, le := range []string{"1", "2", "+Inf"} {
+			fmt.Fprintf(&text, "took_seconds_bucket{verb=\"GET\",x=\"%d\",le=\"%s\"} 1\n", i, le)
+		}
+		fmt.Fprintf(&text, "took_seconds_sum{verb=\"GET\",x=\"%d\"} 1\ntook_seconds_count{verb=\"GET\",x=\"%d\"} 1\n", i, i)
+	}
+	kept, err := sift(strings.NewReader(text.String()), table)
+	require.NoError(t, err)
+	require.Greater(t, len(kept["took_seconds"].cuts), 2)
+	families, err := Read(strings.NewReader(text.String()), table)
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.EqualValues(t, many, families[0].Metric[0].Histogram.GetSampleCount())
+
+	text.Reset()
+	text.WriteString("# TYPE took_seconds histogram\n")
+	for i := range 40_000 {
+		fmt.Fprintf(&text, "took_seconds_bucket{verb=\"GET\",x=\"%d\",le=\"1\"} 1\n", i)
+	}
+	_, err = Read(strings.NewReader(text.String()), table)
+	require.EqualError(t, err, "took_seconds: the text is malformed: the lines of a series are not together")
+}
+
 func TestAnAnswerWithoutAnEndIsGivenUp(t *testing.T) {
 	for name, text := range map[string]string{
 		"lines of others": "evil{name=\"a\"} 1\n", "one line": "x", "lines of the table": "depth{name=\"a\"} 1\n",
