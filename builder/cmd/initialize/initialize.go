@@ -38,6 +38,7 @@ with keys that commands write; an existing one stays as it is. The examples:
   plant         the same six, of which the broker and the machine with Ceph's monitor run pods too
   kubernetes    a control plane and a worker
   edge          three machines with MQTT brokers and DNS servers
+  observed      a machine with both, and one that keeps the metrics of all
   own-programs  a machine with roles of your own: a service in Python, and a script that a timer starts
   own-mqtt      a machine whose MQTT broker is a role of your own
 
@@ -90,7 +91,7 @@ const ignoreFile = ".gitignore"
 // starter is the example that is configs/; the others are folders of examples/.
 const starter = "starter"
 
-var exampleNames = []string{starter, "plant", "kubernetes", "edge", "own-programs", "own-mqtt"}
+var exampleNames = []string{starter, "plant", "kubernetes", "edge", "observed", "own-programs", "own-mqtt"}
 
 // Write puts the example of that name into dir, and the schemas beside it, and returns the names of the files, sorted.
 // random gives the cluster id.

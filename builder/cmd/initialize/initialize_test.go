@@ -17,7 +17,7 @@ import (
 )
 
 func TestEveryStarterFolderIsValidAndHasItsOwnID(t *testing.T) {
-	for example, nodes := range map[string]int{starter: 6, "plant": 6, "kubernetes": 2, "edge": 3} {
+	for example, nodes := range map[string]int{starter: 6, "plant": 6, "kubernetes": 2, "edge": 3, "observed": 2} {
 		t.Run(example, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "new")
 			names, err := Write(dir, example, rand.Reader)
