@@ -30,8 +30,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics [DIR] QUERY",
 		Short: "Ask the store of metrics",
-		Long: `Metrics asks the first node with the role ` + metrics.Role + ` that answers, of the cluster in DIR (configs when left out). QUERY is
-PromQL. Without --since the answer is of now, or of the time of --until; with it, of all the time from there.`,
+		Long: `Metrics asks the first node with the role ` + metrics.Role + ` that answers, of the cluster in DIR (configs when left
+out). QUERY is PromQL. Without --since the answer is of now, or of the time of --until; with it, of all the time from
+there.`,
 		Example: "  spore metrics up\n" +
 			"  spore metrics configs 'node_filesystem_avail_bytes{mountpoint=\"/var\"}' --until 2026-11-24T12:00:00Z\n" +
 			"  spore metrics 'rate(node_disk_written_bytes_total[5m])' --since 1h --step 1m --json",
