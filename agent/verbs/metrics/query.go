@@ -26,11 +26,11 @@ const (
 	// maxAnswer bounds what the store answers, in bytes, and maxProblem what is told of its complaint.
 	maxAnswer  = 32 << 20
 	maxProblem = 2 << 10
-	// maxPart is up to which size series go into one part of the result, and maxSamples how many samples of a series: a
-	// part fits into one event (nodeapi.MaxEvent), with the longest series that comes last.
+	// maxPart is up to which size several series go into one part of the result, as JSON, and maxSamples how many samples
+	// of a series: that one alone fits into one event, too (nodeapi.MaxEvent).
 	maxPart    = 256 << 10
 	maxSamples = 10_000
-	// maxPoints is how many points a query over a time may have, which is what the store allows.
+	// maxPoints is how many points a query over a time may have; the store would answer more.
 	maxPoints = 10_000
 )
 
@@ -86,7 +86,7 @@ func question(r *verbs.Run) (path string, values url.Values, err error) {
 	if every == 0 {
 		every = max(30, (end-begin)/500)
 	}
-	if (end-begin)/every > maxPoints {
+	if (end-begin)/every+1 > maxPoints {
 		return "", nil, fmt.Errorf("that are more than %d points; take a longer step", maxPoints)
 	}
 	values.Set("start", strconv.Itoa(begin))
@@ -97,7 +97,8 @@ func question(r *verbs.Run) (path string, values url.Values, err error) {
 
 // ask sends the query with the store's password.
 func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Values) ([]machine.Series, error) {
-	password, err := atomicfile.ReadLimited(r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry)), 4<<10)
+	file := r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry))
+	password, err := atomicfile.ReadLimited(file, 4<<10)
 	if err != nil {
 		return nil, fmt.Errorf("the password of the store: %w", err)
 	}
@@ -107,7 +108,12 @@ func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Va
 	}
 	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	q.SetBasicAuth(metrics.User, strings.TrimRight(string(password), "\n"))
-	answer, err := http.DefaultClient.Do(q)
+	// Without proxies of an environment, and without another address: the password is for the store.
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(q)
 	if err != nil {
 		return nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
 	}
@@ -195,34 +201,25 @@ func (p *point) UnmarshalJSON(data []byte) error {
 
 func (p *point) sample() machine.Sample { return machine.Sample{At: p.at, Value: p.value} }
 
-// send answers with the series, as many in a part as fit.
+// send answers with the series, as many in a part as fit. A label may take six times its length as JSON.
 func send(r *verbs.Run, all []machine.Series) error {
-	var part []machine.Series
+	var part []json.RawMessage
 	size := 0
 	for _, s := range all {
-		n := sizeOf(s)
-		if size > 0 && size+n > maxPart {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("internal error: %w", err)
+		}
+		if size > 0 && size+len(text) > maxPart {
 			if err := r.Result(part); err != nil {
 				return err
 			}
 			part, size = nil, 0
 		}
-		part, size = append(part, s), size+n
+		part, size = append(part, text), size+len(text)
 	}
 	if len(part) == 0 {
 		return nil
 	}
 	return r.Result(part)
-}
-
-// sizeOf is about how many bytes a series has as JSON.
-func sizeOf(s machine.Series) int {
-	n := 32
-	for k, v := range s.Labels {
-		n += len(k) + len(v) + 6
-	}
-	for _, p := range s.Samples {
-		n += len(p.Value) + 40
-	}
-	return n
 }

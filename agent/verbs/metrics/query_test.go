@@ -93,6 +93,8 @@ func TestAQueryOverATimeHasAStep(t *testing.T) {
 		"a step without a begin":   {map[string]string{"step": "10"}, "", "a step is for a time with a begin; give that, too"},
 		"an end before the begin":  {map[string]string{"from": "2000", "until": "1000"}, "", "the end is before the begin"},
 		"more points than allowed": {map[string]string{"from": "0", "step": "1"}, "", "that are more than 10000 points; take a longer step"},
+		"one point more":           {map[string]string{"from": "0", "until": "10000", "step": "1"}, "", "that are more than 10000 points; take a longer step"},
+		"as many as allowed":       {map[string]string{"from": "0", "until": "9999", "step": "1"}, "end=9999&query=up&start=0&step=1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, says(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
@@ -157,6 +159,23 @@ func TestManySeriesComeInSeveralParts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, number)
 	require.Equal(t, "20000 series", done)
+}
+
+// Labels are what targets say: such ones take six times their length as JSON.
+func TestLongLabelsOfTargetsFitIntoTheAnswer(t *testing.T) {
+	one := `{"metric":{"a":"` + strings.Repeat("<", 4000) + `"},"value":[1800000000,"1"]},`
+	s := newStore(t, says(`{"status":"success","data":{"resultType":"vector","result":[`+strings.TrimSuffix(strings.Repeat(one, 100), ",")+`]}}`))
+	got, _, err := s.query(map[string]string{"query": "a"})
+	require.NoError(t, err)
+	require.Len(t, got, 100)
+	require.Equal(t, strings.Repeat("<", 4000), got[99].Labels["a"])
+}
+
+func TestThePasswordGoesToTheStoreAlone(t *testing.T) {
+	s := newStore(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) })
+	_, _, err := s.query(map[string]string{"query": "up"})
+	require.ErrorContains(t, err, "the store says: HTTP 307")
+	require.Len(t, s.asked, 1)
 }
 
 // A store is a program that reads what others say; its answer is held to its form.
