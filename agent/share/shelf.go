@@ -16,6 +16,9 @@ import (
 	"spore/storage/pieces"
 )
 
+// Pieces is the name of the directory in a shelf that the objects lie in.
+const Pieces = "pieces"
+
 // Bounds of a shelf in bytes: of all that is on it, and of what it leaves free of the file system.
 const (
 	ShelfLimit = 1 << 30
@@ -49,17 +52,17 @@ func (s *Shelf) Begin(head string) error {
 	if err := os.Remove(filepath.Join(s.Dir, "ended")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("keep pieces for other nodes: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(s.Dir, "pieces"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.Dir, Pieces), 0o700); err != nil {
 		return fmt.Errorf("keep pieces for other nodes: %w", err)
 	}
-	entries, err := os.ReadDir(filepath.Join(s.Dir, "pieces"))
+	entries, err := os.ReadDir(filepath.Join(s.Dir, Pieces))
 	if err != nil {
 		return fmt.Errorf("keep pieces for other nodes: %w", err)
 	}
 	s.used = 0
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") { // A piece that was cut off.
-			_ = os.Remove(filepath.Join(s.Dir, "pieces", e.Name()))
+			_ = os.Remove(filepath.Join(s.Dir, Pieces, e.Name()))
 		} else if info, err := e.Info(); err == nil {
 			s.used += info.Size()
 		}
@@ -98,7 +101,7 @@ func (s *Shelf) Of() (since time.Time, head string) {
 
 // Clear removes all objects.
 func (s *Shelf) Clear() error {
-	for _, name := range []string{"of", "ended", "pieces"} {
+	for _, name := range []string{"of", "ended", Pieces} {
 		if err := os.RemoveAll(filepath.Join(s.Dir, name)); err != nil {
 			return fmt.Errorf("remove pieces that were kept for other nodes: %w", err)
 		}
@@ -133,7 +136,7 @@ func (s *Shelf) Get(sum pieces.Sum) ([]byte, error) {
 	return content, err
 }
 
-func (s *Shelf) path(sum pieces.Sum) string { return filepath.Join(s.Dir, "pieces", sum.String()) }
+func (s *Shelf) path(sum pieces.Sum) string { return filepath.Join(s.Dir, Pieces, sum.String()) }
 
 func (s *Shelf) read(name string) (string, error) {
 	data, err := atomicfile.ReadLimited(filepath.Join(s.Dir, name), maxHeadSum)

@@ -24,6 +24,7 @@ import (
 
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/share"
 	"spore/agent/verbs"
 )
 
@@ -35,6 +36,10 @@ const (
 	maxLooked = 500_000
 	// maxFolders is how many of those that take most are named.
 	maxFolders = 12
+	// maxThings is how many of those that are removed are named: an answer has a bound (nodeapi.MaxEvent).
+	maxThings = 1000
+	// maxFailed is how many of those that could not be removed are named.
+	maxFailed = 10
 )
 
 // Thing is what is removed: a file or a folder.
@@ -48,6 +53,7 @@ type Thing struct {
 
 // Answer is the result of both verbs.
 type Answer struct {
+	// Things are those that were removed, or would be; the first thousand of them.
 	Things []Thing `json:"things"`
 	// Folders are those of /var that take most, at first.
 	Folders []Thing `json:"folders,omitempty"`
@@ -75,20 +81,23 @@ func GivenUp(ctx context.Context, r *verbs.Run) (string, error) {
 }
 
 func carryOut(ctx context.Context, r *verbs.Run, things []Thing) (string, error) {
-	a := Answer{Things: things, Folders: folders(ctx, r.Machine)}
-	sum := int64(0)
-	var failed error
+	a := Answer{Things: []Thing{}, Folders: folders(ctx, r.Machine)}
+	count, sum := 0, int64(0)
+	var failed []error
 	for _, t := range things {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
 		if !r.Order.DryRun {
 			if err := remove(r.Machine, t.Path); err != nil {
-				failed = errors.Join(failed, err)
+				failed = append(failed, err)
 				continue
 			}
 		}
-		sum += t.Bytes
+		count, sum = count+1, sum+t.Bytes
+		if count <= maxThings {
+			a.Things = append(a.Things, t)
+		}
 	}
 	var v unix.Statfs_t
 	if err := unix.Statfs(r.Machine.Root.At("/var"), &v); err != nil {
@@ -98,15 +107,18 @@ func carryOut(ctx context.Context, r *verbs.Run, things []Thing) (string, error)
 	if err := r.Result(a); err != nil {
 		return "", err
 	}
-	if failed != nil {
-		return "", failed
+	if len(failed) > maxFailed {
+		failed = append(failed[:maxFailed:maxFailed], fmt.Errorf("and %d more", len(failed)-maxFailed))
+	}
+	if len(failed) > 0 {
+		return "", errors.Join(failed...)
 	}
 	room := fmt.Sprintf("/var has %d of %d MiB free", a.Free/mib, a.Size/mib)
 	if r.Order.DryRun {
 		return fmt.Sprintf("would remove %d files and folders with %d MiB; %s; nothing was removed",
-			len(things), sum/mib, room), nil
+			count, sum/mib, room), nil
 	}
-	return fmt.Sprintf("removed %d files and folders with %d MiB; %s", len(things), sum/mib, room), nil
+	return fmt.Sprintf("removed %d files and folders with %d MiB; %s", count, sum/mib, room), nil
 }
 
 // remove deletes a file or a folder, and follows no link on the way below its own directory.
@@ -163,13 +175,11 @@ func dumps(m *node.Machine) []Thing {
 
 // fetched are pieces of an update, once the node needs none of them any more: other nodes get them elsewhere.
 func fetched(m *node.Machine) []Thing {
-	dir := m.Root.At(paths.Fetched)
-	of, err := os.ReadFile(filepath.Join(dir, "of"))
-	ended, failed := os.ReadFile(filepath.Join(dir, "ended"))
-	if err != nil || failed != nil || string(of) != string(ended) {
-		return nil // The node still fetches.
+	shelf := share.Shelf{Dir: m.Root.At(paths.FetchedPieces)}
+	if _, of := shelf.Of(); !shelf.Ended(of) {
+		return nil // There are none, or the node still fetches.
 	}
-	return measured(m, "pieces of an update, kept for other nodes", paths.Fetched+"/pieces")
+	return measured(m, "pieces of an update, kept for other nodes", paths.FetchedPieces+"/"+share.Pieces)
 }
 
 // givenUp is where data lies that was put aside (agent/verbs/quorum, services/kubernetes/etcd/restore).

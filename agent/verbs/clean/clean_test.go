@@ -2,6 +2,7 @@ package clean
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,8 +12,11 @@ import (
 
 	"spore/agent/node"
 	"spore/agent/nodetest"
+	"spore/agent/paths"
+	"spore/agent/share"
 	"spore/agent/verbs"
 	"spore/agent/verbs/verbstest"
+	"spore/storage/pieces"
 	"spore/wire/nodeapi"
 )
 
@@ -71,15 +75,14 @@ func TestTheOldestOfTheClosedJournalsGo(t *testing.T) {
 }
 
 func TestWhatTheNodeCanDoWithoutIsRemoved(t *testing.T) {
-	const dump, piece = "/var/lib/systemd/coredump/core.x", "/var/cache/spore-update/pieces/aa"
+	const dump = "/var/lib/systemd/coredump/core.x"
 	const kept, former = "/var/lib/kafka/metadata/log", "/var/lib/kafka/metadata.given-up/log"
-	m := filled(t, dump, piece, kept, former)
-	for _, name := range []string{"of", "ended"} {
-		require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/"+name), []byte("head"), 0o600))
-	}
+	m := filled(t, dump, kept, former)
+	shelf, piece := shelved(t, m)
+	require.NoError(t, shelf.End())
 	a, told := call(t, m, "clean", Clean, nodeapi.Order{DryRun: true})
 	require.NoError(t, told.Err)
-	require.Equal(t, []string{dump, "/var/cache/spore-update/pieces"}, listed(a))
+	require.Equal(t, []string{dump, filepath.Dir(piece)}, listed(a))
 	require.Contains(t, told.Done, "would remove 2 files and folders with 1 MiB; /var has ")
 	require.FileExists(t, m.Root.At(dump))
 	require.Equal(t, "/var/lib/kafka", a.Folders[0].Path, "it takes most")
@@ -94,20 +97,66 @@ func TestWhatTheNodeCanDoWithoutIsRemoved(t *testing.T) {
 	require.FileExists(t, m.Root.At(former))
 }
 
+// shelved is the shelf of a machine that fetches an update, with a piece of half a MiB, and where that lies.
+func shelved(t *testing.T, m *node.Machine) (shelf *share.Shelf, piece string) {
+	t.Helper()
+	content := make([]byte, mib/2)
+	shelf = &share.Shelf{Dir: m.Root.At(paths.FetchedPieces), Limit: mib, Free: func() int64 { return 1 << 40 }}
+	require.NoError(t, shelf.Begin("head"))
+	kept, err := shelf.Put(pieces.SumOf(content), content)
+	require.NoError(t, err)
+	require.True(t, kept)
+	piece = paths.FetchedPieces + "/pieces/" + pieces.SumOf(content).String()
+	require.FileExists(t, m.Root.At(piece))
+	return shelf, piece
+}
+
 func TestPiecesOfAnUpdateThatIsStillFetchedStay(t *testing.T) {
-	const piece = "/var/cache/spore-update/pieces/aa"
 	for name, ended := range map[string]string{"nothing has ended": "", "another one has": "before"} {
 		t.Run(name, func(t *testing.T) {
-			m := filled(t, piece)
-			require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/of"), []byte("head"), 0o600))
+			m := filled(t)
+			_, piece := shelved(t, m)
 			if ended != "" {
-				require.NoError(t, os.WriteFile(m.Root.At("/var/cache/spore-update/ended"), []byte(ended), 0o600))
+				require.NoError(t, os.WriteFile(m.Root.At(paths.FetchedPieces+"/ended"), []byte(ended), 0o600))
 			}
 			_, told := call(t, m, "clean", Clean, nodeapi.Order{})
 			require.NoError(t, told.Err)
 			require.FileExists(t, m.Root.At(piece))
 		})
 	}
+}
+
+func TestANodeFetchesAgainAfterItsPiecesWereRemoved(t *testing.T) {
+	m := filled(t)
+	shelf, piece := shelved(t, m)
+	require.NoError(t, shelf.End())
+	_, told := call(t, m, "clean", Clean, nodeapi.Order{})
+	require.NoError(t, told.Err)
+	require.NoFileExists(t, m.Root.At(piece))
+	_, again := shelved(t, m)
+	require.FileExists(t, m.Root.At(again))
+}
+
+func TestAnAnswerNamesSoManyAndNoneThatStayed(t *testing.T) {
+	m := filled(t)
+	dir := "/var/lib/systemd/coredump"
+	require.NoError(t, os.MkdirAll(m.Root.At(dir), 0o755))
+	for i := range maxThings + 2 {
+		require.NoError(t, os.WriteFile(m.Root.At(fmt.Sprintf("%s/core.%04d", dir, i)), nil, 0o600))
+	}
+	a, told := call(t, m, "clean", Clean, nodeapi.Order{DryRun: true})
+	require.NoError(t, told.Err)
+	require.Len(t, a.Things, maxThings)
+	require.Contains(t, told.Done, fmt.Sprintf("would remove %d files", maxThings+2))
+	if os.Geteuid() == 0 {
+		t.Skip("root removes everything")
+	}
+	require.NoError(t, os.Chmod(m.Root.At(dir), 0o500))
+	t.Cleanup(func() { _ = os.Chmod(m.Root.At(dir), 0o700) })
+	a, told = call(t, m, "clean", Clean, nodeapi.Order{})
+	require.ErrorContains(t, told.Err, "remove "+dir+"/core.0000")
+	require.ErrorContains(t, told.Err, fmt.Sprintf("\nand %d more", maxThings+2-maxFailed))
+	require.Empty(t, a.Things)
 }
 
 func TestFormerDataGoesWhenTheNodeWasRepeated(t *testing.T) {
