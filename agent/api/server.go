@@ -110,6 +110,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			if s.withdrawn()[caller.Serial] {
 				return errWithdrawn
 			}
+			if now := s.Now(); now.Before(caller.Begins) {
+				s.Say(fmt.Sprintf("lets %.64q in with a certificate (%s) that begins at %s: this clock is known to be too early",
+					caller.Name, caller.Serial, caller.Begins.UTC().Format(time.RFC3339)))
+			}
 			hello.Conn.(*connection).caller = caller
 			return nil
 		})
@@ -215,6 +219,9 @@ func (s *Server) guard(row Row) http.Handler {
 		}
 		// A connection may outlive the certificate that it was opened with.
 		left := caller.Ends.Sub(s.Now())
+		if life := caller.Ends.Sub(caller.Begins); left > life {
+			left = life // The clock is too early (nodeapi.Clock).
+		}
 		if left <= 0 && !row.Ended {
 			refuse(http.StatusForbidden, "the certificate has ended at "+caller.Ends.Format(time.RFC3339))
 			return

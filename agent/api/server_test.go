@@ -120,6 +120,12 @@ func TestByAClockThatIsTooEarlyPeopleGetInAndNobodyElse(t *testing.T) {
 	}
 	other := organizations("spore:admin")
 	other.NotBefore = time.Now()
+	over, stolen := organizations("spore:admin"), organizations("spore:admin")
+	over.NotBefore, over.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	stolen.NotBefore = time.Now()
+	thief := b.issue("anna", stolen)
+	gone := map[string]bool{serialOf(t, thief): true}
+	b.server.Withdrawn = func() map[string]bool { return gone }
 	look := nodeapi.Request{Method: http.MethodGet, Path: "/look"}
 	b.now.Store(int64(-90 * 24 * time.Hour))
 	for _, behind := range []bool{false, true} {
@@ -128,11 +134,15 @@ func TestByAClockThatIsTooEarlyPeopleGetInAndNobodyElse(t *testing.T) {
 			id  nodeapi.Identity
 			let bool
 		}{
-			"an administrator":                      {later("spore:admin"), true},
-			"a reader":                              {later("spore:reader"), true},
-			"a node":                                {later("spore:nodes"), false},
-			"an administrator and a node in one":    {later("spore:admin", "spore:nodes"), false},
-			"an administrator of another authority": {issue(t, authority(t, "agents"), b.ca, "anna", other), false},
+			"an administrator":                    {later("spore:admin"), true},
+			"a reader":                            {later("spore:reader"), true},
+			"a node":                              {later("spore:nodes"), false},
+			"a program that asks for metrics":     {later("spore:scraper"), false},
+			"a reader and such a program in one":  {later("spore:reader", "spore:scraper"), false},
+			"an administrator and a node in one":  {later("spore:admin", "spore:nodes"), false},
+			"one whose certificate was withdrawn": {thief, false},
+			"one whose certificate has ended since, which this clock cannot know": {b.issue("anna", over), true},
+			"an administrator of another authority":                               {issue(t, authority(t, "agents"), b.ca, "anna", other), false},
 		} {
 			_, err := b.ask(tc.id, look)
 			if behind && tc.let {
@@ -142,6 +152,22 @@ func TestByAClockThatIsTooEarlyPeopleGetInAndNobodyElse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// With a clock that is months too early, a certificate would seem to have months to go.
+func TestByAClockThatIsTooEarlyNobodyIsServedForLongerThanHisCertificateLives(t *testing.T) {
+	b := newBench(t, Row{Method: http.MethodGet, Path: "/left", Who: nodeapi.Lookers(), Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
+		until, _ := r.Context().Deadline()
+		fmt.Fprint(w, int(time.Until(until).Minutes()))
+	}})
+	c := organizations("spore:reader")
+	c.NotBefore, c.NotAfter = time.Now(), time.Now().Add(time.Hour)
+	id := b.issue("anna", c)
+	b.now.Store(int64(-90 * 24 * time.Hour))
+	b.behind.Store(true)
+	left, err := b.ask(id, nodeapi.Request{Path: "/left"})
+	require.NoError(t, err)
+	require.Contains(t, []string{"58", "59", "60"}, left)
 }
 
 // The table is what the API promises: each kind of row against each kind of certificate.

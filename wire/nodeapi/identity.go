@@ -72,8 +72,8 @@ func verify(chain []*x509.Certificate, authorities *x509.CertPool, at Clock) (Ca
 		return Caller{}, errors.New("the client showed no certificate")
 	}
 	c, now := callerOf(chain[0]), at.Now
-	if begins := chain[0].NotBefore; at.Behind && now.Before(begins) && !c.Is(Node) {
-		now = begins
+	if at.Behind && now.Before(c.Begins) && c.isPerson() {
+		now = c.Begins
 	}
 	o := x509.VerifyOptions{Roots: authorities, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, link := range chain[1:] {

@@ -64,8 +64,8 @@ type Caller struct {
 	Roles []Role
 	// Nodes are those that the certificate is limited to; with none, it holds for all.
 	Nodes []string
-	// Ends is when the certificate ends.
-	Ends time.Time
+	// Begins and Ends are when the certificate does.
+	Begins, Ends time.Time
 	// Ended is true when it had ended already when it was shown. Such a caller was a node once and nothing else is known
 	// of it.
 	Ended bool
@@ -86,7 +86,10 @@ func (c Caller) MayAsk(node string) error {
 
 // callerOf is whose certificate this is; it says nothing of whether it holds.
 func callerOf(certificate *x509.Certificate) Caller {
-	c := Caller{Name: certificate.Subject.CommonName, Ends: certificate.NotAfter, Serial: Serial(certificate.SerialNumber)}
+	c := Caller{
+		Name: certificate.Subject.CommonName, Begins: certificate.NotBefore, Ends: certificate.NotAfter,
+		Serial: Serial(certificate.SerialNumber), Fingerprint: Fingerprint(certificate),
+	}
 	for _, known := range []Role{Node, Admin, Operator, Reader, Scraper} {
 		if slices.Contains(certificate.Subject.Organization, string(known)) {
 			c.Roles = append(c.Roles, known)

@@ -3,6 +3,9 @@ package nodeapi
 // Lookers may look at a node: its status, health, journal, processes and disks.
 func Lookers() []Role { return []Role{Reader, Operator, Admin} }
 
+// isPerson tells whether a certificate is that of a person, and not of a program or a node, too.
+func (c Caller) isPerson() bool { return c.Is(Lookers()...) && !c.Is(Node, Scraper) }
+
 // Scrapers may ask for metrics.
 func Scrapers() []Role { return []Role{Scraper, Reader, Operator, Admin} }
 
