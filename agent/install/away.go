@@ -11,6 +11,7 @@ import (
 	"spore/agent/bundle"
 	"spore/agent/node"
 	"spore/cluster/spec"
+	secrets "spore/pki/bundle"
 	"spore/storage/disk"
 	"spore/storage/flash"
 	"spore/storage/gpt"
@@ -23,7 +24,7 @@ type Order struct {
 	Given []spec.Disk
 	// EraseState gives up the state on the disk.
 	EraseState bool
-	// WithoutBundle leaves out the bundle that the node keeps, where the medium has none any more.
+	// WithoutBundle leaves out the bundle that the node keeps, where the medium has none any more, or an older one.
 	WithoutBundle bool
 }
 
@@ -82,24 +83,43 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 		return nil, fmt.Errorf("%s is refused: the node's file gives it to %s; take it out of the file first; "+
 			"nothing was written", t.Where(), use)
 	}
+	stored, err := kept(ctx, m, w)
+	if err != nil && len(o.Choice.Bundle) == 0 {
+		return nil, err
+	}
 	from := "medium"
-	if len(o.Choice.Bundle) == 0 {
-		from = "state"
-		if o.Choice.Bundle, err = kept(ctx, m, w); err != nil {
-			return nil, err
-		}
+	if newer(stored, o.Choice.Bundle) {
+		o.Choice.Bundle, from = stored, "state"
 	}
 	if len(o.Choice.Bundle) == 0 {
 		from = ""
 	}
 	p = &Prepared{
-		Offer: Offer{Disk: t.Path(), Name: strings.Trim(t.Disk.Named(), "'"), Size: t.Size, Bundle: from},
+		Offer: Offer{Disk: t.Path(), Name: nameOf(t), Size: t.Size, Bundle: from},
 		m:     m, options: o, close: done,
 	}
 	return p, p.look(t)
 }
 
-// kept is the bundle that the node has in its state: the medium has none any more when it was sealed there.
+// nameOf is what an order repeats.
+func nameOf(t flash.Target) string { return strings.Trim(t.Disk.Named(), "'") }
+
+// newer tells whether the disk gets the bundle of the state rather than that of the medium: where the medium has none,
+// or, as one that cannot be written to, one that the node does not use any more. One with a passphrase stays as it is.
+func newer(stored, medium []byte) bool {
+	if len(stored) == 0 || len(medium) == 0 {
+		return len(stored) > 0
+	}
+	old, err := secrets.Claimed(medium)
+	if err != nil {
+		return false
+	}
+	now, err := secrets.Claimed(stored)
+	return err == nil && (now.Cluster != old.Cluster || now.Node != old.Node || now.Serial > old.Serial)
+}
+
+// kept is the bundle that the node has in its state: the medium has none any more when it was sealed there, and an older
+// one when the node was sent one since and cannot write to the medium.
 func kept(ctx context.Context, m *node.Machine, w Order) ([]byte, error) {
 	if w.WithoutBundle {
 		return nil, nil
@@ -159,6 +179,11 @@ func (p *Prepared) Write(ctx context.Context, say func(string)) (string, error) 
 		}
 	}
 	o.Confirm = func(t flash.Target, holds string) error {
+		// The disks were listed again meanwhile.
+		if t.Path() != p.Disk || nameOf(t) != p.Name || t.Size != p.Size || holds != p.Holds {
+			return fmt.Errorf("%s holds %s now, and what was looked at was %s; look again; nothing was written",
+				t.Where(), holds, p.Offer)
+		}
 		say("installing on " + t.Where() + ", which holds: " + holds)
 		return nil
 	}

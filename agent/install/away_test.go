@@ -1,10 +1,13 @@
 package install
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +15,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/spec"
+	secrets "spore/pki/bundle"
 	"spore/storage/flash"
 	"spore/storage/gpt"
 )
@@ -97,4 +101,63 @@ func TestADiskThatIsNotForTheSystemIsRefusedFromAway(t *testing.T) {
 	require.Error(t, err)
 	_, err = Prepare(t.Context(), withDisk(t), Order{Disk: inner})
 	require.ErrorContains(t, err, "started without UEFI")
+}
+
+func TestWhatIsNotTheDiskThatWasLookedAtIsNotWritten(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, m *node.Machine){
+		"another disk with its name": func(t *testing.T, m *node.Machine) {
+			require.NoError(t, os.WriteFile(m.Root.At("/sys/block/vda/size"), []byte("10485768\n"), 0o600))
+		},
+		"one with something on it": func(t *testing.T, m *node.Machine) {
+			f, err := os.OpenFile(m.Root.At("/dev/vda"), os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.WriteAt([]byte("bluestore block device\n"), 0)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := live(t)
+			p, err := Prepare(t.Context(), m, Order{Disk: inner})
+			require.NoError(t, err)
+			defer p.Close()
+			change(t, m)
+			// As they are listed when it is written.
+			p.options.Host, err = flash.ThisHost(m.Root.At("/"))
+			require.NoError(t, err)
+			p.options.Open = func(target flash.Target) (Device, error) { return flash.Open(m.Root.At(target.Path())) }
+			_, err = p.Write(t.Context(), func(string) {})
+			require.ErrorContains(t, err, "and what was looked at was /dev/vda (serial INNER, 8192 MiB), which holds: nothing")
+		})
+	}
+}
+
+func TestTheNewerBundleGoesAlong(t *testing.T) {
+	signed := func(node string, serial uint64) []byte {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		require.NoError(t, err)
+		data, err := secrets.Sign(secrets.Bundle{
+			Cluster: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Node: node, Issued: time.Unix(1_790_000_000, 0).UTC(), Serial: serial,
+			Secrets: map[string]string{"x": "y"},
+		}, key)
+		require.NoError(t, err)
+		return data
+	}
+	sealed := []byte("age-encryption.org/v1\n")
+	for name, tc := range map[string]struct {
+		stored, medium []byte
+		want           bool
+	}{
+		"neither has one":                        {nil, nil, false},
+		"the medium alone":                       {nil, signed("edge-01", 1), false},
+		"the state alone":                        {signed("edge-01", 1), nil, true},
+		"the same in both":                       {signed("edge-01", 2), signed("edge-01", 2), false},
+		"a disc with an older one":               {signed("edge-01", 2), signed("edge-01", 1), true},
+		"a medium with a newer one":              {signed("edge-01", 2), signed("edge-01", 3), false},
+		"a medium with one with a passphrase":    {signed("edge-01", 2), sealed, false},
+		"a medium with that of another node":     {signed("edge-01", 1), signed("edge-02", 9), true},
+		"a state with something that is no more": {[]byte("damaged"), signed("edge-01", 1), false},
+	} {
+		require.Equal(t, tc.want, newer(tc.stored, tc.medium), name)
+	}
 }

@@ -51,8 +51,9 @@ State partitions on the disk are kept; --erase-state gives them up. Anything els
 number. The disk that the machine was started from, one that is in use, and one that the node's file gives to a service
 are refused.
 
-The disk gets the bundle of the medium. Where the node has taken that from the medium into its state, the disk gets it
-from there, readable until the first start; --without-bundle leaves it out. What else the node keeps stays where it is.
+The disk gets the bundle of the medium. Where the node has taken that from the medium into its state, or has a newer one
+there, the disk gets that, readable until the first start; --without-bundle leaves it out. What else the node keeps
+stays where it is.
 
 The node has to have its bundle already: without one it answers nobody. Such a machine is installed by
 spore serve --install, or by the credential spore.install.`,
