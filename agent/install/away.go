@@ -118,8 +118,8 @@ func newer(stored, medium []byte) bool {
 	return err == nil && (now.Cluster != old.Cluster || now.Node != old.Node || now.Serial > old.Serial)
 }
 
-// kept is the bundle that the node has in its state: the medium has none any more when it was sealed there, and an older
-// one when the node was sent one since and cannot write to the medium.
+// kept is the bundle that the node has in its state: the medium has none any more when it was sealed there, and an
+// older one when the node was sent one since and cannot write to the medium.
 func kept(ctx context.Context, m *node.Machine, w Order) ([]byte, error) {
 	if w.WithoutBundle {
 		return nil, nil

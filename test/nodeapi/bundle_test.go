@@ -208,7 +208,7 @@ func TestANodeThatIsNotReadyForABundleIsLeft(t *testing.T) {
 	require.Empty(t, one.sent)
 	require.Empty(t, two.sent)
 	for _, args := range [][]string{
-		{"--make"}, {"--make", "--send", "x", "--all"}, {"--all"}, {"--dry-run"}, {"--make", "--all", "--node", "edge-01"},
+		{"--make"}, {"--make", "--access", "x", "--all"}, {"--make", "--send", "x", "--all"}, {"--all"}, {"--dry-run"}, {"--make", "--all", "--node", "edge-01"},
 		{"--send", d.path("configs/cluster.yaml"), "--node", "edge-01", "--node", "kafka-01"}, {"--node", "nobody"},
 	} {
 		code, _, errs = d.ask("bundle", args...)

@@ -81,6 +81,8 @@ func (f flags) check() error {
 	switch {
 	case f.send != "" && f.make:
 		return errors.New("give --send or --make, not both")
+	case f.make && f.reach.Access != "":
+		return errors.New("--make opens the operator's folder, and takes no --access; that goes with --send")
 	case !sends && (f.all || f.dryRun):
 		return errors.New("--all and --dry-run go with --send or --make")
 	case sends && !named && !f.all:

@@ -25,8 +25,8 @@ type Issued struct {
 	Identity nodeapi.Identity
 }
 
-// Issue makes new bundles for nodes, or for all where none is named, as `spore pki bundle` does, for somebody who sends them; person stands in the
-// certificate.
+// Issue makes new bundles for nodes, or for all where none is named, as `spore pki bundle` does, for somebody who sends
+// them; person stands in the certificate.
 func Issue(cmd *cobra.Command, f Folder, nodes []string, person string) (out Issued, err error) {
 	c := common{
 		world: outside{now: time.Now, random: rand.Reader, ask: ask.Terminal},
