@@ -18,6 +18,7 @@ import (
 	secrets "spore/pki/bundle"
 	"spore/storage/flash"
 	"spore/storage/gpt"
+	"spore/test/testpe"
 )
 
 // live is a machine that runs from a stick, with a disk INNER that is empty.
@@ -101,6 +102,17 @@ func TestADiskThatIsNotForTheSystemIsRefusedFromAway(t *testing.T) {
 	require.Error(t, err)
 	_, err = Prepare(t.Context(), withDisk(t), Order{Disk: inner})
 	require.ErrorContains(t, err, "started without UEFI")
+}
+
+func TestAMachineThatWouldStartAnotherSystemNextIsNotInstalled(t *testing.T) {
+	m := live(t)
+	m.ReadBoot()
+	pushed := testpe.Program(testpe.Section{Name: ".cmdline", Data: []byte(
+		"roothash=" + m.Boot.RootHash + " spore.clusterhash=" + strings.Repeat("e", 64) + "\x00")})
+	data := mediumOf(t, false, memFile("/EFI/Linux/spore_1000000000001_0123456789ab.efi", string(pushed)))
+	require.NoError(t, os.WriteFile(m.Root.At("/dev/sda"), data, 0o600))
+	_, err := Prepare(t.Context(), m, Order{Disk: inner})
+	require.ErrorContains(t, err, "start it first (spore reboot), and try again")
 }
 
 func TestWhatIsNotTheDiskThatWasLookedAtIsNotWritten(t *testing.T) {

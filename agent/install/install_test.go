@@ -34,7 +34,7 @@ func memFile(path, content string) fat.File {
 
 // mediumOf is a stick as a machine leaves it: with a second slot, with state, and with what systemd-boot writes. When
 // disc is set, it is a disc: parts as large as their content, and the ESP behind them.
-func mediumOf(t *testing.T, disc bool) []byte {
+func mediumOf(t *testing.T, disc bool, more ...fat.File) []byte {
 	t.Helper()
 	const espSize = 64 * mib
 	at, parts := int64(mib), []gpt.Partition{}
@@ -65,10 +65,10 @@ func mediumOf(t *testing.T, disc bool) []byte {
 			copy(part, bytes.Repeat([]byte{p.GUID[15]}, int(p.Size)))
 			continue
 		}
-		esp, err := fat.New(fat.Options{Size: espSize, Offset: p.Start, Files: []fat.File{
+		esp, err := fat.New(fat.Options{Size: espSize, Offset: p.Start, Files: append([]fat.File{
 			memFile("/EFI/BOOT/BOOTX64.EFI", "loader"), memFile("/EFI/Linux/spore_1.efi", "kernel"), memFile("/loader/random-seed", "seed"),
 			memFile("/spore/bundle", "somebody's"),
-		}})
+		}, more...)})
 		require.NoError(t, err)
 		_, err = esp.ReadAt(part, 0)
 		require.NoError(t, err)

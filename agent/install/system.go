@@ -22,6 +22,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/medium"
 	"spore/agent/node"
+	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/spec"
 	"spore/storage/fat"
@@ -311,6 +312,9 @@ func runningSource(ctx context.Context, m *node.Machine) (Source, func(), error)
 		sector = 512 // The table of a hybrid image has those of a disk.
 	}
 	s, err := Medium(f, f.Size(), sector, want)
+	if err == nil {
+		s.ESP, err = slot.Copied(s.ESP, m.Boot.RootHash, m.Boot.ClusterHash)
+	}
 	if err != nil {
 		f.Close()
 		return Source{}, nil, fmt.Errorf("%s, which this machine was started from: %w", m.Boot.BootDisk.Path, err)
