@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,64 +59,127 @@ func Units(root paths.Root, units ...string) (end func(), err error) {
 	}, nil
 }
 
-// Mend starts the units whose process is no more. A note stays where a unit could not be started.
+// Mend starts the units whose process is no more. A note stays where a unit could not be started. A unit that another
+// process works on, which lives, is left to that: started now, it would run on data that changes under it.
 func Mend(ctx context.Context, root paths.Root, start func(ctx context.Context, unit string) error) error {
+	return each(root, func(dead []note, held map[string]bool) error {
+		var errs []error
+		for _, n := range dead {
+			errs = append(errs, n.mend(ctx, held, start))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// Forget has Mend not start these units: whoever calls it is about to stop them on purpose, and they stay as they are
+// then. Notes of processes that live are theirs.
+func Forget(root paths.Root, units ...string) error {
+	return each(root, func(dead []note, _ map[string]bool) error {
+		for _, n := range dead {
+			left := slices.DeleteFunc(slices.Clone(n.units), func(unit string) bool { return slices.Contains(units, unit) })
+			if len(left) == len(n.units) {
+				continue
+			}
+			if err := n.keep(left); err != nil {
+				return fmt.Errorf("forget what was to start again: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// note is the file of a process that is no more.
+type note struct {
+	path  string
+	units []string
+}
+
+// each has something done with the notes of dead processes; held are the units of those that live. Nobody makes a note
+// meanwhile.
+func each(root paths.Root, do func(dead []note, held map[string]bool) error) error {
 	if _, err := os.Lstat(root.At(paths.Paused)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	free, err := lock(root)
 	if err != nil {
-		return err
+		return fmt.Errorf("look what is to start again: %w", err)
 	}
 	defer free()
 	entries, err := os.ReadDir(root.At(paths.Paused))
 	if err != nil {
 		return fmt.Errorf("look what is to start again: %w", err)
 	}
+	var dead []note
 	var errs []error
+	held := map[string]bool{}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "units-") {
-			errs = append(errs, mend(ctx, filepath.Join(root.At(paths.Paused), e.Name()), start))
+		if !strings.HasPrefix(e.Name(), "units-") {
+			continue
+		}
+		n := note{path: filepath.Join(root.At(paths.Paused), e.Name())}
+		lives, err := n.read()
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // It ended meanwhile.
+		case err != nil:
+			errs = append(errs, fmt.Errorf("look what is to start again: %w", err))
+		case lives:
+			for _, unit := range n.units {
+				held[unit] = true
+			}
+		default:
+			dead = append(dead, n)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, do(dead, held))...)
 }
 
-// mend starts the units of one note, if nobody holds it.
-func mend(ctx context.Context, path string, start func(ctx context.Context, unit string) error) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // It ended meanwhile.
-	}
+// read reads the units; lives is true where the process that made the note holds it.
+func (n *note) read() (lives bool, err error) {
+	f, err := os.OpenFile(n.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("look what is to start again: %w", err)
+		return false, err
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("look what is to start again: %w", err)
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if lives = errors.Is(err, unix.EWOULDBLOCK); err != nil && !lives {
+		return false, err
 	}
-	data, err := atomicfile.ReadLimited(path, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	data, err := atomicfile.ReadLimited(n.path, maxFile)
 	if err != nil {
-		return fmt.Errorf("look what is to start again: %w", err)
+		return lives, err
 	}
-	var units []string
 	// A note that was cut off in the middle is one of units that were not stopped yet.
-	if json.Unmarshal(data, &units) != nil {
-		return os.Remove(path)
+	if json.Unmarshal(data, &n.units) != nil {
+		n.units = nil
 	}
+	return lives, nil
+}
+
+// mend starts the units of a note that nobody works on.
+func (n note) mend(ctx context.Context, held map[string]bool, start func(ctx context.Context, unit string) error) error {
 	var errs []error
-	for _, unit := range units {
-		errs = append(errs, start(ctx, unit))
+	for _, unit := range n.units {
+		if !held[unit] {
+			errs = append(errs, start(ctx, unit))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("start what was stopped for a verb that was cut off: %w", err)
 	}
-	return os.Remove(path)
+	return os.Remove(n.path)
+}
+
+// keep has a note name these units; none removes it.
+func (n note) keep(units []string) error {
+	if len(units) == 0 {
+		return os.Remove(n.path)
+	}
+	data, err := json.Marshal(units)
+	if err != nil {
+		return err
+	}
+	_, err = atomicfile.Write(n.path, data, 0o600)
+	return err
 }
 
 // lock waits until nobody else makes or mends notes.

@@ -56,9 +56,7 @@ func TestWhatAKilledProcessHadStoppedStartsAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, started, "nobody ever stopped anything")
 
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), killedIn+"="+string(root))
-	require.ErrorContains(t, cmd.Run(), "killed")
+	killed(t, root)
 	require.Len(t, notes(t, root), 1)
 	started, err = mended(t, root, "etcd.service")
 	require.ErrorContains(t, err, "no bus")
@@ -98,4 +96,44 @@ func TestANoteThatWasCutOffIsOfUnitsThatRun(t *testing.T) {
 		require.Empty(t, started)
 		require.Empty(t, notes(t, root))
 	}
+}
+
+// killed notes units in a process that is killed.
+func killed(t *testing.T, root paths.Root) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedIn+"="+string(root))
+	require.ErrorContains(t, cmd.Run(), "killed")
+}
+
+func TestWhatTheSameOrderWorksOnAgainIsLeftToIt(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	killed(t, root)
+	end, err := Units(root, "etcd.service")
+	require.NoError(t, err)
+	started, err := mended(t, root)
+	require.NoError(t, err)
+	require.Equal(t, []string{"kube-apiserver.service"}, started, "etcd would start on data that is being replaced")
+	require.Len(t, notes(t, root), 1, "whoever works on it starts it")
+	end()
+	started, err = mended(t, root)
+	require.NoError(t, err)
+	require.Empty(t, started)
+}
+
+func TestWhatIsStoppedOnPurposeDoesNotStartAgain(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	require.NoError(t, Forget(root, "etcd.service"), "nobody ever stopped anything")
+	killed(t, root)
+	end, err := Units(root, "etcd.service")
+	require.NoError(t, err)
+	require.NoError(t, Forget(root, "etcd.service", "kafka.service"))
+	require.Len(t, notes(t, root), 2, "that of a process that lives is its own")
+	end()
+	started, err := mended(t, root)
+	require.NoError(t, err)
+	require.Equal(t, []string{"kube-apiserver.service"}, started)
+	killed(t, root)
+	require.NoError(t, Forget(root, "etcd.service", "kube-apiserver.service"))
+	require.Empty(t, notes(t, root))
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"spore/agent/paths"
+	"spore/agent/pause"
 	"spore/agent/verbs"
 )
 
@@ -113,6 +114,10 @@ func (e Etcd) Stop(ctx context.Context, r *verbs.Run) (string, error) {
 	}
 	if r.Order.DryRun {
 		return "etcd and the API server of " + r.Node.Name + " would be stopped", nil
+	}
+	// What an order before this one had stopped for a while, and was killed, does not start again behind this one.
+	if err := pause.Forget(r.Machine.Root, apiUnit, unit); err != nil {
+		return "", err
 	}
 	if _, err := r.Follow(e.Run(ctx, "systemctl", "stop", apiUnit, unit)); err != nil {
 		return "", err

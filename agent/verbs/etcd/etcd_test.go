@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/pause"
 	"spore/agent/verbs"
 	"spore/agent/verbs/verbstest"
 	"spore/cluster/facts"
@@ -75,6 +77,40 @@ func TestEtcdIsStoppedByForceAlone(t *testing.T) {
 	_, _, called, err = do(t, map[string]string{"systemctl stop": "exit 0"}, stop, nodeapi.Order{Confirm: "master-1", Force: "etcd"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"systemctl stop kube-apiserver.service etcd.service"}, called)
+}
+
+// systemctl stops both units by one call, which is killed when the first has stopped.
+func TestAStopThatIsCutOffIsCompletedByTheSameOrder(t *testing.T) {
+	m := node.New("test", paths.Root(t.TempDir()))
+	for _, file := range []string{program, "/units/" + apiUnit, "/units/" + unit} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(m.Root.At(file)), 0o755))
+		require.NoError(t, os.WriteFile(m.Root.At(file), nil, 0o755))
+	}
+	// A restore before it was killed, too, and would have its units start again.
+	note := m.Root.At(paths.Paused + "/units-1")
+	require.NoError(t, os.MkdirAll(filepath.Dir(note), 0o700))
+	require.NoError(t, os.WriteFile(note, []byte(`["etcd.service","kube-apiserver.service"]`), 0o600))
+	stop := func(script string) error {
+		p := &verbstest.Programs{Answer: map[string]string{"systemctl stop": "cd " + m.Root.At("/units") + " && " + script}}
+		c := &facts.Cluster{Members: map[string][]string{role: {"master-1"}}}
+		n := &facts.Node{Name: "master-1", Roles: []string{role}}
+		o := nodeapi.Order{Confirm: "master-1", Force: "etcd"}
+		_, _, err := verbstest.Do(t, m, c, n, Etcd{Run: p.Run}.Stop, o)
+		return err
+	}
+	mended := func() (started []string) {
+		require.NoError(t, pause.Mend(t.Context(), m.Root, func(_ context.Context, unit string) error {
+			started = append(started, unit)
+			return nil
+		}))
+		return started
+	}
+	require.ErrorContains(t, stop("rm "+apiUnit+"; kill -9 $$"), "killed")
+	require.Empty(t, mended(), "nothing starts what an operator stops")
+	require.FileExists(t, m.Root.At("/units/"+unit))
+	require.NoError(t, stop("rm -f "+apiUnit+" "+unit))
+	require.NoFileExists(t, m.Root.At("/units/"+unit))
+	require.Empty(t, mended())
 }
 
 func TestMembersAreAListOfTheirs(t *testing.T) {
