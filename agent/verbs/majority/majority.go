@@ -30,6 +30,10 @@ import (
 const (
 	// askBound is how long a member may take to answer.
 	askBound = 5 * time.Second
+	// cephPatience is how long Ceph is asked again, every cephEvery, whether it bears an absence that ends by itself: after
+	// a restart of another node its OSDs and their placement groups come back within that, as a rule.
+	cephPatience = 75 * time.Second
+	cephEvery    = 10 * time.Second
 	// leavingBound is how long the mark counts, should whoever made it be stopped before it was taken away.
 	leavingBound = 20 * time.Minute
 )
@@ -50,19 +54,23 @@ type Absence struct {
 }
 
 // guard is one look at the quorums and OSDs of this node. ask asks another member, and safe a node with a monitor; tests
-// bring their own.
+// bring their own. patience is how long Ceph is asked again, every so often.
 type guard struct {
 	run  *verbs.Run
 	ask  func(ctx context.Context, node, service string) (nodeapi.Member, error)
 	safe func(ctx context.Context, node string, o nodeapi.Order) (nodeapi.OSDsAnswer, error)
+
+	patience, every time.Duration
 }
 
 // Guard returns nil where this node may leave its quorums in this way; the error of one that may not names the quorum
-// and who serves. Order.Force is the name of a quorum that may lose its majority nevertheless. The others hear that
-// this node leaves until back is called: by whoever does not restart the machine, when it serves again, or was refused.
+// and who serves. Order.Force names the quorums that may lose their majority nevertheless, with commas between them. The
+// others hear that this node leaves until back is called: by whoever does not restart the machine, when it serves again,
+// or was refused.
 func Guard(ctx context.Context, r *verbs.Run, a Absence) (back func(), err error) {
 	client := r.Machine.Client()
-	g := guard{run: r, safe: safeBy(client), ask: func(ctx context.Context, node, service string) (nodeapi.Member, error) {
+	g := guard{run: r, safe: safeBy(client), patience: cephPatience, every: cephEvery}
+	g.ask = func(ctx context.Context, node, service string) (nodeapi.Member, error) {
 		ctx, cancel := context.WithTimeout(ctx, askBound)
 		defer cancel()
 		data, err := client.Read(ctx, node, nodeapi.Request{Path: nodeapi.QuorumPath + service}, nodeapi.MaxHealth)
@@ -70,7 +78,7 @@ func Guard(ctx context.Context, r *verbs.Run, a Absence) (back func(), err error
 			return nodeapi.Member{}, err
 		}
 		return nodeapi.ParseMember(data, service)
-	}}
+	}
 	return g.leave(ctx, a)
 }
 
@@ -88,18 +96,24 @@ func (g guard) leave(ctx context.Context, a Absence) (back func(), err error) {
 			of = append(of, s)
 		}
 	}
-	taken := g.taken(a)
-	if force := g.run.Order.Force; force != "" && !slices.Contains(names(of, taken), force) {
-		return func() {}, fmt.Errorf("--force %s: %s is not a quorum that this takes a member of; it takes one of %s",
-			force, force, orNone(names(of, taken)))
-	}
-	if len(taken) > 0 {
-		if err := g.bears(ctx, a, taken); err != nil {
-			return func() {}, err
+	taken, unread := g.taken(a)
+	can := names(of, len(taken) > 0 || unread != nil)
+	for _, force := range g.forces() {
+		if !slices.Contains(can, force) {
+			return func() {}, fmt.Errorf("--force %s: %s is not a quorum that this takes a member of; it takes one of %s",
+				force, force, orNone(can))
 		}
 	}
+	var all refusals
+	if unread != nil && !g.forced(osds) {
+		all.add(osds, fmt.Errorf("%s takes away an OSD, and whether Ceph bears that is not known: %w; --force %s does it "+
+			"nevertheless", a.What, unread, osds))
+	}
+	if len(taken) > 0 {
+		all.add(osds, g.bears(ctx, a, taken))
+	}
 	if len(of) == 0 {
-		return func() {}, nil
+		return func() {}, all.err()
 	}
 	back = func() {}
 	if !g.run.Order.DryRun {
@@ -113,16 +127,47 @@ func (g guard) leave(ctx context.Context, a Absence) (back func(), err error) {
 	if unknown != nil {
 		m.Say(status.Missing(unknown).Error() + "; this node is taken for one that serves")
 	}
-	var errs []error
 	for _, s := range of {
 		own := health.Member(line, health.Quorum{Service: s.Name, Unit: s.Unit, Members: s.Initial(g.run.Cluster)})
-		errs = append(errs, g.judge(ctx, a, s, own.Serves || unknown != nil))
+		all.add(s.Name, g.judge(ctx, a, s, own.Serves || unknown != nil))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := all.err(); err != nil {
 		back()
 		return func() {}, err
 	}
 	return back, nil
+}
+
+// forces are the names in Order.Force.
+func (g guard) forces() []string {
+	if g.run.Order.Force == "" {
+		return nil
+	}
+	return strings.Split(g.run.Order.Force, ",")
+}
+
+func (g guard) forced(name string) bool { return slices.Contains(g.forces(), name) }
+
+// refusals are why a node may not leave, by quorum.
+type refusals struct {
+	names []string
+	errs  []error
+}
+
+// add notes why; nil is no reason.
+func (r *refusals) add(name string, err error) {
+	if err != nil {
+		r.names, r.errs = append(r.names, name), append(r.errs, err)
+	}
+}
+
+// err says all of it, and what to type where it is more than one quorum.
+func (r *refusals) err() error {
+	if slices.Sort(r.names); len(slices.Compact(slices.Clone(r.names))) > 1 {
+		return errors.Join(append(r.errs, fmt.Errorf("--force %s does all of that nevertheless",
+			strings.Join(slices.Compact(r.names), ",")))...)
+	}
+	return errors.Join(r.errs...)
 }
 
 // judge says why a quorum needs this node's member.
@@ -133,7 +178,7 @@ func (g guard) judge(ctx context.Context, a Absence, s formation.Service, own bo
 		switch {
 		case a.Returns:
 			return g.run.Say("this node is the only member of %s, which stands still meanwhile", s.Name)
-		case g.run.Order.Force == s.Name:
+		case g.forced(s.Name):
 			return nil
 		}
 		return fmt.Errorf("%s takes away the only member of %s; --force %[2]s does it nevertheless", a.What, s.Name)
@@ -147,7 +192,7 @@ func (g guard) judge(ctx context.Context, a Absence, s formation.Service, own bo
 		// There is no majority that this would take away, or it does not hang on this member: a restart may be the cure.
 		return g.run.Say("%s has no majority that needs this node: %s", s.Name, count(serving, away, members))
 	}
-	if g.run.Order.Force == s.Name {
+	if g.forced(s.Name) {
 		return g.run.Say("%s is below its majority from now on: %s", s.Name, count(serving, away, members))
 	}
 	return fmt.Errorf("%s takes %s below its majority: without %s %s, and %d are needed; --force %s does it nevertheless",
@@ -201,11 +246,11 @@ func count(serving, away, members []string) string {
 }
 
 // names are what --force can be.
-func names(of []formation.Service, taken []int) (out []string) {
+func names(of []formation.Service, takesOSDs bool) (out []string) {
 	for _, s := range of {
 		out = append(out, s.Name)
 	}
-	if len(taken) > 0 {
+	if takesOSDs {
 		out = append(out, osds)
 	}
 	return out

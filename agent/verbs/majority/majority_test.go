@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/datadisk"
 	"spore/agent/formation"
 	"spore/agent/node"
 	"spore/agent/nodetest"
@@ -125,6 +126,37 @@ func TestANodeThatDoesNotKnowItselfIsTakenForOneThatServes(t *testing.T) {
 	_, left, err := asked(t, m, nodeapi.Order{}, Absence{What: "a restart", Returns: true}, "kafka-2")
 	require.ErrorContains(t, err, "a restart takes kafka below its majority")
 	require.False(t, left)
+}
+
+func TestSeveralQuorumsAreForcedByOneOrder(t *testing.T) {
+	m := nodetest.Brokers(t, "127.0.0.1", "127.0.0.2", "127.0.0.3")["kafka-1"]
+	serves(t, m, "active")
+	require.NoError(t, os.MkdirAll(m.Root.At(paths.Disks), 0o755))
+	require.NoError(t, datadisk.Write(m.Root, datadisk.OSD, []datadisk.Info{{Use: datadisk.OSD, Number: 1}}))
+	require.NoError(t, os.MkdirAll(m.Root.At(paths.OSDs+"/1"), 0o755))
+	require.NoError(t, os.WriteFile(m.Root.At(paths.OSDs+"/1/osd.env"), []byte("OSD_ID=4\n"), 0o644))
+	for force, want := range map[string][]string{
+		"": {
+			"a shutdown takes away osd.4, and whether Ceph bears that is not known", "a shutdown takes kafka below its majority",
+			"--force ceph-osd,kafka does all of that nevertheless",
+		},
+		"kafka":          {"takes away osd.4"},
+		"ceph-osd":       {"takes kafka below its majority"},
+		"kafka,etcd":     {"etcd is not a quorum that this takes a member of; it takes one of kafka, ceph-osd"},
+		"ceph-osd,kafka": nil,
+	} {
+		_, _, err := asked(t, m, nodeapi.Order{Force: force}, Absence{What: "a shutdown"}, "kafka-2")
+		if want == nil {
+			require.NoError(t, err)
+			continue
+		}
+		for _, text := range want {
+			require.ErrorContains(t, err, text, "--force %s", force)
+		}
+		if len(want) == 1 {
+			require.NotContains(t, err.Error(), "does all of that")
+		}
+	}
 }
 
 func TestALookLeavesNoMark(t *testing.T) {

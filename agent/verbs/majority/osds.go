@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/datadisk"
 	"spore/agent/disks"
+	"spore/services/ceph/osd"
 	"spore/wire/nodeapi"
 )
 
@@ -29,26 +30,47 @@ const (
 	maxReason = 400
 )
 
-// taken are the numbers of this node's OSDs that an absence takes away. One whose number is not known has never served.
-func (g guard) taken(a Absence) (out []int) {
+// taken are the numbers of this node's OSDs that an absence takes away. The runtime directory of one that does not run
+// has none: it is not missed when it stops, and before its disk is deleted its number is read there. unread is why that
+// is not known. One that was not made to its end has never served.
+func (g guard) taken(a Absence) (out []int, unread error) {
 	for _, i := range disks.All(g.run.Machine) {
 		units := disks.OSDUnits([]datadisk.Info{i})
-		if i.OSD == nil || len(units) == 0 {
+		if len(units) == 0 || a.OSDs == nil && a.Concerns != nil || a.OSDs != nil && !a.OSDs(units[0]) {
 			continue
 		}
-		if a.OSDs == nil && a.Concerns == nil || a.OSDs != nil && a.OSDs(units[0]) {
+		switch {
+		case i.OSD != nil:
 			out = append(out, *i.OSD)
+		case a.Destroys:
+			id, found, err := osd.Number(g.run.Machine.Root.At(i.Device))
+			if found {
+				out = append(out, id)
+			}
+			unread = errors.Join(unread, err)
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), unread
 }
 
 // bears says why Ceph needs OSDs of this node. A Ceph that does not answer is one that needs them: those who read and
 // write go on without its monitors.
 func (g guard) bears(ctx context.Context, a Absence, taken []int) error {
+	forced := g.forced(osds)
 	answer, err := g.askMonitors(ctx, a, taken)
-	forced := g.run.Order.Force == osds
+	until := time.Now().Add(g.patience)
+	for said := false; err == nil && g.waits(a, answer) && time.Now().Before(until); said = true {
+		if !said {
+			_ = g.run.Say("Ceph does not bear it now, and is asked again for %s: %s", g.patience, answer.Unsafe)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(g.every):
+		}
+		answer, err = g.askMonitors(ctx, a, taken)
+	}
 	switch {
 	case err != nil && forced:
 		return g.run.Say("whether Ceph bears that is not known: %v", err)
@@ -64,6 +86,12 @@ func (g guard) bears(ctx context.Context, a Absence, taken []int) error {
 	}
 	return fmt.Errorf("%s takes away %s, and Ceph does not bear that: %s; wait until spore ceph status shows no degraded "+
 		"data, or --force %s does it nevertheless", a.What, named(taken), answer.Unsafe, osds)
+}
+
+// waits tells whether Ceph may bear an absence a little later.
+func (g guard) waits(a Absence, answer nodeapi.OSDsAnswer) bool {
+	return a.Returns && !g.run.Order.DryRun && !g.forced(osds) && answer.Unsafe != "" && len(answer.Running) > 0 &&
+		answer.Others > 0
 }
 
 // named lists OSDs for a person.

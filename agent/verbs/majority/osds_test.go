@@ -1,13 +1,16 @@
 package majority
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,6 +117,87 @@ func TestCephIsAskedBeforeItsOSDsGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asks is a guard of that machine, whose monitor answers by a test.
+func asks(m *node.Machine, force string, safe func(o nodeapi.Order) nodeapi.OSDsAnswer) (guard, *strings.Builder) {
+	var out strings.Builder
+	c := &facts.Cluster{Members: map[string][]string{"ceph-mon": {"mon-1"}, "ceph-osd": {"storage-1"}}}
+	n := &facts.Node{Name: "storage-1", Roles: []string{"ceph-osd"}}
+	return guard{
+		run:  verbs.For(m, c, n, nodeapi.Order{Force: force}, &out),
+		safe: func(_ context.Context, _ string, o nodeapi.Order) (nodeapi.OSDsAnswer, error) { return safe(o), nil },
+	}, &out
+}
+
+func TestTheDiskOfAnOSDThatDoesNotRunIsLookedAtBeforeItIsDeleted(t *testing.T) {
+	m := storage(t)
+	label, err := os.ReadFile("../../../services/ceph/osd/testdata/labels/ready")
+	require.NoError(t, err)
+	damaged := bytes.Clone(label)
+	damaged[100] ^= 1
+	devices := map[int][]byte{1: label, 2: damaged, 3: make([]byte, len(label))}
+	infos, err := datadisk.Read(m.Root, datadisk.OSD)
+	require.NoError(t, err)
+	for i := range infos {
+		infos[i].Device = fmt.Sprintf("/dev/disk-%d", infos[i].Number)
+		path := m.Root.At(infos[i].Device)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, devices[infos[i].Number], 0o600))
+	}
+	require.NoError(t, datadisk.Write(m.Root, datadisk.OSD, infos))
+	require.NoError(t, os.RemoveAll(m.Root.At(paths.OSDs)), "their units have stopped")
+	for number, want := range map[int]string{1: "takes away osd.0, and Ceph does not bear that: last copy", 2: "is damaged; --force ceph-osd does it", 3: ""} {
+		unit := fmt.Sprintf("ceph-osd-disk@%d.service", number)
+		a := Absence{
+			What: "a reset", Destroys: true, Concerns: func(formation.Service) bool { return false },
+			OSDs: func(u string) bool { return u == unit },
+		}
+		for _, force := range []string{"", "ceph-osd"} {
+			g, _ := asks(m, force, func(o nodeapi.Order) nodeapi.OSDsAnswer {
+				require.Equal(t, map[string]string{"osds": "0", "to": "destroy"}, o.Arguments)
+				return nodeapi.OSDsAnswer{Unsafe: "last copy"}
+			})
+			_, err := g.leave(t.Context(), a)
+			switch {
+			case want == "" && force != "":
+				require.ErrorContains(t, err, "it takes one of none")
+			case want == "" || force != "":
+				require.NoError(t, err)
+			default:
+				require.ErrorContains(t, err, want)
+			}
+		}
+	}
+}
+
+func TestCephIsAskedAgainWhileOSDsOfAnotherNodeComeBack(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		returns bool
+		force   string
+		asked   int
+		refused bool
+	}{{"it comes back", true, "", 3, false}, {"it goes", false, "", 1, true}, {"by force", true, "ceph-osd", 1, false}} {
+		asked := 0
+		g, out := asks(storage(t), tc.force, func(nodeapi.Order) nodeapi.OSDsAnswer {
+			if asked++; asked < 3 {
+				return nodeapi.OSDsAnswer{Running: []int{3, 4}, Others: 2, Unsafe: "EBUSY"}
+			}
+			return nodeapi.OSDsAnswer{Running: []int{3, 4}, Others: 4}
+		})
+		g.patience, g.every = time.Hour, time.Millisecond
+		_, err := g.leave(t.Context(), Absence{What: "it", Returns: tc.returns})
+		require.Equal(t, tc.refused, err != nil, "%s: %v", tc.name, err)
+		require.Equal(t, tc.asked, asked, tc.name)
+		require.Equal(t, tc.asked > 1, strings.Contains(out.String(), "is asked again for 1h0m0s: EBUSY"), tc.name)
+	}
+	g, _ := asks(storage(t), "", func(nodeapi.Order) nodeapi.OSDsAnswer {
+		return nodeapi.OSDsAnswer{Running: []int{3, 4}, Others: 2, Unsafe: "EBUSY"}
+	})
+	g.patience, g.every = 20*time.Millisecond, time.Millisecond
+	_, err := g.leave(t.Context(), Absence{What: "it", Returns: true})
+	require.ErrorContains(t, err, "Ceph does not bear that: EBUSY", "not for ever")
 }
 
 func TestACephWithoutMonitorsIsOneThatDoesNotAnswer(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 
 	"spore/storage/gpt"
@@ -75,6 +77,34 @@ func readLabel(r io.ReaderAt) (label, error) {
 		return label{}, errDamaged
 	}
 	return l, nil
+}
+
+// Number reads the number of the OSD on a device from its label. found is false where no OSD was made there, or not to its
+// end.
+func Number(device string) (id int, found bool, err error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return 0, false, fmt.Errorf("read the number of an OSD: %w", err)
+	}
+	defer f.Close()
+	l, err := readLabel(f)
+	if errors.Is(err, errNoLabel) || err == nil && l.Meta["ready"] != "ready" {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read the number of the OSD on %s: %w", device, err)
+	}
+	id, err = l.number()
+	return id, err == nil, err
+}
+
+// number is that of the OSD.
+func (l label) number() (int, error) {
+	id, err := strconv.ParseUint(l.Meta["whoami"], 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("its label gives the number %.64q", l.Meta["whoami"])
+	}
+	return int(id), nil
 }
 
 // decoder reads Ceph's little-endian encoding; what runs over the end is zero and fails the whole.

@@ -207,9 +207,9 @@ func Key(bootstrapKey string, uuid gpt.GUID) (string, error) {
 
 // prime writes the data directory from the label, as ceph-bluestore-tool's prime-osd-dir does.
 func (o Options) prime(l label) (int, error) {
-	id, err := strconv.ParseUint(l.Meta["whoami"], 10, 31)
+	id, err := l.number()
 	if err != nil {
-		return 0, fmt.Errorf("%s: its label gives the number %.64q", o.Device, l.Meta["whoami"])
+		return 0, fmt.Errorf("%s: %w", o.Device, err)
 	}
 	key := l.Meta["osd_key"]
 	if raw, err := base64.StdEncoding.DecodeString(key); err != nil || len(raw) == 0 {
@@ -223,12 +223,12 @@ func (o Options) prime(l label) (int, error) {
 		return 0, err
 	}
 	for name, text := range map[string]string{
-		"type": "bluestore", "fsid": l.UUID.String(), "ceph_fsid": o.FSID, "whoami": strconv.FormatUint(id, 10), "magic": l.Meta["magic"], "ready": "ready",
+		"type": "bluestore", "fsid": l.UUID.String(), "ceph_fsid": o.FSID, "whoami": strconv.Itoa(id), "magic": l.Meta["magic"], "ready": "ready",
 		"keyring": fmt.Sprintf("[osd.%d]\nkey = %s", id, key),
 	} {
 		if _, err := atomicfile.Write(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
 			return 0, err
 		}
 	}
-	return int(id), os.Symlink(o.Device, filepath.Join(dir, "block"))
+	return id, os.Symlink(o.Device, filepath.Join(dir, "block"))
 }

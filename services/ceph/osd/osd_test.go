@@ -165,6 +165,20 @@ func TestAnOSDThatIsThereIsStartedFromItsDiskAlone(t *testing.T) {
 	require.Equal(t, o.Device, target)
 }
 
+func TestTheNumberOfAnOSDIsOnItsDisk(t *testing.T) {
+	id, found, err := Number(device(t, sample(t, "ready")))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Zero(t, id)
+	_, found, err = Number(device(t, nil))
+	require.NoError(t, err)
+	require.False(t, found, "none was made there")
+	_, _, err = Number(device(t, changed(sample(t, "ready"), 100, 'x')))
+	require.ErrorContains(t, err, "damaged")
+	_, _, err = Number("/nowhere")
+	require.ErrorContains(t, err, "/nowhere")
+}
+
 func TestWhatIsNoOSDOfOursIsRefusedAndLeft(t *testing.T) {
 	ready := sample(t, "ready")
 	ext4 := make([]byte, 4096)
