@@ -6,6 +6,7 @@
 package killat
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,9 @@ const (
 	begin = 4711
 )
 
+// errForbidden is the error where a process cannot be traced here: a sandbox, a setting of the kernel, or an old one.
+var errForbidden = errors.New("this process may not trace another one (ptrace(2), which needs Linux 5.3)")
+
 // changes are the calls that change a file or make it last.
 var changes = map[uint64]bool{
 	unix.SYS_RENAMEAT: true, unix.SYS_RENAMEAT2: true, unix.SYS_UNLINKAT: true, unix.SYS_MKDIRAT: true, unix.SYS_LINKAT: true,
@@ -44,7 +48,8 @@ var writes = map[uint64]bool{unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix
 
 // Each prepares a folder, has do work there in a process of its own that is killed before the nth change, and then has
 // what is left looked at, for each n from 1 on; it returns how often. do runs to its end once, which must be without an
-// error. The process is the same test again up to this call, which must be its only one.
+// error. The process is the same test again up to this call, which must be its only one. Where this process may not trace
+// another one, the test is skipped.
 func Each(t *testing.T, prepare func(t *testing.T, dir string), do func(t *testing.T, dir string) error, then func(t *testing.T, dir string)) int {
 	t.Helper()
 	if dir := os.Getenv(folder); dir != "" {
@@ -59,6 +64,9 @@ func Each(t *testing.T, prepare func(t *testing.T, dir string), do func(t *testi
 		dir := t.TempDir()
 		prepare(t, dir)
 		killed, err := cut(t.Name(), dir, n)
+		if errors.Is(err, errForbidden) {
+			t.Skip(err)
+		}
 		if err != nil {
 			t.Fatalf("cut at change %d: %v", n, err)
 		}
@@ -92,12 +100,15 @@ func cut(test, dir string, n int) (killed bool, err error) {
 	defer os.Remove(said.Name())
 	defer said.Close()
 	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		return false, fmt.Errorf("%w: %w", errForbidden, err)
+	} else if err != nil {
 		return false, err
 	}
 	status, killed, err := trace(cmd.Process.Pid, n)
 	if err != nil {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
 		return false, err
 	}
 	if !killed && status.ExitStatus() != 0 {
@@ -121,7 +132,7 @@ func trace(pid, n int) (status unix.WaitStatus, killed bool, err error) {
 		}
 		if first {
 			if err := unix.PtraceSetOptions(thread, options); err != nil {
-				return status, killed, fmt.Errorf("trace: %w", err)
+				return status, killed, fmt.Errorf("%w: %w", errForbidden, err)
 			}
 		}
 		if status.Exited() || status.Signaled() {
@@ -133,7 +144,10 @@ func trace(pid, n int) (status unix.WaitStatus, killed bool, err error) {
 		signal := 0
 		switch stop := status.StopSignal(); {
 		case stop == unix.SIGTRAP|syscallStop:
-			switch call, args, entry := info(thread); {
+			call, args, entry, err := info(thread)
+			switch {
+			case err != nil && err != unix.ESRCH:
+				return status, killed, fmt.Errorf("%w: look at a call: %w", errForbidden, err)
 			case !entry:
 			case call == unix.SYS_KILL && args[1] == begin:
 				begun = true
@@ -157,7 +171,7 @@ func trace(pid, n int) (status unix.WaitStatus, killed bool, err error) {
 }
 
 // info is the call at which a thread stands.
-func info(thread int) (call uint64, args [6]uint64, entry bool) {
+func info(thread int) (call uint64, args [6]uint64, entry bool, err error) {
 	var i struct {
 		op   uint8
 		_    [3]uint8
@@ -168,7 +182,10 @@ func info(thread int) (call uint64, args [6]uint64, entry bool) {
 		_    [4]uint64
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(thread), unsafe.Sizeof(i), uintptr(unsafe.Pointer(&i)), 0, 0)
-	return i.nr, i.args, errno == 0 && i.op == atEntry
+	if errno != 0 {
+		return 0, args, false, errno
+	}
+	return i.nr, i.args, i.op == atEntry, nil
 }
 
 // isChange tells whether a call changes a file.
