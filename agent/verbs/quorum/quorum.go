@@ -73,7 +73,15 @@ func (v Verbs) Form(ctx context.Context, r *verbs.Run) (string, error) {
 	}
 	// Where an order was cut off after it was noted, what lies there is none of the former data.
 	kept, err := v.begin(ctx, r, s, !forced && slices.Contains(lose, r.Node.Name), func() error {
-		return quorum.Force(ctx, r.Machine, io.Discard, name, lose)
+		err := quorum.Force(ctx, r.Machine, io.Discard, name, lose)
+		if err == nil {
+			return nil
+		}
+		// Where it was noted all the same, as when its directory cannot be synced, data that is put back would be cleared.
+		if noted, _ := quorum.MayForce(ctx, r.Machine, name, lose); noted {
+			return r.Say("%v", err)
+		}
+		return err
 	})
 	return name + " is formed anew; the other members join" + kept, err
 }
@@ -154,13 +162,12 @@ func (v Verbs) begin(ctx context.Context, r *verbs.Run, s formation.Service, los
 		// Where it stays, the start of Kafka refuses it, and that of a monitor clears it.
 		dir := r.Machine.Root.At(strings.ReplaceAll(s.Data, "NODE", r.Node.Name))
 		kept, err := putAside(dir)
-		if err != nil {
-			return err
-		}
 		if kept != "" {
 			done = "; what this node had is kept in " + kept
 		}
-		err = then()
+		if err == nil {
+			err = then()
+		}
 		if err != nil && kept != "" {
 			err = errors.Join(err, putBack(kept, dir))
 		}

@@ -77,3 +77,23 @@ func TestARestoreThatWasCommittedGoesOnOnlyWhenItIsSaid(t *testing.T) {
 	require.ErrorContains(t, err, "nothing was changed")
 	require.True(t, restore.Pending(m.Root), "whoever only looks ends nothing")
 }
+
+func TestWhatCouldNotBeStartedIsStartedWhenTheCommandHasEnded(t *testing.T) {
+	m := mastertest.New(t, "master-1")
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	notes := func(fails string) []string {
+		script := "#!/bin/sh\ncase \"$*\" in *" + fails + "*) exit 1 ;; esac\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "systemctl"), []byte(script), 0o700))
+		end, err := stopUnits(t.Context(), m)
+		require.NoError(t, err)
+		err = startAnyway(t.Context(), m, end, nil)
+		require.Equal(t, fails == "start*etcd", err != nil, "etcd runs without the API server")
+		list, err := filepath.Glob(m.Root.At(paths.Paused) + "/units-*")
+		require.NoError(t, err)
+		return list
+	}
+	require.Empty(t, notes("nothing"))
+	require.Len(t, notes("start*etcd"), 1)
+	require.Len(t, notes("start*kube-apiserver"), 2)
+}
