@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"spore/agent/efi"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/slot"
@@ -28,7 +27,7 @@ func NoteWayBack(ctx context.Context, m *node.Machine) error {
 	if err := spare.Started(vars, b.RootHash, b.ClusterHash); err != nil {
 		m.Say("that this system was started was not noted: " + err.Error())
 	}
-	if efi.Counted(os.DirFS(vars)) {
+	if !stays(m) {
 		return nil
 	}
 	var info state.Info
@@ -52,6 +51,16 @@ func NoteWayBack(ctx context.Context, m *node.Machine) error {
 		m.Say("which system is started when this one cannot be any more was not noted: " + err.Error())
 	}
 	return nil
+}
+
+// stays tells whether the system that runs was not on trial, or has shown meanwhile that it stays: what the boot loader
+// says of the start is there until the machine is reset.
+func stays(m *node.Machine) bool {
+	if !counted(m) {
+		return true
+	}
+	r, err := slot.ReadRecord(m.Root.At(paths.Update))
+	return err == nil && r.State == slot.Kept && r.Is(m.Boot.RootHash, m.Boot.ClusterHash)
 }
 
 // wayBack is the entry that the node may go back to by itself; empty where there is none.

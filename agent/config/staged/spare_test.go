@@ -13,6 +13,7 @@ import (
 	"spore/agent/node"
 	"spore/agent/nodetest"
 	"spore/agent/paths"
+	"spore/agent/slot"
 	"spore/agent/spare"
 	"spore/agent/state"
 	"spore/services/dataversion"
@@ -73,6 +74,23 @@ func TestTheNoteOfASystemThatCannotBeStartedStaysAndIsToldOf(t *testing.T) {
 	require.True(t, noted(t, m).Is(otherRoot, runningPart), "each restart takes the damaged one first")
 	require.Len(t, *said, 1)
 	require.Contains(t, (*said)[0], "the root bbbbbbbbbbbbbbbb… and the configuration cccccccccccccccc… could not be started 3 times")
+}
+
+// A trial ends in the start that the boot loader has counted; what it says of that start stays until the next one.
+func TestASystemNotesWhenItsTrialHasEnded(t *testing.T) {
+	m, _ := noting(t)
+	note(t, m, runningRoot)
+	name := filepath.Join(m.Root.At(paths.EFIVars), "LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
+	require.NoError(t, os.WriteFile(name, []byte("\x06\x00\x00\x00x\x00\x00\x00"), 0o600))
+	record := slot.Record{RootHash: runningRoot, ClusterHash: runningPart, State: slot.OnTrial}
+	require.NoError(t, record.Write(m.Root.At(paths.Update)))
+	require.NoError(t, staged.NoteWayBack(t.Context(), m))
+	require.True(t, noted(t, m).Is(runningRoot, runningPart), "it is on trial")
+
+	record.State = slot.Kept
+	require.NoError(t, record.Write(m.Root.At(paths.Update)))
+	require.NoError(t, staged.NoteWayBack(t.Context(), m))
+	require.Equal(t, spare.Note{}, noted(t, m), "it stays, and has no way back")
 }
 
 func TestWhoNotesNothing(t *testing.T) {
