@@ -234,12 +234,22 @@ func TestASystemIsInstalledWhenTheDiskWasRepeated(t *testing.T) {
 	}
 	require.Equal(t, []string{look, look, look}, p.asked, "nothing else was ordered")
 	p.asked = nil
+	code, _, errs = d.ask("install", "edge-01", "S1", "--erase-state")
+	require.Equal(t, exit.Misuse, code, errs)
+	require.Contains(t, errs, "; state on it is given up; confirm it with --confirm S1")
+	p.asked = nil
 	code, _, errs = d.ask("install", "edge-01", "S1", "--erase-state", "--without-bundle", "--confirm", "S1")
 	require.Equal(t, exit.OK, code, errs)
 	require.Equal(t, `edge-01 install {"arguments":{"disk":"S1","erase-state":"yes","without-bundle":"yes"},"confirm":"S1"}`, p.asked[1])
 	for _, args := range [][]string{{}, {"edge-01", " S1"}, {"nobody", "S1"}} {
 		code, _, errs = d.ask("install", args...)
 		require.Equal(t, exit.Misuse, code, "%v: %s", args, errs)
+	}
+	p.answers["install"][0].Result = []byte(`{"disk":"/dev/sda","name":"S1\u001b[2J","size":1,"holds":"nothing"}`)
+	for _, args := range [][]string{{}, {"--confirm", "S1"}} {
+		code, _, errs = d.ask("install", append([]string{"edge-01", "S1"}, args...)...)
+		require.Equal(t, exit.Misuse, code, errs)
+		require.NotContains(t, errs, "\x1b", "what a disk calls itself is not obeyed")
 	}
 }
 

@@ -92,7 +92,11 @@ spore serve --install, or by the credential spore.install.`,
 			if len(results) != 1 || json.Unmarshal(results[0], &o) != nil || o.Name == "" {
 				return errors.New("the node does not say which disk it is")
 			}
-			if order.Confirm, err = verb.Confirm(cmd, confirm, o.Name, o.String()); err != nil {
+			lost := o.String()
+			if erase {
+				lost += "; state on it is given up"
+			}
+			if order.Confirm, err = verb.Confirm(cmd, confirm, o.Name, lost); err != nil {
 				return err
 			}
 			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, nil)

@@ -187,15 +187,16 @@ func Tell(cmd *cobra.Command, answers []reach.Answer[Reply], asJSON bool, show f
 // Confirm returns the word that an order has to repeat, from the flag --confirm or from a person at the terminal, who
 // is told what is lost.
 func Confirm(cmd *cobra.Command, given, word, lost string) (string, error) {
+	shown := nodeapi.Harmless(word) // A node may have said it, or a disk.
 	switch {
 	case given == word:
 		return given, nil
 	case given != "":
-		return "", exit.Usage(fmt.Errorf("--confirm is %q, and this is about %s", given, word))
+		return "", exit.Usage(fmt.Errorf("--confirm is %q, and this is about %s", given, shown))
 	case !ask.Somebody():
-		return "", exit.Usage(fmt.Errorf("%s; confirm it with --confirm %s", lost, word))
+		return "", exit.Usage(fmt.Errorf("%s; confirm it with --confirm %s", lost, shown))
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type %s to go on: ", lost, word)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s. Type %s to go on: ", lost, shown)
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the answer: %w", err)
