@@ -48,8 +48,14 @@ func (a *agent) beginClock() {
 	floor := clock.Floor(time.Unix(a.m.Boot.BuildTime, 0), clock.Read(a.m.Root.At(paths.Clock)))
 	a.clock.believed = clock.Believed(floor)
 	a.clock.zero = a.startedAt()
+	a.clock.last.Wrong = a.clockIsWrong()
+}
+
+// clockIsWrong tells whether the clock could not be right, at the start or later, when a bundle came that was made after
+// it (node.Machine.RaiseClockTo), and no server has set it since. The API lets people in by that (nodeapi.Clock).
+func (a *agent) clockIsWrong() bool {
 	_, err := os.Stat(a.m.Root.At(paths.ClockWrong))
-	a.clock.last.Wrong = err == nil
+	return err == nil
 }
 
 // startedAt is the time at which the machine was started, by the clock as it is now: it moves when the clock is set.
@@ -80,7 +86,7 @@ func (a *agent) timeUnit() string { return timesync.Keeper(a.m.Root.At(timesync.
 // clockState says what the clock is worth, here and to the programs that ask. When a server has set a clock that was wrong, this
 // node asks nobody any more who may ask it.
 func (a *agent) clockState(ctx context.Context) *clock.State {
-	s := clock.State{Synchronized: a.clockIsKept(), Wrong: a.clock.last.Wrong}
+	s := clock.State{Synchronized: a.clockIsKept(), Wrong: a.clockIsWrong()}
 	if server := timesync.Server(a.statusText(ctx, timesync.Unit)); server.IsValid() {
 		s.From = server.String()
 	}
@@ -90,7 +96,7 @@ func (a *agent) clockState(ctx context.Context) *clock.State {
 	if s.Synchronized && s.Wrong {
 		s.Wrong = false
 		a.m.Mark(paths.ClockWrong, false)
-		a.m.Say("a time server has set the clock, which was wrong at the start")
+		a.m.Say("a time server has set the clock, which was wrong")
 	}
 	s.Problem = a.clockProblem(s)
 	before := a.clock.last
