@@ -214,6 +214,25 @@ func alone(dir string, v nodeapi.Verb) (end func(), err error) {
 	return nil, fmt.Errorf("%s is under way already, and goes on whoever listens; nothing was done. See spore trail", family)
 }
 
+// Without keeps verbs of other families from beginning until end is called. It is an error when one is under way.
+func (r *Run) Without(families ...string) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, e := range ends {
+			e()
+		}
+	}
+	for _, f := range families {
+		e, err := alone(r.Machine.Root.At(paths.Acts), nodeapi.Verb{Name: f})
+		if err != nil {
+			end()
+			return nil, err
+		}
+		ends = append(ends, e)
+	}
+	return end, nil
+}
+
 // ParseCall reads a call.
 func ParseCall(line []byte) (Call, error) {
 	var c Call

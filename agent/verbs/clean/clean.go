@@ -77,6 +77,14 @@ func GivenUp(ctx context.Context, r *verbs.Run) (string, error) {
 		return "", fmt.Errorf("this deletes former data of %s, and the order is about %q; nothing was deleted",
 			r.Node.Name, r.Order.Confirm)
 	}
+	if !r.Order.DryRun {
+		// They put data aside, and put it back where they fail.
+		end, err := r.Without("etcd", "quorum")
+		if err != nil {
+			return "", err
+		}
+		defer end()
+	}
 	return carryOut(ctx, r, givenUp(r.Machine))
 }
 

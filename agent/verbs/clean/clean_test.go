@@ -179,6 +179,22 @@ func TestFormerDataGoesWhenTheNodeWasRepeated(t *testing.T) {
 	require.FileExists(t, m.Root.At(kept))
 }
 
+func TestFormerDataStaysWhileAVerbMayPutItBack(t *testing.T) {
+	const former = "/var/lib/kafka/metadata.given-up/log"
+	for _, family := range []string{"etcd", "quorum"} {
+		m := filled(t, former)
+		end, err := verbs.For(m, nil, nil, nodeapi.Order{}, nil).Without(family)
+		require.NoError(t, err)
+		_, told := call(t, m, "clean-given-up", GivenUp, nodeapi.Order{Confirm: "node-00000"})
+		require.ErrorContains(t, told.Err, family+" is under way already")
+		require.FileExists(t, m.Root.At(former))
+		end()
+		_, told = call(t, m, "clean-given-up", GivenUp, nodeapi.Order{Confirm: "node-00000"})
+		require.NoError(t, told.Err)
+		require.NoFileExists(t, m.Root.At(former))
+	}
+}
+
 func TestALinkIsRemovedAndNotFollowed(t *testing.T) {
 	const outside = "/var/lib/mosquitto/data"
 	m := filled(t, outside)
