@@ -121,7 +121,10 @@ func (m Mounting) withoutQuotas(ctx context.Context, device string, why error) (
 	if err := mountDevice(device, m.Dir, baseOptions); err != nil {
 		return "", errors.Join(why, failed, err)
 	}
-	if len(m.Limits) == 0 {
+	switch {
+	case failed != nil:
+		return noQuotas(fmt.Errorf("%w; %w", why, failed)), nil
+	case len(m.Limits) == 0:
 		return "", nil
 	}
 	return noQuotas(why), nil
