@@ -82,7 +82,8 @@ func (m Mounting) partition(ctx context.Context, device string) (warning string,
 		options += ",prjquota"
 	}
 	err = mountDevice(device, m.Dir, options)
-	if err != nil && counts {
+	// One that is in use was mounted by somebody else: nothing is wrong with what it counts.
+	if err != nil && counts && !errors.Is(err, unix.EBUSY) {
 		options = baseOptions
 		warning, err = m.withoutQuotas(ctx, device, err)
 	}
