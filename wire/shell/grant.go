@@ -190,7 +190,8 @@ func (g Grant) For(h Here) error {
 	case g.Node != h.Node:
 		return fmt.Errorf("%w: it is for %s, and this is %s", ErrRefused, g.Node, h.Node)
 	case g.Certificate != h.Certificate:
-		return fmt.Errorf("%w: it is for another certificate; sign one for the certificate that you use", ErrRefused)
+		return fmt.Errorf("%w: it is for another certificate; use that one (--access), or sign one for the certificate that "+
+			"you use", ErrRefused)
 	case h.Now.After(g.Until):
 		return fmt.Errorf("%w: it could be used until %s, and it is %s here", ErrRefused, g.Until.Format(time.RFC3339),
 			h.Now.UTC().Format(time.RFC3339))

@@ -146,7 +146,7 @@ func TestAGrantHoldsForOnePlaceAndOnePerson(t *testing.T) {
 		"it is for another certificate":                  func(h *Here) { h.Certificate = strings.Repeat("c2", 32) },
 		"it could be used until 2026-11-26T09:00:00Z":    func(h *Here) { h.Now = good().Until.Add(time.Second) },
 		"and it is 2026-11-26T09:00:01Z here":            func(h *Here) { h.Now = good().Until.Add(time.Second) },
-		"sign one for the certificate that you use":      func(h *Here) { h.Certificate = "" },
+		"or sign one for the certificate that you use":   func(h *Here) { h.Certificate = "" },
 		"the grant is refused: it is for another cluste": func(h *Here) { h.Cluster = "" },
 	} {
 		h := here()
