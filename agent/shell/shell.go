@@ -231,19 +231,22 @@ func (s *Server) open(ctx context.Context, conn *net.UnixConn, in *bufio.Reader,
 		s.Machine.Say(err.Error())
 		return s.answer(conn, Answer{Error: err.Error()})
 	}
-	outcome, err := s.run(ctx, conn, in, r, g, call.Terminal)
-	if err != nil { // It did not start.
-		outcome = shell.Outcome{Status: 255, Why: err.Error()}
-		err = s.answer(conn, Answer{Error: outcome.Why})
-	} else {
-		err = s.last(conn, outcome)
+	outcome, failed := s.run(ctx, conn, in, r, g, call.Terminal)
+	if failed != nil {
+		outcome = shell.Outcome{Status: 255, Why: failed.Error()}
 	}
+	// Whoever is told the end finds it recorded.
 	ended := r.record(shell.StreamEnd, nil,
 		fmt.Sprintf("shell %s of %s ended: %s; it has shown %d bytes", g.ID, who, outcome, r.total()))
 	noted := book.Change(g.ID, func(k *shell.Session) error {
 		k.Ended, k.Result, k.Shown = s.Machine.Now().UTC().Truncate(time.Second), outcome.String(), r.total()
 		return nil
 	})
+	if failed != nil { // It did not start.
+		err = s.answer(conn, Answer{Error: outcome.Why})
+	} else {
+		err = s.last(conn, outcome)
+	}
 	if outcome.Why != "" {
 		err = nil // Nobody may be there to be told.
 	}
@@ -400,6 +403,9 @@ func (o *session) take() {
 func (o *session) obey(kind shell.Kind, data []byte) error {
 	switch kind {
 	case shell.Input:
+		if o.p.ended() { // Nobody reads it any more.
+			return nil
+		}
 		if !o.p.terminal { // Nothing shows what it reads.
 			if err := o.rec.part(shell.StreamInput, data); err != nil {
 				return err

@@ -507,6 +507,29 @@ func TestWhatAShellHasShownIsTakenToItsEndAlsoWhereThatIsSlow(t *testing.T) {
 	require.Len(t, b.recorded(shell.StreamOutput), 60000)
 }
 
+func TestTheEndOfASessionIsKeptBeforeItIsTold(t *testing.T) {
+	b := newBench(t)
+	b.slow = 300 * time.Millisecond
+	c, refused := b.open(callWith(signed(t, grant(), signer)))
+	require.Empty(t, refused)
+	c.send(shell.Input, "exit 0\n")
+	kind, _, err := shell.ReadFrame(c.in)
+	require.NoError(t, err)
+	require.Equal(t, shell.Exit, kind)
+	require.Equal(t, begun.Add(time.Minute), b.session(grant().ID).Ended)
+	require.Contains(t, b.recorded(shell.StreamEnd), "exit status 0")
+}
+
+func TestWhatIsSentBehindTheEndIsNotRecorded(t *testing.T) {
+	b := newBench(t)
+	r := &recorder{send: b.send}
+	gone := make(chan struct{})
+	close(gone)
+	o := session{rec: r, p: &program{gone: gone}}
+	require.NoError(t, o.obey(shell.Input, []byte("id\n")))
+	require.Empty(t, b.recorded(shell.StreamInput), "nobody has read it")
+}
+
 func TestWhatShowsMoreInTheBackgroundIsNotTakenForever(t *testing.T) {
 	b := newBench(t)
 	b.slow = 5 * time.Millisecond
