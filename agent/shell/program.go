@@ -227,7 +227,8 @@ func (p *program) wait() int {
 func (p *program) hangup() {
 	p.end.Do(func() {
 		group := -p.cmd.Process.Pid
-		for _, signals := range [][]unix.Signal{{unix.SIGHUP, unix.SIGCONT}, {unix.SIGKILL}} { // What was stopped hears it, too.
+		// What was stopped hears of it when it goes on.
+		for _, signals := range [][]unix.Signal{{unix.SIGHUP, unix.SIGCONT}, {unix.SIGKILL}} {
 			if p.ended() { // The number may be that of others.
 				return
 			}
