@@ -223,6 +223,8 @@ func (s *Server) guard(row Row) http.Handler {
 			left = life // The clock is too early (nodeapi.Clock).
 		}
 		if left <= 0 && !row.Ended {
+			// Whoever has another one by now, as a scraper that asks twice a minute for months, is to begin anew with that.
+			w.Header().Set("Connection", "close")
 			refuse(http.StatusForbidden, "the certificate has ended at "+caller.Ends.Format(time.RFC3339))
 			return
 		}

@@ -325,7 +325,13 @@ func TestAConnectionDoesNotOutliveItsCertificate(t *testing.T) {
 	template := organizations("spore:admin")
 	template.NotAfter = time.Now().Add(time.Hour)
 	id := b.issue("anna", template)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: b.ca.Pool(), ServerName: "n-1", Certificates: []tls.Certificate{pair(t, id)}}}}
+	var shown atomic.Pointer[tls.Certificate]
+	show := func(id nodeapi.Identity) { p := pair(t, id); shown.Store(&p) }
+	show(id)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: b.ca.Pool(), ServerName: "n-1",
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+	}}}
 	get := func() int {
 		res, err := client.Get("https://" + b.at + "/x")
 		require.NoError(t, err)
@@ -336,7 +342,11 @@ func TestAConnectionDoesNotOutliveItsCertificate(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, get())
 	b.now.Store(int64(2 * time.Hour))
+	renewed := organizations("spore:admin")
+	renewed.NotAfter = time.Now().Add(4 * time.Hour)
+	show(b.issue("anna", renewed))
 	require.Equal(t, http.StatusForbidden, get(), "the same connection")
+	require.Equal(t, http.StatusOK, get(), "it was closed, and the next begins with the certificate of now")
 }
 
 func TestARequestsContextEndsWithTheCertificate(t *testing.T) {
