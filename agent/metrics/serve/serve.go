@@ -144,19 +144,18 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener, wait time.Duratio
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 10 * time.Second,
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	end := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBound)
 		defer cancel()
-		ended <- server.Shutdown(bound)
+		_ = server.Shutdown(bound) // Who does not listen for so long is cut off.
 	})
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		end()
 		return fmt.Errorf("answer the API: %w", err)
 	}
 	// Serve returns when Shutdown begins. The process must not end before those are answered who were let in.
-	if err := <-ended; err != nil {
-		return fmt.Errorf("answer the last questions: %w", err)
-	}
+	<-ended
 	return nil
 }
