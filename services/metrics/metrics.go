@@ -1,5 +1,5 @@
-// Package metrics is the service metrics: a store of the nodes' metrics, VictoriaMetrics, which scrapes every node's API
-// and answers PromQL.
+// Package metrics is the service metrics: a store of the nodes' metrics, VictoriaMetrics, which scrapes every node's
+// API and answers PromQL.
 package metrics
 
 import (
@@ -29,8 +29,8 @@ const Port = 8428
 // User is the name that the store wants of who asks it, with the password of the entry PasswordEntry.
 const User = "spore"
 
-// PasswordEntry is the bundle entry of the password: of the programs of a node, only those that are given it may ask the
-// store, or write into it.
+// PasswordEntry is the bundle entry of the password: of the programs of a node, only those that are given it may ask
+// the store, or write into it.
 const PasswordEntry = "metrics-store-password"
 
 // ScraperCertificate and ScraperKey are the bundle entries by which a store asks nodes.

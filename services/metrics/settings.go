@@ -24,7 +24,8 @@ type Job struct {
 	Targets []string `yaml:"targets" json:"targets"`
 	// Path is what is asked for; /metrics when empty.
 	Path string `yaml:"path,omitempty" json:"path,omitempty"`
-	// Scheme is http or https, whose certificate has to be of an authority that Debian's ca-certificates have; http when empty.
+	// Scheme is http or https, whose certificate has to be of an authority that Debian's ca-certificates have; http when
+	// empty.
 	Scheme string `yaml:"scheme,omitempty" json:"scheme,omitempty"`
 	// Series is how many series a target may have; an answer with more is dropped as a whole. 5,000 when 0.
 	Series int `yaml:"series,omitempty" json:"series,omitempty"`

@@ -40,7 +40,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// metricsStore is VictoriaMetrics of payloads/ with the arguments of its unit and the configuration that a node renders.
+// metricsStore is VictoriaMetrics of payloads/ with the arguments of its unit and the configuration that a node
+// renders.
 type metricsStore struct {
 	t       *testing.T
 	args    []string

@@ -26,10 +26,10 @@ import (
 	"spore/agent/metrics/family"
 )
 
-// Bounds of one answer. MaxAnswer is in bytes of the whole answer, maxKept in bytes of what is parsed of it, maxLine in
-// bytes of a line. maxSeries is how many series of a family there are after labels were summed up. A parsed line takes
-// up to thirty times its text; so a family is parsed in pieces of up to some maxPiece bytes of that, and one that cannot
-// be cut within maxUncut is malformed.
+// Bounds of one answer. MaxAnswer is in bytes of the whole answer, maxKept in bytes of what is parsed of it, maxLine
+// in bytes of a line. maxSeries is how many series of a family there are after labels were summed up. A parsed line
+// takes up to thirty times its text; so a family is parsed in pieces of up to some maxPiece bytes of that, and one
+// that cannot be cut within maxUncut is malformed.
 const (
 	MaxAnswer = 32 << 20
 	maxKept   = 8 << 20
@@ -199,8 +199,9 @@ var typeNames = map[family.Type]string{
 	family.Unknown: "untyped",
 }
 
-// parse reads the lines of one family, and holds it to its row. A counter may have a row of the type unknown: OpenMetrics
-// has no counters whose names do not end with _total, and writing one in that format gives it another name.
+// parse reads the lines of one family, and holds it to its row. A counter may have a row of the type unknown:
+// OpenMetrics has no counters whose names do not end with _total, and writing one in that format gives it another
+// name.
 func parse(f family.Family, l *lines) (*dto.MetricFamily, error) {
 	if l.err != nil {
 		return nil, l.err

@@ -131,9 +131,10 @@ func (m *Machine) processors(into *family.Sink) error {
 	return nil
 }
 
-// backwards is by how many seconds the kernel's time of a processor may go back that it counts on: idle and iowait do so
-// (proc_stat(5)). Whoever takes rates of them would take that for a new start, and all of the time since the machine's
-// start for that of a moment. One that goes back further was taken out and put in again. node_exporter has the same bound.
+// backwards is by how many seconds the kernel's time of a processor may go back that it counts on: idle and iowait do
+// so (proc_stat(5)). Whoever takes rates of them would take that for a new start, and all of the time since the
+// machine's start for that of a moment. One that goes back further was taken out and put in again. node_exporter has
+// the same bound.
 const backwards = 3
 
 // forward is the time of a processor in one mode, without the small steps back.

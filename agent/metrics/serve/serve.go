@@ -36,8 +36,8 @@ import (
 // idle is how long the collector waits for another question: longer than people have between two scrapes.
 const idle = 2 * time.Minute
 
-// endBound is how long those are waited for that are being answered when the collector ends: longer than an answer waits
-// for its sources, on a slow machine.
+// endBound is how long those are waited for that are being answered when the collector ends: longer than an answer
+// waits for its sources, on a slow machine.
 const endBound = 10 * time.Second
 
 // wearEvery is how often disks are asked of their wear, which changes over weeks.
@@ -114,9 +114,9 @@ type log func(string)
 
 func (l log) Println(v ...any) { l(fmt.Sprint(v...)) }
 
-// Serve answers on a listener until the context ends, or until nobody has asked for as long as wait; 0 is the usual. Who
-// asks while it ends is answered: by this process where it has the connection, else by the next one, since the queue of
-// the socket is systemd's.
+// Serve answers on a listener until the context ends, or until nobody has asked for as long as wait; 0 is the usual.
+// Who asks while it ends is answered: by this process where it has the connection, else by the next one, since the
+// queue of the socket is systemd's.
 func (c *Collector) Serve(ctx context.Context, l net.Listener, wait time.Duration) error {
 	if wait == 0 {
 		wait = idle

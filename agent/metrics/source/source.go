@@ -23,7 +23,8 @@ import (
 )
 
 // Bounds of a source. Patience is how long an answer waits; Bound is how long a source may take that is asked; kept is
-// how long what it said is told; again is how long one that failed is left alone, of those that are not asked each time.
+// how long what it said is told; again is how long one that failed is left alone, of those that are not asked each
+// time.
 const (
 	Patience = 120 * time.Millisecond
 	Bound    = 5 * time.Second

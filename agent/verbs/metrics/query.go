@@ -1,5 +1,5 @@
-// Package metrics is the verb metrics-query, on a node with a store of metrics: it asks the store, which listens on this
-// node alone and wants a password that the store's own programs have.
+// Package metrics is the verb metrics-query, on a node with a store of metrics: it asks the store, which listens on
+// this node alone and wants a password that the store's own programs have.
 package metrics
 
 import (

@@ -172,7 +172,9 @@ func TestLongLabelsOfTargetsFitIntoTheAnswer(t *testing.T) {
 }
 
 func TestThePasswordGoesToTheStoreAlone(t *testing.T) {
-	s := newStore(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) })
+	s := newStore(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
 	_, _, err := s.query(map[string]string{"query": "up"})
 	require.ErrorContains(t, err, "the store says: HTTP 307")
 	require.Len(t, s.asked, 1)

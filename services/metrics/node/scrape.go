@@ -113,8 +113,8 @@ func scrape(in rendering.Input) (map[string]rendering.File, error) {
 
 func seconds(n int) string { return strconv.Itoa(n) + "s" }
 
-// nodes are the nodes of the cluster by their full names, which the certificates of their APIs have. The label instance is
-// the name by which people call the node.
+// nodes are the nodes of the cluster by their full names, which the certificates of their APIs have. The label
+// instance is the name by which people call the node.
 func nodes(c *facts.Cluster, hosts *rendering.HostTable) []static {
 	names := map[string]bool{}
 	for _, members := range c.Members {
