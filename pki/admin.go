@@ -23,6 +23,10 @@ const (
 	NodeReader      = "node-reader"
 )
 
+// NodeScraper is the kind of certificate of a program that asks the nodes' API for metrics and for nothing else. It has no
+// row, since the operator's folder has none of its own.
+const NodeScraper = "node-scraper"
+
 // minPersonLife leaves time to use it.
 const minPersonLife = 5 * time.Minute
 
@@ -57,9 +61,9 @@ func (t *Tree) Member(c *facts.Cluster, person, group string, life time.Duration
 }
 
 // Access makes a client certificate in the same way for a person who asks the nodes' API; row is NodeAdmin,
-// NodeOperator or NodeReader.
+// NodeOperator, NodeReader or, for a program, NodeScraper.
 func (t *Tree) Access(c *facts.Cluster, row, person string, life time.Duration, o Options) (*Admin, error) {
-	return t.person(c, personal{row: row, server: "agent", name: person, life: life}, o)
+	return t.person(c, asker(row, person, life), o)
 }
 
 // AccessTo is Access to some nodes alone.
@@ -70,7 +74,18 @@ func (t *Tree) AccessTo(
 	if err != nil {
 		return nil, err
 	}
-	return t.person(c, personal{row: row, server: "agent", name: person, life: life, more: []pkix.Extension{limit}}, o)
+	p := asker(row, person, life)
+	p.more = []pkix.Extension{limit}
+	return t.person(c, p, o)
+}
+
+// asker is a certificate for the nodes' API.
+func asker(row, name string, life time.Duration) personal {
+	p := personal{row: row, server: "agent", name: name, life: life}
+	if row == NodeScraper {
+		p.row, p.groups = NodeReader, []string{string(nodeapi.Scraper)}
+	}
+	return p
 }
 
 // personal is a certificate of a row of the operator's, for a person who verifies servers by the authority server.

@@ -394,11 +394,20 @@ func TestAccessIsForARoleAndATime(t *testing.T) {
 	for want, args := range map[string][]string{
 		`there is no role "root"`: {"--role", "root"}, `the user "an na" is not a name`: {"--user", "an na"},
 		"the lifetime 1m0s is out of bounds": {"--lifetime", "1m"}, "has no pki.yaml": {"--pki", d.path("nowhere.pki")},
+		"write with -o where to put it": {"--role", "scraper"},
 	} {
 		code, _, errs := d.run(context.Background(), append([]string{"access", d.path("configs")}, args...)...)
 		require.NotEqual(t, exit.OK, code)
 		require.Contains(t, errs, want)
 	}
+
+	scraper := d.path("prometheus.access")
+	code, out, errs = d.run(t.Context(), "access", d.path("configs"), "--role", "scraper", "-o", scraper)
+	require.Equal(t, exit.OK, code, errs)
+	require.Contains(t, out, " as scraper of cluster ")
+	code, _, errs = d.ask("status", "--node", "edge-01", "--access", scraper)
+	require.Equal(t, exit.Failed, code, "it is for a program that asks for metrics")
+	require.Contains(t, errs, `of "spore:scraper", and not to an operator`)
 }
 
 func TestAccessMayBeForSomeNodes(t *testing.T) {

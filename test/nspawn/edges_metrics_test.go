@@ -27,13 +27,13 @@ import (
 // ofOthers are names of node_exporter that promlint does not like.
 var ofOthers = regexp.MustCompile(`^(node|go|process|coredns)_`)
 
-// edgeTellsMetrics scrapes a node as a reader, and looks at what that costs it.
+// edgeTellsMetrics scrapes a node as a scraper, and looks at what that costs it.
 func edgeTellsMetrics(t *testing.T, l *Lab, edge *Node) {
 	active := func() string {
 		return edge.MustExec("systemctl", "show", "--property=ActiveState", "--value", "spore-metrics.service")
 	}
 	require.Equal(t, "inactive", active(), "nobody has asked")
-	made, err := l.Keys.Access(&l.Cluster, pki.NodeReader, "prometheus", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	made, err := l.Keys.Access(&l.Cluster, pki.NodeScraper, "prometheus", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	client := nodeapi.Client{
 		Identity: func() (nodeapi.Identity, error) {

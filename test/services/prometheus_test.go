@@ -31,8 +31,8 @@ import (
 	"spore/pki"
 )
 
-// TestDebiansPrometheusScrapesANode has a Prometheus of Debian scrape a node's API with the certificate of a reader, as
-// docs/metrics.md says: the commands and the configuration are taken from there.
+// TestDebiansPrometheusScrapesANode has a Prometheus of Debian scrape a node's API with the certificate of a scraper,
+// as docs/metrics.md says: the commands and the configuration are taken from there.
 func TestDebiansPrometheusScrapesANode(t *testing.T) {
 	program, err := exec.LookPath("prometheus")
 	require.NoError(t, err, "run make deps")
@@ -150,7 +150,7 @@ func scrapedNode(t *testing.T, m *node.Machine) string {
 // writeAccess writes what `spore access` does.
 func writeAccess(t *testing.T, tree *pki.Tree, c *facts.Cluster, path string) {
 	t.Helper()
-	made, err := tree.Access(c, pki.NodeReader, "prometheus", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	made, err := tree.Access(c, pki.NodeScraper, "prometheus", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	text, err := reach.Access{
 		Certificate: made.Certificate, Key: string(made.Key), Authorities: string(made.Authority),

@@ -4,6 +4,7 @@ package access
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,7 @@ var rows = map[string]struct {
 	"admin":    {tree.NodeAdmin, nodeapi.Admin},
 	"operator": {tree.NodeOperator, nodeapi.Operator},
 	"reader":   {tree.NodeReader, nodeapi.Reader},
+	"scraper":  {tree.NodeScraper, nodeapi.Scraper},
 }
 
 // Command returns the command.
@@ -53,7 +55,8 @@ func Command() *cobra.Command {
 commands that ask nodes need besides the configuration. The certificate comes from the operator's folder (see spore
 pki); the nodes may be off.
 
-A reader may look; an operator may also restart, drain and collect; an admin may do everything. With --node, the
+A reader may look; an operator may also restart, drain and collect; an admin may do everything. A scraper is a program
+that asks for metrics and for nothing else, and its file is not for the commands: give it a name. With --node, the
 certificate holds for the nodes that you name and no others; the commands then ask these alone. Only you can read the
 file. The commands find it by themselves when it is called DIR.access; without it, they ask for the passphrase of the
 operator's folder each time.
@@ -63,6 +66,7 @@ number under withdrawn in cluster.yaml and push. --list shows the certificates t
 		Example: `  spore access configs
   spore access configs --role admin --lifetime 30m
   spore access configs --user anna --role operator --node edge-1 --node edge-2 --lifetime 720h -o anna.access
+  spore access configs --user prometheus --role scraper --lifetime 8760h -o prometheus.access
   spore access configs --list`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +83,7 @@ number under withdrawn in cluster.yaml and push. --list shows the certificates t
 	flags.StringVar(&o.passphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&o.identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
 	flags.StringVar(&o.person, "user", "", "name of the person, for the journals of nodes (default: yours)")
-	flags.StringVar(&o.role, "role", "reader", "what the person may do: reader, operator or admin")
+	flags.StringVar(&o.role, "role", "reader", "what the person may do: reader, operator or admin; scraper for a program")
 	flags.StringArrayVar(&o.nodes, "node", nil, "limit the certificate to this node (may be given again)")
 	flags.DurationVar(&o.lifetime, "lifetime", 8*time.Hour, "how long the certificate is valid")
 	flags.BoolVar(&o.list, "list", false, "list the certificates that were made")
@@ -120,7 +124,10 @@ func list(cmd *cobra.Command, dir string, o options) error {
 func run(cmd *cobra.Command, dir string, o options) error {
 	kind, ok := rows[o.role]
 	if !ok {
-		return exit.Usage(fmt.Errorf("there is no role %q; choose reader, operator or admin", o.role))
+		return exit.Usage(fmt.Errorf("there is no role %q; choose reader, operator, admin or scraper", o.role))
+	}
+	if kind.role == nodeapi.Scraper && o.out == "" {
+		return exit.Usage(errors.New("a scraper's certificate is not for the commands; write with -o where to put it, such as -o prometheus.access"))
 	}
 	if o.person == "" {
 		o.person = reach.Person()
