@@ -44,9 +44,10 @@ func Verbs() []Verb {
 		{Name: "ceph-osd-purge", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 5 * time.Minute,
 			Arguments: []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}}},
 		// A node asks it of those that have a monitor, before it takes its OSDs away (package majority).
-		{Name: OSDSafe, Kind: Looks, Who: append(Lookers(), Node), Bound: 2 * time.Minute, Arguments: []Argument{
-			{Name: "osds", Needed: true, Check: osdNumbers}, {Name: "to", Needed: true, Check: OneOf("stop", "destroy")},
-		}},
+		{Name: OSDSafe, Kind: Looks, Who: append(Lookers(), Node), Bound: 2 * time.Minute, AtOnce: 4, // Each starts ceph(8) twice.
+			Arguments: []Argument{
+				{Name: "osds", Needed: true, Check: osdNumbers}, {Name: "to", Needed: true, Check: OneOf("stop", "destroy")},
+			}},
 		{Name: "ceph-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
 		{Name: "clean", Kind: Acts, Who: Hands(), Bound: 10 * time.Minute, Arguments: []Argument{{Name: "journal", Check: number(16, 4096)}}},
 		{Name: "clean-given-up", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute},

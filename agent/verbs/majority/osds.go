@@ -58,8 +58,8 @@ func (g guard) taken(a Absence) (out []int, unread error) {
 // write go on without its monitors.
 func (g guard) bears(ctx context.Context, a Absence, taken []int) error {
 	forced := g.forced(osds)
-	answer, err := g.askMonitors(ctx, a, taken)
 	until := time.Now().Add(g.patience)
+	answer, err := g.askMonitors(ctx, a, taken)
 	for said := false; err == nil && g.waits(a, answer) && time.Now().Before(until); said = true {
 		if !said {
 			_ = g.run.Say("Ceph does not bear it now, and is asked again for %s: %s", g.patience, answer.Unsafe)
@@ -83,6 +83,10 @@ func (g guard) bears(ctx context.Context, a Absence, taken []int) error {
 		return g.run.Say("this node has all OSDs of Ceph that serve (%s), which stand still meanwhile", named(answer.Running))
 	case forced:
 		return g.run.Say("Ceph does not bear it: %s", answer.Unsafe)
+	}
+	if a.Destroys {
+		return fmt.Errorf("%s takes away %s, and Ceph does not bear that: %s; have its data moved first (spore ceph osd-out "+
+			"NUMBER), or --force %s deletes it nevertheless", a.What, named(taken), answer.Unsafe, osds)
 	}
 	return fmt.Errorf("%s takes away %s, and Ceph does not bear that: %s; wait until spore ceph status shows no degraded "+
 		"data, or --force %s does it nevertheless", a.What, named(taken), answer.Unsafe, osds)

@@ -76,7 +76,8 @@ func TestCephIsAskedBeforeItsOSDsGo(t *testing.T) {
 		{"nobody answers, by force", comes, nodeapi.OSDsAnswer{}, true, "ceph-osd", "3,4 stop", "whether Ceph bears that is not known: no monitor answers", ""},
 		{"one OSD restarts", unit("ceph-osd-disk@1.service", true, false), nodeapi.OSDsAnswer{Running: one, Others: 1}, false, "", "4 stop", "", ""},
 		{"a disk is deleted", unit("ceph-osd-disk@1.service", false, true), nodeapi.OSDsAnswer{Running: one, Others: 1, Unsafe: "EBUSY: OSD(s) 4 have 9 pgs"}, false, "", "4 destroy", "", "have 9 pgs"},
-		{"a disk of one that is down is deleted", unit("ceph-osd-disk@1.service", false, true), nodeapi.OSDsAnswer{Others: 1, Unsafe: "EBUSY: last copy"}, false, "", "4 destroy", "", "last copy"},
+		{"a disk of one that is down is deleted", unit("ceph-osd-disk@1.service", false, true), nodeapi.OSDsAnswer{Others: 1, Unsafe: "EBUSY: last copy"}, false, "", "4 destroy", "",
+			"last copy; have its data moved first (spore ceph osd-out NUMBER), or --force ceph-osd deletes it nevertheless"},
 		{"a disk without an OSD", unit("ceph-osd-disk@3.service", true, false), nodeapi.OSDsAnswer{}, true, "", "", "", ""},
 		{"another unit restarts", unit("mosquitto.service", true, false), nodeapi.OSDsAnswer{}, true, "", "", "", ""},
 		{"a quorum alone is left", Absence{What: "x", Concerns: func(formation.Service) bool { return true }}, nodeapi.OSDsAnswer{}, true, "", "", "", ""},
@@ -195,7 +196,7 @@ func TestCephIsAskedAgainWhileOSDsOfAnotherNodeComeBack(t *testing.T) {
 	g, _ := asks(storage(t), "", func(nodeapi.Order) nodeapi.OSDsAnswer {
 		return nodeapi.OSDsAnswer{Running: []int{3, 4}, Others: 2, Unsafe: "EBUSY"}
 	})
-	g.patience, g.every = 20*time.Millisecond, time.Millisecond
+	g.patience, g.every = time.Second, time.Millisecond
 	_, err := g.leave(t.Context(), Absence{What: "it", Returns: true})
 	require.ErrorContains(t, err, "Ceph does not bear that: EBUSY", "not for ever")
 }
