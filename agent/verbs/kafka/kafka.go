@@ -148,15 +148,17 @@ func Move(ctx context.Context, r *verbs.Run) (string, error) {
 	if !slices.Contains(kafka.Brokers(r.Cluster), name) {
 		return "", fmt.Errorf("%.64q is no broker; brokers are %s", name, strings.Join(kafka.Brokers(r.Cluster), ", "))
 	}
-	topics, up, err := b.topics(ctx)
-	if err != nil {
-		return "", err
-	}
+	// What moves is asked for first: a move that ends between both questions is then seen as done, and not as one that has
+	// yet to begin from the copies that it had.
 	var leaving map[kraft.Place][]int32
 	err = b.with(ctx, func(c *kraft.Conn) (err error) {
 		leaving, err = c.Leaving(ctx)
 		return err
 	})
+	if err != nil {
+		return "", err
+	}
+	topics, up, err := b.topics(ctx)
 	if err != nil {
 		return "", err
 	}
