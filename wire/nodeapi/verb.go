@@ -77,7 +77,8 @@ type Order struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// Confirm repeats what the order destroys: the name of the node, or the serial number of a disk.
 	Confirm string `json:"confirm,omitempty"`
-	// Force is the name of a quorum that may be taken below its majority.
+	// Force is the name of a quorum that may be taken below its majority, or several with commas between them; ceph-osd
+	// stands for OSDs that Ceph needs.
 	Force string `json:"force,omitempty"`
 }
 

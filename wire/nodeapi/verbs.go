@@ -43,8 +43,9 @@ func Verbs() []Verb {
 		{Name: "ceph-osd-out", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, Arguments: osdArguments()},
 		{Name: "ceph-osd-purge", Kind: Acts, Who: Owners(), Destroys: true, Quorum: true, Bound: 5 * time.Minute,
 			Arguments: []Argument{{Name: "osd", Needed: true, Check: number(0, 100000)}}},
-		// A node asks it of those that have a monitor, before it takes its OSDs away (package majority).
-		{Name: OSDSafe, Kind: Looks, Who: append(Lookers(), Node), Bound: 2 * time.Minute, AtOnce: 4, // Each starts ceph(8) twice.
+		// A node asks it of those that have a monitor, before it takes its OSDs away (package majority). Each call
+		// starts ceph(8) twice.
+		{Name: OSDSafe, Kind: Looks, Who: append(Lookers(), Node), Bound: 2 * time.Minute, AtOnce: 4,
 			Arguments: []Argument{
 				{Name: "osds", Needed: true, Check: osdNumbers}, {Name: "to", Needed: true, Check: OneOf("stop", "destroy")},
 			}},
