@@ -19,11 +19,11 @@ func (b *brokers) metricsAreKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		up := b.metrics(t, "up{job=\"node\"}")
 		return up["kafka-1"] == "1" && up["kafka-2"] == "1" && up["kafka-3"] == "1" && len(up) == 3
-	}, time.Minute, time.Second, "the store reaches all three")
+	}, 3*time.Minute, time.Second, "the store reaches all three")
 	require.Eventually(t, func() bool {
 		brokers := b.metrics(t, "kafka_brokers")
 		return brokers["kafka-1"] == "3" && brokers["kafka-2"] == "3" && brokers["kafka-3"] == "3"
-	}, time.Minute, time.Second, "each broker knows three")
+	}, 3*time.Minute, time.Second, "each broker knows three")
 	kept := b.metrics(t, "count_over_time(up{job=\"node\"}[1h]) > bool 10")
 	require.Equal(t, map[string]string{"kafka-1": "1", "kafka-2": "1", "kafka-3": "1"}, kept, "from before the losses of power")
 
