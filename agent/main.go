@@ -168,6 +168,13 @@ func table(m *node.Machine) command.Table {
 			},
 		},
 		{
+			Name:  "mend",
+			About: "start again what a verb had stopped that was cut off; for a unit of the API, after each verb",
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+				return mend.After(ctx, m, os.Getenv("SERVICE_RESULT"))
+			}),
+		},
+		{
 			Name:  "shell",
 			About: "open an emergency shell for a person with a grant, on standard input; for a unit of the API",
 			Read:  plain(m, emergency.Serve),

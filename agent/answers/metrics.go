@@ -43,7 +43,7 @@ func metricsRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	}}
 	question := questionOf(m, c, n)
 	return api.Row{
-		Method: http.MethodGet, Path: nodeapi.MetricsPath, Who: nodeapi.Lookers(), AtOnce: maxScrapes, Bound: scrapeBound,
+		Method: http.MethodGet, Path: nodeapi.MetricsPath, Who: nodeapi.Scrapers(), AtOnce: maxScrapes, Bound: scrapeBound,
 		Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
 			q := question
 			q.Health = conditions.within(r.Context(), healthPatience)

@@ -32,6 +32,7 @@ import (
 	"spore/agent/status"
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/adopt"
+	bundlecmd "spore/builder/cmd/bundle"
 	"spore/builder/cmd/clean"
 	"spore/builder/cmd/exit"
 	healthcmd "spore/builder/cmd/health"
@@ -112,7 +113,7 @@ func (d *desk) run(ctx context.Context, args ...string) (code int, out, errs str
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "spore", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(keys.Command(), access.Command(), statuscmd.Command(), logs.Command(), healthcmd.Command())
-	root.AddCommand(power.Reboot(), restart.Command(), reset.Command(), adopt.Command(), support.Command("0.1.0"))
+	root.AddCommand(power.Reboot(), power.Shutdown(), restart.Command(), reset.Command(), adopt.Command(), support.Command("0.1.0"), bundlecmd.Command())
 	root.AddCommand(install.Command(), clean.Command())
 	root.SetArgs(args)
 	root.SetOut(&stdout)

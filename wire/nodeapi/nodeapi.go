@@ -36,9 +36,6 @@ const (
 // Role is what a caller may do: the organization in its certificate (table of package pki).
 type Role string
 
-// MetricsPath is where a node's metrics are.
-const MetricsPath = "/v1/metrics"
-
 // Roles.
 const (
 	// Node is the agent of a node of the cluster.

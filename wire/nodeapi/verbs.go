@@ -14,6 +14,22 @@ import (
 	"spore/wire/shell"
 )
 
+// OSDSafe is the verb that tells whether Ceph bears the absence of OSDs (OSDsAnswer).
+const OSDSafe = "ceph-osd-safe"
+
+// maxOSDs is how many OSDs a node has at most.
+const maxOSDs = 200
+
+// OSDsAnswer is the result of OSDSafe.
+type OSDsAnswer struct {
+	// Running are those asked about that serve now.
+	Running []int `json:"running"`
+	// Others is how many other OSDs serve now.
+	Others int `json:"others"`
+	// Unsafe is why data would not be available without them, or would be lost, as Ceph says it; empty where it is not.
+	Unsafe string `json:"unsafe,omitempty"`
+}
+
 // maxUnix is the last second of year 9999, since the begin of 1970, and maxQuery the longest query in bytes.
 const (
 	maxUnix  = 253402300799
@@ -106,7 +122,7 @@ func Verbs() []Verb {
 		{Name: "shell-replay", Kind: Looks, Who: Owners(), Bound: 10 * time.Minute, AtOnce: 2,
 			Arguments: []Argument{{Name: "session", Needed: true, Check: session}}},
 		{Name: "shell-sessions", Kind: Looks, Who: Lookers()},
-		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true},
+		{Name: "shutdown", Kind: Acts, Who: Hands(), Quorum: true, Bound: 3 * time.Minute},
 		{Name: "support", Kind: Looks, Who: Hands(), Bound: 20 * time.Minute, AtOnce: 2,
 			Arguments: []Argument{{Name: "lines", Check: number(1, 1_000_000)}}},
 		{
