@@ -1,19 +1,22 @@
 // Package spare has a machine start the system before when the one that it starts each time cannot be started any
-// more: its root, hash tree or cluster part on the disk is damaged. Its entry has stayed long ago, so the boot loader
-// does not count its starts, and would start it for ever.
+// more: its root, hash tree or cluster part on the disk is damaged, or its kernel hangs. Its entry has stayed long ago,
+// so the boot loader does not count its starts, and would start it for ever.
 //
 // Two write one variable of the firmware, for nothing of the disk can be trusted then:
 //
 //  1. The agent of a system that has stayed notes which entry the machine may go back to, where `spore push --back` may.
-//  2. stage1, when it has found the disk that it was started from and cannot start its system, counts that there. From
-//     the third time on it has the boot loader start the noted entry at the next start, once (systemd's Boot Loader
-//     Interface, LoaderEntryOneShot).
+//     At each start that comes as far as the agent it forgets what was counted.
+//  2. stage1 counts a start when it begins, before it reads the root: the kernel stops at a damaged block
+//     (panic_on_corruption), and nobody could count then. At the third that nobody has forgotten it has the boot loader
+//     start the noted entry at the next start, once (systemd's Boot Loader Interface, LoaderEntryOneShot), and goes on
+//     with this one.
 //
-// So the start after that takes the damaged system once more, which goes on to the one before at once. What is damaged
-// behind stage1, in what programs read while they run, is not counted.
+// So the start after that of the system before takes the damaged one once more, which goes on to the one before at
+// once; and one that starts after all stays. A machine that was never pushed to notes nothing, and nothing is written.
 package spare
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +44,8 @@ type Note struct {
 	Cluster string `json:"cluster"`
 	// Entry is the file of the entry that may be started instead.
 	Entry string `json:"entry"`
-	// Failed counts the starts in which stage1 could not start the system, up to Tries.
+	// Failed counts the starts that began and did not come as far as the agent, up to Tries; the one that runs is among
+	// them until then.
 	Failed int `json:"failed,omitempty"`
 }
 
@@ -107,15 +111,23 @@ func write(vars string, n Note) error {
 	return efivars.Write(vars, variable, data)
 }
 
-// Started forgets the failures of a system that runs. Nothing is written where there are none; what cannot be read has
-// none.
+// Started forgets the failures of a system that runs, and takes back what they led to. Nothing is written where there
+// are none; what cannot be read has none.
 func Started(vars, root, cluster string) error {
 	n, err := Read(vars)
 	if err != nil || !n.Is(root, cluster) || n.Failed == 0 {
 		return nil
 	}
+	failed := n.Failed
 	n.Failed = 0
-	return write(vars, n)
+	if err := write(vars, n); err != nil || failed < Tries {
+		return err
+	}
+	// Another one's is left alone, such as that of systemctl reboot --boot-loader-entry=.
+	if told, err := efivars.Read(vars, oneShot); err != nil || !bytes.Equal(told, loaderText(n.Entry)) {
+		return nil
+	}
+	return efivars.Remove(vars, oneShot)
 }
 
 // Drop removes the note of a system that runs; one of another system, or one that cannot be read, stays with stage1.
@@ -127,27 +139,32 @@ func Drop(vars, root, cluster string) error {
 	return efivars.Remove(vars, variable)
 }
 
-// Failed counts a start in which stage1 could not start a system. It returns the entry that the boot loader starts next
-// instead, or nothing where it starts the same system again; left is how often it does that at most, 0 where nobody
-// has noted another one.
-func Failed(vars, root, cluster string) (next string, left int, err error) {
+// Begin counts a start of a system that begins. before is how many before it failed, one after the other, up to Tries;
+// next is the entry that the boot loader starts next instead where this one fails, too, and empty where it starts the
+// same system again.
+func Begin(vars, root, cluster string) (before int, next string, err error) {
 	n, err := Read(vars)
 	if err != nil || !n.Is(root, cluster) {
-		return "", 0, err
+		return 0, "", err
 	}
+	before = n.Failed
 	if n.Failed < Tries {
 		n.Failed++
 		if err := write(vars, n); err != nil {
-			return "", 0, err
+			return before, "", err
 		}
 	}
 	if n.Failed < Tries {
-		return "", Tries - n.Failed, nil
+		return before, "", nil
 	}
-	// UTF-16 with a zero at its end, as the loader reads it.
+	return before, n.Entry, efivars.Write(vars, oneShot, loaderText(n.Entry))
+}
+
+// loaderText is UTF-16 with a zero at its end, as the boot loader reads it.
+func loaderText(text string) []byte {
 	var data []byte
-	for _, c := range append(utf16.Encode([]rune(n.Entry)), 0) {
+	for _, c := range append(utf16.Encode([]rune(text)), 0) {
 		data = append(data, byte(c), byte(c>>8))
 	}
-	return n.Entry, 0, efivars.Write(vars, oneShot, data)
+	return data
 }

@@ -19,6 +19,7 @@ import (
 	"spore/agent/clock"
 	"spore/agent/efi"
 	"spore/agent/kcmdline"
+	"spore/agent/spare"
 	"spore/agent/stage1/modules"
 	"spore/agent/watchdog"
 	"spore/storage/gpt"
@@ -63,6 +64,9 @@ type boot struct {
 	disk        bootdisk.Seen
 	parts       map[gpt.GUID]part
 	info        bootinfo.Info
+	// noted says that the firmware knows a system that may be started instead of this one, and counted that this start
+	// was counted there.
+	noted, counted bool
 }
 
 // part is a partition as the kernel knows it.
@@ -166,6 +170,9 @@ func (b *boot) readFirmware() (string, error) {
 	}
 	var err error
 	b.firmware, err = efi.ReadBoot(os.DirFS(efiVars))
+	if n, err := spare.Read(efiVars); err == nil {
+		b.noted = n.Is(b.args.RootHash, b.args.ClusterHash)
+	}
 	text := fmt.Sprintf("booted by %q, %s, loader partition %s", b.firmware.Option, b.firmware.Path, b.firmware.LoaderPartition)
 	if err != nil {
 		text += "; " + oneLine(err)

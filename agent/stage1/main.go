@@ -51,6 +51,7 @@ func main() {
 		{"accept the kernel command line", b.refuseWords},
 		{"load kernel modules", b.loadModules},
 		{"find the image", b.findImage},
+		{"count this start", b.countStart},
 		{"map the root", b.mapRoot},
 		{"map the cluster part", b.mapCluster},
 		{"mount the root", b.mountRoot},

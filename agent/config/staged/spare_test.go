@@ -67,7 +67,7 @@ func TestTheNoteOfASystemThatCannotBeStartedStaysAndIsToldOf(t *testing.T) {
 	m, said := noting(t)
 	note(t, m, otherRoot)
 	for range spare.Tries {
-		_, _, err := spare.Failed(m.Root.At(paths.EFIVars), otherRoot, runningPart)
+		_, _, err := spare.Begin(m.Root.At(paths.EFIVars), otherRoot, runningPart)
 		require.NoError(t, err)
 	}
 	require.NoError(t, staged.NoteWayBack(t.Context(), m))
@@ -109,7 +109,7 @@ func TestWhoNotesNothing(t *testing.T) {
 			m, said := noting(t)
 			note(t, m, runningRoot)
 			if name == "a system on trial" || name == "a machine without state" {
-				_, _, err := spare.Failed(m.Root.At(paths.EFIVars), runningRoot, runningPart)
+				_, _, err := spare.Begin(m.Root.At(paths.EFIVars), runningRoot, runningPart)
 				require.NoError(t, err)
 			}
 			change(t, m)
