@@ -40,7 +40,7 @@ because     its mac is 52:54:00:77:00:0b (phase one; needs no network)
 roles       dns-server, mqtt-broker
 targets     dns.target, mqtt.target
 programs    mosquitto (mosquitto.service, 8883/tcp, user mosquitto, waits for the node's secrets)
-            coredns (coredns.service, 53/udp 53/tcp, user coredns)
+            coredns (coredns.service, 53/udp 53/tcp 127.0.0.1:9153/tcp, user coredns)
 network     52:54:00:77:00:0b: 10.77.0.11/24
 files
   /etc/cluster-config/cluster.yaml
