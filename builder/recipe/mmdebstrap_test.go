@@ -97,6 +97,10 @@ func TestPackagesOfDebian(t *testing.T) {
 		Kernel: kernel, ModuleIndexes: indexes, Programs: []string{"mosquitto"},
 		Units: os.DirFS("../../units"), Overlay: os.DirFS("../../overlay"), Agent: tree.Bytes("#!/bin/sh\n"),
 		Release: recipe.Release{Version: "0.1", Suite: "trixie"},
+		// What every node runs besides the agent.
+		Payloads: []recipe.Payload{{Name: "spore-metrics", Files: []recipe.PayloadFile{
+			{Path: "/usr/bin/spore-metrics", Mode: 0o755, Content: tree.Bytes("#!/bin/sh\n")},
+		}}},
 	}
 	t.Run("their tree is mmdebstrap's but for explained differences", func(t *testing.T) { testDifferences(t, theirs, packages, o) })
 	composed, err := recipe.Compose(packages, o)
