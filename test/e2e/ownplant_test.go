@@ -163,6 +163,14 @@ func (p *ownPlant) logs(role, pattern string) {
 	})
 }
 
+// saves is how often a broker has begun to save what it has.
+func (p *ownPlant) saves(role string) int {
+	p.t.Helper()
+	out, err := p.spore("logs", p.configs, "edge-01", role, "--lines", "10000")
+	require.NoError(p.t, err)
+	return strings.Count(out, "Saving in-memory database to ")
+}
+
 // page waits for a page with a text.
 func (p *ownPlant) page(port, path, text string) {
 	p.t.Helper()
