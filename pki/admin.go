@@ -23,8 +23,8 @@ const (
 	NodeReader      = "node-reader"
 )
 
-// NodeScraper is the kind of certificate of a program that asks the nodes' API for metrics and for nothing else. It has no
-// row, since the operator's folder has none of its own.
+// NodeScraper is the kind of certificate of a program that asks the nodes' API for metrics and for nothing else. It has
+// no row, since the operator's folder has none of its own.
 const NodeScraper = "node-scraper"
 
 // minPersonLife leaves time to use it.

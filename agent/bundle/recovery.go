@@ -18,8 +18,8 @@ import (
 // recoveryKey is the entry of the bundle that opens encrypted state.
 const recoveryKey = "state-recovery-key"
 
-// DeliveredRecoveryKey takes the recovery key of the state out of the bundle that came with the machine. The bundle itself is
-// taken when there is a state that it can be kept on.
+// DeliveredRecoveryKey takes the recovery key of the state out of the bundle that came with the machine. The bundle
+// itself is taken when there is a state that it can be kept on.
 func DeliveredRecoveryKey(ctx context.Context, m *node.Machine) (string, error) {
 	t, err := newTaker(m)
 	if err != nil {

@@ -48,8 +48,8 @@ type taker struct {
 	in      delivery.Input
 	// said is the problem that was said last.
 	said string
-	// renews says that the node is up and the certificates of its bundle are looked at again; ask, when not nil, asks other nodes
-	// for those that this one cannot make.
+	// renews says that the node is up and the certificates of its bundle are looked at again; ask, when not nil, asks
+	// other nodes for those that this one cannot make.
 	renews bool
 	asks   func(ctx context.Context, agent pki.Certificate, trusted map[string]string, leaves []pki.Leaf) (map[string]pki.Certificate, map[string]error, error)
 }
@@ -194,8 +194,8 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	return out, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 
-// renewed is what there is to say of a bundle that is looked at again: what was said of its delivery at the boot stays, since
-// only then the boot medium was there, unless it is another bundle.
+// renewed is what there is to say of a bundle that is looked at again: what was said of its delivery at the boot stays,
+// since only then the boot medium was there, unless it is another bundle.
 func (t *taker) renewed(now Info) Info {
 	var before Info
 	if err := atomicfile.ReadJSON(t.m.Root.At(paths.BundleInfo), &before); err == nil && before.Serial == now.Serial {

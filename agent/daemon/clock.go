@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// clockBound is the longest that roles wait for a time server, on a machine whose clock could not be right. timesyncd takes 10 s
-	// for each server that does not answer.
+	// clockBound is the longest that roles wait for a time server, on a machine whose clock could not be right. timesyncd
+	// takes 10 s for each server that does not answer.
 	clockBound = 30 * time.Second
 	// clockPatience is how long after its start a machine says nothing about time servers that do not answer.
 	clockPatience = 120
@@ -51,8 +51,8 @@ func (a *agent) beginClock() {
 	a.clock.last.Wrong = a.clockIsWrong()
 }
 
-// clockIsWrong tells whether the clock could not be right, at the start or later, when a bundle came that was made after
-// it (node.Machine.RaiseClockTo), and no server has set it since. The API lets people in by that (nodeapi.Clock).
+// clockIsWrong tells whether the clock could not be right, at the start or later, when a bundle came that was made
+// after it (node.Machine.RaiseClockTo), and no server has set it since. The API lets people in by that (nodeapi.Clock).
 func (a *agent) clockIsWrong() bool {
 	_, err := os.Stat(a.m.Root.At(paths.ClockWrong))
 	return err == nil
@@ -83,8 +83,8 @@ func (a *agent) clockWasSet() bool {
 // timeUnit is the unit that sets the clock.
 func (a *agent) timeUnit() string { return timesync.Keeper(a.m.Root.At(timesync.ChronySources)) }
 
-// clockState says what the clock is worth, here and to the programs that ask. When a server has set a clock that was wrong, this
-// node asks nobody any more who may ask it.
+// clockState says what the clock is worth, here and to the programs that ask. When a server has set a clock that was
+// wrong, this node asks nobody any more who may ask it.
 func (a *agent) clockState(ctx context.Context) *clock.State {
 	s := clock.State{Synchronized: a.clockIsKept(), Wrong: a.clockIsWrong()}
 	if server := timesync.Server(a.statusText(ctx, timesync.Unit)); server.IsValid() {
@@ -169,8 +169,8 @@ func (a *agent) timeServers(ctx context.Context) {
 	}
 }
 
-// awaitClock has the roles of a machine whose clock is known to be wrong wait for a time server, so that they do not start with dates
-// that lie years back. It waits once, and not for long: a node that is cut off has to start, too.
+// awaitClock has the roles of a machine whose clock is known to be wrong wait for a time server, so that they do not
+// start with dates that lie years back. It waits once, and not for long: a node that is cut off has to start, too.
 func (a *agent) awaitClock(ctx context.Context) {
 	servers := a.asked(true)
 	if !a.clock.last.Wrong || a.clock.waited || len(servers) == 0 {

@@ -1,5 +1,5 @@
-// Package ext4 looks at an ext4 file system, has it checked where it says that something is wrong, and lets it grow with
-// its device. It reads no more than the superblock; repairs are e2fsck's and growing is the kernel's.
+// Package ext4 looks at an ext4 file system, has it checked where it says that something is wrong, and lets it grow
+// with its device. It reads no more than the superblock; repairs are e2fsck's and growing is the kernel's.
 package ext4
 
 import (

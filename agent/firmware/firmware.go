@@ -1,7 +1,8 @@
-// Package firmware reads what UEFI firmware, kernel and TPM say about the start of this machine: Secure Boot (UEFI 2.10,
-// section 3.3), the kernel's lockdown (kernel_lockdown(7)) and what was measured into the TPM's PCR 11.
+// Package firmware reads what UEFI firmware, kernel and TPM say about the start of this machine: Secure Boot (UEFI
+// 2.10, section 3.3), the kernel's lockdown (kernel_lockdown(7)) and what was measured into the TPM's PCR 11.
 //
-// It says what is, and judges nothing: a machine that was broken into can say anything. Only a TPM's own quote proves more.
+// It says what is, and judges nothing: a machine that was broken into can say anything. Only a TPM's own quote proves
+// more.
 package firmware
 
 import (
@@ -24,7 +25,8 @@ const maxText = 256
 
 // Info is what was found.
 type Info struct {
-	// SecureBoot tells that the firmware starts only what is signed, SetupMode that it has no owner yet and takes any keys.
+	// SecureBoot tells that the firmware starts only what is signed, SetupMode that it has no owner yet and takes any
+	// keys.
 	SecureBoot bool `json:"secureBoot"`
 	SetupMode  bool `json:"setupMode"`
 	// Lockdown is none, integrity or confidentiality; empty when the kernel does not say.

@@ -47,8 +47,8 @@ func (s *State) check() error {
 	return nil
 }
 
-// change reads a member's file, has it changed, and returns when the new one would survive a power cut. It excludes others
-// that do the same: the gate, and the operator's command.
+// change reads a member's file, has it changed, and returns when the new one would survive a power cut. It excludes
+// others that do the same: the gate, and the operator's command.
 func change(dir, service string, how func(*State) (State, error)) (State, error) {
 	if err := makeDir(dir); err != nil {
 		return State{}, err
@@ -85,8 +85,9 @@ func encode(s State) []byte {
 	return append(data, '\n')
 }
 
-// makeDir makes the directory such that it survives a power cut: a lost record would have its member join what it formed. Others
-// can read it, whatever the umask of the unit that the gate runs in: who answers for this member is another user.
+// makeDir makes the directory such that it survives a power cut: a lost record would have its member join what it
+// formed. Others can read it, whatever the umask of the unit that the gate runs in: who answers for this member is
+// another user.
 func makeDir(dir string) error {
 	const mode = 0o755
 	if st, err := os.Stat(dir); err == nil && st.Mode().Perm() == mode {

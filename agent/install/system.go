@@ -322,8 +322,8 @@ func runningSource(ctx context.Context, m *node.Machine) (Source, func(), error)
 	return s, func() { f.Close() }, nil
 }
 
-// networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its hashes
-// ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
+// networkSource takes the verified parts from memory, and the UKI from the server that they came from. Nothing but its
+// hashes ties that to what runs, as nothing but the network brought what runs: whoever must trust neither signs images.
 func networkSource(ctx context.Context, m *node.Machine, want Wanted) (s Source, done func(), err error) {
 	var files []io.Closer
 	closeAll := func() {
@@ -381,8 +381,8 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return data, nil
 }
 
-// registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it says how
-// that went. Without next, a machine whose firmware prefers the medium does not go in circles.
+// registerBoot makes the disk the first that the firmware starts from, and with next that of the very next start; it
+// says how that went. Without next, a machine whose firmware prefers the medium does not go in circles.
 func registerBoot(m *node.Machine, r Result, next bool) string {
 	vars := m.Root.At(efiVars)
 	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {

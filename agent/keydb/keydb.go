@@ -98,8 +98,8 @@ func Name(c *x509.Certificate) string {
 	return fmt.Sprintf("%.120q (SHA-256 %.16s…)", c.Subject, authenticode.Fingerprint(c))
 }
 
-// Check returns an error unless the firmware would start a program of size bytes. It returns who signed it; nobody where
-// db has its hash.
+// Check returns an error unless the firmware would start a program of size bytes. It returns who signed it; nobody
+// where db has its hash.
 func (l Lists) Check(program io.ReaderAt, size int64) ([]*x509.Certificate, error) {
 	hash, list, err := authenticode.Examine(program, size)
 	if err != nil {
@@ -131,8 +131,8 @@ func (l Lists) Check(program io.ReaderAt, size int64) ([]*x509.Certificate, erro
 	return signers, nil
 }
 
-// way is the signer's certificate, which is the first one given, and all that it leads to: by what the signature brings,
-// and by what the firmware has.
+// way is the signer's certificate, which is the first one given, and all that it leads to: by what the signature
+// brings, and by what the firmware has.
 func (l Lists) way(brought []*x509.Certificate) []*x509.Certificate {
 	issuers := slices.Clone(brought[1:])
 	for _, list := range [][][]byte{l.Allowed.Certificates, l.Forbidden.Certificates} {

@@ -103,7 +103,8 @@ type Server struct {
 }
 
 // bearBrokenPipes keeps Go from ending the process when its journal has gone (os/signal). The signal is taken rather
-// than ignored: the shell and all that it starts would ignore it, too, and `yes | head` would not end as everywhere else.
+// than ignored: the shell and all that it starts would ignore it, too, and `yes | head` would not end as everywhere
+// else.
 func bearBrokenPipes() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }

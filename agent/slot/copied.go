@@ -9,8 +9,8 @@ import (
 	"spore/storage/fat"
 )
 
-// Copied are the files of an ESP that go along where what runs is copied to another disk: all but the entries that start
-// another root or cluster part, which that disk does not have. The error says that the loader would start another
+// Copied are the files of an ESP that go along where what runs is copied to another disk: all but the entries that
+// start another root or cluster part, which that disk does not have. The error says that the loader would start another
 // system next: an update that waits for a restart, or a configuration that the node took without one.
 func Copied(files []fat.File, rootHash, clusterHash string) (out []fat.File, err error) {
 	var running Entry

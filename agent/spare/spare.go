@@ -4,8 +4,8 @@
 //
 // Two write one variable of the firmware, for nothing of the disk can be trusted then:
 //
-//  1. The agent of a system that has stayed notes which entry the machine may go back to, where `spore push --back` may.
-//     At each start that comes as far as the agent it forgets what was counted.
+//  1. The agent of a system that has stayed notes which entry the machine may go back to, where `spore push --back`
+//     may. At each start that comes as far as the agent it forgets what was counted.
 //  2. stage1 counts a start when it begins, before it reads the root: the kernel stops at a damaged block
 //     (panic_on_corruption), and nobody could count then. At the third that nobody has forgotten it has the boot loader
 //     start the noted entry at the next start, once (systemd's Boot Loader Interface, LoaderEntryOneShot), and goes on

@@ -19,8 +19,8 @@ func (b *boot) countStart() (string, error) {
 	return b.count(), nil
 }
 
-// startAnother counts a start that failed before it was counted. That is of use only where the disk that the machine was
-// started from is there: a system on one that does not answer has not become worse.
+// startAnother counts a start that failed before it was counted. That is of use only where the disk that the machine
+// was started from is there: a system on one that does not answer has not become worse.
 func (b *boot) startAnother() {
 	if !b.noted || b.counted || !onSeenDisk(b.seen, b.firmware.LoaderPartition) {
 		return

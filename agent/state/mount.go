@@ -134,8 +134,9 @@ func (m Mounting) withoutQuotas(ctx context.Context, device string, why error) (
 // baseOptions are the options of ext4 for every state.
 const baseOptions = "errors=remount-ro"
 
-// mountDevice mounts the partition, and waits for it where it is away: when repart has written a table and closed the disk,
-// udev has the kernel read the table again, and for that the kernel takes the disk's partitions away and brings them back.
+// mountDevice mounts the partition, and waits for it where it is away: when repart has written a table and closed the
+// disk, udev has the kernel read the table again, and for that the kernel takes the disk's partitions away and brings
+// them back.
 func mountDevice(device, dir, options string) error {
 	return whenThere(device, func() error {
 		return unix.Mount(device, dir, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, options)
@@ -168,9 +169,9 @@ func whenThere(device string, do func() error) error {
 func away(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) }
 
 // KeepMounted tells systemd, in libmount's table of mount options that the kernel does not keep (utab, usually
-// /run/mount/utab), that the mount of device on dir outlives the device's unit (systemd.mount(5), x-systemd.device-bound=).
-// systemd would unmount it otherwise when the partition is away for a moment, as in mountDevice: what runs would lose its
-// state, and what was to start would not. It has to be there before the mount is.
+// /run/mount/utab), that the mount of device on dir outlives the device's unit (systemd.mount(5),
+// x-systemd.device-bound=). systemd would unmount it otherwise when the partition is away for a moment, as in
+// mountDevice: what runs would lose its state, and what was to start would not. It has to be there before the mount is.
 func KeepMounted(utab, device, dir string) error {
 	line := fmt.Sprintf("SRC=%s TARGET=%s ROOT=/ OPTS=x-systemd.device-bound=no\n", device, dir)
 	old, err := atomicfile.ReadLimited(utab, maxUtab)
@@ -220,8 +221,8 @@ func WriteBinding(dir string, b Binding) error {
 	return atomicfile.WriteDurable(filepath.Join(dir, bindingFile), append(data, '\n'), 0o644)
 }
 
-// onlyNew tells a file system without binding that was never used from one whose binding is lost. The binding is the first
-// thing that is written, so anything else than its own directories means that somebody else wrote.
+// onlyNew tells a file system without binding that was never used from one whose binding is lost. The binding is the
+// first thing that is written, so anything else than its own directories means that somebody else wrote.
 func onlyNew(dir string) error {
 	for d, allowed := range map[string][]string{"": {"lost+found", "lib"}, "lib": {"spore"}, "lib/spore": nil} {
 		entries, err := os.ReadDir(filepath.Join(dir, d))

@@ -19,9 +19,9 @@ import (
 	"spore/storage/disk"
 )
 
-// This needs a kernel with dm-crypt, the programs of an image with encrypted state, udev, and an empty disk of at least 600 MiB
-// that it may use up, SPORE_TEST_DISK, such as vdb: those of a virtual machine. On a disk that has been enlarged since, it
-// grows what is there.
+// This needs a kernel with dm-crypt, the programs of an image with encrypted state, udev, and an empty disk of at least
+// 600 MiB that it may use up, SPORE_TEST_DISK, such as vdb: those of a virtual machine. On a disk that has been
+// enlarged since, it grows what is there.
 func TestEncryptedStateOnADisk(t *testing.T) {
 	name := os.Getenv("SPORE_TEST_DISK")
 	f, err := os.Open("/dev/" + name)

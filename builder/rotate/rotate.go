@@ -1,10 +1,10 @@
-// Package rotate brings one phase of the rotation of an authority to the nodes of a running cluster: a bundle to each, one node after
-// the other. A node that has its bundle tells programs what is new, restarts those that do not read it by themselves, and says
-// when that is done; the next node follows then. The phase is over when every node is done and has been for long enough that
-// programs which look again every few minutes have looked.
+// Package rotate brings one phase of the rotation of an authority to the nodes of a running cluster: a bundle to each,
+// one node after the other. A node that has its bundle tells programs what is new, restarts those that do not read it
+// by themselves, and says when that is done; the next node follows then. The phase is over when every node is done and
+// has been for long enough that programs which look again every few minutes have looked.
 //
-// What a phase is, is package pki's. It sends nothing to anybody while a node is away or still has something to do: whoever
-// missed a phase would be cut off by the next.
+// What a phase is, is package pki's. It sends nothing to anybody while a node is away or still has something to do:
+// whoever missed a phase would be cut off by the next.
 package rotate
 
 import (
@@ -50,8 +50,8 @@ type Phase struct {
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Ready tells whether a phase may begin: every node answers, and none has anything left to do. The error names those that keep it
-// from beginning, and why.
+// Ready tells whether a phase may begin: every node answers, and none has anything left to do. The error names those
+// that keep it from beginning, and why.
 func Ready(ctx context.Context, f Fleet, nodes []string) error {
 	var away []string
 	for _, n := range nodes {

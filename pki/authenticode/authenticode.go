@@ -1,7 +1,7 @@
 // Package authenticode makes and reads signatures of programs for UEFI, by Microsoft's "Windows Authenticode Portable
-// Executable Signature Format": PKCS #7 signed data (RFC 2315) of one signer, RSA (PKCS #1 v1.5) and SHA-256. Builds sign
-// with it, and a node that takes a configuration at once checks with it what no firmware has seen yet. The signatures of
-// variables' writes, which are of the same form, are here too.
+// Executable Signature Format": PKCS #7 signed data (RFC 2315) of one signer, RSA (PKCS #1 v1.5) and SHA-256. Builds
+// sign with it, and a node that takes a configuration at once checks with it what no firmware has seen yet. The
+// signatures of variables' writes, which are of the same form, are here too.
 //
 // What other verifiers could read in another way is refused. It leaves out chains, time stamps and the end of
 // certificates, which firmware does not look at either, and whom to trust.
@@ -30,8 +30,8 @@ const (
 	EntryPKCS7    = 0x0002
 )
 
-// Hash is what a program is known by, to signatures, to dbx and to whoever measures what the firmware starts. Signatures
-// are not part of it.
+// Hash is what a program is known by, to signatures, to dbx and to whoever measures what the firmware starts.
+// Signatures are not part of it.
 type Hash [sha256.Size]byte
 
 // HashOf computes a program's.
@@ -70,8 +70,8 @@ func (s Signature) Certificates() []*x509.Certificate {
 	return append([]*x509.Certificate{s.certificate}, s.others...)
 }
 
-// Signatures reads the signatures of a PE file of size bytes and checks each against the file's content. None is no error.
-// Whether anybody trusts the certificates is not checked.
+// Signatures reads the signatures of a PE file of size bytes and checks each against the file's content. None is no
+// error. Whether anybody trusts the certificates is not checked.
 func Signatures(r io.ReaderAt, size int64) ([]Signature, error) {
 	_, list, err := Examine(r, size)
 	return list, err
@@ -190,8 +190,8 @@ func Signers(r io.ReaderAt, size int64) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// Certificate returns the certificate of the first signature, or nil when there is none. A signature that is wrong is an
-// error.
+// Certificate returns the certificate of the first signature, or nil when there is none. A signature that is wrong is
+// an error.
 func Certificate(pe []byte) (*x509.Certificate, error) {
 	list, err := Signatures(bytes.NewReader(pe), int64(len(pe)))
 	if err != nil || len(list) == 0 {

@@ -112,8 +112,8 @@ func Sign(key *rsa.PrivateKey, c *x509.Certificate, hash Hash) ([]byte, error) {
 	return asn1.Marshal(contentInfo{oidSignedData, tagged(0, inner)})
 }
 
-// SignDetached is the signature over data that is not in it, and without attributes: a bare SignedData, as UEFI 2.10, section
-// 8.2.2, wants it for variables.
+// SignDetached is the signature over data that is not in it, and without attributes: a bare SignedData, as UEFI 2.10,
+// section 8.2.2, wants it for variables.
 func SignDetached(key *rsa.PrivateKey, c *x509.Certificate, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(data)
 	return sign(key, c, contentInfo{Type: oidData}, sum[:], nil)
@@ -149,8 +149,8 @@ func sign(key *rsa.PrivateKey, c *x509.Certificate, content contentInfo, digest,
 	})
 }
 
-// encodeAttributes is the SET of the two attributes that RFC 2315, section 9.2, asks for. A signing time, the usual third,
-// would make other bytes of the same program.
+// encodeAttributes is the SET of the two attributes that RFC 2315, section 9.2, asks for. A signing time, the usual
+// third, would make other bytes of the same program.
 func encodeAttributes(contentType asn1.ObjectIdentifier, digest []byte) ([]byte, error) {
 	kind, err := asn1.Marshal(contentType)
 	if err != nil {
@@ -233,7 +233,8 @@ func CheckDetached(der []byte, c *x509.Certificate, data []byte) error {
 	return s.checkSigner(c, sum[:])
 }
 
-// checkSigner verifies the signature over the content whose digest is given, through the attributes where there are any.
+// checkSigner verifies the signature over the content whose digest is given, through the attributes where there are
+// any.
 func (s *signedData) checkSigner(c *x509.Certificate, content []byte) error {
 	signer := s.Signers[0]
 	key, ok := c.PublicKey.(*rsa.PublicKey)

@@ -1,4 +1,5 @@
-// Package bundle is the wire format of a node's secrets: a signed line (package signedline), and canonical JSON behind it.
+// Package bundle is the wire format of a node's secrets: a signed line (package signedline), and canonical JSON behind
+// it.
 //
 //	spore-bundle 1 KEYID SIGNATURE
 //	{"cluster":…,"node":…,"issued":…,"serial":…,"authorities":{…},"secrets":{…},"revision":…,"trust":{…}}
@@ -6,8 +7,8 @@
 // A reader takes no other spelling of the JSON than the canonical one (keys in this order, maps sorted, no blanks), so
 // that one content has one form.
 //
-// The package has no secrecy of its own: package seal encrypts a bundle for transport. It uses the standard library only,
-// for the agent's sake.
+// The package has no secrecy of its own: package seal encrypts a bundle for transport. It uses the standard library
+// only, for the agent's sake.
 package bundle
 
 import (
@@ -54,14 +55,14 @@ type Bundle struct {
 	Issued time.Time `json:"issued"`
 	// Serial counts the bundles of the cluster from 1; a node's newer bundle has the higher one.
 	Serial uint64 `json:"serial"`
-	// Authorities holds, by name, the ids of the authorities' keys that sign when the bundle is made (pki.KeyID). A node whose
-	// cluster part lacks one of them would trust nobody who has a newer certificate.
+	// Authorities holds, by name, the ids of the authorities' keys that sign when the bundle is made (pki.KeyID). A node
+	// whose cluster part lacks one of them would trust nobody who has a newer certificate.
 	Authorities map[string]string `json:"authorities"`
 	// Secrets holds texts by name.
 	Secrets map[string]string `json:"secrets"`
-	// Trust holds whom the node trusts, by file name: certificates of authorities (NAME.crt) and public keys (NAME.pub), as PEM.
-	// Revision counts the states of it, so that a node tells whether its image has a newer one. A bundle without either leaves
-	// it to the image.
+	// Trust holds whom the node trusts, by file name: certificates of authorities (NAME.crt) and public keys (NAME.pub),
+	// as PEM. Revision counts the states of it, so that a node tells whether its image has a newer one. A bundle without
+	// either leaves it to the image.
 	Revision uint64            `json:"revision,omitempty"`
 	Trust    map[string]string `json:"trust,omitempty"`
 }
@@ -110,8 +111,8 @@ type Whose struct {
 	Keys []ed25519.PublicKey
 }
 
-// Open reads a bundle and verifies that the cluster signed it for this node. Nothing of the content is in its errors but the
-// names of cluster and node, and those only when the signature is good.
+// Open reads a bundle and verifies that the cluster signed it for this node. Nothing of the content is in its errors
+// but the names of cluster and node, and those only when the signature is good.
 func Open(r io.Reader, whose Whose) (Bundle, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {

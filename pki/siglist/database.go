@@ -14,8 +14,8 @@ import (
 )
 
 // revokedKinds are the kinds of entries that name a certificate by the hash of its signed part:
-// EFI_CERT_X509_SHA256_GUID, _SHA384_ and _SHA512_ (UEFI 2.10, section 32.4.1). A time follows the hash: what was signed before it holds, where a
-// time stamp proves it. No signature that is read here has one.
+// EFI_CERT_X509_SHA256_GUID, _SHA384_ and _SHA512_ (UEFI 2.10, section 32.4.1). A time follows the hash: what was
+// signed before it holds, where a time stamp proves it. No signature that is read here has one.
 var revokedKinds = map[uuid.UUID]crypto.Hash{
 	uuid.MustParse("3bd2a492-96c0-4079-b420-fcf98ef103ed"): crypto.SHA256,
 	uuid.MustParse("7076876e-80c2-4ee6-aad2-28b349a6865b"): crypto.SHA384,

@@ -1,6 +1,6 @@
-// Package siglist reads and writes what firmware keeps of Secure Boot: signature lists of certificates and of hashes (UEFI
-// 2.10, section 32.4.1), and the signed writes that change them (section 8.2.2). Builds make them, nodes hand them to
-// their firmware.
+// Package siglist reads and writes what firmware keeps of Secure Boot: signature lists of certificates and of hashes
+// (UEFI 2.10, section 32.4.1), and the signed writes that change them (section 8.2.2). Builds make them, nodes hand
+// them to their firmware.
 //
 // It checks no signature, and passes over lists of other kinds.
 package siglist

@@ -15,7 +15,8 @@ var (
 const (
 	// mostCopies is more than anybody keeps; Ceph takes as many (OSDMonitor::prepare_command_pool_set).
 	mostCopies = 10
-	// leastOSDMemory is Ceph's own bound (osd_memory_target_min would still be taken; below this OSDs stay above the target).
+	// leastOSDMemory is Ceph's own bound (osd_memory_target_min would still be taken; below this OSDs stay above the
+	// target).
 	leastOSDMemory = 896
 	mostOSDMemory  = 1 << 20
 )

@@ -19,8 +19,8 @@ const (
 	mostHeap = 31 << 10
 )
 
-// userName is what SCRAM (RFC 5802, section 5.1) and principals carry without escapes. That of the nodes has a colon in it, so no
-// user can be it.
+// userName is what SCRAM (RFC 5802, section 5.1) and principals carry without escapes. That of the nodes has a colon in
+// it, so no user can be it.
 var userName = form.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // topicName is a topic's name (org.apache.kafka.common.internals.Topic).

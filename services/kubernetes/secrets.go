@@ -72,8 +72,8 @@ var secrets = []service.SecretRow{
 	{Name: "etcd-snapshot-key", Roles: masters, Form: service.FormAge},
 }
 
-// words are of addresses and names by which the API and Services are reached: {endpoint} is the virtual address of the API,
-// where there is one, {service-ips} the first address of each service network, which the API answers on, and
+// words are of addresses and names by which the API and Services are reached: {endpoint} is the virtual address of the
+// API, where there is one, {service-ips} the first address of each service network, which the API answers on, and
 // {service-domain} the DNS domain of Services.
 var words = map[string]service.Word{
 	"{endpoint}":    func(c *facts.Cluster, _ *facts.Node) []string { return []string{c.Network.ControlPlaneEndpoint} },

@@ -204,8 +204,8 @@ func defined(t *testing.T) map[string]bool {
 	return out
 }
 
-// unproved returns what is wrong with the table of a page of repairs: each row leads to a section of the page, and names
-// tests behind their packages, as in "`test/e2e` TestOne, TestTwo; `agent/api` TestThree".
+// unproved returns what is wrong with the table of a page of repairs: each row leads to a section of the page, and
+// names tests behind their packages, as in "`test/e2e` TestOne, TestTwo; `agent/api` TestThree".
 func unproved(p page, tests map[string]bool) (rows int, wrong []string) {
 	anchors := p.anchors()
 	for _, line := range p.prose {

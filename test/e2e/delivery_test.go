@@ -244,8 +244,8 @@ func TestABundleOnTheStickIsSealedAndThenRemoved(t *testing.T) {
 // mqttAPI is where mqtt-01 has the node's API.
 const mqttAPI = mqttIP + ":8643"
 
-// isInstalledByItsOperator has mqtt-01, which runs from its stick and has taken its bundle from there, put its system on
-// its disk, and restarts it. The disk has the bundle that the stick has no more.
+// isInstalledByItsOperator has mqtt-01, which runs from its stick and has taken its bundle from there, put its system
+// on its disk, and restarts it. The disk has the bundle that the stick has no more.
 func isInstalledByItsOperator(t *testing.T, g *guest, serial uint64) {
 	at, err := g.Address("tcp", mqttAPI)
 	require.NoError(t, err)
@@ -384,8 +384,8 @@ func TestABundleIsSealedToTheTPM(t *testing.T) {
 	})
 }
 
-// requireSent has an operator look at the bundle of mqtt-01 and send it a newer one, which the node keeps and runs with;
-// it takes no older one. The serial of the newer one is returned.
+// requireSent has an operator look at the bundle of mqtt-01 and send it a newer one, which the node keeps and runs
+// with; it takes no older one. The serial of the newer one is returned.
 func requireSent(t *testing.T, g *guest, serial uint64, data []byte) uint64 {
 	t.Helper()
 	at, err := g.Address("tcp", mqttIP+":8643")

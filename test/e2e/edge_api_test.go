@@ -32,8 +32,8 @@ func askerOf(t *testing.T, node, at string, bound time.Duration) func(command st
 	return askerIn(t, "examples/edge", suite.plant, node, at, bound)
 }
 
-// askerIn is asker for a node of another plant, whose configuration is at a path of the source tree. Words of the command
-// have spaces between them.
+// askerIn is asker for a node of another plant, whose configuration is at a path of the source tree. Words of the
+// command have spaces between them.
 func askerIn(
 	t *testing.T, configs string, p *plant, node, at string, bound time.Duration,
 ) func(command string, args ...string) (out, errs string, ok bool) {

@@ -40,9 +40,9 @@ func makesRoomForItsOperator(t *testing.T, b broker, g *guest, ask func(command 
 	b.servesItsUsers(t, g)
 }
 
-// letsItsOperatorInByAnEarlyClock sets the clock of edge-01, which has a shell on its console, back to a time before the
-// certificates of its operators, and forward again. Only where the machine knows that its clock is too early, as after a
-// start without a battery and without a time server, they get in.
+// letsItsOperatorInByAnEarlyClock sets the clock of edge-01, which has a shell on its console, back to a time before
+// the certificates of its operators, and forward again. Only where the machine knows that its clock is too early, as
+// after a start without a battery and without a time server, they get in.
 func letsItsOperatorInByAnEarlyClock(t *testing.T, g *guest, ask func(command string, args ...string) (out, errs string, ok bool)) {
 	g.shell("date --set=@$(($(date +%s) - 40 * 86400))")
 	text, errs, ok := ask("status", "--node", "edge-01")

@@ -188,8 +188,8 @@ func startRows() []faultRow {
 	}
 }
 
-// keptFlippedPart damages what a push brought after it had stayed, when the boot loader counts its starts no more: stage1
-// does, and has the system before be started.
+// keptFlippedPart damages what a push brought after it had stayed, when the boot loader counts its starts no more:
+// stage1 does, and has the system before be started.
 func keptFlippedPart(t *testing.T, l *faultLab) faults.Outcome {
 	var disk string
 	s := l.onTrial(t, func(path string, _ *vm.Config) { disk = path })

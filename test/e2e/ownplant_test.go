@@ -19,8 +19,8 @@ import (
 	"spore/builder/vm"
 )
 
-// ownPlant is examples/own-valkey with the roles of examples/own-programs, of examples/own-mqtt and of testdata/ownrole,
-// built, and its machine.
+// ownPlant is examples/own-valkey with the roles of examples/own-programs, of examples/own-mqtt and of
+// testdata/ownrole, built, and its machine.
 type ownPlant struct {
 	appliance
 	t       *testing.T

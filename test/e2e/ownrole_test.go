@@ -91,8 +91,8 @@ func (s store) becomes(want string, words ...string) {
 
 // Roles that the plant wrote itself: a package of Debian with a file of passwords, a broker of MQTT with an authority
 // of its own, a program compiled from a folder, a service in Python, a static binary, and a script that a timer starts.
-// Their settings are changed while they run, their programs are updated and come back, two of the roles are removed, and
-// one is given a quota for what it has kept.
+// Their settings are changed while they run, their programs are updated and come back, two of the roles are removed,
+// and one is given a quota for what it has kept.
 func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	inTurn(t)
 	p := newOwnPlant(t)

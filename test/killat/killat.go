@@ -48,8 +48,8 @@ var writes = map[uint64]bool{unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix
 
 // Each prepares a folder, has do work there in a process of its own that is killed before the nth change, and then has
 // what is left looked at, for each n from 1 on; it returns how often. do runs to its end once, which must be without an
-// error. The process is the same test again up to this call, which must be its only one. Where this process may not trace
-// another one, the test is skipped.
+// error. The process is the same test again up to this call, which must be its only one. Where this process may not
+// trace another one, the test is skipped.
 func Each(t *testing.T, prepare func(t *testing.T, dir string), do func(t *testing.T, dir string) error, then func(t *testing.T, dir string)) int {
 	t.Helper()
 	if dir := os.Getenv(folder); dir != "" {

@@ -13,8 +13,8 @@ import (
 	"spore/wire/machine"
 )
 
-// metricsAreKept asks the store, as an operator does, for what nodes and their brokers say of themselves. Two of the three
-// have lost power since the store began.
+// metricsAreKept asks the store, as an operator does, for what nodes and their brokers say of themselves. Two of the
+// three have lost power since the store began.
 func (b *brokers) metricsAreKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		up := b.metrics(t, "up{job=\"node\"}")

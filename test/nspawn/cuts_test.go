@@ -82,7 +82,8 @@ func (l *Lab) cutOff(on *Node, later time.Duration, command string, args ...stri
 	o.kill(on)
 }
 
-// restoreIsCutOff has a restore of etcd be killed, or its machine lose power, at a moment that is drawn, and asks again.
+// restoreIsCutOff has a restore of etcd be killed, or its machine lose power, at a moment that is drawn, and asks
+// again.
 func (m *masters) restoreIsCutOff(t *testing.T, a *Node) {
 	t.Helper()
 	const below = "lib/spore/etcd-restore/"

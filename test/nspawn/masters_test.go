@@ -39,21 +39,21 @@ const (
 	mastersLimit = 4 * time.Minute
 	// quietForMaster is how long a lonely master is watched doing nothing.
 	quietForMaster = 20 * time.Second
-	// failoverLimit is how long nothing may be written when the master that leads loses power. With slowMachine: 3, etcd elects
-	// after three seconds without a heartbeat, and the balancer notices within 18 (three checks, one in six seconds) that an API
-	// server does not answer.
+	// failoverLimit is how long nothing may be written when the master that leads loses power. With slowMachine: 3, etcd
+	// elects after three seconds without a heartbeat, and the balancer notices within 18 (three checks, one in six
+	// seconds) that an API server does not answer.
 	failoverLimit = time.Minute
 	// ledgerPath is where the tests write.
 	ledgerPath = "/api/v1/namespaces/default/configmaps"
 )
 
-// withoutCGroups is what needs controllers of control groups, or a kernel of its own, and is not there in a container: kubelet and
-// containerd put pods into control groups, calico-node and kube-proxy load rules into the kernel. Nothing of these tests is in
-// a pod.
+// withoutCGroups is what needs controllers of control groups, or a kernel of its own, and is not there in a container:
+// kubelet and containerd put pods into control groups, calico-node and kube-proxy load rules into the kernel. Nothing
+// of these tests is in a pod.
 var withoutCGroups = []string{"containerd.service", "kubernetes-images.service", "kubelet.service", "kube-proxy.service", "calico-node.service"}
 
-// withoutAPI is what needs etcd. Where the members of etcd are what matters, the nodes do without it, and the test with a twentieth
-// of the time.
+// withoutAPI is what needs etcd. Where the members of etcd are what matters, the nodes do without it, and the test with
+// a twentieth of the time.
 var withoutAPI = []string{
 	"kube-apiserver.service", "kube-controller-manager.service", "kube-scheduler.service", "cluster-dns.service", "calico-controllers.service",
 	"kubernetes-bootstrap.service", "kubernetes-api.service", "kube-balancer.service", "etcd-snapshot.service",

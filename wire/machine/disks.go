@@ -1,6 +1,6 @@
-// Package machine is the form in which a node tells an operator of its machine: disks, load, network, captured
-// packets and its bundle. They are results of verbs of the node's API (nodeapi.Verbs), as JSON. Text in them can come from anywhere,
-// such as a disk's label or a switch's name: nodeapi.Harmless makes it fit for a terminal.
+// Package machine is the form in which a node tells an operator of its machine: disks, load, network, captured packets
+// and its bundle. They are results of verbs of the node's API (nodeapi.Verbs), as JSON. Text in them can come from
+// anywhere, such as a disk's label or a switch's name: nodeapi.Harmless makes it fit for a terminal.
 package machine
 
 // Disk is one disk (verb disks; each part of the result is one).

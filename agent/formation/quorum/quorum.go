@@ -106,8 +106,8 @@ func Show(ctx context.Context, m *node.Machine, out io.Writer, asJSON bool) erro
 	return nil
 }
 
-// MayForce says why a quorum is not formed anew. forced is true where the same was said before, and the data is not made
-// yet.
+// MayForce says why a quorum is not formed anew. forced is true where the same was said before, and the data is not
+// made yet.
 func MayForce(ctx context.Context, m *node.Machine, name string, lose []string) (forced bool, err error) {
 	c, n, err := m.Self()
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 const (
 	// askBound is how long a member may take to answer.
 	askBound = 5 * time.Second
-	// cephPatience is how long Ceph is asked again, every cephEvery, whether it bears an absence that ends by itself: after
-	// a restart of another node its OSDs and their placement groups come back within that, as a rule.
+	// cephPatience is how long Ceph is asked again, every cephEvery, whether it bears an absence that ends by itself:
+	// after a restart of another node its OSDs and their placement groups come back within that, as a rule.
 	cephPatience = 75 * time.Second
 	cephEvery    = 10 * time.Second
 	// leavingBound is how long the mark counts, should whoever made it be stopped before it was taken away.
@@ -53,8 +53,8 @@ type Absence struct {
 	Destroys bool
 }
 
-// guard is one look at the quorums and OSDs of this node. ask asks another member, and safe a node with a monitor; tests
-// bring their own. patience is how long Ceph is asked again, every so often.
+// guard is one look at the quorums and OSDs of this node. ask asks another member, and safe a node with a monitor;
+// tests bring their own. patience is how long Ceph is asked again, every so often.
 type guard struct {
 	run  *verbs.Run
 	ask  func(ctx context.Context, node, service string) (nodeapi.Member, error)
@@ -64,9 +64,9 @@ type guard struct {
 }
 
 // Guard returns nil where this node may leave its quorums in this way; the error of one that may not names the quorum
-// and who serves. Order.Force names the quorums that may lose their majority nevertheless, with commas between them. The
-// others hear that this node leaves until back is called: by whoever does not restart the machine, when it serves again,
-// or was refused.
+// and who serves. Order.Force names the quorums that may lose their majority nevertheless, with commas between them.
+// The others hear that this node leaves until back is called: by whoever does not restart the machine, when it serves
+// again, or was refused.
 func Guard(ctx context.Context, r *verbs.Run, a Absence) (back func(), err error) {
 	client := r.Machine.Client()
 	g := guard{run: r, safe: safeBy(client), patience: cephPatience, every: cephEvery}

@@ -135,9 +135,9 @@ func (v Verbs) view(ctx context.Context, r *verbs.Run, s formation.Service) (str
 	return "nothing was changed; what is given up has to be named: --lose " + strings.Join(lost, ","), nil
 }
 
-// begin has the service of this node start anew, without its data where lose says so, and tells where that is kept. then
-// is done while the service stands still, after the data was put aside: cut off before it, the member is one that lost
-// its data, and the same order completes it; cut off after it, the next start of the service does.
+// begin has the service of this node start anew, without its data where lose says so, and tells where that is kept.
+// then is done while the service stands still, after the data was put aside: cut off before it, the member is one that
+// lost its data, and the same order completes it; cut off after it, the next start of the service does.
 func (v Verbs) begin(ctx context.Context, r *verbs.Run, s formation.Service, lose bool, then func() error) (string, error) {
 	started, err := pause.Units(r.Machine.Root, s.Unit)
 	if err != nil {

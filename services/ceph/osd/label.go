@@ -79,8 +79,8 @@ func readLabel(r io.ReaderAt) (label, error) {
 	return l, nil
 }
 
-// Number reads the number of the OSD on a device from its label. found is false where no OSD was made there, or not to its
-// end.
+// Number reads the number of the OSD on a device from its label. found is false where no OSD was made there, or not to
+// its end.
 func Number(device string) (id int, found bool, err error) {
 	f, err := os.Open(device)
 	if err != nil {

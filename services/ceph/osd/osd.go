@@ -1,10 +1,10 @@
-// Package osd makes Ceph's object storage daemons on the data disks of a node, and prepares those that are there for their
-// start. All that an OSD is lies on its disk: number and key come from the label that BlueStore keeps there, so that the
-// disk can go to another node of the cluster.
+// Package osd makes Ceph's object storage daemons on the data disks of a node, and prepares those that are there for
+// their start. All that an OSD is lies on its disk: number and key come from the label that BlueStore keeps there, so
+// that the disk can go to another node of the cluster.
 //
-// A new OSD is made in two steps, of which each can be cut off and done again: the cluster gives the OSD's UUID, which is the
-// PARTUUID of its partition, a number, and gives the same again when asked again with the same key; BlueStore writes "ready"
-// into its label when all else is there, and what has no such label was never used.
+// A new OSD is made in two steps, of which each can be cut off and done again: the cluster gives the OSD's UUID, which
+// is the PARTUUID of its partition, a number, and gives the same again when asked again with the same key; BlueStore
+// writes "ready" into its label when all else is there, and what has no such label was never used.
 package osd
 
 import (
@@ -60,8 +60,8 @@ type Options struct {
 // Data is the directory below the runtime directory that ceph-osd calls its data.
 const Data = "data"
 
-// Prepare makes the OSD of a disk where there is none yet, writes the data directory that ceph-osd starts from, and returns
-// its number.
+// Prepare makes the OSD of a disk where there is none yet, writes the data directory that ceph-osd starts from, and
+// returns its number.
 func Prepare(ctx context.Context, o Options) (id int, err error) {
 	l, done, err := o.look()
 	if err != nil {
@@ -157,8 +157,8 @@ func (o Options) make(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(dir), os.Remove(keyFile))
 }
 
-// clear takes away what an attempt has left that was cut off: mkfs does not go on with all that it leaves, such as a store
-// that is there and a data directory that is not.
+// clear takes away what an attempt has left that was cut off: mkfs does not go on with all that it leaves, such as a
+// store that is there and a data directory that is not.
 func (o Options) clear() error {
 	f, err := os.OpenFile(o.Device, os.O_WRONLY, 0)
 	if err != nil {

@@ -115,8 +115,8 @@ func stopUnits(ctx context.Context, m *master.Machine) (end func(), err error) {
 	return end, nil
 }
 
-// startAnyway has etcd and the API server start, whatever ended what was done; nobody waits for it. What cannot be started
-// is tried once more when this process has ended.
+// startAnyway has etcd and the API server start, whatever ended what was done; nobody waits for it. What cannot be
+// started is tried once more when this process has ended.
 func startAnyway(ctx context.Context, m *master.Machine, end func(), why error) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := systemctl(ctx, m, "start", "--no-block", etcdUnit); err != nil {
