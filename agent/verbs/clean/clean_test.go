@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/node"
 	"spore/agent/nodetest"
@@ -148,15 +149,35 @@ func TestAnAnswerNamesSoManyAndNoneThatStayed(t *testing.T) {
 	require.NoError(t, told.Err)
 	require.Len(t, a.Things, maxThings)
 	require.Contains(t, told.Done, fmt.Sprintf("would remove %d files", maxThings+2))
-	if os.Geteuid() == 0 {
-		t.Skip("root removes everything")
-	}
-	require.NoError(t, os.Chmod(m.Root.At(dir), 0o500))
-	t.Cleanup(func() { _ = os.Chmod(m.Root.At(dir), 0o700) })
+	freeze(t, m.Root.At(dir))
 	a, told = call(t, m, "clean", Clean, nodeapi.Order{})
 	require.ErrorContains(t, told.Err, "remove "+dir+"/core.0000")
 	require.ErrorContains(t, told.Err, fmt.Sprintf("\nand %d more", maxThings+2-maxFailed))
 	require.Empty(t, a.Things)
+}
+
+// freeze has nobody remove what is in a directory until the test ends, root neither (ioctl_iflags(2), FS_IMMUTABLE_FL).
+func freeze(t *testing.T, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		require.NoError(t, os.Chmod(dir, 0o500))
+		t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+		return
+	}
+	const immutable = 0x10
+	f, err := os.Open(dir)
+	require.NoError(t, err)
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	t.Cleanup(func() {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
+		f.Close()
+	})
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|immutable)
+	}
+	if err != nil {
+		t.Skip("the file system of the test's folders keeps nothing from root: " + err.Error())
+	}
 }
 
 func TestFormerDataGoesWhenTheNodeWasRepeated(t *testing.T) {
