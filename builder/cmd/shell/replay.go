@@ -89,21 +89,11 @@ func table(w io.Writer, all []shell.Session) error {
 
 // show replays a session.
 func (o *options) show(cmd *cobra.Command, dir string) error {
-	v := verb.Row("shell-replay")
-	c, err := verb.Open(cmd, o.reach, dir, v)
+	answers, err := o.ask(cmd, dir, "shell-replay", o.replay)
 	if err != nil {
 		return err
 	}
-	all, err := sessions(cmd, c)
-	if err != nil {
-		return err
-	}
-	id, err := find(all, o.replay)
-	if err != nil {
-		return err
-	}
-	order := nodeapi.Order{Arguments: map[string]string{"session": id}}
-	return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), o.asJSON,
+	return verb.Tell(cmd, answers, o.asJSON,
 		func(w io.Writer, _ string, results []json.RawMessage) error {
 			records, err := parts[shell.Record](results)
 			if err != nil {

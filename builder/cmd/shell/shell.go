@@ -152,19 +152,28 @@ func find(all []shell.Session, text string) (string, error) {
 
 // seen acknowledges a session.
 func (o *options) seen(cmd *cobra.Command, dir string) error {
-	v := verb.Row("shell-acknowledge")
-	c, err := verb.Open(cmd, o.reach, dir, v)
+	answers, err := o.ask(cmd, dir, "shell-acknowledge", o.acknowledge)
 	if err != nil {
 		return err
+	}
+	return verb.Tell(cmd, answers, o.asJSON, nil)
+}
+
+// ask calls a verb of the one session that a text names, or the beginning of its name.
+func (o *options) ask(cmd *cobra.Command, dir, name, text string) ([]reach.Answer[verb.Reply], error) {
+	v := verb.Row(name)
+	c, err := verb.Open(cmd, o.reach, dir, v)
+	if err != nil {
+		return nil, err
 	}
 	all, err := sessions(cmd, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	id, err := find(all, o.acknowledge)
+	id, err := find(all, text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	order := nodeapi.Order{Arguments: map[string]string{"session": id}}
-	return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), o.asJSON, nil)
+	return verb.Ask(cmd, c, v, verb.Same(order), nil), nil
 }
