@@ -6,24 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"spore/storage/atomicfile"
+	"spore/agent/efivars"
 )
 
 // vendor is that of the boot manager's variables (UEFI 2.10, section 3.3).
 const vendor = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// attributes are those of boot variables: kept, and seen before and after the system starts.
-const attributes = 0x7
-
 // maxOrder bounds the boot order, in bytes.
 const maxOrder = 4096
 
-// Variables is the directory of efivarfs. The kernel protects no variable of the boot manager by the immutable flag:
-// they are written and removed as files are (Linux, Documentation/filesystems/efivarfs.rst).
+// Variables is the directory of efivarfs.
 type Variables string
 
 // Name is that of the variable of an option.
@@ -201,46 +195,13 @@ func (v Variables) Forget(o Option) error {
 
 // read reads a variable without its attributes.
 func (v Variables) read(name string) ([]byte, error) {
-	data, err := atomicfile.ReadLimited(v.file(name), maxOption+4)
-	if err != nil {
-		return nil, fmt.Errorf("EFI variable: %w", err)
-	}
-	// efivarfs keeps a file without content, until the machine starts anew, where the firmware refused to make the
-	// variable.
-	if len(data) == 0 {
-		return nil, fmt.Errorf("EFI variable %s: %w", name, fs.ErrNotExist)
-	}
-	if len(data) < 4 {
-		return nil, fmt.Errorf("EFI variable %s: %d bytes", name, len(data))
-	}
-	return data[4:], nil
+	return efivars.Read(string(v), name+"-"+vendor)
 }
 
-// write sets a variable, and reads it back: efivarfs wants all of it in one write, with the attributes in front.
 func (v Variables) write(name string, data []byte) error {
-	f, err := os.OpenFile(v.file(name), os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return fmt.Errorf("EFI variable: %w", err)
-	}
-	content := append(binary.LittleEndian.AppendUint32(nil, attributes), data...)
-	if _, err = f.Write(content); err == nil {
-		err = f.Truncate(int64(len(content))) // Of efivarfs the write has done it.
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("EFI variable %s: %w", name, err)
-	}
-	got, err := v.read(name)
-	if err == nil && !bytes.Equal(got, data) {
-		err = fmt.Errorf("EFI variable %s: the firmware does not keep what was written to it", name)
-	}
-	return err
+	return efivars.Write(string(v), name+"-"+vendor, data)
 }
 
 func (v Variables) remove(name string) error {
-	if err := os.Remove(v.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("EFI variable %s: %w", name, err)
-	}
-	return nil
+	return efivars.Remove(string(v), name+"-"+vendor)
 }
-
-func (v Variables) file(name string) string { return filepath.Join(string(v), name+"-"+vendor) }

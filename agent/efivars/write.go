@@ -15,8 +15,8 @@ import (
 // attributes are those of a variable that is kept, and seen before and after the system starts.
 const attributes = 0x7
 
-// MaxSize bounds a variable that is read or written, in bytes.
-const MaxSize = 4096
+// MaxSize bounds a variable that is read or written, in bytes; the longest are boot options.
+const MaxSize = 16 << 10
 
 // Read reads a variable without its attributes; name has its vendor, as efivarfs names files. The error of one that is
 // not there is fs.ErrNotExist.
