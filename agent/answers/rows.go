@@ -54,12 +54,14 @@ func statusRow(m *node.Machine) api.Row {
 	}}
 }
 
-// logsRow answers with the journal of a unit.
+// logsRow answers with the journal. Audit records have the arguments of programs: they are for who may act.
 func logsRow(m *node.Machine) api.Row {
 	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
 	return api.Row{
 		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Lookers(), AtOnce: maxFollowers, Traced: true,
-		Handle: api.Plain(reader),
+		Handle: func(w http.ResponseWriter, r *http.Request, c nodeapi.Caller) {
+			reader.Answer(w, r, c.Is(nodeapi.Hands()...))
+		},
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package journal answers GET /v1/logs of the node's API: the journal of a unit, one JSON object for each entry, as
+// Package journal answers GET /v1/logs of the node's API: the journal, one JSON object for each entry, as
 // journalctl(1) writes it. It runs journalctl, which reads with the rights of the group systemd-journal; reading the
 // files by ourselves would take cgo, or their format (systemd's JOURNAL_FILE_FORMAT) a second time.
 package journal
@@ -7,11 +7,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +31,9 @@ const (
 	patience = 30 * time.Second
 	// maxStderr is in bytes.
 	maxStderr = 1 << 10
+	// maxFound bounds what is kept of the entries that match an expression, in bytes: the newest come first, and are
+	// given on when all are there.
+	maxFound = 4 << 20
 )
 
 // tooLong stands for an entry that no reader would take.
@@ -41,31 +47,71 @@ type Reader struct {
 	Say func(string)
 }
 
-// arguments are those of journalctl. The name of the unit was checked: it holds no pattern.
-func arguments(q nodeapi.Logs) []string {
+// transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT).
+var transports = []string{"driver", "journal", "kernel", "stdout", "syslog"}
+
+// arguments are those of journalctl. The names of units were checked: they hold no pattern. Where an expression is looked
+// for, the newest entry comes first, and the reader ends journalctl when it has enough.
+func arguments(q nodeapi.Logs, audit bool) []string {
 	out := []string{
-		"--quiet", "--no-pager", "--all", "--output=json", "--output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT",
-		"--lines=" + strconv.Itoa(q.Lines),
+		"--quiet", "--no-pager", "--all", "--output=json",
+		"--output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT,_TRANSPORT",
+	}
+	if backwards(q) {
+		out = append(out, "--reverse")
+	} else {
+		out = append(out, "--lines="+strconv.Itoa(q.Lines))
 	}
 	for _, unit := range q.Units() {
-		out = append(out, "--unit="+unit)
+		out = append(out, "--unit="+strings.Replace(unit, "@.", "@*.", 1)) // A template stands for all its instances.
+	}
+	if !q.Since.IsZero() {
+		out = append(out, "--since="+at(q.Since))
+	}
+	if !q.Until.IsZero() {
+		out = append(out, "--until="+at(q.Until))
+	}
+	if q.Priority != "" {
+		out = append(out, "--priority="+q.Priority)
+	}
+	if q.Boot != "" {
+		out = append(out, "--boot="+q.Boot)
 	}
 	if q.Follow {
 		out = append(out, "--follow")
 	}
+	if !audit {
+		for _, t := range transports {
+			out = append(out, "_TRANSPORT="+t)
+		}
+	}
 	return out
 }
 
-// ServeHTTP answers. A reader who follows is answered until it goes away, or its certificate ends.
-func (j *Reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// backwards tells whether entries are read from the newest on.
+func backwards(q nodeapi.Logs) bool { return q.Grep != "" && !q.Follow }
+
+// at is a time as systemd reads it (systemd.time(7), seconds since 1970).
+func at(t time.Time) string { return fmt.Sprintf("@%d.%06d", t.Unix(), t.Nanosecond()/1000) }
+
+// Answer answers a question. A reader who follows is answered until it goes away, or its certificate ends. With audit,
+// the audit records of the kernel are among the entries.
+func (j *Reader) Answer(w http.ResponseWriter, r *http.Request, audit bool) {
 	q, err := nodeapi.ParseLogs(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	var match *regexp.Regexp
+	if q.Grep != "" {
+		if match, err = nodeapi.ParseGrep(q.Grep); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, j.Program, arguments(q)...)
+	cmd := exec.CommandContext(ctx, j.Program, arguments(q, audit)...)
 	cmd.WaitDelay = time.Second
 	var said bounded
 	cmd.Stderr = &said
@@ -82,28 +128,43 @@ func (j *Reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var beating sync.WaitGroup
 	beat, still := context.WithCancel(ctx)
 	defer still()
-	if q.Follow {
+	if q.Follow || backwards(q) { // Who looks for a rare word hears nothing for long.
 		// The server takes a deadline that passes for a reader that went away.
 		if err := to.control.SetReadDeadline(time.Time{}); err != nil {
 			j.Say("follow the journal: " + err.Error())
 		}
-		beating.Go(func() { to.beat(beat, cancel) })
+		beating.Go(func() { to.beat(beat, q.Follow, cancel) })
 	}
-	err = copyEntries(to, out)
-	cancelled := ctx.Err() != nil
+	enough := false
+	if backwards(q) {
+		enough, err = copyNewest(to, out, match, q.Lines)
+	} else {
+		err = copyEntries(to, out, match)
+	}
+	cancelled := ctx.Err() != nil || enough
 	still()
 	beating.Wait()
-	if err != nil {
+	if err != nil || enough {
 		cancel() // Nobody reads the rest. One whose all was read ends by itself, a moment after it has closed its output.
 	}
 	if failed := cmd.Wait(); failed != nil && err == nil && !cancelled {
 		text := strings.TrimSpace(said.String())
 		if to.wrote() {
 			j.Say(fmt.Sprintf("journalctl: %v: %s", failed, text))
+			_ = to.write(unread(failed, text), true)
 			return
 		}
 		j.fail(w, fmt.Sprintf("journalctl: %v: %s", failed, text))
 	}
+}
+
+// unread is an entry that says that there would be more.
+func unread(failed error, text string) []byte {
+	message, err := json.Marshal(fmt.Sprintf("(the journal was not read to its end: %v: %s)", failed, text))
+	if err != nil {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"__REALTIME_TIMESTAMP":"%d","PRIORITY":"3","MESSAGE":%s}`+"\n", time.Now().UnixMicro(), message)
 }
 
 func (j *Reader) fail(w http.ResponseWriter, text string) {
@@ -112,26 +173,96 @@ func (j *Reader) fail(w http.ResponseWriter, text string) {
 }
 
 // copyEntries writes line by line, so that nothing else comes between the parts of one, and leaves out what is too
-// long.
-func copyEntries(to *writer, from io.Reader) error {
-	in := bufio.NewReaderSize(from, nodeapi.MaxEntry)
-	skipping := false
+// long and what does not match; nil matches all.
+func copyEntries(to *writer, from io.Reader, match *regexp.Regexp) error {
+	in := lines{in: bufio.NewReaderSize(from, nodeapi.MaxEntry)}
 	for {
-		line, err := in.ReadSlice('\n')
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return to.flush()
+		}
+		if err != nil {
+			return err
+		}
+		if !matches(match, line) {
+			continue
+		}
+		if err := to.write(line, in.in.Buffered() == 0); err != nil {
+			return err
+		}
+	}
+}
+
+// copyNewest writes the last count entries that match, in the order of time, of a journal that comes from its end. enough
+// tells that the rest was not read.
+func copyNewest(to *writer, from io.Reader, match *regexp.Regexp, count int) (enough bool, err error) {
+	in := lines{in: bufio.NewReaderSize(from, nodeapi.MaxEntry)}
+	var found [][]byte
+	size := 0
+	for !enough {
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case len(found) == count:
+			enough = true
+		case !matches(match, line):
+		case size+len(line) > maxFound:
+			found, enough = append(found, leftOut(line)), true
+		default:
+			found, size = append(found, bytes.Clone(line)), size+len(line)
+		}
+	}
+	for i, line := range slices.Backward(found) {
+		if err := to.write(line, i == 0); err != nil {
+			return enough, err
+		}
+	}
+	return enough, to.flush()
+}
+
+// leftOut stands for the entries that had no room: the newest of them, and those before it.
+func leftOut(newest []byte) []byte {
+	e, err := nodeapi.ParseEntry(newest)
+	if err != nil || e.Time.IsZero() {
+		return fmt.Appendf(nil, `{"MESSAGE":"(older entries were left out: these have %d MiB)"}`+"\n", maxFound>>20)
+	}
+	return fmt.Appendf(nil, `{"__REALTIME_TIMESTAMP":"%d","MESSAGE":"(this entry and older ones were left out: the newer ones have %d MiB)"}`+"\n",
+		e.Time.UnixMicro(), maxFound>>20)
+}
+
+// matches tells whether the message of an entry matches; what is no entry does, so that somebody sees it.
+func matches(match *regexp.Regexp, line []byte) bool {
+	if match == nil || bytes.Equal(line, tooLong) {
+		return true
+	}
+	e, err := nodeapi.ParseEntry(line)
+	return err != nil || match.MatchString(e.Message)
+}
+
+// lines are those that journalctl prints.
+type lines struct{ in *bufio.Reader }
+
+// next is the next line with its newline, until the next call; what is longer than a reader takes is tooLong. What has no
+// newline was cut off.
+func (l lines) next() ([]byte, error) {
+	for skipping := false; ; {
+		line, err := l.in.ReadSlice('\n')
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			skipping = true
-			continue
-		case err != nil: // What has no newline was cut off.
-			if errors.Is(err, io.EOF) {
-				return to.flush()
-			}
-			return fmt.Errorf("read journalctl: %w", err)
+		case errors.Is(err, io.EOF):
+			return nil, io.EOF
+		case err != nil:
+			return nil, fmt.Errorf("read journalctl: %w", err)
 		case skipping:
-			skipping, line = false, tooLong
-		}
-		if err := to.write(line, in.Buffered() == 0); err != nil {
-			return err
+			return tooLong, nil
+		default:
+			return line, nil
 		}
 	}
 }
@@ -176,14 +307,17 @@ func (w *writer) wrote() bool {
 	return w.some
 }
 
-// beat writes an empty line now and then, and ends everything when nobody takes it.
-func (w *writer) beat(ctx context.Context, stop func()) {
+// beat writes an empty line now and then, the first one at once where now is true, and ends everything when nobody takes
+// it.
+func (w *writer) beat(ctx context.Context, now bool, stop func()) {
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
-	for {
-		if err := w.write([]byte("\n"), true); err != nil {
-			stop()
-			return
+	for ; ; now = true {
+		if now {
+			if err := w.write([]byte("\n"), true); err != nil {
+				stop()
+				return
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -25,9 +25,13 @@ func serve(t *testing.T, script string) *httptest.Server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journalctl")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755))
-	s := httptest.NewServer(&Reader{Program: path, Say: func(s string) { t.Log(s) }})
+	s := httptest.NewServer(answer(&Reader{Program: path, Say: func(s string) { t.Log(s) }}, false))
 	t.Cleanup(s.Close)
 	return s
+}
+
+func answer(j *Reader, audit bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { j.Answer(w, r, audit) })
 }
 
 func get(t *testing.T, s *httptest.Server, query string) (int, string) {
@@ -44,14 +48,68 @@ func TestJournalctlIsAskedForOneUnit(t *testing.T) {
 	s := serve(t, `printf '{"MESSAGE":"%s"}\n' "$*"`)
 	code, text := get(t, s, "unit=kafka&lines=7")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, `{"MESSAGE":"--quiet --no-pager --all --output=json --output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT --lines=7 --unit=kafka.service"}`+"\n", text)
+	require.Equal(t, `{"MESSAGE":"--quiet --no-pager --all --output=json --output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT,_TRANSPORT --lines=7 `+
+		`--unit=kafka.service _TRANSPORT=driver _TRANSPORT=journal _TRANSPORT=kernel _TRANSPORT=stdout _TRANSPORT=syslog"}`+"\n", text)
 	_, text = get(t, s, "unit=kafka&unit=a.timer&lines=7")
-	require.Contains(t, text, "--lines=7 --unit=kafka.service --unit=a.timer\"}")
-	for query, want := range map[string]string{"": "the unit is missing", "unit=*": "is not a name of a unit", "unit=kafka&output=export": "no parameter"} {
+	require.Contains(t, text, "--lines=7 --unit=kafka.service --unit=a.timer _TRANSPORT=")
+	for query, want := range map[string]string{"unit=*": "is not a name of a unit", "unit=kafka&output=export": "no parameter"} {
 		code, text := get(t, s, query)
 		require.Equal(t, http.StatusBadRequest, code)
 		require.Contains(t, text, want)
 	}
+}
+
+func TestAQuestionIsBoundedByJournalctl(t *testing.T) {
+	s := serve(t, `printf '{"MESSAGE":"%s"}\n' "$*"`)
+	_, text := get(t, s, "since=2026-11-26T09:00:00.5Z&until=2026-11-26T10:00:00Z&priority=err&boot=-1&lines=5")
+	require.Contains(t, text, "--lines=5 --since=@1795683600.500000 --until=@1795687200.000000 --priority=3 --boot=-1 _TRANSPORT=driver ")
+	_, text = get(t, s, "lines=5&grep=.")
+	require.Contains(t, text, "--reverse _TRANSPORT=driver ")
+	require.NotContains(t, text, "--lines")
+	_, text = get(t, s, "lines=5&grep=.&follow=true")
+	require.Contains(t, text, "--lines=5 --follow _TRANSPORT=driver ")
+
+	_, text = get(t, s, "unit=ceph-osd@.service&unit=a@b.service")
+	require.Contains(t, text, "--unit=ceph-osd@*.service --unit=a@b.service ")
+
+	audit := httptest.NewServer(answer(&Reader{Program: "/bin/echo", Say: func(string) {}}, true))
+	defer audit.Close()
+	_, text = get(t, audit, "")
+	require.NotContains(t, text, "_TRANSPORT=", "who may see audit records sees all")
+}
+
+func TestTheNewestThatMatchComeInTheOrderOfTime(t *testing.T) {
+	// Such as journalctl with --reverse, which would go on for ever.
+	s := serve(t, `i=1000; while [ $i -gt 0 ]; do printf '{"__REALTIME_TIMESTAMP":"%d","MESSAGE":"press %d"}\n' $i $i; i=$((i-1)); done
+[ "$DONE" ] || exec cat /dev/zero | tr '\0' '\n'`)
+	code, text := get(t, s, "lines=3&grep=press+%5Cd*7$")
+	require.Equal(t, http.StatusOK, code)
+	var got []string
+	for line := range strings.Lines(text) {
+		e, err := nodeapi.ParseEntry([]byte(line))
+		require.NoError(t, err)
+		got = append(got, e.Message)
+	}
+	require.Equal(t, []string{"press 977", "press 987", "press 997"}, got)
+}
+
+func TestWhatMatchesAndHasNoRoomIsSaid(t *testing.T) {
+	s := serve(t, fmt.Sprintf(`for i in 9 8 7 6 5 4 3 2 1; do printf '{"__REALTIME_TIMESTAMP":"%%d","MESSAGE":"x' $i; head -c %d /dev/zero | tr '\0' x; echo '"}'; done`, 900<<10))
+	_, text := get(t, s, "lines=100&grep=x")
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	require.Len(t, all, 5)
+	require.Equal(t, `{"__REALTIME_TIMESTAMP":"5","MESSAGE":"(this entry and older ones were left out: the newer ones have 4 MiB)"}`, all[0])
+	_, text = get(t, serve(t, fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; echo`, 2*nodeapi.MaxEntry)), "grep=never")
+	require.Contains(t, text, "was left out", "nobody knows whether it matches")
+}
+
+func TestAJournalThatEndsInTheMiddleSaysSo(t *testing.T) {
+	code, text := get(t, serve(t, `echo '{"MESSAGE":"a"}'; sleep 0.1; echo 'bad "page"' >&2; exit 1`), "")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, text, `"(the journal was not read to its end: exit status 1: bad \"page\")"`)
+	code, text = get(t, serve(t, "echo 'Data from the specified boot (-1) is not available' >&2; exit 1"), "boot=-1&grep=x")
+	require.Equal(t, http.StatusInternalServerError, code)
+	require.Contains(t, text, "specified boot (-1) is not available")
 }
 
 func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
@@ -68,7 +126,7 @@ func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "exit status 1: damaged")
 
-	s := httptest.NewServer(&Reader{Program: "/nonexistent/journalctl", Say: func(string) {}})
+	s := httptest.NewServer(answer(&Reader{Program: "/nonexistent/journalctl", Say: func(string) {}}, false))
 	defer s.Close()
 	code, text = get(t, s, "unit=kafka")
 	require.Equal(t, http.StatusInternalServerError, code)

@@ -9,17 +9,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -156,9 +159,9 @@ func (d *desk) serve(node string, line status.Line, input func(*health.Input)) (
 	journalctl := d.path("journalctl-" + node)
 	require.NoError(d.t, os.WriteFile(journalctl, []byte(`#!/bin/sh
 case "$*" in
-*--unit=mosquitto.service*) printf '{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"mosquitto","_PID":"7","MESSAGE":"\\u001b[31mhello"}\n';;
+*--unit=mosquitto.service*|*--priority=3*) printf '{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"mosquitto","_PID":"7","MESSAGE":"\\u001b[31mhello"}\n';;
 esac
-case "$*" in *--follow) exec sleep 600;; esac
+case "$*" in *--follow*) exec sleep 600;; esac
 `), 0o755))
 	say := func(s string) { d.t.Log(node + ": " + s) }
 	answer := func(w http.ResponseWriter, v any) {
@@ -176,7 +179,9 @@ case "$*" in *--follow) exec sleep 600;; esac
 		Node: node, Say: say, Now: time.Now, Identity: func() (protocol.Identity, error) { return id, nil },
 		Rows: []api.Row{
 			row(protocol.StatusPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, line) }),
-			row(protocol.LogsPath, (&journal.Reader{Program: journalctl, Say: say}).ServeHTTP),
+			row(protocol.LogsPath, func(w http.ResponseWriter, r *http.Request) {
+				(&journal.Reader{Program: journalctl, Say: say}).Answer(w, r, false)
+			}),
 			row(protocol.HealthPath, func(w http.ResponseWriter, _ *http.Request) {
 				in := health.Input{
 					Cluster: &d.cluster, Node: d.nodes[node], Now: time.Now(), Line: line, AgentRuns: true,
@@ -329,7 +334,7 @@ func TestLogsOfAUnit(t *testing.T) {
 	code, out, errs = logs(context.Background(), "edge-01", "mosqito")
 	require.Equal(t, exit.OK, code)
 	require.Empty(t, out)
-	require.Equal(t, "the journal of edge-01 has no entry of mosqito.service\n", errs)
+	require.Equal(t, "the journal of edge-01 has no such entry of mosqito.service\n", errs)
 
 	ctx, interrupt := context.WithTimeout(context.Background(), 3*time.Second)
 	defer interrupt()
@@ -346,7 +351,7 @@ func TestLogsOfAUnit(t *testing.T) {
 		"is not a name of a unit":            {"edge-01", "mos*"},
 		"10001 lines cannot":                 {"edge-01", "mosquitto", "--lines", "10001"},
 		`has no node "edge-02"`:              {"edge-02", "mosquitto"},
-		"accepts between 2 and 3 arg":        {},
+		"name a node and a unit":        {},
 		"connect: connection refused":        {"edge-01", "mosquitto"},
 		"the port of \"edge-01=h:0\" is":     {"edge-01", "mosquitto", "--address", "edge-01=h:0"},
 		`the address "edge-01" is not valid`: {"edge-01", "mosquitto", "--address", "edge-01"},
@@ -356,6 +361,92 @@ func TestLogsOfAUnit(t *testing.T) {
 		require.NotEqual(t, exit.OK, code, want)
 		require.Contains(t, errs, want)
 	}
+}
+
+// TestLogsOfManyNodesAreOneList: two nodes answer, the others are off.
+func TestLogsOfManyNodesAreOneList(t *testing.T) {
+	d := newDesk(t)
+	d.serve("edge-01", edge(), nil)
+	stop := d.serve("kafka-01", edge(), nil)
+	code, out, errs := d.ask("logs", "--node", "edge-01", "--node", "kafka-01", "--priority", "err", "--since", "30d")
+	require.Equal(t, exit.OK, code, errs)
+	require.Equal(t, "kafka-01  2026-11-22 01:52:25.678 mosquitto[7]: \\x1b[31mhello\nedge-01   2026-11-22 01:52:25.678 mosquitto[7]: \\x1b[31mhello\n", out)
+
+	code, out, errs = d.ask("logs", "--all", "--unit", "mosquitto", "--json")
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, errs, "storage-01: no answer: connect: connection refused\n")
+	require.Contains(t, errs, "spore logs: 4 of 6 nodes did not answer, or not to the end\n")
+	require.Contains(t, out, `"cluster":"plant","node":"kafka-01"}`)
+	require.Equal(t, 2, strings.Count(out, "\n"), out)
+
+	code, _, errs = d.ask("logs", "--role", "mqtt-broker", "--role", "press")
+	require.Equal(t, exit.Misuse, code)
+	require.Contains(t, errs, `no node has the role "press"`)
+
+	code, out, errs = d.ask("logs", "--role", "mqtt-broker", "--node", "edge-01")
+	require.Equal(t, exit.OK, code, errs)
+	require.Contains(t, out, "hello", "the unit of the role is asked for")
+
+	file := d.path("plant.log.zst")
+	code, out, errs = d.ask("logs", "--node", "edge-01", "--priority", "3", "--output", file)
+	require.Equal(t, exit.OK, code, errs)
+	require.Empty(t, out)
+	packed, err := os.Open(file)
+	require.NoError(t, err)
+	defer packed.Close()
+	r, err := zstd.NewReader(packed)
+	require.NoError(t, err)
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Contains(t, string(data), "hello")
+
+	// A node that goes is asked again, and the others go on.
+	ctx, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	args := []string{d.path("configs"), "--node", "edge-01", "--node", "kafka-01", "--priority", "3", "--follow", "--timeout", "5s"}
+	for name, at := range d.at {
+		args = append(args, "--address", name+"="+at)
+	}
+	var shown shared
+	cmd := logs.Command()
+	cmd.SetArgs(args)
+	cmd.SetOut(&shown)
+	cmd.SetErr(&shown)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	has := func(text string, times int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Count(shown.String(), text) == times }, 30*time.Second, 10*time.Millisecond, "%s", &shown)
+	}
+	has("edge-01   2026", 1)
+	has("kafka-01  2026", 1)
+	stop()
+	has("kafka-01: ", 1)
+	require.Contains(t, shown.String(), "it is asked again")
+	d.serve("kafka-01", edge(), nil)
+	has("kafka-01  2026", 2)
+	interrupt()
+	require.NoError(t, <-ended, "an interrupt is how it ends")
+	require.Equal(t, 1, strings.Count(shown.String(), "edge-01   2026"))
+}
+
+// shared is written by one goroutine and read by another.
+type shared struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 func TestAccessIsForARoleAndATime(t *testing.T) {

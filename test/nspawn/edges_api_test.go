@@ -74,6 +74,23 @@ func edgesAnswerTheOperator(t *testing.T, l *Lab) {
 	require.NoError(t, json.Unmarshal([]byte(lines[2]), &entry))
 	require.Equal(t, "spore-agent.service", entry["_SYSTEMD_UNIT"])
 
+	// Three journals in one list, by journalctl's own bounds and by an expression.
+	out, errs, ok = l.spore(ctx, "logs", "--role", "mqtt-broker", "--since", "1h", "--grep", `mosquitto version \d+`)
+	require.True(t, ok, errs)
+	for _, name := range []string{"edge-1", "edge-2", "edge-3"} {
+		require.Regexp(t, `(?m)^`+name+`  .* mosquitto\[\d+\]: .*mosquitto version \d`, out)
+	}
+	require.True(t, slices.IsSortedFunc(strings.Split(strings.TrimSpace(out), "\n"), func(a, b string) int {
+		return strings.Compare(a[len("edge-1  "):], b[len("edge-1  "):]) // a line begins with its time
+	}), out)
+	out, errs, ok = l.spore(ctx, "logs", "--node", "edge-1", "--unit", "mosquitto", "--until", "2d", "--priority", "debug")
+	require.True(t, ok, errs)
+	require.Empty(t, out, "nothing ran two days ago")
+	out, errs, ok = l.spore(ctx, "logs", "--node", "edge-2", "--boot", "0", "--lines", "1000", "--json")
+	require.True(t, ok, errs)
+	require.Contains(t, out, `"_SYSTEMD_UNIT":"init.scope"`, "the journal of all units")
+	require.NotContains(t, out, `"_TRANSPORT":"audit"`, "is without the kernel's audit records for a reader")
+
 	// Whoever follows sees what is written from then on, and leaves nothing behind.
 	following, stop := context.WithCancel(ctx)
 	defer stop()

@@ -39,6 +39,8 @@ type Request struct {
 	Body   io.Reader
 	// Header is added to what is sent.
 	Header http.Header
+	// Begun is told the header of the answer when that begins; it may be nil.
+	Begun func(http.Header)
 }
 
 // Refusal is the answer of a node that refuses.
@@ -118,6 +120,9 @@ func (v *Visit) Ask(ctx context.Context, q Request) (io.ReadCloser, error) {
 		defer res.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 		return nil, Refusal{res.StatusCode, strings.TrimSpace(string(text))}
+	}
+	if q.Begun != nil {
+		q.Begun(res.Header)
 	}
 	return res.Body, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,15 +24,63 @@ const (
 	MaxEntry     = 1 << 20
 )
 
-// Logs asks for the journal of a unit, or of several together: the last lines of it and, with Follow, what is written
-// from then on.
+// Logs asks for the journal: the last lines of it and, with Follow, what is written from then on.
 type Logs struct {
-	// Unit is the full name of a unit.
+	// Unit is the full name of a unit. Empty, it is the journal of all units and of the kernel.
 	Unit   string
 	Lines  int
 	Follow bool
 	// More are full names of further units.
 	More []string
+	// Since and Until bound when an entry was written, by the node's clock; the zero time is no bound.
+	Since, Until time.Time
+	// Priority leaves out what is less urgent, by the number of syslog(3) from 0 to 7; empty is all.
+	Priority string
+	// Grep is an expression of RE2 that the message has to match somewhere; empty is all. With Follow, Lines counts before it.
+	Grep string
+	// Boot is a start of the machine: 0 is the one that runs, -1 the one before; empty is all.
+	Boot string
+}
+
+// maxGrep is in bytes. RE2 bounds the time of a match, not the memory of what it compiles.
+const maxGrep = 256
+
+// maxBoot is how many starts back a question goes.
+const maxBoot = 1000
+
+// priorities are the names of syslog(3), by their numbers.
+var priorities = []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
+
+// ParsePriority reads a priority as a name or a number, and returns the number.
+func ParsePriority(text string) (string, error) {
+	if n := slices.Index(priorities, text); n >= 0 {
+		return strconv.Itoa(n), nil
+	}
+	if len(text) == 1 && text >= "0" && text <= "7" {
+		return text, nil
+	}
+	return "", fmt.Errorf("the priority is %.64q; give 0 to 7, or one of %s", text, strings.Join(priorities, ", "))
+}
+
+// ParseGrep compiles an expression that messages are searched by (RE2, package regexp/syntax).
+func ParseGrep(text string) (*regexp.Regexp, error) {
+	if len(text) > maxGrep {
+		return nil, fmt.Errorf("the expression has %d bytes; at most %d are possible", len(text), maxGrep)
+	}
+	e, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("the expression %.300q is not one of RE2: %w", text, err)
+	}
+	return e, nil
+}
+
+// ParseBoot reads which start of the machine is asked for.
+func ParseBoot(text string) (string, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n > 0 || n < -maxBoot {
+		return "", fmt.Errorf("the start is %.64q; give 0 for the one that runs, -1 for the one before, down to -%d", text, maxBoot)
+	}
+	return strconv.Itoa(n), nil
 }
 
 // maxUnits is how many units are asked for together.
@@ -54,14 +103,32 @@ func UnitName(name string) (string, error) {
 	return "", fmt.Errorf("%.64q is not a name of a unit; write it as kafka or kafka.service", name)
 }
 
-// Units are all that is asked for.
-func (l Logs) Units() []string { return append([]string{l.Unit}, l.More...) }
+// Units are all that are asked for; none are all of the node.
+func (l Logs) Units() []string {
+	if l.Unit == "" {
+		return nil
+	}
+	return append([]string{l.Unit}, l.More...)
+}
 
 // Values are the parameters of a question.
 func (l Logs) Values() url.Values {
-	v := url.Values{"unit": l.Units(), "lines": {strconv.Itoa(l.Lines)}}
+	v := url.Values{"lines": {strconv.Itoa(l.Lines)}}
+	if units := l.Units(); len(units) > 0 {
+		v["unit"] = units
+	}
 	if l.Follow {
 		v.Set("follow", "true")
+	}
+	for name, t := range map[string]time.Time{"since": l.Since, "until": l.Until} {
+		if !t.IsZero() {
+			v.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	for name, text := range map[string]string{"priority": l.Priority, "grep": l.Grep, "boot": l.Boot} {
+		if text != "" {
+			v.Set(name, text)
+		}
 	}
 	return v
 }
@@ -95,17 +162,37 @@ func ParseLogs(v url.Values) (Logs, error) {
 			if l.Follow, err = strconv.ParseBool(value); err != nil {
 				err = fmt.Errorf("follow is %.64q; give true or false", value)
 			}
+		case "since":
+			l.Since, err = parseMoment(name, value)
+		case "until":
+			l.Until, err = parseMoment(name, value)
+		case "priority":
+			l.Priority, err = ParsePriority(value)
+		case "grep":
+			l.Grep = value
+			_, err = ParseGrep(value)
+		case "boot":
+			l.Boot, err = ParseBoot(value)
 		default:
-			err = fmt.Errorf("there is no parameter %.64q; there are unit, lines and follow", name)
+			err = fmt.Errorf("there is no parameter %.64q; there are unit, lines, follow, since, until, priority, grep and boot", name)
 		}
 		if err != nil {
 			return l, err
 		}
 	}
-	if l.Unit == "" {
-		return l, errors.New("the unit is missing; give unit=NAME")
+	if l.Follow && !l.Until.IsZero() {
+		return l, errors.New("until bounds what was written, and follow waits for what will be; give one of them")
 	}
 	return l, nil
+}
+
+// parseMoment reads a time as journalctl can be given it: after the begin of 1970, and before the year 2200.
+func parseMoment(name, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.Unix() <= 0 || t.Year() >= 2200 {
+		return time.Time{}, fmt.Errorf("%s is %.64q; give a time such as 2026-11-24T12:00:00Z", name, text)
+	}
+	return t.UTC().Truncate(time.Microsecond), nil
 }
 
 // Entry is an entry of the journal.

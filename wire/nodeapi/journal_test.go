@@ -28,7 +28,11 @@ func TestTheNameOfAUnitIsNoPatternAndNoOption(t *testing.T) {
 
 func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
 	for _, q := range []Logs{
-		{"kafka.service", 100, false, nil}, {"kafka.service", 0, true, nil}, {"var.mount", MaxLines, true, []string{"a.service", "b.timer"}},
+		{Unit: "kafka.service", Lines: 100},
+		{Unit: "kafka.service", Follow: true},
+		{Unit: "var.mount", Lines: MaxLines, Follow: true, More: []string{"a.service", "b.timer"}},
+		{Lines: 7, Since: time.UnixMicro(1795312345678901).UTC(), Until: time.Unix(1795312346, 0).UTC()},
+		{Lines: 1, Priority: "3", Grep: `(?i)^a&b=\s`, Boot: "-1"},
 	} {
 		got, err := ParseLogs(q.Values())
 		require.NoError(t, err)
@@ -36,24 +40,38 @@ func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
 	}
 	got, err := ParseLogs(url.Values{"unit": {"kafka"}})
 	require.NoError(t, err)
-	require.Equal(t, Logs{"kafka.service", DefaultLines, false, nil}, got)
+	require.Equal(t, Logs{Unit: "kafka.service", Lines: DefaultLines}, got)
+	got, err = ParseLogs(url.Values{"priority": {"warning"}})
+	require.NoError(t, err)
+	require.Equal(t, Logs{Lines: DefaultLines, Priority: "4"}, got, "without a unit it is the journal of all")
+	require.Empty(t, got.Units())
 }
 
 func TestWhatIsNoQuestionForLogs(t *testing.T) {
 	for query, want := range map[string]string{
-		"":                       "the unit is missing",
 		"unit=":                  "is not a name of a unit",
 		"unit=k*":                "is not a name of a unit",
 		"unit=k&unit=*":          "is not a name of a unit",
 		"lines=1&lines=2&unit=k": "appears 2 times",
 		"unit=k" + strings.Repeat("&unit=k", maxUnits): "appears 101 times",
-		"unit=k&lines=-1":             "give 0 to 10000",
-		"unit=k&lines=10001":          "give 0 to 10000",
-		"unit=k&lines=x":              "give 0 to 10000",
-		"unit=k&follow=perhaps":       "give true or false",
-		"unit=k&since=yesterday":      `there is no parameter "since"`,
-		"unit=k&directory=/etc":       `there is no parameter "directory"`,
-		"unit=k&lines=99999999999999": "give 0 to 10000",
+		"unit=k&lines=-1":                        "give 0 to 10000",
+		"unit=k&lines=10001":                     "give 0 to 10000",
+		"unit=k&lines=x":                         "give 0 to 10000",
+		"unit=k&follow=perhaps":                  "give true or false",
+		"since=yesterday":                        `since is "yesterday"`,
+		"until=1960-01-01T00:00:00Z":             "until is",
+		"since=2200-01-01T00:00:00Z":             "since is",
+		"priority=8":                             "the priority is",
+		"priority=urgent":                        "one of emerg, alert",
+		"grep=(":                                 "is not one of RE2",
+		"grep=(a%2B)\\1":                         "is not one of RE2",
+		"grep=" + strings.Repeat("a", maxGrep+1): "at most 256",
+		"boot=1":                                 "give 0 for the one that runs",
+		"boot=-1001":                             "down to -1000",
+		"boot=all":                               "the start is",
+		"follow=true&until=2026-11-24T12:00:00Z": "give one of them",
+		"unit=k&directory=/etc":                  `there is no parameter "directory"`,
+		"unit=k&lines=99999999999999":            "give 0 to 10000",
 	} {
 		v, err := url.ParseQuery(query)
 		require.NoError(t, err)
@@ -122,6 +140,7 @@ func TestEntriesAreReadUntilTheAnswerEnds(t *testing.T) {
 func FuzzParseLogs(f *testing.F) {
 	f.Add("unit=kafka&lines=10&follow=true")
 	f.Add("unit=*")
+	f.Add("since=2026-11-24T12:00:00.5%2B01:00&until=2026-11-24T12:00:00Z&priority=err&grep=a.*b&boot=-1")
 	f.Fuzz(func(t *testing.T, query string) {
 		v, err := url.ParseQuery(query)
 		if err != nil {

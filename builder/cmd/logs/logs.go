@@ -1,15 +1,17 @@
-// Package logs is the command `spore logs`: the journal of a unit on a node of a running cluster.
+// Package logs is the command `spore logs`: the journals of the nodes of a running cluster.
 package logs
 
 import (
+	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/moment"
 	"spore/builder/cmd/reach"
 	"spore/cluster/role"
 	"spore/services"
@@ -19,50 +21,213 @@ import (
 // silence is after how long without a sign of the node a follower gives up. The node gives one every 15 seconds.
 const silence = time.Minute
 
+// options are what the command is called with.
+type options struct {
+	reach.Flags
+	all, follow, asJSON      bool
+	roles, units             []string
+	since, until             string
+	priority, grep, boot     string
+	lines                    int
+	output                   string
+	linesGiven, severalNodes bool
+}
+
 // Command returns the command.
 func Command() *cobra.Command {
-	var f reach.Flags
-	q := nodeapi.Logs{}
-	var asJSON bool
+	var o options
 	cmd := &cobra.Command{
-		Use:   "logs [DIR] NODE UNIT",
-		Short: "Show or follow the logs (journal) of a unit on a node",
-		Long: `Logs shows the last lines that a unit has written on a node of the cluster in DIR (configs when left out) and, with
---follow, what it writes from then on. In the place of a unit, the name of a role of roles/ means the units of its logs.
-Times are UTC. Bytes that are not text, and control sequences of terminals, are shown as \xHH.
+		Use:   "logs [DIR] NODE UNIT | logs [DIR] --all | --node NODE | --role ROLE",
+		Short: "Show or follow the logs (journals) of one node or of many",
+		Long: `Logs shows the last lines of journals of the cluster in DIR (configs when left out) and, with --follow, what is written
+from then on. With NODE and UNIT it is what a unit of one node has written. With --all, --node and --role it is what
+several nodes have, in the order of time, each line with the name of its node; --unit chooses units, and without it the
+journal of all units and of the kernel is meant. With --role it is the units of that role, unless --unit names others.
+In the place of a unit, the name of a role of roles/ means the units of its logs.
 
-With --json each line is an object as journalctl -o json prints it on the node.`,
-		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n  spore logs configs edge-01 spore-agent --lines 1000 --json",
-		Args:    exit.Args(cobra.RangeArgs(2, 3)),
+Without --since the last lines of each node are shown. With it, up to 10,000 of each node are; where a node has more, a
+message says so. Nodes whose clock is more than two seconds off are named: their lines are in the order of their clock.
+A node that does not answer is named, and the exit status is 1; the others are shown. With --follow, a node that goes is
+asked again until it is back, and continues where it was.
+
+Times are UTC. Bytes that are not text, and control sequences of terminals, are shown as \xHH. With --json each line is
+an object as journalctl -o json prints it on the node; of several nodes, with the fields cluster and node. Audit
+records of the kernel are for operators and admins.`,
+		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n" +
+			"  spore logs configs --all --since 1h --priority warning\n" +
+			"  spore logs configs --role kafka-broker --since 2026-11-24T12:00:00Z --grep 'ISR|fenced' --json\n" +
+			"  spore logs configs --all --since 2d --output plant.log.zst",
+		Args: exit.Args(cobra.MaximumNArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "configs"
-			if len(args) == 3 {
-				dir, args = args[0], args[1:]
-			}
-			f.Nodes = args[:1]
-			var err error
-			name := args[1]
-			if q.Unit, err = nodeapi.UnitName(name); err != nil {
-				return exit.Usage(err)
-			}
-			if q.Lines < 0 || q.Lines > nodeapi.MaxLines {
-				return exit.Usage(fmt.Errorf("%d lines cannot be asked for; choose 0 to %d", q.Lines, nodeapi.MaxLines))
-			}
-			c, err := f.Open(cmd, dir, nodeapi.Reader)
-			if err != nil {
-				return err
-			}
-			if units := roleUnits(c, name); len(units) > 0 {
-				q.Unit, q.More = units[0], units[1:]
-			}
-			return run(cmd, c, q, asJSON)
+			o.linesGiven = cmd.Flags().Changed("lines")
+			return o.run(cmd, args, time.Now())
 		},
 	}
-	f.Register(cmd, false)
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "print new lines until you interrupt it")
-	cmd.Flags().IntVarP(&q.Lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines to show")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object a line")
+	o.Register(cmd, true)
+	flags := cmd.Flags()
+	flags.BoolVar(&o.all, "all", false, "show the journals of all nodes")
+	flags.StringArrayVar(&o.roles, "role", nil, "show the nodes with this role, and of them its units (may be given again)")
+	flags.StringArrayVar(&o.units, "unit", nil, "show this unit alone (may be given again)")
+	flags.StringVar(&o.since, "since", "", "the begin: a time such as 2026-11-24T12:00:00Z, or how long ago, such as 90m or 3d")
+	flags.StringVar(&o.until, "until", "", "the end, in the same way")
+	flags.StringVar(&o.priority, "priority", "", "leave out what is less urgent: 0 to 7, or emerg, alert, crit, err, warning, notice, info, debug")
+	flags.StringVar(&o.grep, "grep", "", "show the lines whose message matches this expression (RE2)")
+	flags.StringVar(&o.boot, "boot", "", "a start of the machine: 0 for the one that runs, -1 for the one before")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "print new lines until you interrupt it")
+	flags.IntVarP(&o.lines, "lines", "n", nodeapi.DefaultLines, "how many of the last lines of each node to show")
+	flags.BoolVar(&o.asJSON, "json", false, "print an object a line")
+	flags.StringVarP(&o.output, "output", "o", "", "write to this file instead; compressed when its name ends with .zst")
 	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, args []string, now time.Time) error {
+	dir, args, err := o.arguments(args)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	q, err := o.question(now)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	c, err := o.Open(cmd, dir, nodeapi.Reader)
+	if err != nil {
+		return err
+	}
+	asks, err := o.asks(c, q, args)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	return show(cmd, c, asks, o)
+}
+
+// arguments are the folder, and the node and the unit where they are not given by flags.
+func (o *options) arguments(args []string) (dir string, rest []string, err error) {
+	dir = "configs"
+	if o.all || len(o.Nodes) > 0 || len(o.roles) > 0 {
+		o.severalNodes = true
+		switch {
+		case o.all && len(o.Nodes)+len(o.roles) > 0:
+			return "", nil, errors.New("--all is every node; give it without --node and --role")
+		case len(args) > 1:
+			return "", nil, fmt.Errorf("with --all, --node or --role, %q is too much; name units with --unit", args[len(args)-1])
+		case len(args) == 1:
+			dir = args[0]
+		}
+		return dir, nil, nil
+	}
+	switch {
+	case len(args) < 2:
+		return "", nil, errors.New("name a node and a unit, or choose nodes with --all, --node or --role")
+	case len(o.units) > 0:
+		return "", nil, errors.New("name the unit behind the node, or both with --node and --unit")
+	case len(args) == 3:
+		dir, args = args[0], args[1:]
+	}
+	o.Nodes = args[:1]
+	return dir, args, nil
+}
+
+// question is what each node is asked, without units.
+func (o *options) question(now time.Time) (q nodeapi.Logs, err error) {
+	q = nodeapi.Logs{Lines: o.lines, Follow: o.follow, Grep: o.grep}
+	if q.Lines < 0 || q.Lines > nodeapi.MaxLines {
+		return q, fmt.Errorf("%d lines cannot be asked for; choose 0 to %d", q.Lines, nodeapi.MaxLines)
+	}
+	if o.since != "" {
+		if q.Since, err = moment.Parse(o.since, now); err != nil {
+			return q, fmt.Errorf("--since: %w", err)
+		}
+	}
+	if o.since != "" && !o.linesGiven {
+		q.Lines = nodeapi.MaxLines
+	}
+	if o.until != "" {
+		if q.Until, err = moment.Parse(o.until, now); err != nil {
+			return q, fmt.Errorf("--until: %w", err)
+		}
+	}
+	if o.priority != "" {
+		if q.Priority, err = nodeapi.ParsePriority(o.priority); err != nil {
+			return q, err
+		}
+	}
+	if _, err = nodeapi.ParseGrep(o.grep); err != nil {
+		return q, err
+	}
+	if o.boot != "" {
+		if q.Boot, err = nodeapi.ParseBoot(o.boot); err != nil {
+			return q, err
+		}
+	}
+	_, err = nodeapi.ParseLogs(q.Values()) // Such as --follow with --until.
+	return q, err
+}
+
+// ask is what one node is asked.
+type ask struct {
+	node string
+	nodeapi.Logs
+}
+
+// asks are the nodes that were chosen, each with its units.
+func (o *options) asks(c *reach.Cluster, q nodeapi.Logs, args []string) ([]ask, error) {
+	names := o.units
+	if !o.severalNodes {
+		names = args[1:]
+	}
+	units, err := unitsOf(c, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range o.roles {
+		if len(c.Facts.Members[r]) == 0 {
+			return nil, fmt.Errorf("no node has the role %.64q; see the roles with `spore status`", r)
+		}
+	}
+	var out []ask
+	for _, n := range c.Nodes {
+		a := ask{node: n.Name, Logs: q}
+		own := units
+		if len(o.roles) > 0 {
+			var has []string
+			for _, r := range o.roles {
+				if slices.Contains(c.Facts.Members[r], n.Name) {
+					has = append(has, r)
+				}
+			}
+			if len(has) == 0 {
+				continue
+			}
+			if len(names) == 0 {
+				own = unitsOfRoles(c, has)
+			}
+		}
+		if len(own) > 0 {
+			a.Unit, a.More = own[0], own[1:]
+		}
+		out = append(out, a)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("none of %s has the role %s", strings.Join(o.Nodes, ", "), strings.Join(o.roles, ", "))
+	}
+	return out, nil
+}
+
+// unitsOf are the full names of units; the name of a role of roles/ stands for those of its logs.
+func unitsOf(c *reach.Cluster, names []string) ([]string, error) {
+	var out []string
+	for _, name := range names {
+		full, err := nodeapi.UnitName(name)
+		if err != nil {
+			return nil, err
+		}
+		if units := roleUnits(c, name); len(units) > 0 {
+			out = append(out, units...)
+			continue
+		}
+		out = append(out, full)
+	}
+	return out, nil
 }
 
 // roleUnits are the units whose journal belongs to a role that the configuration has of its own.
@@ -75,34 +240,21 @@ func roleUnits(c *reach.Cluster, name string) []string {
 	return d.LogUnits()
 }
 
-func run(cmd *cobra.Command, c *reach.Cluster, q nodeapi.Logs, asJSON bool) error {
-	node := c.Nodes[0].Name
-	err := c.Stream(cmd.Context(), node, nodeapi.Request{Path: nodeapi.LogsPath, Query: q.Values()}, max(c.Timeout, silence),
-		func(r io.Reader) error { return print(cmd, r, node, q, asJSON) })
-	switch {
-	case cmd.Context().Err() != nil && q.Follow:
-		return nil // That is how it ends.
-	case err != nil:
-		return fmt.Errorf("%s: %w", node, err)
-	case q.Follow:
-		return fmt.Errorf("%s has ended the answer; is it stopping, or has the certificate ended?", node)
-	}
-	return nil
-}
-
-func print(cmd *cobra.Command, r io.Reader, node string, q nodeapi.Logs, asJSON bool) error {
-	shown := 0
-	err := nodeapi.ReadEntries(r, func(line []byte, e nodeapi.Entry) error {
-		shown++
-		text := e.String()
-		if asJSON {
-			text = string(line)
+// unitsOfRoles are the units of roles; a template stands for all its instances.
+func unitsOfRoles(c *reach.Cluster, roles []string) []string {
+	list := services.Of(&c.Facts)
+	var out []string
+	for _, r := range roles {
+		if units := roleUnits(c, r); len(units) > 0 {
+			out = append(out, units...)
+			continue
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
-		return err
-	})
-	if err == nil && shown == 0 && q.Lines > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "the journal of %s has no entry of %s\n", node, strings.Join(q.Units(), ", "))
+		if row, ok := list.Lookup(r); ok {
+			for _, p := range services.RolePrograms(&c.Facts, row) {
+				out = append(out, p.Unit)
+			}
+		}
 	}
-	return err
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -1,0 +1,268 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/reach"
+	"spore/wire/nodeapi"
+)
+
+const (
+	// atOnce is how many nodes are asked at a time for what they have; all are followed at the same time.
+	atOnce = 16
+	// settle is how long a followed line waits for an earlier one of another node.
+	settle = time.Second
+	// apart is how far two clocks may be from each other.
+	apart = 2 * time.Second
+	// again is how long a follower waits before it asks a node again that has gone.
+	again = 5 * time.Second
+)
+
+// line is an entry of the journal of a node.
+type line struct {
+	node  string
+	entry nodeapi.Entry
+	// raw is the entry as the node sent it.
+	raw []byte
+}
+
+// show asks the nodes and prints what they answer.
+func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, o *options) (err error) {
+	out, done, err := o.writer(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = done(err) }()
+	p := &printer{out: out, said: cmd.ErrOrStderr(), cluster: c.Facts.Name, asJSON: o.asJSON}
+	if o.severalNodes {
+		for _, a := range asks {
+			p.width = max(p.width, len(a.node))
+		}
+	}
+	s := session{Cluster: c, printer: p, asks: asks}
+	if o.follow {
+		return s.follow(cmd.Context())
+	}
+	return s.all(cmd.Context())
+}
+
+// session is one call of the command.
+type session struct {
+	*reach.Cluster
+	*printer
+	asks []ask
+}
+
+// stream reads the journal of one node as it comes.
+func (s *session) stream(ctx context.Context, a ask, each func(line) error) error {
+	r := nodeapi.Request{Path: nodeapi.LogsPath, Query: a.Values(), Begun: func(h http.Header) { s.compareClocks(a.node, h, time.Now()) }}
+	return s.Stream(ctx, a.node, r, max(s.Timeout, silence), func(r io.Reader) error {
+		return nodeapi.ReadEntries(r, func(raw []byte, e nodeapi.Entry) error { return each(line{a.node, e, raw}) })
+	})
+}
+
+// all prints what the nodes have, in the order of time, and says which did not answer.
+func (s *session) all(ctx context.Context) error {
+	kept, err := newSpool(s.asks)
+	if err != nil {
+		return err
+	}
+	defer kept.close()
+	failed := make([]error, len(s.asks))
+	room := make(chan struct{}, atOnce)
+	var readers sync.WaitGroup
+	for i, a := range s.asks {
+		readers.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			failed[i] = s.stream(ctx, a, kept.files[i].add)
+		})
+	}
+	readers.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := kept.merge(s.print); err != nil {
+		return err
+	}
+	silent := 0
+	for i, a := range s.asks {
+		switch n := kept.files[i].lines; {
+		case failed[i] != nil:
+			silent++
+			if len(s.asks) > 1 {
+				s.say("%s: %v", a.node, failed[i])
+			}
+		case n == 0 && a.Lines > 0 && len(s.asks) == 1:
+			s.say("the journal of %s has no %s", a.node, what(a.Units()))
+		case n >= nodeapi.MaxLines:
+			s.say("%s: these are its last %d lines; choose a later --since or an earlier --until to see others", a.node, n)
+		}
+	}
+	switch {
+	case silent == 0:
+		return nil
+	case len(s.asks) == 1:
+		return fmt.Errorf("%s: %w", s.asks[0].node, failed[0])
+	}
+	return fmt.Errorf("%d of %d nodes did not answer, or not to the end", silent, len(s.asks))
+}
+
+func what(units []string) string {
+	if len(units) == 0 {
+		return "such entry"
+	}
+	return "such entry of " + strings.Join(units, ", ")
+}
+
+// follow prints what the nodes write, in the order of time as far as they say it within a second, until it is
+// interrupted. One node alone that ends its answer ends the command; of several, each is asked again.
+func (s *session) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := make(chan line, 1024)
+	ended := make(chan error, len(s.asks))
+	var readers sync.WaitGroup
+	for _, a := range s.asks {
+		readers.Go(func() { ended <- s.pursue(ctx, a, lines) })
+	}
+	defer readers.Wait()
+	defer cancel()
+	order := sorter{settle: settle}
+	if len(s.asks) == 1 {
+		order.settle = 0
+	}
+	tick := time.NewTicker(settle / 10)
+	defer tick.Stop()
+	left := len(s.asks)
+	for {
+		select {
+		case l := <-lines:
+			order.add(l, time.Now())
+			continue
+		case err := <-ended:
+			if left--; left == 0 {
+				for len(lines) > 0 {
+					order.add(<-lines, time.Now())
+				}
+				return errors.Join(s.flush(order.rest()), err)
+			}
+		case <-tick.C:
+			if err := s.flush(order.due(time.Now())); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *session) flush(lines []line) error {
+	for _, l := range lines {
+		if err := s.print(l); err != nil {
+			return err
+		}
+	}
+	return s.out.Flush()
+}
+
+// pursue follows one node, and asks it again when it goes: from behind the last line that it has sent.
+func (s *session) pursue(ctx context.Context, a ask, to chan<- line) error {
+	for {
+		err := s.stream(ctx, a, func(l line) error {
+			l.raw = append([]byte(nil), l.raw...)
+			if !l.entry.Time.IsZero() {
+				a.Since, a.Lines = l.entry.Time.Add(time.Microsecond), nodeapi.MaxLines
+			}
+			select {
+			case to <- l:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if ctx.Err() != nil {
+			return nil // That is how it ends.
+		}
+		if err == nil {
+			err = errors.New("it has ended the answer; is it stopping, or has the certificate ended?")
+		}
+		if len(s.asks) == 1 {
+			return fmt.Errorf("%s: %w", a.node, err)
+		}
+		s.say("%s: %v; it is asked again", a.node, err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(again):
+		}
+	}
+}
+
+// compareClocks says when the clock of a node is not that of this machine, by the time in the header of its answer
+// (RFC 9110, section 6.6.1), which has whole seconds.
+func (s *session) compareClocks(node string, h http.Header, now time.Time) {
+	at, err := http.ParseTime(h.Get("Date"))
+	if err != nil || len(s.asks) == 1 {
+		return
+	}
+	switch ahead := at.Sub(now).Round(time.Second); {
+	case ahead > apart:
+		s.say("%s: its clock is %s ahead of this machine's", node, ahead)
+	case ahead < -apart:
+		s.say("%s: its clock is %s behind this machine's", node, -ahead)
+	}
+}
+
+// printer writes lines.
+type printer struct {
+	out     *bufio.Writer
+	cluster string
+	asJSON  bool
+	// width is that of the column of nodes; 0 is none.
+	width int
+
+	mu   sync.Mutex
+	said io.Writer
+}
+
+// say tells the person something that is no line of a journal.
+func (p *printer) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintln(p.said, nodeapi.Harmless(fmt.Sprintf(format, args...)))
+}
+
+func (p *printer) print(l line) error {
+	var err error
+	switch {
+	case p.asJSON && p.width > 0:
+		err = p.object(l)
+	case p.asJSON:
+		_, err = fmt.Fprintf(p.out, "%s\n", l.raw)
+	case p.width > 0:
+		_, err = fmt.Fprintf(p.out, "%-*s  %s\n", p.width, l.node, l.entry)
+	default:
+		_, err = fmt.Fprintln(p.out, l.entry)
+	}
+	return err
+}
+
+// object is an entry with where it comes from in front. A node that says itself that it is another one is not believed:
+// of two fields of a name, readers of JSON take the last, so that its own is left out.
+func (p *printer) object(l line) error {
+	data, err := labelled(l.raw, p.cluster, l.node)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.out, "%s\n", data)
+	return err
+}

@@ -1,0 +1,167 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"container/heap"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"spore/wire/nodeapi"
+)
+
+// spool keeps what nodes answer in files, until all have answered: many nodes have more lines than a computer's memory.
+type spool struct {
+	dir   string
+	files []*spoolFile
+}
+
+// spoolFile is what one node has answered: its lines, as they came.
+type spoolFile struct {
+	node  string
+	f     *os.File
+	w     *bufio.Writer
+	lines int
+}
+
+func newSpool(asks []ask) (*spool, error) {
+	dir, err := os.MkdirTemp("", "spore-logs-*") // Its mode is 0700.
+	if err != nil {
+		return nil, fmt.Errorf("keep the nodes' answers: %w", err)
+	}
+	s := &spool{dir: dir}
+	for i, a := range asks {
+		f, err := os.Create(filepath.Join(dir, strconv.Itoa(i)))
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("keep the nodes' answers: %w", err)
+		}
+		s.files = append(s.files, &spoolFile{node: a.node, f: f, w: bufio.NewWriter(f)})
+	}
+	return s, nil
+}
+
+func (s *spool) close() {
+	for _, f := range s.files {
+		f.f.Close()
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+func (f *spoolFile) add(l line) error {
+	f.lines++
+	if _, err := f.w.Write(append(bytes.Clone(l.raw), '\n')); err != nil {
+		return fmt.Errorf("keep its answer: %w", err)
+	}
+	return nil
+}
+
+// merge calls each for all lines in the order of time. The lines of one node stay in its order, whatever times they
+// have: its clock may have been set in between.
+func (s *spool) merge(each func(line) error) error {
+	var heads heads
+	for i, f := range s.files {
+		if err := f.w.Flush(); err != nil {
+			return fmt.Errorf("keep the answer of %s: %w", f.node, err)
+		}
+		if _, err := f.f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		h := &head{rank: i, node: f.node, in: bufio.NewReaderSize(f.f, 64<<10)}
+		more, err := h.next()
+		if err != nil {
+			return err
+		}
+		if more {
+			heads = append(heads, h)
+		}
+	}
+	heap.Init(&heads)
+	for len(heads) > 0 {
+		h := heads[0]
+		if err := each(h.line); err != nil {
+			return err
+		}
+		more, err := h.next()
+		if err != nil {
+			return err
+		}
+		if more {
+			heap.Fix(&heads, 0)
+		} else {
+			heap.Pop(&heads)
+		}
+	}
+	return nil
+}
+
+// head is the next line of one node.
+type head struct {
+	rank int
+	node string
+	in   *bufio.Reader
+	line line
+	// at is its time, or that of the line before where it is earlier or has none.
+	at time.Time
+}
+
+func (h *head) next() (bool, error) {
+	raw, err := h.in.ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	raw = bytes.TrimSuffix(raw, []byte("\n"))
+	e, err := nodeapi.ParseEntry(raw)
+	if err != nil {
+		return false, err
+	}
+	h.line = line{h.node, e, raw}
+	if e.Time.After(h.at) {
+		h.at = e.Time
+	}
+	return true, nil
+}
+
+// heads is a heap (container/heap), the earliest on top.
+type heads []*head
+
+func (h heads) Len() int { return len(h) }
+func (h heads) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].rank < h[j].rank
+}
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)   { *h = append(*h, x.(*head)) }
+func (h *heads) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// labelled is an entry with the fields cluster and node in front, in the place of those that it may have itself.
+func labelled(raw []byte, cluster, node string) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("an entry of %s is malformed: %w", node, err)
+	}
+	for name, value := range map[string]string{"cluster": cluster, "node": node} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = text
+	}
+	return json.Marshal(fields)
+}
