@@ -88,6 +88,13 @@ func arguments(q nodeapi.Logs, audit bool) []string {
 	return out
 }
 
+// noInstance is how journalctl ends what it says when no unit of a pattern has an entry (ENODATA).
+const noInstance = "No data available"
+
+func hasTemplate(q nodeapi.Logs) bool {
+	return slices.ContainsFunc(q.Units(), func(unit string) bool { return strings.Contains(unit, "@.") })
+}
+
 // backwards tells whether entries are read from the newest on.
 func backwards(q nodeapi.Logs) bool { return q.Grep != "" && !q.Follow }
 
@@ -149,6 +156,9 @@ func (j *Reader) Answer(w http.ResponseWriter, r *http.Request, audit bool) {
 	}
 	if failed := cmd.Wait(); failed != nil && err == nil && !cancelled {
 		text := strings.TrimSpace(said.String())
+		if !to.wrote() && hasTemplate(q) && strings.HasSuffix(text, noInstance) {
+			return
+		}
 		if to.wrote() {
 			j.Say(fmt.Sprintf("journalctl: %v: %s", failed, text))
 			_ = to.write(unread(failed, text), true)

@@ -116,6 +116,12 @@ func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
 	code, text := get(t, serve(t, "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1"), "unit=kafka")
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "this node cannot read its journal: journalctl: exit status 1: No journal files were opened due to insufficient permissions.")
+	none := "echo 'Failed to add filter for units: No data available' >&2; exit 1"
+	code, text = get(t, serve(t, none), "unit=ceph-osd@.service")
+	require.Equal(t, http.StatusOK, code, "no instance of a template has written anything")
+	require.Empty(t, text)
+	code, _ = get(t, serve(t, none), "unit=ceph-osd@0.service")
+	require.Equal(t, http.StatusInternalServerError, code)
 	code, text = get(t, serve(t, "exit 0"), "unit=kafka")
 	require.Equal(t, http.StatusOK, code, "a unit that has written nothing")
 	require.Empty(t, text)
