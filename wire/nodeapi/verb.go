@@ -51,7 +51,8 @@ type Verb struct {
 	Arguments []Argument
 	// Destroys is true where what is lost does not come back; the order then repeats what it is about (Order.Confirm).
 	Destroys bool
-	// Quorum is true where the order may have a value of Force: the name of a quorum that it takes below its majority.
+	// Quorum is true where the order may have a value of Force: the name of a quorum that it takes below its majority, or
+	// ForceWatchdog.
 	Quorum bool
 	// Bound is how long it may take; 0 is a minute.
 	Bound time.Duration
@@ -78,7 +79,7 @@ type Order struct {
 	// Confirm repeats what the order destroys: the name of the node, or the serial number of a disk.
 	Confirm string `json:"confirm,omitempty"`
 	// Force is the name of a quorum that may be taken below its majority, or several with commas between them; ceph-osd
-	// stands for OSDs that Ceph needs.
+	// stands for OSDs that Ceph needs. ForceWatchdog has the alert silenced that says that alerts arrive.
 	Force string `json:"force,omitempty"`
 }
 

@@ -150,6 +150,16 @@ func TestArgumentsOfVerbsAreHeldToTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		verb, name, good, bad, want string
 	}{
+		{"alerts-silence", "name", "NodeSilent", " ", "a label's value is text of 1 to 512 bytes"},
+		{"alerts-silence", "name", "Presse hält", strings.Repeat("a", 513), "a label's value is text of 1 to 512 bytes"},
+		{"alerts-silence", "node", "edge-01", "edge 01", "is not a name"},
+		{"alerts-silence", "labels", `{"job":"press"}`, `{"job":""}`, "job: a label's value is text of 1 to 512 bytes"},
+		{"alerts-silence", "labels", `{"_a1":"x, y=\"z\""}`, `{"1a":"x"}`, `"1a" is not the name of a label`},
+		{"alerts-silence", "for", "5m", "4m59s", "is not a time from 5m0s to 720h0m0s"},
+		{"alerts-silence", "for", "720h", "720h1s", "is not a time from 5m0s to 720h0m0s"},
+		{"alerts-silence", "comment", "new power supply", strings.Repeat("a", 1001), "a comment is text of 1 to 1000 bytes"},
+		{"alerts-unsilence", "id", "3d1219c7-c4c5-404a-aa1f-6d2a48adfda4", "3d1219c7-c4c5-404a-aa1f-6d2a48adfd/4", "is not the ID of a silence"},
+		{"alerts-unsilence", "id", "00000000-0000-0000-0000-000000000000", "3D1219C7-c4c5-404a-aa1f-6d2a48adfda4", "is not the ID of a silence"},
 		{"capture", "filter", "tcp port 443 and host 10.0.0.1", "port http", "is not a port number"},
 		{"capture", "interface", "vlan.12@eth0", "eth0/../x", "is not the name of an interface"},
 		{"capture", "interface", "any", "sixteencharacter", "is not the name of an interface"},
@@ -172,7 +182,7 @@ func TestArgumentsOfVerbsAreHeldToTheirForm(t *testing.T) {
 			o := Order{Arguments: map[string]string{tc.name: value}}
 			for _, a := range v.Arguments {
 				if a.Needed && a.Name != tc.name {
-					o.Arguments[a.Name] = map[string]string{"kind": "ping", "target": "a"}[a.Name]
+					o.Arguments[a.Name] = map[string]string{"kind": "ping", "target": "a", "for": "2h", "comment": "why"}[a.Name]
 				}
 			}
 			return o

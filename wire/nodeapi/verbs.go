@@ -44,6 +44,16 @@ const maxLocate = time.Hour
 func Verbs() []Verb {
 	return []Verb{
 		{Name: "adopt", Kind: Acts, Who: Owners(), Destroys: true, Arguments: []Argument{{Name: "partition", Check: partUUID}}},
+		{Name: "alerts", Kind: Looks, Who: Lookers()},
+		{
+			Name: "alerts-silence", Kind: Acts, Who: Hands(), Quorum: true, AtOnce: 4,
+			Arguments: []Argument{
+				{Name: "name", Check: labelValue}, {Name: "node", Check: name}, {Name: "labels", Check: labels},
+				{Name: "for", Needed: true, Check: span(MinSilence, MaxSilence)}, {Name: "comment", Needed: true, Check: comment},
+			},
+		},
+		{Name: "alerts-silences", Kind: Looks, Who: Lookers()},
+		{Name: "alerts-unsilence", Kind: Acts, Who: Hands(), AtOnce: 4, Arguments: []Argument{{Name: "id", Needed: true, Check: silenceID}}},
 		{Name: "bundle", Kind: Looks, Who: Lookers()},
 		{
 			Name: "capture", Kind: Looks, Who: Hands(), Bound: (machine.MaxSeconds + 60) * time.Second, AtOnce: 2,
