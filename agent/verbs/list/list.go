@@ -4,6 +4,7 @@ package list
 import (
 	"spore/agent/verbs"
 	"spore/agent/verbs/adopt"
+	"spore/agent/verbs/alerts"
 	"spore/agent/verbs/bundle"
 	"spore/agent/verbs/capture"
 	"spore/agent/verbs/ceph"
@@ -31,12 +32,16 @@ import (
 // Handlers are the verbs by name.
 func Handlers() map[string]verbs.Handler {
 	storage, database, quorums := ceph.Ceph{Run: verbs.Machine}, etcd.Etcd{Run: verbs.Machine}, quorum.Verbs{Run: verbs.Machine}
-	sessions := shell.Shell{Run: verbs.Machine}
+	sessions, told := shell.Shell{Run: verbs.Machine}, alerts.Here()
 	all := support.Support{Run: verbs.Machine, Verbs: map[string]verbs.Handler{
 		"disks": disks.Show, "net": network.Show, "top": top.Show,
 	}}
 	return map[string]verbs.Handler{
 		"adopt":               adopt.Adopt,
+		"alerts":              told.Show,
+		"alerts-silence":      told.Silence,
+		"alerts-silences":     told.Silences,
+		"alerts-unsilence":    told.Unsilence,
 		"bundle":              bundle.Show,
 		"capture":             capture.Packets,
 		"ceph-monitor-remove": storage.RemoveMonitor,
