@@ -6,6 +6,7 @@ import (
 
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/adopt"
+	"spore/builder/cmd/alerts"
 	"spore/builder/cmd/approve"
 	"spore/builder/cmd/boot"
 	"spore/builder/cmd/build"
@@ -80,11 +81,11 @@ func Command() *cobra.Command {
 			boot.Command(), flash.Command(), serve.Command(), approve.Command(), push.Command(),
 		}},
 		{"run", "Look after a running cluster:", []*cobra.Command{
-			status.Command(), health.Command(), logs.Command(), metrics.Command(), dmesg.Command(), top.Command(),
-			disks.Command(), network.Command(), capture.Command(), support.Command(Version), trail.Command(), bundle.Command(),
-			restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(), ceph.Command(),
-			kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(), reset.Command(),
-			adopt.Command(), install.Command(), clean.Command(), shell.Command(),
+			status.Command(), health.Command(), alerts.Command(), logs.Command(), metrics.Command(), dmesg.Command(),
+			top.Command(), disks.Command(), network.Command(), capture.Command(), support.Command(Version), trail.Command(),
+			bundle.Command(), restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(),
+			ceph.Command(), kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(),
+			reset.Command(), adopt.Command(), install.Command(), clean.Command(), shell.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{
 			pki.Command(), keys.Command(), access.Command(), pki.KubeconfigCommand(),

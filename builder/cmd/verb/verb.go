@@ -124,6 +124,9 @@ func Words(text string) string {
 // asked for the same thing, and one of them is enough.
 func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
 	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, role) })
+	if len(c.Nodes) == 0 && len(c.Facts.Members[role]) == 0 {
+		return exit.Usage(fmt.Errorf("no node that is asked has the role %s, and no other has it; give it to one in cluster.yaml (roles)", role))
+	}
 	if len(c.Nodes) == 0 {
 		return exit.Usage(fmt.Errorf("no node that is asked has the role %s", role))
 	}
