@@ -134,7 +134,7 @@ func TestAlertsComeTheWorstFirstWithWhoSilencedThem(t *testing.T) {
 	})
 	results, done, err := l.do(l.at.Show, nodeapi.Order{})
 	require.NoError(t, err)
-	require.Equal(t, "5 alerts fire, 1 are silenced, 1 are held back", done)
+	require.Equal(t, "firing: 5, silenced: 1, held back: 1", done)
 	all := read[machine.Alert](t, results)
 	var got []string
 	for _, a := range all {
@@ -162,7 +162,7 @@ func TestAlertsComeTheWorstFirstWithWhoSilencedThem(t *testing.T) {
 	results, done, err = l.do(l.at.Show, nodeapi.Order{})
 	require.NoError(t, err)
 	require.Empty(t, results)
-	require.Equal(t, "0 alerts fire", done)
+	require.Equal(t, "firing: 0, silenced: 0, held back: 0", done)
 }
 
 func TestSilencesThatHaveEndedAreLeftOut(t *testing.T) {
@@ -204,8 +204,8 @@ func TestASilenceIsOfWhoAsksForIt(t *testing.T) {
 	o := order("name", "NodeSilent", "node", "edge-01", "labels", `{"job":"node"}`)
 	results, done, err := l.do(l.at.Silence, o)
 	require.NoError(t, err)
-	require.Equal(t, `{alertname="NodeSilent", instance="edge-01", job="node"} is silenced until 2026-11-26T11:00:00Z: `+
-		`1 alerts that fire now; spore alerts unsilence `+id+` ends it`, done)
+	require.Equal(t, `{alertname="NodeSilent", instance="edge-01", job="node"} is silenced until 2026-11-26T11:00:00Z `+
+		`(1 of 3 alerts now); spore alerts unsilence `+id+` ends it`, done)
 	require.Equal(t, id, read[machine.Silence](t, results)[0].ID)
 	require.Equal(t, []string{"GET /api/v2/alerts", "POST /api/v2/silences"}, l.asked)
 	require.JSONEq(t, `{"matchers":[{"name":"alertname","value":"NodeSilent","isRegex":false,"isEqual":true},
@@ -216,7 +216,7 @@ func TestASilenceIsOfWhoAsksForIt(t *testing.T) {
 	results, done, err = l.do(l.at.Silence, o)
 	require.NoError(t, err)
 	require.Empty(t, results)
-	require.Equal(t, `would silence {alertname="NodeSilent", instance="edge-01", job="node"} until 2026-11-26T11:00:00Z: 1 alerts that fire now; nothing was done`, done)
+	require.Equal(t, `would silence {alertname="NodeSilent", instance="edge-01", job="node"} until 2026-11-26T11:00:00Z (1 of 3 alerts now); nothing was done`, done)
 	require.Equal(t, []string{"GET /api/v2/alerts"}, l.asked)
 }
 
@@ -353,7 +353,7 @@ func TestAStormOfAlertsIsShownAsFarAsPeopleRead(t *testing.T) {
 	l := newLab(t, map[string]string{"GET /api/v2/silences": "[]", "GET /api/v2/alerts": list(all...)})
 	results, done, err := l.do(l.at.Show, nodeapi.Order{})
 	require.NoError(t, err)
-	require.Equal(t, "2001 alerts fire; the worst 2000 are shown", done)
+	require.Equal(t, "firing: 2001, silenced: 0, held back: 0; the worst 2000 are shown", done)
 	got := read[machine.Alert](t, results)
 	require.Len(t, got, maxAlerts)
 	require.Equal(t, []string{"Watchdog", "Last"}, []string{got[0].Labels["alertname"], got[1].Labels["alertname"]})

@@ -17,7 +17,7 @@ import (
 const (
 	// maxAlerts and maxSilences are how many are shown: the worst, and those that end first.
 	maxAlerts, maxSilences = 2000, 1000
-	// maxLabels, maxMatchers and maxMatching are how many labels, matchers and silences one alert or silence is shown with.
+	// maxLabels, maxMatchers and maxMatching are how many labels, matchers and silences one of them is shown with.
 	maxLabels, maxMatchers, maxMatching = 64, 32, 4
 	// maxName, maxValue and maxText bound a label's name, its value and a text, in bytes. As JSON, a byte may take six.
 	maxName, maxValue, maxText = 128, 1 << 10, 4 << 10
@@ -56,13 +56,7 @@ func summary(list []machine.Alert) string {
 			count[one.State]++
 		}
 	}
-	text := fmt.Sprintf("%d alerts fire", count[machine.Fires])
-	if n := count[machine.Silenced]; n > 0 {
-		text += fmt.Sprintf(", %d are silenced", n)
-	}
-	if n := count[machine.HeldBack]; n > 0 {
-		text += fmt.Sprintf(", %d are held back", n)
-	}
+	text := fmt.Sprintf("firing: %d, silenced: %d, held back: %d", count[machine.Fires], count[machine.Silenced], count[machine.HeldBack])
 	if len(list) > maxAlerts {
 		text += fmt.Sprintf("; the worst %d are shown", maxAlerts)
 	}
@@ -181,7 +175,7 @@ func worse(x, y machine.Alert) int {
 	)
 }
 
-// expired is the state of a silence that has ended (silenceStatus of the API), and pending of one that has yet to begin.
+// expired is the state of a silence that has ended (silenceStatus of the API), and pending of one that will begin.
 const (
 	expired = "expired"
 	pending = "pending"
@@ -241,11 +235,14 @@ func parseSilence(data []byte) (one silence, err error) {
 // shown is the silence as people get it, within bounds.
 func (s silence) shown() machine.Silence {
 	out := machine.Silence{
-		ID: clip(s.ID, maxName), Pending: s.Status.State == pending, By: clip(s.CreatedBy, maxValue), Comment: clip(s.Comment, maxText),
+		ID: clip(s.ID, maxName), Pending: s.Status.State == pending,
+		By: clip(s.CreatedBy, maxValue), Comment: clip(s.Comment, maxText),
 		Begins: second(s.StartsAt), Ends: second(s.EndsAt),
 	}
 	for _, m := range s.Matchers[:min(len(s.Matchers), maxMatchers)] {
-		out.Matchers = append(out.Matchers, machine.Matcher{Name: clip(m.Name, maxName), Value: clip(m.Value, maxValue), Operator: m.operator()})
+		out.Matchers = append(out.Matchers, machine.Matcher{
+			Name: clip(m.Name, maxName), Value: clip(m.Value, maxValue), Operator: m.operator(),
+		})
 	}
 	return out
 }

@@ -46,19 +46,21 @@ func (a Alertmanager) Silence(ctx context.Context, r *verbs.Run) (string, error)
 	}
 	order := request(r, labels)
 	if r.Order.DryRun {
-		return fmt.Sprintf("would silence %s until %s: %d alerts that fire now; nothing was done",
-			said(labels), order.EndsAt.Format(time.RFC3339), now), nil
+		return fmt.Sprintf("would silence %s until %s (%d of %d alerts now); nothing was done",
+			said(labels), order.EndsAt.Format(time.RFC3339), now, len(firing)), nil
 	}
 	id, err := a.make(ctx, r, order)
 	if err != nil {
 		return "", err
 	}
-	made := silence{ID: id, CreatedBy: order.CreatedBy, Comment: order.Comment, StartsAt: order.StartsAt, EndsAt: order.EndsAt, Matchers: order.Matchers}
+	made := silence{
+		ID: id, CreatedBy: order.CreatedBy, Comment: order.Comment, StartsAt: order.StartsAt, EndsAt: order.EndsAt, Matchers: order.Matchers,
+	}
 	if err := r.Result([]machine.Silence{made.shown()}); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s is silenced until %s: %d alerts that fire now; spore alerts unsilence %s ends it",
-		said(labels), order.EndsAt.Format(time.RFC3339), now, clip(id, maxName)), nil
+	return fmt.Sprintf("%s is silenced until %s (%d of %d alerts now); spore alerts unsilence %s ends it",
+		said(labels), order.EndsAt.Format(time.RFC3339), now, len(firing), clip(id, maxName)), nil
 }
 
 // silenced are the labels that the order has silenced, by their names.
@@ -99,7 +101,8 @@ func guard(r *verbs.Run, labels map[string]string, firing []alert) error {
 	if why == "" {
 		return nil
 	}
-	return fmt.Errorf("%s; --force %s does it nevertheless: nobody sees then that alerts do not arrive", why, nodeapi.ForceWatchdog)
+	return fmt.Errorf("%s; --force %s does it nevertheless: nobody sees then that alerts do not arrive",
+		why, nodeapi.ForceWatchdog)
 }
 
 // reachesWatchdog says why labels are, or may be, those of Watchdog; nothing where they are not.
@@ -123,8 +126,8 @@ func reachesWatchdog(labels map[string]string, firing []alert) string {
 	}
 	// What labels it has cannot be looked at. It is of no node.
 	if !fires && labels[machine.AlertNode] == "" {
-		return fmt.Sprintf("the alert %s does not fire now, so nobody knows whether %s would silence it; name an alert or a node",
-			machine.Watchdog, said(labels))
+		return fmt.Sprintf("the alert %s does not fire now, so nobody knows whether %s would silence it; "+
+			"name an alert or a node", machine.Watchdog, said(labels))
 	}
 	return ""
 }
@@ -195,7 +198,7 @@ func (a Alertmanager) Unsilence(ctx context.Context, r *verbs.Run) (string, erro
 		return "", err
 	}
 	shown := found.shown()
-	whose := fmt.Sprintf("%s, made by %s (%s)", id, shown.By, shown.Comment)
+	whose := fmt.Sprintf("%s, made by %s (%s)", id, nodeapi.Harmless(shown.By), nodeapi.Harmless(shown.Comment))
 	switch {
 	case found.Status.State == expired:
 		return fmt.Sprintf("the silence %s ended already, at %s", whose, shown.Ends.Format(time.RFC3339)), nil

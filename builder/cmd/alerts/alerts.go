@@ -24,8 +24,8 @@ import (
 const role = "alerts"
 
 // errBlind is the error where the alert that always fires does not.
-var errBlind = errors.New("the alert " + machine.Watchdog + " does not fire: rules are not evaluated, or alerts do not arrive, so " +
-	"alerts may be missing; see spore logs DIR NODE vmalert. Right after a start it takes some minutes")
+var errBlind = errors.New("the alert " + machine.Watchdog + " does not fire: rules are not evaluated, or alerts do not " +
+	"arrive, so alerts may be missing; see spore logs DIR NODE vmalert. Right after a start it takes some minutes")
 
 // Command returns the command.
 func Command() *cobra.Command {
