@@ -116,6 +116,20 @@ func TestWhatBecameOfOrdersIsToldNodeByNode(t *testing.T) {
 	require.JSONEq(t, "[]", out.String())
 }
 
+func TestARoleThatNoNodeHasIsToldFromNodesThatAreNotAsked(t *testing.T) {
+	cmd, _, _ := command(t)
+	c := &reach.Cluster{Timeout: time.Second, Nodes: []facts.Node{{Name: "a", Roles: []string{"mqtt-broker"}}}}
+	err := Answering(cmd, c, "alerts")
+	require.EqualError(t, err, "no node that is asked has the role alerts, and no other has it; give it to one in cluster.yaml (roles)")
+	require.Equal(t, exit.Misuse, exit.Code(err))
+
+	c.Nodes = []facts.Node{{Name: "a", Roles: []string{"mqtt-broker"}}}
+	c.Facts.Members = map[string][]string{"alerts": {"b"}}
+	err = Answering(cmd, c, "alerts")
+	require.EqualError(t, err, "no node that is asked has the role alerts")
+	require.Equal(t, exit.Misuse, exit.Code(err))
+}
+
 func TestAnOrderThatDestroysRepeatsTheWord(t *testing.T) {
 	cmd, _, errs := command(t)
 	word, err := Confirm(cmd, "S1", "S1", "all is lost")
