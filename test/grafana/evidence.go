@@ -55,11 +55,15 @@ func list(keys string) []string { return strings.Fields(keys) }
 // All are all tests that evaluate queries.
 func All() []Evidence { return []Evidence{Recorded, Made, Brokers} }
 
-// Query asks a store at a moment, and returns how many series it found.
-type Query func(expr string) (series int, err error)
+// Query asks a store of VictoriaMetrics at a moment, and returns the labels of the series that it found.
+type Query func(expr string) (series []map[string]string, err error)
+
+// maxQuestion bounds a query that asks several at once, in bytes: an argument of the node's API has at most 4 KiB.
+const maxQuestion = 3500
 
 // Silent evaluates the queries of dashboards that this test finds data for, and returns those that fail or find
-// nothing, with the reason. Values are those of the variables.
+// nothing, with the reason. Values are those of the variables. Many are asked at once, since each question of an
+// operator is a program that starts: count tells for each whether there is anything, under a label with its key.
 func (e Evidence) Silent(dashboards []Dashboard, values map[string]string, query Query) []string {
 	var out []string
 	for i := range dashboards {
@@ -68,19 +72,47 @@ func (e Evidence) Silent(dashboards []Dashboard, values map[string]string, query
 		if !ok {
 			continue
 		}
+		var keys, counts []string
+		length := 0
+		ask := func() {
+			out = append(out, d.silent(keys, counts, query)...)
+			keys, counts, length = nil, nil, 0
+		}
 		for _, p := range d.Panels {
 			for _, t := range p.Targets {
-				if slices.Contains(without, key(p, t)) {
+				k := key(p, t)
+				if slices.Contains(without, k) {
 					continue
 				}
-				n, err := query(Expand(t.Expr, values))
-				switch {
-				case err != nil:
-					out = append(out, fmt.Sprintf("%s %s (%s): %v", d.Name, key(p, t), p.Title, err))
-				case n == 0:
-					out = append(out, fmt.Sprintf("%s %s (%s): no data", d.Name, key(p, t), p.Title))
+				count := fmt.Sprintf("label_set(count(%s), \"query\", %q)", Expand(t.Expr, values), k)
+				if length+len(count) > maxQuestion {
+					ask()
 				}
+				keys, counts, length = append(keys, k), append(counts, count), length+len(count)+len(", ")
 			}
+		}
+		ask()
+	}
+	return out
+}
+
+// silent asks for counts at once, and returns which keys found nothing.
+func (d *Dashboard) silent(keys, counts []string, query Query) []string {
+	if len(keys) == 0 {
+		return nil
+	}
+	series, err := query("union(" + strings.Join(counts, ", ") + ")")
+	if err != nil {
+		return []string{fmt.Sprintf("%s %v: %v", d.Name, keys, err)}
+	}
+	found := map[string]bool{}
+	for _, labels := range series {
+		found[labels["query"]] = true
+	}
+	var out []string
+	for _, k := range keys {
+		if !found[k] {
+			out = append(out, d.Name+" "+k+": no data")
 		}
 	}
 	return out

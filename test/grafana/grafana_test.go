@@ -148,19 +148,29 @@ func TestAQueryWithoutATestIsFound(t *testing.T) {
 
 func TestAQueryWithoutDataIsFound(t *testing.T) {
 	all := []Dashboard{
-		{Name: "x", Panels: []Panel{{ID: 1, Title: "P", Targets: []Target{{RefID: "A", Expr: "a$v"}, {RefID: "B", Expr: "b"}}}}},
-		{Name: "y", Panels: []Panel{{ID: 1, Targets: []Target{{RefID: "A", Expr: "c"}}}}},
+		{Name: "x", Panels: []Panel{{ID: 1, Targets: []Target{{RefID: "A", Expr: "a$v"}, {RefID: "B", Expr: "b"}, {RefID: "C", Expr: "c"}}}}},
+		{Name: "y", Panels: []Panel{{ID: 1, Targets: []Target{{RefID: "A", Expr: "d"}}}}},
 	}
 	var asked []string
-	answer := func(n int, err error) Query {
-		return func(expr string) (int, error) { asked = append(asked, expr); return n, err }
+	answer := func(err error, found ...string) Query {
+		return func(expr string) (out []map[string]string, _ error) {
+			asked = append(asked, expr)
+			for _, k := range found {
+				out = append(out, map[string]string{"query": k})
+			}
+			return out, err
+		}
 	}
 	values := map[string]string{"v": "1"}
 	e := Evidence{Without: map[string][]string{"x": {"1B"}}}
-	require.Empty(t, e.Silent(all, values, answer(1, nil)))
-	require.Equal(t, []string{"a1"}, asked)
-	require.Equal(t, []string{"x 1A (P): no data"}, e.Silent(all, values, answer(0, nil)))
-	require.Equal(t, []string{"x 1A (P): away"}, e.Silent(all, values, answer(0, errors.New("away"))))
+	require.Empty(t, e.Silent(all, values, answer(nil, "1A", "1C")))
+	require.Equal(t, []string{`union(label_set(count(a1), "query", "1A"), label_set(count(c), "query", "1C"))`}, asked)
+	require.Equal(t, []string{"x 1A: no data"}, e.Silent(all, values, answer(nil, "1C")))
+	require.Equal(t, []string{"x [1A 1C]: away"}, e.Silent(all, values, answer(errors.New("away"), "1A")))
+
+	asked, all[0].Panels[0].Targets[2].Expr = nil, strings.Repeat("c", maxQuestion)
+	require.Equal(t, []string{"x 1C: no data"}, e.Silent(all, values, answer(nil, "1A")))
+	require.Len(t, asked, 2, "a query that is long is asked alone")
 }
 
 func TestVariablesHaveTheirValues(t *testing.T) {

@@ -4,12 +4,14 @@ package nspawn
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"spore/test/grafana"
 	"spore/wire/machine"
 )
 
@@ -36,24 +38,54 @@ func (b *brokers) metricsAreKept(t *testing.T) {
 	_, said, ok = b.spore(t.Context(), "metrics", "up", "--node", "kafka-2")
 	require.False(t, ok)
 	require.Contains(t, said, "no node that is asked has the role metrics-store")
+	b.dashboardsShowThem(t)
+}
+
+// dashboardsShowThem evaluates the queries of docs/grafana that nodes and brokers have data for.
+func (b *brokers) dashboardsShowThem(t *testing.T) {
+	dashboards, err := grafana.Load("../../docs/grafana")
+	require.NoError(t, err)
+	values := map[string]string{"instance": "kafka-1|kafka-2|kafka-3", "job": "node"}
+	silent := grafana.Brokers.Silent(dashboards, values, func(expr string) (found []map[string]string, _ error) {
+		series, err := b.series(t, expr)
+		for _, s := range series {
+			found = append(found, s.Labels)
+		}
+		return found, err
+	})
+	require.Empty(t, silent)
 }
 
 // metrics is the value of a query now, by instance; nothing where the store does not answer.
 func (b *brokers) metrics(t *testing.T, query string) map[string]string {
-	out, _, ok := b.spore(t.Context(), "metrics", query, "--json")
-	var answers []struct{ Results [][]machine.Series }
-	if !ok || json.NewDecoder(strings.NewReader(out)).Decode(&answers) != nil {
+	series, err := b.series(t, query)
+	if err != nil {
 		return nil
 	}
 	values := map[string]string{}
-	for _, answer := range answers {
-		for _, part := range answer.Results {
-			for _, s := range part {
-				if len(s.Samples) == 1 {
-					values[s.Labels["instance"]] = s.Samples[0].Value
-				}
-			}
+	for _, s := range series {
+		if len(s.Samples) == 1 {
+			values[s.Labels["instance"]] = s.Samples[0].Value
 		}
 	}
 	return values
+}
+
+// series are those of a query now.
+func (b *brokers) series(t *testing.T, query string) ([]machine.Series, error) {
+	out, said, ok := b.spore(t.Context(), "metrics", query, "--json")
+	if !ok {
+		return nil, errors.New(said)
+	}
+	var answers []struct{ Results [][]machine.Series }
+	if err := json.NewDecoder(strings.NewReader(out)).Decode(&answers); err != nil {
+		return nil, err
+	}
+	var all []machine.Series
+	for _, answer := range answers {
+		for _, part := range answer.Results {
+			all = append(all, part...)
+		}
+	}
+	return all, nil
 }
