@@ -16,7 +16,7 @@ const schemaVersion = 39
 
 // units are Grafana's names of the units that the dashboards use (grafana-data, valueFormats/categories).
 var units = []string{
-	"none", "short", "percentunit", "bytes", "Bps", "pps", "s", "ms", "celsius", "ops", "reqps", "mps",
+	"none", "short", "percentunit", "bytes", "Bps", "pps", "s", "ms", "celsius", "ops", "reqps", "cps",
 }
 
 // kinds are the panels that the dashboards use; all are built into Grafana.

@@ -98,21 +98,23 @@ func TestFaultsOfDashboardsAreFound(t *testing.T) {
 	}
 	require.Empty(t, Check(read(sound), known()))
 	const expr = `sum(rate(node_cpu_seconds_total{instance=~\"$instance\"}[$__rate_interval]))`
+	const query = `"targets":[{"refId":"A","datasource":`
+	const panels = `"panels":[{`
 	const source = `{"type":"prometheus","uid":"${datasource}"}`
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"another uid":               {"spore-t", "t", `its uid is "t"`},
 		"without a title":           {`"title":"T"`, `"title":""`, "needs a title"},
 		"an older schema":           {`"schemaVersion":39`, `"schemaVersion":16`, "schemaVersion is 16"},
 		"without its tag":           {`["spore"]`, `[]`, "lacks the tag"},
-		"a source that is fixed":    {`"targets":[{"refId":"A","datasource":` + source, `"targets":[{"refId":"A","datasource":{"type":"prometheus","uid":"P1"}`, "not the variable datasource"},
+		"a source that is fixed":    {query + source, query + `{"type":"prometheus","uid":"P1"}`, "not the variable datasource"},
 		"a variable of nothing":     {"label_values(up, instance)", "label_values(down, instance)", "not label_values"},
 		"a type that is gone":       {`"type":"stat"`, `"type":"graph"`, "are not tested"},
 		"no description":            {`"title":"A","description":"D."`, `"title":"A","description":""`, "not a sentence"},
 		"an unknown unit":           {`"unit":"none"`, `"unit":"parsecs"`, "not a unit"},
 		"a place outside":           {`"x":0`, `"x":21`, "outside of 24 columns"},
-		"no query":                  {`"panels":[{`, `"panels":[{"id":2,"type":"stat","title":"B"},{`, "it has no query"},
-		"the id of another":         {`"panels":[{`, `"panels":[{"id":1,"type":"stat","title":"B"},{`, "another panel has it"},
-		"over another":              {`"panels":[{`, `"panels":[{"id":2,"title":"B","gridPos":{"x":3,"y":3,"w":2,"h":2}},{`, "lies over"},
+		"no query":                  {panels, panels + `"id":2,"type":"stat","title":"B"},{`, "it has no query"},
+		"the id of another":         {panels, panels + `"id":1,"type":"stat","title":"B"},{`, "another panel has it"},
+		"over another":              {panels, panels + `"id":2,"title":"B","gridPos":{"x":3,"y":3,"w":2,"h":2}},{`, "lies over"},
 		"a moment as lines":         {`"type":"stat"`, `"type":"timeseries"`, "lines are of a time"},
 		"a table without its form":  {`"type":"stat"`, `"type":"table"`, "the format table"},
 		"a family of nobody":        {"node_cpu_seconds_total", "node_cpu_seconds", "nobody tells node_cpu_seconds"},
@@ -175,6 +177,7 @@ func TestAQueryWithoutDataIsFound(t *testing.T) {
 
 func TestVariablesHaveTheirValues(t *testing.T) {
 	values := map[string]string{"instance": "a|b", "job": "node"}
-	require.Equal(t, `x{instance=~"a|b",job="node"}[2m]`, Expand(`x{instance=~"$instance",job="${job}"}[$__rate_interval]`, values))
+	require.Equal(t, `x{instance=~"a|b",job="node"}[2m]`,
+		Expand(`x{instance=~"$instance",job="${job}"}[$__rate_interval]`, values))
 	require.Equal(t, "$other", Expand("$other", values))
 }

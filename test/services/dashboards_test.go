@@ -39,7 +39,8 @@ func TestEachPanelFindsData(t *testing.T) {
 		instance string
 		answers  []string
 	}{
-		{"master-01", []string{"control-plane", "ceph"}}, {"edge-01", []string{"dns", "mqtt"}}, {"observer-01", nil}, {"made", []string{"made"}},
+		{"master-01", []string{"control-plane", "ceph"}}, {"edge-01", []string{"dns", "mqtt"}}, {"observer-01", nil},
+		{"made", []string{"made"}},
 	} {
 		// The first moment twice and the second twice, 15 seconds apart, so that counters have a slope.
 		for i, ago := range []int{45, 30, 15, 0} {
@@ -93,7 +94,8 @@ func TestEachPanelFindsData(t *testing.T) {
 func (s *metricsStore) take(instance, text string) {
 	s.t.Helper()
 	labels := url.Values{"extra_label": {"job=node", "instance=" + instance}}
-	r, err := http.NewRequest(http.MethodPost, "http://"+s.at.Address+"/api/v1/import/prometheus?"+labels.Encode(), strings.NewReader(text))
+	to := "http://" + s.at.Address + "/api/v1/import/prometheus?" + labels.Encode()
+	r, err := http.NewRequest(http.MethodPost, to, strings.NewReader(text))
 	require.NoError(s.t, err)
 	r.SetBasicAuth(metrics.User, "swordfish")
 	answer, err := http.DefaultClient.Do(r)
