@@ -33,8 +33,8 @@ func Others() []family.Family {
 	}
 	return slices.Concat(
 		of("up"),
-		of(`mosquitto_clients_connected mosquitto_messages_received_total mosquitto_messages_sent_total
-			mosquitto_bytes_received_total mosquitto_bytes_sent_total mosquitto_messages_stored mosquitto_subscriptions
+		of(`mosquitto_clients_connected mosquitto_packets_received_total mosquitto_packets_sent_total
+			mosquitto_received_bytes_total mosquitto_sent_bytes_total mosquitto_stored_messages mosquitto_subscriptions
 			mosquitto_uptime_seconds`),
 		of(`ceph_health_status ceph_cluster_total_bytes ceph_cluster_total_used_raw_bytes ceph_num_objects_degraded
 			ceph_num_objects_misplaced ceph_num_objects_unfound`),
@@ -45,8 +45,8 @@ func Others() []family.Family {
 			ceph_pg_inconsistent ceph_pool_percent_used ceph_pool_stored ceph_pool_rd ceph_pool_wr ceph_pool_rd_bytes
 			ceph_pool_wr_bytes ceph_pool_recovering_objects_per_sec`, "pool_id"),
 		of("ceph_pool_metadata", "pool_id", "name"),
-		of("felix_active_local_endpoints felix_int_dataplane_failures felix_ipset_errors"),
-		of("containerd_cri_sandboxed_image_pulls_total", "status"),
+		of("felix_active_local_endpoints felix_int_dataplane_failures felix_nft_errors"),
+		of("containerd_cri_container_start_seconds_bucket", "le"),
 	)
 }
 

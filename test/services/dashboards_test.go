@@ -39,7 +39,7 @@ func TestEachPanelFindsData(t *testing.T) {
 		instance string
 		answers  []string
 	}{
-		{"master-01", []string{"control-plane", "ceph"}}, {"edge-01", []string{"dns", "mqtt"}}, {"observer-01", nil},
+		{"master-01", []string{"control-plane", "felix", "ceph"}}, {"edge-01", []string{"dns", "mqtt"}}, {"observer-01", nil},
 		{"made", []string{"made"}},
 	} {
 		// The first moment twice and the second twice, 15 seconds apart, so that counters have a slope.
