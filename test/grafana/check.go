@@ -1,6 +1,7 @@
 package grafana
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -127,13 +128,7 @@ func (c *checker) variables() {
 			c.errorf("variable %s: its type is %q, not query", v.Name, v.Type)
 		default:
 			c.source("variable "+v.Name, v.Datasource)
-			m := labelValues.FindStringSubmatch(v.Definition)
-			if m == nil || c.known[m[1]] == nil || !slices.Contains(c.known[m[1]], m[2]) {
-				c.errorf("variable %s: %q is not label_values of a family and one of its labels", v.Name, v.Definition)
-			}
-			if !strings.Contains(string(v.Query), `"`+v.Definition+`"`) {
-				c.errorf("variable %s: its query and its definition differ", v.Name)
-			}
+			c.values(v, names)
 		}
 	}
 	if !names["datasource"] || !names["instance"] {
@@ -141,7 +136,30 @@ func (c *checker) variables() {
 	}
 }
 
-var labelValues = regexp.MustCompile(`^label_values\(([a-z_]+), ([a-z_]+)\)$`)
+// labelValues is the query of a variable (grafana.com, Prometheus template variables), limited by a variable before it.
+var labelValues = regexp.MustCompile(`^label_values\(([a-z_]+)(?:\{([a-z]+)=~"\$([a-z]+)"\})?, ([a-z_]+)\)$`)
+
+// values looks at a variable that has the values of a label. All of them have to be those of nodes of Spore: the same
+// Prometheus may have other machines, whose families have the same names, and which a value of .* would show, too.
+func (c *checker) values(v Variable, before map[string]bool) {
+	m := labelValues.FindStringSubmatch(v.Definition)
+	if m == nil || c.known[m[1]] == nil || !slices.Contains(c.known[m[1]], m[4]) {
+		c.errorf("variable %s: %q is not label_values of a family and one of its labels", v.Name, v.Definition)
+		return
+	}
+	if m[3] == v.Name || m[3] != "" && !before[m[3]] || m[1] == "up" && m[3] == "" {
+		c.errorf("variable %s: %q needs a variable before it that chooses the job", v.Name, v.Definition)
+	}
+	if v.AllValue != "" {
+		c.errorf("variable %s: all of them are %q, which other machines have, too", v.Name, v.AllValue)
+	}
+	var query struct {
+		Query string `json:"query"`
+	}
+	if err := json.Unmarshal(v.Query, &query); err != nil || query.Query != v.Definition {
+		c.errorf("variable %s: its query and its definition differ", v.Name)
+	}
+}
 
 func (c *checker) source(who string, s Datasource) {
 	if s != (Datasource{Type: "prometheus", UID: "${datasource}"}) {
@@ -238,11 +256,37 @@ func (c *checker) query(title string, t Target) {
 			c.errorf("%q: it is grouped by the label %s, which its series do not have", title, l)
 		}
 	}
+	left, grouping := remaining(e)
 	for _, m := range legend.FindAllStringSubmatch(t.LegendFormat, -1) {
-		if !labels[m[1]] {
+		if !labels[m[1]] || grouping && !slices.Contains(left, m[1]) {
 			c.errorf("%q: the legend has the label %s, which its series do not have", title, m[1])
 		}
 	}
+}
+
+// remaining are the labels that the series of a query can have after it has grouped them, if it has.
+func remaining(e metricsql.Expr) (labels []string, grouping bool) {
+	switch e := e.(type) {
+	case *metricsql.AggrFuncExpr:
+		if chooses := strings.HasSuffix(e.Name, "topk") || strings.HasSuffix(e.Name, "bottomk"); chooses && len(e.Args) == 2 {
+			return remaining(e.Args[1])
+		}
+		if e.Modifier.Op == "without" {
+			return nil, false
+		}
+		return e.Modifier.Args, true
+	case *metricsql.BinaryOpExpr:
+		labels, grouping := remaining(e.Left)
+		if _, isNumber := e.Left.(*metricsql.NumberExpr); isNumber {
+			labels, grouping = remaining(e.Right)
+		}
+		return slices.Concat(labels, e.JoinModifier.Args), grouping
+	case *metricsql.FuncExpr:
+		if len(e.Args) > 0 {
+			return remaining(e.Args[len(e.Args)-1])
+		}
+	}
+	return nil, false
 }
 
 var compares = map[string]bool{"==": true, "!=": true, "<": true, "<=": true, ">": true, ">=": true}

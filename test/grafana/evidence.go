@@ -46,7 +46,8 @@ var (
 	Brokers = Evidence{
 		Test:    "test/nspawn TestThreeBrokers",
 		Answers: "three nodes with real brokers of Kafka",
-		// Containers may not ask for the state of the clock, keep no updates, and have no sensors; their disks are the host's.
+		// Containers may not ask for the state of the clock, keep no updates, and have no sensors. Their disks are
+		// the host's.
 		Without: map[string][]string{
 			"cluster": list("4A 5A 22A"),
 			"kafka":   list("6A 7A"),

@@ -84,11 +84,12 @@ func TestTheSourcesOfGrafana(t *testing.T) {
 const sound = `{"uid":"spore-t","title":"T","description":"D.","tags":["spore"],"schemaVersion":39,
 "templating":{"list":[{"name":"datasource","type":"datasource","label":"L","query":"prometheus"},
 {"name":"instance","type":"query","label":"L","datasource":{"type":"prometheus","uid":"${datasource}"},
-"definition":"label_values(up, instance)","query":{"query":"label_values(up, instance)"}}]},
+"definition":"label_values(spore_role, instance)","query":{"query":"label_values(spore_role, instance)"}}]},
 "panels":[{"id":1,"type":"stat","title":"A","description":"D.","datasource":{"type":"prometheus","uid":"${datasource}"},
 "gridPos":{"x":0,"y":0,"w":4,"h":4},"fieldConfig":{"defaults":{"unit":"none"}},
 "targets":[{"refId":"A","datasource":{"type":"prometheus","uid":"${datasource}"},"instant":true,
-"legendFormat":"{{mode}}","expr":"sum(rate(node_cpu_seconds_total{instance=~\"$instance\"}[$__rate_interval]))"}]}]}`
+"legendFormat":"{{mode}}",
+"expr":"sum by (mode) (rate(node_cpu_seconds_total{instance=~\"$instance\"}[$__rate_interval]))"}]}]}`
 
 func TestFaultsOfDashboardsAreFound(t *testing.T) {
 	read := func(text string) *Dashboard {
@@ -97,7 +98,7 @@ func TestFaultsOfDashboardsAreFound(t *testing.T) {
 		return &d
 	}
 	require.Empty(t, Check(read(sound), known()))
-	const expr = `sum(rate(node_cpu_seconds_total{instance=~\"$instance\"}[$__rate_interval]))`
+	const expr = `sum by (mode) (rate(node_cpu_seconds_total{instance=~\"$instance\"}[$__rate_interval]))`
 	const query = `"targets":[{"refId":"A","datasource":`
 	const panels = `"panels":[{`
 	const source = `{"type":"prometheus","uid":"${datasource}"}`
@@ -106,21 +107,27 @@ func TestFaultsOfDashboardsAreFound(t *testing.T) {
 		"without a title":           {`"title":"T"`, `"title":""`, "needs a title"},
 		"an older schema":           {`"schemaVersion":39`, `"schemaVersion":16`, "schemaVersion is 16"},
 		"without its tag":           {`["spore"]`, `[]`, "lacks the tag"},
-		"a source that is fixed":    {query + source, query + `{"type":"prometheus","uid":"P1"}`, "not the variable datasource"},
-		"a variable of nothing":     {"label_values(up, instance)", "label_values(down, instance)", "not label_values"},
+		"a source that is fixed":    {query + source, query + `{"uid":"P1"}`, "not the variable datasource"},
+		"a variable of nothing":     {"spore_role, instance", "spore_rule, instance", "not label_values"},
+		"a query that is old":       {`"query":"label_values(spore_role`, `"query":"label_values(up`, "differ"},
+		"all machines there are":    {"label_values(spore_role,", "label_values(up,", "chooses the job"},
+		"a job that comes later":    {"label_values(spore_role,", `label_values(up{job=~\"$job\"},`, "chooses the job"},
+		"all is all machines":       {`"L","datasource"`, `"L","allValue":".*","datasource"`, "other machines have"},
 		"a type that is gone":       {`"type":"stat"`, `"type":"graph"`, "are not tested"},
 		"no description":            {`"title":"A","description":"D."`, `"title":"A","description":""`, "not a sentence"},
 		"an unknown unit":           {`"unit":"none"`, `"unit":"parsecs"`, "not a unit"},
 		"a place outside":           {`"x":0`, `"x":21`, "outside of 24 columns"},
 		"no query":                  {panels, panels + `"id":2,"type":"stat","title":"B"},{`, "it has no query"},
 		"the id of another":         {panels, panels + `"id":1,"type":"stat","title":"B"},{`, "another panel has it"},
-		"over another":              {panels, panels + `"id":2,"title":"B","gridPos":{"x":3,"y":3,"w":2,"h":2}},{`, "lies over"},
+		"over another":              {panels, panels + `"id":2,"gridPos":{"x":3,"y":3,"w":2,"h":2}},{`, "lies over"},
 		"a moment as lines":         {`"type":"stat"`, `"type":"timeseries"`, "lines are of a time"},
 		"a table without its form":  {`"type":"stat"`, `"type":"table"`, "the format table"},
 		"a family of nobody":        {"node_cpu_seconds_total", "node_cpu_seconds", "nobody tells node_cpu_seconds"},
 		"a label of nobody":         {`total{`, `total{core=\"1\",`, "no label core"},
 		"a legend of nobody":        {"{{mode}}", "{{core}}", "has the label core"},
-		"a group of nobody":         {"sum(rate", "sum by (core) (rate", "grouped by the label core"},
+		"a group of nobody":         {"sum by (mode)", "sum by (mode, core)", "grouped by the label core"},
+		"a legend of what is gone":  {"sum by (mode)", "sum by (cpu)", "has the label mode"},
+		"a legend of a sum":         {expr, "1 - topk(3, sort(sum(node_load1)))", "has the label mode"},
 		"all nodes":                 {`{instance=~\"$instance\"}`, ``, "not limited to the chosen nodes"},
 		"a variable of nobody":      {`$instance\"`, `$node\"`, "does not have"},
 		"an expression that is cut": {expr, "sum(", "sum("},
@@ -150,7 +157,9 @@ func TestAQueryWithoutATestIsFound(t *testing.T) {
 
 func TestAQueryWithoutDataIsFound(t *testing.T) {
 	all := []Dashboard{
-		{Name: "x", Panels: []Panel{{ID: 1, Targets: []Target{{RefID: "A", Expr: "a$v"}, {RefID: "B", Expr: "b"}, {RefID: "C", Expr: "c"}}}}},
+		{Name: "x", Panels: []Panel{{ID: 1, Targets: []Target{
+			{RefID: "A", Expr: "a$v"}, {RefID: "B", Expr: "b"}, {RefID: "C", Expr: "c"},
+		}}}},
 		{Name: "y", Panels: []Panel{{ID: 1, Targets: []Target{{RefID: "A", Expr: "d"}}}}},
 	}
 	var asked []string
