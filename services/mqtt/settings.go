@@ -48,6 +48,14 @@ func (*Settings) Service() string { return Name }
 // Of returns the settings of the service; nil when it is not enabled.
 func Of(s spec.Services) *Settings { return spec.Of[Settings](s) }
 
+// How the collector of metrics asks the broker: MetricsSocket and MetricsPassword are names of files in the program's
+// runtime directory. MetricsUser begins with a sign that no user of mqtt.yaml can begin with.
+const (
+	MetricsUser     = "_spore-metrics"
+	MetricsSocket   = "metrics.sock"
+	MetricsPassword = "metrics-password"
+)
+
 // DefaultPort is the port where mqtt.yaml names none (IANA: secure-mqtt).
 const DefaultPort = 8883
 

@@ -26,6 +26,7 @@ import (
 	"spore/agent/metrics/family"
 	"spore/agent/metrics/kafka"
 	"spore/agent/metrics/machine"
+	"spore/agent/metrics/mqtt"
 	"spore/agent/metrics/own"
 	"spore/agent/metrics/service"
 	"spore/agent/metrics/smart"
@@ -45,7 +46,8 @@ const wearEvery = 10 * time.Minute
 
 // Own is the table of what a node tells of itself.
 func Own() []family.Family {
-	return slices.Concat(machine.Families(), own.Families(), smart.Families(), source.Families(), kafka.Families())
+	return slices.Concat(machine.Families(), own.Families(), smart.Families(), source.Families(), kafka.Families(),
+		mqtt.Families())
 }
 
 // Families is the table of all that a node tells.
@@ -77,6 +79,8 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 	}
 	wear := func(_ context.Context, _ ask.Question, s *family.Sink) error { return smart.Measure(string(root), s) }
 	brokers := func(ctx context.Context, q ask.Question, s *family.Sink) error { return kafka.Measure(ctx, root, q, s) }
+	broker := mqtt.New(root)
+	topics := func(ctx context.Context, _ ask.Question, s *family.Sink) error { return broker.Measure(ctx, s) }
 	return []source.Source{
 		{Name: "machine", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
 			return m.Measure(ctx, s)
@@ -93,6 +97,7 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 		})},
 		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), wear)},
 		{Name: "kafka", On: kafka.On, Ask: measure(kafka.Families(), brokers)},
+		{Name: "mosquitto", On: mqtt.On, Ask: measure(mqtt.Families(), topics)},
 	}
 }
 

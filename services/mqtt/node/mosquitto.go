@@ -28,6 +28,8 @@ const (
 	mosquittoIterations = 101
 	// mosquittoSalt is the length of a salt that every mosquitto 2.x reads, in bytes.
 	mosquittoSalt = 12
+	// metricsConnections are those at the collector's socket: it has one, and one more while it begins anew.
+	metricsConnections = 4
 	// maxMQTTString is the longest string of the protocol, in bytes (MQTT 3.1.1, 1.5.3).
 	maxMQTTString = 65535
 )
@@ -51,10 +53,16 @@ func mosquitto(in rendering.Input) (map[string]rendering.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	password, line, err := metricsUser(in, m)
+	if err != nil {
+		return nil, err
+	}
 	return map[string]rendering.File{
 		"mosquitto.conf": {Data: mosquittoConf(in, m), Mode: 0o600},
-		"passwords":      {Data: passwords, Mode: 0o600},
-		"acl":            {Data: acl, Mode: 0o600},
+		"passwords":      {Data: append(passwords, line...), Mode: 0o600},
+		"acl":            {Data: fmt.Appendf(acl, "user %s\ntopic read $SYS/#\n", mqtt.MetricsUser), Mode: 0o600},
+
+		mqtt.MetricsPassword: {Data: []byte(password), Mode: 0o600},
 	}, nil
 }
 
@@ -62,6 +70,10 @@ func mosquittoConf(in rendering.Input, m *mqtt.Settings) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Rendered by spore-agent from services/mqtt.yaml; made again at each start.")
+	// The collector of metrics asks here. It is the first listener, so that the limit of connections below is that of
+	// the other one.
+	line("listener 0 %s", filepath.Join(in.Dir, mqtt.MetricsSocket))
+	line("max_connections %d", metricsConnections)
 	line("listener %d", m.ListenPort())
 	line("certfile %s", in.SecretPath(m.TLS.Certificate.SecretRef))
 	line("keyfile %s", in.SecretPath(m.TLS.Key.SecretRef))
@@ -114,6 +126,23 @@ func mosquittoPasswords(in rendering.Input, users []mqtt.User) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// metricsUser is the password of the collector of metrics, and its line of the password file. Who has the key of the
+// listener is the broker; so what is made of the key tells nobody more, and rendering again gives the same.
+func metricsUser(in rendering.Input, m *mqtt.Settings) (password, line string, err error) {
+	key, err := in.Secret(m.TLS.Key.SecretRef)
+	if err != nil {
+		return "", "", fmt.Errorf("TLS listener: %w", err)
+	}
+	h := hmac.New(sha256.New, key)
+	fmt.Fprintf(h, "spore mosquitto metrics %s", in.Cluster.ID)
+	password = base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	hash, err := mosquittoHash([]byte(password), salt(in.Cluster.ID, mqtt.MetricsUser, []byte(password)))
+	if err != nil {
+		return "", "", fmt.Errorf("password of the collector of metrics: %w", err)
+	}
+	return password, mqtt.MetricsUser + ":" + hash + "\n", nil
+}
+
 // salt depends on all that it keeps apart, so that rendering again gives the same bytes. It tells less about the password
 // than the hash beside it does.
 func salt(cluster, user string, password []byte) []byte {
@@ -159,6 +188,9 @@ func mosquittoACL(users []mqtt.User) ([]byte, error) {
 func checkMQTTUser(name string) error {
 	if err := checkLine("user name", name); err != nil {
 		return err
+	}
+	if name == mqtt.MetricsUser {
+		return fmt.Errorf("user name %q: the collector of metrics has this name", name)
 	}
 	if strings.Contains(name, ":") || strings.HasPrefix(name, "#") {
 		return fmt.Errorf("user name %q: a colon or a leading # cannot stand in mosquitto's password file", name)

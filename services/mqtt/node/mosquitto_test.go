@@ -45,12 +45,40 @@ func TestMosquitto(t *testing.T) {
 	conf := string(files["mosquitto.conf"].Data)
 	require.Contains(t, conf, "listener 8883\ncertfile /run/credentials/x.service/secret_mqtt-cert\nkeyfile /run/credentials/x.service/secret_mqtt-key\n")
 	require.Contains(t, conf, "allow_anonymous false\npassword_file /run/x/passwords\nacl_file /run/x/acl\n")
-	require.Equal(t, 1, strings.Count(conf, "listener"), "there is no listener without TLS")
-	require.Equal(t, "user sensor\ntopic write plant/+/temperature\ntopic deny plant/secret/#\n\nuser mute\n\n", string(files["acl"].Data))
+	require.Contains(t, conf, "listener 0 /run/x/metrics.sock\nmax_connections 4\nlistener 8883\n")
+	require.Equal(t, 2, strings.Count(conf, "listener"), "there is no listener of the network without TLS")
+	require.Equal(t, "user sensor\ntopic write plant/+/temperature\ntopic deny plant/secret/#\n\nuser mute\n\n"+
+		"user _spore-metrics\ntopic read $SYS/#\n", string(files["acl"].Data))
+	password := string(files["metrics-password"].Data)
+	require.Len(t, password, 43, "256 bits")
+	require.NotContains(t, string(files["passwords"].Data), password)
+	require.Contains(t, string(files["passwords"].Data), "\n_spore-metrics:$7$101$")
 	require.NotContains(t, string(files["passwords"].Data), "s3nsor")
 	for name, f := range files {
 		require.Equal(t, os.FileMode(0o600), f.Mode, name)
 	}
+}
+
+func TestThePasswordOfTheCollectorIsTheBrokersOwn(t *testing.T) {
+	of := func(change func(*rendering.Input)) string {
+		in := testInput()
+		change(&in)
+		files, err := mosquitto(in)
+		require.NoError(t, err)
+		return string(files["metrics-password"].Data)
+	}
+	first := of(func(*rendering.Input) {})
+	require.Equal(t, first, of(func(*rendering.Input) {}), "rendering again gives the same")
+	require.NotEqual(t, first, of(func(in *rendering.Input) { in.Cluster.ID = "c2" }))
+	require.NotEqual(t, first, of(func(in *rendering.Input) {
+		before := in.Secret
+		in.Secret = func(ref string) ([]byte, error) {
+			if ref == "mqtt-key" {
+				return []byte("another key"), nil
+			}
+			return before(ref)
+		}
+	}))
 }
 
 func TestTheSaltDiffersByUserAndCluster(t *testing.T) {
@@ -83,6 +111,7 @@ func TestMosquittoRefuses(t *testing.T) {
 		{"a user with a line break", "cannot stand in a line", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "a\nuser b" }},
 		{"a user with a colon", "a colon or a leading #", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "a:b" }},
 		{"a user that looks like a comment", "a colon or a leading #", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "#a" }},
+		{"a user with the name of the collector", "the collector of metrics has this name", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].Name = "_spore-metrics" }},
 		{"a topic with a line break", "cannot stand in a line", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "a\ntopic #" }},
 		{"a topic with a space at its end", "begins or ends with a space", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "a " }},
 		{"an empty topic", "a topic is empty", func(in *rendering.Input) { mqtt.Of(in.Cluster.Services).Users[0].ACL[0].Topic = "" }},
