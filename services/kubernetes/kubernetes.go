@@ -75,7 +75,8 @@ func Service() service.Service {
 				Secrets: service.Pairs("kube-scheduler", "kube-scheduler-server")},
 			// The DNS server of pods; the role dns-server is that of machines.
 			{Name: "cluster-dns", Unit: "cluster-dns.service", Payloads: []string{"cluster-dns"}, User: "coredns", NeedsSecrets: true,
-				Ports:   []service.Port{service.UDP(PortClusterDNS, "DNS of pods").On(service.Node), service.TCP(PortClusterDNS, "DNS of pods").On(service.Node)},
+				Ports: []service.Port{service.UDP(PortClusterDNS, "DNS of pods").On(service.Node), service.TCP(PortClusterDNS, "DNS of pods").On(service.Node),
+					service.TCP(PortClusterDNSMetrics, "metrics").On(service.Loopback)},
 				Secrets: service.Pairs("cluster-dns")},
 			// Takes back the addresses of pods and nodes that are gone.
 			{Name: "calico-controllers", Unit: "calico-controllers.service", Payloads: []string{"calico"}, User: "calico-controllers", NeedsSecrets: true,
@@ -91,7 +92,7 @@ func Service() service.Service {
 			{Name: "signer", Unit: "spore-signer.socket", User: "spore-signer"},
 
 			{Name: "containerd", Unit: "containerd.service", Packages: []string{"runc"}, Payloads: []string{"containerd", "crictl"}, User: "root",
-				Ports: []service.Port{service.TCP(PortContainerd, "streams of containers").On(service.Loopback)}},
+				Ports: []service.Port{service.TCP(PortContainerd, "streams of containers").On(service.Loopback), service.TCP(PortContainerdMetrics, "metrics").On(service.Loopback)}},
 			{Name: "kubernetes-images", Unit: "kubernetes-images.service", Payloads: []string{"containerd"}, User: "root"},
 			{Name: "kube-balancer", Unit: "kube-balancer.service", Packages: []string{"haproxy"}, User: "kube-balancer",
 				Ports: []service.Port{service.TCP(PortBalancer, "the Kubernetes API for this node's programs").On(service.Loopback)}},
@@ -107,7 +108,8 @@ func Service() service.Service {
 					service.TCP(firstNodePort, "Services of the type NodePort").To(lastNodePort), service.UDP(firstNodePort, "Services of the type NodePort").To(lastNodePort),
 				}},
 			{Name: "calico-node", Unit: "calico-node.service", Packages: []string{"conntrack", "ipset", "iptables"}, Payloads: []string{"calico", "cni"}, User: "root", NeedsSecrets: true,
-				Ports:   []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(PortFelixHealth, "health").On(service.Loopback)},
+				Ports: []service.Port{service.UDP(portVXLAN, "tunnels between pods, by the kernel"), service.TCP(PortFelixHealth, "health").On(service.Loopback),
+					service.TCP(PortFelixMetrics, "metrics").On(service.Loopback)},
 				Secrets: service.Pairs("calico-node", "calico-cni")},
 		},
 		Authorities: authorities,

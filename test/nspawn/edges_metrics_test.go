@@ -71,12 +71,14 @@ func edgeTellsMetrics(t *testing.T, l *Lab, edge *Node) {
 		"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes",
 		"node_network_receive_bytes_total", "node_systemd_unit_state", "spore_version_info", "spore_condition",
 		"spore_certificate_end_timestamp_seconds", "spore_authority_end_timestamp_seconds", "coredns_dns_requests_total",
+		"mosquitto_clients_connected", "mosquitto_uptime_seconds",
 	} {
 		require.Contains(t, all, name)
 	}
 	require.True(t, has(all["node_systemd_unit_state"], 1, "mosquitto.service", "active"))
 	require.True(t, has(all["spore_role"], 1, "dns-server"))
 	require.True(t, has(all["spore_source_up"], 1, "coredns"))
+	require.True(t, has(all["spore_source_up"], 1, "mosquitto"))
 	require.True(t, has(all["spore_source_up"], 1, "units"))
 	require.True(t, has(all["spore_source_up"], 1, "node"))
 	problems, err := promlint.New(bytes.NewReader(text)).Lint()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/metrics/ask"
@@ -248,6 +249,18 @@ func TestWithoutABrokerThereIsAnError(t *testing.T) {
 func TestANodeWithoutABrokerIsNotAsked(t *testing.T) {
 	require.True(t, On(ask.Question{Programs: []string{"coredns", "mosquitto"}}))
 	require.False(t, On(ask.Question{Programs: []string{"coredns"}}))
+}
+
+func TestNamesAreThoseThatPrometheusWants(t *testing.T) {
+	s := family.NewSink(Families())
+	for _, f := range Families() {
+		s.Add(f.Name, 1)
+	}
+	all, errs := s.Families()
+	require.Empty(t, errs)
+	problems, err := promlint.NewWithMetricFamilies(all).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
 }
 
 func TestTheTableHasEachNameOnce(t *testing.T) {

@@ -56,14 +56,20 @@ func Endpoints() []Endpoint {
 			Holder: agentHolder, Leaf: agentLeaf, Authority: authority,
 		}
 	}
+	plain := func(program string, port int, path string) Endpoint {
+		return Endpoint{Program: program, URL: fmt.Sprintf("http://127.0.0.1:%d%s", port, path)}
+	}
 	return []Endpoint{
-		{Program: "coredns", URL: fmt.Sprintf("http://127.0.0.1:%d/metrics", dns.PortMetrics)},
+		plain("calico-node", kubernetes.PortFelixMetrics, "/metrics"),
+		plain("cluster-dns", kubernetes.PortClusterDNSMetrics, "/metrics"),
+		plain("containerd", kubernetes.PortContainerdMetrics, "/v1/metrics"),
+		plain("coredns", dns.PortMetrics, "/metrics"),
 		{Program: "etcd", URL: "http://etcd/metrics", Socket: "/run/etcd/client.sock"},
 		secure("kube-apiserver", "127.0.0.1", kubernetes.PortAPI, "kubernetes-server"),
 		secure("kube-controller-manager", "127.0.0.1", kubernetes.PortControllerManager, "kubernetes-server"),
 		secure("kube-scheduler", "127.0.0.1", kubernetes.PortScheduler, "kubernetes-server"),
 		secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving"),
-		{Program: "kube-proxy", URL: fmt.Sprintf("http://127.0.0.1:%d/metrics", kubernetes.PortProxyMetrics)},
+		plain("kube-proxy", kubernetes.PortProxyMetrics, "/metrics"),
 	}
 }
 

@@ -158,7 +158,7 @@ func TestTheTableIsOfEndpointsThatThereAre(t *testing.T) {
 		require.NotEmpty(t, Table()[e.Program], e.Program)
 		require.False(t, programs[e.Program])
 		programs[e.Program] = true
-		require.Regexp(t, `^(https?://(127\.0\.0\.1|\{address\}):[0-9]+|http://etcd)/metrics$`, e.URL)
+		require.Regexp(t, `^(https?://(127\.0\.0\.1|\{address\}):[0-9]+|http://etcd)(/v1)?/metrics$`, e.URL)
 		names := map[string]bool{}
 		for _, f := range Table()[e.Program] {
 			require.False(t, names[f.Name], f.Name)

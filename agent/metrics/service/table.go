@@ -44,8 +44,13 @@ func histogram(name, help string, labels ...string) family.Family {
 	return family.Family{Name: name, Type: family.Histogram, Labels: labels, Help: help}
 }
 
-var table = map[string][]family.Family{
-	"coredns": {
+func summary(name, help string, labels ...string) family.Family {
+	return family.Family{Name: name, Type: family.Summary, Labels: labels, Help: help}
+}
+
+// ofCoreDNS are the families of both DNS servers.
+func ofCoreDNS() []family.Family {
+	return []family.Family{
 		counter("coredns_dns_requests_total", "Questions.", "zone", "type", "proto"),
 		counter("coredns_dns_responses_total", "Answers, by their codes.", "zone", "rcode"),
 		histogram("coredns_dns_request_duration_seconds", "How long an answer takes.", "zone"),
@@ -57,7 +62,56 @@ var table = map[string][]family.Family{
 		counter("coredns_forward_max_concurrent_rejects_total", "Questions that were refused since there were too many."),
 		histogram("coredns_proxy_request_duration_seconds", "How long another server takes to answer.", "to", "rcode"),
 		counter("coredns_proxy_healthcheck_failures_total", "How often another server did not answer.", "to"),
+	}
+}
+
+var table = map[string][]family.Family{
+	"calico-node": {
+		gauge("felix_resync_state", "What Felix knows of the cluster: 1 nothing, 2 a part, 3 all."),
+		unknown("felix_resyncs_started", "How often Felix asked for all of the cluster anew."),
+		unknown("felix_int_dataplane_failures", "Changes of the kernel's settings that failed; they are tried again."),
+		gauge("felix_int_dataplane_initial_resync_time_seconds", "How long Felix took to set up the kernel at its start."),
+		summary("felix_int_dataplane_apply_time_seconds", "How long a change of the kernel's settings takes."),
+		summary("felix_calc_graph_update_time_seconds", "How long a change of the cluster takes to be reckoned."),
+		gauge("felix_active_local_endpoints", "Interfaces of pods on the node."),
+		gauge("felix_active_local_policies", "Policies that hold for pods on the node."),
+		gauge("felix_cluster_num_hosts", "Nodes that Felix knows."),
+		gauge("felix_cluster_num_workload_endpoints", "Interfaces of pods that Felix knows."),
+		gauge("felix_cluster_num_policies", "Policies that Felix knows."),
+		unknown("felix_nft_calls", "Changes of the rules of nftables."),
+		unknown("felix_nft_errors", "Changes of the rules of nftables that failed."),
+		unknown("felix_nft_set_errors", "Changes of the sets of nftables that failed."),
+		gauge("felix_nft_chains", "Chains of nftables.", "ip_version"),
+		gauge("felix_nft_rules", "Rules of nftables.", "ip_version"),
+		gauge("felix_nft_sets", "Sets of nftables.", "ip_version"),
+		gauge("felix_route_table_num_routes", "Routes that Felix keeps.", "table"),
+		gauge("felix_route_table_num_ifaces", "Interfaces that Felix watches for their routes.", "table"),
+		summary("felix_route_table_resync_seconds", "How long it takes to list all routes."),
+		unknown("felix_log_errors", "Lines of the journal that failed."),
+		unknown("felix_logs_dropped", "Lines of the journal that were left out."),
 	},
+	"cluster-dns": append(ofCoreDNS(),
+		histogram("coredns_kubernetes_dns_programming_duration_seconds",
+			"How long a change of a Service takes to be in the answers.", "service_kind"),
+		counter("coredns_kubernetes_rest_client_requests_total", "Requests to the API server.", "code", "method"),
+	),
+	"containerd": {
+		histogram("containerd_cri_sandbox_runtime_create_seconds", "How long it takes to begin a pod."),
+		histogram("containerd_cri_sandbox_create_network_seconds", "How long a pod takes to have its network."),
+		histogram("containerd_cri_sandbox_delete_network_seconds", "How long it takes to take a pod's network back."),
+		histogram("containerd_cri_container_create_seconds", "How long it takes to make a container."),
+		histogram("containerd_cri_container_start_seconds", "How long it takes to start a container."),
+		histogram("containerd_cri_container_stop_seconds", "How long it takes to stop a container."),
+		histogram("containerd_cri_container_list_seconds", "How long it takes to list all containers."),
+		counter("containerd_cri_container_events_dropped_total", "Events of containers that kubelet was not told."),
+		counter("containerd_cri_network_plugin_operations_total_total", "Calls of the network's program.", "operation_type"),
+		counter("containerd_cri_network_plugin_operations_errors_total_total",
+			"Calls of the network's program that failed.", "operation_type"),
+		counter("containerd_gc_collections_total", "How often it was looked for what nobody needs any more.", "status"),
+		histogram("containerd_gc_gc_seconds", "How long that takes."),
+		counter("grpc_server_handled_total", "Calls that containerd answered.", "grpc_code"),
+	},
+	"coredns": ofCoreDNS(),
 	"etcd": {
 		gauge("etcd_server_has_leader", "1 while the member has a leader."),
 		gauge("etcd_server_is_leader", "1 where the member is the leader."),

@@ -95,6 +95,10 @@ func calicoEnvironment(in rendering.Input) (rendering.File, error) {
 		{"FELIX_HEALTHENABLED", "true"},
 		{"FELIX_HEALTHHOST", loopback.String()},
 		{"FELIX_HEALTHPORT", strconv.Itoa(kubernetes.PortFelixHealth)},
+		{"FELIX_PROMETHEUSMETRICSENABLED", "true"},
+		{"FELIX_PROMETHEUSMETRICSHOST", loopback.String()},
+		{"FELIX_PROMETHEUSMETRICSPORT", strconv.Itoa(kubernetes.PortFelixMetrics)},
+		{"FELIX_PROMETHEUSWIREGUARDMETRICSENABLED", "false"},
 		{"FELIX_USAGEREPORTINGENABLED", "false"}, // would ask a server outside
 		{"FELIX_METADATAADDR", "None"},
 		{"FELIX_LOGFILEPATH", "None"},

@@ -43,6 +43,7 @@ func clusterDNS(in rendering.Input) (map[string]rendering.File, error) {
 	line(".:%d {", kubernetes.PortClusterDNS)
 	line("    bind %s", own)
 	line("    errors")
+	line("    prometheus %s", netip.AddrPortFrom(loopback, kubernetes.PortClusterDNSMetrics))
 	line("    bufsize 1232")
 	line("    loadbalance")
 	line("    kubernetes %s in-addr.arpa ip6.arpa {", k.ServiceDomain())

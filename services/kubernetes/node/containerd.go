@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 
@@ -50,6 +51,13 @@ func containerd(in rendering.Input) (map[string]rendering.File, error) {
 	line("[plugins.\"io.containerd.grpc.v1.cri\"]")
 	line("  stream_server_address = %q", loopback)
 	line("  stream_server_port = %q", strconv.Itoa(kubernetes.PortContainerd)) // a string, and any free port unless it is said
+	line("")
+	line("[plugins.\"io.containerd.server.v1.metrics\"]")
+	line("  address = %q", netip.AddrPortFrom(loopback, kubernetes.PortContainerdMetrics))
+	line("")
+	// Else each question for metrics would read the cgroups of all containers. kubelet tells of them.
+	line("[plugins.\"io.containerd.monitor.task.v1.cgroups\"]")
+	line("  no_prometheus = true")
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.images\"]")
 	line("  snapshotter = \"overlayfs\"")
