@@ -73,7 +73,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 			return nil, err
 		}
 	}
-	ports, err := freePorts(4)
+	ports, err := freePorts(5)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +85,7 @@ func (c *Cluster) Prepare(n *facts.Node, dir, units string, program func(name st
 		client.Server, r.Server, "--secure-port=6443", "--secure-port=" + ports[0], "--bind-address=0.0.0.0", "--bind-address=127.0.0.1",
 		"https://127.0.0.1:2379", r.Etcd, "unix:///run/etcd/", "unix://" + filepath.Join(dir, "run", "etcd") + "/",
 		"https://" + n.IPs[0] + ":2379", "https://127.0.0.2:" + ports[1], "https://" + n.IPs[0] + ":2380", "https://127.0.0.1:" + ports[2],
+		"prometheus 127.0.0.1:9154\n", "prometheus 127.0.0.1:" + ports[4] + "\n",
 		".:10053 {", ".:" + ports[3] + " {", "bind " + n.IPs[0] + "\n", "bind 127.0.0.1\n",
 	}
 	return r, nil

@@ -245,6 +245,27 @@ func TestAWorkersCredentialsAreForItself(t *testing.T) {
 		plugin.must(http.StatusUnprocessableEntity, "PATCH", "/api/v1/namespaces/default/pods/on-second/status", note)
 		plugin.must(http.StatusOK, "PATCH", "/api/v1/namespaces/default/pods/on-first/status", note)
 	})
+	t.Run("a kubelet sees the metrics of itself alone", func(t *testing.T) {
+		// As a kubelet asks the API for those who ask it (k8s.io/kubernetes/pkg/kubelet/server/auth.go).
+		allowed := func(u *kubeUser, verb, node, subresource string) bool {
+			o := u.must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object{
+				"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+				"spec": object{"resourceAttributes": object{
+					"verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": node,
+				}},
+			})
+			return o["status"].(object)["allowed"].(bool)
+		}
+		require.Eventually(t, func() bool { return allowed(worker, "get", "worker-01", "metrics") }, 20*time.Second,
+			100*time.Millisecond, "the daemon gives the right when the node comes")
+		require.False(t, allowed(worker, "get", "worker-02", "metrics"))
+		require.False(t, allowed(worker, "get", "", "metrics"))
+		for _, subresource := range []string{"stats", "proxy", "log", "pods", "configz"} {
+			require.False(t, allowed(worker, "get", "worker-01", subresource), subresource)
+		}
+		require.False(t, allowed(worker, "create", "worker-01", "metrics"))
+		require.False(t, allowed(p.user("worker-01", "calico-node", "calico-node"), "get", "worker-01", "metrics"))
+	})
 	t.Run("nobody is somebody else", func(t *testing.T) {
 		req, err := http.NewRequest("GET", p.Server+"/api/v1/secrets", nil)
 		require.NoError(t, err)

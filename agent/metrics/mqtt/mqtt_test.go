@@ -137,7 +137,7 @@ func TestABrokerTellsItsTopics(t *testing.T) {
 	require.Len(t, values, len(rows), "mosquitto has each topic of the table")
 	for name, want := range map[string]float64{
 		"mosquitto_uptime_seconds": 11, "mosquitto_packets_received_total": 9, "mosquitto_messages_received_bytes_total": 15,
-		"mosquitto_messages_dropped_total": 0, "mosquitto_received_bytes_total": 105, "mosquitto_retained_messages": 55,
+		"mosquitto_messages_dropped_total": 0, "mosquitto_bytes_received_total": 105, "mosquitto_messages_retained": 55,
 		"mosquitto_connects_per_minute": 2.74, "mosquitto_heap_bytes": 45848,
 	} {
 		require.InDelta(t, want, values[name], 1e-9, name)

@@ -41,12 +41,18 @@ type Endpoint struct {
 	// Holder and Leaf are whose certificate is shown: the program whose secrets have it, and its entry there. A node
 	// without it asks nothing. Authority is who signed the certificate of the program.
 	Holder, Leaf, Authority string
+	// Pair is a file with a certificate and its key, below the root. It is shown by nodes without the holder.
+	Pair string
 	// Name is the name that the program's certificate has to have, where the address is not in it.
 	Name string
 }
 
 // agentLeaf is the certificate by which a master's agent works with the API.
 const agentHolder, agentLeaf = "kubernetes-bootstrap", "kubernetes-agent"
+
+// kubeletPair is the certificate by which a kubelet works with the API. On a worker it is shown to the kubelet itself,
+// which asks the API whether it may see its own metrics (package kubeapi, measureObjects).
+const kubeletPair = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 // Endpoints is the table. The rights of the agent of masters include the metrics of all programs of Kubernetes.
 func Endpoints() []Endpoint {
@@ -59,6 +65,8 @@ func Endpoints() []Endpoint {
 	plain := func(program string, port int, path string) Endpoint {
 		return Endpoint{Program: program, URL: fmt.Sprintf("http://127.0.0.1:%d%s", port, path)}
 	}
+	kubelet := secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving")
+	kubelet.Pair = kubeletPair
 	return []Endpoint{
 		plain("calico-node", kubernetes.PortFelixMetrics, "/metrics"),
 		plain("cluster-dns", kubernetes.PortClusterDNSMetrics, "/metrics"),
@@ -68,7 +76,7 @@ func Endpoints() []Endpoint {
 		secure("kube-apiserver", "127.0.0.1", kubernetes.PortAPI, "kubernetes-server"),
 		secure("kube-controller-manager", "127.0.0.1", kubernetes.PortControllerManager, "kubernetes-server"),
 		secure("kube-scheduler", "127.0.0.1", kubernetes.PortScheduler, "kubernetes-server"),
-		secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving"),
+		kubelet,
 		plain("kube-proxy", kubernetes.PortProxyMetrics, "/metrics"),
 	}
 }
@@ -82,8 +90,9 @@ func Sources(root paths.Root, endpoints []Endpoint) []source.Source {
 		out = append(out, source.Source{
 			Name: e.Program,
 			On: func(q ask.Question) bool {
-				// Only a master has the certificate that kubelet and the API ask for.
-				return slices.Contains(q.Programs, e.Program) && (e.Holder == "" || slices.Contains(q.Programs, e.Holder))
+				// Only a master has the certificate by which it asks the programs of Kubernetes.
+				certificate := e.Holder == "" || e.Pair != "" || slices.Contains(q.Programs, e.Holder)
+				return slices.Contains(q.Programs, e.Program) && certificate
 			},
 			Ask: r.ask,
 		})
@@ -117,7 +126,7 @@ type reader struct {
 // ask reads the metrics of the service. Each time has a connection of its own: certificates change, and services are
 // restarted.
 func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, error) {
-	transport, err := r.transport()
+	transport, err := r.transport(q)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +162,7 @@ func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, 
 	return source.Of(r.endpoint.Program, families), err
 }
 
-func (r *reader) transport() (*http.Transport, error) {
+func (r *reader) transport(q ask.Question) (*http.Transport, error) {
 	t := &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
 	if r.endpoint.Socket != "" {
 		at := r.root.At(r.endpoint.Socket)
@@ -164,15 +173,7 @@ func (r *reader) transport() (*http.Transport, error) {
 	if r.endpoint.Leaf == "" {
 		return t, nil
 	}
-	certificate, err := r.secret(r.endpoint.Leaf + "-certificate")
-	if err != nil {
-		return nil, err
-	}
-	key, err := r.secret(r.endpoint.Leaf + "-key")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	pair, err := r.pair(q)
 	if err != nil {
 		return nil, fmt.Errorf("the certificate that is shown to %s: %w", r.endpoint.Program, err)
 	}
@@ -190,14 +191,31 @@ func (r *reader) transport() (*http.Transport, error) {
 	return t, nil
 }
 
+// pair is the certificate that is shown.
+func (r *reader) pair(q ask.Question) (tls.Certificate, error) {
+	if r.endpoint.Pair != "" && !slices.Contains(q.Programs, r.endpoint.Holder) {
+		both, err := atomicfile.ReadLimited(r.root.At(r.endpoint.Pair), maxSecret)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		return tls.X509KeyPair(both, both)
+	}
+	certificate, err := r.secret(r.endpoint.Leaf + "-certificate")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := r.secret(r.endpoint.Leaf + "-key")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certificate, key)
+}
+
 // secret is an entry of the program that has the certificate: what was renewed, else what it was started with.
 func (r *reader) secret(ref string) ([]byte, error) {
 	data, err := atomicfile.ReadLimited(r.root.At(filepath.Join(paths.Live, r.endpoint.Holder, ref)), maxSecret)
 	if err != nil {
 		data, err = atomicfile.ReadLimited(r.root.At(filepath.Join(paths.Secrets, r.endpoint.Holder, ref)), maxSecret)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the certificate that is shown to %s: %w", r.endpoint.Program, err)
-	}
-	return data, nil
+	return data, err
 }

@@ -2,6 +2,9 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +23,7 @@ import (
 	"spore/agent/metrics/exposition"
 	"spore/agent/metrics/family"
 	"spore/agent/paths"
+	"spore/test/testca"
 )
 
 // asked asks a kube-proxy that answers by h.
@@ -139,7 +143,8 @@ func TestOnlyWhatANodeRunsIsAsked(t *testing.T) {
 	require.Empty(t, on())
 	require.Empty(t, on("mosquitto"))
 	require.Equal(t, []string{"coredns"}, on("coredns"))
-	require.Equal(t, []string{"kube-proxy"}, on("kubelet", "kube-proxy"), "a worker has no certificate for kubelet")
+	require.Equal(t, []string{"kubelet", "kube-proxy"}, on("kubelet", "kube-proxy"), "a worker")
+	require.Equal(t, []string{"kube-proxy"}, on("kube-apiserver", "kube-proxy"), "it has no certificate for the API")
 	require.Equal(t, []string{"etcd", "kubelet"}, on("etcd", "kubelet", "kubernetes-bootstrap"))
 }
 
@@ -173,5 +178,47 @@ func TestTheTableIsOfEndpointsThatThereAre(t *testing.T) {
 			require.Equal(t, have, f.Type, fmt.Sprintf("%s of several programs", f.Name))
 		}
 		types[f.Name] = f.Type
+	}
+}
+
+// TestAWorkerAsksItsKubeletWithTheKubeletsCertificate has no secret of a master, and a kubelet that wants a certificate.
+func TestAWorkerAsksItsKubeletWithTheKubeletsCertificate(t *testing.T) {
+	ca, err := testca.New("cluster")
+	require.NoError(t, err)
+	served, servedKey, err := ca.Server("127.0.0.1")
+	require.NoError(t, err)
+	shown, shownKey, err := ca.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "system:node:worker-01"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(served, servedKey)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "system:node:worker-01", r.TLS.PeerCertificates[0].Subject.CommonName)
+		_, _ = io.WriteString(w, goroutines)
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool()}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+
+	root := paths.Root(t.TempDir())
+	require.NoError(t, os.MkdirAll(root.At(paths.Trust), 0o755))
+	require.NoError(t, os.WriteFile(root.At(filepath.Join(paths.Trust, "kubelet-serving.crt")), ca.PEM(), 0o644))
+	for _, e := range Endpoints() {
+		if e.Program != "kubelet" {
+			continue
+		}
+		e.URL = server.URL
+		kubelet := Sources(root, []Endpoint{e})[0]
+		worker := ask.Question{Programs: []string{"kubelet"}}
+		_, err := kubelet.Ask(t.Context(), worker)
+		require.ErrorContains(t, err, "the certificate that is shown to kubelet", "before kubelet has one")
+		require.NoError(t, os.MkdirAll(root.At(filepath.Dir(kubeletPair)), 0o755))
+		require.NoError(t, os.WriteFile(root.At(kubeletPair), append(shown, shownKey...), 0o600))
+		all, err := kubelet.Ask(t.Context(), worker)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		_, err = kubelet.Ask(t.Context(), ask.Question{Programs: []string{"kubelet", "kubernetes-bootstrap"}})
+		require.ErrorContains(t, err, "the certificate that is shown to kubelet", "a master shows its own")
 	}
 }

@@ -53,8 +53,10 @@ type bootstrap struct {
 	wants   map[string]nodeWant
 	applied map[string][]kubernetesnode.Taint
 	servers []server
-	said    map[string]bool
-	pause   time.Duration
+	// measures has the uid of each node that was given the right to measure its kubelet.
+	measures map[string]string
+	said     map[string]bool
+	pause    time.Duration
 	// changed counts the objects that had to be applied.
 	changed int
 }
@@ -244,6 +246,7 @@ func (b *bootstrap) applyServed(ctx context.Context, a applied) error {
 func (b *bootstrap) followNodes(ctx context.Context) error {
 	// The first listing applies the labels of every node, by which those go that were there by an earlier cluster.yaml.
 	again := true
+	b.measures = map[string]string{}
 	ready := map[string]bool{}
 	serve := func() error {
 		if again || !b.setReady(ready) {
@@ -263,7 +266,10 @@ func (b *bootstrap) followNodes(ctx context.Context) error {
 		if err := serve(); err != nil || deleted {
 			return err
 		}
-		return b.keepNode(ctx, &n, again)
+		if err := b.keepNode(ctx, &n, again); err != nil {
+			return err
+		}
+		return b.letMeasure(ctx, &n)
 	})
 }
 
