@@ -23,6 +23,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"spore/agent/metrics/ask"
+	"spore/agent/metrics/ceph"
 	"spore/agent/metrics/family"
 	"spore/agent/metrics/kafka"
 	"spore/agent/metrics/machine"
@@ -47,7 +48,7 @@ const wearEvery = 10 * time.Minute
 // Own is the table of what a node tells of itself.
 func Own() []family.Family {
 	return slices.Concat(machine.Families(), own.Families(), smart.Families(), source.Families(), kafka.Families(),
-		mqtt.Families())
+		mqtt.Families(), ceph.Families())
 }
 
 // Families is the table of all that a node tells.
@@ -79,8 +80,9 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 	}
 	wear := func(_ context.Context, _ ask.Question, s *family.Sink) error { return smart.Measure(string(root), s) }
 	brokers := func(ctx context.Context, q ask.Question, s *family.Sink) error { return kafka.Measure(ctx, root, q, s) }
-	broker := mqtt.New(root)
+	broker, monitors := mqtt.New(root), ceph.New(root)
 	topics := func(ctx context.Context, _ ask.Question, s *family.Sink) error { return broker.Measure(ctx, s) }
+	storage := func(ctx context.Context, _ ask.Question, s *family.Sink) error { return monitors.Measure(ctx, s) }
 	return []source.Source{
 		{Name: "machine", Ask: measure(machine.Families(), func(ctx context.Context, _ ask.Question, s *family.Sink) error {
 			return m.Measure(ctx, s)
@@ -98,6 +100,7 @@ func sources(root paths.Root, now func() time.Time) []source.Source {
 		{Name: "wear", Every: wearEvery, Ask: measure(smart.Families(), wear)},
 		{Name: "kafka", On: kafka.On, Ask: measure(kafka.Families(), brokers)},
 		{Name: "mosquitto", On: mqtt.On, Ask: measure(mqtt.Families(), topics)},
+		{Name: "ceph", On: ceph.On, Every: ceph.Every, Ask: measure(ceph.Families(), storage)},
 	}
 }
 
