@@ -50,7 +50,8 @@ func TestAWorkerMayMeasureItsOwnKubeletAlone(t *testing.T) {
 	require.JSONEq(t, `[{"apiGroups":[""],"resources":["nodes/metrics"],"resourceNames":["w1"],"verbs":["get"]}]`,
 		field(t, there[at+"clusterroles/spore:kubelet-metrics:w1"], "rules"))
 	bound := there[at+"clusterrolebindings/spore:kubelet-metrics:w1"]
-	require.JSONEq(t, `[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"system:node:w1"}]`, field(t, bound, "subjects"))
+	require.JSONEq(t, `[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"system:node:w1"}]`,
+		field(t, bound, "subjects"))
 	require.Contains(t, bound, `"uid":"1"`, "it goes with the node")
 	require.NotEmpty(t, manifests.Reserved(rbac, "ClusterRole", "", "spore:kubelet-metrics:w1"), "nobody's folder has it")
 
