@@ -4,12 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -45,6 +47,7 @@ import (
 	kafkaunit "spore/services/kafka/unit"
 	etcdunit "spore/services/kubernetes/etcd/unit"
 	kubernetesunit "spore/services/kubernetes/unit"
+	metricsunit "spore/services/metrics/unit"
 	"spore/wire/nodeapi"
 )
 
@@ -312,6 +315,23 @@ func table(m *node.Machine) command.Table {
 						return command.Wrongly("--ready is for a PROGRAM, with a NAME of %v", render.Names())
 					}
 					return renderprogram.Run(ctx, m, (*words)[0], *program, *ready)
+				}
+			},
+		},
+		{
+			Name:    "metrics-store",
+			About:   "run the store of metrics, and have its oldest samples go where they fill too much",
+			Example: "spore-agent metrics-store --data /var/lib/victoria-metrics --size 21474836480 -- /usr/bin/victoria-metrics",
+			Read: func(a *command.Args) command.Run {
+				dir := a.Needed("data", "DIR", "where its data are")
+				size := a.String("size", "BYTES", "what its data may fill; 0 is without a bound")
+				program := a.Tail("PROGRAM [ARGUMENT...]")
+				return func(ctx context.Context) error {
+					bytes, err := strconv.ParseUint(cmp.Or(*size, "0"), 10, 63)
+					if err != nil || len(*program) == 0 {
+						return command.Wrongly("a whole number of bytes and a PROGRAM are needed")
+					}
+					return metricsunit.Run(ctx, metricsunit.Usual(*dir, bytes, *program), m.Say)
 				}
 			},
 		},

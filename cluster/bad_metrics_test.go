@@ -16,6 +16,12 @@ var badMetrics = []badInput{
 	{"a look each second", observed("interval: 1\n"), []string{
 		`services/metrics.yaml:1:11: error: the interval 1 is out of bounds; write 5 to 240`,
 	}},
+	{"a size without a unit", observed("size: 20\n"), []string{
+		`services/metrics.yaml:1:7: error: the size "20" is not a size; write a number with KiB, MiB, GiB or TiB, such as 64MiB`,
+	}},
+	{"a size with hardly any room", observed("size: 64MiB\n"), []string{
+		`services/metrics.yaml:1:7: error: the size 64MiB is less than 256MiB; write more`,
+	}},
 	{"jobs of the store's own, twice, and with no name", observed("scrape:\n- {name: node, targets: [a.example:1]}\n- {name: press, targets: [a.example:1]}\n- {name: press, targets: [a.example:2]}\n- {name: 'p q', targets: [a.example:1]}\n"), []string{
 		`services/metrics.yaml:2:10: error: the name node is of what the store asks anyway; take another`,
 		`services/metrics.yaml:4:10: error: the job "press" exists already, at services/metrics.yaml:3; a job has one entry, with all its targets`,

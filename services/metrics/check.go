@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"spore/cluster/check"
+	"spore/cluster/role/setting"
 )
 
 const (
@@ -36,6 +37,9 @@ func checkSettings(k *check.Checker, file check.File) {
 	if file.Has("days") {
 		k.Between(check.In(file, "days"), "days", s.Days, 1, maxDays)
 	}
+	if file.Has("size") {
+		checkSize(k, check.In(file, "size"), s.Size)
+	}
 	if file.Has("interval") {
 		k.Between(check.In(file, "interval"), "the interval", s.Interval, minInterval, maxInterval)
 	}
@@ -56,6 +60,18 @@ func checkSettings(k *check.Checker, file check.File) {
 			names.Add(p.Then("name"), "the job", j.Name, "a job has one entry, with all its targets")
 		}
 		checkJob(k, p, j)
+	}
+}
+
+// leastSize has room for the index and the samples of a small cluster.
+const leastSize = 256 << 20
+
+func checkSize(k *check.Checker, p check.Place, size string) {
+	switch n, err := setting.ParseSize(size); {
+	case err != nil:
+		k.Errorf(p, "the size %s", err)
+	case n < leastSize:
+		k.Errorf(p, "the size %s is less than %s; write more", size, setting.Size(leastSize).Text())
 	}
 }
 

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"slices"
+	"strconv"
 
 	"spore/cluster/facts"
 	"spore/cluster/spec"
@@ -82,7 +83,10 @@ func Service() service.Service {
 func memory(c *facts.Cluster, _ *facts.Node) int { return 256 + 4*c.Nodes }
 
 func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
-	return map[string]string{"VICTORIA_METRICS_RETENTION": Of(c.Services).Kept()}
+	s := Of(c.Services)
+	return map[string]string{
+		"VICTORIA_METRICS_RETENTION": s.Kept(), "VICTORIA_METRICS_SIZE": strconv.FormatUint(s.Bytes(), 10),
+	}
 }
 
 // Stores tells whether a node is to have a store.

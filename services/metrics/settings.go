@@ -3,6 +3,7 @@ package metrics
 import (
 	"strconv"
 
+	"spore/cluster/role/setting"
 	"spore/cluster/spec"
 )
 
@@ -10,6 +11,9 @@ import (
 type Settings struct {
 	// Days is for how many days samples are kept; 30 when 0.
 	Days int `yaml:"days,omitempty" json:"days,omitempty"`
+	// Size is what samples and their index may fill on the disk, such as 20GiB; the oldest go where they fill more. Without
+	// a bound when empty.
+	Size string `yaml:"size,omitempty" json:"size,omitempty"`
 	// Interval is how many seconds lie between two looks at a node; 30 when 0.
 	Interval int `yaml:"interval,omitempty" json:"interval,omitempty"`
 	// Scrape are other things of the plant that have metrics, which the store asks from its node.
@@ -49,6 +53,15 @@ func (s *Settings) Kept() string {
 		return strconv.Itoa(defaultDays) + "d"
 	}
 	return strconv.Itoa(s.Days) + "d"
+}
+
+// Bytes is what the data of the store may fill; 0 is without a bound.
+func (s *Settings) Bytes() uint64 {
+	n, err := setting.ParseSize(s.Size)
+	if err != nil { // Empty; others are refused before.
+		return 0
+	}
+	return uint64(n)
 }
 
 // Seconds lie between two looks at a node.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,6 +46,7 @@ import (
 type metricsStore struct {
 	t       *testing.T
 	args    []string
+	data    string
 	cmd     *exec.Cmd
 	log     bytes.Buffer
 	at      verbmetrics.Store
@@ -94,10 +96,13 @@ func newMetricsStore(t *testing.T, ca *testca.CA, ports map[string]int, jobs []m
 	secret := s.machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry))
 	require.NoError(t, os.MkdirAll(filepath.Dir(secret), 0o700))
 	require.NoError(t, os.WriteFile(secret, secrets[metrics.PasswordEntry], 0o600))
-	s.args = append([]string{filepath.Join(dir, "usr/bin/victoria-metrics")}, argumentsOf(t, "victoria-metrics.service", strings.NewReplacer(
-		"/var/lib/victoria-metrics", filepath.Join(dir, "state"), "/run/victoria-metrics", dir, "%d", dir,
+	s.data = filepath.Join(dir, "state")
+	arguments := argumentsOf(t, "victoria-metrics.service", strings.NewReplacer(
+		"/var/lib/victoria-metrics", s.data, "/run/victoria-metrics", dir, "%d", dir,
 		"127.0.0.1:8428", s.at.Address, "${VICTORIA_METRICS_RETENTION}", settings.Kept(),
-	))...)
+		"/usr/bin/victoria-metrics", filepath.Join(dir, "usr/bin/victoria-metrics"),
+	))
+	s.args = arguments[slices.Index(arguments, "--")+1:] // What is before it has a test of its own.
 	t.Cleanup(s.kill)
 	return s
 }
