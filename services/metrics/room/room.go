@@ -67,11 +67,12 @@ type content struct {
 	// indexes are what the indexes of months fill, and rest what is filled besides. What is not listed does not count: it
 	// is of a merge that goes on, or goes at the next start.
 	indexes map[string]uint64
-	rest    uint64
+	// cache is what goes with the first part.
+	cache, rest uint64
 }
 
 func (c content) bytes() uint64 {
-	sum := c.rest
+	sum := c.rest + c.cache
 	for _, p := range c.parts {
 		sum += p.bytes
 	}
@@ -124,7 +125,7 @@ func Make(dir string, l Limits, say func(string)) error {
 	say(fmt.Sprintf("the data fill %d MiB and %d MiB of the disk are free: %d MiB of the oldest go, with samples up to %s",
 		c.bytes()>>20, free>>20, sum>>20, time.UnixMilli(last).UTC().Format(time.RFC3339)))
 	// It knows series of the indexes that go. It goes first, too, so that a disk without any space takes the new lists.
-	if err := os.RemoveAll(filepath.Join(dir, "cache")); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, cache)); err != nil {
 		return err
 	}
 	for _, name := range monthsOf(out) {
@@ -150,6 +151,9 @@ func victims(c content, free uint64, l Limits) []part {
 			return out
 		}
 		gone := p.bytes
+		if i == 0 {
+			gone += c.cache
+		}
 		if !slices.ContainsFunc(c.parts[i+1:], func(q part) bool { return q.month == p.month }) {
 			gone += c.indexes[p.month]
 		}
@@ -158,6 +162,9 @@ func victims(c content, free uint64, l Limits) []part {
 	}
 	return out
 }
+
+// cache is what the store makes again.
+const cache = "cache"
 
 // going is where what goes lies until it has gone: the store does not look there.
 const going = "going"
@@ -261,7 +268,11 @@ func look(dir string) (content, error) {
 		if err != nil {
 			return c, err
 		}
-		c.rest += n
+		if e.Name() == cache {
+			c.cache = n
+		} else {
+			c.rest += n
+		}
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,6 +23,8 @@ type Options struct {
 	Bytes uint64
 	// Program is the store with its arguments.
 	Program []string
+	// Log takes what the store says.
+	Log io.Writer
 	// Look is how long lies between two looks at the data, and Pause how long the store runs at least before it is ended
 	// for their sake; tests have other times than Usual.
 	Look, Pause time.Duration
@@ -33,7 +36,7 @@ type Options struct {
 // above that.
 func Usual(dir string, bytes uint64, program []string) Options {
 	return Options{
-		Dir: dir, Bytes: bytes, Program: program, Look: 30 * time.Second, Pause: 10 * time.Minute,
+		Dir: dir, Bytes: bytes, Program: program, Log: os.Stderr, Look: 30 * time.Second, Pause: 10 * time.Minute,
 		Floor: 640 << 20, Enough: 1 << 30,
 	}
 }
@@ -56,7 +59,7 @@ func Run(ctx context.Context, o Options, say func(string)) error {
 // once starts the store and waits until it has ended; again tells that it was ended to make room.
 func (o Options) once(ctx context.Context, limits room.Limits, say func(string)) (again bool, err error) {
 	cmd := exec.Command(o.Program[0], o.Program[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = o.Log, o.Log
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("start the store: %w", err)
 	}
