@@ -16,7 +16,7 @@ var badMetrics = []badInput{
 	{"a look each second", observed("interval: 1\n"), []string{
 		`services/metrics.yaml:1:11: error: the interval 1 is out of bounds; write 5 to 240`,
 	}},
-	{"a size without a unit", observed("size: 20\n"), []string{
+	{"a size without a unit", observed("size: '20'\n"), []string{
 		`services/metrics.yaml:1:7: error: the size "20" is not a size; write a number with KiB, MiB, GiB or TiB, such as 64MiB`,
 	}},
 	{"a size with hardly any room", observed("size: 64MiB\n"), []string{
