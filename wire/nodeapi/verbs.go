@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,6 +106,11 @@ func Verbs() []Verb {
 		{Name: "kafka-topics", Kind: Looks, Who: Lookers()},
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
+		{
+			// A page asks for what it shows at once.
+			Name: "metrics-page", Kind: Looks, Who: Lookers(), Bound: time.Minute, AtOnce: 8,
+			Arguments: []Argument{{Name: "path", Needed: true, Check: pagePath}, {Name: "query", Check: pageQuery}},
+		},
 		{
 			Name: "metrics-query", Kind: Looks, Who: Lookers(), Bound: time.Minute, AtOnce: 4,
 			Arguments: []Argument{
@@ -221,6 +229,46 @@ func query(value string) error {
 		return fmt.Errorf("a query has at most %d bytes", maxQuery)
 	case !utf8.ValidString(value) || strings.TrimSpace(value) == "":
 		return errors.New("a query is text")
+	}
+	return nil
+}
+
+// pageAnswers are what the page of the store of metrics may ask for besides its own files: it reads and changes nothing
+// by them (VictoriaMetrics, url-examples). Others write, delete, show flags and profiles, or hand out all there is.
+var pageAnswers = []string{
+	"/api/v1/labels", "/api/v1/metadata", "/api/v1/query", "/api/v1/query_range", "/api/v1/series", "/api/v1/status/active_queries",
+	"/api/v1/status/buildinfo", "/api/v1/status/metric_names_stats", "/api/v1/status/top_queries", "/api/v1/status/tsdb",
+	"/prettify-query",
+}
+
+// maxPagePath bounds paths of the page in bytes.
+const maxPagePath = 256
+
+// pagePath is a Check that takes paths of the page of the store of metrics.
+func pagePath(value string) error {
+	refused := fmt.Errorf("%.64q is not of the page", value)
+	if len(value) > maxPagePath || !made(value, "/._-") || path.Clean(value) != strings.TrimSuffix(value, "/") {
+		return refused
+	}
+	label, isLabel := strings.CutPrefix(value, "/api/v1/label/")
+	name, isValues := strings.CutSuffix(label, "/values")
+	switch {
+	case slices.Contains(pageAnswers, value):
+	case isLabel && isValues && made(name, "_.-") && name != "":
+	case strings.HasPrefix(value, "/vmui/"):
+	default:
+		return refused
+	}
+	return nil
+}
+
+// pageQuery is a Check that takes what follows the question mark.
+func pageQuery(value string) error {
+	if len(value) > maxQuery {
+		return fmt.Errorf("a query has at most %d bytes", maxQuery)
+	}
+	if _, err := url.ParseQuery(value); err != nil {
+		return errors.New("the query is malformed")
 	}
 	return nil
 }

@@ -66,6 +66,7 @@ func Handlers() map[string]verbs.Handler {
 		"kafka-move":          kafka.Move,
 		"kafka-topics":        kafka.Topics,
 		"locate":              locate.Locate,
+		"metrics-page":        metrics.Here().Page,
 		"metrics-query":       metrics.Here().Query,
 		"net":                 network.Show,
 		"probe":               probe.Run,

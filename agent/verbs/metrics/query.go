@@ -1,5 +1,5 @@
-// Package metrics is the verb metrics-query, on a node with a store of metrics: it asks the store, which listens on
-// this node alone and wants a password that the store's own programs have.
+// Package metrics is the verbs metrics-query and metrics-page, on a node with a store of metrics: they ask the store,
+// which listens on this node alone and wants a password that the store's own programs have.
 package metrics
 
 import (
@@ -97,16 +97,27 @@ func question(r *verbs.Run) (path string, values url.Values, err error) {
 
 // ask sends the query with the store's password.
 func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Values) ([]machine.Series, error) {
+	answer, data, err := s.do(ctx, r, http.MethodPost, path, values)
+	if err != nil {
+		return nil, err
+	}
+	return parse(answer.StatusCode, data)
+}
+
+// do asks the store with its password, and reads all of the answer.
+func (s Store) do(ctx context.Context, r *verbs.Run, method, target string, form url.Values) (*http.Response, []byte, error) {
 	file := r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry))
 	password, err := atomicfile.ReadLimited(file, 4<<10)
 	if err != nil {
-		return nil, fmt.Errorf("the password of the store: %w", err)
+		return nil, nil, fmt.Errorf("the password of the store: %w", err)
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address+path, strings.NewReader(values.Encode()))
+	q, err := http.NewRequestWithContext(ctx, method, "http://"+s.Address+target, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, fmt.Errorf("internal error: %w", err)
+		return nil, nil, fmt.Errorf("internal error: %w", err)
 	}
-	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if form != nil {
+		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
 	q.SetBasicAuth(metrics.User, strings.TrimRight(string(password), "\n"))
 	// Without proxies of an environment, and without another address: the password is for the store.
 	client := http.Client{
@@ -115,17 +126,17 @@ func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Va
 	}
 	answer, err := client.Do(q)
 	if err != nil {
-		return nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
+		return nil, nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
 	}
 	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read what the store answers: %w", err)
+		return nil, nil, fmt.Errorf("read what the store answers: %w", err)
 	case len(data) > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d MiB; ask for less", maxAnswer>>20)
+		return nil, nil, fmt.Errorf("the answer has more than %d MiB; ask for less", maxAnswer>>20)
 	}
-	return parse(answer.StatusCode, data)
+	return answer, data, nil
 }
 
 // parse reads an answer of the API (Prometheus, HTTP API, format overview).

@@ -196,3 +196,55 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func (s *store) page(arguments map[string]string) ([]machine.Page, string, error) {
+	s.t.Helper()
+	events, done, err := verbstest.Do(s.t, s.m, s.cluster, &facts.Node{Name: "observer-01"}, s.at.Page, nodeapi.Order{Arguments: arguments})
+	var all []machine.Page
+	for _, e := range events {
+		var part machine.Page
+		require.NoError(s.t, json.Unmarshal(e.Result, &part))
+		all = append(all, part)
+	}
+	return all, done, err
+}
+
+func TestThePageIsHandedOutInParts(t *testing.T) {
+	text := strings.Repeat("0123456789", maxPart/5) // two parts
+	s := newStore(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/css")
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, text)
+	})
+	parts, done, err := s.page(map[string]string{"path": "/vmui/a.css", "query": "x=1&y=%20"})
+	require.NoError(t, err)
+	require.Equal(t, "Accepted", done)
+	require.Len(t, parts, 2)
+	require.Equal(t, [2]any{202, "text/css"}, [2]any{parts[0].Status, parts[0].Type})
+	require.Zero(t, parts[1].Status)
+	require.Equal(t, text, string(parts[0].Body)+string(parts[1].Body))
+	user, password, _ := s.asked[0].BasicAuth()
+	require.Equal(t, [2]string{"spore", "swordfish"}, [2]string{user, password})
+	require.Equal(t, [2]string{"GET", "/vmui/a.css?x=1&y=%20"}, [2]string{s.asked[0].Method, s.asked[0].RequestURI})
+}
+
+func TestThePageHasBounds(t *testing.T) {
+	s := newStore(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", strings.Repeat("x", maxType+1))
+	})
+	parts, _, err := s.page(map[string]string{"path": "/vmui/"})
+	require.NoError(t, err)
+	require.Equal(t, []machine.Page{{Status: 200}}, parts, "an answer without a body, and without a type that is too long")
+
+	s = newStore(t, func(w http.ResponseWriter, r *http.Request) {
+		for range maxAnswer>>20 + 1 {
+			_, _ = w.Write(make([]byte, 1<<20))
+		}
+	})
+	_, _, err = s.page(map[string]string{"path": "/vmui/"})
+	require.ErrorContains(t, err, "the answer has more than 32 MiB")
+
+	s.cluster.Members = nil
+	_, _, err = s.page(map[string]string{"path": "/vmui/"})
+	require.EqualError(t, err, "observer-01 has no store of metrics; ask a node with the role metrics-store")
+}

@@ -26,19 +26,37 @@ import (
 func Command() *cobra.Command {
 	var f reach.Flags
 	var at moments
-	var asJSON bool
+	var asJSON, asPage bool
 	cmd := &cobra.Command{
-		Use:   "metrics [DIR] QUERY",
+		Use:   "metrics [DIR] QUERY | metrics [DIR] --page",
 		Short: "Ask the store of metrics",
 		Long: `Metrics asks the first node with the role ` + metrics.Role + ` that answers, of the cluster in DIR (configs when left
 out). QUERY is PromQL. Without --since the answer is of now, or of the time of --until; with it, of all the time from
-there.`,
+there.
+
+With --page it serves the store's own page, with graphs, on this machine alone, until it is stopped. It prints the
+address. The page can read metrics and cannot change anything.`,
 		Example: "  spore metrics up\n" +
 			"  spore metrics configs 'node_filesystem_avail_bytes{mountpoint=\"/var\"}' --until 2026-11-24T12:00:00Z\n" +
-			"  spore metrics 'rate(node_disk_written_bytes_total[5m])' --since 1h --step 1m --json",
-		Args: exit.Args(cobra.RangeArgs(1, 2)),
+			"  spore metrics 'rate(node_disk_written_bytes_total[5m])' --since 1h --step 1m --json\n" +
+			"  spore metrics configs --page",
+		Args: exit.Args(func(cmd *cobra.Command, args []string) error {
+			if asPage {
+				return cobra.MaximumNArgs(1)(cmd, args)
+			}
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "configs"
+			if asPage {
+				if len(args) == 1 {
+					dir = args[0]
+				}
+				if at != (moments{}) || asJSON {
+					return exit.Usage(errors.New("--page stands alone; choose the time on the page"))
+				}
+				return page(cmd, f, dir)
+			}
 			if len(args) == 2 {
 				dir, args = args[0], args[1:]
 			}
@@ -65,6 +83,7 @@ there.`,
 	flags.StringVar(&at.since, "since", "", "the begin: a time such as 2026-11-24T12:00:00Z, or how long ago, such as 90m or 3d")
 	flags.StringVar(&at.until, "until", "", "the end, in the same form; now when left out")
 	flags.DurationVar(&at.step, "step", 0, "what lies between two samples; about 500 samples when left out")
+	flags.BoolVar(&asPage, "page", false, "serve the store's own page on this machine, until stopped")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
