@@ -58,7 +58,9 @@ func TestTheStoreOfMetricsWhenTheClockJumps(t *testing.T) {
 			then := time.Now().Add(c.jump)
 			put("wrong", then)
 			require.True(t, has("wrong", then), "what comes is taken")
-			time.Sleep(70 * time.Second) // The store looks each minute for months that are too old, or too far ahead.
+			if c.jump.Abs() > 24*time.Hour {
+				time.Sleep(70 * time.Second) // The store looks each minute for months that are too old, or too far ahead.
+			}
 			s.stop()
 
 			s.args = right
