@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"spore/services/metrics/rules/shipped"
 )
 
 //go:generate go run generate.go
@@ -23,22 +21,20 @@ var value = regexp.MustCompile(`{{ \$labels\.([a-z_]+) }}`)
 func Table() (string, error) {
 	var b strings.Builder
 	b.WriteString("| alert | severity | after | says |\n|---|---|---|---|\n")
-	for _, file := range shipped.Files() {
-		groups, err := parse(file, shipped.Read(file), nil)
-		if err != nil {
-			return "", err
-		}
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				after := "at once"
-				if r.For > 0 {
-					after = Short(r.For)
-				}
-				says := value.ReplaceAllStringFunc(r.Annotations["summary"], func(s string) string {
-					return "`" + strings.ToUpper(value.FindStringSubmatch(s)[1]) + "`"
-				})
-				fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.Alert, strings.ToLower(r.Alert), r.Severity(), after, says)
+	groups, err := Shipped()
+	if err != nil {
+		return "", err
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			after := "at once"
+			if r.For > 0 {
+				after = Short(r.For)
 			}
+			says := value.ReplaceAllStringFunc(r.Annotations["summary"], func(s string) string {
+				return "`" + strings.ToUpper(value.FindStringSubmatch(s)[1]) + "`"
+			})
+			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.Alert, strings.ToLower(r.Alert), r.Severity(), after, says)
 		}
 	}
 	return b.String(), nil

@@ -56,19 +56,17 @@ func read(t *testing.T) map[string][]recorded {
 	return out
 }
 
-// all are the rules that come with the image, by their names, and the intervals of their groups.
+// all are the rules that come with the image, by their names.
 func all(t *testing.T) map[string]Rule {
 	t.Helper()
 	out := map[string]Rule{}
-	for _, file := range shipped.Files() {
-		groups, err := parse(file, shipped.Read(file), nil)
-		require.NoError(t, err)
-		for _, g := range groups {
-			require.GreaterOrEqual(t, g.Interval, 30*time.Second, g.Name)
-			for _, r := range g.Rules {
-				require.NotContains(t, out, r.Alert)
-				out[r.Alert] = r
-			}
+	groups, err := Shipped()
+	require.NoError(t, err)
+	for _, g := range groups {
+		require.GreaterOrEqual(t, g.Interval, 30*time.Second, g.Name)
+		for _, r := range g.Rules {
+			require.NotContains(t, out, r.Alert)
+			out[r.Alert] = r
 		}
 	}
 	return out

@@ -88,6 +88,19 @@ func Parse(name string, data []byte) ([]Group, error) {
 	return parse(name, data, shipped.Names())
 }
 
+// Shipped are the groups of rules that come with the image, file by file.
+func Shipped() ([]Group, error) {
+	var out []Group
+	for _, file := range shipped.Files() {
+		groups, err := parse(file, shipped.Read(file), nil)
+		if err != nil {
+			return nil, fmt.Errorf("internal error: %w", err)
+		}
+		out = append(out, groups...)
+	}
+	return out, nil
+}
+
 // All reads all files of a plant's own rules, by their names. An alert may be in one of them.
 func All(files map[string][]byte) (map[string][]Group, error) {
 	var problems Problems
