@@ -75,8 +75,8 @@ func samples(t *testing.T, text string) map[int]float64 {
 // absolute are families whose values are times.
 var absolute = regexp.MustCompile(`^(node_time_seconds|kubelet_pleg_last_seen_seconds|[a-z_]+_end_timestamp_seconds)\{`)
 
-// TestTheStoreTakesRulesAsPrometheusDoes asks VictoriaMetrics for the rules that come with the image, with the series by
-// which Debian's promtool has tested them. Functions such as increase differ between the two.
+// TestTheStoreTakesRulesAsPrometheusDoes asks VictoriaMetrics for the rules that come with the image, with the series
+// by which Debian's promtool has tested them. Functions such as increase differ between the two.
 func TestTheStoreTakesRulesAsPrometheusDoes(t *testing.T) {
 	at := emptyStore(t)
 	known := map[string]rules.Rule{}
@@ -174,7 +174,8 @@ func emptyStore(t *testing.T) ruleStore {
 	require.NoError(t, kubecluster.Programs(t.Context(), "../..", dir, "victoria-metrics"))
 	s := ruleStore{t, net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))}
 	var log bytes.Buffer
-	cmd := exec.Command(filepath.Join(dir, "usr/bin/victoria-metrics"), "-storageDataPath="+filepath.Join(dir, "data"), "-httpListenAddr="+s.at,
+	cmd := exec.Command(filepath.Join(dir, "usr/bin/victoria-metrics"),
+		"-storageDataPath="+filepath.Join(dir, "data"), "-httpListenAddr="+s.at,
 		"-retentionPeriod=5y", "-memory.allowedBytes=200MB", "-search.disableCache", "-search.latencyOffset=0s")
 	cmd.Stderr = &log
 	require.NoError(t, cmd.Start())

@@ -299,10 +299,12 @@ func (r *reader) name(n *yaml.Node) string {
 	switch {
 	case name == "":
 	case !alertName.MatchString(name):
-		r.errorf(n, "the name %q of the alert is not valid; write 1 to 64 letters, digits and _, the first a letter", check.Clip(name))
+		r.errorf(n, "the name %q of the alert is not valid; write 1 to 64 letters, digits and _, the first a letter",
+			check.Clip(name))
 		return ""
 	case slices.Contains(r.taken, name):
-		r.errorf(n, "the alert %s comes with the image; take another name, and put that one off in services/metrics.yaml", name)
+		r.errorf(n, "the alert %s comes with the image; take another name, and put that one off in services/metrics.yaml",
+			name)
 	case r.alerts[name] != 0:
 		r.errorf(n, "the alert %s is in line %d, too; give it another name", name, r.alerts[name])
 	default:

@@ -138,7 +138,8 @@ func TestAnAlertIsInOneFile(t *testing.T) {
 		many[fmt.Sprintf("%03d.yaml", i)] = []byte(strings.Replace(own, "PressTooHot", fmt.Sprintf("A%d", i), 1))
 	}
 	_, err = All(many)
-	require.EqualError(t, err, "064.yaml:1:1: there are 65 files of alerts; at most 64 are possible: put alerts together into one")
+	require.EqualError(t, err,
+		"064.yaml:1:1: there are 65 files of alerts; at most 64 are possible: put alerts together into one")
 }
 
 func TestDurationsAreThoseOfPrometheus(t *testing.T) {
@@ -188,7 +189,8 @@ func TestAlertsThatArePutOffAreLeftOut(t *testing.T) {
 
 // TestNodesDoNotLinkTheParser looks at what the agent's programs import.
 func TestNodesDoNotLinkTheParser(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "spore/agent", "spore/agent/spore-metrics", "spore/services/metrics/rules/shipped").Output()
+	out, err := exec.Command("go", "list", "-deps",
+		"spore/agent", "spore/agent/spore-metrics", "spore/services/metrics/rules/shipped").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "spore/services/metrics/rules/shipped\n")
 	require.NotContains(t, string(out), "spore/services/metrics/rules\n")

@@ -1,6 +1,6 @@
-// Package shipped has the rules of alerts that come with an image, as files in the format of Prometheus: groups of rules
-// by what they are about. docs/alerts.md has a section for each alert. The package parses no expressions, so that nodes
-// can link it; package rules checks what is in the files.
+// Package shipped has the rules of alerts that come with an image, as files in the format of Prometheus: groups of
+// rules by what they are about. docs/alerts.md has a section for each alert. The package parses no expressions, so that
+// nodes can link it; package rules checks what is in the files.
 package shipped
 
 import (
@@ -55,7 +55,8 @@ func Names() []string {
 // is left of the file.
 func Without(name string, off []string) ([]byte, error) {
 	data := Read(name)
-	if !slices.ContainsFunc(off, func(alert string) bool { return strings.Contains(string(data), "- alert: "+alert+"\n") }) {
+	has := func(alert string) bool { return strings.Contains(string(data), "- alert: "+alert+"\n") }
+	if !slices.ContainsFunc(off, has) {
 		return data, nil
 	}
 	var file struct {
