@@ -18,7 +18,7 @@ var ofPrograms = []string{"up", "scrape_samples_scraped", "vm_storage_is_read_on
 // ofServices are families that the services have by themselves.
 var ofServices = []string{
 	"ceph_cluster_total_bytes", "ceph_cluster_total_used_bytes", "ceph_health_status", "ceph_mon_quorum_status",
-	"ceph_osd_up", "ceph_pg_degraded", "ceph_pool_percent_used",
+	"ceph_osd_up", "ceph_pg_degraded", "ceph_pool_metadata", "ceph_pool_percent_used",
 	"felix_int_dataplane_failures",
 	"mosquitto_clients_connected", "mosquitto_messages_dropped_total",
 }
