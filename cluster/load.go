@@ -94,6 +94,8 @@ type Config struct {
 	roleFiles []*source
 	// manifestFiles holds the files of manifests/ as they are, by path.
 	manifestFiles map[string][]byte
+	// alertFiles holds the files of services/alerts/ as they are, by path.
+	alertFiles map[string][]byte
 }
 
 // Public is what the nodes are told of the cluster's keys.
@@ -129,6 +131,7 @@ func (c *Config) Source() map[string][]byte {
 	}
 	c.roleSource(out)
 	maps.Copy(out, c.manifestFiles)
+	maps.Copy(out, c.alertFiles)
 	return out
 }
 
@@ -158,6 +161,7 @@ func Load(fsys fs.FS) (*Config, check.Report) {
 	c.Image.FillDefaults()
 	l.loadRoles(c)
 	l.loadServices(c)
+	l.loadAlerts(c)
 	l.statFiles(c)
 	l.loadNodes(c)
 	l.loadPrograms(c)
@@ -245,6 +249,7 @@ func (l *loader) yamlFiles(dir string) []string {
 		switch {
 		case path.Ext(name) == ".yml":
 			l.add(check.Error, name, 1, 1, "files end in .yaml; rename it to %s", strings.TrimSuffix(e.Name(), ".yml")+".yaml")
+		case name == alertsDir && e.IsDir():
 		case e.IsDir():
 			l.add(check.Error, name, 1, 1, "is a directory; %s/ holds files only", dir)
 		case path.Ext(name) == ".yaml":

@@ -60,6 +60,7 @@ func Validate(c *Config, o Options) check.Report {
 	}
 	k.checkDefinitions()
 	k.checkServices()
+	k.checkAlerts()
 	k.checkPorts()
 	k.checkImage()
 	manifests.Check(k.Checker, c.Manifests, secretName)

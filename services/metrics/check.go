@@ -43,6 +43,7 @@ func checkSettings(k *check.Checker, file check.File) {
 	if file.Has("interval") {
 		k.Between(check.In(file, "interval"), "the interval", s.Interval, minInterval, maxInterval)
 	}
+	checkAlerts(k, file, s.Alerts)
 	if len(s.Scrape) > maxJobs {
 		k.Errorf(check.In(file, "scrape"), "there are %d jobs; at most %d are possible", len(s.Scrape), maxJobs)
 		return

@@ -46,36 +46,48 @@ func Service() service.Service {
 		Name:     Name,
 		Settings: func() spec.Settings { return new(Settings) },
 		Check:    checkSettings,
-		Choices:  map[string][]string{"Job.scheme": schemes},
+		Nodes:    checkAlertsNodes,
+		Choices: map[string][]string{
+			"Job.scheme": schemes, "Receiver.severities": Severities, "Syslog.transport": transports,
+		},
 		Roles: []service.Role{
 			{Name: Role, Target: "metrics.target", Programs: []string{Program}},
+			{Name: AlertsRole, Target: "alerts.target", Programs: []string{Evaluator, Manager, Bridge}},
 		},
-		Programs: []service.Program{{
+		Programs: append([]service.Program{{
 			Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program,
 			Secrets: []string{PasswordEntry, ScraperCertificate, ScraperKey},
 			Ports:   []service.Port{service.TCP(Port, "metrics: PromQL, for this node's API").On(service.Loopback)},
-		}},
+		}}, alertsPrograms...),
+		Authorities: []service.AuthorityRow{
+			{Name: PeersAuthority, Kind: service.CA, Title: "Spore alerts CA", Users: []string{AlertsRole}, Usage: service.Server | service.Client},
+		},
 		Leaves: []service.LeafRow{
 			// It may ask nodes for their metrics, and for nothing else.
 			{Name: "metrics-scraper", Authority: "agent", Roles: []string{Role}, CommonName: "metrics of {node}",
 				Organization: []string{"spore:scraper"}, Usage: service.Client, Certificate: ScraperCertificate, Key: ScraperKey},
+			{Name: "alerts-peer", Authority: PeersAuthority, Roles: []string{AlertsRole}, CommonName: "{node}",
+				SANs: service.HostNames, Usage: service.Server | service.Client, Certificate: PeersCertificate, Key: PeersKey},
 		},
-		Secrets: []service.SecretRow{
-			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
-		},
+		Secrets: append([]service.SecretRow{
+			{Name: PasswordEntry, Roles: []string{Role, AlertsRole}, Each: service.OneNode, Form: service.FormPassword},
+		}, alertsSecretRows...),
+		UserSecrets: alertsSecrets,
+		Debian:      debian,
 		// It reads its client certificate again for a connection, and the authority of the nodes when it starts.
 		Renewal: []service.Renewal{{
 			Program: Program, Leaves: service.Reads, Trust: map[string]service.Way{"agent.crt": service.Restarts},
 		}},
 		Data: data,
 		Live: []service.Live{
+			{Path: "services." + Name + ".alerts", Units: []string{EvaluatorUnit, ManagerUnit, BridgeUnit}},
 			{Path: "services." + Name + ".", Units: []string{Unit}},
 			// Which nodes there are.
-			{Path: "hosts", Units: []string{Unit}},
-			{Path: "members.", Units: []string{Unit}},
+			{Path: "hosts", Units: []string{Unit, ManagerUnit}},
+			{Path: "members.", Units: []string{Unit, ManagerUnit}},
 		},
-		Memory:      map[string]service.Memory{Role: memory},
-		Environment: map[string]service.Variables{Program: variables},
+		Memory:      map[string]service.Memory{Role: memory, AlertsRole: service.MiB(192)},
+		Environment: map[string]service.Variables{Program: variables, Evaluator: alertsVariables},
 	}
 }
 

@@ -18,6 +18,8 @@ type Settings struct {
 	Interval int `yaml:"interval,omitempty" json:"interval,omitempty"`
 	// Scrape are other things of the plant that have metrics, which the store asks from its node.
 	Scrape []Job `yaml:"scrape,omitempty" json:"scrape,omitempty"`
+	// Alerts is who is told when something is wrong, by nodes with the role alerts.
+	Alerts *Alerts `yaml:"alerts,omitempty" json:"alerts,omitempty"`
 }
 
 // Job is a set of targets that are asked alike.

@@ -21,7 +21,9 @@ import (
 )
 
 // Renderings are the service's own, by program.
-var Renderings = map[string]rendering.Func{"victoria-metrics": scrape}
+var Renderings = map[string]rendering.Func{
+	metrics.Program: scrape, metrics.Evaluator: rules, metrics.Manager: manager, metrics.Bridge: toBridge,
+}
 
 // caFile is the authority of the nodes' API, beside the list.
 const caFile = "agent.crt"
