@@ -1,0 +1,197 @@
+// Package serve is the bridge of alerts: it takes what Alertmanager posts on the node's loopback interface, and tells
+// MQTT and syslog what Alertmanager itself cannot tell. It keeps nothing: it answers when the other side has the
+// message, and who is refused asks again. So Alertmanager, which knows after a start what it has sent, is the queue.
+package serve
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"spore/agent/alerts/mqtt"
+	"spore/agent/alerts/notice"
+	"spore/agent/alerts/syslog"
+	"spore/services/metrics/bridge"
+	"spore/storage/atomicfile"
+)
+
+const (
+	// patience is how long a message may take to be delivered. Alertmanager waits for 20 s.
+	patience = 15 * time.Second
+	// most is how many messages are under way; who comes then is told to come again.
+	most = 16
+	// maxSecret bounds a file of a secret.
+	maxSecret = 4 << 10
+)
+
+// Bridge is the bridge.
+type Bridge struct {
+	config bridge.Config
+	now    func() time.Time
+	log    func(string)
+	slots  chan struct{}
+}
+
+// New makes a bridge. log takes a line for people.
+func New(c bridge.Config, now func() time.Time, log func(string)) *Bridge {
+	return &Bridge{config: c, now: now, log: log, slots: make(chan struct{}, most)}
+}
+
+// Serve answers until the context ends.
+func (b *Bridge) Serve(ctx context.Context, l net.Listener) error {
+	s := http.Server{
+		Handler: b, ReadTimeout: 10 * time.Second, WriteTimeout: patience + 5*time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+	}
+	stop := context.AfterFunc(ctx, func() {
+		until, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		_ = s.Shutdown(until) // What is under way then is asked for again.
+	})
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve Alertmanager: %w", err)
+	}
+	return nil
+}
+
+// ServeHTTP takes one message.
+func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := b.known(r); err != nil {
+		b.answer(w, http.StatusUnauthorized, err)
+		return
+	}
+	if r.Method != http.MethodPost {
+		b.answer(w, http.StatusMethodNotAllowed, fmt.Errorf("the method %.16q is not POST", r.Method))
+		return
+	}
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	default:
+		b.answer(w, http.StatusServiceUnavailable, fmt.Errorf("%d messages are under way", most))
+		return
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, notice.MaxSize))
+	if err != nil {
+		b.answer(w, http.StatusBadRequest, fmt.Errorf("read the message: %w", err))
+		return
+	}
+	alerts, err := notice.Parse(data)
+	if err != nil {
+		b.answer(w, http.StatusBadRequest, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if r.URL.Path == bridge.HeartbeatPath {
+		err = b.heartbeat(ctx, alerts)
+	} else if name, is := strings.CutPrefix(r.URL.Path, bridge.ReceiverPath); is {
+		to, found := b.config.Receivers[name]
+		if !found {
+			b.answer(w, http.StatusNotFound, fmt.Errorf("there is no receiver %.64q", name))
+			return
+		}
+		if err = b.tell(ctx, to, alerts); err != nil {
+			err = fmt.Errorf("tell %s: %w", name, err)
+		}
+	} else {
+		b.answer(w, http.StatusNotFound, fmt.Errorf("there is nothing at %.64q", r.URL.Path))
+		return
+	}
+	if err != nil {
+		b.answer(w, http.StatusBadGateway, err)
+	}
+}
+
+// answer refuses a message, and says why in the log.
+func (b *Bridge) answer(w http.ResponseWriter, code int, err error) {
+	b.log(notice.Text(err.Error(), 1024))
+	http.Error(w, http.StatusText(code), code)
+}
+
+// known tells whether Alertmanager asks.
+func (b *Bridge) known(r *http.Request) error {
+	want, err := secret(b.config.PasswordFile)
+	if err != nil {
+		return err
+	}
+	got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		return errors.New("somebody asks without the password of Alertmanager")
+	}
+	return nil
+}
+
+// tell sends alerts to a receiver.
+func (b *Bridge) tell(ctx context.Context, to bridge.Receiver, alerts []notice.Alert) error {
+	switch {
+	case to.MQTT != nil:
+		messages := make([]mqtt.Message, 0, len(alerts))
+		for _, a := range alerts {
+			m, err := b.message(to.MQTT.Topic, a)
+			if err != nil {
+				return err
+			}
+			messages = append(messages, m)
+		}
+		return b.publish(ctx, *to.MQTT, messages)
+	case to.Syslog != nil:
+		config, err := clientTLS(to.Syslog.CA)
+		if err != nil {
+			return err
+		}
+		lines := make([][]byte, 0, len(alerts))
+		for _, a := range alerts {
+			lines = append(lines, syslog.Line(a, b.config.Cluster, b.config.Node, b.now()))
+		}
+		return syslog.Server{Address: to.Syslog.Address, Transport: to.Syslog.Transport, TLS: config}.Send(ctx, lines)
+	}
+	return errors.New("internal error: the receiver has neither mqtt nor syslog")
+}
+
+func (b *Bridge) publish(ctx context.Context, to bridge.MQTT, messages []mqtt.Message) error {
+	password, err := secret(to.PasswordFile)
+	if err != nil {
+		return err
+	}
+	config, err := clientTLS(to.CA)
+	if err != nil {
+		return err
+	}
+	return mqtt.Publish(ctx, mqtt.Broker{Address: to.Address, User: to.User, Password: password, TLS: config}, messages)
+}
+
+// secret reads a secret as it is now.
+func secret(file string) (string, error) {
+	data, err := atomicfile.ReadLimited(file, maxSecret)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("read a secret: %s is empty", file)
+	}
+	return text, nil
+}
+
+// clientTLS has a server show a certificate of these authorities, or of those of the system where there are none.
+func clientTLS(ca string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca == "" {
+		return c, nil
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+		return nil, errors.New("the certificates of ca are malformed")
+	}
+	return c, nil
+}
