@@ -1,0 +1,165 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/alerts/notice"
+	"spore/services/metrics/bridge"
+)
+
+// bridged is a bridge with the password swordfish, which reaches a syslog server over UDP.
+func bridged(t *testing.T, change func(*bridge.Config)) (*Bridge, net.PacketConn, *strings.Builder) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("swordfish\n"), 0o600))
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	c := bridge.Config{PasswordFile: file, Cluster: "plant", Node: "observer-01", Receivers: map[string]bridge.Receiver{
+		"log": {Syslog: &bridge.Syslog{Address: l.LocalAddr().String(), Transport: "udp"}},
+	}}
+	if change != nil {
+		change(&c)
+	}
+	var log strings.Builder
+	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	return New(c, now, func(s string) { log.WriteString(s + "\n") }), l, &log
+}
+
+const firing = `{"version":"4","alerts":[{"status":"firing","labels":{"alertname":"DiskFull","severity":"critical"},"annotations":{"summary":"full"}}]}`
+
+func ask(b *Bridge, method, path, password, body string) int {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if password != "" {
+		r.Header.Set("Authorization", "Bearer "+password)
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	return w.Code
+}
+
+func TestAnAlertGoesToItsReceiver(t *testing.T) {
+	b, l, _ := bridged(t, nil)
+	require.Equal(t, http.StatusOK, ask(b, "POST", "/receivers/log", "swordfish", firing))
+	line := make([]byte, 1000)
+	n, _, err := l.ReadFrom(line)
+	require.NoError(t, err)
+	require.Contains(t, string(line[:n]), `<26>1 2026-01-02T03:04:05.000000Z observer-01 spore-alerts - alert [alert@32473 status="firing" name="DiskFull"`)
+}
+
+func TestWhoIsRefused(t *testing.T) {
+	b, _, log := bridged(t, func(c *bridge.Config) {
+		c.Receivers["gone"] = bridge.Receiver{Syslog: &bridge.Syslog{Address: "127.0.0.1:1", Transport: "tcp"}}
+		c.Receivers["plc"] = bridge.Receiver{MQTT: &bridge.MQTT{Address: "127.0.0.1:1", Topic: "a", PasswordFile: "/nonexistent"}}
+	})
+	for name, tt := range map[string]struct {
+		method, path, password, body string
+		want                         int
+		says                         string
+	}{
+		"without a password":      {"POST", "/receivers/log", "", firing, 401, "somebody asks without the password of Alertmanager"},
+		"with another password":   {"POST", "/receivers/log", "x", firing, 401, "somebody asks without"},
+		"by GET":                  {"GET", "/receivers/log", "swordfish", "", 405, `the method "GET" is not POST`},
+		"a receiver that is none": {"POST", "/receivers/x", "swordfish", firing, 404, `there is no receiver "x"`},
+		"a place that is none":    {"POST", "/x", "swordfish", firing, 404, `there is nothing at "/x"`},
+		"nonsense":                {"POST", "/receivers/log", "swordfish", "{", 400, "the message is malformed"},
+		"too much":                {"POST", "/receivers/log", "swordfish", strings.Repeat(" ", notice.MaxSize+1), 400, "read the message: "},
+		"nobody is there":         {"POST", "/receivers/gone", "swordfish", firing, 502, "tell gone: connect to the syslog server: "},
+		"no password for MQTT":    {"POST", "/receivers/plc", "swordfish", firing, 502, "tell plc: read a secret: "},
+	} {
+		log.Reset()
+		require.Equal(t, tt.want, ask(b, tt.method, tt.path, tt.password, tt.body), name)
+		require.Contains(t, log.String(), tt.says, name)
+		require.NotContains(t, log.String(), "swordfish", name)
+	}
+}
+
+func TestTheHeartbeatIsThatOfTheRuleThatAlwaysFires(t *testing.T) {
+	var got []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b beat
+		_ = json.NewDecoder(r.Body).Decode(&b)
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+" "+b.Node+" "+b.Time.String())
+	}))
+	defer s.Close()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "url"), []byte(s.URL+"/ping/c0ffee\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("t0ken"), 0o600))
+	b, _, log := bridged(t, func(c *bridge.Config) {
+		c.Heartbeat = &bridge.Heartbeat{HTTP: &bridge.HTTP{URLFile: filepath.Join(dir, "url"), TokenFile: filepath.Join(dir, "token")}}
+	})
+	watchdog := func(status string) string {
+		return `{"version":"4","alerts":[{"status":"` + status + `","labels":{"alertname":"Watchdog"}}]}`
+	}
+	require.Equal(t, 200, ask(b, "POST", "/heartbeat", "swordfish", watchdog("firing")))
+	require.Equal(t, []string{"POST /ping/c0ffee Bearer t0ken observer-01 2026-01-02 03:04:05 +0000 UTC"}, got)
+	require.Equal(t, 200, ask(b, "POST", "/heartbeat", "swordfish", watchdog("resolved")), "the rules are evaluated no more")
+	require.Equal(t, 200, ask(b, "POST", "/heartbeat", "swordfish", firing), "another rule")
+	require.Len(t, got, 1)
+
+	s.Close()
+	require.Equal(t, 502, ask(b, "POST", "/heartbeat", "swordfish", watchdog("firing")))
+	require.Contains(t, log.String(), "send the heartbeat: ask the HTTP server: ")
+	require.NotContains(t, log.String(), "c0ffee", "who knows the URL may send")
+}
+
+func TestAHeartbeatThatIsNotTaken(t *testing.T) {
+	for code, want := range map[int]string{500: "the HTTP server answers 500", 302: "the HTTP server answers 302"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(code)
+		}))
+		require.ErrorContains(t, post(t.Context(), bridge.HTTP{URL: s.URL}, nil), want)
+		s.Close()
+	}
+	require.EqualError(t, post(t.Context(), bridge.HTTP{URL: "http://a b/"}, nil), "the URL is malformed")
+}
+
+func TestALabelIsOneLevelOfATopic(t *testing.T) {
+	for in, want := range map[string]string{
+		"edge-01": "edge-01", "": "none", "a/b": "a_b", "#": "_", "+": "_", "$SYS": "_SYS", "a\nb\x00": "a_b_", "ü": "_",
+		"10.0.0.1:9100": "10.0.0.1_9100", strings.Repeat("x", 100): strings.Repeat("x", 64),
+	} {
+		require.Equal(t, want, level(in))
+	}
+	b, _, _ := bridged(t, nil)
+	m, err := b.message("plant/alerts", notice.Alert{Name: "../#", Instance: "+/x", Firing: true, Labels: map[string]string{"a": "b"}})
+	require.NoError(t, err)
+	require.Equal(t, "plant/alerts/__x/..__", m.Topic)
+	require.NotContains(t, m.Topic, "#")
+	require.JSONEq(t, `{"status":"firing","name":"../#","severity":"","instance":"+/x","cluster":"plant","summary":"",
+		"since":"0001-01-01T00:00:00Z","fingerprint":"","labels":{"a":"b"}}`, string(m.Payload))
+}
+
+func TestLabelsThatAreTooLongAreLeftOut(t *testing.T) {
+	b, _, _ := bridged(t, nil)
+	labels := map[string]string{}
+	for i := range 64 {
+		labels[strings.Repeat("l", i+1)] = strings.Repeat("<", 2048)
+	}
+	m, err := b.message("t", notice.Alert{Name: "A", Labels: labels})
+	require.NoError(t, err)
+	require.Less(t, len(m.Payload), 1000)
+}
+
+func TestItEndsWhenItIsTold(t *testing.T) {
+	b, _, _ := bridged(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Serve(ctx, l) }()
+	stop()
+	require.NoError(t, <-ended)
+}
