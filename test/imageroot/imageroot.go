@@ -28,7 +28,7 @@ const (
 )
 
 // unpacked are the parts of the root that programs need.
-var unpacked = []string{"usr/sbin", "usr/bin", "usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/jvm", "usr/share/kafka", "etc/alternatives", "etc/java-21-openjdk"}
+var unpacked = []string{"usr/sbin", "usr/bin", "usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/jvm", "usr/share/kafka", "usr/share/prometheus", "etc/alternatives", "etc/java-21-openjdk"}
 
 // Root is the unpacked root of an image.
 type Root struct{ dir string }
