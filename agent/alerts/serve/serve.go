@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"spore/agent/alerts/mqtt"
@@ -28,6 +29,8 @@ const (
 	patience = 15 * time.Second
 	// most is how many messages are under way; who comes then is told to come again.
 	most = 16
+	// quiet is for how long the same complaint is not repeated: Alertmanager asks again every few seconds.
+	quiet = time.Minute
 	// maxSecret bounds a file of a secret.
 	maxSecret = 4 << 10
 )
@@ -38,6 +41,11 @@ type Bridge struct {
 	now    func() time.Time
 	log    func(string)
 	slots  chan struct{}
+
+	mu sync.Mutex
+	// said is when the last complaint was in the log, and what it was.
+	said     time.Time
+	saidWhat string
 }
 
 // New makes a bridge. log takes a line for people.
@@ -114,8 +122,20 @@ func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer refuses a message, and says why in the log.
 func (b *Bridge) answer(w http.ResponseWriter, code int, err error) {
-	b.log(notice.Text(err.Error(), 1024))
+	b.complain(notice.Text(err.Error(), 1024))
 	http.Error(w, http.StatusText(code), code)
+}
+
+// complain logs a text that was not the last one within the last minute.
+func (b *Bridge) complain(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if since := now.Sub(b.said); text == b.saidWhat && since >= 0 && since < quiet {
+		return
+	}
+	b.said, b.saidWhat = now, text
+	b.log(text)
 }
 
 // known tells whether Alertmanager asks.

@@ -79,10 +79,29 @@ func TestWhoIsRefused(t *testing.T) {
 		"no password for MQTT":    {"POST", "/receivers/plc", "swordfish", firing, 502, "tell plc: read a secret: "},
 	} {
 		log.Reset()
+		b.saidWhat = ""
 		require.Equal(t, tt.want, ask(b, tt.method, tt.path, tt.password, tt.body), name)
 		require.Contains(t, log.String(), tt.says, name)
 		require.NotContains(t, log.String(), "swordfish", name)
 	}
+}
+
+func TestTheSameComplaintIsInTheLogOnceAMinute(t *testing.T) {
+	b, _, log := bridged(t, nil)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	b.now = func() time.Time { return now }
+	for range 3 {
+		require.Equal(t, 404, ask(b, "POST", "/receivers/x", "swordfish", firing))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "\n"))
+	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), "another one")
+	now = now.Add(time.Minute)
+	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
+	require.Equal(t, 3, strings.Count(log.String(), "\n"))
+	now = now.Add(-time.Hour)
+	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
+	require.Equal(t, 4, strings.Count(log.String(), "\n"), "the clock was set back")
 }
 
 func TestTheHeartbeatIsThatOfTheRuleThatAlwaysFires(t *testing.T) {
