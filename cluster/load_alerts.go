@@ -16,8 +16,9 @@ const alertsDir = servicesDir + "/alerts"
 // loadAlerts reads the rules of alerts, and gives them to the settings where a node evaluates them.
 func (l *loader) loadAlerts(c *Config) {
 	names := l.yamlFiles(alertsDir)
-	if len(names) > alertrules.MaxFiles {
-		l.add(check.Error, alertsDir, 1, 1, "holds %d files; at most %d are read: write more alerts into a file", len(names), alertrules.MaxFiles)
+	if len(names) > rules.MaxFiles {
+		l.add(check.Error, alertsDir, 1, 1, "holds %d files; at most %d are read: write more alerts into a file",
+			len(names), rules.MaxFiles)
 		return
 	}
 	c.alertFiles = map[string][]byte{}
@@ -26,8 +27,9 @@ func (l *loader) loadAlerts(c *Config) {
 		switch {
 		case err != nil:
 			l.add(check.Error, name, 1, 1, "cannot be read: %v", plain(err))
-		case len(data) > alertrules.MaxFile:
-			l.add(check.Error, name, 1, 1, "is larger than %d KiB; write some of its alerts into another file", alertrules.MaxFile>>10)
+		case len(data) > rules.MaxFile:
+			l.add(check.Error, name, 1, 1, "is larger than %d KiB; write some of its alerts into another file",
+				rules.MaxFile>>10)
 		default:
 			c.alertFiles[name] = data
 		}
@@ -52,7 +54,9 @@ func (l *loader) giveAlerts(c *Config) {
 		l.add(check.Error, servicesDir+"/metrics.yaml", 1, 1, "%v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.alertFiles)) {
-		s.Alerts.Rules = append(s.Alerts.Rules, metrics.RuleFile{Name: "plant-" + path.Base(name), Text: string(c.alertFiles[name])})
+		s.Alerts.Rules = append(s.Alerts.Rules, metrics.RuleFile{
+			Name: "plant-" + path.Base(name), Text: string(c.alertFiles[name]),
+		})
 	}
 }
 
@@ -70,7 +74,8 @@ func evaluatesAlerts(c *Config) bool {
 func (k *checker) checkAlerts() {
 	if len(k.c.alertFiles) > 0 && !evaluatesAlerts(k.c) {
 		first := slices.Sorted(maps.Keys(k.c.alertFiles))[0]
-		k.Warningf(check.In(&source{path: first}), "nothing evaluates this: no node has the role %s; give it to a node with the role %s",
+		k.Warningf(check.In(&source{path: first}),
+			"nothing evaluates this: no node has the role %s; give it to a node with the role %s",
 			metrics.AlertsRole, metrics.Role)
 	}
 	s := metrics.Of(k.Services)

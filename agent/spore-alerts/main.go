@@ -1,5 +1,5 @@
-// Command spore-alerts is the bridge between Alertmanager and what it cannot reach: MQTT, syslog, and whoever misses the
-// heartbeat. docs/alerting.md tells what for.
+// Command spore-alerts is the bridge between Alertmanager and what it cannot reach: MQTT, syslog, and whoever misses
+// the heartbeat. docs/alerting.md tells what for.
 package main
 
 import (

@@ -233,8 +233,8 @@ var alertsPrograms = []service.Program{
 		Ports:   []service.Port{service.TCP(PortEvaluator, "alerts: what rules say, for this node").On(service.Loopback)},
 	},
 	{
-		Name: Manager, Unit: ManagerUnit, Packages: []string{"prometheus-alertmanager"}, User: "prometheus", NeedsSecrets: true,
-		Secrets: []string{AlertsPassword, PeersCertificate, PeersKey},
+		Name: Manager, Unit: ManagerUnit, Packages: []string{"prometheus-alertmanager"}, User: "prometheus",
+		NeedsSecrets: true, Secrets: []string{AlertsPassword, PeersCertificate, PeersKey},
 		Ports: []service.Port{
 			service.TCP(PortManager, "alerts: what fires, for this node's API").On(service.Loopback),
 			service.TCP(PortPeers, "alerts: the other node's Alertmanager, by certificate").On(service.Node),
@@ -243,13 +243,16 @@ var alertsPrograms = []service.Program{
 	{
 		Name: Bridge, Unit: BridgeUnit, Own: []string{Bridge}, User: Bridge, NeedsSecrets: true,
 		Secrets: []string{AlertsPassword},
-		Ports:   []service.Port{service.TCP(PortBridge, "alerts: for MQTT and syslog, from Alertmanager").On(service.Loopback)},
+		Ports: []service.Port{
+			service.TCP(PortBridge, "alerts: for MQTT and syslog, from Alertmanager").On(service.Loopback),
+		},
 	},
 }
 
 var alertsSecretRows = []service.SecretRow{
 	{Name: AlertsPassword, Roles: []string{AlertsRole}, Each: service.OneNode, Form: service.FormPassword},
-	{Name: "alerts-secret", Roles: []string{AlertsRole}, Each: service.OneUser, Entry: "{user-secret}", Form: service.FormGiven, Given: true},
+	{Name: "alerts-secret", Roles: []string{AlertsRole}, Each: service.OneUser, Entry: "{user-secret}",
+		Form: service.FormGiven, Given: true},
 }
 
 // debian is what is left out of Alertmanager's package.

@@ -31,13 +31,17 @@ var Severities = []string{"critical", "warning", "info"}
 // transports are those of syslog.
 var transports = []string{"udp", "tcp", "tls"}
 
-var receiverName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`) })
+var receiverName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+})
 
 // account is what stands in no need of quotes anywhere.
 var account = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$`) })
 
 // topicForm is a topic without wildcards, and without empty levels.
-var topicForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`) })
+var topicForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
+})
 
 // ownNames are receivers that every Alertmanager of ours has.
 var ownNames = []string{"nobody", "heartbeat"}
@@ -49,7 +53,8 @@ func checkAlerts(k *check.Checker, file check.File, a *Alerts) {
 	}
 	at := check.In(file, "alerts")
 	if len(k.MembersOf(AlertsRole)) == 0 {
-		k.Warningf(at, "no node has the role %s, so nobody is told of anything; give it to a node with the role %s", AlertsRole, Role)
+		k.Warningf(at,
+			"no node has the role %s, so nobody is told of anything; give it to a node with the role %s", AlertsRole, Role)
 	}
 	if file.Has("alerts", "wait") {
 		k.Between(at.Then("wait"), "wait", a.Wait, 1, maxWait)
@@ -70,7 +75,8 @@ func checkAlerts(k *check.Checker, file check.File, a *Alerts) {
 		switch {
 		case !p.File.Has(append(p.Path, "name")...):
 		case !receiverName().MatchString(r.Name):
-			k.Errorf(p.Then("name"), "the name %q is not valid; write 1 to 32 lower-case letters, digits and -, with a letter or digit at both ends", check.Clip(r.Name))
+			k.Errorf(p.Then("name"), "the name %q is not valid; write 1 to 32 lower-case letters, digits and -, "+
+				"with a letter or digit at both ends", check.Clip(r.Name))
 		case slices.Contains(ownNames, r.Name):
 			k.Errorf(p.Then("name"), "the name %s is taken already; choose another", r.Name)
 		default:
@@ -117,7 +123,9 @@ func checkEndpoint(k *check.Checker, p check.Place, e *Endpoint) {
 	}
 	switch {
 	case e.URL == "" && e.SecretURL == nil:
-		k.Errorf(p, "it has no url; write one such as https://shift.plant.example/alerts, or secretURL where knowing it is enough to send")
+		k.Errorf(p,
+			"it has no url; write one such as https://shift.plant.example/alerts, or secretURL where knowing it is "+
+				"enough to send")
 	case e.URL != "" && e.SecretURL != nil:
 		k.Errorf(p.Then("url"), "it has url and secretURL; write one of them")
 	case e.URL != "":
@@ -160,7 +168,8 @@ func checkMQTT(k *check.Checker, p check.Place, m *MQTT) {
 	}
 	checkAddress(k, p, m.Address, "broker.plant.example:8883")
 	if p.File.Has(append(p.Path, "topic")...) && (len(m.Topic) > maxTopic || !topicForm().MatchString(m.Topic)) {
-		k.Errorf(p.Then("topic"), "the topic %q is not valid; write levels of letters, digits, ., _ and -, such as plant/alerts", check.Clip(m.Topic))
+		k.Errorf(p.Then("topic"), "the topic %q is not valid; write levels of letters, digits, ., _ and -, "+
+			"such as plant/alerts", check.Clip(m.Topic))
 	}
 	if p.File.Has(append(p.Path, "user")...) {
 		checkAccount(k, p.Then("user"), m.User)
@@ -168,7 +177,8 @@ func checkMQTT(k *check.Checker, p check.Place, m *MQTT) {
 	k.SecretRef(p.Then("password"), "password", m.Password)
 	if m.CA == ClusterCA {
 		if !slices.Contains(k.Cluster.Services, "mqtt") {
-			k.Errorf(p.Then("ca"), "the cluster has no brokers of its own; write the certificates of the broker's authority as PEM")
+			k.Errorf(p.Then("ca"), "the cluster has no brokers of its own; write the certificates of the broker's "+
+				"authority as PEM")
 		}
 		return
 	}
@@ -213,7 +223,9 @@ func checkEmail(k *check.Checker, p check.Place, e *Email) {
 
 func checkAccount(k *check.Checker, p check.Place, name string) {
 	if !account().MatchString(name) {
-		k.Errorf(p, "the user %q is not valid; write 1 to 128 letters, digits, ., _, @ and -, the first a letter or digit", check.Clip(name))
+		k.Errorf(p,
+			"the user %q is not valid; write 1 to 128 letters, digits, ., _, @ and -, the first a letter or digit",
+			check.Clip(name))
 	}
 }
 
@@ -227,7 +239,8 @@ func checkAddress(k *check.Checker, p check.Place, address, such string) {
 		return // Load reports what is missing.
 	}
 	if why := badTarget(address); why != "" {
-		k.Errorf(p.Then(key), "the address %q %s; write a name or an address with a port, such as %s", check.Clip(address), why, such)
+		k.Errorf(p.Then(key),
+			"the address %q %s; write a name or an address with a port, such as %s", check.Clip(address), why, such)
 	}
 }
 
@@ -274,10 +287,14 @@ func checkAlertsNodes(k *check.Checker) {
 	for i, n := range members {
 		p := check.In(k.File, "nodes", n, "roles")
 		if !k.HasRole(n, Role) {
-			k.Errorf(p, "%s has the role %s and not the role %s, whose store the rules are about; add it", k.NodeName(n), AlertsRole, Role)
+			k.Errorf(p,
+				"%s has the role %s and not the role %s, whose store the rules are about; add it",
+				k.NodeName(n), AlertsRole, Role)
 		}
 		if i >= maxNodes {
-			k.Errorf(p, "%s is node %d with the role %s; at most %d are possible, of which each has everything", k.NodeName(n), i+1, AlertsRole, maxNodes)
+			k.Errorf(p,
+				"%s is node %d with the role %s; at most %d are possible, of which each has everything",
+				k.NodeName(n), i+1, AlertsRole, maxNodes)
 		}
 	}
 }

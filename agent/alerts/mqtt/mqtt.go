@@ -1,5 +1,5 @@
-// Package mqtt publishes messages to a broker over TLS, with quality of service 1 (MQTT 3.1.1): it connects, sends, waits
-// until the broker has each message, and leaves. Messages are rare, so that no connection is kept. It subscribes to
+// Package mqtt publishes messages to a broker over TLS, with quality of service 1 (MQTT 3.1.1): it connects, sends,
+// waits until the broker has each message, and leaves. Messages are rare, so that no connection is kept. It subscribes to
 // nothing: no answer of a broker is longer than four bytes.
 package mqtt
 
@@ -175,7 +175,8 @@ func answer(r io.Reader, kind byte) (uint16, error) {
 		return 0, fmt.Errorf("read the broker's answer: %w", err)
 	}
 	if p[0] != kind || p[1] != 2 {
-		return 0, fmt.Errorf("the broker answers with a packet of type %#x and length %d, which is none of those expected", p[0], p[1])
+		return 0, fmt.Errorf("the broker answers with a packet of type %#x and length %d, which is none of those expected",
+			p[0], p[1])
 	}
 	if kind == connack {
 		return uint16(p[3]), nil

@@ -1,5 +1,5 @@
-// Package notice reads what Alertmanager posts to a webhook (Alertmanager, configuration, webhook_config, version 4), and
-// holds it to bounds: labels come from programs of others.
+// Package notice reads what Alertmanager posts to a webhook (Alertmanager, configuration, webhook_config, version 4),
+// and holds it to bounds: labels come from programs of others.
 package notice
 
 import (

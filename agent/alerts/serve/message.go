@@ -54,8 +54,8 @@ type published struct {
 // message is an alert for MQTT.
 func (b *Bridge) message(topic string, a notice.Alert) (mqtt.Message, error) {
 	p := published{
-		Status: "firing", Name: a.Name, Severity: a.Severity, Instance: a.Instance, Cluster: b.config.Cluster, Summary: a.Summary,
-		Description: a.Description, Since: a.Since, Fingerprint: a.Fingerprint, Labels: a.Labels,
+		Status: "firing", Name: a.Name, Severity: a.Severity, Instance: a.Instance, Cluster: b.config.Cluster,
+		Summary: a.Summary, Description: a.Description, Since: a.Since, Fingerprint: a.Fingerprint, Labels: a.Labels,
 	}
 	if !a.Firing {
 		p.Status, p.Until = "resolved", &a.Until
@@ -84,10 +84,12 @@ type beat struct {
 // always fires does not fire is no heartbeat.
 func (b *Bridge) heartbeat(ctx context.Context, alerts []notice.Alert) error {
 	to := b.config.Heartbeat
-	if to == nil || !slices.ContainsFunc(alerts, func(a notice.Alert) bool { return a.Firing && a.Name == metrics.Watchdog }) {
+	fires := func(a notice.Alert) bool { return a.Firing && a.Name == metrics.Watchdog }
+	if to == nil || !slices.ContainsFunc(alerts, fires) {
 		return nil
 	}
-	text, err := json.Marshal(beat{Time: b.now().UTC().Truncate(time.Second), Cluster: b.config.Cluster, Node: b.config.Node})
+	now := b.now().UTC().Truncate(time.Second)
+	text, err := json.Marshal(beat{Time: now, Cluster: b.config.Cluster, Node: b.config.Node})
 	if err != nil {
 		return fmt.Errorf("internal error: %w", err)
 	}

@@ -41,8 +41,8 @@ func Line(a notice.Alert, cluster, host string, now time.Time) []byte {
 		severity, status = resolved, "resolved"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<%d>1 %s %s %s - %s [%s", facility*8+severity, now.UTC().Format("2006-01-02T15:04:05.000000Z"), name(host, 255),
-		application, message, element)
+	fmt.Fprintf(&b, "<%d>1 %s %s %s - %s [%s", facility*8+severity,
+		now.UTC().Format("2006-01-02T15:04:05.000000Z"), name(host, 255), application, message, element)
 	for _, p := range []struct{ key, value string }{
 		{"status", status}, {"name", a.Name}, {"severity", a.Severity}, {"instance", a.Instance}, {"cluster", cluster},
 		{"since", stamp(a.Since)}, {"until", stamp(a.Until)}, {"fingerprint", a.Fingerprint},

@@ -155,8 +155,14 @@ func managerOf(a *metrics.Alerts, secret func(string) string) managerConfig {
 		},
 		Receivers: []receiver{{Name: nobody}},
 		Inhibit: []inhibit{
-			{Source: []string{`alertname="` + silentNode + `"`}, Target: []string{`alertname!="` + silentNode + `"`, `instance!=""`}, Equal: []string{"instance"}},
-			{Source: []string{`severity="critical"`}, Target: []string{`severity="warning"`}, Equal: []string{"alertname", "instance"}},
+			{
+				Source: []string{`alertname="` + silentNode + `"`}, Equal: []string{"instance"},
+				Target: []string{`alertname!="` + silentNode + `"`, `instance!=""`},
+			},
+			{
+				Source: []string{`severity="critical"`}, Equal: []string{"alertname", "instance"},
+				Target: []string{`severity="warning"`},
+			},
 		},
 		Templates: []string{},
 	}
@@ -255,7 +261,8 @@ func peers(in rendering.Input, files map[string]rendering.File) error {
 
 // peersTLS has both ends of a connection show a certificate (Alertmanager, high availability, TLS).
 func peersTLS(in rendering.Input) (rendering.File, error) {
-	ca, cert, key := filepath.Join(in.Dir, peersCA), in.SecretPath(metrics.PeersCertificate), in.SecretPath(metrics.PeersKey)
+	ca := filepath.Join(in.Dir, peersCA)
+	cert, key := in.SecretPath(metrics.PeersCertificate), in.SecretPath(metrics.PeersKey)
 	for _, ref := range []string{metrics.PeersCertificate, metrics.PeersKey} {
 		if _, err := in.Secret(ref); err != nil {
 			return rendering.File{}, fmt.Errorf("what the other Alertmanager is shown: %w", err)
@@ -278,8 +285,9 @@ func toBridge(in rendering.Input) (map[string]rendering.File, error) {
 		return nil, fmt.Errorf("what Alertmanager is known by: %w", err)
 	}
 	c := bridge.Config{
-		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.PortBridge)), PasswordFile: in.SecretPath(metrics.AlertsPassword),
-		Cluster: in.Cluster.Name, Node: in.Node.Name, Receivers: map[string]bridge.Receiver{},
+		Listen:       net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.PortBridge)),
+		PasswordFile: in.SecretPath(metrics.AlertsPassword),
+		Cluster:      in.Cluster.Name, Node: in.Node.Name, Receivers: map[string]bridge.Receiver{},
 	}
 	for _, r := range a.Receivers {
 		if !r.Bridged() {
@@ -320,7 +328,9 @@ func topic(in rendering.Input, m *metrics.MQTT) (*bridge.MQTT, error) {
 	if m == nil {
 		return nil, nil
 	}
-	out := &bridge.MQTT{Address: m.Address, Topic: m.Topic, User: m.User, PasswordFile: in.SecretPath(m.Password.SecretRef), CA: m.CA}
+	out := &bridge.MQTT{
+		Address: m.Address, Topic: m.Topic, User: m.User, CA: m.CA, PasswordFile: in.SecretPath(m.Password.SecretRef),
+	}
 	if m.CA == metrics.ClusterCA {
 		authority, err := in.Authority("mqtt.crt")
 		if err != nil {
