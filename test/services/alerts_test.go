@@ -399,7 +399,7 @@ func TestTwoNodesTellOnce(t *testing.T) {
 		a.peers = map[string]string{
 			"127.0.0.1:9096": ports[name], names[1-i] + ".observed.example:9096": ports[names[1-i]],
 		}
-		a.runManager("--cluster.peer-timeout=4s", "--cluster.reconnect-interval=1s")
+		a.runManager("--cluster.peer-timeout=3s", "--cluster.reconnect-interval=1s", "--cluster.settle-timeout=4s")
 		nodes = append(nodes, a)
 	}
 	for _, a := range nodes {
@@ -436,7 +436,7 @@ func TestTwoNodesTellOnce(t *testing.T) {
 			require.Equal(t, http.StatusOK, code, body)
 		}
 		people.hears(t, "firing DiskFull edge-01")
-		time.Sleep(6 * time.Second)
+		time.Sleep(5 * time.Second)
 		require.Equal(t, 1, people.count("firing DiskFull"), people.all())
 	})
 	t.Run("a silence of one is one of both", func(t *testing.T) {
