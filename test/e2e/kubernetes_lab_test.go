@@ -29,7 +29,7 @@ const (
 	// The machines are those of configs/: the worker keeps a part of Ceph's data, storage-01 the other.
 	masterMAC, masterIP = "52:54:00:77:00:11", "10.77.0.11"
 	workerMAC, workerIP = "52:54:00:77:00:13", "10.77.0.13"
-	keeperMAC           = "52:54:00:77:00:15"
+	keeperMAC, keeperIP = "52:54:00:77:00:15", "10.77.0.15"
 	masterName          = "master-01"
 	workerName          = "worker-02"
 	keeperName          = "storage-01"
@@ -60,12 +60,14 @@ type lab struct {
 	// nextRoot is the root hash of that image, as the nodes say it.
 	nextRoot string
 	// volumeFile is what a pod has written into a volume before the power cut.
-	volumeFile struct{ path, sum string }
-	observer   *observer
-	// keeper is the machine with Ceph's monitor and the half of its data that the worker has not.
-	master, worker, keeper *guest
-	masterDisk             vm.Disk
-	workerDisk             vm.Disk
+	volumeFile     struct{ path, sum string }
+	observer       *observer
+	master, worker *guest
+	// storage is the machine with Ceph's monitor and the half of its data that the worker has not.
+	storage *storage
+	// Of each machine the first disk is the one that it is started from; the others are for Ceph.
+	masterDisk               vm.Disk
+	workerDisks, keeperDisks []vm.Disk
 	// shared and nodes are what the configuration says of the cluster and of each node.
 	shared facts.Cluster
 	nodes  []facts.Node
@@ -106,6 +108,8 @@ func (l *lab) build() {
 	l.edit(filepath.Join(plant, "cluster.yaml"), "nameservers: [10.77.0.16]", "nameservers: ["+observerIP.String()+"]")
 	l.edit(filepath.Join(plant, "cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	l.edit(filepath.Join(plant, "services", "kubernetes.yaml"), "# slowMachine: 5", "slowMachine: 5")
+	l.edit(filepath.Join(plant, "services", "ceph.yaml"), "# filesystems:\n#   - name: files\n#     kubernetes: true", "filesystems:\n  - name: files\n    kubernetes: true")
+	l.edit(filepath.Join(plant, "nodes", keeperName+".yaml"), "disks:\n  - use: osd\n    selector: {serial: OSD-STORAGE-01}\n", keeperDisks)
 	l.addHello(plant)
 	l.addManifest(plant)
 	l.spore("pki", "init", plant, "--plain")
@@ -168,6 +172,7 @@ func (l *lab) bootMaster() {
 			{Net: network, Hub: 1, Links: []vm.Link{l.gateway}, Forwards: []vm.Forward{
 				{Protocol: "tcp", Guest: apiEnd},
 				{Protocol: "tcp", Guest: nodeEnds[masterName]}, {Protocol: "tcp", Guest: nodeEnds[workerName]},
+				{Protocol: "tcp", Guest: keeperEnd},
 			}},
 		},
 	})
@@ -177,24 +182,13 @@ func (l *lab) bootMaster() {
 	l.spore("kubeconfig", filepath.Join(l.dir, "plant"), "--server", "https://"+api, "--lifetime", "4h", "-o", l.config)
 }
 
-// bootWorker starts the worker from its disk.
+// bootWorker starts the worker from its first disk.
 func (l *lab) bootWorker() {
 	l.t.Helper()
 	l.worker = boot(l.t, vm.Config{
-		Name: workerName, Memory: l.memoryOf(workerName), Disks: []vm.Disk{l.workerDisk, l.osdDisk(workerName)}, SMBIOS: l.smbios(workerName),
+		Name: workerName, Memory: l.memoryOf(workerName), Disks: l.workerDisks, SMBIOS: l.smbios(workerName),
 		NICs: []vm.NIC{{MAC: workerMAC, Links: []vm.Link{l.workerLink}}},
 	})
-}
-
-// bootKeeper starts storage-01, beside the two machines that may run at a time: it mostly waits for them.
-func (l *lab) bootKeeper() {
-	l.t.Helper()
-	machine := l.smbios(keeperName)
-	machine.KernelArguments = []string{"spore.console"}
-	l.keeper = start(l.t, vm.Config{
-		Name: keeperName, Memory: l.memoryOf(keeperName), Disks: []vm.Disk{l.newDisk("KEEPER"), l.osdDisk(keeperName)}, SMBIOS: machine,
-		NICs: []vm.NIC{{MAC: keeperMAC, Links: []vm.Link{l.keeperLink}}},
-	}, func() {})
 }
 
 // memoryOf is what spore boot gives a node.
@@ -205,15 +199,13 @@ func (l *lab) memoryOf(node string) int {
 	return plan.Memory(&l.shared, &l.nodes[i])
 }
 
-// osdDisk is the disk that the node's file has Ceph use, empty when the machine is started for the first time.
-func (l *lab) osdDisk(node string) vm.Disk {
+// osdDisk is an empty disk for Ceph, whose writes are recorded.
+func (l *lab) osdDisk(serial string) vm.Disk {
 	l.t.Helper()
-	path := filepath.Join(l.disks, node+"-osd.img")
-	if _, err := os.Stat(path); err != nil {
-		require.NoError(l.t, os.WriteFile(path, nil, 0o600))
-		require.NoError(l.t, os.Truncate(path, osdDisk))
-	}
-	return vm.Disk{Path: path, Serial: "OSD-" + strings.ToUpper(node)}
+	path := filepath.Join(l.disks, serial+".img")
+	require.NoError(l.t, os.WriteFile(path, nil, 0o600))
+	require.NoError(l.t, os.Truncate(path, osdDisk))
+	return vm.Disk{Path: path, Serial: serial, WriteLog: path + ".writes"}
 }
 
 // newDisk is a disk over the image.

@@ -101,10 +101,13 @@ const (
 // the worker with an empty disk, and the master a year later.
 func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	l := newLab(t)
-	l.masterDisk, l.workerDisk = l.loggedDisk("MASTER"), l.loggedDisk("WORKER")
+	l.masterDisk, l.workerDisks = l.loggedDisk("MASTER"), []vm.Disk{l.loggedDisk("WORKER"), l.osdDisk("OSD-WORKER-02")}
+	l.storage = l.newStorage()
 	l.bootMaster()
 	l.bootWorker()
-	l.bootKeeper()
+	l.storage.boot()
+	l.storage.beside(t)
+	defer func() { <-l.storage.ended }() // The steps of a test end before it.
 	type step struct {
 		name string
 		run  func(*testing.T)
@@ -129,10 +132,13 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"nothing asked a registry", l.askedNoRegistry, false},
 		{"a pod writes into a volume", l.fillsAVolume, false},
 		{"both nodes are sent another kernel and another OpenSSL, for their next start", l.isSentTheNextSystem, false},
-		{"acknowledged writes and the worker's own state outlive a power cut of both", l.outlivesAPowerCut, true},
+		{"Ceph did meanwhile what it had to", l.storage.didAll, true},
+		{"acknowledged writes and the worker's own state outlive a power cut of all", l.outlivesAPowerCut, true},
 		{"both nodes run the other kernel and the other OpenSSL, and stay with them", l.runsTheNextSystem, false},
 		{"what the nodes have loaded for the network is in the cloud kernel of examples/kubernetes", l.hasItsModulesInTheCloudKernel, false},
+		{"Ceph has what it acknowledged before the power cut", l.storage.step(l.storage.hasWhatItAcknowledged), false},
 		{"the volume has what was written, and two copies on two hosts", l.keepsItsVolume, false},
+		{"the lost disk of an OSD is seen, and forgotten only by force", l.storage.step(l.storage.losesADisk), false},
 	}
 	if setting(t, "SPORE_SOAK", 0) > 0 {
 		steps = append(steps,
@@ -154,7 +160,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 
 func (l *lab) becomesReady(t *testing.T) {
 	l.ready()
-	for _, g := range []*guest{l.master, l.worker, l.keeper} {
+	for _, g := range []*guest{l.master, l.worker} {
 		l.runsItsRoles(g)
 	}
 	t.Logf("ready: master after %.0f CPU-s, worker after %.0f CPU-s", l.master.CPU().Seconds(), l.worker.CPU().Seconds())
@@ -330,6 +336,8 @@ func (l *lab) writes() *writes {
 
 func (l *lab) outlivesAPowerCut(t *testing.T) {
 	boot, before := l.bootOf(workerName), l.ownState()
+	defer l.storage.within(t)()
+	l.storage.writes()
 	w := l.writes()
 	time.Sleep(20 * time.Second) // of writing
 	l.within(kubeStep, "writes are acknowledged", func() error {
@@ -338,16 +346,24 @@ func (l *lab) outlivesAPowerCut(t *testing.T) {
 		}
 		return nil
 	})
-	var both sync.WaitGroup
-	for _, g := range []*guest{l.master, l.worker} {
-		both.Go(func() { g.off() })
+	l.storage.haveWritten()
+	var all sync.WaitGroup
+	for _, g := range []*guest{l.master, l.worker, l.storage.g} {
+		all.Go(func() { g.off() })
 	}
-	both.Wait()
+	all.Wait()
 	w.stop()
+	l.storage.acknowledged()
 	acknowledged, _ := w.acknowledged()
 
 	seed := chance.Seed(t)
-	l.masterDisk, l.workerDisk = l.afterCut(l.masterDisk, seed), l.afterCut(l.workerDisk, seed+1)
+	l.masterDisk = l.afterCut(l.masterDisk, seed)
+	for _, disks := range [][]vm.Disk{l.workerDisks, l.keeperDisks} {
+		for i, d := range disks {
+			seed++
+			disks[i] = l.afterCut(d, seed)
+		}
+	}
 
 	started := time.Now()
 	l.bootAgain()
@@ -406,18 +422,25 @@ func (l *lab) afterCut(d vm.Disk, seed uint64) vm.Disk {
 	// Beside the first, in the outer test's folder: the disk is needed after this step.
 	path := strings.TrimSuffix(d.Path, ".img") + "-after.img"
 	require.NoError(l.t, os.Remove(d.Path)) // Its writes are in the log.
-	require.NoError(l.t, vm.Copy(l.image, path, kubeDisk))
+	if d.BootIndex > 0 {
+		require.NoError(l.t, vm.Copy(l.image, path, kubeDisk))
+	} else { // It was empty.
+		require.NoError(l.t, os.WriteFile(path, nil, 0o600))
+		require.NoError(l.t, os.Truncate(path, osdDisk))
+	}
 	replay(l.t, log, cut, path)
 	require.NoError(l.t, os.Remove(d.WriteLog))
-	return vm.Disk{Path: path, Serial: d.Serial, BootIndex: 1}
+	d.Path, d.WriteLog = path, ""
+	return d
 }
 
-// bootAgain boots both machines; they belong to the whole test and not to the step.
+// bootAgain boots all machines; they belong to the whole test and not to the step.
 func (l *lab) bootAgain() {
 	step := l.t
 	l.t = l.outer
 	l.bootMaster()
 	l.bootWorker()
+	l.storage.boot()
 	l.t = step
 	l.ready()
 }
@@ -440,7 +463,7 @@ func (l *lab) takesAWipedWorker(t *testing.T) {
 	l.worker.off()
 	step := l.t
 	l.t = l.outer
-	l.workerDisk = l.newDisk("WORKER")
+	l.workerDisks[0] = l.newDisk("WORKER")
 	l.bootWorker()
 	l.t = step
 	l.startedAgain(boot)

@@ -73,11 +73,8 @@ func (l *lab) keepsItsVolume(t *testing.T) {
 	require.NotEmpty(t, l.volumeFile.sum, "it was written")
 	l.has(l.volumeFile.path, l.volumeFile.sum)
 	path, sum := l.fill("/data/second")
-	l.keeper.t = t
-	l.keeper.awaitShell()
-	// Each ceph is a Python that compiles its modules; emulated, that is most of what it does.
-	require.NoError(t, l.keeper.Type("export PYTHONPYCACHEPREFIX=/run/console-python\r"))
-	sh := func(command string) string { return strings.Join(l.keeper.shell(command), "") }
+	defer l.storage.within(t)()
+	sh := func(command string) string { return strings.Join(l.storage.g.shell(command), "") }
 	object := sh("rados -p rbd ls | grep ^rbd_data | head -n 1")
 	require.Regexp(t, `^rbd_data\.`, object)
 	var on []string
@@ -100,5 +97,5 @@ func (l *lab) keepsItsVolume(t *testing.T) {
 	slices.Sort(hosts)
 	require.Equal(t, []string{keeperName, workerName}, hosts)
 	l.has(path, sum)
-	t.Logf("CPU-s at the end: %.0f, %.0f and %.0f", l.master.CPU().Seconds(), l.worker.CPU().Seconds(), l.keeper.CPU().Seconds())
+	t.Logf("CPU-s at the end: %.0f, %.0f and %.0f", l.master.CPU().Seconds(), l.worker.CPU().Seconds(), l.storage.g.CPU().Seconds())
 }
