@@ -404,8 +404,8 @@ func (s *storage) hasWhatItAcknowledged(t *testing.T) {
 	require.Equal(t, s.shared+"\nbefore the cut", s.sh("cd "+sharedAt+" && sha256sum file && cat synced"))
 }
 
-// losesADisk takes the disk of an OSD out of the running machine, with its data, and has an operator find out and forget
-// the OSD.
+// losesADisk takes the disk of an OSD out of the running machine, with its data, and has an operator find out and
+// forget the OSD.
 func (s *storage) losesADisk(t *testing.T) {
 	id := s.sh("sed -n 's/^OSD_ID=//p' /run/ceph-osd/1/osd.env")
 	require.Regexp(t, `^[0-2]$`, id)

@@ -18,8 +18,8 @@ import (
 )
 
 // hasItsModulesInTheCloudKernel builds examples/kubernetes, whose kernel is Debian's for virtual machines, while the
-// nodes run the one for all machines: whatever of the network they have loaded is in that one, too. It comes after the
-// update: both kernels are of one version then.
+// nodes run the one for all machines: whatever of the network they have loaded is in that one, too, and what storage-01
+// has for its disks and for Ceph. It comes after the update: both kernels are of one version then.
 func (l *lab) hasItsModulesInTheCloudKernel(t *testing.T) {
 	dir := t.TempDir()
 	_, err := buildPlant("examples/kubernetes", dir, nil, "uki")
@@ -32,7 +32,14 @@ func (l *lab) hasItsModulesInTheCloudKernel(t *testing.T) {
 		require.Subset(t, needed, []string{"nf_tables", "veth", "vxlan"}, pod)
 		require.Subset(t, slices.Collect(maps.Keys(cloud)), needed, pod)
 	}
+	defer l.storage.within(t)()
+	require.Subset(t, l.storage.g.shell("cut -d ' ' -f 1 /proc/modules"), ofStorage)
+	require.Subset(t, slices.Collect(maps.Keys(cloud)), ofStorage)
 }
+
+// ofStorage are the modules by which a machine has OSDs, one of them encrypted, and a file system of Ceph. NVMe is in
+// the cloud kernel itself.
+var ofStorage = []string{"ahci", "dm_crypt", "libceph", "ceph"}
 
 // networking are those modules of /proc/modules whose place in the kernel is that of the network and its devices.
 func networking(loaded string, places map[string]string) []string {

@@ -175,7 +175,8 @@ func (v *volumes) ready() {
 	v.t.Helper()
 	v.await(kubeLimit, "the node is ready", "True", "get", "node", volumesName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 	v.reached("node ready")
-	// Its health is what TestAMachineWithCeph is for: images need the pool and its OSD, and no manager.
+	// Its health is what storage-01 of TestAClusterOfKubernetesFromTheImageAlone is for: images need the pool and its OSD,
+	// and no manager.
 	v.within(cephStep, "Ceph has its pool and its OSD", func() error {
 		got := v.sh("systemctl is-active ceph-bootstrap; ceph --connect-timeout 60 osd stat")
 		if !strings.HasPrefix(got, "active\n") || !strings.Contains(got, "1 osds: 1 up") {
