@@ -419,7 +419,7 @@ func (s *storage) losesADisk(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out, _, ok := s.ask("ceph status")
 		return ok && regexp.MustCompile(`(?m)^ +`+regexp.QuoteMeta(osd)+` +down, in `).MatchString(out)
-	}, cephStep, 5*time.Second)
+	}, cephStep, 20*time.Second)
 	_, errs, ok = s.ask("ceph osd-purge", id, "--confirm", osd)
 	require.False(t, ok)
 	require.Contains(t, errs, osd+" may have the last copy of something")
