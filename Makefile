@@ -36,7 +36,7 @@ MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
 # The shipped cluster in parts, of which the other is that of Kubernetes; as a whole it is left to `make shipped`.
 SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 
-# At most three machines run at a time; meanwhile other tests prepare theirs. The tests themselves say how many begin, and in
+# At most two machines run at a time; meanwhile other tests prepare theirs. The tests themselves say how many begin, and in
 # which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 

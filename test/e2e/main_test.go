@@ -4,7 +4,7 @@
 // of examples/edge with keys of the suite's own, serves nearly every test; each test's name says what is true.
 //
 // SPORE_SOAK is the number of power cuts (default 3), SPORE_SEED repeats what another run chose by chance.
-// SPORE_RESULTS is a folder for the tables that are also printed. At most three machines run at a time, and those tests
+// SPORE_RESULTS is a folder for the tables that are also printed. At most two machines run at a time, and those tests
 // begin first that take longest; this needs a -parallel as large as the number of tests.
 package e2e
 
@@ -33,7 +33,7 @@ const (
 	diskSize = 12 << 30
 	// guests is how many machines may run at a time. With two, one of two processors was idle for a third of the time:
 	// machines wait for their clocks, and tests for what they ask.
-	guests = 3
+	guests = 2
 )
 
 // suite is what all tests share; TestMain sets it before the first.
